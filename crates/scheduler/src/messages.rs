@@ -1,0 +1,481 @@
+//! What goes into the two scheduler cores and what comes out.
+//!
+//! ```text
+//!            DagEvent                 DagEffect::SubmitTaskSet / CancelTaskSet
+//!   shell ────────────► DAG scheduler ────────────────────────────► task scheduler
+//!     ▲                     ▲                                             │
+//!     │ effects             └───────── TaskEffect::TaskEnded / ───────────┤
+//!     └──────────────────────────────  TaskSetFailed                      │
+//!     ▲                                                                   │
+//!     └───────────────── TaskEffect::LaunchTask / KillTask ◄──────────────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firesteel_types::{
+    Event, ExecutorId, Host, JobError, JobId, Location, RddId, RddInfo, ShuffleId, StageId,
+    StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
+};
+
+/// What a job brings with it besides its RDD.
+#[derive(Clone, Debug, Default)]
+pub struct JobProperties {
+    /// `spark.jobGroup.id`
+    pub group: Option<String>,
+    /// `spark.job.description`
+    pub description: Option<String>,
+    /// `spark.scheduler.pool`
+    pub pool: Option<String>,
+    /// Where the action stands in the program.
+    pub call_site: String,
+}
+
+/// A job as the shell submits it. The shell numbers jobs, so that it can wait for one before the
+/// core has seen it.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// The job's id; never used before.
+    pub job: JobId,
+    /// The RDD whose partitions the action reads.
+    pub rdd: Arc<RddInfo>,
+    /// The partitions it reads; the position in this list is the result's index.
+    pub partitions: Vec<u32>,
+    /// Group, pool and so on.
+    pub properties: JobProperties,
+}
+
+/// Into the DAG scheduler.
+#[derive(Clone, Debug)]
+pub enum DagEvent {
+    /// An action was called. Partitions are already checked to be in range.
+    JobSubmitted(JobSpec),
+    /// Cancel one job.
+    JobCancelled {
+        /// The job.
+        job: JobId,
+        /// Why.
+        reason: String,
+    },
+    /// Cancel every running job of a group.
+    JobGroupCancelled {
+        /// The group.
+        group: String,
+        /// Why.
+        reason: String,
+    },
+    /// Cancel every job.
+    AllJobsCancelled {
+        /// Why.
+        reason: String,
+    },
+    /// Cancel every job that needs this stage.
+    StageCancelled {
+        /// The stage.
+        stage: StageId,
+        /// Why.
+        reason: String,
+    },
+    /// A task attempt ended (from the task scheduler, which has already dropped stale reports).
+    TaskEnded {
+        /// The attempt.
+        task: TaskInfo,
+        /// How.
+        outcome: TaskOutcome,
+    },
+    /// A task set cannot be completed (from the task scheduler).
+    TaskSetFailed {
+        /// The stage attempt.
+        stage: StageRef,
+        /// Why.
+        cause: TaskSetFailure,
+    },
+    /// An executor registered.
+    ExecutorAdded {
+        /// The executor.
+        executor: ExecutorId,
+        /// Where.
+        host: Host,
+    },
+    /// An executor is gone.
+    ExecutorLost {
+        /// The executor.
+        executor: ExecutorId,
+        /// Whether the map outputs it wrote are gone with it (no external shuffle service).
+        outputs_lost: bool,
+    },
+    /// A kept partition of an RDD came to lie on an executor, or left it.
+    CacheUpdated {
+        /// The RDD.
+        rdd: RddId,
+        /// The partition.
+        partition: u32,
+        /// Where.
+        location: Location,
+        /// Whether it is there now.
+        present: bool,
+    },
+    /// The RDD's kept partitions were dropped.
+    RddUnpersisted {
+        /// The RDD.
+        rdd: RddId,
+    },
+    /// No handle refers to the shuffle any more.
+    ShuffleRemoved {
+        /// The shuffle.
+        shuffle: ShuffleId,
+    },
+    /// A moment asked for by [`DagEffect::ArmTimer`] has come (early or repeated is harmless).
+    Ticked,
+}
+
+/// Why a task set cannot be completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskSetFailure {
+    /// One partition failed as often as it may.
+    TaskFailed {
+        /// The partition.
+        partition: u32,
+        /// How often.
+        attempts: u32,
+        /// The last failure.
+        failure: TaskFailure,
+    },
+    /// Every executor is excluded for some task and none can be had.
+    Unschedulable {
+        /// The partition.
+        partition: u32,
+        /// Why nothing fits.
+        reason: String,
+    },
+}
+
+/// Out of the DAG scheduler.
+#[derive(Clone, Debug)]
+pub enum DagEffect {
+    /// For the task scheduler.
+    SubmitTaskSet(TaskSet),
+    /// For the task scheduler: forget the set and kill what runs of it.
+    CancelTaskSet {
+        /// The stage attempt.
+        stage: StageRef,
+        /// Why.
+        reason: String,
+    },
+    /// For the task scheduler: launch nothing more of the set, let what runs end (fetch failure:
+    /// a newer attempt takes over).
+    RetireTaskSet {
+        /// The stage attempt.
+        stage: StageRef,
+    },
+    /// Hand the task's output to the job's waiter, as the result at `index`. At most once per
+    /// job and index.
+    DeliverResult {
+        /// The job.
+        job: JobId,
+        /// Position in [`JobSpec::partitions`].
+        index: u32,
+        /// Whose output.
+        task: TaskId,
+    },
+    /// Add the task's accumulator updates. At most once per stage and partition.
+    ApplyAccumulators {
+        /// Whose.
+        task: TaskId,
+    },
+    /// The task is dealt with: the shell may drop what it keeps under its id. Comes after
+    /// `DeliverResult` and `ApplyAccumulators`, once for every successful `TaskEnded`.
+    ReleaseTask {
+        /// The task.
+        task: TaskId,
+    },
+    /// The job is over. Exactly once per job.
+    EndJob {
+        /// The job.
+        job: JobId,
+        /// How.
+        result: Result<(), JobError>,
+    },
+    /// The map outputs now registered for a shuffle changed: readers must see this before the next
+    /// task set starts. `None`: that output is missing.
+    PublishMapOutputs {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// Executor by map partition.
+        locations: Vec<Option<ExecutorId>>,
+    },
+    /// Tell the listeners.
+    Post(Event),
+    /// Send `Ticked` at this moment.
+    ArmTimer(Tick),
+}
+
+/// What the tasks of a set produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskSetKind {
+    /// Results of a job.
+    Result(JobId),
+    /// Map outputs of a shuffle.
+    ShuffleMap(ShuffleId),
+}
+
+/// The tasks of one stage attempt that are still to be run.
+#[derive(Clone, Debug)]
+pub struct TaskSet {
+    /// Stage attempt.
+    pub stage: StageRef,
+    /// What it produces.
+    pub kind: TaskSetKind,
+    /// FIFO priority: the lowest job id that needs it.
+    pub priority: JobId,
+    /// The pool to schedule it in.
+    pub pool: Option<String>,
+    /// The RDD computed; the shell finds the task's code by it.
+    pub rdd: RddId,
+    /// One entry per task.
+    pub tasks: Vec<TaskSpec>,
+}
+
+/// One task to be run.
+#[derive(Clone, Debug)]
+pub struct TaskSpec {
+    /// The partition.
+    pub partition: u32,
+    /// Where its data lies, best first; empty: no preference.
+    pub preferred: Vec<Location>,
+}
+
+/// Into the task scheduler.
+#[derive(Clone, Debug)]
+pub enum TaskEvent {
+    /// From the DAG scheduler.
+    TaskSetSubmitted(TaskSet),
+    /// From the DAG scheduler: kill and forget.
+    TaskSetCancelled {
+        /// The stage attempt.
+        stage: StageRef,
+        /// Why.
+        reason: String,
+    },
+    /// From the DAG scheduler: launch nothing more of it.
+    TaskSetRetired {
+        /// The stage attempt.
+        stage: StageRef,
+    },
+    /// An executor registered.
+    ExecutorAdded {
+        /// The executor.
+        executor: ExecutorId,
+        /// Where.
+        host: Host,
+        /// How many cores it offers.
+        cores: u32,
+    },
+    /// An executor is gone: its tasks end as `ExecutorLost`.
+    ExecutorLost {
+        /// The executor.
+        executor: ExecutorId,
+        /// Whether the application ended it itself.
+        caused_by_app: bool,
+        /// Whether map outputs went with it: finished map tasks must run again.
+        outputs_lost: bool,
+        /// What is known.
+        reason: String,
+    },
+    /// An executor or node shall get no new tasks (decommission).
+    ExecutorDecommissioned {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// A task ended, as its executor says.
+    TaskReported {
+        /// The attempt.
+        task: TaskId,
+        /// Who says so.
+        executor: ExecutorId,
+        /// How.
+        outcome: TaskOutcome,
+        /// What it cost.
+        metrics: Option<TaskMetrics>,
+    },
+    /// Kill one attempt on a user's wish.
+    TaskKillRequested {
+        /// The attempt.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// A moment asked for by [`TaskEffect::ArmTimer`] has come (early or repeated is harmless).
+    Ticked,
+}
+
+/// Out of the task scheduler.
+#[derive(Clone, Debug)]
+pub enum TaskEffect {
+    /// Run the attempt on its executor.
+    LaunchTask(TaskInfo),
+    /// Stop the attempt; it reports its end itself.
+    KillTask {
+        /// The attempt.
+        task: TaskId,
+        /// Where.
+        executor: ExecutorId,
+        /// Why.
+        reason: String,
+    },
+    /// For the DAG scheduler: said once per attempt that was launched, unless its set was cancelled.
+    TaskEnded {
+        /// The attempt.
+        task: TaskInfo,
+        /// How.
+        outcome: TaskOutcome,
+    },
+    /// A success nobody needs (its set was cancelled, or another attempt won): drop its output.
+    DiscardTask {
+        /// The attempt.
+        task: TaskId,
+    },
+    /// For the DAG scheduler.
+    TaskSetFailed {
+        /// The stage attempt.
+        stage: StageRef,
+        /// Why.
+        cause: TaskSetFailure,
+    },
+    /// Tell the listeners.
+    Post(Event),
+    /// Send `Ticked` at this moment.
+    ArmTimer(Tick),
+}
+
+/// The rules of the DAG scheduler that a user may set.
+#[derive(Clone, Debug)]
+pub struct DagOptions {
+    /// `spark.stage.maxConsecutiveAttempts`
+    pub max_consecutive_attempts: u32,
+    /// How long to gather further fetch failures before a stage is run again.
+    pub resubmit_delay_ms: u64,
+}
+
+impl Default for DagOptions {
+    fn default() -> Self {
+        DagOptions { max_consecutive_attempts: 4, resubmit_delay_ms: 200 }
+    }
+}
+
+/// How pools share the executors among their task sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchedulingMode {
+    /// By priority, then stage.
+    #[default]
+    Fifo,
+    /// By minimum share, then weight.
+    Fair,
+}
+
+/// One pool of the allocation file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// How its own task sets share it.
+    pub mode: SchedulingMode,
+    /// Its share relative to other pools.
+    pub weight: u32,
+    /// Cores it gets before others get more.
+    pub min_share: u32,
+}
+
+/// The rules of the task scheduler that a user may set.
+#[derive(Clone, Debug)]
+pub struct TaskOptions {
+    /// `spark.scheduler.mode`
+    pub mode: SchedulingMode,
+    /// Pools by name, from `spark.scheduler.allocation.file`; others are made with defaults.
+    pub pools: BTreeMap<String, PoolSpec>,
+    /// `spark.task.maxFailures`
+    pub max_failures: u32,
+    /// `spark.task.cpus`
+    pub cpus_per_task: u32,
+    /// `spark.locality.wait.process`
+    pub wait_process_ms: u64,
+    /// `spark.locality.wait.node`
+    pub wait_node_ms: u64,
+    /// `spark.locality.wait.rack`
+    pub wait_rack_ms: u64,
+    /// `spark.speculation` and its settings, if on.
+    pub speculation: Option<SpeculationOptions>,
+    /// `spark.excludeOnFailure.enabled` and its settings, if on.
+    pub exclusion: Option<ExclusionOptions>,
+}
+
+impl Default for TaskOptions {
+    fn default() -> Self {
+        TaskOptions {
+            mode: SchedulingMode::Fifo,
+            pools: BTreeMap::new(),
+            max_failures: 4,
+            cpus_per_task: 1,
+            wait_process_ms: 3000,
+            wait_node_ms: 3000,
+            wait_rack_ms: 3000,
+            speculation: None,
+            exclusion: None,
+        }
+    }
+}
+
+/// `spark.speculation.*`
+#[derive(Clone, Debug)]
+pub struct SpeculationOptions {
+    /// `spark.speculation.interval`
+    pub interval_ms: u64,
+    /// `spark.speculation.multiplier`, in thousandths.
+    pub multiplier_milli: u64,
+    /// `spark.speculation.quantile`, in thousandths.
+    pub quantile_milli: u64,
+    /// `spark.speculation.minTaskRuntime`
+    pub min_task_runtime_ms: u64,
+}
+
+impl Default for SpeculationOptions {
+    fn default() -> Self {
+        SpeculationOptions {
+            interval_ms: 100,
+            multiplier_milli: 3000,
+            quantile_milli: 900,
+            min_task_runtime_ms: 100,
+        }
+    }
+}
+
+/// `spark.excludeOnFailure.*`
+#[derive(Clone, Debug)]
+pub struct ExclusionOptions {
+    /// `...task.maxTaskAttemptsPerExecutor`
+    pub max_task_attempts_per_executor: u32,
+    /// `...task.maxTaskAttemptsPerNode`
+    pub max_task_attempts_per_node: u32,
+    /// `...stage.maxFailedTasksPerExecutor`
+    pub max_failed_tasks_per_executor_stage: u32,
+    /// `...stage.maxFailedExecutorsPerNode`
+    pub max_failed_executors_per_node_stage: u32,
+    /// `...application.maxFailedTasksPerExecutor`
+    pub max_failed_tasks_per_executor: u32,
+    /// `...application.maxFailedExecutorsPerNode`
+    pub max_failed_executors_per_node: u32,
+    /// `spark.excludeOnFailure.timeout`
+    pub timeout_ms: u64,
+}
+
+impl Default for ExclusionOptions {
+    fn default() -> Self {
+        ExclusionOptions {
+            max_task_attempts_per_executor: 1,
+            max_task_attempts_per_node: 2,
+            max_failed_tasks_per_executor_stage: 2,
+            max_failed_executors_per_node_stage: 2,
+            max_failed_tasks_per_executor: 2,
+            max_failed_executors_per_node: 2,
+            timeout_ms: 3_600_000,
+        }
+    }
+}

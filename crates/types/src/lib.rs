@@ -1,0 +1,14 @@
+//! The words every layer of Firesteel shares: ids, lineage, task outcomes, job errors, listener events.
+//!
+//! Plain data only. Nothing here decides, does IO, reads a clock or knows a user's types, so the
+//! pure scheduler cores, the executors, the driver and the simulator can all depend on it.
+
+pub mod event;
+pub mod id;
+pub mod lineage;
+pub mod outcome;
+
+pub use event::{Event, StageInfo, TaskInfo, TaskMetrics};
+pub use id::*;
+pub use lineage::{CallSite, Dependency, Location, NarrowMapping, PartitionerId, RddInfo};
+pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};

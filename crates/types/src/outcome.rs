@@ -1,0 +1,154 @@
+//! How tasks and jobs end. How a failure is treated is decided by its variant, never by its text.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ExecutorId, JobId, ShuffleId, StageId};
+
+/// One attempt of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StageRef {
+    /// The stage.
+    pub stage: StageId,
+    /// Its attempt, from 0.
+    pub attempt: u32,
+}
+
+impl fmt::Display for StageRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.stage, self.attempt)
+    }
+}
+
+/// How one task attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaskOutcome {
+    /// It ran to its end; its output waits with the shell under the task's id.
+    Success,
+    /// It did not.
+    Failed(TaskFailure),
+}
+
+/// Why a task attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum TaskFailure {
+    /// User code panicked. Counts against the task.
+    #[error("panicked at {location}: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+        /// `file:line:column` of the panic, or `unknown location`.
+        location: String,
+    },
+    /// Reading, writing or running a program failed. Counts against the task.
+    #[error("{message}")]
+    Error {
+        /// What failed and what to do.
+        message: String,
+    },
+    /// Trying again cannot help (a value that cannot be encoded, an index out of range): the job is
+    /// aborted at once.
+    #[error("{message}")]
+    Fatal {
+        /// What failed and what to do.
+        message: String,
+    },
+    /// A map output could not be read. Does not count; the map stage is run again.
+    #[error(
+        "could not fetch map output {map_partition} of shuffle {shuffle} from executor {executor}: {message}"
+    )]
+    FetchFailed {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// The map partition whose output is missing.
+        map_partition: u32,
+        /// The reduce partition that wanted it.
+        reduce_partition: u32,
+        /// The executor that was to serve it.
+        executor: ExecutorId,
+        /// What went wrong.
+        message: String,
+    },
+    /// Killed on purpose. Does not count.
+    #[error("killed: {reason}")]
+    Killed {
+        /// By whom or why.
+        reason: String,
+    },
+    /// Its executor went away. Counts only if the application made it go.
+    #[error("executor {executor} lost: {reason}")]
+    ExecutorLost {
+        /// The executor.
+        executor: ExecutorId,
+        /// Whether the application itself ended it (a crash), rather than the platform.
+        caused_by_app: bool,
+        /// What is known of the cause.
+        reason: String,
+    },
+}
+
+impl TaskFailure {
+    /// Whether this failure counts towards `spark.task.maxFailures`.
+    pub fn counts(&self) -> bool {
+        match self {
+            TaskFailure::Panicked { .. }
+            | TaskFailure::Error { .. }
+            | TaskFailure::Fatal { .. } => true,
+            TaskFailure::ExecutorLost { caused_by_app, .. } => *caused_by_app,
+            TaskFailure::FetchFailed { .. } | TaskFailure::Killed { .. } => false,
+        }
+    }
+}
+
+/// Why a job ended without success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum JobError {
+    /// One task failed as often as it may.
+    #[error(
+        "{job} aborted: partition {partition} of stage {stage} ({stage_name}) failed {attempts} time(s), most recently: {failure}",
+        job = JobName(*job)
+    )]
+    TaskFailed {
+        /// The job.
+        job: JobId,
+        /// The stage attempt.
+        stage: StageRef,
+        /// The stage's name: operation and place.
+        stage_name: String,
+        /// The partition.
+        partition: u32,
+        /// How many attempts failed.
+        attempts: u32,
+        /// The last failure.
+        failure: TaskFailure,
+    },
+    /// A stage could not be completed for a reason that is not one task's.
+    #[error("{job} aborted: stage {stage} ({stage_name}): {reason}", job = JobName(*job))]
+    StageAborted {
+        /// The job.
+        job: JobId,
+        /// The stage.
+        stage: StageId,
+        /// The stage's name: operation and place.
+        stage_name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody cancelled it.
+    #[error("{job} cancelled: {reason}", job = JobName(*job))]
+    Cancelled {
+        /// The job.
+        job: JobId,
+        /// By whom or why.
+        reason: String,
+    },
+}
+
+struct JobName(JobId);
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {}", self.0)
+    }
+}
