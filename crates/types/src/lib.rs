@@ -10,5 +10,7 @@ pub mod outcome;
 
 pub use event::{Event, StageInfo, TaskInfo, TaskMetrics};
 pub use id::*;
-pub use lineage::{CallSite, Dependency, Location, NarrowMapping, PartitionerId, RddInfo};
+pub use lineage::{
+    Attachment, CallSite, Dependency, Location, NarrowMapping, PartitionerId, RddInfo,
+};
 pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};

@@ -1,5 +1,6 @@
 //! The lineage graph as the schedulers see it: which data depends on which, nothing of its types.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,6 +138,19 @@ pub struct RddInfo {
     pub partitioner: Option<PartitionerId>,
     /// Whether its partitions are kept once computed, so that the scheduler asks where they are.
     pub persisted: AtomicBool,
+    /// What the driver keeps alive as long as the node: map-side code, deferred work. The
+    /// schedulers never look at it.
+    pub attachment: Attachment,
+}
+
+/// An opaque companion of a node; see [`RddInfo::attachment`].
+#[derive(Clone, Default)]
+pub struct Attachment(pub Option<Arc<dyn Any + Send + Sync>>);
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Attachment(..)" } else { "Attachment" })
+    }
 }
 
 impl RddInfo {
@@ -175,6 +189,7 @@ mod tests {
             preferred: Vec::new(),
             partitioner: None,
             persisted: AtomicBool::new(false),
+            attachment: Attachment::default(),
         })
     }
 
