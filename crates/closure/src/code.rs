@@ -1,0 +1,137 @@
+//! Naming code on the wire: a monomorphised function as its offset from an anchor in the executable.
+//!
+//! Only functions of one shape travel, [`Builder`]: they read the rest of the wire form and make a
+//! value from it. A builder monomorphised for a pipeline type is that type's name.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use crate::{Decoder, Encoder, WireError};
+
+/// A function that decodes an `R`; the only kind of code that travels.
+pub type Builder<R> = fn(&mut Decoder<'_>) -> Result<R, WireError>;
+
+/// Writes the name of `builder`.
+pub fn encode<R: 'static>(builder: Builder<R>, out: &mut Encoder) -> Result<(), WireError> {
+    out.put(&(offset_of(builder as usize), fingerprint::<R>()))
+}
+
+/// Reads the name of a builder of `R`s and finds it in this executable.
+pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireError> {
+    let (offset, sent) = input.take::<(i64, u64)>()?;
+    let address = address_of(offset);
+    if !text().contains(&address) {
+        return Err(WireError::OutsideCode { offset });
+    }
+    if sent != fingerprint::<R>() {
+        let expected = std::any::type_name::<R>();
+        return Err(WireError::WrongType { offset, expected });
+    }
+    // SAFETY: the bytes come from a process of the same executable (that is what a `Decoder` stands
+    // for), where `encode::<R>` wrote the offset of a `Builder<R>`: the fingerprint of `R` is equal.
+    // Code lies at equal offsets from the anchor in every process of one executable, whatever address
+    // it is loaded at, and the address was found to lie inside its executable mapping.
+    Ok(unsafe { std::mem::transmute::<usize, Builder<R>>(address) })
+}
+
+/// The function all offsets are measured from.
+fn anchor() {}
+
+fn offset_of(address: usize) -> i64 {
+    (address as i64).wrapping_sub(anchor as fn() as usize as i64)
+}
+
+fn address_of(offset: i64) -> usize {
+    (anchor as fn() as usize as i64).wrapping_add(offset) as usize
+}
+
+/// Tells result types apart; equal in all processes of one executable.
+fn fingerprint<R: 'static>() -> u64 {
+    let name = std::any::type_name::<R>().as_bytes();
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The addresses this executable's own code is loaded at.
+fn text() -> &'static Range<usize> {
+    static TEXT: OnceLock<Range<usize>> = OnceLock::new();
+    TEXT.get_or_init(|| mapped_text().unwrap_or_else(guessed_text))
+}
+
+/// The executable mapping around the anchor, as the kernel lists it.
+fn mapped_text() -> Option<Range<usize>> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let anchor = anchor as fn() as usize;
+    maps.lines().filter_map(executable_mapping).find(|range| range.contains(&anchor))
+}
+
+fn executable_mapping(line: &str) -> Option<Range<usize>> {
+    let mut fields = line.split(' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let executable = fields.next()?.contains('x');
+    let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+    executable.then_some(range)
+}
+
+/// Where the kernel lists no mappings: no further from the anchor than the executable is long.
+fn guessed_text() -> Range<usize> {
+    let anchor = anchor as fn() as usize;
+    let length = std::env::current_exe()
+        .and_then(std::fs::metadata)
+        .map_or(0, |metadata| metadata.len() as usize);
+    anchor.saturating_sub(length)..anchor.saturating_add(length)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::SameExecutable;
+
+    fn build_number(input: &mut Decoder<'_>) -> Result<u64, WireError> {
+        input.take::<u64>().map(|n| n + 1)
+    }
+
+    fn decode_from<R: 'static>(bytes: Vec<u8>) -> Result<Builder<R>, WireError> {
+        decode(&mut Decoder::new(&bytes, SameExecutable::this_process()))
+    }
+
+    #[test]
+    fn a_function_is_found_again_by_its_name() {
+        let mut out = Encoder::new();
+        encode(build_number, &mut out).unwrap();
+        out.put(&41u64).unwrap();
+        let bytes = out.into_bytes();
+        let mut input = Decoder::new(&bytes, SameExecutable::this_process());
+        let found: Builder<u64> = decode(&mut input).unwrap();
+        assert_eq!(found(&mut input).unwrap(), 42);
+    }
+
+    #[test]
+    fn an_offset_outside_the_code_is_refused() {
+        for offset in [i64::MAX, i64::MIN, 1 << 40, -(1 << 40)] {
+            let mut out = Encoder::new();
+            out.put(&(offset, fingerprint::<u64>())).unwrap();
+            let error = decode_from::<u64>(out.into_bytes()).unwrap_err();
+            assert!(matches!(error, WireError::OutsideCode { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_function_of_another_type_is_refused() {
+        let mut out = Encoder::new();
+        encode(build_number, &mut out).unwrap();
+        let error = decode_from::<String>(out.into_bytes()).unwrap_err();
+        assert!(matches!(error, WireError::WrongType { .. }), "{error}");
+    }
+
+    #[test]
+    fn executable_mappings_are_read_and_others_are_not() {
+        assert_eq!(
+            executable_mapping("55d0-55f0 r-xp 00000000 08:01 42 /bin/app"),
+            Some(0x55d0..0x55f0)
+        );
+        assert_eq!(executable_mapping("55d0-55f0 rw-p 00000000 00:00 0"), None);
+        assert_eq!(executable_mapping("garbage"), None);
+    }
+}

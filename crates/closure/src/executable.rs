@@ -1,0 +1,68 @@
+//! Which executable a process runs, and the proof that a peer runs the same.
+
+use std::fmt;
+use std::io;
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+/// A hash of an executable's bytes, exchanged before any code is named.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutableHash([u8; 32]);
+
+impl ExecutableHash {
+    /// The hash of the executable this process runs; computed once.
+    pub fn current() -> io::Result<Self> {
+        static CURRENT: OnceLock<ExecutableHash> = OnceLock::new();
+        if let Some(hash) = CURRENT.get() {
+            return Ok(*hash);
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
+        Ok(*CURRENT.get_or_init(|| ExecutableHash(*hasher.finalize().as_bytes())))
+    }
+}
+
+impl fmt::Display for ExecutableHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ExecutableHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExecutableHash({self})")
+    }
+}
+
+/// Stands for "the bytes come from a process of this very executable".
+///
+/// Whoever makes one vouches for it: code is named by its place in the executable, so that bytes of
+/// another executable, or of a peer that was not authenticated, must never reach a `Decoder`.
+#[derive(Clone, Copy, Debug)]
+pub struct SameExecutable(());
+
+impl SameExecutable {
+    /// Bytes that never left this process.
+    pub fn this_process() -> Self {
+        SameExecutable(())
+    }
+
+    /// Bytes of an authenticated peer that says it runs the executable with this hash.
+    pub fn verify(peer: ExecutableHash) -> io::Result<Option<Self>> {
+        Ok((peer == ExecutableHash::current()?).then_some(SameExecutable(())))
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_own_hash_is_the_same_executable() {
+        let own = ExecutableHash::current().unwrap();
+        assert!(SameExecutable::verify(own).unwrap().is_some());
+        let other = ExecutableHash([7; 32]);
+        assert!(SameExecutable::verify(other).unwrap().is_none());
+    }
+}

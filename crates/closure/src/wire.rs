@@ -1,0 +1,211 @@
+//! Encoding of pipelines: [`Wire`] for structure and code, serde (postcard) for values.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::SameExecutable;
+
+/// Anything that can be a record, a key, a result or an environment: derive serde's traits.
+pub trait Data: Serialize + DeserializeOwned + Send + Sync + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Data for T {}
+
+/// Why something could not be written to or read from its wire form.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// A value's `Serialize` refused.
+    #[error("a value of type {type_name} cannot be encoded: {source}")]
+    Encode {
+        /// The value's type.
+        type_name: &'static str,
+        /// Serde's reason.
+        source: postcard::Error,
+    },
+    /// A value's `Deserialize` refused, or the bytes are not what was written.
+    #[error("a value of type {type_name} cannot be decoded: {source}")]
+    Decode {
+        /// The value's type.
+        type_name: &'static str,
+        /// Serde's reason.
+        source: postcard::Error,
+    },
+    /// A function's name points outside the executable's code.
+    #[error(
+        "function offset {offset:#x} lies outside this executable's code; both ends must run the same executable"
+    )]
+    OutsideCode {
+        /// Offset from the anchor.
+        offset: i64,
+    },
+    /// A function's name points to a function of another type.
+    #[error(
+        "function at offset {offset:#x} was sent as another type than {expected}; both ends must run the same executable"
+    )]
+    WrongType {
+        /// Offset from the anchor.
+        offset: i64,
+        /// The type wanted.
+        expected: &'static str,
+    },
+}
+
+/// Grows the wire form of a task.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+}
+
+impl Encoder {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a serde value.
+    pub fn put<T: Serialize>(&mut self, value: &T) -> Result<(), WireError> {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.bytes = postcard::to_extend(value, bytes).map_err(|source| WireError::Encode {
+            type_name: std::any::type_name::<T>(),
+            source,
+        })?;
+        Ok(())
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Reads the wire form of a task. Exists only for bytes from a process of the same executable.
+#[derive(Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    /// Reads `bytes`, which came from a process for which `_peer` was established.
+    pub fn new(bytes: &'a [u8], _peer: SameExecutable) -> Self {
+        Decoder { bytes }
+    }
+
+    /// Takes the next serde value.
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
+        let (value, rest) = postcard::take_from_bytes(self.bytes).map_err(|source| {
+            WireError::Decode { type_name: std::any::type_name::<T>(), source }
+        })?;
+        self.bytes = rest;
+        Ok(value)
+    }
+
+    /// Whether all was read.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// Encodes one value by itself.
+pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
+    postcard::to_stdvec(value)
+        .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
+}
+
+/// Decodes one value by itself.
+pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    postcard::from_bytes(bytes)
+        .map_err(|source| WireError::Decode { type_name: std::any::type_name::<T>(), source })
+}
+
+/// A thing made of code and values that can be sent to another process of the same executable.
+pub trait Wire: Sized + Send + Sync + 'static {
+    /// Writes it.
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError>;
+    /// Reads what [`Wire::encode`] of the same type wrote.
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError>;
+}
+
+/// A serde value as a part of a [`Wire`] structure.
+#[derive(Clone, Debug)]
+pub struct Value<T>(pub T);
+
+impl<T: Data> Wire for Value<T> {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(&self.0)
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        input.take().map(Value)
+    }
+}
+
+macro_rules! plain_wire {
+    ($($t:ty),*) => {$(
+        impl Wire for $t {
+            fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+                out.put(self)
+            }
+            fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+                input.take()
+            }
+        }
+    )*};
+}
+plain_wire!(bool, u8, u16, u32, u64, usize, i32, i64, f64, String);
+
+impl<T: ?Sized + 'static> Wire for PhantomData<fn() -> T> {
+    fn encode(&self, _: &mut Encoder) -> Result<(), WireError> {
+        Ok(())
+    }
+
+    fn decode(_: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(PhantomData)
+    }
+}
+
+impl<T: Wire> Wire for Arc<T> {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        T::encode(self, out)
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        T::decode(input).map(Arc::new)
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(&self.len())?;
+        self.iter().try_for_each(|item| item.encode(out))
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let len: usize = input.take()?;
+        (0..len).map(|_| T::decode(input)).collect()
+    }
+}
+
+/// Implements [`Wire`] for a struct, field by field in the order given.
+///
+/// ```
+/// use firesteel_closure::{wire, Wire};
+/// struct Both<A, B> { left: A, right: B }
+/// wire!([A: Wire, B: Wire] Both<A, B> { left, right });
+/// ```
+#[macro_export]
+macro_rules! wire {
+    ([$($generics:tt)*] $type:ty { $($field:ident),* $(,)? }) => {
+        impl<$($generics)*> $crate::Wire for $type {
+            fn encode(&self, out: &mut $crate::Encoder) -> Result<(), $crate::WireError> {
+                $( $crate::Wire::encode(&self.$field, out)?; )*
+                Ok(())
+            }
+            fn decode(input: &mut $crate::Decoder<'_>) -> Result<Self, $crate::WireError> {
+                $( let $field = $crate::Wire::decode(input)?; )*
+                Ok(Self { $($field),* })
+            }
+        }
+    };
+}
