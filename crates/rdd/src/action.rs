@@ -1,0 +1,395 @@
+//! What an action does with the items of one partition.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+use firesteel_closure::{Call, Data, Value, Wire, wire};
+
+use crate::sample::reservoir;
+use crate::sketch::HyperLogLog;
+use crate::stats::{Number, Stats};
+use crate::{FixedMap, Partition, TaskContext};
+
+/// Consumes a partition.
+pub trait Action<T>: Wire {
+    /// What the driver gets.
+    type Output: Data;
+
+    /// Consumes the items.
+    fn run(&self, items: impl Iterator<Item = T> + 'static, task: &TaskContext) -> Self::Output;
+}
+
+macro_rules! unit_action {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name;
+
+        impl Wire for $name {
+            fn encode(
+                &self,
+                _: &mut firesteel_closure::Encoder,
+            ) -> Result<(), firesteel_closure::WireError> {
+                Ok(())
+            }
+
+            fn decode(
+                _: &mut firesteel_closure::Decoder<'_>,
+            ) -> Result<Self, firesteel_closure::WireError> {
+                Ok($name)
+            }
+        }
+    };
+}
+
+unit_action!(
+    /// All items.
+    Collect
+);
+unit_action!(
+    /// Their number.
+    Count
+);
+unit_action!(
+    /// How often each occurs.
+    CountByValue
+);
+unit_action!(
+    /// How often each key occurs.
+    CountByKey
+);
+unit_action!(
+    /// Their sum.
+    Sum
+);
+unit_action!(
+    /// Count, mean, variance, extremes.
+    Statistics
+);
+
+impl<T: Data> Action<T> for Collect {
+    type Output = Vec<T>;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<T> {
+        items.collect()
+    }
+}
+
+impl<T> Action<T> for Count {
+    type Output = u64;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> u64 {
+        items.fold(0, |count, _| count + 1)
+    }
+}
+
+impl<T: Data + Hash + Eq> Action<T> for CountByValue {
+    type Output = Vec<(T, u64)>;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<(T, u64)> {
+        tally(items)
+    }
+}
+
+impl<K: Data + Hash + Eq, V> Action<(K, V)> for CountByKey {
+    type Output = Vec<(K, u64)>;
+
+    fn run(&self, items: impl Iterator<Item = (K, V)>, _: &TaskContext) -> Vec<(K, u64)> {
+        tally(items.map(|(key, _)| key))
+    }
+}
+
+fn tally<T: Hash + Eq>(items: impl Iterator<Item = T>) -> Vec<(T, u64)> {
+    let mut counts: FixedMap<T, u64> = FixedMap::default();
+    items.for_each(|item| *counts.entry(item).or_insert(0) += 1);
+    counts.into_iter().collect()
+}
+
+impl<T: Data + std::iter::Sum> Action<T> for Sum {
+    type Output = T;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> T {
+        items.sum()
+    }
+}
+
+impl<T: Number> Action<T> for Statistics {
+    type Output = Stats;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Stats {
+        let mut stats = Stats::default();
+        items.for_each(|item| stats.add(item.to_f64()));
+        stats
+    }
+}
+
+/// The first `limit` items.
+pub struct Take {
+    /// How many.
+    pub limit: u64,
+}
+
+wire!([] Take { limit });
+
+impl<T: Data> Action<T> for Take {
+    type Output = Vec<T>;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<T> {
+        items.take(self.limit as usize).collect()
+    }
+}
+
+/// The `limit` smallest items in a given order, sorted.
+pub struct TakeOrdered<F, K> {
+    limit: u64,
+    key: F,
+    types: PhantomData<fn() -> K>,
+}
+
+impl<F, K> TakeOrdered<F, K> {
+    /// The smallest by `key`.
+    pub fn new(limit: u64, key: F) -> Self {
+        TakeOrdered { limit, key, types: PhantomData }
+    }
+}
+
+wire!([F: Wire, K: 'static] TakeOrdered<F, K> { limit, key, types });
+
+impl<T, K, F> Action<T> for TakeOrdered<F, K>
+where
+    T: Data,
+    K: Ord + 'static,
+    F: for<'a> Call<(&'a T,), K>,
+{
+    type Output = Vec<T>;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<T> {
+        smallest(items, self.limit as usize, |item| self.key.call((item,)))
+    }
+}
+
+/// The `limit` smallest items by key, ascending; of equal keys those that came first.
+pub fn smallest<T, K: Ord>(
+    items: impl Iterator<Item = T>,
+    limit: usize,
+    key: impl Fn(&T) -> K,
+) -> Vec<T> {
+    if limit == 0 {
+        return Vec::new();
+    }
+    let mut heap: BinaryHeap<Ranked<K, T>> = BinaryHeap::new();
+    for (position, item) in items.enumerate() {
+        let ranked = Ranked { key: key(&item), position, item };
+        if heap.len() < limit {
+            heap.push(ranked);
+        } else if let Some(mut largest) = heap.peek_mut()
+            && ranked < *largest
+        {
+            *largest = ranked;
+        }
+    }
+    heap.into_sorted_vec().into_iter().map(|ranked| ranked.item).collect()
+}
+
+struct Ranked<K, T> {
+    key: K,
+    position: usize,
+    item: T,
+}
+
+impl<K: Ord, T> Ord for Ranked<K, T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key).then(self.position.cmp(&other.position))
+    }
+}
+
+impl<K: Ord, T> PartialOrd for Ranked<K, T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Ord, T> PartialEq for Ranked<K, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<K: Ord, T> Eq for Ranked<K, T> {}
+
+/// Items folded into one by a function of two.
+pub struct Reduce<F> {
+    f: F,
+}
+
+impl<F> Reduce<F> {
+    /// By `f`.
+    pub fn new(f: F) -> Self {
+        Reduce { f }
+    }
+}
+
+wire!([F: Wire] Reduce<F> { f });
+
+impl<T: Data, F: Call<(T, T), T>> Action<T> for Reduce<F> {
+    type Output = Option<T>;
+
+    #[inline]
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Option<T> {
+        let f = self.f.clone();
+        items.reduce(move |a, b| f.call((a, b)))
+    }
+}
+
+/// Items folded into a value that starts at `zero`.
+pub struct Aggregate<U, F> {
+    zero: Value<U>,
+    f: F,
+}
+
+impl<U, F> Aggregate<U, F> {
+    /// By `f`, from `zero`.
+    pub fn new(zero: U, f: F) -> Self {
+        Aggregate { zero: Value(zero), f }
+    }
+}
+
+wire!([U: Data, F: Wire] Aggregate<U, F> { zero, f });
+
+impl<T, U: Data + Clone, F: Call<(U, T), U>> Action<T> for Aggregate<U, F> {
+    type Output = U;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> U {
+        let f = self.f.clone();
+        items.fold(self.zero.0.clone(), move |state, item| f.call((state, item)))
+    }
+}
+
+/// A function called for each item.
+pub struct ForEach<F> {
+    f: F,
+}
+
+impl<F> ForEach<F> {
+    /// Calls `f`.
+    pub fn new(f: F) -> Self {
+        ForEach { f }
+    }
+}
+
+wire!([F: Wire] ForEach<F> { f });
+
+impl<T, F: Call<(T,), ()>> Action<T> for ForEach<F> {
+    type Output = ();
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) {
+        items.for_each(|item| self.f.call((item,)));
+    }
+}
+
+/// A function of the whole partition.
+pub struct OfPartition<F, U> {
+    f: F,
+    out: PhantomData<fn() -> U>,
+}
+
+impl<F, U> OfPartition<F, U> {
+    /// Calls `f`.
+    pub fn new(f: F) -> Self {
+        OfPartition { f, out: PhantomData }
+    }
+}
+
+wire!([F: Wire, U: 'static] OfPartition<F, U> { f, out });
+
+impl<T: 'static, U: Data, F: Call<(Partition<T>,), U>> Action<T> for OfPartition<F, U> {
+    type Output = U;
+
+    fn run(&self, items: impl Iterator<Item = T> + 'static, _: &TaskContext) -> U {
+        self.f.call((Partition::new(items),))
+    }
+}
+
+/// A uniform sample of at most `size` keys, and the number of items.
+pub struct SampleKeys<F, K> {
+    size: u64,
+    seed: u64,
+    key: F,
+    types: PhantomData<fn() -> K>,
+}
+
+impl<F, K> SampleKeys<F, K> {
+    /// Samples `key(item)`.
+    pub fn new(size: u64, seed: u64, key: F) -> Self {
+        SampleKeys { size, seed, key, types: PhantomData }
+    }
+}
+
+wire!([F: Wire, K: 'static] SampleKeys<F, K> { size, seed, key, types });
+
+impl<T, K: Data, F: for<'a> Call<(&'a T,), K>> Action<T> for SampleKeys<F, K> {
+    type Output = (Vec<K>, u64);
+
+    fn run(&self, items: impl Iterator<Item = T>, task: &TaskContext) -> (Vec<K>, u64) {
+        let keys = items.map(|item| self.key.call((&item,)));
+        reservoir(keys, self.size as usize, self.seed ^ u64::from(task.partition()))
+    }
+}
+
+/// How many items fall between each two neighbouring bounds; the last interval is closed.
+pub struct Histogram {
+    /// Ascending bounds, at least two.
+    pub bounds: Value<Vec<f64>>,
+}
+
+wire!([] Histogram { bounds });
+
+impl<T: Number> Action<T> for Histogram {
+    type Output = Vec<u64>;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<u64> {
+        let bounds = &self.bounds.0;
+        let last = bounds.len() - 1;
+        let mut counts = vec![0; last];
+        items.map(Number::to_f64).for_each(|x| {
+            if x >= bounds[0] && x <= bounds[last] {
+                let after = bounds.partition_point(|bound| *bound <= x);
+                counts[(after - 1).min(last - 1)] += 1;
+            }
+        });
+        counts
+    }
+}
+
+/// A sketch of how many different items there are.
+pub struct CountDistinct {
+    /// Bits of the register index.
+    pub precision: u8,
+}
+
+wire!([] CountDistinct { precision });
+
+impl<T: Hash> Action<T> for CountDistinct {
+    type Output = HyperLogLog;
+
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> HyperLogLog {
+        let mut sketch = HyperLogLog::new(self.precision);
+        items.for_each(|item| sketch.insert(&item));
+        sketch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_are_found_sorted_and_ties_keep_their_order() {
+        let items = [(3, 'a'), (1, 'b'), (2, 'c'), (1, 'd'), (0, 'e')];
+        let found = smallest(items.into_iter(), 3, |item| item.0);
+        assert_eq!(found, [(0, 'e'), (1, 'b'), (1, 'd')]);
+        assert!(smallest(items.into_iter(), 0, |item| item.0).is_empty());
+        assert_eq!(smallest(items.into_iter(), 99, |item| item.0).len(), 5);
+    }
+}

@@ -1,0 +1,39 @@
+//! What runs inside a task: pipelines, partitioners, sources, sinks, shuffle readers and writers.
+//!
+//! A [`Pipe`] is a narrow pipeline whose type spells out every step, so that the compiler fuses it
+//! into one loop; [`Boxed`] hides the type where one is wanted (at shuffles, in loops, in
+//! collections). A pipe is [`Wire`](firesteel_closure::Wire): it can be sent to another process of the
+//! same executable. The user-facing `Rdd`, which adds lineage and actions, lives in the driver crate;
+//! this crate never schedules, never opens a socket and never knows a driver.
+
+pub mod accumulator;
+pub mod action;
+pub mod aggregate;
+pub mod body;
+pub mod broadcast;
+pub mod cache;
+pub mod external;
+pub mod join;
+pub mod narrow;
+pub mod partitioner;
+pub mod pipe;
+pub mod reshape;
+pub mod sample;
+pub mod sketch;
+pub mod sort;
+pub mod source;
+pub mod stats;
+pub mod task;
+pub mod text;
+pub mod wide;
+pub mod write;
+
+pub use accumulator::{Accumulate, Accumulator};
+pub use body::{Payload, TaskBody};
+pub use broadcast::Broadcast;
+pub use partitioner::{AnyPartitioner, HashPartitioner, Partitioner, RangePartitioner};
+pub use pipe::{Boxed, Partition, Pipe};
+pub use task::{Environment, KillSwitch, TaskContext, fail};
+
+/// A hash map with a fixed seed: fast, and iterated in the same order in every run.
+pub type FixedMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;

@@ -1,0 +1,364 @@
+//! The everyday adapters: map, filter, flat_map, map_partitions, glom, and wrappers that turn a
+//! function of a value into one of a pair.
+
+use std::marker::PhantomData;
+
+use firesteel_closure::{Call, Wire, wire};
+
+use crate::{Partition, Pipe, TaskContext};
+
+/// `map`
+pub struct Map<P, F, U> {
+    parent: P,
+    f: F,
+    out: PhantomData<fn() -> U>,
+}
+
+impl<P, F, U> Map<P, F, U> {
+    /// Applies `f` to every item.
+    pub fn new(parent: P, f: F) -> Self {
+        Map { parent, f, out: PhantomData }
+    }
+}
+
+wire!([P: Wire, F: Wire, U: 'static] Map<P, F, U> { parent, f, out });
+
+impl<P: Pipe, U: 'static, F: Call<(P::Item,), U>> Pipe for Map<P, F, U> {
+    type Item = U;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = U> + use<P, F, U> + 'static {
+        let f = self.f.clone();
+        self.parent.compute(partition, task).map(move |item| f.call((item,)))
+    }
+}
+
+/// `filter`
+pub struct Filter<P, F> {
+    parent: P,
+    f: F,
+}
+
+impl<P, F> Filter<P, F> {
+    /// Keeps the items for which `f` holds.
+    pub fn new(parent: P, f: F) -> Self {
+        Filter { parent, f }
+    }
+}
+
+wire!([P: Wire, F: Wire] Filter<P, F> { parent, f });
+
+impl<P: Pipe, F: for<'a> Call<(&'a P::Item,), bool>> Pipe for Filter<P, F> {
+    type Item = P::Item;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = P::Item> + use<P, F> + 'static {
+        let f = self.f.clone();
+        self.parent.compute(partition, task).filter(move |item| f.call((item,)))
+    }
+}
+
+/// `flat_map`
+pub struct FlatMap<P, F, I> {
+    parent: P,
+    f: F,
+    out: PhantomData<fn() -> I>,
+}
+
+impl<P, F, I> FlatMap<P, F, I> {
+    /// Replaces every item by those that `f` makes of it.
+    pub fn new(parent: P, f: F) -> Self {
+        FlatMap { parent, f, out: PhantomData }
+    }
+}
+
+wire!([P: Wire, F: Wire, I: 'static] FlatMap<P, F, I> { parent, f, out });
+
+impl<P, F, I> Pipe for FlatMap<P, F, I>
+where
+    P: Pipe,
+    I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+    F: Call<(P::Item,), I>,
+{
+    type Item = I::Item;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = I::Item> + use<P, F, I> + 'static {
+        let f = self.f.clone();
+        self.parent.compute(partition, task).flat_map(move |item| f.call((item,)))
+    }
+}
+
+/// Where the closure of `flat_map_to` puts its results.
+#[derive(Debug)]
+pub struct Emitter<U> {
+    items: Vec<U>,
+}
+
+impl<U> Emitter<U> {
+    /// Emits one item.
+    #[inline]
+    pub fn push(&mut self, item: U) {
+        self.items.push(item);
+    }
+}
+
+impl<U> Extend<U> for Emitter<U> {
+    #[inline]
+    fn extend<I: IntoIterator<Item = U>>(&mut self, items: I) {
+        self.items.extend(items);
+    }
+}
+
+/// `flat_map_to`: the closure borrows the item and pushes, so that results may be cut out of it
+/// without an intermediate collection; one buffer serves the whole partition.
+pub struct FlatMapTo<P, F, U> {
+    parent: P,
+    f: F,
+    out: PhantomData<fn() -> U>,
+}
+
+impl<P, F, U> FlatMapTo<P, F, U> {
+    /// Replaces every item by those that `f` pushes for it.
+    pub fn new(parent: P, f: F) -> Self {
+        FlatMapTo { parent, f, out: PhantomData }
+    }
+}
+
+wire!([P: Wire, F: Wire, U: 'static] FlatMapTo<P, F, U> { parent, f, out });
+
+impl<P, F, U> Pipe for FlatMapTo<P, F, U>
+where
+    P: Pipe,
+    U: 'static,
+    F: for<'a> Call<(&'a P::Item, &'a mut Emitter<U>), ()>,
+{
+    type Item = U;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = U> + use<P, F, U> + 'static {
+        Emitting {
+            parent: self.parent.compute(partition, task),
+            f: self.f.clone(),
+            emitted: Emitter { items: Vec::new() },
+        }
+    }
+}
+
+struct Emitting<I, F, U> {
+    parent: I,
+    f: F,
+    /// What is still to be yielded, last first.
+    emitted: Emitter<U>,
+}
+
+impl<I, F, U> Emitting<I, F, U>
+where
+    I: Iterator,
+    F: for<'a> Call<(&'a I::Item, &'a mut Emitter<U>), ()>,
+{
+    fn refill(&mut self) -> Option<()> {
+        while self.emitted.items.is_empty() {
+            let item = self.parent.next()?;
+            self.f.call((&item, &mut self.emitted));
+            self.emitted.items.reverse();
+        }
+        Some(())
+    }
+}
+
+impl<I, F, U> Iterator for Emitting<I, F, U>
+where
+    I: Iterator,
+    F: for<'a> Call<(&'a I::Item, &'a mut Emitter<U>), ()>,
+{
+    type Item = U;
+
+    #[inline]
+    fn next(&mut self) -> Option<U> {
+        if let Some(item) = self.emitted.items.pop() {
+            return Some(item);
+        }
+        self.refill()?;
+        self.emitted.items.pop()
+    }
+
+    fn fold<B, G: FnMut(B, U) -> B>(self, init: B, mut g: G) -> B {
+        let Emitting { parent, f, mut emitted } = self;
+        emitted.items.reverse();
+        let state = emitted.items.drain(..).fold(init, &mut g);
+        parent.fold(state, |state, item| {
+            f.call((&item, &mut emitted));
+            emitted.items.drain(..).fold(state, &mut g)
+        })
+    }
+}
+
+/// `map_partitions` and `map_partitions_with_index`
+pub struct MapPartitions<P, F, I> {
+    parent: P,
+    f: F,
+    out: PhantomData<fn() -> I>,
+}
+
+impl<P, F, I> MapPartitions<P, F, I> {
+    /// Replaces every partition by the items that `f` makes of it; `f` gets its index, too.
+    pub fn new(parent: P, f: F) -> Self {
+        MapPartitions { parent, f, out: PhantomData }
+    }
+}
+
+wire!([P: Wire, F: Wire, I: 'static] MapPartitions<P, F, I> { parent, f, out });
+
+impl<P, F, I> Pipe for MapPartitions<P, F, I>
+where
+    P: Pipe,
+    I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+    F: Call<(usize, Partition<P::Item>), I>,
+{
+    type Item = I::Item;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = I::Item> + use<P, F, I> + 'static {
+        let items = Partition::new(self.parent.compute(partition, task));
+        self.f.call((partition as usize, items)).into_iter()
+    }
+}
+
+/// `glom`
+pub struct Glom<P> {
+    parent: P,
+}
+
+impl<P> Glom<P> {
+    /// One vector per partition.
+    pub fn new(parent: P) -> Self {
+        Glom { parent }
+    }
+}
+
+wire!([P: Wire] Glom<P> { parent });
+
+impl<P: Pipe> Pipe for Glom<P> {
+    type Item = Vec<P::Item>;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Vec<P::Item>> + use<P> + 'static {
+        std::iter::once(self.parent.compute(partition, task).collect())
+    }
+}
+
+macro_rules! wrapper {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name<F>(pub F);
+
+        impl<F: Wire> Wire for $name<F> {
+            fn encode(
+                &self,
+                out: &mut firesteel_closure::Encoder,
+            ) -> Result<(), firesteel_closure::WireError> {
+                self.0.encode(out)
+            }
+
+            fn decode(
+                input: &mut firesteel_closure::Decoder<'_>,
+            ) -> Result<Self, firesteel_closure::WireError> {
+                F::decode(input).map($name)
+            }
+        }
+    };
+}
+
+wrapper!(
+    /// A function of the value, applied to pairs: the key stays.
+    OnValue
+);
+wrapper!(
+    /// A function of the value that makes several, applied to pairs: each with the key.
+    OnEachValue
+);
+wrapper!(
+    /// A function of the item, as its key.
+    Keyed
+);
+wrapper!(
+    /// A function of a partition that does not ask for its index.
+    IgnoreIndex
+);
+
+impl<K, V, U, F: Call<(V,), U>> Call<((K, V),), (K, U)> for OnValue<F> {
+    #[inline(always)]
+    fn call(&self, ((key, value),): ((K, V),)) -> (K, U) {
+        (key, self.0.call((value,)))
+    }
+}
+
+impl<K, V, I, F> Call<((K, V),), WithKey<K, I>> for OnEachValue<F>
+where
+    K: Clone,
+    I: IntoIterator,
+    F: Call<(V,), I>,
+{
+    #[inline(always)]
+    fn call(&self, ((key, value),): ((K, V),)) -> WithKey<K, I> {
+        WithKey { key, values: self.0.call((value,)).into_iter() }
+    }
+}
+
+impl<T, K, F: for<'a> Call<(&'a T,), K>> Call<(T,), (K, T)> for Keyed<F> {
+    #[inline(always)]
+    fn call(&self, (item,): (T,)) -> (K, T) {
+        (self.0.call((&item,)), item)
+    }
+}
+
+impl<T, I, F: Call<(Partition<T>,), I>> Call<(usize, Partition<T>), I> for IgnoreIndex<F> {
+    #[inline(always)]
+    fn call(&self, (_, items): (usize, Partition<T>)) -> I {
+        self.0.call((items,))
+    }
+}
+
+/// Several values under one key.
+pub struct WithKey<K, I: IntoIterator> {
+    key: K,
+    values: I::IntoIter,
+}
+
+impl<K: Clone, I: IntoIterator> Iterator for WithKey<K, I> {
+    type Item = (K, I::Item);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.key.clone(), self.values.next()?))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.values.size_hint()
+    }
+}

@@ -1,0 +1,121 @@
+//! The pipeline trait, and its erased form.
+
+use std::sync::Arc;
+
+use firesteel_closure::{Decoder, Encoder, Wire, WireError, code};
+
+use crate::TaskContext;
+
+/// A narrow pipeline: everything between two stage borders, as one type.
+pub trait Pipe: Wire {
+    /// What it yields.
+    type Item: 'static;
+
+    /// The items of one partition. The iterator owns what it needs, so that it can be handed to
+    /// user code.
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Self::Item> + use<Self> + 'static;
+}
+
+impl<P: Pipe> Pipe for Arc<P> {
+    type Item = P::Item;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = P::Item> + use<P> + 'static {
+        P::compute(self, partition, task)
+    }
+}
+
+/// The items of one partition, as user code gets them.
+pub struct Partition<T>(Box<dyn Iterator<Item = T>>);
+
+impl<T> Partition<T> {
+    /// Wraps an iterator.
+    pub fn new(items: impl Iterator<Item = T> + 'static) -> Self {
+        Partition(Box::new(items))
+    }
+}
+
+impl<T> Iterator for Partition<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+
+    fn fold<B, F: FnMut(B, T) -> B>(self, init: B, f: F) -> B {
+        self.0.fold(init, f)
+    }
+}
+
+/// A pipeline whose type is hidden: dynamic dispatch once per item at this border.
+pub struct Boxed<T>(Arc<dyn Erased<T>>);
+
+impl<T> Clone for Boxed<T> {
+    fn clone(&self) -> Self {
+        Boxed(self.0.clone())
+    }
+}
+
+impl<T: 'static> Boxed<T> {
+    /// Hides the type of `pipe`.
+    pub fn new<P: Pipe<Item = T>>(pipe: P) -> Self {
+        Boxed(Arc::new(Eraser(pipe)))
+    }
+}
+
+trait Erased<T>: Send + Sync {
+    fn compute(&self, partition: u32, task: &TaskContext) -> Partition<T>;
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError>;
+}
+
+struct Eraser<P>(P);
+
+impl<P: Pipe> Erased<P::Item> for Eraser<P> {
+    fn compute(&self, partition: u32, task: &TaskContext) -> Partition<P::Item> {
+        Partition::new(self.0.compute(partition, task))
+    }
+
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        code::encode(rebuild::<P>, out)?;
+        self.0.encode(out)
+    }
+}
+
+fn rebuild<P: Pipe>(input: &mut Decoder<'_>) -> Result<Boxed<P::Item>, WireError> {
+    P::decode(input).map(Boxed::new)
+}
+
+impl<T: 'static> Wire for Boxed<T> {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        self.0.encode(out)
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        code::decode::<Boxed<T>>(input)?(input)
+    }
+}
+
+impl<T: 'static> Pipe for Boxed<T> {
+    type Item = T;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = T> + use<T> + 'static {
+        self.0.compute(partition, task)
+    }
+}

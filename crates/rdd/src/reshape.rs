@@ -1,0 +1,271 @@
+//! Adapters that change how partitions correspond: union, coalesce, cartesian, zip, indices.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use firesteel_closure::{Call, Decoder, Encoder, Value, Wire, WireError, wire};
+
+use crate::task::fail_for_good;
+use crate::{Boxed, Partition, Pipe, TaskContext};
+
+/// `union`: the partitions of several, one after the other.
+pub struct Union<T> {
+    parents: Vec<Boxed<T>>,
+    /// First partition of each parent, ascending.
+    starts: Value<Vec<u32>>,
+}
+
+impl<T: 'static> Union<T> {
+    /// Parents with their numbers of partitions.
+    pub fn new(parents: Vec<(Boxed<T>, u32)>) -> Self {
+        let mut next = 0;
+        let mut starts = Vec::with_capacity(parents.len());
+        for (_, partitions) in &parents {
+            starts.push(next);
+            next += partitions;
+        }
+        let parents = parents.into_iter().map(|(parent, _)| parent).collect();
+        Union { parents, starts: Value(starts) }
+    }
+}
+
+wire!([T: 'static] Union<T> { parents, starts });
+
+impl<T: 'static> Pipe for Union<T> {
+    type Item = T;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = T> + use<T> + 'static {
+        // The last parent that starts at or before the partition; parents without partitions start
+        // where their successor does and are passed over.
+        let parent = self.starts.0.partition_point(|start| *start <= partition) - 1;
+        self.parents[parent].compute(partition - self.starts.0[parent], task)
+    }
+}
+
+/// `coalesce` without a shuffle: several parent partitions in one.
+pub struct Coalesce<P> {
+    parent: Arc<P>,
+    groups: Value<Arc<[Vec<u32>]>>,
+}
+
+impl<P> Coalesce<P> {
+    /// Partition `i` reads the parents listed in `groups[i]`.
+    pub fn new(parent: Arc<P>, groups: Arc<[Vec<u32>]>) -> Self {
+        Coalesce { parent, groups: Value(groups) }
+    }
+}
+
+wire!([P: Wire] Coalesce<P> { parent, groups });
+
+impl<P: Pipe> Pipe for Coalesce<P> {
+    type Item = P::Item;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = P::Item> + use<P> + 'static {
+        let group = self.groups.0[partition as usize].clone();
+        let (parent, task) = (self.parent.clone(), task.clone());
+        group.into_iter().flat_map(move |source| parent.compute(source, &task))
+    }
+}
+
+/// `cartesian`: partition `i * right + j` pairs left `i` with right `j`.
+pub struct Cartesian<P, Q> {
+    left: P,
+    right: Q,
+    right_partitions: u32,
+}
+
+impl<P, Q> Cartesian<P, Q> {
+    /// All pairs; `right_partitions` is at least one.
+    pub fn new(left: P, right: Q, right_partitions: u32) -> Self {
+        Cartesian { left, right, right_partitions }
+    }
+}
+
+wire!([P: Wire, Q: Wire] Cartesian<P, Q> { left, right, right_partitions });
+
+impl<P: Pipe<Item: Clone>, Q: Pipe<Item: Clone>> Pipe for Cartesian<P, Q> {
+    type Item = (P::Item, Q::Item);
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Self::Item> + use<P, Q> + 'static {
+        let right: Vec<_> = self.right.compute(partition % self.right_partitions, task).collect();
+        let right = Arc::new(right);
+        self.left.compute(partition / self.right_partitions, task).flat_map(move |a| {
+            let right = right.clone();
+            (0..right.len()).map(move |i| (a.clone(), right[i].clone()))
+        })
+    }
+}
+
+/// `zip`: partitions must hold equally many items.
+pub struct Zip<P, Q> {
+    left: P,
+    right: Q,
+}
+
+impl<P, Q> Zip<P, Q> {
+    /// Pairs items by position.
+    pub fn new(left: P, right: Q) -> Self {
+        Zip { left, right }
+    }
+}
+
+wire!([P: Wire, Q: Wire] Zip<P, Q> { left, right });
+
+impl<P: Pipe, Q: Pipe> Pipe for Zip<P, Q> {
+    type Item = (P::Item, Q::Item);
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Self::Item> + use<P, Q> + 'static {
+        let mut left = self.left.compute(partition, task);
+        let mut right = self.right.compute(partition, task);
+        std::iter::from_fn(move || match (left.next(), right.next()) {
+            (Some(a), Some(b)) => Some((a, b)),
+            (None, None) => None,
+            (a, _) => fail_for_good(format!(
+                "zip needs equally many items in each partition, but in partition {partition} the \
+                 {} side has more; use zip_with_index and join where counts differ",
+                if a.is_some() { "left" } else { "right" }
+            )),
+        })
+    }
+}
+
+/// `zip_partitions`
+pub struct ZipPartitions<P, Q, F, I> {
+    left: P,
+    right: Q,
+    f: F,
+    out: PhantomData<fn() -> I>,
+}
+
+impl<P, Q, F, I> ZipPartitions<P, Q, F, I> {
+    /// Calls `f` with both sides' partitions of one index.
+    pub fn new(left: P, right: Q, f: F) -> Self {
+        ZipPartitions { left, right, f, out: PhantomData }
+    }
+}
+
+wire!([P: Wire, Q: Wire, F: Wire, I: 'static] ZipPartitions<P, Q, F, I> { left, right, f, out });
+
+impl<P, Q, F, I> Pipe for ZipPartitions<P, Q, F, I>
+where
+    P: Pipe,
+    Q: Pipe,
+    I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+    F: Call<(Partition<P::Item>, Partition<Q::Item>), I>,
+{
+    type Item = I::Item;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = I::Item> + use<P, Q, F, I> + 'static {
+        let left = Partition::new(self.left.compute(partition, task));
+        let right = Partition::new(self.right.compute(partition, task));
+        self.f.call((left, right)).into_iter()
+    }
+}
+
+/// Numbers that a job of its own finds before the first task needs them.
+#[derive(Clone, Default)]
+pub struct Deferred<T>(Arc<OnceLock<T>>);
+
+impl<T> Deferred<T> {
+    /// Whether they are known.
+    pub fn is_ready(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Makes them known; the first call counts.
+    pub fn set(&self, value: T) {
+        let _ = self.0.set(value);
+    }
+
+    fn get(&self) -> &T {
+        self.0.get().expect("the driver runs deferred work before it submits the job")
+    }
+}
+
+impl<T: firesteel_closure::Data> Wire for Deferred<T> {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(self.get())
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let deferred = Deferred(Arc::default());
+        deferred.set(input.take()?);
+        Ok(deferred)
+    }
+}
+
+/// `zip_with_index`
+pub struct ZipWithIndex<P> {
+    parent: P,
+    starts: Deferred<Vec<u64>>,
+}
+
+impl<P> ZipWithIndex<P> {
+    /// Numbers items through all partitions; `starts` holds each partition's first number.
+    pub fn new(parent: P, starts: Deferred<Vec<u64>>) -> Self {
+        ZipWithIndex { parent, starts }
+    }
+}
+
+wire!([P: Wire] ZipWithIndex<P> { parent, starts });
+
+impl<P: Pipe> Pipe for ZipWithIndex<P> {
+    type Item = (P::Item, u64);
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Self::Item> + use<P> + 'static {
+        let start = self.starts.get()[partition as usize];
+        self.parent.compute(partition, task).zip(start..)
+    }
+}
+
+/// `zip_with_unique_id`: item `i` of partition `p` of `n` gets `i * n + p`, without a job.
+pub struct ZipWithUniqueId<P> {
+    parent: P,
+    partitions: u32,
+}
+
+impl<P> ZipWithUniqueId<P> {
+    /// Numbers items uniquely.
+    pub fn new(parent: P, partitions: u32) -> Self {
+        ZipWithUniqueId { parent, partitions }
+    }
+}
+
+wire!([P: Wire] ZipWithUniqueId<P> { parent, partitions });
+
+impl<P: Pipe> Pipe for ZipWithUniqueId<P> {
+    type Item = (P::Item, u64);
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Self::Item> + use<P> + 'static {
+        let ids = (u64::from(partition)..).step_by(self.partitions.max(1) as usize);
+        self.parent.compute(partition, task).zip(ids)
+    }
+}

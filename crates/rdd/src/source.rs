@@ -1,0 +1,219 @@
+//! Sources in memory: collections and ranges.
+//!
+//! A source looks at the kill switch after growing chunks of records: after the first record, then
+//! two, four, up to 16,384. A slow record is followed by a check soon, a fast loop is not slowed.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
+
+use crate::{Pipe, TaskContext};
+
+const LARGEST_CHUNK: u64 = 16_384;
+
+/// Cuts `0..len` into growing chunks, with a look at the kill switch before each.
+struct Chunks {
+    next: u64,
+    len: u64,
+    size: u64,
+    task: TaskContext,
+}
+
+impl Chunks {
+    fn new(len: u64, task: &TaskContext) -> Self {
+        Chunks { next: 0, len, size: 1, task: task.clone() }
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        self.task.check_killed();
+        if self.next == self.len {
+            return None;
+        }
+        let start = self.next;
+        self.next = self.len.min(start + self.size);
+        self.size = LARGEST_CHUNK.min(self.size * 2);
+        let read = self.next - start;
+        self.task.count(|metrics| metrics.input_records += read);
+        Some(start..self.next)
+    }
+}
+
+/// The part of `len` items that partition `index` of `count` holds; parts differ by one at most.
+pub fn part_of(len: u64, index: u32, count: u32) -> Range<u64> {
+    let at = |i: u32| (u128::from(len) * u128::from(i) / u128::from(count.max(1))) as u64;
+    at(index)..at(index + 1)
+}
+
+/// `parallelize`
+pub struct Parallelized<T> {
+    items: Arc<Vec<T>>,
+    partitions: u32,
+}
+
+impl<T> Parallelized<T> {
+    /// `items` in `partitions` parts.
+    pub fn new(items: Vec<T>, partitions: u32) -> Self {
+        Parallelized { items: Arc::new(items), partitions }
+    }
+}
+
+impl<T: Data> Wire for Parallelized<T> {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(&*self.items)?;
+        out.put(&self.partitions)
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Parallelized { items: Arc::new(input.take()?), partitions: input.take()? })
+    }
+}
+
+impl<T: Data + Clone> Pipe for Parallelized<T> {
+    type Item = T;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = T> + use<T> + 'static {
+        let part = part_of(self.items.len() as u64, partition, self.partitions);
+        Chunks::new(part.end - part.start, task).flat_map({
+            let items = self.items.clone();
+            move |chunk| {
+                let items = items.clone();
+                (part.start + chunk.start..part.start + chunk.end)
+                    .map(move |i| items[i as usize].clone())
+            }
+        })
+    }
+}
+
+/// An integer that [`RangeSource`] can count with.
+pub trait RangeItem: Data + Copy + 'static {
+    /// Items of `start..end` in steps of `step`; `None` if they are more than fit.
+    fn count(start: Self, end: Self, step: i64) -> Option<u64>;
+    /// `start + index * step`, known to be in range.
+    fn at(start: Self, index: u64, step: i64) -> Self;
+}
+
+macro_rules! range_item {
+    ($($t:ty),*) => {$(
+        impl RangeItem for $t {
+            fn count(start: Self, end: Self, step: i64) -> Option<u64> {
+                let (distance, step) = (end as i128 - start as i128, i128::from(step));
+                if step == 0 || distance == 0 || (distance > 0) != (step > 0) {
+                    return Some(0);
+                }
+                u64::try_from((distance.abs() + step.abs() - 1) / step.abs()).ok()
+            }
+
+            #[inline(always)]
+            fn at(start: Self, index: u64, step: i64) -> Self {
+                start.wrapping_add((index as i64).wrapping_mul(step) as $t)
+            }
+        }
+    )*};
+}
+range_item!(i32, u32, i64, u64, usize, isize);
+
+/// `range`
+#[derive(Clone, Serialize, Deserialize)]
+pub struct RangeSpec<T> {
+    start: T,
+    step: i64,
+    len: u64,
+    partitions: u32,
+}
+
+/// `range`
+pub struct RangeSource<T> {
+    spec: firesteel_closure::Value<RangeSpec<T>>,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T: RangeItem> RangeSource<T> {
+    /// `start..end` in steps of `step`, in `partitions` parts; `None` if they are too many to count.
+    pub fn new(start: T, end: T, step: i64, partitions: u32) -> Option<Self> {
+        let len = T::count(start, end, step)?;
+        let spec = firesteel_closure::Value(RangeSpec { start, step, len, partitions });
+        Some(RangeSource { spec, item: PhantomData })
+    }
+}
+
+wire!([T: RangeItem] RangeSource<T> { spec, item });
+
+impl<T: RangeItem> Pipe for RangeSource<T> {
+    type Item = T;
+
+    #[inline]
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = T> + use<T> + 'static {
+        let RangeSpec { start, step, len, partitions } = self.spec.0;
+        let part = part_of(len, partition, partitions);
+        Chunks::new(part.end - part.start, task).flat_map(move |chunk| {
+            (part.start + chunk.start..part.start + chunk.end)
+                .map(move |index| T::at(start, index, step))
+        })
+    }
+}
+
+/// An RDD without partitions.
+pub struct Empty<T> {
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T> Default for Empty<T> {
+    fn default() -> Self {
+        Empty { item: PhantomData }
+    }
+}
+
+wire!([T: 'static] Empty<T> { item });
+
+impl<T: 'static> Pipe for Empty<T> {
+    type Item = T;
+
+    fn compute(&self, _: u32, _: &TaskContext) -> impl Iterator<Item = T> + use<T> + 'static {
+        std::iter::empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_everything_once_and_differ_by_one_at_most() {
+        for (len, count) in [(0, 3), (1, 3), (10, 3), (u64::MAX, 7), (5, 1)] {
+            let parts: Vec<_> = (0..count).map(|i| part_of(len, i, count)).collect();
+            assert_eq!(parts[0].start, 0);
+            assert_eq!(parts.last().unwrap().end, len);
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+            let sizes = parts.iter().map(|part| part.end - part.start);
+            assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn ranges_count_as_their_steps_say() {
+        assert_eq!(i64::count(0, 10, 3), Some(4));
+        assert_eq!(i64::count(10, 0, -3), Some(4));
+        assert_eq!(i64::count(0, 10, -1), Some(0));
+        assert_eq!(i64::count(5, 5, 1), Some(0));
+        assert_eq!(i64::count(i64::MIN, i64::MAX, 1), Some(u64::MAX));
+        assert_eq!(u64::count(0, u64::MAX, 1), Some(u64::MAX));
+        assert_eq!(i64::at(10, 2, -3), 4);
+        assert_eq!(u32::at(7, 3, -2), 1);
+    }
+}

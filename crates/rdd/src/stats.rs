@@ -1,0 +1,146 @@
+//! Statistics of numbers: one pass, numerically stable, mergeable.
+
+use serde::{Deserialize, Serialize};
+
+/// A number that statistics can be taken of.
+pub trait Number: Copy + 'static {
+    /// As a double.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! number {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+number!(u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, f32, f64);
+
+/// Count, mean, variance and extremes (Welford; Chan's merge).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    count: u64,
+    mean: f64,
+    squares: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Stats { count: 0, mean: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+}
+
+impl Stats {
+    /// One more number.
+    #[inline]
+    pub fn add(&mut self, x: f64) {
+        self.count += 1;
+        let delta = x - self.mean;
+        self.mean += delta / self.count as f64;
+        self.squares += delta * (x - self.mean);
+        self.min = self.min.min(x);
+        self.max = self.max.max(x);
+    }
+
+    /// The numbers of two.
+    pub fn merge(self, other: Stats) -> Stats {
+        if self.count == 0 {
+            return other;
+        }
+        if other.count == 0 {
+            return self;
+        }
+        let (n, m) = (self.count as f64, other.count as f64);
+        let delta = other.mean - self.mean;
+        Stats {
+            count: self.count + other.count,
+            mean: self.mean + delta * m / (n + m),
+            squares: self.squares + other.squares + delta * delta * n * m / (n + m),
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
+    }
+
+    /// How many numbers.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean; NaN if there are none.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { f64::NAN } else { self.mean }
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> f64 {
+        self.mean * self.count as f64
+    }
+
+    /// The smallest; infinity if there are none.
+    pub fn min(&self) -> f64 {
+        self.min
+    }
+
+    /// The largest; negative infinity if there are none.
+    pub fn max(&self) -> f64 {
+        self.max
+    }
+
+    /// Variance of the whole population; NaN if there are none.
+    pub fn variance(&self) -> f64 {
+        if self.count == 0 { f64::NAN } else { self.squares / self.count as f64 }
+    }
+
+    /// Variance as estimated from a sample; NaN if there are fewer than two.
+    pub fn sample_variance(&self) -> f64 {
+        if self.count < 2 { f64::NAN } else { self.squares / (self.count - 1) as f64 }
+    }
+
+    /// Standard deviation of the whole population.
+    pub fn stdev(&self) -> f64 {
+        self.variance().sqrt()
+    }
+
+    /// Standard deviation as estimated from a sample.
+    pub fn sample_stdev(&self) -> f64 {
+        self.sample_variance().sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(numbers: &[f64]) -> Stats {
+        let mut stats = Stats::default();
+        numbers.iter().for_each(|x| stats.add(*x));
+        stats
+    }
+
+    #[test]
+    fn merged_statistics_are_those_of_all_numbers() {
+        let numbers: Vec<f64> = (0..100).map(|n| f64::from(n * n % 37)).collect();
+        let whole = of(&numbers);
+        for cut in [0, 1, 50, 100] {
+            let merged = of(&numbers[..cut]).merge(of(&numbers[cut..]));
+            assert_eq!(merged.count(), 100);
+            assert!((merged.mean() - whole.mean()).abs() < 1e-9);
+            assert!((merged.variance() - whole.variance()).abs() < 1e-9);
+            assert_eq!((merged.min(), merged.max()), (whole.min(), whole.max()));
+        }
+    }
+
+    #[test]
+    fn no_numbers_have_no_mean() {
+        assert!(of(&[]).mean().is_nan());
+        assert!(of(&[1.0]).sample_variance().is_nan());
+        assert_eq!(of(&[2.0, 4.0]).sample_variance(), 2.0);
+        assert_eq!(of(&[2.0, 4.0]).variance(), 1.0);
+    }
+}

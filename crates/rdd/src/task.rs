@@ -1,0 +1,230 @@
+//! The task as its own code sees it: identity, kill switch, metrics, what its executor offers.
+//!
+//! Failures inside a pipeline travel by unwinding with a typed payload ([`fail`]): iterators stay
+//! iterators of plain items, and the loop they fuse into carries no error checks.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use firesteel_closure::WireError;
+use firesteel_shuffle::{MapOutput, Slice};
+use firesteel_storage::MemoryStore;
+use firesteel_types::{
+    AccumulatorId, BroadcastId, ShuffleId, StageRef, TaskFailure, TaskId, TaskMetrics,
+};
+
+use crate::accumulator::Update;
+
+/// What an executor offers to the tasks in it.
+pub trait Environment: Send + Sync {
+    /// Blocks of this process.
+    fn blocks(&self) -> &MemoryStore;
+    /// Keeps what a map task wrote.
+    fn put_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        output: MapOutput,
+    ) -> Result<(), TaskFailure>;
+    /// One reader's part of one map output; `FetchFailed` when it cannot be had.
+    fn fetch_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+    ) -> Result<Slice, TaskFailure>;
+    /// The encoded value of a broadcast that is not in `blocks` yet.
+    fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
+}
+
+/// Ends the task at its next step, from any thread.
+#[derive(Debug, Default)]
+pub struct KillSwitch {
+    thrown: AtomicBool,
+    reason: Mutex<Option<String>>,
+}
+
+impl KillSwitch {
+    /// Asks the task to end. The first reason stays.
+    pub fn throw(&self, reason: &str) {
+        let mut kept = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        kept.get_or_insert_with(|| reason.to_owned());
+        self.thrown.store(true, Ordering::Release);
+    }
+
+    /// The reason, if the task was asked to end.
+    pub fn thrown(&self) -> Option<String> {
+        if !self.thrown.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+}
+
+/// Which task this is.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub struct TaskIdentity {
+    /// Unique id of this attempt.
+    pub task: TaskId,
+    /// Stage attempt.
+    pub stage: StageRef,
+    /// The partition computed.
+    pub partition: u32,
+    /// Attempt at this partition, from 0.
+    pub attempt: u32,
+}
+
+/// The running task. Cheap to clone; belongs to the task's thread.
+#[derive(Clone)]
+pub struct TaskContext(Rc<Inner>);
+
+struct Inner {
+    identity: TaskIdentity,
+    kill: Arc<KillSwitch>,
+    environment: Arc<dyn Environment>,
+    metrics: Cell<TaskMetrics>,
+    updates: RefCell<Vec<(AccumulatorId, Box<dyn Update>)>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<TaskContext>> = const { RefCell::new(None) };
+}
+
+impl TaskContext {
+    /// A context for one attempt.
+    pub fn new(
+        identity: TaskIdentity,
+        kill: Arc<KillSwitch>,
+        environment: Arc<dyn Environment>,
+    ) -> Self {
+        TaskContext(Rc::new(Inner {
+            identity,
+            kill,
+            environment,
+            metrics: Cell::default(),
+            updates: RefCell::default(),
+        }))
+    }
+
+    /// The task this thread runs; `None` outside of tasks.
+    pub fn current() -> Option<TaskContext> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// Runs `work` as this task: [`TaskContext::current`] finds it meanwhile.
+    pub fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
+        struct Leave(Option<TaskContext>);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _leave = Leave(CURRENT.replace(Some(self.clone())));
+        work()
+    }
+
+    /// The partition this task computes.
+    pub fn partition(&self) -> u32 {
+        self.0.identity.partition
+    }
+
+    /// How often this partition was tried before, in this stage attempt.
+    pub fn attempt(&self) -> u32 {
+        self.0.identity.attempt
+    }
+
+    /// The stage attempt.
+    pub fn stage(&self) -> StageRef {
+        self.0.identity.stage
+    }
+
+    /// Unique id of this attempt.
+    pub fn task(&self) -> TaskId {
+        self.0.identity.task
+    }
+
+    /// What the executor offers.
+    pub fn environment(&self) -> &Arc<dyn Environment> {
+        &self.0.environment
+    }
+
+    /// Ends the task here if it was asked to end. Sources call it every so many records; long
+    /// computations of the user may call it too.
+    #[inline]
+    pub fn check_killed(&self) {
+        if self.0.kill.thrown.load(Ordering::Relaxed) {
+            self.end_killed();
+        }
+    }
+
+    #[cold]
+    fn end_killed(&self) -> ! {
+        let reason = self.0.kill.thrown().unwrap_or_else(|| "no reason given".to_owned());
+        fail(TaskFailure::Killed { reason })
+    }
+
+    /// Whether the task was asked to end.
+    pub fn is_killed(&self) -> bool {
+        self.0.kill.thrown.load(Ordering::Relaxed)
+    }
+
+    /// Changes the task's metrics.
+    pub fn count(&self, change: impl FnOnce(&mut TaskMetrics)) {
+        let mut metrics = self.0.metrics.take();
+        change(&mut metrics);
+        self.0.metrics.set(metrics);
+    }
+
+    /// Takes the metrics at the task's end.
+    pub fn take_metrics(&self) -> TaskMetrics {
+        self.0.metrics.take()
+    }
+
+    pub(crate) fn updates(&self) -> &RefCell<Vec<(AccumulatorId, Box<dyn Update>)>> {
+        &self.0.updates
+    }
+
+    /// Takes the accumulator updates at the task's end.
+    pub fn take_updates(&self) -> Vec<(AccumulatorId, Box<dyn Update>)> {
+        self.0.updates.take()
+    }
+}
+
+/// Ends the running task with a typed failure.
+#[cold]
+pub fn fail(failure: TaskFailure) -> ! {
+    std::panic::resume_unwind(Box::new(failure))
+}
+
+/// Ends the running task because something outside of it failed; the scheduler tries again.
+#[cold]
+pub fn fail_with(message: impl Into<String>) -> ! {
+    fail(TaskFailure::Error { message: message.into() })
+}
+
+/// Ends the running task and its job: trying again cannot help.
+#[cold]
+pub fn fail_for_good(message: impl Into<String>) -> ! {
+    fail(TaskFailure::Fatal { message: message.into() })
+}
+
+/// A value that does not encode or decode will not do so next time either.
+pub(crate) trait OrFail<T> {
+    fn or_fail(self) -> T;
+}
+
+impl<T> OrFail<T> for Result<T, WireError> {
+    #[inline]
+    fn or_fail(self) -> T {
+        self.unwrap_or_else(|error| fail_for_good(error.to_string()))
+    }
+}
+
+impl<T> OrFail<T> for Result<T, TaskFailure> {
+    #[inline]
+    fn or_fail(self) -> T {
+        self.unwrap_or_else(|failure| fail(failure))
+    }
+}

@@ -1,0 +1,192 @@
+//! The two sides of a shuffle: writers that sort a partition's records into buckets, and the pipe
+//! that reads one bucket of every map output.
+
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+use firesteel_closure::{Call, Data, Wire, wire};
+use firesteel_shuffle::{Buckets, Records};
+use firesteel_types::ShuffleId;
+
+use crate::aggregate::{Combine, combine_into_map};
+use crate::task::OrFail;
+use crate::{AnyPartitioner, Pipe, TaskContext};
+
+/// The map side: puts every item of a partition into the bucket of its reader.
+pub trait Writer<T>: Wire {
+    /// Writes the items of one map partition.
+    fn write(
+        &self,
+        items: impl Iterator<Item = T>,
+        partition: u32,
+        task: &TaskContext,
+        buckets: &mut Buckets,
+    );
+}
+
+/// Pairs, by key, as they are.
+pub struct ByKey<K> {
+    partitioner: AnyPartitioner<K>,
+}
+
+impl<K> ByKey<K> {
+    /// Buckets by `partitioner`.
+    pub fn new(partitioner: AnyPartitioner<K>) -> Self {
+        ByKey { partitioner }
+    }
+}
+
+wire!([K: 'static] ByKey<K> { partitioner });
+
+impl<K: Data, V: Data> Writer<(K, V)> for ByKey<K> {
+    fn write(
+        &self,
+        items: impl Iterator<Item = (K, V)>,
+        _: u32,
+        _: &TaskContext,
+        buckets: &mut Buckets,
+    ) {
+        items.for_each(|pair| buckets.push(self.partitioner.index(&pair.0), &pair).or_fail());
+    }
+}
+
+/// Items, by a key that is computed and not sent.
+pub struct ByComputedKey<K, F> {
+    partitioner: AnyPartitioner<K>,
+    key: F,
+}
+
+impl<K, F> ByComputedKey<K, F> {
+    /// Buckets by `partitioner` of `key(item)`.
+    pub fn new(partitioner: AnyPartitioner<K>, key: F) -> Self {
+        ByComputedKey { partitioner, key }
+    }
+}
+
+wire!([K: 'static, F: Wire] ByComputedKey<K, F> { partitioner, key });
+
+impl<K: 'static, T: Data, F: for<'a> Call<(&'a T,), K>> Writer<T> for ByComputedKey<K, F> {
+    fn write(
+        &self,
+        items: impl Iterator<Item = T>,
+        _: u32,
+        _: &TaskContext,
+        buckets: &mut Buckets,
+    ) {
+        items.for_each(|item| {
+            let key = self.key.call((&item,));
+            buckets.push(self.partitioner.index(&key), &item).or_fail();
+        });
+    }
+}
+
+/// Pairs, combined by key before they are sent.
+pub struct Combined<K, V, C, M> {
+    partitioner: AnyPartitioner<K>,
+    combine: M,
+    types: PhantomData<fn() -> (V, C)>,
+}
+
+impl<K, V, C, M> Combined<K, V, C, M> {
+    /// Buckets by `partitioner` after combining with `combine`.
+    pub fn new(partitioner: AnyPartitioner<K>, combine: M) -> Self {
+        Combined { partitioner, combine, types: PhantomData }
+    }
+}
+
+wire!([K: 'static, V: 'static, C: 'static, M: Wire] Combined<K, V, C, M> { partitioner, combine, types });
+
+impl<K, V, C, M> Writer<(K, V)> for Combined<K, V, C, M>
+where
+    K: Data + Hash + Eq,
+    V: 'static,
+    C: Data,
+    M: Combine<V, C>,
+{
+    fn write(
+        &self,
+        items: impl Iterator<Item = (K, V)>,
+        _: u32,
+        task: &TaskContext,
+        buckets: &mut Buckets,
+    ) {
+        let map = combine_into_map(items, &self.combine);
+        task.check_killed();
+        for pair in map {
+            buckets.push(self.partitioner.index(&pair.0), &pair).or_fail();
+        }
+    }
+}
+
+/// Items dealt out evenly, whatever they are (`repartition`). Starts at a reader that depends on the
+/// map partition, so that small partitions do not all feed the first readers.
+pub struct RoundRobin;
+
+impl Wire for RoundRobin {
+    fn encode(
+        &self,
+        _: &mut firesteel_closure::Encoder,
+    ) -> Result<(), firesteel_closure::WireError> {
+        Ok(())
+    }
+
+    fn decode(
+        _: &mut firesteel_closure::Decoder<'_>,
+    ) -> Result<Self, firesteel_closure::WireError> {
+        Ok(RoundRobin)
+    }
+}
+
+impl<T: Data> Writer<T> for RoundRobin {
+    fn write(
+        &self,
+        items: impl Iterator<Item = T>,
+        partition: u32,
+        _: &TaskContext,
+        buckets: &mut Buckets,
+    ) {
+        let readers = buckets.partitions();
+        let mut next = fastrand::Rng::with_seed(u64::from(partition)).u32(..readers);
+        items.for_each(|item| {
+            buckets.push(next, &item).or_fail();
+            next = if next + 1 == readers { 0 } else { next + 1 };
+        });
+    }
+}
+
+/// The reduce side: the records that all map outputs hold for this partition.
+pub struct ShuffleRecords<T> {
+    shuffle: u32,
+    maps: u32,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T> ShuffleRecords<T> {
+    /// Reads `shuffle`, which has `maps` map partitions.
+    pub fn new(shuffle: ShuffleId, maps: u32) -> Self {
+        ShuffleRecords { shuffle: shuffle.0, maps, item: PhantomData }
+    }
+}
+
+wire!([T: 'static] ShuffleRecords<T> { shuffle, maps, item });
+
+impl<T: Data> Pipe for ShuffleRecords<T> {
+    type Item = T;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = T> + use<T> + 'static {
+        let (shuffle, maps, task) = (ShuffleId(self.shuffle), self.maps, task.clone());
+        (0..maps).flat_map(move |map| {
+            task.check_killed();
+            let slice = task.environment().fetch_map_output(shuffle, map, partition).or_fail();
+            task.count(|metrics| {
+                metrics.shuffle_read_records += slice.records();
+                metrics.shuffle_read_bytes += slice.bytes().len() as u64;
+            });
+            Records::new(slice).map(OrFail::or_fail)
+        })
+    }
+}

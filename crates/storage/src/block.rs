@@ -1,0 +1,26 @@
+//! Names of blocks, spelled as Spark spells them.
+
+use std::fmt;
+
+use firesteel_types::{BroadcastId, RddId, ShuffleId};
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockId {
+    /// A kept partition of an RDD.
+    Rdd(RddId, u32),
+    /// All that one map task wrote for one shuffle.
+    MapOutput(ShuffleId, u32),
+    /// A broadcast value.
+    Broadcast(BroadcastId),
+}
+
+impl fmt::Display for BlockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockId::Rdd(rdd, partition) => write!(f, "rdd_{rdd}_{partition}"),
+            BlockId::MapOutput(shuffle, map) => write!(f, "shuffle_{shuffle}_{map}"),
+            BlockId::Broadcast(id) => write!(f, "broadcast_{id}"),
+        }
+    }
+}
