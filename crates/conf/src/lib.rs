@@ -1,6 +1,7 @@
 //! Spark's configuration, typed.
 //!
-//! * [`entries`] is the one registry of keys: type, default, rules and documentation of each.
+//! * [`entries`] is the one registry of keys: type, default, rules and documentation of each. The
+//!   page `docs/configuration.md` is generated from it.
 //! * [`Conf`] holds the settings of one application as text, each with where it came from, and
 //!   reads them as the types of their entries.
 //! * [`Loader`] fills a `Conf` from arguments, environment and files that it is handed, so that
@@ -32,6 +33,7 @@ mod entry;
 mod error;
 mod loader;
 mod master;
+pub mod page;
 pub mod properties;
 mod redaction;
 mod size;
