@@ -6,7 +6,7 @@
 //!   reads them as the types of their entries.
 //! * [`Loader`] fills a `Conf` from arguments, environment and files that it is handed, so that
 //!   only [`Loader::from_process`] looks at the process.
-//! * [`Master`], [`ByteSize`], durations, and [`properties`] are the notations.
+//! * [`Master`], [`ByteSize`], durations, [`properties`] and [`allocation`] are the notations.
 //!
 //! Nothing here acts on a setting or logs: mistakes are typed errors that say what to write
 //! instead, and what is merely odd is returned as [`Warning`]s.
@@ -24,6 +24,7 @@
 //! # Ok::<(), firesteel_conf::ConfError>(())
 //! ```
 
+pub mod allocation;
 mod arguments;
 mod choice;
 mod conf;
