@@ -270,6 +270,7 @@ impl<K: 'static> Wire for AnyPartitioner<K> {
 mod tests {
     use super::*;
     use firesteel_closure::SameExecutable;
+    use std::panic::AssertUnwindSafe;
 
     fn through_the_wire<K: 'static>(partitioner: &AnyPartitioner<K>) -> AnyPartitioner<K> {
         let mut out = Encoder::new();
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(three.id(), through_the_wire(&three).id());
         assert_ne!(three.id(), AnyPartitioner::custom(Modulo(4)).unwrap().id());
         assert_eq!(three.index(&2), 2);
-        let panic = std::panic::catch_unwind(|| three.index(&3)).unwrap_err();
+        let panic = std::panic::catch_unwind(AssertUnwindSafe(|| three.index(&3))).unwrap_err();
         let failure = panic.downcast_ref::<firesteel_types::TaskFailure>().unwrap();
         assert!(failure.to_string().contains("returned partition 3"), "{failure}");
     }

@@ -1,0 +1,115 @@
+//! Entries whose values are a few words, each an enumeration of its own.
+
+use std::fmt;
+
+use crate::value::{Refusal, Rules, Value};
+
+/// An enumeration that is written as one of a few words, in any case.
+pub trait Choice: Copy + PartialEq + 'static {
+    /// Every variant with its word.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The word of this variant.
+    fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, choice)| *choice == self);
+        found.expect("every variant has a word").0
+    }
+}
+
+impl<T: Choice> Value for T {
+    fn parse(text: &str, rules: &Rules) -> Result<Self, Refusal> {
+        let found = T::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
+        found.map(|(_, choice)| *choice).ok_or_else(|| Refusal::of_kind::<Self>(rules))
+    }
+
+    fn kind(_: &Rules) -> String {
+        let words: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        match words.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => "nothing".to_owned(),
+        }
+    }
+}
+
+/// In which order the jobs of an application, or of one pool, get free cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulingMode {
+    /// First come, first served.
+    Fifo,
+    /// Shared by weight and minimum share.
+    Fair,
+}
+
+impl Choice for SchedulingMode {
+    const WORDS: &'static [(&'static str, Self)] = &[("FIFO", Self::Fifo), ("FAIR", Self::Fair)];
+}
+
+/// Where the driver of a submitted application runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeployMode {
+    /// In the process that submits.
+    Client,
+    /// On a machine of the cluster.
+    Cluster,
+}
+
+impl Choice for DeployMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("client", Self::Client), ("cluster", Self::Cluster)];
+}
+
+/// How the tasks of a local master reach the threads that run them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalTransport {
+    /// As they are.
+    Direct,
+    /// Encoded and decoded, as if they had travelled.
+    Encoded,
+    /// To child processes of the same executable.
+    Process,
+}
+
+impl Choice for LocalTransport {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("direct", Self::Direct), ("encoded", Self::Encoded), ("process", Self::Process)];
+}
+
+macro_rules! display_as_word {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    )*};
+}
+
+display_as_word!(SchedulingMode, DeployMode, LocalTransport);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_word_reads_back<T: Choice + fmt::Debug>() {
+        for (word, choice) in T::WORDS {
+            assert_eq!(T::parse(&word.to_uppercase(), &Rules::NONE), Ok(*choice));
+            assert_eq!(choice.word(), *word);
+        }
+    }
+
+    #[test]
+    fn every_choice_reads_back_in_any_case() {
+        every_word_reads_back::<SchedulingMode>();
+        every_word_reads_back::<DeployMode>();
+        every_word_reads_back::<LocalTransport>();
+    }
+
+    #[test]
+    fn another_word_is_refused_with_the_possible_ones() {
+        let refusal = SchedulingMode::parse("fairish", &Rules::NONE).unwrap_err();
+        assert_eq!(refusal.reason, "expected FIFO or FAIR");
+        let refusal = LocalTransport::parse("thread", &Rules::NONE).unwrap_err();
+        assert_eq!(refusal.reason, "expected direct, encoded or process");
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong between a user's settings and a typed configuration.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::conf::Origin;
+
+/// A setting that is not a value of its entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value:?} (from {origin}) is refused: {reason}; for example {key}={example}")]
+pub struct InvalidValue {
+    /// The key that was set.
+    pub key: String,
+    /// The value it was set to.
+    pub value: String,
+    /// Who set it.
+    pub origin: Origin,
+    /// What is wrong or what is expected.
+    pub reason: String,
+    /// A value that is accepted.
+    pub example: &'static str,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfError {
+    /// A setting is not a value of its entry.
+    #[error(transparent)]
+    InvalidValue(Box<InvalidValue>),
+    /// Two settings, each valid, exclude each other.
+    #[error("{smaller} has to be smaller than {larger}, but they are {small} and {large}")]
+    Contradiction {
+        /// The key that has to have the smaller value.
+        smaller: &'static str,
+        /// Its value.
+        small: String,
+        /// The key that has to have the larger value.
+        larger: &'static str,
+        /// Its value.
+        large: String,
+    },
+    /// Validation found more than one mistake.
+    #[error("{} settings are refused:{}", errors.len(), Lines(errors))]
+    Several {
+        /// Each of them.
+        errors: Vec<ConfError>,
+    },
+    /// A `--conf` without `key=value`.
+    #[error(
+        "{flag} {argument:?} is not a setting: write {flag} key=value, such as {flag} spark.task.cpus=2"
+    )]
+    MalformedArgument {
+        /// `--conf` or `-c`.
+        flag: String,
+        /// What came after it.
+        argument: String,
+    },
+    /// A flag at the end of the arguments.
+    #[error("{flag} needs a value after it, such as {example}")]
+    MissingArgument {
+        /// The flag.
+        flag: String,
+        /// How it is used.
+        example: &'static str,
+    },
+    /// An argument of the process that is no text.
+    #[error("the argument {argument:?} is not valid UTF-8")]
+    ArgumentNotUnicode {
+        /// The argument with replacement characters.
+        argument: String,
+    },
+    /// A file of settings could not be read.
+    #[error("could not read the settings in {}: {source}", path.display())]
+    ReadFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file (or variable) of settings is not in the properties format.
+    #[error("{place}, line {}: {}", source.line, source.problem)]
+    ParseProperties {
+        /// The file's path or the variable's name.
+        place: String,
+        /// What is wrong, and in which line.
+        source: crate::PropertiesError,
+    },
+}
+
+/// Each error in a line of its own.
+struct Lines<'a>(&'a [ConfError]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
+    }
+}
