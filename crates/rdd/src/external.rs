@@ -60,6 +60,7 @@ impl<I: Iterator<Item: Display>> Piped<I> {
         let program = argv.join(" ");
         let mut child = Command::new(&argv[0])
             .args(&argv[1..])
+            .env_remove("FIRESTEEL_ROLE")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,0 +1,172 @@
+//! The executor in a child process: connects to the driver's socket, runs tasks one at a time, asks
+//! the driver for blocks, and exits when the driver is gone.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use firesteel_closure::{ExecutableHash, SameExecutable};
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_rdd::{Environment, KillSwitch};
+use firesteel_shuffle::{MapOutput, Slice};
+use firesteel_storage::MemoryStore;
+use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
+
+use crate::runner::run_encoded;
+use crate::{FromChild, ToChild, read_frame, write_frame};
+
+/// Says which role a process has; `executor` is the only one so far.
+pub const ROLE: &str = "FIRESTEEL_ROLE";
+/// The driver's socket.
+pub const SOCKET: &str = "FIRESTEEL_EXECUTOR_SOCKET";
+
+/// Called before `main`: if this process is to be an executor, it is one until it exits.
+pub fn take_over_if_executor() {
+    if std::env::var_os(ROLE).is_none_or(|role| role != "executor") {
+        return;
+    }
+    let code = match std::panic::catch_unwind(serve) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            eprintln!("firesteel executor: {error}");
+            1
+        }
+        Err(_) => 2,
+    };
+    std::process::exit(code);
+}
+
+/// Where the task that runs now can be killed.
+type Running = Arc<Mutex<Option<(TaskId, Arc<KillSwitch>)>>>;
+
+struct Assignment {
+    identity: TaskIdentity,
+    body: Vec<u8>,
+    kill: Arc<KillSwitch>,
+}
+
+fn serve() -> io::Result<()> {
+    let path = std::env::var_os(SOCKET)
+        .ok_or_else(|| io::Error::other(format!("{SOCKET} is not set; start it by a driver")))?;
+    let mut stream = UnixStream::connect(path)?;
+    write_frame(&mut stream, &FromChild::Hello(ExecutableHash::current()?))?;
+    let ToChild::Hello(hash) = read_frame(&mut stream)? else {
+        return Err(io::Error::other("the driver did not say hello"));
+    };
+    let peer = SameExecutable::verify(hash)?
+        .ok_or_else(|| io::Error::other("the driver runs another executable"))?;
+    let (assignments, assigned) = channel();
+    let (answers, answered) = channel();
+    let reader = stream.try_clone()?;
+    std::thread::spawn(move || {
+        // The driver is gone, or has stopped: so has this process.
+        let gone = listen(reader, &assignments, &answers);
+        std::process::exit(i32::from(
+            gone.is_err_and(|e| e.kind() != io::ErrorKind::UnexpectedEof),
+        ));
+    });
+    work(stream, peer, assigned, answered)
+}
+
+fn listen(
+    mut stream: UnixStream,
+    assignments: &Sender<Assignment>,
+    answers: &Sender<ToChild>,
+) -> io::Result<()> {
+    let running = Running::default();
+    loop {
+        match read_frame(&mut stream)? {
+            ToChild::Run { identity, body } => {
+                let kill = Arc::new(KillSwitch::default());
+                *lock(&running) = Some((identity.task, kill.clone()));
+                let _ = assignments.send(Assignment { identity, body, kill });
+            }
+            ToChild::Kill { task, reason } => match &*lock(&running) {
+                Some((current, kill)) if *current == task => kill.throw(&reason),
+                _ => {}
+            },
+            answer => {
+                let _ = answers.send(answer);
+            }
+        }
+    }
+}
+
+fn work(
+    stream: UnixStream,
+    peer: SameExecutable,
+    assigned: Receiver<Assignment>,
+    answered: Receiver<ToChild>,
+) -> io::Result<()> {
+    let environment = Arc::new(RemoteEnvironment {
+        blocks: MemoryStore::new(),
+        channel: Mutex::new((stream, answered)),
+    });
+    for Assignment { identity, body, kill } in assigned {
+        let report = run_encoded(&body, peer, identity, kill, environment.clone());
+        let (stream, _) = &mut *lock(&environment.channel);
+        write_frame(stream, &FromChild::Done(Box::new(report)))?;
+    }
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Asks the driver for what is not in this process.
+struct RemoteEnvironment {
+    blocks: MemoryStore,
+    channel: Mutex<(UnixStream, Receiver<ToChild>)>,
+}
+
+impl RemoteEnvironment {
+    fn ask(&self, question: &FromChild) -> Result<ToChild, TaskFailure> {
+        let (stream, answers) = &mut *lock(&self.channel);
+        let lost = |what: String| TaskFailure::Error { message: format!("driver lost: {what}") };
+        write_frame(stream, question).map_err(|error| lost(error.to_string()))?;
+        answers.recv().map_err(|error| lost(error.to_string()))
+    }
+}
+
+fn out_of_turn<T>(answer: &ToChild) -> Result<T, TaskFailure> {
+    Err(TaskFailure::Error { message: format!("the driver answered out of turn: {answer:?}") })
+}
+
+impl Environment for RemoteEnvironment {
+    fn blocks(&self) -> &MemoryStore {
+        &self.blocks
+    }
+
+    fn put_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        output: MapOutput,
+    ) -> Result<(), TaskFailure> {
+        match self.ask(&FromChild::PutMapOutput { shuffle, map, output })? {
+            ToChild::Stored(result) => result,
+            other => out_of_turn(&other),
+        }
+    }
+
+    fn fetch_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+    ) -> Result<Slice, TaskFailure> {
+        match self.ask(&FromChild::FetchMapOutput { shuffle, map, reduce })? {
+            ToChild::Slice(result) => result.map(|(bytes, records)| Slice::whole(bytes, records)),
+            other => out_of_turn(&other),
+        }
+    }
+
+    fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
+        match self.ask(&FromChild::FetchBroadcast(id))? {
+            ToChild::Broadcast(result) => result,
+            other => out_of_turn(&other),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What this process offers to tasks in its threads: blocks, map outputs, broadcasts.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use firesteel_closure::{Data, WireError, to_bytes};
+use firesteel_rdd::Environment;
+use firesteel_shuffle::{MapOutput, Slice};
+use firesteel_storage::{BlockId, MemoryStore};
+use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure};
+
+type EncodeValue = Arc<dyn Fn() -> Result<Vec<u8>, WireError> + Send + Sync>;
+
+/// Everything in this process's memory.
+#[derive(Default)]
+pub struct LocalEnvironment {
+    blocks: MemoryStore,
+    broadcasts: Mutex<BTreeMap<BroadcastId, EncodeValue>>,
+}
+
+impl LocalEnvironment {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Offers a value to the tasks of this process as it is, and to others encoded.
+    pub fn put_broadcast<T: Data>(&self, id: BroadcastId, value: Arc<T>) {
+        self.blocks.put(BlockId::Broadcast(id), value.clone());
+        let encode: EncodeValue = Arc::new(move || to_bytes(&*value));
+        self.broadcasts.lock().expect("nothing panics under this lock").insert(id, encode);
+    }
+
+    /// Takes the offer back.
+    pub fn remove_broadcast(&self, id: BroadcastId) {
+        self.blocks.remove(BlockId::Broadcast(id));
+        let removed = self.broadcasts.lock().expect("nothing panics under this lock").remove(&id);
+        drop(removed);
+    }
+}
+
+impl Environment for LocalEnvironment {
+    fn blocks(&self) -> &MemoryStore {
+        &self.blocks
+    }
+
+    fn put_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        output: MapOutput,
+    ) -> Result<(), TaskFailure> {
+        self.blocks.put(BlockId::MapOutput(shuffle, map), Arc::new(output));
+        Ok(())
+    }
+
+    fn fetch_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+    ) -> Result<Slice, TaskFailure> {
+        let output = self.blocks.get::<MapOutput>(BlockId::MapOutput(shuffle, map));
+        output.and_then(|output| output.slice(reduce)).ok_or_else(|| TaskFailure::FetchFailed {
+            shuffle,
+            map_partition: map,
+            reduce_partition: reduce,
+            executor: ExecutorId::DRIVER,
+            message: "the block is not there".to_owned(),
+        })
+    }
+
+    fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
+        let encode =
+            self.broadcasts.lock().expect("nothing panics under this lock").get(&id).cloned();
+        let encode = encode.ok_or_else(|| TaskFailure::Fatal {
+            message: format!("broadcast {id} is gone: keep its handle as long as jobs use it"),
+        })?;
+        encode().map_err(|error| TaskFailure::Fatal { message: error.to_string() })
+    }
+}

@@ -1,0 +1,18 @@
+//! Runs tasks: in the threads of this process, or in a child process of the same executable.
+//!
+//! A program that links this crate contains an executor: started with `FIRESTEEL_ROLE=executor` it
+//! becomes one before `main`, and no line of the user's program runs except its tasks.
+//!
+//! This crate never schedules; it runs what it is given and reports how that ended.
+
+pub mod child;
+mod environment;
+mod panics;
+mod protocol;
+mod runner;
+
+pub use environment::LocalEnvironment;
+pub use protocol::{FromChild, ToChild, read_frame, write_frame};
+pub use runner::{EncodedReport, TaskReport, run_encoded, run_task};
+
+firesteel_closure::before_main!(crate::child::take_over_if_executor);

@@ -1,0 +1,77 @@
+//! Where a task panicked and with what message: caught by a process-wide panic hook that keeps quiet
+//! for task threads, because the job's error tells it.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::Once;
+
+use firesteel_types::TaskFailure;
+
+thread_local! {
+    static IN_TASK: Cell<bool> = const { Cell::new(false) };
+    static LOCATION: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`; a panic or a typed failure in it becomes a [`TaskFailure`].
+pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Result<R, TaskFailure> {
+    install_hook();
+    let before = IN_TASK.replace(true);
+    LOCATION.set(None);
+    // A task that unwinds is thrown away whole: nothing it left half done is looked at again.
+    let result = catch_unwind(AssertUnwindSafe(work));
+    IN_TASK.set(before);
+    result.map_err(|payload| failure_of(payload, LOCATION.take()))
+}
+
+fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IN_TASK.get() {
+                remember(info);
+            } else {
+                others(info);
+            }
+        }));
+    });
+}
+
+fn remember(info: &PanicHookInfo<'_>) {
+    LOCATION.set(info.location().map(ToString::to_string));
+}
+
+fn failure_of(payload: Box<dyn Any + Send>, location: Option<String>) -> TaskFailure {
+    let payload = match payload.downcast::<TaskFailure>() {
+        Ok(failure) => return *failure,
+        Err(payload) => payload,
+    };
+    let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "a panic whose payload is not text".to_owned(),
+    };
+    let location = location.unwrap_or_else(|| "unknown location".to_owned());
+    TaskFailure::Panicked { message, location }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_with_its_message_and_place() {
+        let failure = catch(|| panic!("no more {}", "coal")).unwrap_err();
+        let TaskFailure::Panicked { message, location } = failure else { panic!("{failure}") };
+        assert_eq!(message, "no more coal");
+        assert!(location.contains("panics.rs:"), "{location}");
+    }
+
+    #[test]
+    fn a_typed_failure_keeps_its_type() {
+        let killed = TaskFailure::Killed { reason: "test".into() };
+        let found = catch(|| firesteel_rdd::fail(killed.clone())).unwrap_err();
+        assert_eq!(found, killed);
+    }
+}

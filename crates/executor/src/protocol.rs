@@ -1,0 +1,96 @@
+//! What a driver and an executor in a child process say to each other, over a socket of their own.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use firesteel_closure::{ExecutableHash, from_bytes, to_bytes};
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_shuffle::MapOutput;
+use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
+
+use crate::EncodedReport;
+
+/// No frame is larger: a length beyond it is a broken stream.
+const FRAME_LIMIT: u64 = 4 << 30;
+
+/// To the child.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToChild {
+    /// First: which executable the driver runs.
+    Hello(ExecutableHash),
+    /// Run a task.
+    Run {
+        /// Which.
+        identity: TaskIdentity,
+        /// Its encoded body.
+        body: Vec<u8>,
+    },
+    /// End the task.
+    Kill {
+        /// Which.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// Answer to `PutMapOutput`.
+    Stored(Result<(), TaskFailure>),
+    /// Answer to `FetchMapOutput`: bytes and number of records.
+    Slice(Result<(Vec<u8>, u64), TaskFailure>),
+    /// Answer to `FetchBroadcast`.
+    Broadcast(Result<Vec<u8>, TaskFailure>),
+}
+
+/// From the child.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromChild {
+    /// First: which executable the child runs.
+    Hello(ExecutableHash),
+    /// Keep a map output.
+    PutMapOutput {
+        /// Of this shuffle.
+        shuffle: ShuffleId,
+        /// Of this map partition.
+        map: u32,
+        /// The output.
+        output: MapOutput,
+    },
+    /// Give one reader's part of a map output.
+    FetchMapOutput {
+        /// Of this shuffle.
+        shuffle: ShuffleId,
+        /// Of this map partition.
+        map: u32,
+        /// For this reader.
+        reduce: u32,
+    },
+    /// Give a broadcast's value.
+    FetchBroadcast(BroadcastId),
+    /// The task ended.
+    Done(Box<EncodedReport>),
+}
+
+/// Writes one message.
+pub fn write_frame<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()> {
+    let bytes = to_bytes(message).map_err(io::Error::other)?;
+    stream.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    stream.write_all(&bytes)?;
+    stream.flush()
+}
+
+/// Reads one message; `UnexpectedEof` when the peer is gone.
+pub fn read_frame<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
+    let mut length = [0; 8];
+    stream.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > FRAME_LIMIT {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("frame of {length} bytes")));
+    }
+    let mut bytes = Vec::new();
+    stream.take(length).read_to_end(&mut bytes)?;
+    if (bytes.len() as u64) < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    from_bytes(&bytes).map_err(io::Error::other)
+}

@@ -1,0 +1,140 @@
+//! Runs one task attempt and says how it ended.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use firesteel_closure::{Decoder, SameExecutable, WireError};
+use firesteel_rdd::body::decode_body;
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_rdd::{Environment, KillSwitch, Payload, TaskBody, TaskContext};
+use firesteel_types::{AccumulatorId, TaskFailure, TaskMetrics, TaskOutcome};
+
+use crate::panics;
+
+/// How a task attempt ended, for a driver in the same process.
+pub struct TaskReport {
+    /// Success or a typed failure.
+    pub outcome: TaskOutcome,
+    /// Its result, after success.
+    pub output: Option<Payload>,
+    /// What it added to accumulators.
+    pub updates: Vec<(AccumulatorId, Payload)>,
+    /// What it cost.
+    pub metrics: TaskMetrics,
+}
+
+/// How a task attempt ended, for a driver in another process.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EncodedReport {
+    /// Success or a typed failure.
+    pub outcome: TaskOutcome,
+    /// Its encoded result, after success.
+    pub output: Option<Vec<u8>>,
+    /// What it added to accumulators, encoded.
+    pub updates: Vec<(AccumulatorId, Vec<u8>)>,
+    /// What it cost.
+    pub metrics: TaskMetrics,
+}
+
+impl From<EncodedReport> for TaskReport {
+    fn from(report: EncodedReport) -> Self {
+        let encode = |(id, bytes)| (id, Payload::Encoded(bytes));
+        TaskReport {
+            outcome: report.outcome,
+            output: report.output.map(Payload::Encoded),
+            updates: report.updates.into_iter().map(encode).collect(),
+            metrics: report.metrics,
+        }
+    }
+}
+
+/// Runs a body as it is.
+pub fn run_task(
+    body: &dyn TaskBody,
+    identity: TaskIdentity,
+    kill: Arc<KillSwitch>,
+    environment: Arc<dyn Environment>,
+) -> TaskReport {
+    let task = TaskContext::new(identity, kill, environment);
+    let started = Instant::now();
+    let result = task.enter(|| {
+        panics::catch(|| {
+            task.check_killed();
+            body.run(&task)
+        })
+    });
+    task.count(|metrics| metrics.run_time_us = started.elapsed().as_micros() as u64);
+    let metrics = task.take_metrics();
+    match result {
+        Ok(output) => TaskReport {
+            outcome: TaskOutcome::Success,
+            output: Some(Payload::Typed(output)),
+            updates: take_updates(&task),
+            metrics,
+        },
+        Err(failure) => TaskReport {
+            outcome: TaskOutcome::Failed(failure),
+            output: None,
+            updates: Vec::new(),
+            metrics,
+        },
+    }
+}
+
+fn take_updates(task: &TaskContext) -> Vec<(AccumulatorId, Payload)> {
+    let updates = task.take_updates();
+    updates.into_iter().map(|(id, update)| (id, update.into_payload())).collect()
+}
+
+/// Decodes a body from a process of the same executable, runs it, and encodes what it gives.
+pub fn run_encoded(
+    body: &[u8],
+    peer: SameExecutable,
+    identity: TaskIdentity,
+    kill: Arc<KillSwitch>,
+    environment: Arc<dyn Environment>,
+) -> EncodedReport {
+    let task = TaskContext::new(identity, kill, environment);
+    let started = Instant::now();
+    let result = task.enter(|| {
+        panics::catch(|| {
+            task.check_killed();
+            let body = decode_body(&mut Decoder::new(body, peer)).unwrap_or_else(give_up);
+            let decoded = started.elapsed();
+            task.count(|metrics| metrics.deserialize_time_us = decoded.as_micros() as u64);
+            let output = body.run(&task);
+            body.encode_output(output).unwrap_or_else(give_up)
+        })
+    });
+    let elapsed = started.elapsed().as_micros() as u64;
+    task.count(|metrics| {
+        metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);
+        metrics.result_bytes = result.as_ref().map_or(0, Vec::len) as u64;
+    });
+    let (result, updates) = match result.and_then(|output| Ok((output, encode_updates(&task)?))) {
+        Ok((output, updates)) => (Ok(output), updates),
+        Err(failure) => (Err(failure), Vec::new()),
+    };
+    let metrics = task.take_metrics();
+    match result {
+        Ok(output) => {
+            EncodedReport { outcome: TaskOutcome::Success, output: Some(output), updates, metrics }
+        }
+        Err(failure) => {
+            EncodedReport { outcome: TaskOutcome::Failed(failure), output: None, updates, metrics }
+        }
+    }
+}
+
+fn give_up<T>(error: WireError) -> T {
+    firesteel_rdd::task::fail_for_good(error.to_string())
+}
+
+fn encode_updates(task: &TaskContext) -> Result<Vec<(AccumulatorId, Vec<u8>)>, TaskFailure> {
+    let updates = task.take_updates().into_iter();
+    let encoded: Result<Vec<_>, WireError> =
+        updates.map(|(id, update)| Ok((id, update.encode()?))).collect();
+    encoded.map_err(|error| TaskFailure::Fatal { message: error.to_string() })
+}
