@@ -125,12 +125,15 @@ impl DagScheduler {
         failure: Option<&str>,
         leftover: Leftover,
     ) {
+        let now_lost = self.lost.epoch();
         let stage = self.stage_mut(id);
-        let StageState::Running { pending, .. } = &stage.state else { return };
+        let StageState::Running { pending, epoch, .. } = &stage.state else { return };
+        // Of a map stage, finished tasks may be running again for an executor lost since.
+        let nothing_runs = pending.is_empty() && (stage.shuffle().is_none() || *epoch == now_lost);
         let (attempt, info) = (stage.attempt(), stage.info());
         match leftover {
             Leftover::Retire => turn.emit(DagEffect::RetireTaskSet { stage: attempt }),
-            Leftover::Cancel if failure.is_none() && pending.is_empty() => {}
+            Leftover::Cancel if failure.is_none() && nothing_runs => {}
             Leftover::Cancel => turn.emit(DagEffect::CancelTaskSet {
                 stage: attempt,
                 reason: failure.unwrap_or("the stage is complete").to_string(),

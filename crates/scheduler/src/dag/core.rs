@@ -187,11 +187,13 @@ impl DagScheduler {
             }
         }
         let tasks = self.task_specs(&self.stages[&id], &partitions);
+        let epoch = self.lost.epoch();
         let stage = self.stage_mut(id);
         stage.attempts += 1;
         stage.state = StageState::Running {
             tasks: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
             pending: partitions.into_iter().collect(),
+            epoch,
         };
         turn.post(Event::StageSubmitted { stage: stage.info(), at: turn.now });
         turn.emit(DagEffect::SubmitTaskSet(self.task_set(&self.stages[&id], tasks)));

@@ -16,6 +16,8 @@ struct Loss {
 #[derive(Debug, Default)]
 pub(super) struct LostExecutors {
     losses: BTreeMap<ExecutorId, Loss>,
+    /// How often outputs were lost, ever.
+    epoch: u64,
 }
 
 impl LostExecutors {
@@ -25,6 +27,7 @@ impl LostExecutors {
         loss.gone = true;
         if outputs_lost {
             loss.outputs_lost_at = Some(now);
+            self.epoch += 1;
         }
     }
 
@@ -45,6 +48,11 @@ impl LostExecutors {
     pub(super) fn voids(&self, task: &TaskInfo) -> bool {
         let Some(loss) = self.losses.get(&task.executor) else { return false };
         loss.outputs_lost_at.is_some_and(|at| loss.gone || task.launched <= at)
+    }
+
+    /// Grows whenever outputs are lost.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Nobody is left to ask.

@@ -54,6 +54,8 @@ pub(super) enum StageState {
         tasks: u32,
         /// Partitions of the set no task of it has succeeded at.
         pending: BTreeSet<u32>,
+        /// The epoch of lost outputs at which it was submitted.
+        epoch: u64,
     },
     /// Submitted again when the timer fires.
     Resting,

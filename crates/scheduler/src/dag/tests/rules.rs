@@ -363,7 +363,20 @@ fn a_map_task_run_again_within_its_task_set_counts() {
     bench.lose(1, true);
     assert_eq!(bench.succeed((0, 0), 0, 2), ["release t1"]);
     let lines = bench.succeed((0, 0), 1, 2);
-    assert_eq!(lines[2..4], ["stage 0.0 ok", "publish s0 [2 2]"]);
+    assert_eq!(lines[2..5], ["cancel 0.0", "stage 0.0 ok", "publish s0 [2 2]"]);
+}
+
+#[test]
+fn a_map_task_still_running_again_when_its_stage_completes_is_cancelled() {
+    let (mut bench, _rdd) = reducing();
+    bench.lose(1, true);
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    bench.tick(200);
+    bench.succeed((0, 1), 0, 2);
+    bench.lose(2, true);
+    bench.succeed((0, 0), 0, 3);
+    let lines = bench.succeed((0, 1), 1, 3);
+    assert_eq!(lines[1..4], ["cancel 0.1", "stage 0.1 ok", "publish s0 [3 3]"]);
 }
 
 #[test]
@@ -621,7 +634,10 @@ fn a_waiting_stage_looks_at_all_parents_again_before_it_is_submitted() {
     bench.succeed((0, 0), 0, 1);
     assert_eq!(bench.lose(1, true), ["publish s0 [-]"]);
     let lines = bench.succeed((1, 0), 0, 2);
-    assert_eq!(lines[2..], ["stage 1.0 ok", "publish s1 [2]", "stage 0.1 starts", "run 0.1 [0]"]);
+    assert_eq!(
+        lines[2..],
+        ["cancel 1.0", "stage 1.0 ok", "publish s1 [2]", "stage 0.1 starts", "run 0.1 [0]"]
+    );
     assert_eq!(bench.succeed((0, 1), 0, 2).last().unwrap(), "run 2.0 [0]");
 }
 
