@@ -7,4 +7,5 @@
 //! Architecture Invariant: no clock, no randomness, no IO, no threads, no locks, no hash-map
 //! iteration in this crate; the same events at the same ticks give the same effects.
 
+pub mod dag;
 pub mod messages;

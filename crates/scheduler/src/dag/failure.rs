@@ -1,0 +1,219 @@
+//! What goes wrong: fetch failures, lost executors, failed task sets, cancellation.
+//!
+//! A fetch failure ends the reading attempt, unregisters the output that could not be read and
+//! lets both stages rest for a moment, in which more of the same are gathered, before they are
+//! submitted again. Everything that ends a job goes through `end_job`.
+
+use firesteel_types::{
+    ExecutorId, JobError, JobId, Location, RddId, ShuffleId, StageId, StageRef, TaskFailure,
+};
+
+use super::completion::Leftover;
+use super::state::{StageKind, StageState};
+use super::{DagScheduler, Turn};
+use crate::messages::{DagEffect, TaskSetFailure};
+
+impl DagScheduler {
+    /// Only the latest attempt is believed, and only until its stage is complete; after its first
+    /// fetch failure it is over, but further ones still tell which outputs are missing.
+    pub(super) fn on_fetch_failed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        attempt: StageRef,
+        failure: &TaskFailure,
+    ) {
+        let TaskFailure::FetchFailed { shuffle, map_partition, executor, .. } = failure else {
+            return;
+        };
+        let known = self.stages.get(&attempt.stage);
+        let Some(stage) = known.filter(|s| s.is_latest(attempt) && !s.is_idle()) else { return };
+        let was_running = stage.is_running();
+        if self.outputs.unregister(*shuffle, *map_partition, *executor) {
+            self.publish(turn, *shuffle);
+        }
+        if was_running && self.fail_attempt(turn, attempt.stage, failure) {
+            return;
+        }
+        self.rest_map_stage(attempt.stage, *shuffle);
+        self.arm_resubmission(turn);
+    }
+
+    /// Counts the attempt; whether it was one too many and the stage's jobs are aborted.
+    fn fail_attempt(&mut self, turn: &mut Turn<'_>, id: StageId, failure: &TaskFailure) -> bool {
+        let limit = self.options.max_consecutive_attempts;
+        let stage = self.stage_mut(id);
+        stage.failed_in_a_row += 1;
+        let failed = stage.failed_in_a_row;
+        if failed < limit {
+            self.end_attempt(turn, id, Some(&failure.to_string()), Leftover::Retire);
+            self.stage_mut(id).state = StageState::Resting;
+            return false;
+        }
+        let reason =
+            format!("{failed} attempt(s) in a row failed to fetch, most recently: {failure}");
+        self.abort_stage(turn, id, &reason, |job, name| JobError::StageAborted {
+            job,
+            stage: id,
+            stage_name: name,
+            reason: reason.clone(),
+        });
+        true
+    }
+
+    /// The failed stage reads this shuffle, whatever is said to be kept: it will wait for it. A
+    /// map stage that is under way finds the missing output by itself.
+    fn rest_map_stage(&mut self, reader: StageId, shuffle: ShuffleId) {
+        let Some(map_stage) = self.shuffle_stages.get(&shuffle).copied() else { return };
+        self.stage_mut(reader).proven_parents.insert(map_stage);
+        if !self.outputs.is_complete(shuffle) && self.stage_mut(map_stage).is_idle() {
+            self.stage_mut(map_stage).state = StageState::Resting;
+        }
+    }
+
+    fn arm_resubmission(&mut self, turn: &mut Turn<'_>) {
+        if self.resubmit_at.is_none() {
+            let at = turn.now.plus_ms(self.options.resubmit_delay_ms);
+            self.resubmit_at = Some(at);
+            turn.emit(DagEffect::ArmTimer(at));
+        }
+    }
+
+    pub(super) fn on_ticked(&mut self, turn: &mut Turn<'_>) {
+        let Some(at) = self.resubmit_at else { return };
+        if turn.now < at {
+            // An early tick may have been the one that was armed.
+            turn.emit(DagEffect::ArmTimer(at));
+            return;
+        }
+        self.resubmit_at = None;
+        let resting = self.stages.values().filter(|stage| stage.is_resting());
+        let resting: Vec<StageId> = resting.map(|stage| stage.id).collect();
+        for id in &resting {
+            self.stage_mut(*id).state = StageState::Idle;
+        }
+        for id in resting {
+            self.submit(turn, id);
+        }
+    }
+
+    pub(super) fn on_task_set_failed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        attempt: StageRef,
+        cause: TaskSetFailure,
+    ) {
+        let known = self.stages.get(&attempt.stage);
+        if !known.is_some_and(|stage| stage.is_latest(attempt) && stage.is_running()) {
+            return;
+        }
+        let reason = describe(&cause);
+        self.abort_stage(turn, attempt.stage, &reason, |job, stage_name| match cause.clone() {
+            TaskSetFailure::TaskFailed { partition, attempts, failure } => JobError::TaskFailed {
+                job,
+                stage: attempt,
+                stage_name,
+                partition,
+                attempts,
+                failure,
+            },
+            TaskSetFailure::Unschedulable { .. } => JobError::StageAborted {
+                job,
+                stage: attempt.stage,
+                stage_name,
+                reason: reason.clone(),
+            },
+        });
+    }
+
+    /// Ends the stage's attempt and every job that may need the stage.
+    fn abort_stage(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: StageId,
+        reason: &str,
+        error: impl Fn(JobId, String) -> JobError,
+    ) {
+        self.end_attempt(turn, id, Some(reason), Leftover::Cancel);
+        let name = self.stage_mut(id).name();
+        for job in self.jobs_of_stage(id) {
+            self.end_job(turn, job, Err(error(job, name.clone())));
+        }
+    }
+
+    pub(super) fn cancel(&mut self, turn: &mut Turn<'_>, jobs: Vec<JobId>, reason: &str) {
+        for job in jobs {
+            self.end_job(turn, job, Err(JobError::Cancelled { job, reason: reason.to_string() }));
+        }
+    }
+
+    pub(super) fn jobs_of_group(&self, group: &str) -> Vec<JobId> {
+        let jobs = self.jobs.iter();
+        let jobs = jobs.filter(|(_, job)| job.properties.group.as_deref() == Some(group));
+        jobs.map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn jobs_of_stage(&self, id: StageId) -> Vec<JobId> {
+        self.stages.get(&id).map(|s| s.jobs.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Running map stages find what they lost when their task set is done, waiting stages before
+    /// they are submitted, running readers by a fetch failure.
+    pub(super) fn on_executor_lost(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        outputs_lost: bool,
+    ) {
+        if !self.jobs.is_empty() {
+            self.lost.lost(turn.now, executor, outputs_lost);
+        }
+        self.cache.lose_executor(executor);
+        if !outputs_lost {
+            return;
+        }
+        for shuffle in self.outputs.lose_executor(executor) {
+            self.publish(turn, shuffle);
+            if !self.shuffle_stages.contains_key(&shuffle) {
+                self.outputs.remove_if_empty(shuffle);
+            }
+        }
+    }
+
+    pub(super) fn on_cache_updated(
+        &mut self,
+        rdd: RddId,
+        partition: u32,
+        location: Location,
+        present: bool,
+    ) {
+        if !present {
+            self.cache.remove(rdd, partition, &location);
+        } else if !location.executor.is_some_and(|executor| self.lost.is_gone(executor)) {
+            self.cache.insert(rdd, partition, location);
+        }
+    }
+
+    /// With a living stage this is a loss like any other, but for outputs not outliving the stage.
+    pub(super) fn on_shuffle_removed(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId) {
+        let Some(id) = self.shuffle_stages.get(&shuffle).copied() else {
+            self.outputs.remove(shuffle);
+            return;
+        };
+        if let StageKind::ShuffleMap { removed, .. } = &mut self.stage_mut(id).kind {
+            *removed = true;
+        }
+        self.outputs.clear(shuffle);
+        self.publish(turn, shuffle);
+    }
+}
+
+fn describe(cause: &TaskSetFailure) -> String {
+    match cause {
+        TaskSetFailure::TaskFailed { partition, attempts, failure } => {
+            format!("partition {partition} failed {attempts} time(s), most recently: {failure}")
+        }
+        TaskSetFailure::Unschedulable { partition, reason } => {
+            format!("partition {partition} cannot be placed: {reason}")
+        }
+    }
+}

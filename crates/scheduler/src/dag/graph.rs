@@ -1,0 +1,167 @@
+//! Walks of the lineage graph. All are iterative, because a loop in a program makes a chain of
+//! 100,000 nodes, and visit each node and edge once.
+//!
+//! ```text
+//!   textFile ── map ── reduceByKey ── map ── join ── collect
+//!   └── stage 0 ───┘ └── stage 1 ─────────┘ └── result stage ┘
+//!                  shuffle 0               shuffle 1
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use firesteel_types::{Dependency, Location, NarrowMapping, RddId, RddInfo, ShuffleId};
+
+use super::cache::CacheLocations;
+
+/// A shuffle dependency: the shuffle and the RDD on its map side.
+pub(super) type ShuffleEdge = (ShuffleId, Arc<RddInfo>);
+
+/// What lies between an RDD and the nearest shuffles behind it.
+pub(super) struct Cut {
+    /// The RDDs, the starting one first.
+    pub(super) rdds: Vec<RddId>,
+    /// The shuffles read, each once, in the order met.
+    pub(super) shuffles: Vec<ShuffleEdge>,
+    /// Whether some RDD's source data lies at known places.
+    pub(super) has_preferred: bool,
+}
+
+/// Visits every RDD reachable over narrow dependencies for which `enter` says to go on, and
+/// reports the shuffle dependencies of those.
+fn walk<'a>(
+    root: &'a RddInfo,
+    mut enter: impl FnMut(&'a RddInfo) -> bool,
+    mut shuffle: impl FnMut(ShuffleId, &'a Arc<RddInfo>),
+) {
+    let mut seen = BTreeSet::from([root.id]);
+    let mut todo = vec![root];
+    while let Some(rdd) = todo.pop() {
+        if !enter(rdd) {
+            continue;
+        }
+        for dependency in rdd.dependencies.iter().rev() {
+            if let Dependency::Narrow { rdd: parent, .. } = dependency
+                && seen.insert(parent.id)
+            {
+                todo.push(parent);
+            }
+        }
+        for dependency in &rdd.dependencies {
+            if let Dependency::Shuffle { shuffle: id, rdd: map_side } = dependency {
+                shuffle(*id, map_side);
+            }
+        }
+    }
+}
+
+/// Cuts the graph behind an RDD at its nearest shuffle dependencies.
+pub(super) fn cut(root: &RddInfo) -> Cut {
+    let mut rdds = Vec::new();
+    let mut has_preferred = false;
+    let mut seen = BTreeSet::new();
+    let mut shuffles = Vec::new();
+    walk(
+        root,
+        |rdd| {
+            rdds.push(rdd.id);
+            has_preferred |= !rdd.preferred.is_empty();
+            true
+        },
+        |shuffle, map_side| {
+            if seen.insert(shuffle) {
+                shuffles.push((shuffle, Arc::clone(map_side)));
+            }
+        },
+    );
+    Cut { rdds, shuffles, has_preferred }
+}
+
+/// The shuffles an RDD has to read, given that whole RDDs kept somewhere need no parents.
+pub(super) fn shuffles_read(root: &RddInfo, cache: &CacheLocations) -> BTreeSet<ShuffleId> {
+    let mut shuffles = BTreeSet::new();
+    walk(
+        root,
+        |rdd| !cache.covers(rdd),
+        |shuffle, _| {
+            shuffles.insert(shuffle);
+        },
+    );
+    shuffles
+}
+
+/// A task whose data is looked for: its position in the answer, and the partition of the RDD the
+/// search has come to.
+type Seeker = (usize, u32);
+
+/// Where the data of each partition lies: kept partitions first, then sources, then the same
+/// questions for the first narrow parent.
+pub(super) fn preferred_locations(
+    root: &RddInfo,
+    partitions: &[u32],
+    cache: &CacheLocations,
+) -> Vec<Vec<Location>> {
+    let mut found = vec![Vec::new(); partitions.len()];
+    let mut todo: Vec<(&RddInfo, Vec<Seeker>)> =
+        vec![(root, partitions.iter().copied().enumerate().collect())];
+    while let Some((rdd, mut seekers)) = todo.pop() {
+        let rdd = skip_plain(rdd, cache);
+        seekers.retain(|&(task, partition)| {
+            found[task] = locations_here(rdd, partition, cache);
+            found[task].is_empty()
+        });
+        send_to_parents(rdd, seekers, &mut todo);
+    }
+    found
+}
+
+/// Passes over RDDs that know no places and read one parent partition each, so that a long chain
+/// is walked once and not once per task.
+fn skip_plain<'a>(mut rdd: &'a RddInfo, cache: &CacheLocations) -> &'a RddInfo {
+    while rdd.preferred.is_empty()
+        && !cache.knows(rdd.id)
+        && let Some((parent, NarrowMapping::OneToOne)) = narrow(rdd).next()
+    {
+        rdd = parent;
+    }
+    rdd
+}
+
+fn narrow(rdd: &RddInfo) -> impl Iterator<Item = (&RddInfo, &NarrowMapping)> {
+    rdd.dependencies.iter().filter_map(|dependency| match dependency {
+        Dependency::Narrow { rdd, mapping } => Some((&**rdd, mapping)),
+        Dependency::Shuffle { .. } => None,
+    })
+}
+
+fn locations_here(rdd: &RddInfo, partition: u32, cache: &CacheLocations) -> Vec<Location> {
+    let kept = cache.locations(rdd, partition);
+    if !kept.is_empty() {
+        return kept;
+    }
+    rdd.preferred.get(partition as usize).cloned().unwrap_or_default()
+}
+
+/// Sends each seeker to the first narrow parent that its partition reads.
+fn send_to_parents<'a>(
+    rdd: &'a RddInfo,
+    mut seekers: Vec<Seeker>,
+    todo: &mut Vec<(&'a RddInfo, Vec<Seeker>)>,
+) {
+    for (parent, mapping) in narrow(rdd) {
+        let mut sent = Vec::new();
+        seekers.retain(|&(task, partition)| match mapping.parents(partition).first() {
+            Some(&parent_partition) => {
+                sent.push((task, parent_partition));
+                false
+            }
+            None => true,
+        });
+        if !sent.is_empty() {
+            todo.push((parent, sent));
+        }
+        if seekers.is_empty() {
+            break;
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What the DAG scheduler remembers of jobs and stages. Data and questions about it; the
+//! transitions are made elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_types::{JobId, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef};
+
+use super::graph::Cut;
+use crate::messages::JobProperties;
+
+/// A job that has not ended.
+pub(super) struct Job {
+    /// Every stage it may need, parents first, its result stage last.
+    pub(super) stages: Vec<StageId>,
+    pub(super) properties: JobProperties,
+}
+
+/// What a stage produces.
+pub(super) enum StageKind {
+    /// Results of one job.
+    Result {
+        job: JobId,
+        /// The result indices each partition not yet delivered is wanted at.
+        wanted: BTreeMap<u32, Vec<u32>>,
+    },
+    /// Map outputs. Which are there is known to `MapOutputs` alone.
+    ShuffleMap {
+        shuffle: ShuffleId,
+        /// Partitions whose accumulator updates were applied.
+        accumulated: BTreeSet<u32>,
+        /// The shuffle was removed: outputs must not outlive the stage.
+        removed: bool,
+    },
+}
+
+/// Where a stage is in its life.
+///
+/// ```text
+///          parents missing            parents there
+///   Idle ───────────────────► Waiting ─────────────► Running
+///    ▲ ▲                                              │   │
+///    │ └──────────── every partition done ────────────┘   │ fetch failure
+///    └──────────────────────── timer ─────── Resting ◄────┘
+/// ```
+pub(super) enum StageState {
+    /// Done, or not asked for.
+    Idle,
+    /// For these parents' outputs.
+    Waiting { on: BTreeSet<StageId> },
+    /// The task set of the current attempt is with the task scheduler.
+    Running {
+        /// Tasks in the set.
+        tasks: u32,
+        /// Partitions of the set no task of it has succeeded at.
+        pending: BTreeSet<u32>,
+        /// The epoch of lost outputs at which it was submitted.
+        epoch: u64,
+    },
+    /// Submitted again when the timer fires.
+    Resting,
+}
+
+/// A stage that some living job may need.
+pub(super) struct Stage {
+    pub(super) id: StageId,
+    pub(super) rdd: Arc<RddInfo>,
+    pub(super) kind: StageKind,
+    pub(super) state: StageState,
+    name: Arc<str>,
+    pub(super) rdds: Vec<RddId>,
+    pub(super) has_preferred: bool,
+    /// The stages whose outputs its RDDs may read.
+    pub(super) parents: Vec<StageId>,
+    /// The stages that may read its outputs.
+    pub(super) children: BTreeSet<StageId>,
+    /// The living jobs that may need it.
+    pub(super) jobs: BTreeSet<JobId>,
+    /// How many attempts were submitted.
+    pub(super) attempts: u32,
+    /// How many of the last ones ended with a fetch failure.
+    pub(super) failed_in_a_row: u32,
+    /// Parents that a fetch failure proved to be read, whatever is said to be kept.
+    pub(super) proven_parents: BTreeSet<StageId>,
+}
+
+impl Stage {
+    pub(super) fn new(
+        id: StageId,
+        rdd: Arc<RddInfo>,
+        kind: StageKind,
+        cut: Cut,
+        parents: Vec<StageId>,
+    ) -> Self {
+        Stage {
+            id,
+            name: rdd.call_site.to_string().into(),
+            rdd,
+            kind,
+            state: StageState::Idle,
+            rdds: cut.rdds,
+            has_preferred: cut.has_preferred,
+            parents,
+            children: BTreeSet::new(),
+            jobs: BTreeSet::new(),
+            attempts: 0,
+            failed_in_a_row: 0,
+            proven_parents: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn shuffle(&self) -> Option<ShuffleId> {
+        match self.kind {
+            StageKind::ShuffleMap { shuffle, .. } => Some(shuffle),
+            StageKind::Result { .. } => None,
+        }
+    }
+
+    /// The latest attempt, or the first if there was none.
+    pub(super) fn attempt(&self) -> StageRef {
+        StageRef { stage: self.id, attempt: self.attempts.saturating_sub(1) }
+    }
+
+    /// Whether `attempt` is the latest one submitted.
+    pub(super) fn is_latest(&self, attempt: StageRef) -> bool {
+        self.attempts > 0 && self.attempt() == attempt
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, StageState::Idle)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.state, StageState::Running { .. })
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.state, StageState::Waiting { .. })
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        matches!(self.state, StageState::Resting)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    /// Tasks of the running attempt, or of all its partitions if none runs.
+    fn tasks(&self) -> u32 {
+        match (&self.state, &self.kind) {
+            (StageState::Running { tasks, .. }, _) => *tasks,
+            (_, StageKind::ShuffleMap { .. }) => self.rdd.partitions,
+            (_, StageKind::Result { wanted, .. }) => {
+                u32::try_from(wanted.len()).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// The latest attempt as listeners see it.
+    pub(super) fn info(&self) -> StageInfo {
+        StageInfo {
+            stage: self.attempt(),
+            name: Arc::clone(&self.name),
+            tasks: self.tasks(),
+            parents: self.parents.clone(),
+            rdds: self.rdds.clone(),
+            shuffle_map: self.shuffle().is_some(),
+        }
+    }
+}

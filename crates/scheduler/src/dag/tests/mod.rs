@@ -1,0 +1,251 @@
+//! The tests' tools: lineage graphs in a few words, a bench that plays shell and task scheduler, and
+//! effects as short lines.
+
+mod random;
+mod rules;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firesteel_types::event::Locality;
+use firesteel_types::{
+    CallSite, Dependency, Event, ExecutorId, Host, JobId, Location, NarrowMapping, RddId, RddInfo,
+    ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+};
+
+use super::DagScheduler;
+use crate::messages::{DagEffect, DagEvent, DagOptions, JobProperties, JobSpec};
+
+type Rdd = Arc<RddInfo>;
+
+/// Makes RDDs, numbering them and their shuffles from 0.
+#[derive(Default)]
+struct Graph {
+    rdds: u32,
+    shuffles: u32,
+}
+
+impl Graph {
+    #[track_caller]
+    fn rdd(&mut self, partitions: u32, dependencies: Vec<Dependency>) -> Rdd {
+        self.located(partitions, dependencies, Vec::new())
+    }
+
+    #[track_caller]
+    fn located(
+        &mut self,
+        partitions: u32,
+        dependencies: Vec<Dependency>,
+        preferred: Vec<Vec<Location>>,
+    ) -> Rdd {
+        self.rdds += 1;
+        Arc::new(RddInfo {
+            id: RddId(self.rdds - 1),
+            kind: "TestRDD",
+            name: None,
+            call_site: CallSite::here("test"),
+            partitions,
+            dependencies,
+            preferred,
+            partitioner: None,
+            persisted: AtomicBool::new(false),
+        })
+    }
+
+    fn source(&mut self, partitions: u32) -> Rdd {
+        self.rdd(partitions, Vec::new())
+    }
+
+    fn map(&mut self, parent: &Rdd) -> Rdd {
+        let dependency = narrow(parent, NarrowMapping::OneToOne);
+        self.rdd(parent.partitions, vec![dependency])
+    }
+
+    fn union(&mut self, parents: &[&Rdd]) -> Rdd {
+        let mut start = 0;
+        let mut dependencies = Vec::new();
+        for parent in parents {
+            let len = parent.partitions;
+            dependencies.push(narrow(parent, NarrowMapping::Range { start, len }));
+            start += len;
+        }
+        self.rdd(start, dependencies)
+    }
+
+    /// An RDD that reads each parent through a shuffle of its own.
+    fn shuffled(&mut self, parents: &[&Rdd], partitions: u32) -> Rdd {
+        let dependencies = parents.iter().map(|parent| self.shuffle(parent)).collect();
+        self.rdd(partitions, dependencies)
+    }
+
+    fn shuffle(&mut self, parent: &Rdd) -> Dependency {
+        self.shuffles += 1;
+        Dependency::Shuffle { shuffle: ShuffleId(self.shuffles - 1), rdd: Arc::clone(parent) }
+    }
+}
+
+fn narrow(parent: &Rdd, mapping: NarrowMapping) -> Dependency {
+    Dependency::Narrow { rdd: Arc::clone(parent), mapping }
+}
+
+fn persist(rdd: &Rdd) {
+    rdd.persisted.store(true, Ordering::Release);
+}
+
+fn host(executor: u32) -> Host {
+    Host::new(&format!("h{executor}"))
+}
+
+fn on(executor: u32) -> Location {
+    Location { host: host(executor), executor: Some(ExecutorId(executor)) }
+}
+
+fn stage_ref(stage: u32, attempt: u32) -> StageRef {
+    StageRef { stage: StageId(stage), attempt }
+}
+
+/// A map output of `shuffle` could not be read.
+fn fetch_failure(shuffle: u32, map_partition: u32, executor: u32) -> TaskFailure {
+    TaskFailure::FetchFailed {
+        shuffle: ShuffleId(shuffle),
+        map_partition,
+        reduce_partition: 0,
+        executor: ExecutorId(executor),
+        message: "connection refused".into(),
+    }
+}
+
+/// A scheduler, a clock that moves by one at each event, and fresh task ids.
+struct Bench {
+    dag: DagScheduler,
+    now: u64,
+    tasks: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let options = DagOptions { max_consecutive_attempts: 4, resubmit_delay_ms: 200 };
+        Bench { dag: DagScheduler::new(options), now: 0, tasks: 0 }
+    }
+
+    fn effects(&mut self, event: DagEvent) -> Vec<DagEffect> {
+        self.now += 1;
+        let mut out = Vec::new();
+        self.dag.handle(Tick(self.now), event, &mut out);
+        out
+    }
+
+    fn send(&mut self, event: DagEvent) -> Vec<String> {
+        self.effects(event).iter().map(line).collect()
+    }
+
+    fn submit(&mut self, job: u32, rdd: &Rdd) -> Vec<String> {
+        self.submit_in(job, rdd, (0..rdd.partitions).collect(), JobProperties::default())
+    }
+
+    fn submit_in(
+        &mut self,
+        job: u32,
+        rdd: &Rdd,
+        partitions: Vec<u32>,
+        properties: JobProperties,
+    ) -> Vec<String> {
+        self.send(DagEvent::JobSubmitted(JobSpec {
+            job: JobId(job),
+            rdd: Arc::clone(rdd),
+            partitions,
+            properties,
+        }))
+    }
+
+    /// A new task of the attempt, launched now.
+    fn task(&mut self, stage: (u32, u32), partition: u32, executor: u32) -> TaskInfo {
+        self.tasks += 1;
+        TaskInfo {
+            task: TaskId(self.tasks - 1),
+            stage: stage_ref(stage.0, stage.1),
+            partition,
+            attempt: 0,
+            executor: ExecutorId(executor),
+            speculative: false,
+            locality: Locality::Any,
+            launched: Tick(self.now),
+        }
+    }
+
+    fn succeed(&mut self, stage: (u32, u32), partition: u32, executor: u32) -> Vec<String> {
+        let task = self.task(stage, partition, executor);
+        self.end(task, TaskOutcome::Success)
+    }
+
+    fn fail(&mut self, stage: (u32, u32), failure: TaskFailure) -> Vec<String> {
+        let task = self.task(stage, 0, 9);
+        self.end(task, TaskOutcome::Failed(failure))
+    }
+
+    fn end(&mut self, task: TaskInfo, outcome: TaskOutcome) -> Vec<String> {
+        self.send(DagEvent::TaskEnded { task, outcome })
+    }
+
+    /// Every partition of the attempt succeeds on the executor; the lines of the last one.
+    fn finish(&mut self, stage: (u32, u32), partitions: u32, executor: u32) -> Vec<String> {
+        (0..partitions).map(|p| self.succeed(stage, p, executor)).last().unwrap_or_default()
+    }
+
+    fn lose(&mut self, executor: u32, outputs_lost: bool) -> Vec<String> {
+        self.send(DagEvent::ExecutorLost { executor: ExecutorId(executor), outputs_lost })
+    }
+
+    fn cache(&mut self, rdd: &Rdd, partition: u32, executor: u32, present: bool) {
+        let location = on(executor);
+        let update = DagEvent::CacheUpdated { rdd: rdd.id, partition, location, present };
+        assert!(self.send(update).is_empty());
+    }
+
+    fn tick(&mut self, ms: u64) -> Vec<String> {
+        self.now += ms;
+        self.send(DagEvent::Ticked)
+    }
+}
+
+fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    format!("[{}]", items.join(" "))
+}
+
+/// An effect in a few words.
+fn line(effect: &DagEffect) -> String {
+    match effect {
+        DagEffect::SubmitTaskSet(set) => {
+            format!("run {} {}", set.stage, listed(set.tasks.iter().map(|task| task.partition)))
+        }
+        DagEffect::CancelTaskSet { stage, .. } => format!("cancel {stage}"),
+        DagEffect::RetireTaskSet { stage } => format!("retire {stage}"),
+        DagEffect::DeliverResult { job, index, task } => format!("deliver {job}[{index}] t{task}"),
+        DagEffect::ApplyAccumulators { task } => format!("apply t{task}"),
+        DagEffect::ReleaseTask { task } => format!("release t{task}"),
+        DagEffect::EndJob { job, result: Ok(()) } => format!("end {job} ok"),
+        DagEffect::EndJob { result: Err(error), .. } => format!("end {error}"),
+        DagEffect::PublishMapOutputs { shuffle, locations } => {
+            let executor = |l: &Option<ExecutorId>| l.map_or("-".into(), |e| e.to_string());
+            format!("publish s{shuffle} {}", listed(locations.iter().map(executor)))
+        }
+        DagEffect::Post(event) => event_line(event),
+        DagEffect::ArmTimer(at) => format!("timer {}", at.0),
+    }
+}
+
+fn event_line(event: &Event) -> String {
+    match event {
+        Event::JobStart { job, stages, .. } => {
+            format!("job {job} starts {}", listed(stages.iter().map(|info| info.stage)))
+        }
+        Event::JobEnd { job, .. } => format!("job {job} ends"),
+        Event::StageSubmitted { stage, .. } => format!("stage {} starts", stage.stage),
+        Event::StageCompleted { stage, failure: None, .. } => format!("stage {} ok", stage.stage),
+        Event::StageCompleted { stage, failure: Some(_), .. } => {
+            format!("stage {} failed", stage.stage)
+        }
+        other => format!("unexpected {other:?}"),
+    }
+}

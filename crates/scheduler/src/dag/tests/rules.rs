@@ -1,0 +1,715 @@
+//! One test per rule, each told as events in and lines out.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::messages::{TaskSet, TaskSetFailure, TaskSetKind};
+
+const NOTHING: [&str; 0] = [];
+
+/// `source -> map =s0=> reduce`, 2 map and 2 reduce partitions.
+fn two_stages() -> Rdd {
+    let mut graph = Graph::default();
+    let source = graph.source(2);
+    let mapped = graph.map(&source);
+    graph.shuffled(&[&mapped], 2)
+}
+
+/// A bench with a job over [`two_stages`] whose map stage 0 ran on executor 1.
+fn reducing() -> (Bench, Rdd) {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.finish((0, 0), 2, 1);
+    (bench, rdd)
+}
+
+fn task_sets(effects: Vec<DagEffect>) -> Vec<TaskSet> {
+    let set = |effect| if let DagEffect::SubmitTaskSet(set) = effect { Some(set) } else { None };
+    effects.into_iter().filter_map(set).collect()
+}
+
+fn job(job: u32, rdd: &Rdd) -> DagEvent {
+    DagEvent::JobSubmitted(JobSpec {
+        job: JobId(job),
+        rdd: Arc::clone(rdd),
+        partitions: (0..rdd.partitions).collect(),
+        properties: JobProperties::default(),
+    })
+}
+
+#[test]
+fn a_job_without_partitions_starts_and_ends_at_once() {
+    let mut bench = Bench::new();
+    let lines = bench.submit_in(0, &two_stages(), vec![], JobProperties::default());
+    assert_eq!(lines, ["job 0 starts []", "job 0 ends", "end 0 ok"]);
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn a_job_without_shuffles_is_one_stage_and_ends_with_its_last_partition() {
+    let (mut bench, rdd) = (Bench::new(), Graph::default().source(2));
+    assert_eq!(bench.submit(0, &rdd), ["job 0 starts [0.0]", "stage 0.0 starts", "run 0.0 [0 1]"]);
+    assert_eq!(bench.succeed((0, 0), 1, 1), ["apply t0", "deliver 0[1] t0", "release t0"]);
+    assert_eq!(
+        bench.succeed((0, 0), 0, 1),
+        ["apply t1", "deliver 0[0] t1", "release t1", "stage 0.0 ok", "job 0 ends", "end 0 ok"]
+    );
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn only_the_partitions_asked_for_are_run_and_each_index_is_delivered() {
+    let (mut bench, rdd) = (Bench::new(), Graph::default().source(9));
+    let lines = bench.submit_in(0, &rdd, vec![7, 2, 7], JobProperties::default());
+    assert_eq!(lines[2], "run 0.0 [2 7]");
+    assert_eq!(
+        bench.succeed((0, 0), 7, 1),
+        ["apply t0", "deliver 0[0] t0", "deliver 0[2] t0", "release t0"]
+    );
+    assert_eq!(bench.succeed((0, 0), 2, 1).last().unwrap(), "end 0 ok");
+}
+
+#[test]
+fn a_stage_is_submitted_when_its_parents_outputs_are_all_there_and_published() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    assert_eq!(
+        bench.submit(0, &rdd),
+        ["job 0 starts [0.0 1.0]", "stage 0.0 starts", "run 0.0 [0 1]"]
+    );
+    assert_eq!(bench.succeed((0, 0), 0, 1), ["apply t0", "release t0"]);
+    assert_eq!(
+        bench.succeed((0, 0), 1, 2),
+        [
+            "apply t1",
+            "release t1",
+            "stage 0.0 ok",
+            "publish s0 [1 2]",
+            "stage 1.0 starts",
+            "run 1.0 [0 1]"
+        ]
+    );
+    assert_eq!(bench.finish((1, 0), 2, 1).last().unwrap(), "end 0 ok");
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn a_stage_with_two_parents_waits_for_both() {
+    let mut graph = Graph::default();
+    let (left, right) = (graph.source(1), graph.source(1));
+    let joined = graph.shuffled(&[&left, &right], 1);
+    let mut bench = Bench::new();
+    let lines = bench.submit(0, &joined);
+    assert_eq!(lines[0], "job 0 starts [0.0 1.0 2.0]");
+    assert_eq!(lines[1..], ["stage 0.0 starts", "run 0.0 [0]", "stage 1.0 starts", "run 1.0 [0]"]);
+    let lines = bench.succeed((1, 0), 0, 1);
+    assert_eq!(lines.last().unwrap(), "publish s1 [1]");
+    assert_eq!(bench.succeed((0, 0), 0, 1).last().unwrap(), "run 2.0 [0]");
+}
+
+#[test]
+fn a_later_job_skips_a_stage_whose_outputs_exist_and_stage_ids_are_not_reused() {
+    let (mut bench, rdd) = reducing();
+    bench.finish((1, 0), 2, 1);
+    assert!(bench.dag.is_idle());
+    assert_eq!(
+        bench.submit(1, &rdd),
+        ["job 1 starts [2.0 3.0]", "stage 3.0 starts", "run 3.0 [0 1]"]
+    );
+}
+
+#[test]
+fn a_later_job_runs_only_the_missing_partitions_of_a_shuffle() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.succeed((0, 0), 0, 1);
+    let reason = "enough".to_string();
+    bench.send(DagEvent::JobCancelled { job: JobId(0), reason });
+    assert_eq!(bench.submit(1, &rdd)[1..], ["stage 2.0 starts", "run 2.0 [1]"]);
+}
+
+#[test]
+fn jobs_that_run_at_once_share_a_shuffle_stage() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    assert_eq!(bench.submit(1, &rdd), ["job 1 starts [0.0 2.0]"]);
+    let lines = bench.finish((0, 0), 2, 1);
+    assert!(lines.contains(&"run 1.0 [0 1]".into()) && lines.contains(&"run 2.0 [0 1]".into()));
+}
+
+#[test]
+fn a_removed_shuffle_is_computed_again() {
+    let (mut bench, rdd) = reducing();
+    bench.finish((1, 0), 2, 1);
+    assert_eq!(bench.dag.counts().shuffles, 1);
+    assert_eq!(bench.send(DagEvent::ShuffleRemoved { shuffle: ShuffleId(0) }), NOTHING);
+    assert_eq!(bench.dag.counts().shuffles, 0);
+    assert!(bench.submit(1, &rdd).contains(&"run 2.0 [0 1]".into()));
+}
+
+#[test]
+fn a_shuffle_removed_under_a_job_is_lost_and_leaves_nothing_behind() {
+    let (mut bench, _rdd) = reducing();
+    let removed = DagEvent::ShuffleRemoved { shuffle: ShuffleId(0) };
+    assert_eq!(bench.send(removed), ["publish s0 [- -]"]);
+    bench.fail((1, 0), fetch_failure(0, 0, 1));
+    assert!(bench.tick(200).contains(&"run 0.1 [0 1]".into()));
+    bench.finish((0, 1), 2, 1);
+    assert_eq!(bench.finish((1, 1), 2, 1).last().unwrap(), "end 0 ok");
+    assert_eq!(bench.dag.counts(), Default::default());
+}
+
+#[test]
+fn a_wholly_kept_rdd_needs_no_parents_and_a_partly_kept_one_does() {
+    let mut graph = Graph::default();
+    let source = graph.source(1);
+    let reduced = graph.shuffled(&[&source], 2);
+    let mapped = graph.map(&reduced);
+    let mut bench = Bench::new();
+    bench.cache(&reduced, 0, 1, true);
+    bench.cache(&reduced, 1, 1, true);
+    assert!(bench.submit(0, &mapped).contains(&"run 0.0 [0]".into()), "not asked to be kept");
+    persist(&reduced);
+    let lines = bench.submit(1, &mapped);
+    assert_eq!(lines[1..], ["publish s0 [-]", "stage 2.0 starts", "run 2.0 [0 1]"]);
+    bench.send(DagEvent::AllJobsCancelled { reason: "next".into() });
+    bench.cache(&reduced, 1, 1, false);
+    assert!(bench.submit(2, &mapped).contains(&"run 3.0 [0]".into()));
+    bench.send(DagEvent::AllJobsCancelled { reason: "next".into() });
+    bench.cache(&reduced, 1, 2, true);
+    assert!(bench.submit(3, &mapped).contains(&"run 6.0 [0 1]".into()));
+    bench.send(DagEvent::AllJobsCancelled { reason: "next".into() });
+    bench.send(DagEvent::RddUnpersisted { rdd: reduced.id });
+    assert!(bench.submit(4, &mapped).contains(&"run 7.0 [0]".into()));
+    assert_eq!(bench.dag.counts().cached_rdds, 0);
+}
+
+#[test]
+fn kept_partitions_are_gone_with_their_executor() {
+    let mut graph = Graph::default();
+    let source = graph.source(1);
+    let reduced = graph.shuffled(&[&source], 1);
+    persist(&reduced);
+    let mut bench = Bench::new();
+    bench.submit(0, &reduced);
+    bench.cache(&reduced, 0, 1, true);
+    bench.lose(1, false);
+    bench.cache(&reduced, 0, 1, true);
+    assert_eq!(bench.dag.counts().cached_rdds, 0, "word from a lost executor is not believed");
+}
+
+#[test]
+fn a_fetch_failure_outweighs_the_table_of_kept_partitions() {
+    let mut graph = Graph::default();
+    let source = graph.source(1);
+    let reduced = graph.shuffled(&[&source], 1);
+    persist(&reduced);
+    let mut bench = Bench::new();
+    bench.cache(&reduced, 0, 1, true);
+    assert!(bench.submit(0, &reduced).contains(&"run 1.0 [0]".into()));
+    bench.fail((1, 0), fetch_failure(0, 0, 1));
+    assert_eq!(bench.tick(200), ["stage 0.0 starts", "run 0.0 [0]"]);
+    assert!(bench.succeed((0, 0), 0, 1).contains(&"run 1.1 [0]".into()));
+}
+
+#[test]
+fn tasks_prefer_kept_partitions_then_sources_then_those_of_the_first_narrow_parent() {
+    let mut graph = Graph::default();
+    let located = graph.located(2, vec![], vec![vec![on(1)], vec![on(2)]]);
+    let plain = graph.source(1);
+    let kept = graph.map(&plain);
+    persist(&kept);
+    let shuffled = graph.shuffled(&[&plain], 1);
+    let (left, right) = (graph.map(&located), graph.map(&kept));
+    let union = graph.union(&[&left, &right, &shuffled]);
+    let groups = NarrowMapping::Groups(vec![vec![1, 0], vec![2], vec![3]].into());
+    let coalesced = graph.rdd(3, vec![narrow(&union, groups)]);
+    let mut bench = Bench::new();
+    bench.cache(&kept, 0, 3, true);
+    bench.effects(job(0, &coalesced));
+    let sets = {
+        let task = bench.task((0, 0), 0, 1);
+        task_sets(bench.effects(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success }))
+    };
+    let preferred: Vec<_> = sets[0].tasks.iter().map(|task| task.preferred.clone()).collect();
+    assert_eq!(preferred, [vec![on(2)], vec![on(3)], vec![]]);
+    persist(&coalesced);
+    bench.cache(&coalesced, 0, 4, true);
+    let sets = task_sets(bench.effects(job(1, &coalesced)));
+    assert_eq!(sets[0].tasks[0].preferred, [on(4)]);
+}
+
+#[test]
+fn a_task_set_carries_the_lowest_job_its_pool_and_its_kind() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    let pool = JobProperties { pool: Some("fast".into()), ..Default::default() };
+    bench.submit_in(4, &rdd, vec![0], pool);
+    bench.submit(3, &rdd);
+    bench.succeed((0, 0), 0, 1);
+    let task = bench.task((0, 0), 1, 1);
+    let sets =
+        task_sets(bench.effects(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success }));
+    let heads: Vec<_> = sets.iter().map(|s| (s.kind, s.priority, s.pool.clone(), s.rdd)).collect();
+    assert_eq!(
+        heads,
+        [
+            (TaskSetKind::Result(JobId(4)), JobId(4), Some("fast".into()), rdd.id),
+            (TaskSetKind::Result(JobId(3)), JobId(3), None, rdd.id)
+        ]
+    );
+    bench.lose(1, true);
+    bench.fail((1, 0), fetch_failure(0, 0, 1));
+    bench.now += 200;
+    let sets = task_sets(bench.effects(DagEvent::Ticked));
+    assert_eq!((sets[0].kind, sets[0].priority), (TaskSetKind::ShuffleMap(ShuffleId(0)), JobId(3)));
+}
+
+#[test]
+fn stages_are_described_by_call_site_rdds_and_parents() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    let effects = bench.effects(job(0, &rdd));
+    let DagEffect::Post(Event::JobStart { stages, .. }) = &effects[0] else { panic!() };
+    let map_side = rdd.dependencies[0].rdd();
+    assert_eq!(&*stages[0].name, map_side.call_site.to_string());
+    assert_eq!((&stages[0].rdds[..], &stages[0].parents[..]), (&[RddId(1), RddId(0)][..], &[][..]));
+    assert_eq!((&stages[1].rdds[..], &stages[1].parents[..]), (&[RddId(2)][..], &[StageId(0)][..]));
+    let shape: Vec<_> = stages.iter().map(|info| (info.tasks, info.shuffle_map)).collect();
+    assert_eq!(shape, [(2, true), (2, false)]);
+}
+
+#[test]
+fn repeated_and_late_successes_change_nothing_but_are_released() {
+    let (mut bench, _rdd) = reducing();
+    assert_eq!(bench.succeed((0, 0), 1, 2), ["release t2"]);
+    assert_eq!(bench.succeed((1, 0), 0, 1)[1], "deliver 0[0] t3");
+    assert_eq!(bench.succeed((1, 0), 0, 2), ["release t4"]);
+    bench.succeed((1, 0), 1, 1);
+    assert_eq!(bench.succeed((1, 0), 1, 1), ["release t6"]);
+    assert_eq!(bench.succeed((77, 0), 1, 1), ["release t7"]);
+}
+
+#[test]
+fn a_failure_that_is_not_a_fetch_failure_is_left_to_the_task_scheduler() {
+    let (mut bench, _rdd) = reducing();
+    let failures = [
+        TaskFailure::Error { message: "no".into() },
+        TaskFailure::Killed { reason: "speculation".into() },
+        TaskFailure::Fatal { message: "no".into() },
+    ];
+    for failure in failures {
+        assert_eq!(bench.fail((1, 0), failure), NOTHING);
+    }
+}
+
+#[test]
+fn an_output_written_before_its_executor_was_lost_is_void_and_its_partition_runs_again() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    let late = bench.task((0, 0), 0, 1);
+    bench.lose(1, true);
+    let executor = ExecutorId(1);
+    bench.send(DagEvent::ExecutorAdded { executor, host: host(1) });
+    assert_eq!(bench.end(late, TaskOutcome::Success), ["release t0"]);
+    assert_eq!(
+        bench.succeed((0, 0), 1, 1),
+        [
+            "apply t1",
+            "release t1",
+            "retire 0.0",
+            "stage 0.0 failed",
+            "stage 0.1 starts",
+            "run 0.1 [0]"
+        ]
+    );
+    assert!(bench.succeed((0, 1), 0, 1).contains(&"publish s0 [1 1]".into()));
+}
+
+#[test]
+fn nothing_is_registered_at_an_executor_that_is_gone() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.lose(1, true);
+    assert_eq!(bench.succeed((0, 0), 0, 1), ["release t0"], "launched after the loss");
+}
+
+#[test]
+fn outputs_kept_by_a_shuffle_service_outlive_their_executor() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.succeed((0, 0), 0, 1);
+    let late = bench.task((0, 0), 1, 1);
+    assert_eq!(bench.lose(1, false), NOTHING);
+    let lines = bench.end(late, TaskOutcome::Success);
+    assert!(lines.contains(&"publish s0 [1 1]".into()));
+    assert_eq!(bench.lose(1, true), ["publish s0 [- -]"], "then the service goes too");
+}
+
+#[test]
+fn outputs_lost_while_their_stage_runs_are_made_by_a_new_attempt_and_accumulate_once() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.succeed((0, 0), 0, 1);
+    assert_eq!(bench.lose(1, true), ["publish s0 [- -]"]);
+    let lines = bench.succeed((0, 0), 1, 2);
+    assert_eq!(lines[2..], ["retire 0.0", "stage 0.0 failed", "stage 0.1 starts", "run 0.1 [0]"]);
+    let lines = bench.succeed((0, 1), 0, 2);
+    assert_eq!(lines[..3], ["release t2", "stage 0.1 ok", "publish s0 [2 2]"]);
+}
+
+#[test]
+fn a_map_task_run_again_within_its_task_set_counts() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.succeed((0, 0), 0, 1);
+    bench.lose(1, true);
+    assert_eq!(bench.succeed((0, 0), 0, 2), ["release t1"]);
+    let lines = bench.succeed((0, 0), 1, 2);
+    assert_eq!(lines[2..5], ["cancel 0.0", "stage 0.0 ok", "publish s0 [2 2]"]);
+}
+
+#[test]
+fn a_map_task_still_running_again_when_its_stage_completes_is_cancelled() {
+    let (mut bench, _rdd) = reducing();
+    bench.lose(1, true);
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    bench.tick(200);
+    bench.succeed((0, 1), 0, 2);
+    bench.lose(2, true);
+    bench.succeed((0, 0), 0, 3);
+    let lines = bench.succeed((0, 1), 1, 3);
+    assert_eq!(lines[1..4], ["cancel 0.1", "stage 0.1 ok", "publish s0 [3 3]"]);
+}
+
+#[test]
+fn a_fetch_failure_ends_the_attempt_and_both_stages_run_again_after_the_delay() {
+    let (mut bench, _rdd) = reducing();
+    assert_eq!(bench.succeed((1, 0), 1, 1)[1], "deliver 0[1] t2");
+    let armed = bench.now + 1 + 200;
+    assert_eq!(
+        bench.fail((1, 0), fetch_failure(0, 1, 1)),
+        [
+            "publish s0 [1 -]".to_string(),
+            "retire 1.0".into(),
+            "stage 1.0 failed".into(),
+            format!("timer {armed}")
+        ]
+    );
+    assert_eq!(bench.dag.counts().resting, 2);
+    assert_eq!(bench.tick(10), [format!("timer {armed}")], "an early tick is armed again");
+    assert_eq!(bench.tick(200), ["stage 0.1 starts", "run 0.1 [1]"]);
+    let lines = bench.succeed((0, 1), 1, 2);
+    assert_eq!(lines[1..], ["stage 0.1 ok", "publish s0 [1 2]", "stage 1.1 starts", "run 1.1 [0]"]);
+    assert_eq!(bench.succeed((1, 1), 0, 1).last().unwrap(), "end 0 ok");
+    assert_eq!(bench.tick(500), NOTHING);
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn further_fetch_failures_of_the_attempt_are_gathered_and_those_of_older_ones_ignored() {
+    let (mut bench, _rdd) = reducing();
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    assert_eq!(bench.fail((1, 0), fetch_failure(0, 0, 1)), ["publish s0 [- -]"]);
+    assert_eq!(bench.tick(200), ["stage 0.1 starts", "run 0.1 [0 1]"]);
+    bench.finish((0, 1), 2, 2);
+    assert_eq!(bench.fail((1, 0), fetch_failure(0, 0, 2)), NOTHING);
+    assert_eq!(bench.dag.counts().running, 1);
+}
+
+#[test]
+fn a_fetch_failure_told_while_the_reader_waits_is_repaired_before_it_is_submitted() {
+    let (mut bench, _rdd) = reducing();
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    bench.tick(200);
+    assert_eq!(bench.fail((1, 0), fetch_failure(0, 0, 1))[0], "publish s0 [- -]");
+    assert_eq!(
+        bench.succeed((0, 1), 1, 2)[1..],
+        ["retire 0.1", "stage 0.1 failed", "stage 0.2 starts", "run 0.2 [0]"]
+    );
+}
+
+#[test]
+fn an_output_made_again_elsewhere_is_not_unregistered_by_old_news() {
+    let (mut bench, _rdd) = reducing();
+    let lines = bench.fail((1, 0), fetch_failure(0, 1, 5));
+    assert_eq!(lines[..2], ["retire 1.0", "stage 1.0 failed"]);
+    assert_eq!(bench.tick(200), ["stage 1.1 starts", "run 1.1 [0 1]"]);
+}
+
+#[test]
+fn late_successes_of_a_retired_attempt_count() {
+    let (mut bench, _rdd) = reducing();
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    assert_eq!(bench.succeed((1, 0), 0, 1)[1], "deliver 0[0] t3");
+    bench.tick(200);
+    let lines = bench.succeed((0, 0), 1, 1);
+    assert_eq!(
+        lines,
+        [
+            "release t4",
+            "cancel 0.1",
+            "stage 0.1 ok",
+            "publish s0 [1 1]",
+            "stage 1.1 starts",
+            "run 1.1 [1]"
+        ]
+    );
+    let lines = bench.succeed((1, 0), 1, 1);
+    assert_eq!(lines[1..4], ["deliver 0[1] t5", "release t5", "cancel 1.1"]);
+    assert_eq!(lines[4..], ["stage 1.1 ok", "job 0 ends", "end 0 ok"]);
+}
+
+#[test]
+fn a_job_that_ends_by_late_successes_takes_the_repairs_made_for_it_along() {
+    let (mut bench, _rdd) = reducing();
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    bench.tick(200);
+    let lines = bench.finish((1, 0), 2, 1);
+    assert_eq!(lines[3..], ["cancel 0.1", "stage 0.1 failed", "job 0 ends", "end 0 ok"]);
+    assert!(bench.dag.is_idle());
+}
+
+/// Fails attempt `attempt` of stage 1 by a fetch failure and, if it is tried again, repairs stage 0.
+fn fail_to_fetch(bench: &mut Bench, attempt: u32) -> Vec<String> {
+    let lines = bench.fail((1, attempt), fetch_failure(0, 1, 1));
+    bench.tick(200);
+    bench.succeed((0, attempt + 1), 1, 1);
+    lines
+}
+
+#[test]
+fn a_stage_that_fails_to_fetch_four_times_in_a_row_aborts_its_jobs() {
+    let (mut bench, rdd) = reducing();
+    for attempt in 0..3 {
+        assert!(fail_to_fetch(&mut bench, attempt).contains(&format!("retire 1.{attempt}")));
+    }
+    let lines = fail_to_fetch(&mut bench, 3);
+    assert_eq!(lines[..4], ["publish s0 [1 -]", "cancel 1.3", "stage 1.3 failed", "job 0 ends"]);
+    let name = rdd.call_site;
+    assert_eq!(
+        lines[4],
+        format!(
+            "end job 0 aborted: stage 1 ({name}): 4 attempt(s) in a row failed to fetch, most \
+             recently: could not fetch map output 1 of shuffle 0 from executor 1: connection refused"
+        )
+    );
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn success_of_a_stage_resets_its_count_of_failed_attempts() {
+    let mut graph = Graph::default();
+    let source = graph.source(2);
+    let middle = graph.shuffled(&[&source], 2);
+    let last = graph.shuffled(&[&middle], 1);
+    let mut bench = Bench::new();
+    bench.submit(0, &last);
+    bench.finish((0, 0), 2, 1);
+    for attempt in 0..3 {
+        fail_to_fetch(&mut bench, attempt);
+    }
+    bench.finish((1, 3), 2, 2);
+    bench.lose(2, true);
+    bench.fail((2, 0), fetch_failure(1, 0, 2));
+    assert!(bench.tick(200).contains(&"run 1.4 [0 1]".into()));
+    for attempt in 4..7 {
+        let lines = bench.fail((1, attempt), fetch_failure(0, 1, 1));
+        assert!(lines.contains(&format!("retire 1.{attempt}")), "{lines:?}");
+        bench.tick(200);
+        bench.succeed((0, attempt), 1, 1);
+    }
+}
+
+#[test]
+fn a_failed_task_set_aborts_every_job_that_needs_its_stage_and_no_other() {
+    let mut graph = Graph::default();
+    let (shared, own) = (graph.source(1), graph.source(1));
+    let first = graph.shuffled(&[&shared, &own], 1);
+    let dependency = first.dependencies[0].clone();
+    let second = graph.rdd(1, vec![dependency]);
+    let third = graph.rdd(1, vec![first.dependencies[1].clone()]);
+    let mut bench = Bench::new();
+    bench.submit(0, &first);
+    bench.submit(1, &second);
+    bench.submit(2, &third);
+    let failure = TaskFailure::Error { message: "disk full".into() };
+    let cause = TaskSetFailure::TaskFailed { partition: 0, attempts: 4, failure };
+    let stage = stage_ref(0, 0);
+    let lines = bench.send(DagEvent::TaskSetFailed { stage, cause: cause.clone() });
+    let name = shared.call_site;
+    let error = |job: u32| {
+        format!(
+            "end job {job} aborted: partition 0 of stage 0.0 ({name}) failed 4 time(s), most \
+             recently: disk full"
+        )
+    };
+    assert_eq!(
+        lines,
+        [
+            "cancel 0.0".to_string(),
+            "stage 0.0 failed".into(),
+            "job 0 ends".into(),
+            error(0),
+            "job 1 ends".into(),
+            error(1)
+        ]
+    );
+    assert_eq!(bench.send(DagEvent::TaskSetFailed { stage, cause }), NOTHING);
+    bench.succeed((1, 0), 0, 1);
+    assert_eq!(bench.succeed((4, 0), 0, 1).last().unwrap(), "end 2 ok");
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn a_task_set_nothing_can_run_aborts_with_the_reason_and_that_of_an_old_attempt_is_ignored() {
+    let (mut bench, _rdd) = reducing();
+    let failed = |attempt| DagEvent::TaskSetFailed {
+        stage: stage_ref(1, attempt),
+        cause: TaskSetFailure::Unschedulable { partition: 1, reason: "all excluded".into() },
+    };
+    bench.fail((1, 0), fetch_failure(0, 1, 5));
+    assert_eq!(bench.send(failed(0)), NOTHING);
+    bench.tick(200);
+    assert_eq!(bench.send(failed(0)), NOTHING);
+    let lines = bench.send(failed(1));
+    assert!(lines[3].ends_with("partition 1 cannot be placed: all excluded"), "{lines:?}");
+}
+
+#[test]
+fn cancelling_a_job_ends_it_and_leaves_shared_stages_to_the_others() {
+    let (mut bench, rdd) = (Bench::new(), two_stages());
+    bench.submit(0, &rdd);
+    bench.submit(1, &rdd);
+    let cancel = |job| DagEvent::JobCancelled { job: JobId(job), reason: "enough".into() };
+    assert_eq!(bench.send(cancel(0)), ["job 0 ends", "end job 0 cancelled: enough"]);
+    assert_eq!(bench.send(cancel(0)), NOTHING);
+    assert_eq!(bench.send(cancel(7)), NOTHING);
+    assert!(bench.finish((0, 0), 2, 1).contains(&"run 2.0 [0 1]".into()));
+    assert_eq!(
+        bench.send(cancel(1)),
+        ["cancel 2.0", "stage 2.0 failed", "job 1 ends", "end job 1 cancelled: enough"]
+    );
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn a_group_a_stage_and_everything_can_be_cancelled() {
+    let (mut bench, rdd) = (Bench::new(), Graph::default().source(1));
+    for job in 0..4 {
+        let group = (job % 2 == 0).then(|| "even".to_string());
+        let properties = JobProperties { group, ..Default::default() };
+        bench.submit_in(job, &rdd, vec![0], properties);
+    }
+    let (group, reason) = ("even".to_string(), "enough".to_string());
+    let lines = bench.send(DagEvent::JobGroupCancelled { group, reason: reason.clone() });
+    assert!(lines.contains(&"job 0 ends".into()) && lines.contains(&"job 2 ends".into()));
+    assert_eq!(lines.len(), 8);
+    let stage = StageId(1);
+    let lines = bench.send(DagEvent::StageCancelled { stage, reason: reason.clone() });
+    assert_eq!(lines[2..], ["job 1 ends", "end job 1 cancelled: enough"]);
+    assert_eq!(bench.send(DagEvent::StageCancelled { stage, reason: reason.clone() }), NOTHING);
+    let group = "odd".to_string();
+    assert_eq!(bench.send(DagEvent::JobGroupCancelled { group, reason: reason.clone() }), NOTHING);
+    assert_eq!(bench.send(DagEvent::AllJobsCancelled { reason })[2], "job 3 ends");
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn a_cancelled_job_leaves_no_timer_and_no_losses() {
+    let (mut bench, _rdd) = reducing();
+    bench.lose(1, true);
+    bench.fail((1, 0), fetch_failure(0, 1, 1));
+    assert!(!bench.dag.is_idle());
+    bench.send(DagEvent::AllJobsCancelled { reason: "enough".into() });
+    assert_eq!(bench.dag.counts(), Default::default());
+    assert!(bench.dag.is_idle());
+    assert_eq!(bench.tick(500), NOTHING);
+}
+
+#[test]
+fn a_waiting_stage_looks_at_all_parents_again_before_it_is_submitted() {
+    let mut graph = Graph::default();
+    let (left, right) = (graph.source(1), graph.source(1));
+    let joined = graph.shuffled(&[&left, &right], 1);
+    let mut bench = Bench::new();
+    bench.submit(0, &joined);
+    bench.succeed((0, 0), 0, 1);
+    assert_eq!(bench.lose(1, true), ["publish s0 [-]"]);
+    let lines = bench.succeed((1, 0), 0, 2);
+    assert_eq!(
+        lines[2..],
+        ["cancel 1.0", "stage 1.0 ok", "publish s1 [2]", "stage 0.1 starts", "run 0.1 [0]"]
+    );
+    assert_eq!(bench.succeed((0, 1), 0, 2).last().unwrap(), "run 2.0 [0]");
+}
+
+#[test]
+fn an_executor_lost_between_jobs_takes_its_outputs_and_returning_brings_none_back() {
+    let (mut bench, rdd) = reducing();
+    bench.finish((1, 0), 2, 1);
+    assert_eq!(bench.lose(1, true), ["publish s0 [- -]"]);
+    bench.send(DagEvent::ExecutorAdded { executor: ExecutorId(1), host: host(1) });
+    assert!(bench.submit(1, &rdd).contains(&"run 2.0 [0 1]".into()));
+}
+
+#[test]
+fn a_shuffle_without_map_partitions_is_there_from_the_start() {
+    let mut graph = Graph::default();
+    let empty = graph.source(0);
+    let reduced = graph.shuffled(&[&empty], 1);
+    let lines = Bench::new().submit(0, &reduced);
+    assert_eq!(lines[1..], ["publish s0 []", "stage 1.0 starts", "run 1.0 [0]"]);
+}
+
+/// Generous: the machine is shared, and what is to be caught takes minutes or for ever.
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_chain_of_100_000_narrow_nodes_is_one_stage_found_in_linear_time() {
+    let begun = Instant::now();
+    let mut graph = Graph::default();
+    let mut rdd = graph.located(200, vec![], vec![vec![on(1)]; 200]);
+    for _ in 0..100_000 {
+        rdd = graph.map(&rdd);
+    }
+    let mut bench = Bench::new();
+    let sets = task_sets(bench.effects(job(0, &rdd)));
+    assert!(sets[0].tasks.iter().all(|task| task.preferred == [on(1)]));
+    assert_eq!(bench.finish((0, 0), 200, 1).last().unwrap(), "end 0 ok");
+    assert!(begun.elapsed() < SOON);
+}
+
+#[test]
+fn a_chain_of_100_000_shuffles_runs_to_its_end_in_linear_time() {
+    let begun = Instant::now();
+    let mut graph = Graph::default();
+    let mut rdd = graph.source(1);
+    for _ in 0..100_000 {
+        rdd = graph.shuffled(&[&rdd], 1);
+    }
+    let mut bench = Bench::new();
+    bench.submit(0, &rdd);
+    for stage in 0..100_000 {
+        bench.succeed((stage, 0), 0, 1);
+    }
+    assert_eq!(bench.succeed((100_000, 0), 0, 1).last().unwrap(), "end 0 ok");
+    assert!(bench.dag.is_idle());
+    assert!(begun.elapsed() < SOON);
+}
+
+#[test]
+fn a_ladder_of_diamonds_is_walked_once_and_not_once_per_path() {
+    let begun = Instant::now();
+    let mut graph = Graph::default();
+    let mut rdd = graph.source(1);
+    for step in 0..2_000 {
+        let (left, right) = (graph.map(&rdd), graph.map(&rdd));
+        rdd = if step % 2 == 0 {
+            graph.shuffled(&[&left, &right], 1)
+        } else {
+            let dependencies = [&left, &right].map(|side| narrow(side, NarrowMapping::OneToOne));
+            graph.rdd(1, dependencies.into())
+        };
+    }
+    let lines = Bench::new().submit(0, &rdd);
+    assert_eq!(lines[1..], ["stage 0.0 starts", "run 0.0 [0]", "stage 1.0 starts", "run 1.0 [0]"]);
+    assert!(begun.elapsed() < SOON);
+}
