@@ -8,3 +8,4 @@
 //! iteration in this crate; the same events at the same ticks give the same effects.
 
 pub mod messages;
+pub mod task;
