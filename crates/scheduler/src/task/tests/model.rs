@@ -298,15 +298,16 @@ impl Model {
         let lost = TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason };
         let mut out = Vec::new();
         self.scheduler.handle(self.now, lost, &mut out);
-        // The ends of its tasks come first; then its outputs are gone; then tasks are launched.
-        let first_launch = out.iter().position(|e| matches!(e, TaskEffect::LaunchTask(_)));
-        let launches = out.split_off(first_launch.unwrap_or(out.len()));
+        // The ends of its tasks come first; then its outputs are gone; then sets that can run
+        // nowhere are given up and tasks are launched.
+        let first_later = out.iter().position(is_after_losses);
+        let later = out.split_off(first_later.unwrap_or(out.len()));
         let cause = Cause { reported: None, lost: Some(executor) };
         self.judge(&cause, &out);
         if outputs_lost {
             self.lose_outputs(executor);
         }
-        self.judge(&cause, &launches);
+        self.judge(&cause, &later);
         self.check();
     }
 
@@ -557,6 +558,15 @@ impl Model {
         for (stage, set) in self.sets.iter().filter(|(_, set)| set.fate == Fate::Active) {
             assert_eq!(set.done.len(), set.set.tasks.len(), "set {stage} is not complete");
         }
+    }
+}
+
+fn is_after_losses(effect: &TaskEffect) -> bool {
+    match effect {
+        TaskEffect::TaskSetFailed { cause, .. } => {
+            matches!(cause, TaskSetFailure::Unschedulable { .. })
+        }
+        effect => matches!(effect, TaskEffect::LaunchTask(_)),
     }
 }
 
