@@ -157,7 +157,7 @@ impl TaskScheduler {
 
     fn partition_won(&mut self, now: Tick, attempt: &Attempt, out: &mut Vec<TaskEffect>) {
         let set = self.sets.get_mut(&attempt.info.stage).expect("a set outlives its attempts");
-        self.offer_all |= set.succeed(attempt.index, attempt.info.executor);
+        set.succeed(attempt.index, attempt.info.executor);
         if self.options.speculation.is_some() {
             set.durations.insert(now.since_ms(attempt.info.launched));
         }

@@ -186,16 +186,14 @@ impl SetState {
         self.slot(index).attempt_left(task);
     }
 
-    /// The partition's first success. True if a locality level may open by it.
-    pub(super) fn succeed(&mut self, index: u32, executor: ExecutorId) -> bool {
+    /// The partition's first success. It does not wait: one of its attempts just lived.
+    pub(super) fn succeed(&mut self, index: u32, executor: ExecutorId) {
         if self.slot(index).progress == Progress::GivenUp {
             self.given_up -= 1;
         }
         self.slot(index).progress = Progress::Succeeded(executor);
         self.succeeded += 1;
-        let drained = self.waiting.remove(index);
         self.finish_if_done();
-        drained
     }
 
     /// A fetch failure: a newer attempt of the stage will see to the partition.

@@ -27,6 +27,8 @@ pub(super) struct Executor {
     cores: u32,
     free: u32,
     tasks: u32,
+    /// It has the cores for at least one task.
+    fits: bool,
     /// It shall get no new tasks because it will go.
     pub(super) decommissioned: bool,
     /// It gets no tasks of the application for now, because of failures on it or its node.
@@ -40,12 +42,12 @@ pub(super) struct Executor {
 impl Executor {
     /// Whether it may get new tasks.
     pub(super) fn usable(&self) -> bool {
-        !self.decommissioned && !self.excluded && !self.condemned
+        self.is_candidate() && !self.excluded
     }
 
     /// Whether it could run a task of the application if nothing were excluded.
-    pub(super) fn is_candidate(&self, cpus: u32) -> bool {
-        !self.decommissioned && !self.condemned && self.cores >= cpus
+    fn is_candidate(&self) -> bool {
+        self.fits && !self.decommissioned && !self.condemned
     }
 }
 
@@ -81,6 +83,7 @@ impl Executors {
             cores,
             free: cores,
             tasks: 0,
+            fits: cores >= self.cpus,
             decommissioned: false,
             excluded,
             condemned: true,
@@ -191,7 +194,7 @@ impl Executors {
 
     /// Executors that could run a task if nothing were excluded.
     pub(super) fn candidates(&self) -> impl Iterator<Item = (ExecutorId, &Executor)> {
-        self.iter().filter(|(_, executor)| executor.is_candidate(self.cpus))
+        self.iter().filter(|(_, executor)| executor.is_candidate())
     }
 
     pub(super) fn is_usable(&self, id: ExecutorId) -> bool {

@@ -443,7 +443,9 @@ impl Model {
         for original in copies {
             self.faults.fired("speculative copy");
             assert_ne!(original.executor, info.executor, "a copy runs elsewhere");
-            let usable = self.executors.values().filter(|other| !other.decommissioned);
+            let cpus = self.options.cpus_per_task;
+            let fits = |other: &&ModelExecutor| !other.decommissioned && other.cores >= cpus;
+            let usable = self.executors.values().filter(fits);
             let host = &self.executors[&original.executor].host;
             let elsewhere = usable.filter(|other| other.host != *host).count();
             let excluding = self.options.exclusion.is_some();

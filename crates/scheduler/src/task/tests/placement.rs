@@ -259,3 +259,43 @@ fn a_set_that_holds_out_for_locality_does_not_hold_up_the_next() {
         "launch t1 s1.0 p0.0 on 2",
     ]);
 }
+
+#[test]
+fn a_timer_that_comes_late_does_not_lengthen_the_next_wait() {
+    let options =
+        TaskOptions { wait_process_ms: 100, wait_node_ms: 1000, ..TaskOptions::default() };
+    let mut rig = Rig::with_options(options, &[(1, "a", 1), (2, "b", 1)]);
+    rig.submit(set_preferring(0, &[&["a/1"], &["a/1"]]));
+    rig.lines();
+    rig.tick(150);
+    rig.expect(&["wake at 1100"]);
+}
+
+#[test]
+fn a_new_executor_with_the_data_is_waited_for_even_if_another_set_takes_it_first() {
+    let mut rig = Rig::with(&[(1, "b", 1)]);
+    rig.submit(TaskSet { priority: JobId(5), ..set_preferring(0, &[&["a"], &["a"]]) });
+    rig.submit(set(1, 1));
+    rig.expect(&["launch t0 s0.0 p0.0 on 1 ANY"]);
+    rig.at(10).add(2, "a", 1);
+    rig.expect(&["launch t1 s1.0 p0.0 on 2"]);
+    rig.at(20).succeed(0, 1);
+    rig.expect(&["ended t0 p0: success", "wake at 3010"]);
+}
+
+#[test]
+fn a_set_keeps_its_turn_even_if_the_next_one_has_its_data_there() {
+    let mut rig = Rig::new(TaskOptions::default());
+    rig.submit(set_preferring(0, &[&["dead"]]));
+    rig.submit(set_preferring(1, &[&["b/2"]]));
+    rig.add(2, "b", 1);
+    rig.expect(&["launch t0 s0.0 p0.0 on 2 ANY"]);
+}
+
+#[test]
+fn an_executor_too_small_for_any_task_is_not_waited_for() {
+    let options = TaskOptions { cpus_per_task: 2, ..TaskOptions::default() };
+    let mut rig = Rig::with_options(options, &[(1, "a", 1), (2, "b", 2)]);
+    rig.submit(set_preferring(0, &[&["a/1"]]));
+    rig.expect(&["launch t0 s0.0 p0.0 on 2 ANY"]);
+}

@@ -152,6 +152,7 @@ fn a_newer_attempt_retires_the_older_and_never_the_other_way_round() {
     rig.lines();
     rig.fail(0, 1);
     rig.expect(&["ended t0 p0: failed", "launch t1 s0.1 p0.0 on 1"]);
+    rig.submit(set(0, 2));
     assert_eq!(rig.scheduler.task_sets(), 1);
 }
 

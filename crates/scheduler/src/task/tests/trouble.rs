@@ -316,17 +316,70 @@ fn kills_and_fetch_failures_exclude_nobody() {
 
 #[test]
 fn a_loser_that_fails_harms_nobody() {
-    let options = TaskOptions { max_failures: 1, ..speculating() };
-    let mut rig = Rig::with_options(options, &[(1, "a", 2), (2, "b", 3)]);
-    rig.submit(set(0, 4));
-    rig.at(10).succeed(0, 2);
-    rig.at(10).succeed(1, 1);
-    rig.tick(200);
-    rig.lines();
-    rig.at(210).succeed(2, 2);
     let fatal = TaskFailure::Fatal { message: "no".into() };
-    let loser = rig.lines()[1].clone();
-    let task = loser[6..loser.find(" on").expect("a kill")].parse().expect("a number");
-    rig.report(task, 1, TaskOutcome::Failed(fatal));
-    assert!(rig.lines().iter().all(|line| !line.starts_with("set")));
+    for failure in [fatal, error()] {
+        let limits = ExclusionOptions {
+            max_failed_tasks_per_executor_stage: 1,
+            ..ExclusionOptions::default()
+        };
+        let options = TaskOptions { max_failures: 1, exclusion: Some(limits), ..speculating() };
+        let mut rig = Rig::with_options(options, &[(1, "a", 2), (2, "b", 3)]);
+        rig.submit(set(0, 4));
+        rig.at(10).succeed(0, 2);
+        rig.at(10).succeed(1, 1);
+        rig.tick(200);
+        rig.lines();
+        rig.at(210).succeed(2, 2);
+        let loser = rig.lines()[1].clone();
+        let task = loser[6..loser.find(" on").expect("a kill")].parse().expect("a number");
+        rig.report(task, 1, TaskOutcome::Failed(failure));
+        assert_eq!(rig.lines().len(), 1, "its end is told, and nothing follows");
+        let excluded =
+            rig.posted(|event| matches!(event, Event::ExecutorExcluded { .. }).then_some(()));
+        assert_eq!(excluded.len(), 0);
+    }
+}
+
+#[test]
+fn failures_of_sets_that_do_not_succeed_exclude_nobody_from_the_application() {
+    let limits = ExclusionOptions {
+        max_failed_tasks_per_executor: 1,
+        max_failed_tasks_per_executor_stage: 9,
+        ..ExclusionOptions::default()
+    };
+    let mut rig = Rig::with_options(excluding(limits), &[(1, "a", 1), (2, "b", 1)]);
+    rig.submit(set(0, 1));
+    rig.fail(0, 1);
+    rig.cancel(stage(0, 0));
+    rig.report(1, 2, killed());
+    rig.submit(set(1, 2));
+    assert_eq!(rig.scheduler.running_tasks(), 2);
+}
+
+#[test]
+fn failures_that_lie_too_far_apart_exclude_nobody_from_the_application() {
+    let limits = ExclusionOptions {
+        timeout_ms: 1000,
+        max_failed_tasks_per_executor_stage: 9,
+        ..ExclusionOptions::default()
+    };
+    let mut rig = Rig::with_options(excluding(limits), &[(1, "a", 1), (2, "b", 1)]);
+    for (id, at) in [(0, 0), (1, 2000)] {
+        let task = u64::from(id) * 2;
+        rig.at(at).submit(set(id, 1));
+        rig.fail(task, 1);
+        rig.succeed(task + 1, 2);
+    }
+    rig.submit(set(2, 2));
+    assert_eq!(rig.scheduler.running_tasks(), 2);
+}
+
+#[test]
+fn nobody_looks_for_slow_tasks_when_only_a_retired_set_runs() {
+    let mut rig = Rig::with_options(speculating(), &[(1, "a", 1)]);
+    rig.submit(set(0, 1));
+    rig.send(TaskEvent::TaskSetRetired { stage: stage(0, 0) });
+    rig.expect(&["launch t0 s0.0 p0.0 on 1", "wake at 100"]);
+    rig.tick(100);
+    rig.expect(&[]);
 }
