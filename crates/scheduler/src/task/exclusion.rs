@@ -156,12 +156,14 @@ impl ApplicationExclusion {
     /// A set succeeded in spite of failures: they count against the executors. True if one is
     /// excluded by it.
     fn set_succeeded(&mut self, now: Tick, set: &SetExclusion, out: &mut Vec<TaskEffect>) -> bool {
+        if !set.failures.is_empty() {
+            self.forget_old_failures(now);
+        }
         let mut changed = false;
         for (executor, here) in &set.failures {
             let expiries = self.failures.entry(*executor).or_default();
             let timeout_ms = self.limits.timeout_ms;
             expiries.extend(here.tasks.values().map(|(_, last)| last.plus_ms(timeout_ms)));
-            expiries.retain(|expiry| *expiry > now);
             let failures = expiries.len() as u32;
             if failures >= self.limits.max_failed_tasks_per_executor
                 && !self.executors.contains_key(executor)
@@ -171,6 +173,13 @@ impl ApplicationExclusion {
             }
         }
         changed
+    }
+
+    fn forget_old_failures(&mut self, now: Tick) {
+        self.failures.retain(|_, expiries| {
+            expiries.retain(|expiry| *expiry > now);
+            !expiries.is_empty()
+        });
     }
 
     fn exclude(
