@@ -163,7 +163,8 @@ impl ApplicationExclusion {
         for (executor, here) in &set.failures {
             let expiries = self.failures.entry(*executor).or_default();
             let timeout_ms = self.limits.timeout_ms;
-            expiries.extend(here.tasks.values().map(|(_, last)| last.plus_ms(timeout_ms)));
+            let new = here.tasks.values().map(|(_, last)| last.plus_ms(timeout_ms));
+            expiries.extend(new.filter(|expiry| *expiry > now));
             let failures = expiries.len() as u32;
             if failures >= self.limits.max_failed_tasks_per_executor
                 && !self.executors.contains_key(executor)
