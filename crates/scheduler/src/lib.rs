@@ -9,3 +9,4 @@
 
 pub mod dag;
 pub mod messages;
+pub mod task;

@@ -1,0 +1,268 @@
+//! The task scheduler's state machine: events in, effects out.
+//!
+//! [`TaskScheduler::handle`] applies the event, does what has fallen due, offers free cores, and asks
+//! for the next moment it must be woken. Retries, kills and losses are in `ending`, offers in
+//! `offer`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use firesteel_types::{ExecutorId, Host, StageRef, TaskId, Tick};
+
+use super::ending::{Loss, Report};
+use super::exclusion::{ApplicationExclusion, SetExclusion};
+use super::locality::{Waiting, Waits};
+use super::pool::Pools;
+use super::set::{Phase, SetState};
+use super::state::{Attempt, Executors};
+use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
+
+/// Decides which task runs where. Pure: the same events at the same ticks give the same effects.
+///
+/// ```
+/// use firesteel_scheduler::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet, TaskSetKind, TaskSpec};
+/// use firesteel_scheduler::task::TaskScheduler;
+/// use firesteel_types::{ExecutorId, Host, JobId, RddId, StageId, StageRef, Tick};
+///
+/// let mut scheduler = TaskScheduler::new(TaskOptions::default());
+/// let mut effects = Vec::new();
+/// let added = TaskEvent::ExecutorAdded { executor: ExecutorId(1), host: Host::new("a"), cores: 2 };
+/// scheduler.handle(Tick(0), added, &mut effects);
+/// let set = TaskSet {
+///     stage: StageRef { stage: StageId(0), attempt: 0 },
+///     kind: TaskSetKind::Result(JobId(0)),
+///     priority: JobId(0),
+///     pool: None,
+///     rdd: RddId(0),
+///     tasks: (0..3).map(|partition| TaskSpec { partition, preferred: Vec::new() }).collect(),
+/// };
+/// scheduler.handle(Tick(1), TaskEvent::TaskSetSubmitted(set), &mut effects);
+/// let launched = effects.iter().filter(|effect| matches!(effect, TaskEffect::LaunchTask(_)));
+/// assert_eq!(launched.count(), 2);
+/// assert_eq!((scheduler.running_tasks(), scheduler.free_cores()), (2, 0));
+/// ```
+#[derive(Debug)]
+pub struct TaskScheduler {
+    pub(super) options: TaskOptions,
+    pub(super) executors: Executors,
+    pub(super) pools: Pools,
+    pub(super) sets: BTreeMap<StageRef, SetState>,
+    pub(super) running: BTreeMap<TaskId, Attempt>,
+    pub(super) next_task: u64,
+    /// Executors that a task left in this event.
+    pub(super) freed: Vec<ExecutorId>,
+    /// More may be launchable than on the freed executors.
+    pub(super) offer_all: bool,
+    /// Sets that launched a task with a preference in this event.
+    pub(super) launched_near: Vec<StageRef>,
+    pub(super) sweeps: u64,
+    /// When a locality level of a set may open. Never late; early is harmless.
+    pub(super) openings: BTreeSet<(Tick, StageRef)>,
+    pub(super) next_check: Option<Tick>,
+    armed: Option<Tick>,
+    pub(super) exclusion: Option<ApplicationExclusion>,
+    /// A task may have become unschedulable.
+    pub(super) exclusion_changed: bool,
+    pub(super) stale_reports: u64,
+}
+
+impl TaskScheduler {
+    /// A scheduler without executors or work.
+    pub fn new(mut options: TaskOptions) -> Self {
+        options.cpus_per_task = options.cpus_per_task.max(1);
+        TaskScheduler {
+            executors: Executors::new(options.cpus_per_task),
+            pools: Pools::new(options.mode, options.pools.clone()),
+            sets: BTreeMap::new(),
+            running: BTreeMap::new(),
+            next_task: 0,
+            freed: Vec::new(),
+            offer_all: false,
+            launched_near: Vec::new(),
+            sweeps: 0,
+            openings: BTreeSet::new(),
+            next_check: None,
+            armed: None,
+            exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
+            exclusion_changed: false,
+            stale_reports: 0,
+            options,
+        }
+    }
+
+    /// Takes one event in and appends what is to be done, in order.
+    pub fn handle(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
+        if matches!(event, TaskEvent::Ticked) || self.armed.is_some_and(|armed| armed <= now) {
+            // A timer that came early is asked for again.
+            self.armed = None;
+        }
+        self.apply(now, event, out);
+        self.open_levels(now);
+        self.expire_exclusions(now, out);
+        self.speculate(now, out);
+        self.fail_unschedulable(now, out);
+        self.offer(now, out);
+        self.arm(out);
+    }
+
+    fn apply(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
+        match event {
+            TaskEvent::TaskSetSubmitted(set) => self.submit(now, set, out),
+            TaskEvent::TaskSetCancelled { stage, reason } => self.cancel(now, stage, reason, out),
+            TaskEvent::TaskSetRetired { stage } => self.retire(now, stage, out),
+            TaskEvent::ExecutorAdded { executor, host, cores } => {
+                self.add_executor(now, executor, host, cores);
+            }
+            TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason } => {
+                let loss = Loss { executor, caused_by_app, outputs_lost, reason };
+                self.executor_lost(now, loss, out);
+            }
+            TaskEvent::ExecutorDecommissioned { executor } => {
+                self.executors.change(executor, |executor| executor.decommissioned = true);
+                self.usability_changed(now, executor);
+            }
+            TaskEvent::TaskReported { task, executor, outcome, metrics } => {
+                self.task_reported(now, Report { task, executor, outcome, metrics }, out);
+            }
+            TaskEvent::TaskKillRequested { task, reason } => {
+                self.kill_requested(task, &reason, out);
+            }
+            TaskEvent::Ticked => {}
+        }
+    }
+
+    fn submit(&mut self, now: Tick, set: TaskSet, out: &mut Vec<TaskEffect>) {
+        let stage = set.stage;
+        let newest = StageRef { stage: stage.stage, attempt: u32::MAX };
+        let oldest = StageRef { stage: stage.stage, attempt: 0 };
+        if set.tasks.is_empty() || self.sets.range(stage..=newest).next().is_some() {
+            return;
+        }
+        let older: Vec<_> = self.sets.range(oldest..stage).map(|(stage, _)| *stage).collect();
+        for older in older {
+            self.retire(now, older, out);
+        }
+        let waits = Waits::of(&self.options);
+        let waiting = Waiting::new(&set.tasks, &self.executors, waits, now);
+        let member = self.pools.join(set.pool.as_deref(), stage, set.priority);
+        let limits = self.options.exclusion.clone();
+        let exclusion = limits.map(|limits| SetExclusion::new(stage, limits));
+        self.sets.insert(stage, SetState::new(&set, waiting, member, exclusion));
+        self.settle(now, stage, out);
+        self.offer_all = true;
+        self.exclusion_changed = true;
+    }
+
+    fn cancel(&mut self, now: Tick, stage: StageRef, reason: String, out: &mut Vec<TaskEffect>) {
+        let Some(set) = self.sets.get_mut(&stage) else { return };
+        let told_to_stop = matches!(set.phase, Phase::Failed | Phase::Cancelled { .. });
+        set.phase = Phase::Cancelled { reason: reason.clone() };
+        if !told_to_stop {
+            self.kill_attempts(stage, &reason, out);
+        }
+        self.settle(now, stage, out);
+    }
+
+    fn retire(&mut self, now: Tick, stage: StageRef, out: &mut Vec<TaskEffect>) {
+        if let Some(set) = self.sets.get_mut(&stage) {
+            set.retire();
+        }
+        self.settle(now, stage, out);
+    }
+
+    fn add_executor(&mut self, now: Tick, id: ExecutorId, host: Host, cores: u32) {
+        let excluded = self.exclusion.as_ref().is_some_and(|all| all.excludes(id, &host).is_some());
+        if self.executors.add(id, host, cores, excluded) {
+            self.usability_changed(now, id);
+        }
+    }
+
+    /// An executor came, went, or may now get tasks or none: the sets look at their levels anew.
+    pub(super) fn usability_changed(&mut self, now: Tick, id: ExecutorId) {
+        let Some(executor) = self.executors.get(id) else { return };
+        let host = (&executor.host, self.executors.is_host_usable(&executor.host));
+        for set in self.sets.values_mut() {
+            set.waiting.update_place(now, (id, executor.usable()), host);
+        }
+        self.offer_all = true;
+        self.exclusion_changed = true;
+    }
+
+    /// After a set changed: lists it for offers or not, and drops it when it is over.
+    pub(super) fn settle(&mut self, now: Tick, stage: StageRef, out: &mut Vec<TaskEffect>) {
+        let Some(set) = self.sets.get_mut(&stage) else { return };
+        let wants_slots = set.wants_slots();
+        self.pools.set_runnable(&mut set.member, wants_slots);
+        if !set.is_over() {
+            return;
+        }
+        let set = self.sets.remove(&stage).expect("just looked at");
+        set.opening.map(|at| self.openings.remove(&(at, stage)));
+        self.note_failures(now, &set, out);
+        self.pools.leave(set.member);
+    }
+
+    /// Looks again at the sets whose next locality level may be open.
+    fn open_levels(&mut self, now: Tick) {
+        while self.openings.first().is_some_and(|(at, _)| *at <= now) {
+            let (_, stage) = self.openings.pop_first().expect("just looked at");
+            self.sets.get_mut(&stage).expect("openings are of known sets").opening = None;
+            self.offer_all = true;
+        }
+    }
+
+    /// Begins to look out for slow tasks, when tasks run.
+    pub(super) fn book_speculation(&mut self, now: Tick) {
+        if let (Some(options), None) = (&self.options.speculation, self.next_check) {
+            self.next_check = Some(now.plus_ms(options.interval_ms.max(1)));
+        }
+    }
+
+    /// Asks to be woken when something falls due before the timer that is set already.
+    fn arm(&mut self, out: &mut Vec<TaskEffect>) {
+        let opening = self.openings.first().map(|(at, _)| *at);
+        let expiry = self.exclusion.as_ref().and_then(ApplicationExclusion::next_expiry);
+        let Some(wake) = [opening, self.next_check, expiry].into_iter().flatten().min() else {
+            return;
+        };
+        if self.armed.is_none_or(|armed| wake < armed) {
+            self.armed = Some(wake);
+            out.push(TaskEffect::ArmTimer(wake));
+        }
+    }
+
+    /// Whether nothing runs and nothing is left to run.
+    pub fn is_idle(&self) -> bool {
+        self.sets.is_empty() && self.running.is_empty()
+    }
+
+    /// How many executors are registered.
+    pub fn executors(&self) -> usize {
+        self.executors.count()
+    }
+
+    /// Free cores over all registered executors.
+    pub fn free_cores(&self) -> u64 {
+        self.executors.free_cores()
+    }
+
+    /// Attempts that were launched and have not ended.
+    pub fn running_tasks(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Tasks that wait for a slot, over all sets that may launch.
+    pub fn waiting_tasks(&self) -> usize {
+        let active = self.sets.values().filter(|set| set.is_active());
+        active.map(|set| set.waiting.count() as usize).sum()
+    }
+
+    /// Task sets that are not over.
+    pub fn task_sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Reports that were ignored because their attempt had ended or never ran there.
+    pub fn stale_reports(&self) -> u64 {
+        self.stale_reports
+    }
+}

@@ -1,0 +1,32 @@
+//! The task scheduler: which task of which set runs on which executor, and what its end means.
+//!
+//! ```text
+//!                 sets in pool order (pool)      executors with free cores (state)
+//!                            │                              │
+//!   TaskEvent ──► core ──► offer ── pick a task (set, locality, speculation, exclusion)
+//!                   │        └────► LaunchTask, ArmTimer
+//!                   └──► ending ──► TaskEnded, TaskSetFailed, KillTask, DiscardTask
+//! ```
+//!
+//! Deciding only. It reads no clock, keeps no task's code or output, and talks to nobody: the shell
+//! feeds events and carries out effects in order.
+//!
+//! Architecture Invariant: a launch and an end cost O(log n) in running attempts and executors,
+//! whatever the size of the set. Only rare events (an executor comes or goes, a set is submitted or
+//! cancelled) may walk a list of tasks.
+
+mod audit;
+mod core;
+mod ending;
+mod exclusion;
+mod locality;
+mod offer;
+mod pool;
+mod set;
+mod speculation;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+pub use core::TaskScheduler;
