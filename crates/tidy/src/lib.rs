@@ -1,0 +1,22 @@
+//! House rules that neither rustc nor clippy knows, checked over the workspace's own sources.
+//!
+//! [`Source`] is one file, read once and cut into what the rules need: its lines as written, its code
+//! with comments and literals blanked out, and which lines belong to tests. [`check`] applies every
+//! rule to one source and returns [`Complaint`]s; it never reads a file. `tests/workspace.rs` walks
+//! the workspace and fails with the complaints, one `file:line: message` each.
+//!
+//! ```
+//! use firesteel_tidy::{Source, check};
+//!
+//! let source = Source::new("crates/scheduler/src/core.rs", "//! Decides.\nuse std::fs;\n");
+//! let complaints: Vec<String> = check(&source).iter().map(ToString::to_string).collect();
+//! assert_eq!(complaints, ["crates/scheduler/src/core.rs:2: a pure core must not use `std::fs`"]);
+//! ```
+
+mod code;
+mod rules;
+mod source;
+mod uses;
+
+pub use rules::{Complaint, PURE_CORES, check};
+pub use source::Source;
