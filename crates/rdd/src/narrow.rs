@@ -1,9 +1,10 @@
 //! The everyday adapters: map, filter, flat_map, map_partitions, glom, and wrappers that turn a
 //! function of a value into one of a pair.
 
+use std::cmp::Reverse;
 use std::marker::PhantomData;
 
-use firesteel_closure::{Call, Wire, wire};
+use firesteel_closure::{Call, Data, Value, Wire, wire};
 
 use crate::{Partition, Pipe, TaskContext};
 
@@ -360,5 +361,53 @@ impl<K: Clone, I: IntoIterator> Iterator for WithKey<K, I> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.values.size_hint()
+    }
+}
+
+wrapper!(
+    /// A key function, in the opposite order.
+    Descending
+);
+wrapper!(
+    /// A partition folded into one item, or none if it is empty, by a function of two.
+    ReducePartition
+);
+
+impl<T, K, F: for<'a> Call<(&'a T,), K>> Call<(&T,), Reverse<K>> for Descending<F> {
+    #[inline(always)]
+    fn call(&self, (item,): (&T,)) -> Reverse<K> {
+        Reverse(self.0.call((item,)))
+    }
+}
+
+impl<T, F: Call<(T, T), T>> Call<(Partition<T>,), Option<T>> for ReducePartition<F> {
+    fn call(&self, (items,): (Partition<T>,)) -> Option<T> {
+        items.reduce(|a, b| self.0.call((a, b)))
+    }
+}
+
+/// A partition folded into a value that starts at `zero`.
+#[derive(Clone)]
+pub struct FoldPartition<U, F> {
+    zero: Value<U>,
+    add: F,
+}
+
+impl<U, F> FoldPartition<U, F> {
+    /// By `add`, from `zero`.
+    pub fn new(zero: U, add: F) -> Self {
+        FoldPartition { zero: Value(zero), add }
+    }
+}
+
+wire!([U: Data, F: Wire] FoldPartition<U, F> { zero, add });
+
+impl<T, U, F> Call<(Partition<T>,), Option<U>> for FoldPartition<U, F>
+where
+    U: Data + Clone,
+    F: Call<(U, T), U>,
+{
+    fn call(&self, (items,): (Partition<T>,)) -> Option<U> {
+        Some(items.fold(self.zero.0.clone(), |state, item| self.add.call((state, item))))
     }
 }

@@ -8,5 +8,6 @@
 //! iteration in this crate; the same events at the same ticks give the same effects.
 
 pub mod dag;
+pub mod engine;
 pub mod messages;
 pub mod task;

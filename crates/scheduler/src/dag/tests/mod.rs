@@ -49,6 +49,7 @@ impl Graph {
             preferred,
             partitioner: None,
             persisted: AtomicBool::new(false),
+            attachment: Default::default(),
         })
     }
 

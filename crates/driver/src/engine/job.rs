@@ -1,0 +1,84 @@
+//! A job that runs, and the cell its waiter looks into.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use firesteel_rdd::{Payload, TaskBody};
+use firesteel_types::{JobId, RddInfo};
+
+use crate::{Error, Result};
+
+/// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need), its
+/// results so far.
+pub(super) struct ActiveJob {
+    pub(super) body: Arc<dyn TaskBody>,
+    pub(super) results: Vec<Option<Payload>>,
+    pub(super) cell: Arc<JobCell>,
+    _lineage: Arc<RddInfo>,
+}
+
+impl ActiveJob {
+    pub(super) fn new(
+        body: Arc<dyn TaskBody>,
+        lineage: Arc<RddInfo>,
+        partitions: usize,
+        cell: Arc<JobCell>,
+    ) -> Self {
+        let results = std::iter::repeat_with(|| None).take(partitions).collect();
+        ActiveJob { body, results, cell, _lineage: lineage }
+    }
+}
+
+enum Progress {
+    Running,
+    Ended(Result<Vec<Option<Payload>>>),
+    Taken,
+}
+
+/// Where a thread waits for its job.
+pub(crate) struct JobCell {
+    pub(crate) job: JobId,
+    progress: Mutex<Progress>,
+    ended: Condvar,
+}
+
+impl JobCell {
+    pub(super) fn new(job: JobId) -> Self {
+        JobCell { job, progress: Mutex::new(Progress::Running), ended: Condvar::new() }
+    }
+
+    pub(super) fn end(&self, result: Result<Vec<Option<Payload>>>) {
+        let mut progress = self.lock();
+        if matches!(*progress, Progress::Running) {
+            *progress = Progress::Ended(result);
+            self.ended.notify_all();
+        }
+    }
+
+    /// Waits for the job's end and takes its results, one per partition.
+    pub(crate) fn wait(&self) -> Result<Vec<Payload>> {
+        let mut progress = self.lock();
+        loop {
+            match std::mem::replace(&mut *progress, Progress::Taken) {
+                Progress::Ended(result) => return result.and_then(complete),
+                Progress::Taken => {
+                    let message = "a job's results were taken twice".to_owned();
+                    return Err(Error::Defect { message });
+                }
+                Progress::Running => {
+                    *progress = Progress::Running;
+                    progress =
+                        self.ended.wait(progress).unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn complete(results: Vec<Option<Payload>>) -> Result<Vec<Payload>> {
+    let all: Option<Vec<Payload>> = results.into_iter().collect();
+    all.ok_or_else(|| Error::Defect { message: "a job ended without all its results".to_owned() })
+}

@@ -1,0 +1,103 @@
+//! Worker threads of local mode: each runs one task at a time, over the transport that is set.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use firesteel_closure::{Encoder, SameExecutable};
+use firesteel_conf::LocalTransport;
+use firesteel_executor::{TaskReport, run_encoded, run_task};
+use firesteel_rdd::TaskBody;
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_types::{TaskFailure, TaskInfo, TaskMetrics, TaskOutcome};
+
+use super::Engine;
+use super::process::Child;
+use super::state::Launch;
+use crate::{Error, Result};
+
+pub(super) fn spawn_workers(engine: &Arc<Engine>, threads: u32) -> Result<()> {
+    for index in 0..threads {
+        let shared = engine.clone();
+        let thread = std::thread::Builder::new().name(format!("firesteel-task-{index}"));
+        let spawned = thread.spawn(move || guarded(&shared, work));
+        let handle = spawned.map_err(|source| Error::Start {
+            what: format!("worker thread {index} of {threads}"),
+            source: Arc::new(source),
+        });
+        match handle {
+            Ok(handle) => engine.lock().threads.push(handle),
+            Err(error) => {
+                engine.stop();
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs a thread of the engine; a panic of the engine itself ends all jobs with its message.
+pub(super) fn guarded(engine: &Arc<Engine>, work: fn(&Arc<Engine>)) {
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| work(engine)));
+    if let Err(panic) = result {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        engine.break_down(&text.unwrap_or_else(|| "a panic without a message".to_owned()));
+    }
+}
+
+fn work(engine: &Arc<Engine>) {
+    let mut child = None;
+    let mut next = engine.next_task();
+    while let Some(launch) = next {
+        let report = run(engine, &launch, &mut child);
+        let task = launch.task.task;
+        drop(launch);
+        next = engine.report(task, report).or_else(|| engine.next_task());
+    }
+}
+
+fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskReport {
+    let Launch { task, body, kill } = launch;
+    let identity = identity(task);
+    let environment = engine.environment.clone();
+    match engine.transport {
+        LocalTransport::Direct => run_task(&**body, identity, kill.clone(), environment),
+        LocalTransport::Encoded => match encode(&**body) {
+            Ok(bytes) => {
+                let here = SameExecutable::this_process();
+                run_encoded(&bytes, here, identity, kill.clone(), environment).into()
+            }
+            Err(failure) => failed(failure),
+        },
+        LocalTransport::Process => match encode(&**body) {
+            Ok(bytes) => Child::run(child, bytes, identity, kill, &environment),
+            Err(failure) => failed(failure),
+        },
+    }
+}
+
+fn identity(task: &TaskInfo) -> TaskIdentity {
+    TaskIdentity {
+        task: task.task,
+        stage: task.stage,
+        partition: task.partition,
+        attempt: task.attempt,
+    }
+}
+
+fn encode(body: &dyn TaskBody) -> Result<Vec<u8>, TaskFailure> {
+    let mut out = Encoder::new();
+    match body.encode(&mut out) {
+        Ok(()) => Ok(out.into_bytes()),
+        Err(error) => Err(TaskFailure::Fatal { message: error.to_string() }),
+    }
+}
+
+pub(super) fn failed(failure: TaskFailure) -> TaskReport {
+    TaskReport {
+        outcome: TaskOutcome::Failed(failure),
+        output: None,
+        updates: Vec::new(),
+        metrics: TaskMetrics::default(),
+    }
+}

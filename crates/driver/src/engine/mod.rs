@@ -1,0 +1,276 @@
+//! The shell around the pure schedulers: one lock, worker threads, timers.
+//!
+//! There is no scheduler thread. Whoever has news (a worker whose task ended, a user's thread that
+//! submits a job, the timer) takes the lock, feeds the schedulers and carries out their effects. A
+//! worker that reports the end of a task leaves with its next one: a job of many small tasks runs
+//! without a single switch between threads.
+
+mod job;
+mod local;
+mod process;
+mod state;
+mod timer;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+use firesteel_conf::LocalTransport;
+use firesteel_executor::{LocalEnvironment, TaskReport};
+use firesteel_rdd::accumulator::UpdateTarget;
+use firesteel_rdd::{Environment, TaskBody};
+use firesteel_scheduler::engine::{Effect, Input};
+use firesteel_scheduler::messages::{
+    DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions,
+};
+use firesteel_types::{
+    AccumulatorId, Event, ExecutorId, Host, JobId, RddInfo, ShuffleId, TaskId, Tick,
+};
+
+use crate::bus::Bus;
+use crate::{Error, Result};
+
+use job::ActiveJob;
+pub(crate) use job::JobCell;
+use state::{Launch, State};
+
+/// The code of a shuffle's map tasks, kept by the RDD that reads the shuffle. When nobody can read it
+/// any more, its map outputs go.
+pub(crate) struct ShuffleHandle {
+    pub(crate) shuffle: ShuffleId,
+    pub(crate) body: Arc<dyn TaskBody>,
+    engine: std::sync::Weak<Engine>,
+}
+
+impl Drop for ShuffleHandle {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.remove_shuffle(self.shuffle);
+        }
+    }
+}
+
+/// Schedulers, worker threads and the blocks of this process.
+pub(crate) struct Engine {
+    state: Mutex<State>,
+    /// A task is ready, or the engine stops.
+    work: Condvar,
+    /// The earliest timer changed, or the engine stops.
+    timer: Condvar,
+    origin: Instant,
+    bus: Bus,
+    environment: Arc<LocalEnvironment>,
+    transport: LocalTransport,
+}
+
+impl Engine {
+    /// Starts `threads` workers.
+    pub(crate) fn start(
+        threads: u32,
+        dag: DagOptions,
+        tasks: TaskOptions,
+        transport: LocalTransport,
+        bus: Bus,
+    ) -> Result<Arc<Engine>> {
+        let engine = Arc::new(Engine {
+            state: Mutex::new(State::new(dag, tasks)),
+            work: Condvar::new(),
+            timer: Condvar::new(),
+            origin: Instant::now(),
+            bus,
+            environment: Arc::new(LocalEnvironment::new()),
+            transport,
+        });
+        engine.feed(Input::ExecutorAdded {
+            executor: ExecutorId::DRIVER,
+            host: Host::new("localhost"),
+            cores: threads,
+        });
+        engine.bus.post(Event::ExecutorAdded {
+            executor: ExecutorId::DRIVER,
+            host: Host::new("localhost"),
+            cores: threads,
+            at: engine.now(),
+        });
+        local::spawn_workers(&engine, threads)?;
+        Ok(engine)
+    }
+
+    /// Milliseconds since the engine started.
+    pub(crate) fn now(&self) -> Tick {
+        Tick(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    pub(crate) fn environment(&self) -> &Arc<LocalEnvironment> {
+        &self.environment
+    }
+
+    /// Submits a job; the cell tells when it is over.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        rdd: Arc<RddInfo>,
+        partitions: Vec<u32>,
+        body: Arc<dyn TaskBody>,
+        properties: JobProperties,
+    ) -> Result<Arc<JobCell>> {
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(Error::ContextStopped);
+        }
+        let job = state.next_job();
+        let cell = Arc::new(JobCell::new(job));
+        let active = ActiveJob::new(body, rdd.clone(), partitions.len(), cell.clone());
+        state.jobs.insert(job, active);
+        let spec = JobSpec { job, rdd, partitions, properties };
+        self.carry_out(state, Input::Dag(DagEvent::JobSubmitted(spec)));
+        Ok(cell)
+    }
+
+    /// Takes one piece of news.
+    pub(crate) fn feed(self: &Arc<Self>, input: Input) {
+        let state = self.lock();
+        self.carry_out(state, input);
+    }
+
+    /// Registers the map side of a shuffle.
+    pub(crate) fn register_shuffle(
+        self: &Arc<Self>,
+        shuffle: ShuffleId,
+        body: Arc<dyn TaskBody>,
+    ) -> Arc<ShuffleHandle> {
+        let handle = Arc::new(ShuffleHandle { shuffle, body, engine: Arc::downgrade(self) });
+        self.lock().shuffles.insert(shuffle, Arc::downgrade(&handle));
+        handle
+    }
+
+    fn remove_shuffle(self: &Arc<Self>, shuffle: ShuffleId) {
+        let mut state = self.lock();
+        state.shuffles.remove(&shuffle);
+        self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
+        self.environment.blocks().remove_shuffle(shuffle);
+    }
+
+    pub(crate) fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {
+        self.lock().accumulators.insert(id, Arc::downgrade(&target));
+    }
+
+    /// Reports a task's end and, if there is one, takes the next.
+    fn report(self: &Arc<Self>, task: TaskId, report: TaskReport) -> Option<Launch> {
+        let mut state = self.lock();
+        state.kills.remove(&task);
+        let TaskReport { outcome, output, updates, metrics } = report;
+        if let Some(output) = output {
+            state.outputs.insert(task, (output, updates));
+        }
+        let reported = TaskEvent::TaskReported {
+            task,
+            executor: ExecutorId::DRIVER,
+            outcome,
+            metrics: Some(metrics),
+        };
+        self.apply(&mut state, Input::Task(reported));
+        let next = state.ready.pop_front();
+        self.let_go(state);
+        next
+    }
+
+    /// Waits for a task; `None` when the engine stops.
+    fn next_task(&self) -> Option<Launch> {
+        let mut state = self.lock();
+        loop {
+            if let Some(launch) = state.ready.pop_front() {
+                return Some(launch);
+            }
+            if state.stopped {
+                return None;
+            }
+            state = self.work.wait(state).expect(BROKEN);
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>, input: Input) {
+        self.apply(&mut state, input);
+        self.let_go(state);
+    }
+
+    /// Unlocks, wakes who is needed, and only then drops what was given up under the lock: dropping
+    /// a user's RDD may come back here.
+    fn let_go(&self, mut state: MutexGuard<'_, State>) {
+        let waiting = state.ready.len();
+        let garbage = std::mem::take(&mut state.garbage);
+        drop(state);
+        (0..waiting).for_each(|_| self.work.notify_one());
+        drop(garbage);
+    }
+
+    fn apply(self: &Arc<Self>, state: &mut State, input: Input) {
+        let now = self.now();
+        let mut effects = std::mem::take(&mut state.effects);
+        state.scheduler.handle(now, input, &mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::LaunchTask { task, kind } => state.launch(task, kind),
+                Effect::KillTask { task, reason, .. } => state.kill(task, &reason),
+                Effect::DeliverResult { job, index, task } => state.deliver(job, index, task),
+                Effect::ApplyAccumulators { task } => state.apply_accumulators(task),
+                Effect::ReleaseTask { task } => state.release(task),
+                Effect::EndJob { job, result } => state.end_job(job, result.map_err(Error::from)),
+                // All map outputs of local mode lie in this process: readers find them by name.
+                Effect::PublishMapOutputs { .. } => {}
+                Effect::Post(event) => self.bus.post(event),
+                Effect::ArmTimer(at) => self.arm_timer(state, at),
+            }
+        }
+        state.effects = effects;
+    }
+
+    fn arm_timer(self: &Arc<Self>, state: &mut State, at: Tick) {
+        if state.timers.insert(at) {
+            timer::ensure_running(self, state);
+            self.timer.notify_one();
+        }
+    }
+
+    /// Cancels everything, waits for the running tasks to notice, ends the threads.
+    pub(crate) fn stop(self: &Arc<Self>) {
+        let reason = "the context is stopped".to_owned();
+        let mut state = self.lock();
+        if state.stopped {
+            return;
+        }
+        state.stopped = true;
+        let threads = std::mem::take(&mut state.threads);
+        self.carry_out(state, Input::Dag(DagEvent::AllJobsCancelled { reason }));
+        self.work.notify_all();
+        self.timer.notify_all();
+        let current = std::thread::current().id();
+        threads.into_iter().filter(|thread| thread.thread().id() != current).for_each(|thread| {
+            let _ = thread.join();
+        });
+        self.environment.blocks().clear();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    /// Ends all jobs after a defect of the engine itself, so that nobody waits for ever.
+    fn break_down(&self, message: &str) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.stopped = true;
+        let error = Error::Defect { message: message.to_owned() };
+        let jobs: Vec<JobId> = state.jobs.keys().copied().collect();
+        jobs.into_iter().for_each(|job| state.end_job(job, Err(error.clone())));
+        self.work.notify_all();
+        self.timer.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(BROKEN)
+    }
+}
+
+const BROKEN: &str = "the engine broke down before; its first panic tells why";

@@ -1,0 +1,193 @@
+//! The driver's end of an executor in a child process (`spark.firesteel.local.transport=process`).
+//!
+//! A worker thread owns one child and serves its questions while a task runs in it. A child that dies
+//! fails its task as a lost executor, and the next task starts a new one.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child as Process, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use firesteel_closure::{ExecutableHash, SameExecutable};
+use firesteel_executor::child::{ROLE, SOCKET};
+use firesteel_executor::{
+    EncodedReport, FromChild, LocalEnvironment, TaskReport, ToChild, read_frame, write_frame,
+};
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_rdd::{Environment, KillSwitch};
+use firesteel_types::{ExecutorId, TaskFailure, TaskId};
+
+use super::local::failed;
+
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the kill switch is looked at while the child is silent.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A child process and the socket to it.
+pub(super) struct Child {
+    process: Process,
+    stream: UnixStream,
+}
+
+impl Child {
+    /// Runs a task in `slot`'s child, starting one if there is none.
+    pub(super) fn run(
+        slot: &mut Option<Child>,
+        body: Vec<u8>,
+        identity: TaskIdentity,
+        kill: &Arc<KillSwitch>,
+        environment: &LocalEnvironment,
+    ) -> TaskReport {
+        let started = match slot {
+            Some(child) => Ok(child),
+            None => Child::start().map(|child| slot.insert(child)),
+        };
+        let result = started.and_then(|child| child.serve(body, identity, kill, environment));
+        result.map_or_else(|error| lost(slot, &error), TaskReport::from)
+    }
+
+    fn start() -> io::Result<Child> {
+        // Only this user can reach the socket: the directory is private.
+        let directory = tempfile::Builder::new().prefix("firesteel-").tempdir()?;
+        let path = directory.path().join("executor.sock");
+        let listener = UnixListener::bind(&path)?;
+        let mut process = Command::new(std::env::current_exe()?)
+            .env(ROLE, "executor")
+            .env(SOCKET, &path)
+            .spawn()?;
+        let greeted = accept(&listener, &mut process).and_then(|mut stream| {
+            greet(&mut stream)?;
+            stream.set_read_timeout(Some(POLL))?;
+            Ok(stream)
+        });
+        match greeted {
+            Ok(stream) => Ok(Child { process, stream }),
+            Err(error) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                Err(error)
+            }
+        }
+    }
+
+    fn serve(
+        &mut self,
+        body: Vec<u8>,
+        identity: TaskIdentity,
+        kill: &KillSwitch,
+        environment: &LocalEnvironment,
+    ) -> io::Result<EncodedReport> {
+        write_frame(&mut self.stream, &ToChild::Run { identity, body })?;
+        let mut killed = false;
+        loop {
+            let (task, stream) = (identity.task, &self.stream);
+            let mut patient = Patient { stream, task, kill, killed: &mut killed };
+            let answer = match read_frame(&mut patient)? {
+                FromChild::Done(report) => return Ok(*report),
+                question => answer(question, environment)?,
+            };
+            write_frame(&mut self.stream, &answer)?;
+        }
+    }
+}
+
+/// Reads from a child that may be silent for long, and passes the kill on meanwhile.
+struct Patient<'a> {
+    stream: &'a UnixStream,
+    task: TaskId,
+    kill: &'a KillSwitch,
+    killed: &'a mut bool,
+}
+
+impl io::Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (self.stream, self.kill.thrown()) {
+                (mut stream, Some(reason)) if !*self.killed => {
+                    *self.killed = true;
+                    write_frame(&mut stream, &ToChild::Kill { task: self.task, reason })?;
+                }
+                _ => {}
+            }
+            match io::Read::read(&mut self.stream, buffer) {
+                Err(error) if is_timeout(&error) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+fn lost(slot: &mut Option<Child>, error: &io::Error) -> TaskReport {
+    let status = slot.take().and_then(|mut child| {
+        let _ = child.process.kill();
+        child.process.wait().ok()
+    });
+    let reason = match status {
+        Some(status) => format!("the child process ended with {status} ({error})"),
+        None => format!("the child process could not be started: {error}"),
+    };
+    failed(TaskFailure::ExecutorLost { executor: ExecutorId::DRIVER, caused_by_app: true, reason })
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn accept(listener: &UnixListener, process: &mut Process) -> io::Result<UnixStream> {
+    listener.set_nonblocking(true)?;
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if !is_timeout(&error) => return Err(error),
+            Err(_) => {}
+        }
+        if let Some(status) = process.try_wait()? {
+            return Err(io::Error::other(format!("it ended with {status} before it connected")));
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not connect"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn greet(stream: &mut UnixStream) -> io::Result<()> {
+    let FromChild::Hello(hash) = read_frame(stream)? else {
+        return Err(io::Error::other("it did not say hello"));
+    };
+    if SameExecutable::verify(hash)?.is_none() {
+        let message = format!("it runs another executable ({hash}); was the file replaced?");
+        return Err(io::Error::other(message));
+    }
+    write_frame(stream, &ToChild::Hello(ExecutableHash::current()?))
+}
+
+fn answer(question: FromChild, environment: &LocalEnvironment) -> io::Result<ToChild> {
+    Ok(match question {
+        FromChild::PutMapOutput { shuffle, map, output } => {
+            ToChild::Stored(environment.put_map_output(shuffle, map, output))
+        }
+        FromChild::FetchMapOutput { shuffle, map, reduce } => {
+            let slice = environment.fetch_map_output(shuffle, map, reduce);
+            ToChild::Slice(slice.map(|slice| (slice.bytes().to_vec(), slice.records())))
+        }
+        FromChild::FetchBroadcast(id) => ToChild::Broadcast(environment.fetch_broadcast(id)),
+        FromChild::Hello(_) | FromChild::Done(_) => {
+            return Err(io::Error::other("the child spoke out of turn"));
+        }
+    })
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The child exits when its socket closes; a task of the user's may hold it up.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

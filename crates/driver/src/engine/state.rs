@@ -1,0 +1,118 @@
+//! What the engine's lock protects: the schedulers, and what their effects speak of by id.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use firesteel_rdd::accumulator::UpdateTarget;
+use firesteel_rdd::{KillSwitch, Payload, TaskBody};
+use firesteel_scheduler::engine::{Effect, Scheduler};
+use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
+use firesteel_types::{AccumulatorId, JobId, ShuffleId, TaskId, TaskInfo, Tick};
+
+use super::ShuffleHandle;
+use super::job::ActiveJob;
+use crate::Result;
+
+/// A task for a worker.
+pub(super) struct Launch {
+    pub(super) task: TaskInfo,
+    pub(super) body: Arc<dyn TaskBody>,
+    pub(super) kill: Arc<KillSwitch>,
+}
+
+/// A successful task's output and accumulator updates, until the schedulers say what counts.
+type Output = (Payload, Vec<(AccumulatorId, Payload)>);
+
+pub(super) struct State {
+    pub(super) scheduler: Scheduler,
+    pub(super) effects: Vec<Effect>,
+    pub(super) ready: VecDeque<Launch>,
+    pub(super) jobs: BTreeMap<JobId, ActiveJob>,
+    pub(super) shuffles: BTreeMap<ShuffleId, Weak<ShuffleHandle>>,
+    pub(super) accumulators: BTreeMap<AccumulatorId, Weak<dyn UpdateTarget>>,
+    pub(super) outputs: BTreeMap<TaskId, Output>,
+    pub(super) kills: BTreeMap<TaskId, Arc<KillSwitch>>,
+    pub(super) timers: BTreeSet<Tick>,
+    pub(super) timer_running: bool,
+    pub(super) threads: Vec<JoinHandle<()>>,
+    pub(super) stopped: bool,
+    /// To be dropped after the lock is let go.
+    pub(super) garbage: Vec<ActiveJob>,
+    next_job: u32,
+}
+
+impl State {
+    pub(super) fn new(dag: DagOptions, tasks: TaskOptions) -> Self {
+        State {
+            scheduler: Scheduler::new(dag, tasks),
+            effects: Vec::new(),
+            ready: VecDeque::new(),
+            jobs: BTreeMap::new(),
+            shuffles: BTreeMap::new(),
+            accumulators: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            kills: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            timer_running: false,
+            threads: Vec::new(),
+            stopped: false,
+            garbage: Vec::new(),
+            next_job: 0,
+        }
+    }
+
+    pub(super) fn next_job(&mut self) -> JobId {
+        let job = JobId(self.next_job);
+        self.next_job += 1;
+        job
+    }
+
+    pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind) {
+        let body = match kind {
+            TaskSetKind::Result(job) => self.jobs.get(&job).map(|job| job.body.clone()),
+            TaskSetKind::ShuffleMap(shuffle) => {
+                self.shuffles.get(&shuffle).and_then(Weak::upgrade).map(|kept| kept.body.clone())
+            }
+        };
+        let body = body.expect("a task's job keeps the code of all its stages alive");
+        let kill = Arc::new(KillSwitch::default());
+        self.kills.insert(task.task, kill.clone());
+        self.ready.push_back(Launch { task, body, kill });
+    }
+
+    pub(super) fn kill(&mut self, task: TaskId, reason: &str) {
+        if let Some(kill) = self.kills.get(&task) {
+            kill.throw(reason);
+        }
+    }
+
+    pub(super) fn deliver(&mut self, job: JobId, index: u32, task: TaskId) {
+        let Some((output, _)) = self.outputs.get_mut(&task) else { return };
+        let output = std::mem::replace(output, Payload::Encoded(Vec::new()));
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.results[index as usize] = Some(output);
+        }
+    }
+
+    pub(super) fn apply_accumulators(&mut self, task: TaskId) {
+        let Some((_, updates)) = self.outputs.get_mut(&task) else { return };
+        for (id, update) in std::mem::take(updates) {
+            let target = self.accumulators.get(&id).and_then(Weak::upgrade);
+            if let Some(Err(error)) = target.map(|target| target.apply(update)) {
+                tracing::error!(accumulator = id.0, %error, "accumulator update lost");
+            }
+        }
+    }
+
+    pub(super) fn release(&mut self, task: TaskId) {
+        self.outputs.remove(&task);
+    }
+
+    pub(super) fn end_job(&mut self, job: JobId, result: Result<()>) {
+        let Some(mut job) = self.jobs.remove(&job) else { return };
+        let results = std::mem::take(&mut job.results);
+        job.cell.end(result.map(|()| results));
+        self.garbage.push(job);
+    }
+}

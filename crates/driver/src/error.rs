@@ -1,0 +1,130 @@
+//! What can go wrong for a user of the driver, each with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use firesteel_closure::WireError;
+use firesteel_conf::ConfError;
+use firesteel_types::JobError;
+
+/// The result of everything that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed. Cloneable, because a wrong RDD tells every action the same.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Conf(std::sync::Arc<ConfError>),
+    /// The master names a cluster manager that this build cannot reach.
+    #[error("master {master} is not available: {reason}")]
+    Master {
+        /// What was asked for.
+        master: String,
+        /// Why not, and what is.
+        reason: String,
+    },
+    /// The job ran and failed, or was cancelled.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The context was stopped.
+    #[error("the context is stopped; build a new one to run more jobs")]
+    ContextStopped,
+    /// An argument of a transformation or action is out of its range.
+    #[error("{operation} ({place}): {reason}")]
+    InvalidArgument {
+        /// The operation.
+        operation: &'static str,
+        /// Where it was called.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An input path matches nothing.
+    #[error("input path {pattern:?} does not exist or matches no file")]
+    NoInput {
+        /// The path or pattern.
+        pattern: String,
+    },
+    /// An input path is not a valid pattern.
+    #[error("input path {pattern:?} is not a valid pattern: {reason}")]
+    InputPattern {
+        /// The path or pattern.
+        pattern: String,
+        /// Why.
+        reason: String,
+    },
+    /// An input file is there but cannot be read.
+    #[error("input file {path:?} cannot be read: {source}")]
+    UnreadableInput {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// The output directory is already there.
+    #[error("output directory {path:?} already exists; remove it or choose another")]
+    OutputExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The output could not be put in place.
+    #[error("could not {action} {path:?}: {source}")]
+    Output {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// The RDD has no items, and the action needs one.
+    #[error("{operation} needs at least one item, but the RDD is empty")]
+    Empty {
+        /// The action.
+        operation: &'static str,
+    },
+    /// A value could not be encoded or decoded.
+    #[error(transparent)]
+    Wire(std::sync::Arc<WireError>),
+    /// A thread or child process could not be started.
+    #[error("could not start {what}: {source}")]
+    Start {
+        /// What.
+        what: String,
+        /// Why not.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// A defect of Firesteel itself.
+    #[error("firesteel has a defect, please report it: {message}")]
+    Defect {
+        /// What broke.
+        message: String,
+    },
+}
+
+impl From<ConfError> for Error {
+    fn from(error: ConfError) -> Self {
+        Error::Conf(error.into())
+    }
+}
+
+impl From<WireError> for Error {
+    fn from(error: WireError) -> Self {
+        Error::Wire(error.into())
+    }
+}
+
+impl Error {
+    pub(crate) fn invalid(
+        call_site: &firesteel_types::CallSite,
+        reason: impl Into<String>,
+    ) -> Self {
+        Error::InvalidArgument {
+            operation: call_site.operation,
+            place: format!("{}:{}", call_site.file, call_site.line),
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Settings turned into the schedulers' rules.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use firesteel_conf::{Conf, allocation, entries};
+use firesteel_scheduler::messages::{
+    DagOptions, ExclusionOptions, PoolSpec, SchedulingMode, SpeculationOptions, TaskOptions,
+};
+
+use crate::{Error, Result};
+
+/// The DAG scheduler's rules.
+pub(crate) fn dag_options(conf: &Conf) -> Result<DagOptions> {
+    let max_consecutive_attempts = conf.get(&entries::STAGE_MAX_CONSECUTIVE_ATTEMPTS)?;
+    Ok(DagOptions { max_consecutive_attempts, ..DagOptions::default() })
+}
+
+/// The task scheduler's rules; `max_failures` is what the master says, if it does.
+pub(crate) fn task_options(conf: &Conf, max_failures: Option<u32>) -> Result<TaskOptions> {
+    let configured = conf.get(&entries::TASK_MAX_FAILURES)?;
+    Ok(TaskOptions {
+        mode: scheduling_mode(conf.get(&entries::SCHEDULER_MODE)?),
+        pools: pools(conf)?,
+        max_failures: max_failures.unwrap_or(configured),
+        cpus_per_task: conf.get(&entries::TASK_CPUS)?,
+        wait_process_ms: millis(conf.get(&entries::LOCALITY_WAIT_PROCESS)?),
+        wait_node_ms: millis(conf.get(&entries::LOCALITY_WAIT_NODE)?),
+        wait_rack_ms: millis(conf.get(&entries::LOCALITY_WAIT_RACK)?),
+        speculation: speculation(conf)?,
+        exclusion: exclusion(conf)?,
+    })
+}
+
+fn scheduling_mode(mode: firesteel_conf::SchedulingMode) -> SchedulingMode {
+    match mode {
+        firesteel_conf::SchedulingMode::Fifo => SchedulingMode::Fifo,
+        firesteel_conf::SchedulingMode::Fair => SchedulingMode::Fair,
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn pools(conf: &Conf) -> Result<std::collections::BTreeMap<String, PoolSpec>> {
+    let Some(path) = conf.get(&entries::SCHEDULER_ALLOCATION_FILE)? else {
+        return Ok(Default::default());
+    };
+    let path = PathBuf::from(path);
+    let text = std::fs::read_to_string(&path).map_err(|source| Error::UnreadableInput {
+        path: path.clone(),
+        source: Arc::new(source),
+    })?;
+    let pools = allocation::parse(&text).map_err(|error| Error::InputPattern {
+        pattern: path.display().to_string(),
+        reason: error.to_string(),
+    })?;
+    Ok(pools.into_iter().map(|(name, settings)| (name, pool(&settings))).collect())
+}
+
+fn pool(settings: &allocation::PoolSettings) -> PoolSpec {
+    PoolSpec {
+        mode: if settings.fair { SchedulingMode::Fair } else { SchedulingMode::Fifo },
+        weight: settings.weight,
+        min_share: settings.min_share,
+    }
+}
+
+fn speculation(conf: &Conf) -> Result<Option<SpeculationOptions>> {
+    if !conf.get(&entries::SPECULATION)? {
+        return Ok(None);
+    }
+    let milli = |value: f64| (value * 1000.0) as u64;
+    Ok(Some(SpeculationOptions {
+        interval_ms: millis(conf.get(&entries::SPECULATION_INTERVAL)?),
+        multiplier_milli: milli(conf.get(&entries::SPECULATION_MULTIPLIER)?),
+        quantile_milli: milli(conf.get(&entries::SPECULATION_QUANTILE)?),
+        min_task_runtime_ms: millis(conf.get(&entries::SPECULATION_MIN_TASK_RUNTIME)?),
+    }))
+}
+
+fn exclusion(conf: &Conf) -> Result<Option<ExclusionOptions>> {
+    if !conf.get(&entries::EXCLUDE_ENABLED)? {
+        return Ok(None);
+    }
+    Ok(Some(ExclusionOptions {
+        max_task_attempts_per_executor: conf.get(&entries::EXCLUDE_TASK_ATTEMPTS_PER_EXECUTOR)?,
+        max_task_attempts_per_node: conf.get(&entries::EXCLUDE_TASK_ATTEMPTS_PER_NODE)?,
+        max_failed_tasks_per_executor_stage: conf
+            .get(&entries::EXCLUDE_STAGE_FAILED_TASKS_PER_EXECUTOR)?,
+        max_failed_executors_per_node_stage: conf
+            .get(&entries::EXCLUDE_STAGE_FAILED_EXECUTORS_PER_NODE)?,
+        max_failed_tasks_per_executor: conf
+            .get(&entries::EXCLUDE_APPLICATION_FAILED_TASKS_PER_EXECUTOR)?,
+        max_failed_executors_per_node: conf
+            .get(&entries::EXCLUDE_APPLICATION_FAILED_EXECUTORS_PER_NODE)?,
+        timeout_ms: millis(conf.get(&entries::EXCLUDE_TIMEOUT)?),
+    }))
+}

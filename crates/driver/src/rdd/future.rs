@@ -1,0 +1,160 @@
+//! Actions in the background: a future that can be awaited, waited for, or cancelled.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+use firesteel_closure::Data;
+use firesteel_rdd::Pipe;
+
+use crate::local_properties::{self, FutureJobs};
+use crate::{Context, Error, Rdd, Result};
+
+/// An action that runs in the background. Needs no async runtime: `.wait()` blocks, `.await` works in
+/// any.
+pub struct JobFuture<T> {
+    shared: Arc<Shared<T>>,
+    jobs: Arc<FutureJobs>,
+    context: Context,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    done: Condvar,
+}
+
+struct State<T> {
+    result: Option<Result<T>>,
+    finished: bool,
+    waker: Option<Waker>,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn finish(&self, result: Result<T>) {
+        let mut state = self.lock();
+        state.result = Some(result);
+        state.finished = true;
+        let waker = state.waker.take();
+        drop(state);
+        self.done.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T: Send + 'static> JobFuture<T> {
+    fn start(context: &Context, action: impl FnOnce() -> Result<T> + Send + 'static) -> Self {
+        let state = State { result: None, finished: false, waker: None };
+        let shared = Arc::new(Shared { state: Mutex::new(state), done: Condvar::new() });
+        let jobs = Arc::new(FutureJobs::default());
+        let (id, mut properties) = (context.id(), local_properties::get(context.id()));
+        properties.future = Some(jobs.clone());
+        let (target, thread) = (shared.clone(), std::thread::Builder::new());
+        let spawned = thread.name("firesteel-action".into()).spawn(move || {
+            local_properties::change(id, |own| *own = properties);
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(action));
+            target.finish(caught.unwrap_or_else(|_| {
+                Err(Error::Defect { message: "an action panicked on the driver".to_owned() })
+            }));
+        });
+        if let Err(source) = spawned {
+            let what = "a thread for an action".to_owned();
+            shared.finish(Err(Error::Start { what, source: Arc::new(source) }));
+        }
+        JobFuture { shared, jobs, context: context.clone() }
+    }
+
+    /// Waits for the result.
+    pub fn wait(self) -> Result<T> {
+        let mut state = self.shared.lock();
+        while !state.finished {
+            state = self.shared.done.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        state.result.take().unwrap_or_else(taken_twice)
+    }
+
+    /// Whether the result is there.
+    pub fn is_finished(&self) -> bool {
+        self.shared.lock().finished
+    }
+
+    /// Cancels the action: its jobs, those that run and those that it would still start.
+    pub fn cancel(&self) {
+        let reason = "the future was cancelled";
+        for job in self.jobs.cancel(reason) {
+            self.context.cancel_job(job, reason);
+        }
+    }
+}
+
+fn taken_twice<T>() -> Result<T> {
+    Err(Error::Defect { message: "a future was polled after it was ready".to_owned() })
+}
+
+impl<T: Send + 'static> Future for JobFuture<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.shared.lock();
+        if state.finished {
+            return Poll::Ready(state.result.take().unwrap_or_else(taken_twice));
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
+    /// Any action, in the background: `rdd.in_background(|rdd| rdd.count())`.
+    pub fn in_background<U, F>(&self, action: F) -> JobFuture<U>
+    where
+        U: Send + 'static,
+        F: FnOnce(&Rdd<T, P>) -> Result<U> + Send + 'static,
+    {
+        let rdd = self.clone();
+        JobFuture::start(&self.context, move || action(&rdd))
+    }
+
+    /// [`Rdd::collect`] in the background.
+    pub fn collect_async(&self) -> JobFuture<Vec<T>>
+    where
+        T: Data,
+    {
+        self.in_background(Rdd::collect)
+    }
+
+    /// [`Rdd::count`] in the background.
+    pub fn count_async(&self) -> JobFuture<u64> {
+        self.in_background(Rdd::count)
+    }
+
+    /// [`Rdd::take`] in the background.
+    pub fn take_async(&self, n: usize) -> JobFuture<Vec<T>>
+    where
+        T: Data,
+    {
+        self.in_background(move |rdd| rdd.take(n))
+    }
+
+    /// [`Rdd::for_each`] in the background.
+    pub fn for_each_async<F>(&self, f: F) -> JobFuture<()>
+    where
+        F: Fn(T) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map(...) first
+    {
+        self.in_background(move |rdd| rdd.for_each(f))
+    }
+
+    /// [`Rdd::for_each_partition`] in the background.
+    pub fn for_each_partition_async<F>(&self, f: F) -> JobFuture<()>
+    where
+        F: Fn(firesteel_rdd::Partition<T>) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map(...) first
+    {
+        self.in_background(move |rdd| rdd.for_each_partition(f))
+    }
+}

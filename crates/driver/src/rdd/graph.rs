@@ -1,0 +1,184 @@
+//! Growing the lineage graph: a node under construction, and what the driver attaches to it.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use firesteel_rdd::{AnyPartitioner, Pipe};
+use firesteel_types::{
+    Attachment, CallSite, Dependency, NarrowMapping, PartitionerId, RddId, RddInfo,
+};
+
+use crate::engine::ShuffleHandle;
+use crate::{Context, Error, Rdd, Result};
+
+/// Work that must be done before the first job that needs a node: sampling bounds, counting.
+pub(crate) trait Prepare: Send + Sync {
+    /// Does it, if it is not done.
+    fn prepare(&self) -> Result<()>;
+}
+
+/// What the driver keeps with a node.
+#[derive(Default)]
+pub(crate) struct Extras {
+    /// Why no job can use this node.
+    pub(crate) defect: Option<Error>,
+    pub(crate) prepare: Option<Arc<dyn Prepare>>,
+    /// The map sides this node reads.
+    pub(crate) _shuffles: Vec<Arc<ShuffleHandle>>,
+}
+
+/// A node under construction.
+pub(crate) struct Node {
+    pub(crate) id: RddId,
+    pub(crate) partitions: u32,
+    context: Context,
+    kind: &'static str,
+    site: CallSite,
+    name: Option<String>,
+    dependencies: Vec<Dependency>,
+    extras: Extras,
+    partitioner: Option<(PartitionerId, Arc<dyn Any + Send + Sync>)>,
+    persisted: bool,
+}
+
+impl Node {
+    pub(crate) fn new(context: &Context, kind: &'static str, site: CallSite) -> Self {
+        Node {
+            id: context.next_rdd(),
+            partitions: 0,
+            context: context.clone(),
+            kind,
+            site,
+            name: None,
+            dependencies: Vec::new(),
+            extras: Extras::default(),
+            partitioner: None,
+            persisted: false,
+        }
+    }
+
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Sets the number of partitions; none, or more than can be numbered, is the user's mistake.
+    pub(crate) fn partition_count(mut self, partitions: usize) -> Self {
+        match u32::try_from(partitions) {
+            Ok(count @ 1..) => self.partitions = count,
+            _ => {
+                self.partitions = 1;
+                let reason = format!(
+                    "the number of partitions must be between 1 and {}, but is {partitions}",
+                    u32::MAX
+                );
+                self.set_defect(Error::invalid(&self.site, reason));
+            }
+        }
+        self
+    }
+
+    pub(crate) fn one_to_one(self, parent: &Arc<RddInfo>) -> Self {
+        let partitions = parent.partitions;
+        self.narrow(parent, NarrowMapping::OneToOne).with_partitions(partitions)
+    }
+
+    pub(crate) fn with_partitions(mut self, partitions: u32) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    pub(crate) fn narrow(mut self, parent: &Arc<RddInfo>, mapping: NarrowMapping) -> Self {
+        self.dependencies.push(Dependency::Narrow { rdd: parent.clone(), mapping });
+        self
+    }
+
+    pub(crate) fn reads(mut self, shuffle: Arc<ShuffleHandle>, parent: &Arc<RddInfo>) -> Self {
+        let id = shuffle.shuffle;
+        self.dependencies.push(Dependency::Shuffle { shuffle: id, rdd: parent.clone() });
+        self.extras._shuffles.push(shuffle);
+        self
+    }
+
+    pub(crate) fn prepared_by(mut self, prepare: Arc<dyn Prepare>) -> Self {
+        self.extras.prepare = Some(prepare);
+        self
+    }
+
+    pub(crate) fn partitioned_by<K: 'static>(mut self, partitioner: &AnyPartitioner<K>) -> Self {
+        self.partitioner = Some((partitioner.id().clone(), Arc::new(partitioner.clone())));
+        self
+    }
+
+    /// Keeps the parent's partitioner: keys do not change.
+    pub(crate) fn partitioned_as<T, P>(mut self, parent: &Rdd<T, P>) -> Self {
+        let known = parent.info.partitioner.clone().zip(parent.partitioner.clone());
+        self.partitioner = known;
+        self
+    }
+
+    pub(crate) fn persisted(mut self) -> Self {
+        self.persisted = true;
+        self
+    }
+
+    pub(crate) fn defect(mut self, error: Error) -> Self {
+        self.set_defect(error);
+        self
+    }
+
+    pub(crate) fn set_defect(&mut self, error: Error) {
+        self.extras.defect.get_or_insert(error);
+    }
+
+    pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(self, pipe: P) -> Rdd<T, P> {
+        let (id, partitioner) = self.partitioner.unzip();
+        let info = RddInfo {
+            id: self.id,
+            kind: self.kind,
+            name: self.name,
+            call_site: self.site,
+            partitions: self.partitions,
+            dependencies: self.dependencies,
+            preferred: Vec::new(),
+            partitioner: id,
+            persisted: AtomicBool::new(self.persisted),
+            attachment: Attachment(Some(Arc::new(self.extras))),
+        };
+        Rdd {
+            context: self.context,
+            info: Arc::new(info),
+            pipe: Arc::new(pipe),
+            partitioner,
+            item: PhantomData,
+        }
+    }
+}
+
+/// Does what the nodes under `rdd` want done before a job; finds the mistakes in them. Parents first.
+pub(crate) fn prepare(rdd: &Arc<RddInfo>) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut order = Vec::new();
+    let mut pending = vec![rdd.clone()];
+    while let Some(node) = pending.pop() {
+        if seen.insert(node.id) {
+            pending.extend(node.dependencies.iter().map(|dependency| dependency.rdd().clone()));
+            order.push(node);
+        }
+    }
+    // Ids grow from parents to children.
+    order.sort_by_key(|node| node.id);
+    for node in order {
+        let extras = node.attachment.0.as_ref().and_then(|kept| kept.downcast_ref::<Extras>());
+        let Some(extras) = extras else { continue };
+        if let Some(defect) = &extras.defect {
+            return Err(defect.clone());
+        }
+        if let Some(prepare) = &extras.prepare {
+            prepare.prepare()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Joins and cogroups: two RDDs of pairs, brought together by key.
+
+use std::hash::Hash;
+
+use firesteel_closure::{Data, Pure};
+use firesteel_rdd::join::{CoGroup, InnerJoin, LeftOuterJoin, RightOuterJoin, SubtractByKey};
+use firesteel_rdd::narrow::{FlatMap, OnEachValue};
+use firesteel_rdd::wide::ByKey;
+use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
+use firesteel_types::{CallSite, NarrowMapping};
+
+use super::graph::Node;
+use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
+use crate::{Error, Rdd};
+
+/// Both sides of a full outer join, pair by pair; a missing side is `None`.
+type Outer<V, W> = Vec<(Option<V>, Option<W>)>;
+
+impl<K, V, P> Rdd<(K, V), P>
+where
+    K: Data + Hash + Eq,
+    V: Data,
+    P: Pipe<Item = (K, V)>,
+{
+    /// All pairs of values with a common key. The values of `other` in a partition are kept in
+    /// memory: put the smaller side there.
+    #[track_caller]
+    pub fn join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (V, W))>
+    where
+        K: Clone,
+        V: Clone,
+        W: Data + Clone,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let partitioner = self.common_partitioner(other);
+        self.two_sided(CallSite::here("join"), other, partitioner, InnerJoin::new)
+    }
+
+    /// [`Rdd::join`] into these partitions.
+    #[track_caller]
+    pub fn join_into<W, Q>(
+        &self,
+        partitions: impl IntoPartitioner<K>,
+        other: &Rdd<(K, W), Q>,
+    ) -> Rdd<(K, (V, W))>
+    where
+        K: Clone,
+        V: Clone,
+        W: Data + Clone,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let site = CallSite::here("join_into");
+        let (partitioner, defect) = resolve(&site, partitions);
+        self.two_sided_or(site, other, partitioner, defect, InnerJoin::new)
+    }
+
+    /// [`Rdd::join`], and every pair of this side that has no partner, with `None`.
+    #[track_caller]
+    pub fn left_outer_join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (V, Option<W>))>
+    where
+        K: Clone,
+        V: Clone,
+        W: Data + Clone,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let partitioner = self.common_partitioner(other);
+        self.two_sided(CallSite::here("left_outer_join"), other, partitioner, LeftOuterJoin::new)
+    }
+
+    /// [`Rdd::join`], and every pair of the other side that has no partner, with `None`.
+    #[track_caller]
+    pub fn right_outer_join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (Option<V>, W))>
+    where
+        K: Clone,
+        V: Clone,
+        W: Data + Clone,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let partitioner = self.common_partitioner(other);
+        self.two_sided(CallSite::here("right_outer_join"), other, partitioner, RightOuterJoin::new)
+    }
+
+    /// [`Rdd::join`], and every pair of either side that has no partner, with `None`.
+    #[track_caller]
+    pub fn full_outer_join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (Option<V>, Option<W>))>
+    where
+        K: Clone,
+        V: Clone,
+        W: Data + Clone,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let site = CallSite::here("full_outer_join");
+        let partitioner = self.common_partitioner(other);
+        let groups = self.two_sided(site, other, partitioner, CoGroup::new);
+        let node = groups.derive("MapPartitionsRDD", site).partitioned_as(&groups);
+        let pairs = OnEachValue(Pure::new(full_outer::<V, W>));
+        node.into_rdd(FlatMap::new(groups.pipe.clone(), pairs)).boxed()
+    }
+
+    /// For each key of either side, all values of both.
+    #[track_caller]
+    pub fn cogroup<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (Vec<V>, Vec<W>))>
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let partitioner = self.common_partitioner(other);
+        self.two_sided(CallSite::here("cogroup"), other, partitioner, CoGroup::new)
+    }
+
+    /// [`Rdd::cogroup`] into these partitions.
+    #[track_caller]
+    pub fn cogroup_into<W, Q>(
+        &self,
+        partitions: impl IntoPartitioner<K>,
+        other: &Rdd<(K, W), Q>,
+    ) -> Rdd<(K, (Vec<V>, Vec<W>))>
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let site = CallSite::here("cogroup_into");
+        let (partitioner, defect) = resolve(&site, partitions);
+        self.two_sided_or(site, other, partitioner, defect, CoGroup::new)
+    }
+
+    /// The pairs whose key `other` does not have.
+    #[track_caller]
+    pub fn subtract_by_key<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, V)>
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let partitioner = self.common_partitioner(other);
+        self.two_sided(CallSite::here("subtract_by_key"), other, partitioner, SubtractByKey::new)
+    }
+
+    fn common_partitioner<W: 'static, Q: Pipe<Item = (K, W)>>(
+        &self,
+        other: &Rdd<(K, W), Q>,
+    ) -> AnyPartitioner<K> {
+        default_partitioner(&self.context, vec![self.side(), other.side()])
+    }
+
+    pub(super) fn two_sided<W, Q, U, J>(
+        &self,
+        site: CallSite,
+        other: &Rdd<(K, W), Q>,
+        partitioner: AnyPartitioner<K>,
+        join: fn(Boxed<(K, V)>, Boxed<(K, W)>) -> J,
+    ) -> Rdd<(K, U)>
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+        U: 'static,
+        J: Pipe<Item = (K, U)>,
+    {
+        self.two_sided_or(site, other, partitioner, None, join)
+    }
+
+    /// Brings both sides together: each through a shuffle, or as it is where it is partitioned so.
+    fn two_sided_or<W, Q, U, J>(
+        &self,
+        site: CallSite,
+        other: &Rdd<(K, W), Q>,
+        partitioner: AnyPartitioner<K>,
+        defect: Option<Error>,
+        join: fn(Boxed<(K, V)>, Boxed<(K, W)>) -> J,
+    ) -> Rdd<(K, U)>
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+        U: 'static,
+        J: Pipe<Item = (K, U)>,
+    {
+        let node = Node::new(&self.context, "CoGroupedRDD", site);
+        let node = node.with_partitions(partitioner.partitions());
+        let (node, left) = self.read_by(node, &partitioner);
+        let (mut node, right) = other.read_by(node, &partitioner);
+        if let Some(defect) = defect {
+            node.set_defect(defect);
+        }
+        node.partitioned_by(&partitioner).into_rdd(join(left, right)).boxed()
+    }
+
+    fn read_by(&self, node: Node, partitioner: &AnyPartitioner<K>) -> (Node, Boxed<(K, V)>) {
+        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+            let node = node.narrow(&self.info, NarrowMapping::OneToOne);
+            return (node, Boxed::new(self.pipe.clone()));
+        }
+        let writer = ByKey::new(partitioner.clone());
+        let (node, records) =
+            self.read_through_shuffle::<(K, V)>(node, writer, partitioner.partitions());
+        (node, Boxed::new(records))
+    }
+}
+
+fn full_outer<V: Clone, W: Clone>((left, right): (Vec<V>, Vec<W>)) -> Outer<V, W> {
+    let some = |side: Vec<_>| side.into_iter().map(Some).collect::<Vec<_>>();
+    let left = if left.is_empty() { vec![None] } else { some(left) };
+    let right = if right.is_empty() { vec![None] } else { right.into_iter().map(Some).collect() };
+    let pair = |v: &Option<V>| right.iter().map(|w| (v.clone(), w.clone())).collect::<Vec<_>>();
+    left.iter().flat_map(pair).collect()
+}

@@ -1,0 +1,109 @@
+//! [`Rdd`]: a pipeline with its lineage, as users hold it.
+//!
+//! Adapters only describe; an action runs a job. Every adapter of one partition at a time returns a
+//! type that spells out the pipeline, so that the compiler fuses it; every wide one returns the boxed
+//! type `Rdd<T>`, so that loops type-check.
+
+mod actions;
+mod debug;
+mod future;
+mod graph;
+mod joins;
+mod narrow;
+mod numbers;
+mod pairs;
+mod partitioning;
+mod save;
+mod shuffle;
+mod values;
+mod wide;
+mod with;
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use firesteel_rdd::{Boxed, Pipe};
+use firesteel_types::{CallSite, RddId, RddInfo};
+
+use crate::Context;
+
+pub(crate) use graph::Node;
+pub(crate) use wide::union_at;
+
+pub use future::JobFuture;
+pub use partitioning::{By, IntoPartitioner};
+pub use values::Total;
+pub use with::With;
+
+/// A distributed collection of `T`s: partitions that are computed when an action asks for them, in
+/// parallel, and again when one is lost.
+///
+/// `P` is the pipeline's own type. Where one type is wanted (a struct's field, a loop), write
+/// `Rdd<T>` and call [`Rdd::boxed`].
+pub struct Rdd<T, P = Boxed<T>> {
+    pub(crate) context: Context,
+    pub(crate) info: Arc<RddInfo>,
+    pub(crate) pipe: Arc<P>,
+    /// An `AnyPartitioner<K>`, if `T` is `(K, V)` and keys are known to be partitioned.
+    pub(crate) partitioner: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) item: PhantomData<fn() -> T>,
+}
+
+impl<T, P> Clone for Rdd<T, P> {
+    fn clone(&self) -> Self {
+        Rdd {
+            context: self.context.clone(),
+            info: self.info.clone(),
+            pipe: self.pipe.clone(),
+            partitioner: self.partitioner.clone(),
+            item: PhantomData,
+        }
+    }
+}
+
+impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
+    /// The context it belongs to.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Its id, unique in its context.
+    pub fn id(&self) -> RddId {
+        self.info.id
+    }
+
+    /// How many partitions it has.
+    pub fn partition_count(&self) -> usize {
+        self.info.partitions as usize
+    }
+
+    /// Hides the pipeline's type, at the price of one dynamic call per item at this point.
+    pub fn boxed(&self) -> Rdd<T> {
+        Rdd {
+            context: self.context.clone(),
+            info: self.info.clone(),
+            pipe: Arc::new(Boxed::new(self.pipe.clone())),
+            partitioner: self.partitioner.clone(),
+            item: PhantomData,
+        }
+    }
+
+    /// Starts adapters whose closures take `environment` as their first argument.
+    ///
+    /// Closures capture nothing, so that they can travel to executors; what they need is passed in
+    /// the open: a serde value, a broadcast, an accumulator, or a tuple of them.
+    ///
+    /// ```ignore
+    /// let table = ctx.broadcast(load_table());
+    /// let named = ids.with(table).map(|table, id| table[&id].clone());
+    /// ```
+    pub fn with<E: firesteel_closure::Data>(&self, environment: E) -> With<T, P, E> {
+        With { rdd: self.clone(), environment: Arc::new(environment) }
+    }
+
+    /// A node that reads this RDD partition by partition.
+    fn derive(&self, kind: &'static str, site: CallSite) -> Node {
+        Node::new(&self.context, kind, site).one_to_one(&self.info)
+    }
+}

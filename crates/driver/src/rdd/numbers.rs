@@ -1,0 +1,143 @@
+//! Actions on numbers and on ordered items.
+
+use firesteel_closure::{Data, Pure, Value};
+use firesteel_rdd::Pipe;
+use firesteel_rdd::action::{Histogram, Reduce, Statistics, Sum};
+use firesteel_rdd::stats::{Number, Stats};
+use firesteel_types::CallSite;
+
+use crate::{Error, Rdd, Result};
+
+impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
+    /// The sum of all items; of none, the sum's zero. Partitions are added in their order, so that a
+    /// sum of floating-point numbers is the same every time.
+    #[track_caller]
+    pub fn sum(&self) -> Result<T>
+    where
+        T: Data + std::iter::Sum,
+    {
+        let parts: Result<Vec<T>> = self.run_all(CallSite::here("sum"), Sum)?.collect();
+        Ok(parts?.into_iter().sum())
+    }
+
+    /// The smallest item.
+    #[track_caller]
+    pub fn min(&self) -> Result<T>
+    where
+        T: Data + Ord,
+    {
+        let site = CallSite::here("min");
+        let smallest = Reduce::new(Pure::new(|a: T, b: T| a.min(b)));
+        self.reduce_call(site, smallest, Ord::min)?.ok_or(Error::Empty { operation: "min" })
+    }
+
+    /// The largest item.
+    #[track_caller]
+    pub fn max(&self) -> Result<T>
+    where
+        T: Data + Ord,
+    {
+        let site = CallSite::here("max");
+        let largest = Reduce::new(Pure::new(|a: T, b: T| a.max(b)));
+        self.reduce_call(site, largest, Ord::max)?.ok_or(Error::Empty { operation: "max" })
+    }
+
+    /// Count, mean, variance and extremes in one pass.
+    #[track_caller]
+    pub fn stats(&self) -> Result<Stats>
+    where
+        T: Number,
+    {
+        self.stats_at(CallSite::here("stats"))
+    }
+
+    fn stats_at(&self, site: CallSite) -> Result<Stats>
+    where
+        T: Number,
+    {
+        let mut all = Stats::default();
+        for part in self.run_all(site, Statistics)? {
+            all = all.merge(part?);
+        }
+        Ok(all)
+    }
+
+    /// The mean; NaN if there are no items.
+    #[track_caller]
+    pub fn mean(&self) -> Result<f64>
+    where
+        T: Number,
+    {
+        Ok(self.stats_at(CallSite::here("mean"))?.mean())
+    }
+
+    /// The variance of the whole population.
+    #[track_caller]
+    pub fn variance(&self) -> Result<f64>
+    where
+        T: Number,
+    {
+        Ok(self.stats_at(CallSite::here("variance"))?.variance())
+    }
+
+    /// The standard deviation of the whole population.
+    #[track_caller]
+    pub fn stdev(&self) -> Result<f64>
+    where
+        T: Number,
+    {
+        Ok(self.stats_at(CallSite::here("stdev"))?.stdev())
+    }
+
+    /// How many items fall between each two neighbouring bounds. Intervals contain their lower bound,
+    /// the last one also its upper; items outside are not counted.
+    #[track_caller]
+    pub fn histogram(&self, bounds: &[f64]) -> Result<Vec<u64>>
+    where
+        T: Number,
+    {
+        let site = CallSite::here("histogram");
+        if bounds.len() < 2 || !bounds.windows(2).all(|pair| pair[0] < pair[1]) {
+            let reason = "at least two bounds are needed, strictly ascending";
+            return Err(Error::invalid(&site, reason));
+        }
+        let mut counts = vec![0; bounds.len() - 1];
+        let action = Histogram { bounds: Value(bounds.to_vec()) };
+        for part in self.run_all(site, action)? {
+            counts.iter_mut().zip(part?).for_each(|(count, more)| *count += more);
+        }
+        Ok(counts)
+    }
+
+    /// A histogram of `buckets` equal intervals between the smallest and the largest item: the bounds
+    /// and the counts. Runs two jobs.
+    #[track_caller]
+    pub fn histogram_of(&self, buckets: usize) -> Result<(Vec<f64>, Vec<u64>)>
+    where
+        T: Number,
+    {
+        let site = CallSite::here("histogram_of");
+        if buckets == 0 {
+            return Err(Error::invalid(
+                &site,
+                "the number of buckets must be at least 1, but is 0",
+            ));
+        }
+        let stats = self.stats_at(site)?;
+        let (low, high) = (stats.min(), stats.max());
+        if stats.count() == 0 {
+            return Err(Error::Empty { operation: "histogram_of" });
+        }
+        if !(low.is_finite() && high.is_finite()) {
+            return Err(Error::invalid(&site, "the RDD holds an infinity or NaN"));
+        }
+        if low == high {
+            return Ok((vec![low, high], vec![stats.count()]));
+        }
+        let step = (high - low) / buckets as f64;
+        let inner = (0..buckets).map(|i| low + step * i as f64);
+        let bounds: Vec<f64> = inner.chain(std::iter::once(high)).collect();
+        let counts = self.histogram(&bounds)?;
+        Ok((bounds, counts))
+    }
+}

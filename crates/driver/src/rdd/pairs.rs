@@ -1,0 +1,404 @@
+//! Transformations and actions of key-value pairs.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use firesteel_closure::{Call, Data, Pure};
+use firesteel_rdd::action::{Collect, CountByKey};
+use firesteel_rdd::aggregate::{
+    AggregateWith, Combine, CombineValues, CombineWith, Group, MergeCombiners, ReduceWith,
+};
+use firesteel_rdd::narrow::{FlatMap, Map, OnEachValue, OnValue, WithKey};
+use firesteel_rdd::sample::SampleByKey;
+use firesteel_rdd::sort::SortByKey;
+use firesteel_rdd::wide::{ByKey, Combined};
+use firesteel_rdd::{AnyPartitioner, Pipe};
+use firesteel_types::CallSite;
+
+use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
+use crate::{Error, Rdd, Result};
+
+impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
+    /// Every value through `f`; keys and their partitions stay.
+    #[track_caller]
+    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
+    pub fn map_values<U, F>(&self, f: F) -> Rdd<(K, U), Map<Arc<P>, OnValue<Pure<F>>, (K, U)>>
+    where
+        U: 'static,
+        F: Fn(V) -> U + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map_values(|value, x| ...)
+    {
+        self.map_values_call(CallSite::here("map_values"), Pure::new(f))
+    }
+
+    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
+    pub(crate) fn map_values_call<U: 'static, C: Call<(V,), U>>(
+        &self,
+        site: CallSite,
+        f: C,
+    ) -> Rdd<(K, U), Map<Arc<P>, OnValue<C>, (K, U)>> {
+        let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
+        node.into_rdd(Map::new(self.pipe.clone(), OnValue(f)))
+    }
+
+    /// All values that `f` makes of each, under its key.
+    #[track_caller]
+    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
+    pub fn flat_map_values<I, F>(
+        &self,
+        f: F,
+    ) -> Rdd<(K, I::Item), FlatMap<Arc<P>, OnEachValue<Pure<F>>, WithKey<K, I>>>
+    where
+        K: Clone,
+        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+        F: Fn(V) -> I + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).flat_map_values(|value, x| ...)
+    {
+        self.flat_map_values_call(CallSite::here("flat_map_values"), Pure::new(f))
+    }
+
+    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
+    pub(crate) fn flat_map_values_call<I, C>(
+        &self,
+        site: CallSite,
+        f: C,
+    ) -> Rdd<(K, I::Item), FlatMap<Arc<P>, OnEachValue<C>, WithKey<K, I>>>
+    where
+        K: Clone,
+        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+        C: Call<(V,), I>,
+    {
+        let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
+        node.into_rdd(FlatMap::new(self.pipe.clone(), OnEachValue(f)))
+    }
+
+    /// The keys.
+    #[track_caller]
+    pub fn keys(&self) -> Rdd<K, impl Pipe<Item = K> + use<K, V, P>> {
+        self.map_call(CallSite::here("keys"), Pure::new(|(key, _)| key))
+    }
+
+    /// The values.
+    #[track_caller]
+    pub fn values(&self) -> Rdd<V, impl Pipe<Item = V> + use<K, V, P>> {
+        self.map_call(CallSite::here("values"), Pure::new(|(_, value)| value))
+    }
+
+    /// Each pair with its key's fraction of being chosen; keys without a fraction are left out.
+    #[track_caller]
+    pub fn sample_by_key(
+        &self,
+        with_replacement: bool,
+        fractions: impl IntoIterator<Item = (K, f64)>,
+        seed: u64,
+    ) -> Rdd<(K, V), SampleByKey<Arc<P>, K>>
+    where
+        K: Data + Hash + Eq + Clone,
+        V: Clone,
+    {
+        let site = CallSite::here("sample_by_key");
+        let fractions: Vec<(K, f64)> = fractions.into_iter().collect();
+        let highest = if with_replacement { f64::INFINITY } else { 1.0 };
+        let wrong = fractions.iter().find(|(_, f)| !f.is_finite() || !(0.0..=highest).contains(f));
+        let mut node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
+        if let Some((_, fraction)) = wrong {
+            let reason = format!("each fraction must lie between 0 and {highest}: {fraction}");
+            node.set_defect(Error::invalid(&site, reason));
+        }
+        node.into_rdd(SampleByKey::new(self.pipe.clone(), fractions, with_replacement, seed))
+    }
+}
+
+/// Aggregation by key.
+impl<K, V, P> Rdd<(K, V), P>
+where
+    K: Data + Hash + Eq,
+    V: 'static,
+    P: Pipe<Item = (K, V)>,
+{
+    /// The values of each key folded into one, on the map side first.
+    #[track_caller]
+    pub fn reduce_by_key<F>(&self, f: F) -> Rdd<(K, V)>
+    where
+        V: Data,
+        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).reduce_by_key(|value, a, b| ...)
+    {
+        let site = CallSite::here("reduce_by_key");
+        self.combine_call(site, self.default_partitioner(), None, ReduceWith(Pure::new(f)))
+    }
+
+    /// [`Rdd::reduce_by_key`] into these partitions.
+    #[track_caller]
+    pub fn reduce_by_key_into<F>(&self, partitions: impl IntoPartitioner<K>, f: F) -> Rdd<(K, V)>
+    where
+        V: Data,
+        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+    {
+        let site = CallSite::here("reduce_by_key_into");
+        let (partitioner, defect) = resolve(&site, partitions);
+        self.combine_call(site, partitioner, defect, ReduceWith(Pure::new(f)))
+    }
+
+    /// The values of each key folded into one that starts at `zero`, once per map partition.
+    #[track_caller]
+    pub fn fold_by_key<F>(&self, zero: V, f: F) -> Rdd<(K, V)>
+    where
+        V: Data + Clone,
+        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+    {
+        let site = CallSite::here("fold_by_key");
+        let combine = AggregateWith::new(zero, Pure::new(f), Pure::new(f));
+        self.combine_call(site, self.default_partitioner(), None, combine)
+    }
+
+    /// The values of each key folded into another type that starts at `zero`, once per map partition.
+    #[track_caller]
+    pub fn aggregate_by_key<C, F, G>(&self, zero: C, add: F, merge: G) -> Rdd<(K, C)>
+    where
+        C: Data + Clone,
+        F: Fn(C, V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+        G: Fn(C, C) -> C + Copy + Send + Sync + 'static,
+    {
+        let site = CallSite::here("aggregate_by_key");
+        let combine = AggregateWith::new(zero, Pure::new(add), Pure::new(merge));
+        self.combine_call(site, self.default_partitioner(), None, combine)
+    }
+
+    /// The general form: makes a combiner of a key's first value, adds values, merges combiners.
+    #[track_caller]
+    pub fn combine_by_key<C, F, G, H>(&self, create: F, add: G, merge: H) -> Rdd<(K, C)>
+    where
+        C: Data,
+        F: Fn(V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+        G: Fn(C, V) -> C + Copy + Send + Sync + 'static,
+        H: Fn(C, C) -> C + Copy + Send + Sync + 'static,
+    {
+        let site = CallSite::here("combine_by_key");
+        let combine = CombineWith::new(Pure::new(create), Pure::new(add), Pure::new(merge));
+        self.combine_call(site, self.default_partitioner(), None, combine)
+    }
+
+    /// [`Rdd::combine_by_key`] into these partitions.
+    #[track_caller]
+    pub fn combine_by_key_into<C, F, G, H>(
+        &self,
+        partitions: impl IntoPartitioner<K>,
+        create: F,
+        add: G,
+        merge: H,
+    ) -> Rdd<(K, C)>
+    where
+        C: Data,
+        F: Fn(V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+        G: Fn(C, V) -> C + Copy + Send + Sync + 'static,
+        H: Fn(C, C) -> C + Copy + Send + Sync + 'static,
+    {
+        let site = CallSite::here("combine_by_key_into");
+        let combine = CombineWith::new(Pure::new(create), Pure::new(add), Pure::new(merge));
+        let (partitioner, defect) = resolve(&site, partitions);
+        self.combine_call(site, partitioner, defect, combine)
+    }
+
+    /// Without a shuffle where each key's values are in one partition already.
+    pub(crate) fn combine_call<C: Data, M: Combine<V, C>>(
+        &self,
+        site: CallSite,
+        partitioner: AnyPartitioner<K>,
+        defect: Option<Error>,
+        combine: M,
+    ) -> Rdd<(K, C)> {
+        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+            let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
+            return node.into_rdd(CombineValues::new(self.pipe.clone(), combine)).boxed();
+        }
+        let readers = partitioner.partitions();
+        let writer = Combined::<K, V, C, M>::new(partitioner.clone(), combine.clone());
+        let (mut node, records) = self.shuffled::<(K, C)>("ShuffledRDD", site, writer, readers);
+        if let Some(defect) = defect {
+            node.set_defect(defect);
+        }
+        let merged = MergeCombiners::<_, _, V>::new(records, combine);
+        node.partitioned_by(&partitioner).into_rdd(merged).boxed()
+    }
+
+    /// All values of each key. All of one key's values must fit into memory: to fold them, use
+    /// [`Rdd::reduce_by_key`] or [`Rdd::aggregate_by_key`].
+    #[track_caller]
+    pub fn group_by_key(&self) -> Rdd<(K, Vec<V>)>
+    where
+        V: Data,
+    {
+        self.group_call(CallSite::here("group_by_key"), self.default_partitioner(), None)
+    }
+
+    /// [`Rdd::group_by_key`] into these partitions.
+    #[track_caller]
+    pub fn group_by_key_into(&self, partitions: impl IntoPartitioner<K>) -> Rdd<(K, Vec<V>)>
+    where
+        V: Data,
+    {
+        let site = CallSite::here("group_by_key_into");
+        let (partitioner, defect) = resolve(&site, partitions);
+        self.group_call(site, partitioner, defect)
+    }
+
+    pub(super) fn group_call(
+        &self,
+        site: CallSite,
+        partitioner: AnyPartitioner<K>,
+        defect: Option<Error>,
+    ) -> Rdd<(K, Vec<V>)>
+    where
+        V: Data,
+    {
+        let placed = self.place(site, partitioner, defect);
+        let node = placed.derive("MapPartitionsRDD", site).partitioned_as(&placed);
+        node.into_rdd(Group::new(placed.pipe.clone())).boxed()
+    }
+
+    pub(super) fn default_partitioner(&self) -> AnyPartitioner<K> {
+        default_partitioner(&self.context, vec![self.side()])
+    }
+
+    /// The pairs where `partitions` says, by a shuffle unless they are there already.
+    #[track_caller]
+    pub fn partition_by(&self, partitions: impl IntoPartitioner<K>) -> Rdd<(K, V)>
+    where
+        V: Data,
+    {
+        let site = CallSite::here("partition_by");
+        let (partitioner, defect) = resolve(&site, partitions);
+        self.place(site, partitioner, defect)
+    }
+
+    pub(super) fn place(
+        &self,
+        site: CallSite,
+        partitioner: AnyPartitioner<K>,
+        defect: Option<Error>,
+    ) -> Rdd<(K, V)>
+    where
+        V: Data,
+    {
+        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+            return self.boxed();
+        }
+        let readers = partitioner.partitions();
+        let writer = ByKey::new(partitioner.clone());
+        let (mut node, records) = self.shuffled::<(K, V)>("ShuffledRDD", site, writer, readers);
+        if let Some(defect) = defect {
+            node.set_defect(defect);
+        }
+        node.partitioned_by(&partitioner).into_rdd(records).boxed()
+    }
+
+    /// [`Rdd::partition_by`], and each partition sorted by key.
+    #[track_caller]
+    pub fn repartition_and_sort_within_partitions(
+        &self,
+        partitions: impl IntoPartitioner<K>,
+    ) -> Rdd<(K, V)>
+    where
+        K: Ord,
+        V: Data,
+    {
+        let site = CallSite::here("repartition_and_sort_within_partitions");
+        let (partitioner, defect) = resolve(&site, partitions);
+        let placed = self.place(site, partitioner, defect);
+        let node = placed.derive("MapPartitionsRDD", site).partitioned_as(&placed);
+        node.into_rdd(SortByKey::new(placed.pipe.clone(), false)).boxed()
+    }
+
+    /// The values of one key. Reads one partition only, where keys are partitioned.
+    #[track_caller]
+    pub fn lookup(&self, key: &K) -> Result<Vec<V>>
+    where
+        K: Clone,
+        V: Data,
+    {
+        let site = CallSite::here("lookup");
+        let partitions = match self.lookup_partition(key)? {
+            Some(partition) => vec![partition],
+            None => (0..self.info.partitions).collect(),
+        };
+        let found = self.with(key.clone()).filter(|key, (k, _)| k == key);
+        let values = found.map_call(site, Pure::new(|(_, value): (K, V)| value));
+        let parts: Result<Vec<Vec<V>>> = values.run(site, partitions, Collect)?.collect();
+        Ok(parts?.into_iter().flatten().collect())
+    }
+
+    /// Where the key is, if partitions are known; sampled bounds are found first.
+    fn lookup_partition(&self, key: &K) -> Result<Option<u32>> {
+        let Some(partitioner) = self.key_partitioner() else { return Ok(None) };
+        super::graph::prepare(&self.info)?;
+        Ok(Some(partitioner.index(key)))
+    }
+
+    /// How many pairs each key has. For many keys, use `map_values(|_| 1).reduce_by_key(...)`.
+    #[track_caller]
+    pub fn count_by_key(&self) -> Result<HashMap<K, u64>> {
+        let site = CallSite::here("count_by_key");
+        let mut counts = HashMap::new();
+        for part in self.run_all(site, CountByKey)? {
+            part?.into_iter().for_each(|(key, count)| *counts.entry(key).or_insert(0) += count);
+        }
+        Ok(counts)
+    }
+
+    /// All pairs as a map; of several values of a key, the last stays.
+    #[track_caller]
+    pub fn collect_as_map(&self) -> Result<HashMap<K, V>>
+    where
+        V: Data,
+    {
+        let site = CallSite::here("collect_as_map");
+        let mut map = HashMap::new();
+        for part in self.run_all(site, Collect)? {
+            map.extend(part?);
+        }
+        Ok(map)
+    }
+
+    /// The values of each key folded into one, as a map on the driver.
+    #[track_caller]
+    pub fn reduce_by_key_locally<F>(&self, f: F) -> Result<HashMap<K, V>>
+    where
+        V: Data,
+        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+    {
+        self.reduce_by_key(f).collect_as_map()
+    }
+}
+
+/// Sorting by key.
+impl<K, V, P> Rdd<(K, V), P>
+where
+    K: Data + Ord + Clone,
+    V: Data,
+    P: Pipe<Item = (K, V)>,
+{
+    /// The pairs sorted by key over all partitions, ascending. Stable.
+    #[track_caller]
+    pub fn sort_by_key(&self) -> Rdd<(K, V)> {
+        self.sort_key_call(CallSite::here("sort_by_key"), self.sort_partitions(), false)
+    }
+
+    /// The pairs sorted by key over all partitions, descending. Stable.
+    #[track_caller]
+    pub fn sort_by_key_desc(&self) -> Rdd<(K, V)> {
+        self.sort_key_call(CallSite::here("sort_by_key_desc"), self.sort_partitions(), true)
+    }
+
+    /// [`Rdd::sort_by_key`] into this many partitions.
+    #[track_caller]
+    pub fn sort_by_key_into(&self, partitions: usize) -> Rdd<(K, V)> {
+        self.sort_key_call(CallSite::here("sort_by_key_into"), partitions, false)
+    }
+
+    fn sort_key_call(&self, site: CallSite, partitions: usize, descending: bool) -> Rdd<(K, V)> {
+        let key = Pure::new(|pair: &(K, V)| pair.0.clone());
+        let (node, records, partitioner) =
+            self.range_shuffled::<K, _>(site, key, partitions, descending);
+        let node = node.partitioned_by(&partitioner);
+        node.into_rdd(SortByKey::new(records, descending)).boxed()
+    }
+}

@@ -1,0 +1,234 @@
+//! Both schedulers wired together: one machine that takes what the outside says and gives what the
+//! outside must do. Pure as its parts are; production and simulator drive this.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firesteel_types::{
+    Event, ExecutorId, Host, JobError, JobId, ShuffleId, StageRef, TaskId, TaskInfo, Tick,
+};
+
+use crate::dag::DagScheduler;
+use crate::messages::{
+    DagEffect, DagEvent, DagOptions, TaskEffect, TaskEvent, TaskOptions, TaskSetKind,
+};
+use crate::task::TaskScheduler;
+
+/// Into both schedulers.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// For the DAG scheduler.
+    Dag(DagEvent),
+    /// For the task scheduler.
+    Task(TaskEvent),
+    /// An executor registered.
+    ExecutorAdded {
+        /// The executor.
+        executor: ExecutorId,
+        /// Where.
+        host: Host,
+        /// How many cores it offers.
+        cores: u32,
+    },
+    /// An executor is gone.
+    ExecutorLost {
+        /// The executor.
+        executor: ExecutorId,
+        /// Whether the application ended it itself.
+        caused_by_app: bool,
+        /// Whether map outputs went with it.
+        outputs_lost: bool,
+        /// What is known.
+        reason: String,
+    },
+    /// A moment asked for by [`Effect::ArmTimer`] has come.
+    Ticked,
+}
+
+/// What the outside must do, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Run the attempt; `kind` names its code.
+    LaunchTask {
+        /// The attempt.
+        task: TaskInfo,
+        /// What it produces.
+        kind: TaskSetKind,
+    },
+    /// Stop the attempt.
+    KillTask {
+        /// The attempt.
+        task: TaskId,
+        /// Where.
+        executor: ExecutorId,
+        /// Why.
+        reason: String,
+    },
+    /// Hand the task's output to the job's waiter.
+    DeliverResult {
+        /// The job.
+        job: JobId,
+        /// Position among the job's partitions.
+        index: u32,
+        /// Whose output.
+        task: TaskId,
+    },
+    /// Add the task's accumulator updates.
+    ApplyAccumulators {
+        /// Whose.
+        task: TaskId,
+    },
+    /// Drop what is kept under the task's id.
+    ReleaseTask {
+        /// The task.
+        task: TaskId,
+    },
+    /// The job is over.
+    EndJob {
+        /// The job.
+        job: JobId,
+        /// How.
+        result: Result<(), JobError>,
+    },
+    /// The map outputs registered for a shuffle changed.
+    PublishMapOutputs {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// Executor by map partition.
+        locations: Vec<Option<ExecutorId>>,
+    },
+    /// Tell the listeners.
+    Post(Event),
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+}
+
+enum Step {
+    Dag(DagEvent),
+    Task(TaskEvent),
+    /// No task of the set can be launched once all that was said before is done.
+    Forget(StageRef),
+}
+
+/// The two schedulers and the wires between them.
+pub struct Scheduler {
+    dag: DagScheduler,
+    tasks: TaskScheduler,
+    kinds: BTreeMap<StageRef, TaskSetKind>,
+    pending: VecDeque<Step>,
+    dag_effects: Vec<DagEffect>,
+    task_effects: Vec<TaskEffect>,
+}
+
+impl Scheduler {
+    /// With these rules.
+    pub fn new(dag: DagOptions, tasks: TaskOptions) -> Self {
+        Scheduler {
+            dag: DagScheduler::new(dag),
+            tasks: TaskScheduler::new(tasks),
+            kinds: BTreeMap::new(),
+            pending: VecDeque::new(),
+            dag_effects: Vec::new(),
+            task_effects: Vec::new(),
+        }
+    }
+
+    /// Takes one input and everything that follows from it.
+    pub fn handle(&mut self, now: Tick, input: Input, out: &mut Vec<Effect>) {
+        self.accept(input);
+        while let Some(step) = self.pending.pop_front() {
+            match step {
+                Step::Dag(event) => self.dag.handle(now, event, &mut self.dag_effects),
+                Step::Task(event) => self.tasks.handle(now, event, &mut self.task_effects),
+                Step::Forget(stage) => {
+                    self.kinds.remove(&stage);
+                }
+            }
+            self.route_dag_effects(out);
+            self.route_task_effects(out);
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_idle(&self) -> bool {
+        self.dag.is_idle() && self.tasks.is_idle() && self.kinds.is_empty()
+    }
+
+    /// What concerns both goes to the DAG scheduler first, so that it knows what is lost with an
+    /// executor before the task scheduler reports the tasks that went with it.
+    fn accept(&mut self, input: Input) {
+        let (dag, task) = match input {
+            Input::Dag(event) => return self.pending.push_back(Step::Dag(event)),
+            Input::Task(event) => return self.pending.push_back(Step::Task(event)),
+            Input::ExecutorAdded { executor, host, cores } => (
+                DagEvent::ExecutorAdded { executor, host: host.clone() },
+                TaskEvent::ExecutorAdded { executor, host, cores },
+            ),
+            Input::ExecutorLost { executor, caused_by_app, outputs_lost, reason } => (
+                DagEvent::ExecutorLost { executor, outputs_lost },
+                TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason },
+            ),
+            Input::Ticked => (DagEvent::Ticked, TaskEvent::Ticked),
+        };
+        self.pending.extend([Step::Dag(dag), Step::Task(task)]);
+    }
+
+    fn route_dag_effects(&mut self, out: &mut Vec<Effect>) {
+        for effect in self.dag_effects.drain(..) {
+            match effect {
+                DagEffect::SubmitTaskSet(set) => {
+                    self.kinds.insert(set.stage, set.kind);
+                    self.pending.push_back(Step::Task(TaskEvent::TaskSetSubmitted(set)));
+                }
+                DagEffect::CancelTaskSet { stage, reason } => {
+                    let cancelled = TaskEvent::TaskSetCancelled { stage, reason };
+                    self.pending.extend([Step::Task(cancelled), Step::Forget(stage)]);
+                }
+                DagEffect::RetireTaskSet { stage } => {
+                    let retired = TaskEvent::TaskSetRetired { stage };
+                    self.pending.extend([Step::Task(retired), Step::Forget(stage)]);
+                }
+                DagEffect::DeliverResult { job, index, task } => {
+                    out.push(Effect::DeliverResult { job, index, task });
+                }
+                DagEffect::ApplyAccumulators { task } => {
+                    out.push(Effect::ApplyAccumulators { task });
+                }
+                DagEffect::ReleaseTask { task } => out.push(Effect::ReleaseTask { task }),
+                DagEffect::EndJob { job, result } => out.push(Effect::EndJob { job, result }),
+                DagEffect::PublishMapOutputs { shuffle, locations } => {
+                    out.push(Effect::PublishMapOutputs { shuffle, locations });
+                }
+                DagEffect::Post(event) => {
+                    if let Event::StageCompleted { stage, .. } = &event {
+                        self.pending.push_back(Step::Forget(stage.stage));
+                    }
+                    out.push(Effect::Post(event));
+                }
+                DagEffect::ArmTimer(at) => out.push(Effect::ArmTimer(at)),
+            }
+        }
+    }
+
+    fn route_task_effects(&mut self, out: &mut Vec<Effect>) {
+        for effect in self.task_effects.drain(..) {
+            match effect {
+                TaskEffect::LaunchTask(task) => {
+                    let kind = *self.kinds.get(&task.stage).expect("only live sets launch tasks");
+                    out.push(Effect::LaunchTask { task, kind });
+                }
+                TaskEffect::KillTask { task, executor, reason } => {
+                    out.push(Effect::KillTask { task, executor, reason });
+                }
+                TaskEffect::TaskEnded { task, outcome } => {
+                    self.pending.push_back(Step::Dag(DagEvent::TaskEnded { task, outcome }));
+                }
+                TaskEffect::DiscardTask { task } => out.push(Effect::ReleaseTask { task }),
+                TaskEffect::TaskSetFailed { stage, cause } => {
+                    self.pending.push_back(Step::Dag(DagEvent::TaskSetFailed { stage, cause }));
+                }
+                TaskEffect::Post(event) => out.push(Effect::Post(event)),
+                TaskEffect::ArmTimer(at) => out.push(Effect::ArmTimer(at)),
+            }
+        }
+    }
+}
