@@ -3,7 +3,7 @@
 //! Sizes and captured values pass through `black_box`, on this side and on Firesteel's: the compiler must neither fold the
 //! loop away nor specialise it for values that a real program only knows at run time.
 
-use std::{hint::black_box, ops::Range, thread};
+use std::{convert::Infallible, hint::black_box, ops::Range, thread};
 
 use crate::timing;
 
@@ -16,7 +16,7 @@ pub(crate) const NUMBERS: u64 = 100_000_000;
 pub(crate) const FACTOR: u64 = 2_654_435_761;
 
 /// 100 M numbers: xor, multiply with a captured value, filter, sum.
-pub(crate) fn pipelines() {
+pub(crate) fn pipelines() -> Result<(), Infallible> {
     let factor = black_box(FACTOR);
     timing::several("pipelines", || {
         in_two_threads(move |numbers| {
@@ -29,11 +29,11 @@ pub(crate) fn pipelines() {
             }
             sum
         })
-    });
+    })
 }
 
 /// 100 M numbers through ten steps: xor, add, multiply, rotate, filter, and those five again. `factor` is captured.
-pub(crate) fn chain10() {
+pub(crate) fn chain10() -> Result<(), Infallible> {
     let factor = black_box(FACTOR);
     timing::several("chain10", || {
         in_two_threads(move |numbers| {
@@ -57,11 +57,11 @@ pub(crate) fn chain10() {
             }
             sum
         })
-    });
+    })
 }
 
 /// 100 M signed numbers: `3 x + 1`, the even ones, their sum. The job that Spark runs as `longs`.
-pub(crate) fn longs() {
+pub(crate) fn longs() -> Result<(), Infallible> {
     timing::several("longs100M", || {
         in_two_threads(|numbers| {
             let mut sum = 0_i64;
@@ -72,17 +72,18 @@ pub(crate) fn longs() {
                 }
             }
             sum as u64
-        }) as i64
-    });
+        })
+        .map(|sum| sum as i64)
+    })
 }
 
 /// The wrapping sum of `half` over both halves of the numbers.
-fn in_two_threads(half: impl Fn(Range<u64>) -> u64 + Copy + Send) -> u64 {
+fn in_two_threads(half: impl Fn(Range<u64>) -> u64 + Copy + Send) -> Result<u64, Infallible> {
     let length = black_box(NUMBERS) / THREADS;
     thread::scope(|scope| {
         let halves: Vec<_> =
             (0..THREADS).map(|i| scope.spawn(move || half(length * i..length * (i + 1)))).collect();
         let sums = halves.into_iter().map(|half| half.join().expect("a loop does not panic"));
-        sums.fold(0, u64::wrapping_add)
+        Ok(sums.fold(0, u64::wrapping_add))
     })
 }

@@ -8,6 +8,7 @@
 //! ```
 
 mod by_hand;
+mod on_firesteel;
 mod timing;
 
 use std::process::ExitCode;
@@ -15,18 +16,37 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
-        ["by-hand", "pipelines"] => by_hand::pipelines(),
-        ["by-hand", "chain10"] => by_hand::chain10(),
-        ["by-hand", "longs", _partitions] => by_hand::longs(),
-        ["trivial" | "tasks" | "pipelines" | "chain10"] | ["pagerank" | "longs", _] => {
-            eprintln!("this job does not run on Firesteel yet");
-            return ExitCode::from(3);
-        }
-        _ => {
+    match run(&words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
             eprintln!("firesteel-bench-app: cannot make sense of `{}`", words.join(" "));
-            return ExitCode::from(2);
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("firesteel-bench-app: {error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
+}
+
+/// Runs the job that the words name, if they name one.
+fn run(words: &[&str]) -> firesteel::Result<bool> {
+    match *words {
+        ["by-hand", "pipelines"] => by_hand::pipelines().unwrap_or_else(|never| match never {}),
+        ["by-hand", "chain10"] => by_hand::chain10().unwrap_or_else(|never| match never {}),
+        ["by-hand", "longs", _partitions] => {
+            by_hand::longs().unwrap_or_else(|never| match never {})
+        }
+        ["trivial"] => on_firesteel::trivial()?,
+        ["tasks"] => on_firesteel::tasks()?,
+        ["pagerank", file] => on_firesteel::pagerank(file)?,
+        ["longs", partitions] => match partitions.parse() {
+            Ok(partitions) => on_firesteel::longs(partitions)?,
+            Err(_) => return Ok(false),
+        },
+        ["pipelines"] => on_firesteel::pipelines()?,
+        ["chain10"] => on_firesteel::chain10()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }

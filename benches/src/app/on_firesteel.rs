@@ -1,0 +1,113 @@
+//! The same jobs on Firesteel, in `local[2]`.
+//!
+//! What a real program only knows at run time (sizes, captured values) passes through `black_box`, as
+//! in the hand-written loops.
+
+use std::hint::black_box;
+
+use firesteel::prelude::*;
+
+use crate::by_hand::{FACTOR, NUMBERS};
+use crate::timing;
+
+fn context(name: &str) -> Result<Context> {
+    Context::builder().app_name(name).master("local[2]").arguments([] as [&str; 0]).build()
+}
+
+/// Start, one tiny job, exit.
+pub(crate) fn trivial() -> Result<()> {
+    let ctx = context("trivial")?;
+    println!("RESULT trivial {}", ctx.parallelize_in(2, 1..=1000u32).count()?);
+    Ok(())
+}
+
+/// 10,000 empty tasks, four times; the first run is the cold one.
+pub(crate) fn tasks() -> Result<()> {
+    let ctx = context("tasks")?;
+    let numbers = ctx.parallelize_in(10_000, 1..=10_000u32);
+    for run in 1..=4 {
+        let count = timing::timed(&format!("tasks10000 run{run}"), || numbers.count())?;
+        if run == 4 {
+            println!("RESULT tasks10000 {count}");
+        }
+    }
+    Ok(())
+}
+
+/// Ten iterations over the edges in `file`.
+pub(crate) fn pagerank(file: &str) -> Result<()> {
+    let ctx = context("pagerank")?;
+    let top = timing::timed("pagerank10", || -> Result<_> {
+        let links = ctx
+            .text_file_with(file, &TextOptions::new().min_partitions(4))?
+            .map(|line| {
+                let (from, to) = line.split_once(' ').expect("two numbers");
+                (from.parse::<u32>().expect("a node"), to.parse::<u32>().expect("a node"))
+            })
+            .distinct_into(4)
+            .group_by_key_into(4)
+            .cache();
+        let mut ranks: Rdd<(u32, f64)> = links.map_values(|_| 1.0).boxed();
+        for _ in 0..10 {
+            ranks = links
+                .join_into(4, &ranks)
+                .flat_map(|(_, (targets, rank))| {
+                    let share = rank / targets.len() as f64;
+                    targets.into_iter().map(move |target| (target, share))
+                })
+                .reduce_by_key_into(4, |a, b| a + b)
+                .map_values(|sum| 0.15 + 0.85 * sum)
+                .boxed();
+        }
+        ranks.top_by(5, |(_, rank)| Total(*rank))
+    })?;
+    let top: Vec<String> = top.iter().map(|(node, rank)| format!("{node}={rank:.6}")).collect();
+    println!("RESULT pagerank10 {}", top.join(" "));
+    Ok(())
+}
+
+/// 100 M signed numbers: `3 x + 1`, the even ones, their sum.
+pub(crate) fn longs(partitions: usize) -> Result<()> {
+    let ctx = context("longs")?;
+    let numbers = ctx.range_in(partitions, 0..black_box(NUMBERS) as i64, 1);
+    timing::several("longs100M", || {
+        numbers.map(|x| x * 3 + 1).filter(|x| x & 1 == 0).reduce(|a, b| a + b)
+    })
+}
+
+/// 100 M numbers: xor, multiply with a captured value, filter, sum.
+pub(crate) fn pipelines() -> Result<()> {
+    let ctx = context("pipelines")?;
+    let numbers = ctx.range(0..black_box(NUMBERS));
+    let factor = black_box(FACTOR);
+    timing::several("pipelines", || {
+        numbers
+            .map(|x| x ^ 0x5555)
+            .with(factor)
+            .map(|factor, x| x.wrapping_mul(*factor))
+            .filter(|x| x & 3 != 0)
+            .reduce(u64::wrapping_add)
+    })
+}
+
+/// 100 M numbers through ten steps.
+pub(crate) fn chain10() -> Result<()> {
+    let ctx = context("chain10")?;
+    let numbers = ctx.range(0..black_box(NUMBERS));
+    let factor = black_box(FACTOR);
+    timing::several("chain10", || {
+        numbers
+            .map(|x| x ^ 0x5555)
+            .map(|x| x.wrapping_add(0x1234_5678))
+            .with(factor)
+            .map(|factor, x| x.wrapping_mul(*factor))
+            .map(|x| x.rotate_left(13))
+            .filter(|x| x & 7 != 0)
+            .map(|x| x ^ 0x00ff_00ff)
+            .map(|x| x.wrapping_add(0x0fed_cba9))
+            .map(|x| x.wrapping_mul(0x9e37_79b9))
+            .map(|x| x.rotate_left(31))
+            .filter(|x| x & 24 != 0)
+            .reduce(u64::wrapping_add)
+    })
+}
