@@ -109,6 +109,25 @@ enum Step {
     Forget(StageRef),
 }
 
+/// What concerns both goes to the DAG scheduler first, and all that follows from it is done before the
+/// task scheduler hears: it must not launch what can no longer be computed.
+fn steps(input: Input) -> [Option<Step>; 2] {
+    let (dag, task) = match input {
+        Input::Dag(event) => return [Some(Step::Dag(event)), None],
+        Input::Task(event) => return [Some(Step::Task(event)), None],
+        Input::ExecutorAdded { executor, host, cores } => (
+            DagEvent::ExecutorAdded { executor, host: host.clone() },
+            TaskEvent::ExecutorAdded { executor, host, cores },
+        ),
+        Input::ExecutorLost { executor, caused_by_app, outputs_lost, reason } => (
+            DagEvent::ExecutorLost { executor, outputs_lost },
+            TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason },
+        ),
+        Input::Ticked => (DagEvent::Ticked, TaskEvent::Ticked),
+    };
+    [Some(Step::Dag(dag)), Some(Step::Task(task))]
+}
+
 /// The two schedulers and the wires between them.
 pub struct Scheduler {
     dag: DagScheduler,
@@ -134,7 +153,14 @@ impl Scheduler {
 
     /// Takes one input and everything that follows from it.
     pub fn handle(&mut self, now: Tick, input: Input, out: &mut Vec<Effect>) {
-        self.accept(input);
+        for step in steps(input).into_iter().flatten() {
+            self.pending.push_back(step);
+            self.settle(now, out);
+        }
+    }
+
+    /// Takes the pending steps and all that they lead to.
+    fn settle(&mut self, now: Tick, out: &mut Vec<Effect>) {
         while let Some(step) = self.pending.pop_front() {
             match step {
                 Step::Dag(event) => self.dag.handle(now, event, &mut self.dag_effects),
@@ -151,25 +177,6 @@ impl Scheduler {
     /// Whether nothing is left to do.
     pub fn is_idle(&self) -> bool {
         self.dag.is_idle() && self.tasks.is_idle() && self.kinds.is_empty()
-    }
-
-    /// What concerns both goes to the DAG scheduler first, so that it knows what is lost with an
-    /// executor before the task scheduler reports the tasks that went with it.
-    fn accept(&mut self, input: Input) {
-        let (dag, task) = match input {
-            Input::Dag(event) => return self.pending.push_back(Step::Dag(event)),
-            Input::Task(event) => return self.pending.push_back(Step::Task(event)),
-            Input::ExecutorAdded { executor, host, cores } => (
-                DagEvent::ExecutorAdded { executor, host: host.clone() },
-                TaskEvent::ExecutorAdded { executor, host, cores },
-            ),
-            Input::ExecutorLost { executor, caused_by_app, outputs_lost, reason } => (
-                DagEvent::ExecutorLost { executor, outputs_lost },
-                TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason },
-            ),
-            Input::Ticked => (DagEvent::Ticked, TaskEvent::Ticked),
-        };
-        self.pending.extend([Step::Dag(dag), Step::Task(task)]);
     }
 
     fn route_dag_effects(&mut self, out: &mut Vec<Effect>) {

@@ -173,7 +173,6 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 
     /// The partitions of both sides, index by index, through `f`.
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn zip_partitions<U, Q, I, F>(
         &self,
         other: &Rdd<U, Q>,

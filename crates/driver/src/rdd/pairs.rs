@@ -22,7 +22,6 @@ use crate::{Error, Rdd, Result};
 impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     /// Every value through `f`; keys and their partitions stay.
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn map_values<U, F>(&self, f: F) -> Rdd<(K, U), Map<Arc<P>, OnValue<Pure<F>>, (K, U)>>
     where
         U: 'static,
@@ -31,7 +30,6 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         self.map_values_call(CallSite::here("map_values"), Pure::new(f))
     }
 
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub(crate) fn map_values_call<U: 'static, C: Call<(V,), U>>(
         &self,
         site: CallSite,
@@ -43,7 +41,6 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
 
     /// All values that `f` makes of each, under its key.
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn flat_map_values<I, F>(
         &self,
         f: F,
@@ -56,7 +53,6 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         self.flat_map_values_call(CallSite::here("flat_map_values"), Pure::new(f))
     }
 
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub(crate) fn flat_map_values_call<I, C>(
         &self,
         site: CallSite,

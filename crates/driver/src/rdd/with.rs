@@ -69,7 +69,6 @@ impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
 
     /// [`Rdd::map_partitions`]
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn map_partitions<I, F>(
         &self,
         f: F,
@@ -98,7 +97,6 @@ impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
 
     /// [`Rdd::key_by`]
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn key_by<K, F>(&self, f: F) -> Rdd<(K, T), Map<Arc<P>, Keyed<Shared<E, F>>, (K, T)>>
     where
         K: 'static,
@@ -197,7 +195,6 @@ impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
 impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>, E: Data> With<(K, V), P, E> {
     /// [`Rdd::map_values`]
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn map_values<U, F>(&self, f: F) -> Rdd<(K, U), Map<Arc<P>, OnValue<Shared<E, F>>, (K, U)>>
     where
         U: 'static,
@@ -208,7 +205,6 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>, E: Data> With<(K, V), P, E>
 
     /// [`Rdd::flat_map_values`]
     #[track_caller]
-    #[allow(clippy::type_complexity)] // spelling out the pipeline is the point
     pub fn flat_map_values<I, F>(
         &self,
         f: F,

@@ -158,7 +158,7 @@ impl DagScheduler {
     }
 
     /// The parents whose outputs the stage has to read and that are not all there (invariant S09).
-    fn missing_parents(&self, stage: &Stage) -> BTreeSet<StageId> {
+    pub(super) fn missing_parents(&self, stage: &Stage) -> BTreeSet<StageId> {
         let mut missing: BTreeSet<StageId> =
             stage.parents.iter().copied().filter(|parent| !self.is_available(*parent)).collect();
         if !missing.is_empty() {

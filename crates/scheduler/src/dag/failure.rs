@@ -28,14 +28,35 @@ impl DagScheduler {
         let known = self.stages.get(&attempt.stage);
         let Some(stage) = known.filter(|s| s.is_latest(attempt) && !s.is_idle()) else { return };
         let was_running = stage.is_running();
-        if self.outputs.unregister(*shuffle, *map_partition, *executor) {
+        let unregistered = self.outputs.unregister(*shuffle, *map_partition, *executor);
+        if unregistered {
             self.publish(turn, *shuffle);
         }
-        if was_running && self.fail_attempt(turn, attempt.stage, failure) {
-            return;
+        if !(was_running && self.fail_attempt(turn, attempt.stage, failure)) {
+            self.rest_map_stage(attempt.stage, *shuffle);
+            self.arm_resubmission(turn);
         }
-        self.rest_map_stage(attempt.stage, *shuffle);
-        self.arm_resubmission(turn);
+        if unregistered {
+            self.rest_readers(turn, *shuffle, &failure.to_string());
+        }
+    }
+
+    /// Outputs of the shuffle are gone: attempts that read it launch nothing more and rest, rather
+    /// than find out task by task (invariant S09). Not their fault: nothing is counted.
+    fn rest_readers(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId, reason: &str) {
+        let Some(map_stage) = self.shuffle_stages.get(&shuffle).copied() else { return };
+        let children = self.stages[&map_stage].children.clone();
+        for id in children {
+            let stage = &self.stages[&id];
+            if !stage.is_running() || !self.missing_parents(stage).contains(&map_stage) {
+                continue;
+            }
+            let reason = format!("map outputs it reads are lost: {reason}");
+            self.end_attempt(turn, id, Some(&reason), Leftover::Retire);
+            self.stage_mut(id).state = StageState::Resting;
+            self.rest_map_stage(id, shuffle);
+            self.arm_resubmission(turn);
+        }
     }
 
     /// Counts the attempt; whether it was one too many and the stage's jobs are aborted.
@@ -157,7 +178,7 @@ impl DagScheduler {
     }
 
     /// Running map stages find what they lost when their task set is done, waiting stages before
-    /// they are submitted, running readers by a fetch failure.
+    /// they are submitted; running readers rest.
     pub(super) fn on_executor_lost(
         &mut self,
         turn: &mut Turn<'_>,
@@ -173,6 +194,7 @@ impl DagScheduler {
         }
         for shuffle in self.outputs.lose_executor(executor) {
             self.publish(turn, shuffle);
+            self.rest_readers(turn, shuffle, &format!("executor {executor} is lost"));
             if !self.shuffle_stages.contains_key(&shuffle) {
                 self.outputs.remove_if_empty(shuffle);
             }
@@ -204,6 +226,7 @@ impl DagScheduler {
         }
         self.outputs.clear(shuffle);
         self.publish(turn, shuffle);
+        self.rest_readers(turn, shuffle, "the shuffle was removed");
     }
 }
 

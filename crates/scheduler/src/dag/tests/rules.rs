@@ -150,8 +150,7 @@ fn a_removed_shuffle_is_computed_again() {
 fn a_shuffle_removed_under_a_job_is_lost_and_leaves_nothing_behind() {
     let (mut bench, _rdd) = reducing();
     let removed = DagEvent::ShuffleRemoved { shuffle: ShuffleId(0) };
-    assert_eq!(bench.send(removed), ["publish s0 [- -]"]);
-    bench.fail((1, 0), fetch_failure(0, 0, 1));
+    assert_eq!(bench.send(removed)[..2], ["publish s0 [- -]", "retire 1.0"]);
     assert!(bench.tick(200).contains(&"run 0.1 [0 1]".into()));
     bench.finish((0, 1), 2, 1);
     assert_eq!(bench.finish((1, 1), 2, 1).last().unwrap(), "end 0 ok");
@@ -340,7 +339,22 @@ fn outputs_kept_by_a_shuffle_service_outlive_their_executor() {
     assert_eq!(bench.lose(1, false), NOTHING);
     let lines = bench.end(late, TaskOutcome::Success);
     assert!(lines.contains(&"publish s0 [1 1]".into()));
-    assert_eq!(bench.lose(1, true), ["publish s0 [- -]"], "then the service goes too");
+    let lines = bench.lose(1, true);
+    assert_eq!(lines[..2], ["publish s0 [- -]", "retire 1.0"], "then the service goes too");
+}
+
+#[test]
+fn attempts_that_read_lost_outputs_rest_and_are_not_blamed() {
+    let (mut bench, _rdd) = reducing();
+    let limit = DagOptions::default().max_consecutive_attempts;
+    for attempt in 0..limit + 2 {
+        let lines = bench.lose(attempt + 1, true);
+        assert_eq!(lines[1], format!("retire 1.{attempt}"));
+        let lines = bench.tick(200);
+        assert!(lines.contains(&format!("run 0.{} [0 1]", attempt + 1)), "{lines:?}");
+        bench.finish((0, attempt + 1), 2, attempt + 2);
+    }
+    assert_eq!(bench.finish((1, limit + 2), 2, 1).last().unwrap(), "end 0 ok");
 }
 
 #[test]
