@@ -365,7 +365,7 @@ impl World {
         self.running.retain(|_, (task, _)| task.executor != executor);
         self.feed(Input::ExecutorLost {
             executor,
-            caused_by_app: self.now.0 % 2 == 0,
+            caused_by_app: self.now.0.is_multiple_of(2),
             outputs_lost: true,
             reason: "killed".into(),
         });
