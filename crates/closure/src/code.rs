@@ -35,14 +35,22 @@ pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireErr
 }
 
 /// The function all offsets are measured from.
-fn anchor() {}
+///
+/// Its address is read from a static: the compiler may copy a small function into every codegen unit
+/// that mentions it, each copy with an address of its own, but there is one static, and it holds the
+/// address of one copy.
+static ANCHOR: fn() = || {};
+
+fn anchor() -> usize {
+    ANCHOR as usize
+}
 
 fn offset_of(address: usize) -> i64 {
-    (address as i64).wrapping_sub(anchor as fn() as usize as i64)
+    (address as i64).wrapping_sub(anchor() as i64)
 }
 
 fn address_of(offset: i64) -> usize {
-    (anchor as fn() as usize as i64).wrapping_add(offset) as usize
+    (anchor() as i64).wrapping_add(offset) as usize
 }
 
 /// Tells result types apart; equal in all processes of one executable.
@@ -62,7 +70,7 @@ fn text() -> &'static Range<usize> {
 /// The executable mapping around the anchor, as the kernel lists it.
 fn mapped_text() -> Option<Range<usize>> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let anchor = anchor as fn() as usize;
+    let anchor = anchor();
     maps.lines().filter_map(executable_mapping).find(|range| range.contains(&anchor))
 }
 
@@ -76,7 +84,7 @@ fn executable_mapping(line: &str) -> Option<Range<usize>> {
 
 /// Where the kernel lists no mappings: no further from the anchor than the executable is long.
 fn guessed_text() -> Range<usize> {
-    let anchor = anchor as fn() as usize;
+    let anchor = anchor();
     let length = std::env::current_exe()
         .and_then(std::fs::metadata)
         .map_or(0, |metadata| metadata.len() as usize);

@@ -65,7 +65,7 @@ entries! {
 
         /// Directories for temporary data such as shuffle files, separated by commas; best on fast
         /// disks of this machine. The environment variable `SPARK_LOCAL_DIRS` sets it too.
-        LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0");
+        LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0").for_cluster();
 
         /// How many bytes of files at most are read by one partition.
         FILES_MAX_PARTITION_BYTES: ByteSize = Entry::new("spark.files.maxPartitionBytes", "128m")
@@ -87,7 +87,7 @@ entries! {
         /// The limit for the results of all partitions of one action together. A job whose
         /// results are larger is aborted before they fill the driver's memory. 0: no limit.
         DRIVER_MAX_RESULT_SIZE: ByteSize = Entry::new("spark.driver.maxResultSize", "1g")
-            .since("1.2.0");
+            .since("1.2.0").for_cluster();
 
         /// How the tasks of a local master reach the threads that run them, for tests: `direct` (as
         /// they are), `encoded` (through encode and decode, so that a value that cannot travel is
@@ -150,24 +150,24 @@ entries! {
 
     "Speculation" {
         /// Whether slow tasks are started a second time; the copy that ends first wins.
-        SPECULATION: bool = Entry::new("spark.speculation", "false").since("0.6.0");
+        SPECULATION: bool = Entry::new("spark.speculation", "false").since("0.6.0").for_cluster();
 
         /// How often running tasks are checked for slowness.
         SPECULATION_INTERVAL: Duration = Entry::new("spark.speculation.interval", "100ms")
-            .positive().since("0.6.0");
+            .positive().since("0.6.0").for_cluster();
 
         /// How many times slower than the median a task has to be.
         SPECULATION_MULTIPLIER: f64 = Entry::new("spark.speculation.multiplier", "3")
-            .positive().since("0.6.0");
+            .positive().since("0.6.0").for_cluster();
 
         /// Which fraction of a stage's tasks has to be finished before any is considered slow.
         SPECULATION_QUANTILE: f64 = Entry::new("spark.speculation.quantile", "0.9")
-            .between(0.0, 1.0).since("0.6.0");
+            .between(0.0, 1.0).since("0.6.0").for_cluster();
 
         /// How long a task has to run at least before it is considered slow.
         SPECULATION_MIN_TASK_RUNTIME: Duration =
             Entry::new("spark.speculation.minTaskRuntime", "100ms")
-            .since("3.2.0");
+            .since("3.2.0").for_cluster();
     }
 
     "Exclusion of failing executors" {

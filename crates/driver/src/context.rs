@@ -135,6 +135,8 @@ impl Context {
     fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
         let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
         let threads = local_threads(&master)?;
+        let tasks = options::task_options(&conf, master.local_max_failures())?;
+        check_task_fits(tasks.cpus_per_task, threads, &master)?;
         let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
         if conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal() {
             let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
@@ -144,7 +146,7 @@ impl Context {
         let engine = Engine::start(
             threads,
             options::dag_options(&conf)?,
-            options::task_options(&conf, master.local_max_failures())?,
+            tasks,
             conf.get(&entries::LOCAL_TRANSPORT)?,
             bus,
         )?;
@@ -528,6 +530,18 @@ fn local_threads(master: &Master) -> Result<u32> {
                 .to_owned(),
         }),
     }
+}
+
+/// A task that needs more cores than there are would wait for ever.
+fn check_task_fits(cpus: u32, threads: u32, master: &Master) -> Result<()> {
+    if cpus <= threads {
+        return Ok(());
+    }
+    let reason = format!(
+        "it has {threads} core(s), but spark.task.cpus asks for {cpus} per task; lower \
+         spark.task.cpus or use local[{cpus}]"
+    );
+    Err(Error::Master { master: master.to_string(), reason })
 }
 
 fn stderr_is_terminal() -> bool {

@@ -11,7 +11,9 @@ use firesteel_types::JobError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed. Cloneable, because a wrong RDD tells every action the same.
-#[derive(Clone, Debug, thiserror::Error)]
+///
+/// Its `Debug` form is its message: a program whose `main` returns it ends with a sentence.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting is wrong.
@@ -102,6 +104,12 @@ pub enum Error {
         /// What broke.
         message: String,
     },
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 impl From<ConfError> for Error {
