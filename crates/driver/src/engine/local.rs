@@ -15,10 +15,15 @@ use super::process::Child;
 use super::state::Launch;
 use crate::{Error, Result};
 
+/// Address space, not memory: a long chain of boxed pipelines calls deeply.
+const STACK_BYTES: usize = 16 << 20;
+
 pub(super) fn spawn_workers(engine: &Arc<Engine>, threads: u32) -> Result<()> {
     for index in 0..threads {
         let shared = engine.clone();
-        let thread = std::thread::Builder::new().name(format!("firesteel-task-{index}"));
+        let thread = std::thread::Builder::new()
+            .name(format!("firesteel-task-{index}"))
+            .stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || guarded(&shared, work));
         let handle = spawned.map_err(|source| Error::Start {
             what: format!("worker thread {index} of {threads}"),
@@ -50,9 +55,9 @@ fn work(engine: &Arc<Engine>) {
     let mut next = engine.next_task();
     while let Some(launch) = next {
         let report = run(engine, &launch, &mut child);
-        let task = launch.task.task;
-        drop(launch);
-        next = engine.report(task, report).or_else(|| engine.next_task());
+        let Launch { task, body, kill } = launch;
+        drop((body, kill));
+        next = engine.report(&task, report).or_else(|| engine.next_task());
     }
 }
 

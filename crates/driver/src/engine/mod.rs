@@ -23,7 +23,8 @@ use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions,
 };
 use firesteel_types::{
-    AccumulatorId, Event, ExecutorId, Host, JobId, RddInfo, ShuffleId, TaskId, Tick,
+    AccumulatorId, Event, ExecutorId, Host, JobId, RddInfo, ShuffleId, TaskFailure, TaskInfo,
+    TaskOutcome, Tick,
 };
 
 use crate::bus::Bus;
@@ -146,22 +147,29 @@ impl Engine {
         handle
     }
 
+    /// Called from a destructor, and so never panics, whatever happened to the engine.
     fn remove_shuffle(self: &Arc<Self>, shuffle: ShuffleId) {
-        let mut state = self.lock();
+        let Ok(mut state) = self.state.lock() else { return };
         state.shuffles.remove(&shuffle);
         self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
         self.environment.blocks().remove_shuffle(shuffle);
     }
 
     pub(crate) fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {
-        self.lock().accumulators.insert(id, Arc::downgrade(&target));
+        let mut state = self.lock();
+        if state.accumulators.len().is_multiple_of(64) {
+            state.accumulators.retain(|_, target| target.strong_count() > 0);
+        }
+        state.accumulators.insert(id, Arc::downgrade(&target));
     }
 
     /// Reports a task's end and, if there is one, takes the next.
-    fn report(self: &Arc<Self>, task: TaskId, report: TaskReport) -> Option<Launch> {
+    fn report(self: &Arc<Self>, info: &TaskInfo, report: TaskReport) -> Option<Launch> {
+        let TaskReport { outcome, output, updates, metrics } = report;
+        warn_of_failure(info, &outcome);
+        let task = info.task;
         let mut state = self.lock();
         state.kills.remove(&task);
-        let TaskReport { outcome, output, updates, metrics } = report;
         if let Some(output) = output {
             state.outputs.insert(task, (output, updates));
         }
@@ -207,6 +215,9 @@ impl Engine {
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, input: Input) {
+        if state.broken {
+            return;
+        }
         let now = self.now();
         let mut effects = std::mem::take(&mut state.effects);
         state.scheduler.handle(now, input, &mut effects);
@@ -261,15 +272,30 @@ impl Engine {
     fn break_down(&self, message: &str) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.stopped = true;
+        state.broken = true;
         let error = Error::Defect { message: message.to_owned() };
         let jobs: Vec<JobId> = state.jobs.keys().copied().collect();
         jobs.into_iter().for_each(|job| state.end_job(job, Err(error.clone())));
+        self.state.clear_poison();
         self.work.notify_all();
         self.timer.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(BROKEN)
+    }
+}
+
+fn warn_of_failure(task: &TaskInfo, outcome: &TaskOutcome) {
+    let TaskOutcome::Failed(failure) = outcome else { return };
+    if !matches!(failure, TaskFailure::Killed { .. }) {
+        tracing::warn!(
+            stage = %task.stage,
+            partition = task.partition,
+            attempt = task.attempt,
+            %failure,
+            "task failed"
+        );
     }
 }
 

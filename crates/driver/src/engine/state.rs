@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) timer_running: bool,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) stopped: bool,
+    /// A panic left the schedulers in a state that must not be looked at again.
+    pub(super) broken: bool,
     /// To be dropped after the lock is let go.
     pub(super) garbage: Vec<ActiveJob>,
     next_job: u32,
@@ -57,6 +59,7 @@ impl State {
             timer_running: false,
             threads: Vec::new(),
             stopped: false,
+            broken: false,
             garbage: Vec::new(),
             next_job: 0,
         }

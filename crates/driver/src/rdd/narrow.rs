@@ -289,9 +289,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// on the sizes of those before: the first job that needs them runs a job to count.
     #[track_caller]
     pub fn zip_with_index(&self) -> Rdd<(T, u64), ZipWithIndex<Arc<P>>> {
+        let site = CallSite::here("zip_with_index");
         let starts = Deferred::default();
-        let counting = CountPartitions { rdd: self.clone(), starts: starts.clone() };
-        self.derive("ZippedWithIndexRDD", CallSite::here("zip_with_index"))
+        let counting = CountPartitions { rdd: self.clone(), starts: starts.clone(), site };
+        self.derive("ZippedWithIndexRDD", site)
             .prepared_by(Arc::new(counting))
             .into_rdd(ZipWithIndex::new(self.pipe.clone(), starts))
     }
@@ -354,6 +355,7 @@ fn wrong_fraction(with_replacement: bool, fraction: f64) -> String {
 struct CountPartitions<T, P> {
     rdd: Rdd<T, P>,
     starts: Deferred<Vec<u64>>,
+    site: CallSite,
 }
 
 impl<T: 'static, P: Pipe<Item = T>> Prepare for CountPartitions<T, P> {
@@ -363,9 +365,10 @@ impl<T: 'static, P: Pipe<Item = T>> Prepare for CountPartitions<T, P> {
         }
         let partitions = self.rdd.info.partitions;
         let counted = (0..partitions.saturating_sub(1)).collect();
-        let site = CallSite::here("zip_with_index");
-        let counts: Vec<u64> =
-            self.rdd.run(site, counted, firesteel_rdd::action::Count)?.collect::<Result<_>>()?;
+        let counts: Vec<u64> = self
+            .rdd
+            .run(self.site, counted, firesteel_rdd::action::Count)?
+            .collect::<Result<_>>()?;
         let mut next = 0;
         let starts = std::iter::once(0).chain(counts.into_iter().map(|count| {
             next += count;
