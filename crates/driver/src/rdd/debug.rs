@@ -1,6 +1,5 @@
 //! Lineage as text, in the form Spark prints it.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use firesteel_rdd::Pipe;
@@ -9,49 +8,64 @@ use firesteel_types::{Dependency, RddInfo};
 use crate::Rdd;
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
-    /// The lineage, one RDD per line; an indented `+-` marks a shuffle, `(n)` counts partitions.
+    /// The lineage, one RDD per line: `(n)` counts partitions, `+-` marks a shuffle.
+    ///
+    /// ```text
+    /// (2) ShuffledRDD[3] at reduce_by_key at src/main.rs:7 []
+    ///  +-(2) MapPartitionsRDD[2] at map at src/main.rs:6 []
+    ///     |  TextFileRDD[0] at text_file at src/main.rs:4 []
+    /// ```
     pub fn to_debug_string(&self) -> String {
-        let mut lines = Vec::new();
-        stage(&self.info, "", &mut lines);
-        lines.join("\n")
+        describe_lineage(&self.info)
     }
 }
 
-/// Prints one stage: the RDDs from `info` to the next shuffles, `info` with its partition count.
-fn stage(info: &Arc<RddInfo>, indent: &str, lines: &mut Vec<String>) {
-    let count = format!("({})", info.partitions);
-    let below = format!("{indent}{}", " ".repeat(count.len() - 1));
-    lines.push(format!("{indent}{count} {}", describe(info)));
-    let mut pending: Vec<_> = info.dependencies.iter().rev().collect();
-    let several = |dependencies: &[Dependency]| dependencies.len() > 1;
-    let mut branch = several(&info.dependencies);
-    while let Some(dependency) = pending.pop() {
-        match dependency {
-            Dependency::Narrow { rdd, .. } => {
-                lines.push(format!("{below}|  {}", describe(rdd)));
-                branch |= several(&rdd.dependencies);
-                pending.extend(rdd.dependencies.iter().rev());
-            }
-            Dependency::Shuffle { rdd, .. } => {
-                let bar = if branch && !pending.is_empty() { "|" } else { " " };
-                let first = lines.len();
-                stage(rdd, &format!("{below}{bar}  "), lines);
-                mark_shuffle(&mut lines[first], below.len());
-            }
+/// A node still to be printed. Kept on a list, because lineages may be too deep for recursion.
+struct Pending<'a> {
+    rdd: &'a Arc<RddInfo>,
+    prefix: String,
+    through_shuffle: bool,
+    last: bool,
+}
+
+fn describe_lineage(rdd: &Arc<RddInfo>) -> String {
+    let count = format!("({})", rdd.partitions);
+    let mut lines = vec![format!("{count} {}", describe(rdd))];
+    let mut pending = children(rdd, &below(&count));
+    while let Some(node) = pending.pop() {
+        if !node.through_shuffle {
+            lines.push(format!("{}{}", node.prefix, describe(node.rdd)));
+            pending.extend(children(node.rdd, &node.prefix));
+            continue;
         }
+        let count = format!("({})", node.rdd.partitions);
+        let before = node.prefix.trim_end().trim_end_matches('|');
+        lines.push(format!("{before}+-{count} {}", describe(node.rdd)));
+        let beside = if node.last { "  " } else { "| " };
+        pending.extend(children(node.rdd, &format!("{before}{beside}{}", below(&count))));
     }
+    lines.join("\n")
 }
 
-/// Turns the three columns before a stage's count into `+-`.
-fn mark_shuffle(line: &mut String, at: usize) {
-    line.replace_range(at..at + 3, " +-");
+/// What stands before the RDDs that share a stage with one whose line starts with `count`.
+fn below(count: &str) -> String {
+    let left = (count.len() - 1) / 2;
+    format!("{}|{}", " ".repeat(left), " ".repeat(count.len() - left))
+}
+
+/// The parents, last first.
+fn children<'a>(rdd: &'a Arc<RddInfo>, prefix: &str) -> Vec<Pending<'a>> {
+    let mut last = true;
+    let pending = |dependency: &'a Dependency| Pending {
+        rdd: dependency.rdd(),
+        prefix: prefix.to_owned(),
+        through_shuffle: matches!(dependency, Dependency::Shuffle { .. }),
+        last: std::mem::take(&mut last),
+    };
+    rdd.dependencies.iter().rev().map(pending).collect()
 }
 
 fn describe(info: &RddInfo) -> String {
-    let mut text = String::new();
-    if let Some(name) = &info.name {
-        let _ = write!(text, "{name} ");
-    }
-    let _ = write!(text, "{}[{}] at {} []", info.kind, info.id, info.call_site);
-    text
+    let name = info.name.as_ref().map_or(String::new(), |name| format!("{name} "));
+    format!("{name}{}[{}] at {} []", info.kind, info.id, info.call_site)
 }
