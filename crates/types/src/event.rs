@@ -180,7 +180,7 @@ pub enum Event {
 pub struct StageInfo {
     /// Stage and attempt.
     pub stage: StageRef,
-    /// Operation and place of the RDD it computes.
+    /// Operation and place: of the action, or of the RDD whose map outputs it writes.
     pub name: Arc<str>,
     /// Tasks of this attempt.
     pub tasks: u32,

@@ -30,7 +30,7 @@ impl DagScheduler {
             self.announce_job_end(turn, job, Ok(()));
             return;
         }
-        let stages = self.make_stages(job, rdd, &partitions);
+        let stages = self.make_stages(job, rdd, &partitions, &properties.call_site);
         self.post_job_start(turn, job, &properties, &stages);
         let result_stage = stages.last().copied();
         self.jobs.insert(job, Job { stages, properties });
@@ -56,15 +56,22 @@ impl DagScheduler {
         });
     }
 
-    /// Every stage of the job, parents first, its result stage last.
-    fn make_stages(&mut self, job: JobId, rdd: Arc<RddInfo>, partitions: &[u32]) -> Vec<StageId> {
+    /// Every stage of the job, parents first, its result stage last. That one is named after the
+    /// action, as in Spark.
+    fn make_stages(
+        &mut self,
+        job: JobId,
+        rdd: Arc<RddInfo>,
+        partitions: &[u32],
+        action: &str,
+    ) -> Vec<StageId> {
         let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (index, partition) in (0u32..).zip(partitions) {
             wanted.entry(*partition).or_default().push(index);
         }
         let cut = graph::cut(&rdd);
         let mut stages = self.make_shuffle_stages(cut.shuffles.clone());
-        stages.push(self.add_stage(rdd, StageKind::Result { job, wanted }, cut));
+        stages.push(self.add_stage(action.into(), rdd, StageKind::Result { job, wanted }, cut));
         for id in &stages {
             self.stage_mut(*id).jobs.insert(job);
         }
@@ -118,12 +125,18 @@ impl DagScheduler {
     fn add_shuffle_stage(&mut self, shuffle: ShuffleId, rdd: Arc<RddInfo>, cut: Cut) -> StageId {
         self.outputs.ensure(shuffle, rdd.partitions);
         let kind = StageKind::ShuffleMap { shuffle, accumulated: BTreeSet::new(), removed: false };
-        let id = self.add_stage(rdd, kind, cut);
+        let id = self.add_stage(rdd.call_site.to_string().into(), rdd, kind, cut);
         self.shuffle_stages.insert(shuffle, id);
         id
     }
 
-    fn add_stage(&mut self, rdd: Arc<RddInfo>, kind: StageKind, cut: Cut) -> StageId {
+    fn add_stage(
+        &mut self,
+        name: Arc<str>,
+        rdd: Arc<RddInfo>,
+        kind: StageKind,
+        cut: Cut,
+    ) -> StageId {
         let id = StageId(self.next_stage);
         self.next_stage += 1;
         let parents: Vec<StageId> =
@@ -131,7 +144,7 @@ impl DagScheduler {
         for parent in &parents {
             self.stage_mut(*parent).children.insert(id);
         }
-        self.stages.insert(id, Stage::new(id, rdd, kind, cut, parents));
+        self.stages.insert(id, Stage::new(id, name, rdd, kind, cut, parents));
         id
     }
 

@@ -87,6 +87,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(
         id: StageId,
+        name: Arc<str>,
         rdd: Arc<RddInfo>,
         kind: StageKind,
         cut: Cut,
@@ -94,7 +95,7 @@ impl Stage {
     ) -> Self {
         Stage {
             id,
-            name: rdd.call_site.to_string().into(),
+            name,
             rdd,
             kind,
             state: StageState::Idle,

@@ -18,6 +18,13 @@ use crate::messages::{DagEffect, DagEvent, DagOptions, JobProperties, JobSpec};
 
 type Rdd = Arc<RddInfo>;
 
+/// Where the jobs of tests are submitted.
+const ACTION: &str = "collect at test.rs:1";
+
+fn collecting() -> JobProperties {
+    JobProperties { call_site: ACTION.into(), ..JobProperties::default() }
+}
+
 /// Makes RDDs, numbering them and their shuffles from 0.
 #[derive(Default)]
 struct Graph {
@@ -141,7 +148,7 @@ impl Bench {
     }
 
     fn submit(&mut self, job: u32, rdd: &Rdd) -> Vec<String> {
-        self.submit_in(job, rdd, (0..rdd.partitions).collect(), JobProperties::default())
+        self.submit_in(job, rdd, (0..rdd.partitions).collect(), collecting())
     }
 
     fn submit_in(

@@ -33,7 +33,7 @@ fn job(job: u32, rdd: &Rdd) -> DagEvent {
         job: JobId(job),
         rdd: Arc::clone(rdd),
         partitions: (0..rdd.partitions).collect(),
-        properties: JobProperties::default(),
+        properties: collecting(),
     })
 }
 
@@ -263,12 +263,13 @@ fn a_task_set_carries_the_lowest_job_its_pool_and_its_kind() {
 }
 
 #[test]
-fn stages_are_described_by_call_site_rdds_and_parents() {
+fn stages_are_described_by_rdd_or_action_by_rdds_and_parents() {
     let (mut bench, rdd) = (Bench::new(), two_stages());
     let effects = bench.effects(job(0, &rdd));
     let DagEffect::Post(Event::JobStart { stages, .. }) = &effects[0] else { panic!() };
     let map_side = rdd.dependencies[0].rdd();
     assert_eq!(&*stages[0].name, map_side.call_site.to_string());
+    assert_eq!(&*stages[1].name, ACTION);
     assert_eq!((&stages[0].rdds[..], &stages[0].parents[..]), (&[RddId(1), RddId(0)][..], &[][..]));
     assert_eq!((&stages[1].rdds[..], &stages[1].parents[..]), (&[RddId(2)][..], &[StageId(0)][..]));
     let shape: Vec<_> = stages.iter().map(|info| (info.tasks, info.shuffle_map)).collect();
@@ -491,17 +492,16 @@ fn fail_to_fetch(bench: &mut Bench, attempt: u32) -> Vec<String> {
 
 #[test]
 fn a_stage_that_fails_to_fetch_four_times_in_a_row_aborts_its_jobs() {
-    let (mut bench, rdd) = reducing();
+    let (mut bench, _rdd) = reducing();
     for attempt in 0..3 {
         assert!(fail_to_fetch(&mut bench, attempt).contains(&format!("retire 1.{attempt}")));
     }
     let lines = fail_to_fetch(&mut bench, 3);
     assert_eq!(lines[..4], ["publish s0 [1 -]", "cancel 1.3", "stage 1.3 failed", "job 0 ends"]);
-    let name = rdd.call_site;
     assert_eq!(
         lines[4],
         format!(
-            "end job 0 aborted: stage 1 ({name}): 4 attempt(s) in a row failed to fetch, most \
+            "end job 0 aborted: stage 1 ({ACTION}): 4 attempt(s) in a row failed to fetch, most \
              recently: could not fetch map output 1 of shuffle 0 from executor 1: connection refused"
         )
     );
