@@ -57,3 +57,13 @@ pub mod prelude {
 pub fn arguments() -> Result<Vec<String>> {
     Ok(conf::Loader::from_process()?.load()?.arguments)
 }
+
+/// The code in the guides, compiled (and run, where it has a `main`) with the documentation tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+
+    #[doc = include_str!("../../../docs/rdd.md")]
+    mod rdd {}
+}
