@@ -165,6 +165,8 @@ impl RddInfo {
 impl Drop for RddInfo {
     fn drop(&mut self) {
         let mut pending = std::mem::take(&mut self.dependencies);
+        // It may hold the parents too; `pending` holds them meanwhile, so that they do not go with it.
+        self.attachment = Attachment::default();
         while let Some(dependency) = pending.pop() {
             let (Dependency::Narrow { rdd, .. } | Dependency::Shuffle { rdd, .. }) = dependency;
             if let Some(mut info) = Arc::into_inner(rdd) {
@@ -179,6 +181,8 @@ mod tests {
     use super::*;
 
     fn node(id: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo> {
+        // As deferred work does: it reads what the node reads.
+        let parents: Vec<_> = dependencies.iter().map(|found| found.rdd().clone()).collect();
         Arc::new(RddInfo {
             id: RddId(id),
             kind: "TestRDD",
@@ -189,7 +193,7 @@ mod tests {
             preferred: Vec::new(),
             partitioner: None,
             persisted: AtomicBool::new(false),
-            attachment: Attachment::default(),
+            attachment: Attachment(Some(Arc::new(parents))),
         })
     }
 
