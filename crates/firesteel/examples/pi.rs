@@ -17,7 +17,7 @@ const PARTITIONS: usize = 64;
 fn main() -> Result<()> {
     let arguments = firesteel::arguments()?;
     let darts = match &arguments[..] {
-        [] => 10_000_000,
+        [] => 10_000_000u64,
         [darts] => darts.parse().unwrap_or_else(|_| usage(&format!("{darts:?} is not a number"))),
         _ => usage("too many arguments"),
     };
