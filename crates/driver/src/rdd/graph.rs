@@ -1,9 +1,10 @@
 //! Growing the lineage graph: a node under construction, and what the driver attaches to it.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use firesteel_rdd::{AnyPartitioner, Pipe};
 use firesteel_types::{
@@ -27,6 +28,8 @@ pub(crate) struct Extras {
     pub(crate) prepare: Option<Arc<dyn Prepare>>,
     /// The map sides this node reads.
     pub(crate) _shuffles: Vec<Arc<ShuffleHandle>>,
+    /// This node and all above it are prepared and without mistakes.
+    ready: AtomicBool,
 }
 
 /// A node under construction.
@@ -158,27 +161,37 @@ impl Node {
 }
 
 /// Does what the nodes under `rdd` want done before a job; finds the mistakes in them. Parents first.
+/// What was found ready is not looked at again, so that a long loop of jobs stays linear.
 pub(crate) fn prepare(rdd: &Arc<RddInfo>) -> Result<()> {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut order = Vec::new();
-    let mut pending = vec![rdd.clone()];
-    while let Some(node) = pending.pop() {
-        if seen.insert(node.id) {
-            pending.extend(node.dependencies.iter().map(|dependency| dependency.rdd().clone()));
-            order.push(node);
-        }
-    }
+    let mut nodes = unprepared(rdd);
     // Ids grow from parents to children.
-    order.sort_by_key(|node| node.id);
-    for node in order {
-        let extras = node.attachment.0.as_ref().and_then(|kept| kept.downcast_ref::<Extras>());
-        let Some(extras) = extras else { continue };
+    nodes.sort_by_key(|node| node.id);
+    for extras in nodes.iter().filter_map(|node| extras(node)) {
         if let Some(defect) = &extras.defect {
             return Err(defect.clone());
         }
         if let Some(prepare) = &extras.prepare {
             prepare.prepare()?;
         }
+        extras.ready.store(true, Ordering::Release);
     }
     Ok(())
+}
+
+fn unprepared(rdd: &Arc<RddInfo>) -> Vec<Arc<RddInfo>> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    let mut pending = vec![rdd.clone()];
+    while let Some(node) = pending.pop() {
+        let ready = extras(&node).is_some_and(|extras| extras.ready.load(Ordering::Acquire));
+        if !ready && seen.insert(node.id) {
+            pending.extend(node.dependencies.iter().map(|dependency| dependency.rdd().clone()));
+            found.push(node);
+        }
+    }
+    found
+}
+
+fn extras(node: &RddInfo) -> Option<&Extras> {
+    node.attachment.0.as_ref()?.downcast_ref()
 }
