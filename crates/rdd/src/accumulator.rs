@@ -83,13 +83,11 @@ impl<A: Accumulate> Accumulator<A> {
     }
 
     fn add_in_task(&self, task: &TaskContext, input: A::Input) {
-        let mut updates = task.updates().borrow_mut();
-        let position = updates.iter().position(|(id, _)| *id == self.id).unwrap_or_else(|| {
-            updates.push((self.id, Box::new(A::default())));
-            updates.len() - 1
-        });
-        let update: &mut dyn Any = updates[position].1.as_any();
+        // Taken out meanwhile: a user's `add` may use other accumulators.
+        let mut taken = task.take_update(self.id).unwrap_or_else(|| Box::new(A::default()));
+        let update: &mut dyn Any = taken.as_any();
         update.downcast_mut::<A>().expect("an id belongs to one type").add(input);
+        task.put_update(self.id, taken);
     }
 
     /// The value, with all that successful tasks added.

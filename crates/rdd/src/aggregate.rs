@@ -192,7 +192,8 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = (K, C)> + use<K, V, C, P, M> + 'static {
-        combine_into_map(self.parent.compute(partition, task), &self.combine)
+        let pairs = combine_into_map(self.parent.compute(partition, task), &self.combine);
+        task.interruptible(pairs)
     }
 }
 
@@ -228,7 +229,8 @@ where
         task: &TaskContext,
     ) -> impl Iterator<Item = (K, C)> + use<K, V, C, P, M> + 'static {
         let merge = |left, right| self.combine.merge_combiners(left, right);
-        fold_by_key(self.parent.compute(partition, task), |combiner| combiner, merge)
+        let pairs = fold_by_key(self.parent.compute(partition, task), |combiner| combiner, merge);
+        task.interruptible(pairs)
     }
 }
 
@@ -261,6 +263,6 @@ impl<K: Hash + Eq + 'static, V: 'static, P: Pipe<Item = (K, V)>> Pipe for Group<
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = (K, Vec<V>)> + use<K, V, P> + 'static {
-        group(self.parent.compute(partition, task)).into_iter()
+        task.interruptible(group(self.parent.compute(partition, task)).into_iter())
     }
 }

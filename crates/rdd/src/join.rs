@@ -160,7 +160,7 @@ where
         self.right
             .compute(partition, task)
             .for_each(|(key, value)| groups.entry(key).or_default().1.push(value));
-        groups.into_iter()
+        task.interruptible(groups.into_iter())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which partition a key belongs to: by hash, by sampled ranges, or as the user says.
 
+use std::any::TypeId;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
@@ -135,8 +136,9 @@ impl<K: 'static> AnyPartitioner<K> {
     where
         K: Hash,
     {
+        let type_id = TypeId::of::<(HashPartitioner, K)>();
         let kind = std::any::type_name::<(HashPartitioner, K)>();
-        let id = PartitionerId { kind, detail: Arc::new([]), partitions: by.partitions };
+        let id = PartitionerId { type_id, kind, detail: Arc::new([]), partitions: by.partitions };
         let hash = HashPartitioner::index::<K>;
         AnyPartitioner { kind: Kind::Hash { hash, by, rebuild: rebuild_hash::<K> }, id }
     }
@@ -146,15 +148,17 @@ impl<K: 'static> AnyPartitioner<K> {
     where
         K: Data + Ord,
     {
+        let type_id = TypeId::of::<RangePartitioner<K>>();
         let kind = std::any::type_name::<RangePartitioner<K>>();
         let detail = unique.to_le_bytes().to_vec().into();
-        let id = PartitionerId { kind, detail, partitions };
+        let id = PartitionerId { type_id, kind, detail, partitions };
         AnyPartitioner { kind: Kind::Other(Arc::new(Ranges { ranges, partitions, unique })), id }
     }
 
     /// As the user says.
     pub fn custom<P: Partitioner<K>>(partitioner: P) -> Result<Self, WireError> {
         let id = PartitionerId {
+            type_id: TypeId::of::<(P, K)>(),
             kind: std::any::type_name::<(P, K)>(),
             detail: to_bytes(&partitioner)?.into(),
             partitions: u32::try_from(partitioner.partitions()).unwrap_or(u32::MAX),

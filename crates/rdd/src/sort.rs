@@ -43,7 +43,7 @@ where
         } else {
             items.sort_by_cached_key(|item| self.key.call((item,)));
         }
-        items.into_iter()
+        task.interruptible(items.into_iter())
     }
 }
 
@@ -77,6 +77,6 @@ impl<K: Ord + 'static, V: 'static, P: Pipe<Item = (K, V)>> Pipe for SortByKey<P>
         } else {
             items.sort_by(|a, b| a.0.cmp(&b.0));
         }
-        items.into_iter()
+        task.interruptible(items.into_iter())
     }
 }

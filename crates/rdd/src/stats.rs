@@ -44,8 +44,8 @@ impl Stats {
         let delta = x - self.mean;
         self.mean += delta / self.count as f64;
         self.squares += delta * (x - self.mean);
-        self.min = self.min.min(x);
-        self.max = self.max.max(x);
+        self.min = lower(self.min, x);
+        self.max = -lower(-self.max, -x);
     }
 
     /// The numbers of two.
@@ -62,8 +62,8 @@ impl Stats {
             count: self.count + other.count,
             mean: self.mean + delta * m / (n + m),
             squares: self.squares + other.squares + delta * delta * n * m / (n + m),
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
+            min: lower(self.min, other.min),
+            max: -lower(-self.max, -other.max),
         }
     }
 
@@ -82,12 +82,12 @@ impl Stats {
         self.mean * self.count as f64
     }
 
-    /// The smallest; infinity if there are none.
+    /// The smallest; infinity if there are none, NaN if one of them is.
     pub fn min(&self) -> f64 {
         self.min
     }
 
-    /// The largest; negative infinity if there are none.
+    /// The largest; negative infinity if there are none, NaN if one of them is.
     pub fn max(&self) -> f64 {
         self.max
     }
@@ -113,6 +113,11 @@ impl Stats {
     }
 }
 
+/// The lower of two, or NaN if one is: a number that is none must not vanish.
+fn lower(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b < a || b.is_nan() { if a.is_nan() { a } else { b } } else { a }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +139,16 @@ mod tests {
             assert!((merged.variance() - whole.variance()).abs() < 1e-9);
             assert_eq!((merged.min(), merged.max()), (whole.min(), whole.max()));
         }
+    }
+
+    #[test]
+    fn what_is_not_a_number_shows_in_the_extremes() {
+        for numbers in [[1.0, f64::NAN, 2.0], [f64::NAN, 1.0, 2.0], [1.0, 2.0, f64::NAN]] {
+            assert!(of(&numbers).min().is_nan() && of(&numbers).max().is_nan());
+            let merged = of(&numbers[..1]).merge(of(&numbers[1..]));
+            assert!(merged.min().is_nan() && merged.max().is_nan());
+        }
+        assert_eq!((of(&[3.0, -1.0]).min(), of(&[3.0, -1.0]).max()), (-1.0, 3.0));
     }
 
     #[test]

@@ -182,8 +182,29 @@ impl TaskContext {
         self.0.metrics.take()
     }
 
-    pub(crate) fn updates(&self) -> &RefCell<Vec<(AccumulatorId, Box<dyn Update>)>> {
-        &self.0.updates
+    pub(crate) fn take_update(&self, accumulator: AccumulatorId) -> Option<Box<dyn Update>> {
+        let mut updates = self.0.updates.borrow_mut();
+        let position = updates.iter().position(|(id, _)| *id == accumulator)?;
+        Some(updates.swap_remove(position).1)
+    }
+
+    pub(crate) fn put_update(&self, accumulator: AccumulatorId, update: Box<dyn Update>) {
+        self.0.updates.borrow_mut().push((accumulator, update));
+    }
+
+    /// The same items, with a look at the kill switch every so often.
+    pub(crate) fn interruptible<I: Iterator + 'static>(
+        &self,
+        items: I,
+    ) -> impl Iterator<Item = I::Item> + use<I> + 'static {
+        let (task, mut until_check) = (self.clone(), CHECK_EVERY);
+        items.inspect(move |_| {
+            until_check -= 1;
+            if until_check == 0 {
+                until_check = CHECK_EVERY;
+                task.check_killed();
+            }
+        })
     }
 
     /// Takes the accumulator updates at the task's end.
@@ -191,6 +212,9 @@ impl TaskContext {
         self.0.updates.take()
     }
 }
+
+/// Items between two looks at the kill switch, where items are quick to come by.
+const CHECK_EVERY: u32 = 256;
 
 /// Ends the running task with a typed failure.
 #[cold]

@@ -154,6 +154,34 @@ impl<T: Data> Writer<T> for RoundRobin {
     }
 }
 
+/// All items of a map partition to one reader, neighbours to the same one: order stays.
+pub struct InOrder {
+    maps: u32,
+}
+
+impl InOrder {
+    /// Of this many map partitions.
+    pub fn new(maps: u32) -> Self {
+        InOrder { maps }
+    }
+}
+
+wire!([] InOrder { maps });
+
+impl<T: Data> Writer<T> for InOrder {
+    fn write(
+        &self,
+        items: impl Iterator<Item = T>,
+        partition: u32,
+        _: &TaskContext,
+        buckets: &mut Buckets,
+    ) {
+        let place = u64::from(partition) * u64::from(buckets.partitions());
+        let reader = (place / u64::from(self.maps.max(1))) as u32;
+        items.for_each(|item| buckets.push(reader, &item).or_fail());
+    }
+}
+
 /// The reduce side: the records that all map outputs hold for this partition.
 pub struct ShuffleRecords<T> {
     shuffle: u32,
@@ -186,7 +214,7 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
                 metrics.shuffle_read_records += slice.records();
                 metrics.shuffle_read_bytes += slice.bytes().len() as u64;
             });
-            Records::new(slice).map(OrFail::or_fail)
+            task.interruptible(Records::new(slice).map(OrFail::or_fail))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The lineage graph as the schedulers see it: which data depends on which, nothing of its types.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,9 @@ pub struct Location {
 /// What makes two RDDs co-partitioned: equal ids promise that equal keys lie in equal partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionerId {
-    /// Kind of partitioner and type of key.
+    /// The partitioner's and the key's type.
+    pub type_id: TypeId,
+    /// Their name, for people: two types may share one.
     pub kind: &'static str,
     /// Everything else that tells two of them apart, encoded.
     pub detail: Arc<[u8]>,

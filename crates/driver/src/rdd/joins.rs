@@ -13,9 +13,6 @@ use super::graph::Node;
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
 use crate::{Error, Rdd};
 
-/// Both sides of a full outer join, pair by pair; a missing side is `None`.
-type Outer<V, W> = Vec<(Option<V>, Option<W>)>;
-
 impl<K, V, P> Rdd<(K, V), P>
 where
     K: Data + Hash + Eq,
@@ -196,9 +193,26 @@ where
 }
 
 fn full_outer<V: Clone, W: Clone>((left, right): (Vec<V>, Vec<W>)) -> Outer<V, W> {
-    let some = |side: Vec<_>| side.into_iter().map(Some).collect::<Vec<_>>();
-    let left = if left.is_empty() { vec![None] } else { some(left) };
-    let right = if right.is_empty() { vec![None] } else { right.into_iter().map(Some).collect() };
-    let pair = |v: &Option<V>| right.iter().map(|w| (v.clone(), w.clone())).collect::<Vec<_>>();
-    left.iter().flat_map(pair).collect()
+    fn or_none<T>(side: Vec<T>) -> Vec<Option<T>> {
+        if side.is_empty() { vec![None] } else { side.into_iter().map(Some).collect() }
+    }
+    Outer { left: or_none(left), right: or_none(right), next: 0 }
+}
+
+/// Both sides of a full outer join, pair by pair, none kept; a missing side is `None`.
+struct Outer<V, W> {
+    left: Vec<Option<V>>,
+    right: Vec<Option<W>>,
+    next: usize,
+}
+
+impl<V: Clone, W: Clone> Iterator for Outer<V, W> {
+    type Item = (Option<V>, Option<W>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let left = self.left.get(self.next / self.right.len())?.clone();
+        let right = self.right[self.next % self.right.len()].clone();
+        self.next += 1;
+        Some((left, right))
+    }
 }
