@@ -144,6 +144,11 @@ impl Engine {
         Ok(cell)
     }
 
+    /// The id of a job that was cancelled before it could be submitted.
+    pub(crate) fn name_job(&self) -> JobId {
+        self.lock().next_job()
+    }
+
     /// Takes one piece of news.
     pub(crate) fn feed(self: &Arc<Self>, input: Input) {
         let state = self.lock();
