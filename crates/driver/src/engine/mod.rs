@@ -162,6 +162,7 @@ impl Engine {
         body: Arc<dyn TaskBody>,
     ) -> Arc<ShuffleHandle> {
         let handle = Arc::new(ShuffleHandle { shuffle, body, engine: Arc::downgrade(self) });
+        self.environment.add_shuffle(shuffle);
         self.lock().shuffles.insert(shuffle, Arc::downgrade(&handle));
         handle
     }
@@ -171,7 +172,7 @@ impl Engine {
         let Ok(mut state) = self.state.lock() else { return };
         state.shuffles.remove(&shuffle);
         self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
-        self.environment.blocks().remove_shuffle(shuffle);
+        self.environment.remove_shuffle(shuffle);
     }
 
     /// What is to be held as long as the partitions of a cached RDD are to be kept.
