@@ -3,8 +3,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 use firesteel::JobFuture;
 use firesteel::prelude::*;
@@ -212,5 +214,48 @@ fn a_task_in_a_long_loop_of_its_own_sees_that_it_is_to_end() {
         job.cancel();
         reason_of(&job.wait().unwrap_err());
         assert_eq!(ctx.range(0..10u64).count().unwrap(), 10, "the core is free again");
+    }
+}
+
+/// One job with two shuffles and a cached part; its error, if it is cancelled.
+fn shuffled_job(ctx: &Context) -> Result<()> {
+    let cached = ctx.range_in(4, 0..400u64, 1).map(|n| (n % 20, n)).cache();
+    let sums = cached.reduce_by_key(|a, b| a + b).sort_by_key();
+    assert_eq!(sums.values().sum()?, 79_800);
+    Ok(())
+}
+
+#[test]
+fn jobs_under_random_cancellation_are_right_or_cancelled_and_leave_nothing_behind() {
+    for transport in ["direct", "process"] {
+        let ctx = context_over(transport, "local[3]");
+        let done = AtomicUsize::new(0);
+        let cancelled = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for group in ["a", "b", "c"] {
+                let (ctx, done, cancelled) = (&ctx, &done, &cancelled);
+                scope.spawn(move || {
+                    ctx.set_job_group(group, "");
+                    for _ in 0..40 {
+                        match shuffled_job(ctx) {
+                            Ok(()) => {}
+                            Err(Error::Job(JobError::Cancelled { .. })) => {
+                                cancelled.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            let mut groups = ["a", "b", "a", "c"].into_iter().cycle();
+            while done.load(Ordering::Relaxed) < 3 {
+                ctx.cancel_job_group(groups.next().unwrap());
+                std::thread::park_timeout(Duration::from_millis(2));
+            }
+        });
+        assert!(cancelled.load(Ordering::Relaxed) > 0, "{transport}: nothing was cancelled");
+        // Tasks that were asked to end may still be on their way.
+        wait_until("nothing is left in memory", || ctx.blocks().is_empty());
     }
 }
