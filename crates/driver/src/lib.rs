@@ -15,6 +15,7 @@ mod context;
 mod engine;
 mod error;
 mod input;
+mod inspect;
 mod interrupt;
 mod local_properties;
 mod options;

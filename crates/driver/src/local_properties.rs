@@ -27,6 +27,11 @@ struct Jobs {
 }
 
 impl FutureJobs {
+    /// Why no further job is to be started, if the action was cancelled.
+    pub(crate) fn cancelled(&self) -> Option<String> {
+        self.lock().cancelled.clone()
+    }
+
     /// Adds a job; the reason if the action was cancelled before.
     pub(crate) fn add(&self, job: JobId) -> Option<String> {
         let mut jobs = self.lock();

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +47,16 @@ struct Assignment {
     kill: Arc<KillSwitch>,
 }
 
+/// Before `main`, Rust has not yet told the system that a write to a closed pipe is an error to be
+/// returned and not a signal to die of. A handler, because a program started from here (`pipe`) gets
+/// the default back, which an ignored signal would not.
+fn survive_broken_pipes() -> io::Result<()> {
+    let unread = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGPIPE, unread).map(drop)
+}
+
 fn serve() -> io::Result<()> {
+    survive_broken_pipes()?;
     let path = std::env::var_os(SOCKET)
         .ok_or_else(|| io::Error::other(format!("{SOCKET} is not set; start it by a driver")))?;
     let mut stream = UnixStream::connect(path)?;

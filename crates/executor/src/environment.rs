@@ -1,7 +1,7 @@
 //! What this process offers to tasks in its threads: blocks, map outputs, broadcasts.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use firesteel_closure::{Data, WireError, to_bytes};
 use firesteel_rdd::Environment;
@@ -16,7 +16,11 @@ type EncodeValue = Arc<dyn Fn() -> Result<Vec<u8>, WireError> + Send + Sync>;
 pub struct LocalEnvironment {
     blocks: MemoryStore,
     broadcasts: Mutex<BTreeMap<BroadcastId, EncodeValue>>,
+    /// The shuffles that somebody can read.
+    shuffles: Mutex<BTreeSet<ShuffleId>>,
 }
+
+const UNBROKEN: &str = "nothing panics under this lock";
 
 impl LocalEnvironment {
     /// An empty one.
@@ -28,14 +32,30 @@ impl LocalEnvironment {
     pub fn put_broadcast<T: Data>(&self, id: BroadcastId, value: Arc<T>) {
         self.blocks.put(BlockId::Broadcast(id), value.clone());
         let encode: EncodeValue = Arc::new(move || to_bytes(&*value));
-        self.broadcasts.lock().expect("nothing panics under this lock").insert(id, encode);
+        self.broadcasts.lock().expect(UNBROKEN).insert(id, encode);
     }
 
     /// Takes the offer back.
     pub fn remove_broadcast(&self, id: BroadcastId) {
         self.blocks.remove(BlockId::Broadcast(id));
-        let removed = self.broadcasts.lock().expect("nothing panics under this lock").remove(&id);
+        let removed = self.broadcasts.lock().expect(UNBROKEN).remove(&id);
         drop(removed);
+    }
+
+    /// Keeps map outputs of this shuffle from now on.
+    pub fn add_shuffle(&self, shuffle: ShuffleId) {
+        self.shuffles().insert(shuffle);
+    }
+
+    /// Drops the map outputs of a shuffle, and those that tasks on their way to an end still bring.
+    pub fn remove_shuffle(&self, shuffle: ShuffleId) {
+        let mut shuffles = self.shuffles();
+        shuffles.remove(&shuffle);
+        self.blocks.remove_shuffle(shuffle);
+    }
+
+    fn shuffles(&self) -> MutexGuard<'_, BTreeSet<ShuffleId>> {
+        self.shuffles.lock().expect(UNBROKEN)
     }
 }
 
@@ -50,7 +70,10 @@ impl Environment for LocalEnvironment {
         map: u32,
         output: MapOutput,
     ) -> Result<(), TaskFailure> {
-        self.blocks.put(BlockId::MapOutput(shuffle, map), Arc::new(output));
+        let shuffles = self.shuffles();
+        if shuffles.contains(&shuffle) {
+            self.blocks.put(BlockId::MapOutput(shuffle, map), Arc::new(output));
+        }
         Ok(())
     }
 
@@ -71,8 +94,7 @@ impl Environment for LocalEnvironment {
     }
 
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
-        let encode =
-            self.broadcasts.lock().expect("nothing panics under this lock").get(&id).cloned();
+        let encode = self.broadcasts.lock().expect(UNBROKEN).get(&id).cloned();
         let encode = encode.ok_or_else(|| TaskFailure::Fatal {
             message: format!("broadcast {id} is gone: keep its handle as long as jobs use it"),
         })?;

@@ -12,6 +12,7 @@ mod protocol;
 mod runner;
 
 pub use environment::LocalEnvironment;
+pub use panics::catch;
 pub use protocol::{FromChild, ToChild, read_frame, write_frame};
 pub use runner::{EncodedReport, TaskReport, run_encoded, run_task};
 

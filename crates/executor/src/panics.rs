@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Runs `work`; a panic or a typed failure in it becomes a [`TaskFailure`].
-pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Result<R, TaskFailure> {
+pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, TaskFailure> {
     install_hook();
     let before = IN_TASK.replace(true);
     LOCATION.set(None);

@@ -36,6 +36,10 @@ impl<P: Pipe<Item: Clone + Send + Sync>> Pipe for Cached<P> {
         let kept = blocks.get::<Vec<P::Item>>(block).unwrap_or_else(|| {
             let items: Arc<Vec<_>> = Arc::new(self.parent.compute(partition, task).collect());
             blocks.put(block, items.clone());
+            if task.is_killed() {
+                // Nobody may be left who would drop it.
+                blocks.remove(block);
+            }
             items
         });
         task.check_killed();

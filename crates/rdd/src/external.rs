@@ -3,8 +3,9 @@
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use firesteel_closure::{Value, Wire, wire};
 
@@ -13,6 +14,9 @@ use crate::{Pipe, TaskContext};
 
 /// How much of a failed program's error output its error quotes.
 const STDERR_LIMIT: usize = 4096;
+
+/// How often the kill switch is looked at while the program is silent.
+const POLL: Duration = Duration::from_millis(20);
 
 /// `pipe`
 pub struct External<P> {
@@ -89,6 +93,18 @@ impl<I: Iterator<Item: Display>> Piped<I> {
         }
     }
 
+    /// Waits for a line from a program that has all its input; it may be silent for long.
+    fn wait_for_line(&self) -> Result<std::io::Result<String>, TryRecvError> {
+        loop {
+            self.task.check_killed();
+            match self.lines.recv_timeout(POLL) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(TryRecvError::Disconnected),
+            }
+        }
+    }
+
     fn finish(&mut self) {
         self.ended = true;
         let status = self.child.wait();
@@ -113,7 +129,7 @@ impl<I: Iterator<Item: Display>> Iterator for Piped<I> {
         while !self.ended {
             let received = match self.input {
                 Some(_) => self.lines.try_recv(),
-                None => self.lines.recv().map_err(|_| TryRecvError::Disconnected),
+                None => self.wait_for_line(),
             };
             match received {
                 Ok(Ok(line)) => return Some(line),

@@ -50,6 +50,11 @@ impl MemoryStore {
         self.remove_range(BlockId::MapOutput(shuffle, 0), BlockId::MapOutput(shuffle, u32::MAX))
     }
 
+    /// The names of all blocks, in order.
+    pub fn ids(&self) -> Vec<BlockId> {
+        self.lock().keys().copied().collect()
+    }
+
     /// How many blocks are here.
     pub fn len(&self) -> usize {
         self.lock().len()

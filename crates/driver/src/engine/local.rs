@@ -90,9 +90,10 @@ fn identity(task: &TaskInfo) -> TaskIdentity {
     }
 }
 
+/// Users' `Serialize` runs here, outside of the task: its panic is the task's all the same.
 fn encode(body: &dyn TaskBody) -> Result<Vec<u8>, TaskFailure> {
     let mut out = Encoder::new();
-    match body.encode(&mut out) {
+    match firesteel_executor::catch(|| body.encode(&mut out))? {
         Ok(()) => Ok(out.into_bytes()),
         Err(error) => Err(TaskFailure::Fatal { message: error.to_string() }),
     }

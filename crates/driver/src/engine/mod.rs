@@ -23,8 +23,8 @@ use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions,
 };
 use firesteel_types::{
-    AccumulatorId, Event, ExecutorId, Host, JobId, RddInfo, ShuffleId, TaskFailure, TaskInfo,
-    TaskOutcome, Tick,
+    AccumulatorId, Event, ExecutorId, Host, JobId, RddId, RddInfo, ShuffleId, TaskFailure,
+    TaskInfo, TaskOutcome, Tick,
 };
 
 use crate::bus::Bus;
@@ -46,6 +46,20 @@ impl Drop for ShuffleHandle {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
             engine.remove_shuffle(self.shuffle);
+        }
+    }
+}
+
+/// The kept partitions of a cached RDD, held by its node. They go when nobody can read them any more.
+pub(crate) struct KeptPartitions {
+    rdd: RddId,
+    engine: std::sync::Weak<Engine>,
+}
+
+impl Drop for KeptPartitions {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.unpersist(self.rdd);
         }
     }
 }
@@ -130,6 +144,11 @@ impl Engine {
         Ok(cell)
     }
 
+    /// The id of a job that was cancelled before it could be submitted.
+    pub(crate) fn name_job(&self) -> JobId {
+        self.lock().next_job()
+    }
+
     /// Takes one piece of news.
     pub(crate) fn feed(self: &Arc<Self>, input: Input) {
         let state = self.lock();
@@ -143,6 +162,7 @@ impl Engine {
         body: Arc<dyn TaskBody>,
     ) -> Arc<ShuffleHandle> {
         let handle = Arc::new(ShuffleHandle { shuffle, body, engine: Arc::downgrade(self) });
+        self.environment.add_shuffle(shuffle);
         self.lock().shuffles.insert(shuffle, Arc::downgrade(&handle));
         handle
     }
@@ -152,7 +172,20 @@ impl Engine {
         let Ok(mut state) = self.state.lock() else { return };
         state.shuffles.remove(&shuffle);
         self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
-        self.environment.blocks().remove_shuffle(shuffle);
+        self.environment.remove_shuffle(shuffle);
+    }
+
+    /// What is to be held as long as the partitions of a cached RDD are to be kept.
+    pub(crate) fn keep_partitions(self: &Arc<Self>, rdd: RddId) -> Arc<KeptPartitions> {
+        Arc::new(KeptPartitions { rdd, engine: Arc::downgrade(self) })
+    }
+
+    /// Drops the kept partitions of an RDD. Called from a destructor, too, and so never panics.
+    pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
+        self.environment.blocks().remove_rdd(rdd);
+        let Ok(state) = self.state.lock() else { return };
+        self.carry_out(state, Input::Dag(DagEvent::RddUnpersisted { rdd }));
+        self.bus.post(Event::UnpersistRdd { rdd });
     }
 
     pub(crate) fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {

@@ -101,9 +101,12 @@ impl State {
     pub(super) fn apply_accumulators(&mut self, task: TaskId) {
         let Some((_, updates)) = self.outputs.get_mut(&task) else { return };
         for (id, update) in std::mem::take(updates) {
-            let target = self.accumulators.get(&id).and_then(Weak::upgrade);
-            if let Some(Err(error)) = target.map(|target| target.apply(update)) {
-                tracing::error!(accumulator = id.0, %error, "accumulator update lost");
+            let Some(target) = self.accumulators.get(&id).and_then(Weak::upgrade) else { continue };
+            // A user's type decodes and merges here, under the engine's lock: its panic stays its own.
+            match firesteel_executor::catch(|| target.apply(update)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(accumulator = id.0, %error, "update lost"),
+                Err(failure) => tracing::error!(accumulator = id.0, %failure, "update lost"),
             }
         }
     }

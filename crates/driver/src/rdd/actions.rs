@@ -18,7 +18,7 @@ use firesteel_rdd::wide::RoundRobin;
 use firesteel_rdd::{Partition, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
-use firesteel_types::{CallSite, JobId};
+use firesteel_types::{CallSite, JobError, JobId};
 
 use super::graph::prepare;
 use crate::local_properties;
@@ -48,6 +48,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         prepare(&self.info)?;
         let properties = local_properties::get(self.context.id());
         let future = properties.future.clone();
+        if let Some(reason) = future.as_ref().and_then(|future| future.cancelled()) {
+            let job = self.context.0.engine.name_job();
+            return Err(JobError::Cancelled { job, reason }.into());
+        }
         let properties = JobProperties {
             group: properties.group,
             description: properties.description,

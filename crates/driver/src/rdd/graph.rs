@@ -11,7 +11,7 @@ use firesteel_types::{
     Attachment, CallSite, Dependency, NarrowMapping, PartitionerId, RddId, RddInfo,
 };
 
-use crate::engine::ShuffleHandle;
+use crate::engine::{KeptPartitions, ShuffleHandle};
 use crate::{Context, Error, Rdd, Result};
 
 /// Work that must be done before the first job that needs a node: sampling bounds, counting.
@@ -30,6 +30,8 @@ pub(crate) struct Extras {
     pub(crate) _shuffles: Vec<Arc<ShuffleHandle>>,
     /// This node and all above it are prepared and without mistakes.
     ready: AtomicBool,
+    /// The partitions this node keeps, if it does.
+    pub(crate) _kept: Option<Arc<KeptPartitions>>,
 }
 
 /// A node under construction.
@@ -124,6 +126,7 @@ impl Node {
 
     pub(crate) fn persisted(mut self) -> Self {
         self.persisted = true;
+        self.extras._kept = Some(self.context.0.engine.keep_partitions(self.id));
         self
     }
 

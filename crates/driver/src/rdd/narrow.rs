@@ -14,10 +14,8 @@ use firesteel_rdd::reshape::{
 };
 use firesteel_rdd::sample::{RandomPart, Sample};
 use firesteel_rdd::source::part_of;
-use firesteel_rdd::{Environment, Partition, Pipe};
-use firesteel_scheduler::engine::Input;
-use firesteel_scheduler::messages::DagEvent;
-use firesteel_types::{CallSite, Event, NarrowMapping};
+use firesteel_rdd::{Partition, Pipe};
+use firesteel_types::{CallSite, NarrowMapping};
 
 use super::graph::Prepare;
 use crate::{Error, Rdd, Result};
@@ -322,7 +320,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         node.into_rdd(External::new(self.pipe.clone(), argv))
     }
 
-    /// Keeps the partitions in memory once they are computed, as they are.
+    /// Keeps the partitions in memory once they are computed, as they are, until
+    /// [`Rdd::unpersist`] or until nobody holds the RDD, or one made of it, any more.
     #[track_caller]
     pub fn cache(&self) -> Rdd<T>
     where
@@ -336,11 +335,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 
     /// Drops the partitions that [`Rdd::cache`] keeps; they are computed again when needed.
     pub fn unpersist(&self) {
-        let rdd = self.info.id;
-        let engine = &self.context.0.engine;
-        engine.environment().blocks().remove_rdd(rdd);
-        engine.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
-        engine.bus().post(Event::UnpersistRdd { rdd });
+        self.context.0.engine.unpersist(self.info.id);
     }
 }
 

@@ -110,7 +110,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 
     /// A histogram of `buckets` equal intervals between the smallest and the largest item: the bounds
-    /// and the counts. Runs two jobs.
+    /// and the counts. Fewer intervals where doubles are too coarse for so many. Runs two jobs.
     #[track_caller]
     pub fn histogram_of(&self, buckets: usize) -> Result<(Vec<f64>, Vec<u64>)>
     where
@@ -136,7 +136,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         }
         let step = (high - low) / buckets as f64;
         let inner = (0..buckets).map(|i| low + step * i as f64);
-        let bounds: Vec<f64> = inner.chain(std::iter::once(high)).collect();
+        let mut bounds: Vec<f64> = inner.chain(std::iter::once(high)).collect();
+        bounds.dedup();
         let counts = self.histogram(&bounds)?;
         Ok((bounds, counts))
     }

@@ -1,0 +1,23 @@
+//! A look behind the engine's back, for tests: which blocks the driver's process holds, and losing
+//! one of them as a broken disk or a lost executor would.
+
+use firesteel_rdd::Environment;
+
+use crate::Context;
+
+impl Context {
+    /// The names of the blocks in this process, e.g. `shuffle_0_1`.
+    #[doc(hidden)]
+    pub fn blocks(&self) -> Vec<String> {
+        let blocks = self.0.engine.environment().blocks();
+        blocks.ids().iter().map(ToString::to_string).collect()
+    }
+
+    /// Drops a block without telling the schedulers; whether it was there.
+    #[doc(hidden)]
+    pub fn lose_block(&self, name: &str) -> bool {
+        let blocks = self.0.engine.environment().blocks();
+        let found = blocks.ids().into_iter().find(|id| id.to_string() == name);
+        found.is_some_and(|id| blocks.remove(id))
+    }
+}
