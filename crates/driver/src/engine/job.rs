@@ -1,18 +1,19 @@
 //! A job that runs, and the cell its waiter looks into.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
+use firesteel_closure::Encoder;
 use firesteel_rdd::{Payload, TaskBody};
-use firesteel_types::{JobId, RddInfo};
+use firesteel_types::{JobId, RddInfo, TaskFailure};
 
 use crate::{Error, Result};
 
 /// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need), its
 /// results so far.
 pub(super) struct ActiveJob {
-    pub(super) body: Arc<dyn TaskBody>,
+    pub(super) code: Arc<StageCode>,
     pub(super) results: Vec<Option<Payload>>,
-    pub(super) cell: Arc<JobCell>,
+    cell: Arc<JobCell>,
     _lineage: Arc<RddInfo>,
 }
 
@@ -24,7 +25,40 @@ impl ActiveJob {
         cell: Arc<JobCell>,
     ) -> Self {
         let results = std::iter::repeat_with(|| None).take(partitions).collect();
-        ActiveJob { body, results, cell, _lineage: lineage }
+        ActiveJob { code: Arc::new(StageCode::new(body)), results, cell, _lineage: lineage }
+    }
+
+    /// Tells the waiter; only then is anything of the user's dropped.
+    pub(super) fn end(self, result: Result<()>) {
+        let ActiveJob { results, cell, .. } = self;
+        match result {
+            Ok(()) => cell.end(Ok(results)),
+            Err(error) => cell.end(Err(error)),
+        }
+    }
+}
+
+/// The code of a stage's tasks, and its wire form once a task needed it.
+pub(crate) struct StageCode {
+    pub(super) body: Arc<dyn TaskBody>,
+    encoded: OnceLock<Result<Vec<u8>, TaskFailure>>,
+}
+
+impl StageCode {
+    pub(super) fn new(body: Arc<dyn TaskBody>) -> Self {
+        StageCode { body, encoded: OnceLock::new() }
+    }
+
+    /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the
+    /// task's failure.
+    pub(super) fn encoded(&self) -> &Result<Vec<u8>, TaskFailure> {
+        self.encoded.get_or_init(|| {
+            firesteel_executor::catch(|| {
+                let mut out = Encoder::new();
+                self.body.encode(&mut out).map(|()| out.into_bytes())
+            })?
+            .map_err(|error| TaskFailure::Fatal { message: error.to_string() })
+        })
     }
 }
 

@@ -3,10 +3,9 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use firesteel_closure::{Encoder, SameExecutable};
+use firesteel_closure::SameExecutable;
 use firesteel_conf::LocalTransport;
 use firesteel_executor::{TaskReport, run_encoded, run_task};
-use firesteel_rdd::TaskBody;
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_types::{TaskFailure, TaskInfo, TaskMetrics, TaskOutcome};
 
@@ -55,29 +54,28 @@ fn work(engine: &Arc<Engine>) {
     let mut next = engine.next_task();
     while let Some(launch) = next {
         let report = run(engine, &launch, &mut child);
-        let Launch { task, body, kill } = launch;
-        drop((body, kill));
+        let Launch { task, code, kill } = launch;
+        drop((code, kill));
         next = engine.report(&task, report).or_else(|| engine.next_task());
     }
 }
 
 fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskReport {
-    let Launch { task, body, kill } = launch;
+    let Launch { task, code, kill } = launch;
     let identity = identity(task);
     let environment = engine.environment.clone();
-    match engine.transport {
-        LocalTransport::Direct => run_task(&**body, identity, kill.clone(), environment),
-        LocalTransport::Encoded => match encode(&**body) {
-            Ok(bytes) => {
-                let here = SameExecutable::this_process();
-                run_encoded(&bytes, here, identity, kill.clone(), environment).into()
-            }
-            Err(failure) => failed(failure),
-        },
-        LocalTransport::Process => match encode(&**body) {
-            Ok(bytes) => Child::run(child, bytes, identity, kill, &environment),
-            Err(failure) => failed(failure),
-        },
+    if engine.transport == LocalTransport::Direct {
+        return run_task(&*code.body, identity, kill.clone(), environment);
+    }
+    match code.encoded() {
+        Err(failure) => failed(failure.clone()),
+        Ok(bytes) if engine.transport == LocalTransport::Process => {
+            Child::run(child, bytes.clone(), identity, kill, &environment)
+        }
+        Ok(bytes) => {
+            let here = SameExecutable::this_process();
+            run_encoded(bytes, here, identity, kill.clone(), environment).into()
+        }
     }
 }
 
@@ -87,15 +85,6 @@ fn identity(task: &TaskInfo) -> TaskIdentity {
         stage: task.stage,
         partition: task.partition,
         attempt: task.attempt,
-    }
-}
-
-/// Users' `Serialize` runs here, outside of the task: its panic is the task's all the same.
-fn encode(body: &dyn TaskBody) -> Result<Vec<u8>, TaskFailure> {
-    let mut out = Encoder::new();
-    match firesteel_executor::catch(|| body.encode(&mut out))? {
-        Ok(()) => Ok(out.into_bytes()),
-        Err(error) => Err(TaskFailure::Fatal { message: error.to_string() }),
     }
 }
 

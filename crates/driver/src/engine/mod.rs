@@ -5,6 +5,7 @@
 //! worker that reports the end of a task leaves with its next one: a job of many small tasks runs
 //! without a single switch between threads.
 
+mod aftermath;
 mod job;
 mod local;
 mod process;
@@ -30,15 +31,16 @@ use firesteel_types::{
 use crate::bus::Bus;
 use crate::{Error, Result};
 
-use job::ActiveJob;
+use aftermath::Aftermath;
 pub(crate) use job::JobCell;
+use job::{ActiveJob, StageCode};
 use state::{Launch, State};
 
 /// The code of a shuffle's map tasks, kept by the RDD that reads the shuffle. When nobody can read it
 /// any more, its map outputs go.
 pub(crate) struct ShuffleHandle {
     pub(crate) shuffle: ShuffleId,
-    pub(crate) body: Arc<dyn TaskBody>,
+    code: Arc<StageCode>,
     engine: std::sync::Weak<Engine>,
 }
 
@@ -73,6 +75,7 @@ pub(crate) struct Engine {
     timer: Condvar,
     origin: Instant,
     bus: Bus,
+    aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
     transport: LocalTransport,
 }
@@ -92,6 +95,7 @@ impl Engine {
             timer: Condvar::new(),
             origin: Instant::now(),
             bus,
+            aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new()),
             transport,
         });
@@ -161,15 +165,15 @@ impl Engine {
         shuffle: ShuffleId,
         body: Arc<dyn TaskBody>,
     ) -> Arc<ShuffleHandle> {
-        let handle = Arc::new(ShuffleHandle { shuffle, body, engine: Arc::downgrade(self) });
+        let code = Arc::new(StageCode::new(body));
+        let handle = Arc::new(ShuffleHandle { shuffle, code, engine: Arc::downgrade(self) });
         self.environment.add_shuffle(shuffle);
         self.lock().shuffles.insert(shuffle, Arc::downgrade(&handle));
         handle
     }
 
-    /// Called from a destructor, and so never panics, whatever happened to the engine.
     fn remove_shuffle(self: &Arc<Self>, shuffle: ShuffleId) {
-        let Ok(mut state) = self.state.lock() else { return };
+        let mut state = self.lock();
         state.shuffles.remove(&shuffle);
         self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
         self.environment.remove_shuffle(shuffle);
@@ -180,11 +184,10 @@ impl Engine {
         Arc::new(KeptPartitions { rdd, engine: Arc::downgrade(self) })
     }
 
-    /// Drops the kept partitions of an RDD. Called from a destructor, too, and so never panics.
+    /// Drops the kept partitions of an RDD.
     pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
         self.environment.blocks().remove_rdd(rdd);
-        let Ok(state) = self.state.lock() else { return };
-        self.carry_out(state, Input::Dag(DagEvent::RddUnpersisted { rdd }));
+        self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
         self.bus.post(Event::UnpersistRdd { rdd });
     }
 
@@ -228,7 +231,7 @@ impl Engine {
             if state.stopped {
                 return None;
             }
-            state = self.work.wait(state).expect(BROKEN);
+            state = self.wait(&self.work, state);
         }
     }
 
@@ -237,14 +240,17 @@ impl Engine {
         self.let_go(state);
     }
 
-    /// Unlocks, wakes who is needed, and only then drops what was given up under the lock: dropping
-    /// a user's RDD may come back here.
+    /// Unlocks, wakes who is needed, and only then does what runs user code: that may take long, may
+    /// panic, and may come back here.
     fn let_go(&self, mut state: MutexGuard<'_, State>) {
         let waiting = state.ready.len();
-        let garbage = std::mem::take(&mut state.garbage);
+        let follows = !state.aftermath.is_empty();
+        self.aftermath.add(&mut state.aftermath);
         drop(state);
         (0..waiting).for_each(|_| self.work.notify_one());
-        drop(garbage);
+        if follows {
+            self.aftermath.settle();
+        }
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, input: Input) {
@@ -310,12 +316,21 @@ impl Engine {
         let jobs: Vec<JobId> = state.jobs.keys().copied().collect();
         jobs.into_iter().for_each(|job| state.end_job(job, Err(error.clone())));
         self.state.clear_poison();
+        self.let_go(state);
         self.work.notify_all();
         self.timer.notify_all();
     }
 
+    /// After a panic under the lock, on whatever thread, the engine is broken down; it stays so.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect(BROKEN)
+        if self.state.is_poisoned() {
+            self.break_down("a thread panicked while it held the schedulers");
+        }
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn wait<'a>(&self, condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        condition.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -331,5 +346,3 @@ fn warn_of_failure(task: &TaskInfo, outcome: &TaskOutcome) {
         );
     }
 }
-
-const BROKEN: &str = "the engine broke down before; its first panic tells why";

@@ -5,19 +5,20 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use firesteel_rdd::accumulator::UpdateTarget;
-use firesteel_rdd::{KillSwitch, Payload, TaskBody};
+use firesteel_rdd::{KillSwitch, Payload};
 use firesteel_scheduler::engine::{Effect, Scheduler};
 use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
 use firesteel_types::{AccumulatorId, JobId, ShuffleId, TaskId, TaskInfo, Tick};
 
 use super::ShuffleHandle;
-use super::job::ActiveJob;
+use super::aftermath::Step;
+use super::job::{ActiveJob, StageCode};
 use crate::Result;
 
 /// A task for a worker.
 pub(super) struct Launch {
     pub(super) task: TaskInfo,
-    pub(super) body: Arc<dyn TaskBody>,
+    pub(super) code: Arc<StageCode>,
     pub(super) kill: Arc<KillSwitch>,
 }
 
@@ -39,8 +40,8 @@ pub(super) struct State {
     pub(super) stopped: bool,
     /// A panic left the schedulers in a state that must not be looked at again.
     pub(super) broken: bool,
-    /// To be dropped after the lock is let go.
-    pub(super) garbage: Vec<ActiveJob>,
+    /// To be done after the lock is let go.
+    pub(super) aftermath: Vec<Step>,
     next_job: u32,
 }
 
@@ -60,7 +61,7 @@ impl State {
             threads: Vec::new(),
             stopped: false,
             broken: false,
-            garbage: Vec::new(),
+            aftermath: Vec::new(),
             next_job: 0,
         }
     }
@@ -72,16 +73,16 @@ impl State {
     }
 
     pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind) {
-        let body = match kind {
-            TaskSetKind::Result(job) => self.jobs.get(&job).map(|job| job.body.clone()),
+        let code = match kind {
+            TaskSetKind::Result(job) => self.jobs.get(&job).map(|job| job.code.clone()),
             TaskSetKind::ShuffleMap(shuffle) => {
-                self.shuffles.get(&shuffle).and_then(Weak::upgrade).map(|kept| kept.body.clone())
+                self.shuffles.get(&shuffle).and_then(Weak::upgrade).map(|kept| kept.code.clone())
             }
         };
-        let body = body.expect("a task's job keeps the code of all its stages alive");
+        let code = code.expect("a task's job keeps the code of all its stages alive");
         let kill = Arc::new(KillSwitch::default());
         self.kills.insert(task.task, kill.clone());
-        self.ready.push_back(Launch { task, body, kill });
+        self.ready.push_back(Launch { task, code, kill });
     }
 
     pub(super) fn kill(&mut self, task: TaskId, reason: &str) {
@@ -101,24 +102,24 @@ impl State {
     pub(super) fn apply_accumulators(&mut self, task: TaskId) {
         let Some((_, updates)) = self.outputs.get_mut(&task) else { return };
         for (id, update) in std::mem::take(updates) {
-            let Some(target) = self.accumulators.get(&id).and_then(Weak::upgrade) else { continue };
-            // A user's type decodes and merges here, under the engine's lock: its panic stays its own.
-            match firesteel_executor::catch(|| target.apply(update)) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(accumulator = id.0, %error, "update lost"),
-                Err(failure) => tracing::error!(accumulator = id.0, %failure, "update lost"),
+            if let Some(target) = self.accumulators.get(&id).and_then(Weak::upgrade) {
+                self.aftermath.push(Step::Update { id, target, update });
             }
         }
     }
 
     pub(super) fn release(&mut self, task: TaskId) {
-        self.outputs.remove(&task);
+        match self.outputs.remove(&task) {
+            // Delivered, or nothing a user could have made.
+            None | Some((Payload::Encoded(_), _)) => {}
+            Some((Payload::Typed(value), _)) if value.is::<()>() => {}
+            Some(given_up) => self.aftermath.push(Step::Drop(Box::new(given_up))),
+        }
     }
 
     pub(super) fn end_job(&mut self, job: JobId, result: Result<()>) {
-        let Some(mut job) = self.jobs.remove(&job) else { return };
-        let results = std::mem::take(&mut job.results);
-        job.cell.end(result.map(|()| results));
-        self.garbage.push(job);
+        if let Some(job) = self.jobs.remove(&job) {
+            self.aftermath.push(Step::EndJob { job, result });
+        }
     }
 }

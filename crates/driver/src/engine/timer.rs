@@ -7,7 +7,7 @@ use std::time::Duration;
 use firesteel_scheduler::engine::Input;
 
 use super::state::State;
-use super::{BROKEN, Engine, local};
+use super::{Engine, local};
 
 pub(super) fn ensure_running(engine: &Arc<Engine>, state: &mut State) {
     if state.timer_running || state.stopped {
@@ -36,9 +36,12 @@ fn run(engine: &Arc<Engine>) {
             }
             Some(at) => {
                 let wait = Duration::from_millis(at.since_ms(now).max(1));
-                state = engine.timer.wait_timeout(state, wait).expect(BROKEN).0;
+                state = match engine.timer.wait_timeout(state, wait) {
+                    Ok((state, _)) => state,
+                    Err(poisoned) => poisoned.into_inner().0,
+                };
             }
-            None => state = engine.timer.wait(state).expect(BROKEN),
+            None => state = engine.wait(&engine.timer, state),
         }
     }
 }

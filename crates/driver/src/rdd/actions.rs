@@ -14,7 +14,7 @@ use firesteel_rdd::action::{
 use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
 use firesteel_rdd::sketch::HyperLogLog;
-use firesteel_rdd::wide::RoundRobin;
+use firesteel_rdd::wide::InOrder;
 use firesteel_rdd::{Partition, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
@@ -214,7 +214,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         self.merge_ordered(site, n, TakeOrdered::new(n as u64, Pure::new(key)), key)
     }
 
-    fn merge_ordered<K: Ord>(
+    pub(super) fn merge_ordered<K: Ord>(
         &self,
         site: CallSite,
         n: usize,
@@ -348,7 +348,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let mut level = self.boxed();
         while level.info.partitions > scale + level.info.partitions / scale {
             let fewer = level.info.partitions / scale;
-            let writer = RoundRobin;
+            let writer = InOrder::new(level.info.partitions);
             let (node, records) = level.shuffled::<T>("ShuffledRDD", site, writer, fewer);
             let merged = ReducePartition(Pure::new(merge));
             level = node.into_rdd(records).map_partitions_call(site, IgnoreIndex(merged)).boxed();

@@ -182,9 +182,23 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
         F: Fn(Partition<T>, Partition<U>) -> I + Copy + Send + Sync + 'static, // it captures? put the value into the items first
     {
-        let node = self.pairwise(CallSite::here("zip_partitions"), other);
-        let pipe = ZipPartitions::new(self.pipe.clone(), other.pipe.clone(), Pure::new(f));
-        node.into_rdd(pipe)
+        self.zip_partitions_call(CallSite::here("zip_partitions"), other, Pure::new(f))
+    }
+
+    pub(super) fn zip_partitions_call<U, Q, I, C>(
+        &self,
+        site: CallSite,
+        other: &Rdd<U, Q>,
+        f: C,
+    ) -> Rdd<I::Item, ZipPartitions<Arc<P>, Arc<Q>, C, I>>
+    where
+        U: 'static,
+        Q: Pipe<Item = U>,
+        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+        C: Call<(Partition<T>, Partition<U>), I>,
+    {
+        let pipe = ZipPartitions::new(self.pipe.clone(), other.pipe.clone(), f);
+        self.pairwise(site, other).into_rdd(pipe)
     }
 
     fn pairwise<U, Q>(&self, site: CallSite, other: &Rdd<U, Q>) -> super::Node {

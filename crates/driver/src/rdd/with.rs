@@ -1,15 +1,17 @@
 //! Adapters whose closures take an environment: how captured values are passed in the open.
 
+use std::cmp::Reverse;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use firesteel_closure::{Data, Shared};
-use firesteel_rdd::action::{Aggregate, ForEach, OfPartition, Reduce};
-use firesteel_rdd::aggregate::ReduceWith;
+use firesteel_rdd::action::{Aggregate, ForEach, OfPartition, Reduce, TakeOrdered};
+use firesteel_rdd::aggregate::{AggregateWith, CombineWith, ReduceWith};
 use firesteel_rdd::narrow::{
-    Emitter, Filter, FlatMap, FlatMapTo, IgnoreIndex, Keyed, Map, MapPartitions, OnEachValue,
-    OnValue, WithKey,
+    Descending, Emitter, Filter, FlatMap, FlatMapTo, IgnoreIndex, Keyed, Map, MapPartitions,
+    OnEachValue, OnValue, WithKey,
 };
+use firesteel_rdd::reshape::ZipPartitions;
 use firesteel_rdd::{Partition, Pipe};
 use firesteel_types::CallSite;
 
@@ -176,6 +178,16 @@ impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
         reduced.ok_or(Error::Empty { operation: "reduce" })
     }
 
+    /// [`Rdd::fold`]
+    #[track_caller]
+    pub fn fold<F>(&self, zero: T, f: F) -> Result<T>
+    where
+        T: Data + Clone,
+        F: Fn(&E, T, T) -> T + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
+    {
+        self.aggregate_at(CallSite::here("fold"), zero, f, f)
+    }
+
     /// [`Rdd::aggregate`]
     #[track_caller]
     pub fn aggregate<U, F, G>(&self, zero: U, add: F, merge: G) -> Result<U>
@@ -184,10 +196,60 @@ impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
         F: Fn(&E, U, T) -> U + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
         G: Fn(&E, U, U) -> U,
     {
+        self.aggregate_at(CallSite::here("aggregate"), zero, add, merge)
+    }
+
+    fn aggregate_at<U, F, G>(&self, site: CallSite, zero: U, add: F, merge: G) -> Result<U>
+    where
+        U: Data + Clone,
+        F: Fn(&E, U, T) -> U + Copy + Send + Sync + 'static,
+        G: Fn(&E, U, U) -> U,
+    {
         let action = Aggregate::new(zero.clone(), self.shared(add));
-        let parts: Result<Vec<U>> =
-            self.rdd.run_all(CallSite::here("aggregate"), action)?.collect();
+        let parts: Result<Vec<U>> = self.rdd.run_all(site, action)?.collect();
         Ok(parts?.into_iter().fold(zero, |a, b| merge(&self.environment, a, b)))
+    }
+
+    /// [`Rdd::top_by`]
+    #[track_caller]
+    pub fn top_by<K, F>(&self, n: usize, key: F) -> Result<Vec<T>>
+    where
+        T: Data,
+        K: Ord + 'static,
+        F: Fn(&E, &T) -> K + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
+    {
+        let action = TakeOrdered::new(n as u64, Descending(self.shared(key)));
+        let descending = |item: &T| Reverse(key(&self.environment, item));
+        self.rdd.merge_ordered(CallSite::here("top_by"), n, action, descending)
+    }
+
+    /// [`Rdd::take_ordered_by`]
+    #[track_caller]
+    pub fn take_ordered_by<K, F>(&self, n: usize, key: F) -> Result<Vec<T>>
+    where
+        T: Data,
+        K: Ord + 'static,
+        F: Fn(&E, &T) -> K + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
+    {
+        let action = TakeOrdered::new(n as u64, self.shared(key));
+        let ascending = |item: &T| key(&self.environment, item);
+        self.rdd.merge_ordered(CallSite::here("take_ordered_by"), n, action, ascending)
+    }
+
+    /// [`Rdd::zip_partitions`]
+    #[track_caller]
+    pub fn zip_partitions<U, Q, I, F>(
+        &self,
+        other: &Rdd<U, Q>,
+        f: F,
+    ) -> Rdd<I::Item, ZipPartitions<Arc<P>, Arc<Q>, Shared<E, F>, I>>
+    where
+        U: 'static,
+        Q: Pipe<Item = U>,
+        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+        F: Fn(&E, Partition<T>, Partition<U>) -> I + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
+    {
+        self.rdd.zip_partitions_call(CallSite::here("zip_partitions"), other, self.shared(f))
     }
 }
 
@@ -228,5 +290,35 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>, E: Data> With<(K, V), P, E>
         let site = CallSite::here("reduce_by_key");
         let partitioner = self.rdd.default_partitioner();
         self.rdd.combine_call(site, partitioner, None, ReduceWith(self.shared(f)))
+    }
+
+    /// [`Rdd::aggregate_by_key`]
+    #[track_caller]
+    pub fn aggregate_by_key<C, F, G>(&self, zero: C, add: F, merge: G) -> Rdd<(K, C)>
+    where
+        K: Data + Hash + Eq,
+        C: Data + Clone,
+        F: Fn(&E, C, V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
+        G: Fn(&E, C, C) -> C + Copy + Send + Sync + 'static,
+    {
+        let site = CallSite::here("aggregate_by_key");
+        let combine = AggregateWith::new(zero, self.shared(add), self.shared(merge));
+        self.rdd.combine_call(site, self.rdd.default_partitioner(), None, combine)
+    }
+
+    /// [`Rdd::combine_by_key`]
+    #[track_caller]
+    pub fn combine_by_key<C, F, G, H>(&self, create: F, add: G, merge: H) -> Rdd<(K, C)>
+    where
+        K: Data + Hash + Eq,
+        C: Data,
+        F: Fn(&E, V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into with(...)
+        G: Fn(&E, C, V) -> C + Copy + Send + Sync + 'static,
+        H: Fn(&E, C, C) -> C + Copy + Send + Sync + 'static,
+    {
+        let site = CallSite::here("combine_by_key");
+        let (create, add) = (self.shared(create), self.shared(add));
+        let combine = CombineWith::new(create, add, self.shared(merge));
+        self.rdd.combine_call(site, self.rdd.default_partitioner(), None, combine)
     }
 }
