@@ -43,6 +43,8 @@ impl<F: Copy + Send + Sync + 'static> Pure<F> {
         // dangling pointer is valid for reads of all of its zero bytes. A value of `F` is known to
         // exist: `self` came from `new`, which was given one, or from `decode` in a process of the
         // same executable in which `new` was given one (a `Decoder` is only made for such bytes).
+        // What a zero-sized value proves in one process (a captured token that a CPU feature is there)
+        // is taken to hold in the other: both run one executable on machines of one kind.
         // `F: Copy`, so that one more value of it is an ordinary copy and nothing is dropped twice;
         // `F: Send + Sync + 'static`, so any thread may use it at any time.
         unsafe { NonNull::<F>::dangling().as_ref() }

@@ -27,8 +27,10 @@ pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireErr
         let expected = std::any::type_name::<R>();
         return Err(WireError::WrongType { offset, expected });
     }
-    // SAFETY: the bytes come from a process of the same executable (that is what a `Decoder` stands
-    // for), where `encode::<R>` wrote the offset of a `Builder<R>`: the fingerprint of `R` is equal.
+    // SAFETY: the bytes come from an `Encoder` in a process of the same executable (that is what whoever
+    // made the `Decoder` has vouched for), and are read in the order in which they were written, so
+    // that `encode::<R>` wrote this offset of a `Builder<R>`. The fingerprint and the bounds are no
+    // proof of that, but find a reader that has lost its place.
     // Code lies at equal offsets from the anchor in every process of one executable, whatever address
     // it is loaded at, and the address was found to lie inside its executable mapping.
     Ok(unsafe { std::mem::transmute::<usize, Builder<R>>(address) })

@@ -32,6 +32,14 @@ pub enum WireError {
         /// Serde's reason.
         source: postcard::Error,
     },
+    /// Bytes are left after the last value.
+    #[error(
+        "values of type {type_name} have more bytes than were read: does its Deserialize read all that its Serialize writes?"
+    )]
+    Unread {
+        /// The values' type.
+        type_name: &'static str,
+    },
     /// A function's name points outside the executable's code.
     #[error(
         "function offset {offset:#x} lies outside this executable's code; both ends must run the same executable"

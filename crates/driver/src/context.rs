@@ -133,6 +133,10 @@ impl Context {
     }
 
     fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
+        if cfg!(panic = "abort") {
+            let message = "tasks end by unwinding: build with panic = \"unwind\"".to_owned();
+            return Err(Error::Unsupported { message });
+        }
         let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
         let threads = local_threads(&master)?;
         let tasks = options::task_options(&conf, master.local_max_failures())?;

@@ -98,6 +98,12 @@ pub enum Error {
         /// Why not.
         source: std::sync::Arc<io::Error>,
     },
+    /// The program was built in a way that cannot work.
+    #[error("{message}")]
+    Unsupported {
+        /// What to change.
+        message: String,
+    },
     /// A defect of Firesteel itself.
     #[error("firesteel has a defect, please report it: {message}")]
     Defect {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Decoder, SameExecutable, WireError};
 use firesteel_rdd::body::decode_body;
-use firesteel_rdd::task::TaskIdentity;
+use firesteel_rdd::task::{TaskIdentity, fail_for_good};
 use firesteel_rdd::{Environment, KillSwitch, Payload, TaskBody, TaskContext};
 use firesteel_types::{AccumulatorId, TaskFailure, TaskMetrics, TaskOutcome};
 
@@ -101,7 +101,11 @@ pub fn run_encoded(
     let result = task.enter(|| {
         panics::catch(|| {
             task.check_killed();
-            let body = decode_body(&mut Decoder::new(body, peer)).unwrap_or_else(give_up);
+            let mut input = Decoder::new(body, peer);
+            let body = decode_body(&mut input).unwrap_or_else(give_up);
+            if !input.is_empty() {
+                fail_for_good(UNREAD);
+            }
             let decoded = started.elapsed();
             task.count(|metrics| metrics.deserialize_time_us = decoded.as_micros() as u64);
             let output = body.run(&task);
@@ -129,8 +133,10 @@ pub fn run_encoded(
 }
 
 fn give_up<T>(error: WireError) -> T {
-    firesteel_rdd::task::fail_for_good(error.to_string())
+    fail_for_good(error.to_string())
 }
+
+const UNREAD: &str = "a task has more bytes than were read: does a type's Deserialize read all that its Serialize writes?";
 
 fn encode_updates(task: &TaskContext) -> Result<Vec<(AccumulatorId, Vec<u8>)>, TaskFailure> {
     let updates = task.take_updates().into_iter();

@@ -24,6 +24,14 @@ impl<T: DeserializeOwned> Records<T> {
         Records { slice, position: 0, left, item: PhantomData }
     }
 
+    /// All records were read, but not all bytes: a type's two serde halves do not agree.
+    #[cold]
+    fn unread(&mut self) -> Option<WireError> {
+        let unread = self.slice.bytes().len() > self.position;
+        self.position = self.slice.bytes().len();
+        unread.then(|| WireError::Unread { type_name: std::any::type_name::<T>() })
+    }
+
     fn decode(&mut self) -> Result<T, WireError> {
         let bytes = &self.slice.bytes()[self.position..];
         let (record, rest) = postcard::take_from_bytes(bytes).map_err(|source| {
@@ -40,12 +48,13 @@ impl<T: DeserializeOwned> Iterator for Records<T> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            return None;
+            return self.unread().map(Err);
         }
         self.left -= 1;
         let record = self.decode();
         if record.is_err() {
             self.left = 0;
+            self.position = self.slice.bytes().len();
         }
         Some(record)
     }

@@ -15,7 +15,7 @@ use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::InOrder;
-use firesteel_rdd::{Partition, Pipe};
+use firesteel_rdd::{Partition, Pipe, TaskContext};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
 use firesteel_types::{CallSite, JobError, JobId};
@@ -44,6 +44,11 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     ) -> Result<impl Iterator<Item = Result<A::Output>> + use<T, P, A>> {
         if self.context.is_stopped() {
             return Err(Error::ContextStopped);
+        }
+        if TaskContext::current().is_some() {
+            let reason = "a task cannot run jobs: call the action on the driver and pass its result \
+                          with `rdd.with(..)`";
+            return Err(Error::invalid(&site, reason));
         }
         prepare(&self.info)?;
         let properties = local_properties::get(self.context.id());
@@ -396,9 +401,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         T: Hash,
     {
         let site = CallSite::here("count_approx_distinct");
-        if !(relative_sd > 0.000_017 && relative_sd <= 0.4) {
+        if !(0.0021..=0.4).contains(&relative_sd) {
             let reason = format!(
-                "the relative standard deviation must lie between 0.000017 and 0.4: {relative_sd}"
+                "the relative standard deviation must lie between 0.0021 and 0.4: {relative_sd}"
             );
             return Err(Error::invalid(&site, reason));
         }

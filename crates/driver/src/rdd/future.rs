@@ -11,6 +11,9 @@ use firesteel_rdd::Pipe;
 use crate::local_properties::{self, FutureJobs};
 use crate::{Context, Error, Rdd, Result};
 
+/// As deep as those of tasks: an action encodes and drops what tasks compute.
+const ACTION_STACK_BYTES: usize = 16 << 20;
+
 /// An action that runs in the background. Needs no async runtime: `.wait()` blocks, `.await` works in
 /// any.
 pub struct JobFuture<T> {
@@ -55,7 +58,8 @@ impl<T: Send + 'static> JobFuture<T> {
         let jobs = Arc::new(FutureJobs::default());
         let (id, mut properties) = (context.id(), local_properties::get(context.id()));
         properties.future = Some(jobs.clone());
-        let (target, thread) = (shared.clone(), std::thread::Builder::new());
+        let thread = std::thread::Builder::new().stack_size(ACTION_STACK_BYTES);
+        let target = shared.clone();
         let spawned = thread.name("firesteel-action".into()).spawn(move || {
             local_properties::change(id, |own| *own = properties);
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(action));

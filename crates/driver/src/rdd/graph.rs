@@ -28,11 +28,18 @@ pub(crate) struct Extras {
     pub(crate) prepare: Option<Arc<dyn Prepare>>,
     /// The map sides this node reads.
     pub(crate) _shuffles: Vec<Arc<ShuffleHandle>>,
+    /// The context it belongs to.
+    context: u64,
+    /// How many narrow steps lie between this node and the shuffles or sources above.
+    depth: u32,
     /// This node and all above it are prepared and without mistakes.
     ready: AtomicBool,
     /// The partitions this node keeps, if it does.
     pub(crate) _kept: Option<Arc<KeptPartitions>>,
 }
+
+/// More narrow steps than this nest too deeply for a thread's stack.
+const DEEPEST: u32 = 5_000;
 
 /// A node under construction.
 pub(crate) struct Node {
@@ -58,7 +65,7 @@ impl Node {
             site,
             name: None,
             dependencies: Vec::new(),
-            extras: Extras::default(),
+            extras: Extras { context: context.id(), ..Extras::default() },
             partitioner: None,
             persisted: false,
         }
@@ -96,15 +103,36 @@ impl Node {
     }
 
     pub(crate) fn narrow(mut self, parent: &Arc<RddInfo>, mapping: NarrowMapping) -> Self {
+        self.check_parent(parent);
+        let above = extras(parent).map_or(0, |extras| extras.depth);
+        self.extras.depth = self.extras.depth.max(above + 1);
+        if self.extras.depth > DEEPEST {
+            let reason = format!(
+                "more than {DEEPEST} steps without a shuffle would run as one deep call; put a \
+                 repartition, or collect and parallelize, in between"
+            );
+            self.set_defect(Error::invalid(&self.site, reason));
+        }
         self.dependencies.push(Dependency::Narrow { rdd: parent.clone(), mapping });
         self
     }
 
     pub(crate) fn reads(mut self, shuffle: Arc<ShuffleHandle>, parent: &Arc<RddInfo>) -> Self {
+        self.check_parent(parent);
         let id = shuffle.shuffle;
         self.dependencies.push(Dependency::Shuffle { shuffle: id, rdd: parent.clone() });
         self.extras._shuffles.push(shuffle);
         self
+    }
+
+    /// Ids, shuffles and blocks belong to one context: two cannot be mixed.
+    fn check_parent(&mut self, parent: &RddInfo) {
+        let other = extras(parent).is_some_and(|extras| extras.context != self.context.id());
+        if other {
+            let reason = "both RDDs must come from the same context; collect one side and \
+                          parallelize it in the other's context";
+            self.set_defect(Error::invalid(&self.site, reason));
+        }
     }
 
     pub(crate) fn prepared_by(mut self, prepare: Arc<dyn Prepare>) -> Self {

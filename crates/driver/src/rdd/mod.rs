@@ -41,6 +41,7 @@ pub use with::With;
 ///
 /// `P` is the pipeline's own type. Where one type is wanted (a struct's field, a loop), write
 /// `Rdd<T>` and call [`Rdd::boxed`].
+#[must_use = "an RDD only describes: call an action, or keep what an adapter returns"]
 pub struct Rdd<T, P = Boxed<T>> {
     pub(crate) context: Context,
     pub(crate) info: Arc<RddInfo>,

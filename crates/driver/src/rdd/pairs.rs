@@ -390,6 +390,17 @@ where
         self.sort_key_call(CallSite::here("sort_by_key_into"), partitions, false)
     }
 
+    /// The pairs in ranges of the key, so that each partition's keys lie above those before it; not
+    /// sorted within partitions. Bounds are sampled by a job when the first job needs them.
+    #[track_caller]
+    pub fn partition_by_range(&self, partitions: usize) -> Rdd<(K, V)> {
+        let site = CallSite::here("partition_by_range");
+        let key = Pure::new(|pair: &(K, V)| pair.0.clone());
+        let (node, records, partitioner) =
+            self.range_shuffled::<K, _>(site, key, partitions, false);
+        node.partitioned_by(&partitioner).into_rdd(records).boxed()
+    }
+
     fn sort_key_call(&self, site: CallSite, partitions: usize, descending: bool) -> Rdd<(K, V)> {
         let key = Pure::new(|pair: &(K, V)| pair.0.clone());
         let (node, records, partitioner) =

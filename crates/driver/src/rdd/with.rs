@@ -20,6 +20,7 @@ use crate::{Error, Rdd, Result};
 
 /// An RDD together with an environment; see [`Rdd::with`]. Its adapters are those of [`Rdd`], with
 /// `&E` as the closures' first argument.
+#[must_use = "`with` only begins: call an adapter on it"]
 pub struct With<T, P, E> {
     pub(super) rdd: Rdd<T, P>,
     pub(super) environment: Arc<E>,
