@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Child as Process, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ impl Child {
         let mut process = Command::new(std::env::current_exe()?)
             .env(ROLE, "executor")
             .env(SOCKET, &path)
+            // Ctrl-C in a terminal goes to whole groups: the driver alone decides what ends, and how.
+            .process_group(0)
             .spawn()?;
         let greeted = accept(&listener, &mut process).and_then(|mut stream| {
             greet(&mut stream)?;

@@ -15,14 +15,13 @@ use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::RoundRobin;
-use firesteel_rdd::{Partition, Pipe};
+use firesteel_rdd::{Partition, Payload, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
 use firesteel_types::{CallSite, JobId};
 
 use super::graph::prepare;
-use crate::local_properties;
-use crate::{Context, Error, Rdd, Result};
+use crate::{Context, Error, Rdd, Result, interrupt, local_properties};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
 const TREE_DEPTH: u32 = 2;
@@ -42,10 +41,18 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         partitions: Vec<u32>,
         action: A,
     ) -> Result<impl Iterator<Item = Result<A::Output>> + use<T, P, A>> {
-        if self.context.is_stopped() {
-            return Err(Error::ContextStopped);
-        }
-        prepare(&self.info)?;
+        let outputs = self.outputs(site, partitions, action);
+        let outputs = outputs.inspect_err(|_| interrupt::wait_if_told_to_end())?;
+        Ok(outputs.into_iter().map(|output| Ok(output.into_value()?)))
+    }
+
+    fn outputs<A: Action<T>>(
+        &self,
+        site: CallSite,
+        partitions: Vec<u32>,
+        action: A,
+    ) -> Result<Vec<Payload>> {
+        self.check()?;
         let properties = local_properties::get(self.context.id());
         let future = properties.future.clone();
         let properties = JobProperties {
@@ -59,7 +66,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         if let Some(reason) = future.and_then(|future| future.add(cell.job)) {
             self.context.cancel_job(cell.job, &reason);
         }
-        Ok(cell.wait()?.into_iter().map(|output| Ok(output.into_value()?)))
+        cell.wait()
+    }
+
+    /// Whether a job can run at all, even one that reads no partition; does what must be done before.
+    fn check(&self) -> Result<()> {
+        if self.context.is_stopped() {
+            return Err(Error::ContextStopped);
+        }
+        prepare(&self.info)
     }
 
     pub(crate) fn run_all<A: Action<T>>(
@@ -141,6 +156,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
+        self.check()?;
         let conf = self.context.conf();
         let factor = conf.get(&entries::RDD_LIMIT_SCALE_UP_FACTOR)?;
         let mut width = conf.get(&entries::RDD_LIMIT_INITIAL_NUM_PARTITIONS)?;
@@ -415,7 +431,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let site = CallSite::here("to_local_iterator");
         let rdd = self.clone();
         let mut failed = false;
-        (0..self.info.partitions).flat_map(move |partition| {
+        let unusable = self.check().err().map(Err);
+        let partitions = if unusable.is_some() { 0 } else { self.info.partitions };
+        unusable.into_iter().chain((0..partitions).flat_map(move |partition| {
             if failed {
                 return Vec::new();
             }
@@ -429,7 +447,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
                     vec![Err(error)]
                 }
             }
-        })
+        }))
     }
 }
 
