@@ -177,15 +177,25 @@ impl<K: 'static> AnyPartitioner<K> {
     pub fn index(&self, key: &K) -> u32 {
         match &self.kind {
             Kind::Hash { hash, by, .. } => hash(*by, key),
+            Kind::Other(other) => {
+                self.checked(other.index(key)).unwrap_or_else(|message| fail_for_good(message))
+            }
+        }
+    }
+
+    /// The partition of a key, outside of tasks; what is wrong if there is no such partition.
+    pub fn find(&self, key: &K) -> Result<u32, String> {
+        match &self.kind {
+            Kind::Hash { hash, by, .. } => Ok(hash(*by, key)),
             Kind::Other(other) => self.checked(other.index(key)),
         }
     }
 
-    fn checked(&self, index: usize) -> u32 {
+    fn checked(&self, index: usize) -> Result<u32, String> {
         if index < self.id.partitions as usize {
-            return index as u32;
+            return Ok(index as u32);
         }
-        fail_for_good(format!(
+        Err(format!(
             "partitioner {} returned partition {index}, but it has {} partition(s), numbered from 0; \
              correct its `partition` method",
             self.id.kind, self.id.partitions

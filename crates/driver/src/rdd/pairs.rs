@@ -206,7 +206,7 @@ where
         defect: Option<Error>,
         combine: M,
     ) -> Rdd<(K, C)> {
-        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+        if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
             let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
             return node.into_rdd(CombineValues::new(self.pipe.clone(), combine)).boxed();
         }
@@ -279,7 +279,7 @@ where
     where
         V: Data,
     {
-        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+        if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
             return self.boxed();
         }
         let readers = partitioner.partitions();
@@ -316,7 +316,7 @@ where
         V: Data,
     {
         let site = CallSite::here("lookup");
-        let partitions = match self.lookup_partition(key)? {
+        let partitions = match self.lookup_partition(&site, key)? {
             Some(partition) => vec![partition],
             None => (0..self.info.partitions).collect(),
         };
@@ -327,10 +327,10 @@ where
     }
 
     /// Where the key is, if partitions are known; sampled bounds are found first.
-    fn lookup_partition(&self, key: &K) -> Result<Option<u32>> {
+    fn lookup_partition(&self, site: &CallSite, key: &K) -> Result<Option<u32>> {
         let Some(partitioner) = self.key_partitioner() else { return Ok(None) };
         super::graph::prepare(&self.info)?;
-        Ok(Some(partitioner.index(key)))
+        partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
     }
 
     /// How many pairs each key has. For many keys, use `map_values(|_| 1).reduce_by_key(...)`.
