@@ -114,6 +114,8 @@ impl Staged {
     /// In between there is none: two renames are as close as file systems in general allow.
     fn replace_target(&self, output: &Path) -> Result<()> {
         let replaced = self.staging.join("replaced");
+        // Whoever removes leftovers now would remove the old output with them.
+        let _leftovers_stay = self.leftovers.lock();
         std::fs::rename(&self.target, &replaced).map_err(failed("move aside", &self.target))?;
         let placed = self.put_in_place(output);
         if placed.is_err() && std::fs::rename(&replaced, &self.target).is_err() {
@@ -157,4 +159,53 @@ fn remove_busy_directory(path: &Path) -> bool {
 fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Output { action, path: path.clone(), source: Arc::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_output_is_put_back_when_the_new_one_cannot_take_its_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("out");
+        std::fs::create_dir(&target).unwrap();
+        std::fs::write(target.join("old"), "old").unwrap();
+        let leftovers = Leftovers::default();
+        let staged = Staged::create(&target, true, &leftovers).unwrap();
+        let error = staged.replace_target(&scratch.path().join("missing")).unwrap_err();
+        assert!(error.to_string().contains("could not put in place"), "{error}");
+        assert_eq!(std::fs::read(target.join("old")).unwrap(), b"old");
+        drop(staged);
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+        assert!(leftovers.lock().is_empty());
+    }
+
+    #[test]
+    fn a_task_that_was_given_up_adds_nothing_to_the_output() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("new/out");
+        let staged = Staged::create(&target, false, &Leftovers::default()).unwrap();
+        let attempts = staged.attempts();
+        for attempt in ["part-00000.attempt-1", "part-00000.attempt-2"] {
+            std::fs::write(attempts.join(attempt), attempt).unwrap();
+        }
+        let path = attempts.join("part-00000.attempt-2");
+        staged.commit(vec![WrittenFile { path, partition: 0 }]).unwrap();
+        assert!(std::fs::write(attempts.join("part-00000.attempt-3"), "late").is_err());
+        assert_eq!(std::fs::read(target.join("part-00000")).unwrap(), b"part-00000.attempt-2");
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(scratch.path().join("new")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_made_for_an_output_that_failed_is_removed_also_its_parents() {
+        let scratch = tempfile::tempdir().unwrap();
+        let leftovers = Leftovers::default();
+        drop(Staged::create(&scratch.path().join("a/b/out"), false, &leftovers).unwrap());
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        let _interrupted = Staged::create(&scratch.path().join("out"), false, &leftovers).unwrap();
+        leftovers.remove();
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
 }
