@@ -27,6 +27,7 @@ fn the_program() {
         "endless" => endless(&ctx, at("started")).save_as_text_file(at("out")),
         "stuck" => stuck(&ctx, at("started")).save_as_text_file(at("out")),
         "piped" => piped(&ctx, at("started")).save_as_text_file(at("out")),
+        "failing" => failing(&ctx, at("started")).save_as_text_file(at("out")),
         "idle" => idle(&at("started")),
         "large" => ctx.range_in(2, 0..10_000_000u64, 1).save_as_text_file(at("full/out")),
         other => panic!("no scenario {other}"),
@@ -63,7 +64,18 @@ fn stuck(ctx: &Context, started: String) -> Rdd<u64> {
 /// Waits for a program that says nothing and reads nothing.
 fn piped(ctx: &Context, started: String) -> Rdd<String> {
     let numbers = ctx.range_in(2, 0..10_000_000u64, 1);
-    numbers.pipe(["sh".into(), "-c".into(), format!("touch {started}; exec sleep 1000")]).boxed()
+    numbers.pipe(["sh".into(), "-c".into(), format!("touch {started}; sleep 1000")]).boxed()
+}
+
+/// Panics in one of its tasks.
+fn failing(ctx: &Context, started: String) -> Rdd<u64> {
+    let numbers = ctx.range_in(4, 0..1000u64, 1).with(started);
+    let never = numbers.map(|started, x| {
+        std::fs::write(started, "").unwrap();
+        assert!(x != 900, "on purpose");
+        x
+    });
+    never.boxed()
 }
 
 fn idle(started: &str) -> Result<()> {
@@ -95,9 +107,10 @@ impl Program {
     fn start(scenario: &str, conf: &str) -> Self {
         let scratch = Scratch::new();
         let process = Self::command(scenario, conf, &scratch).spawn().unwrap();
-        let started = scratch.path("started");
+        let program = Program { process, scratch };
+        let started = program.scratch.path("started");
         wait_until("the program's task runs", || Path::new(&started).exists());
-        Program { process, scratch }
+        program
     }
 
     /// Sends a signal to it alone, or as a terminal does, to its whole group.
@@ -108,11 +121,19 @@ impl Program {
     }
 
     /// How it ended, and what it said.
-    fn end(mut self) -> (ExitStatus, String, Scratch) {
+    fn end(&mut self) -> (ExitStatus, String) {
         wait_until("the program ends", || self.process.try_wait().unwrap().is_some());
         let mut said = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.process.wait().unwrap(), said, self.scratch)
+        (self.process.wait().unwrap(), said)
+    }
+}
+
+/// A test that fails does not leave its program behind.
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -143,13 +164,13 @@ const TRANSPORTS: [&str; 2] = ["", "spark.firesteel.local.transport=process"];
 fn ctrl_c_cancels_the_job_and_exits_with_130_and_leaves_nothing() {
     for conf in TRANSPORTS {
         for group in [false, true] {
-            let program = Program::start("endless", conf);
+            let mut program = Program::start("endless", conf);
             program.signal("-INT", group);
-            let (status, said, scratch) = program.end();
+            let (status, said) = program.end();
             assert_eq!(status.code(), Some(130), "{said}");
             assert!(said.contains("interrupted: cancelling jobs and cleaning up"), "{said}");
             assert!(!said.contains("Error:"), "{said}");
-            assert_clean(&scratch);
+            assert_clean(&program.scratch);
         }
     }
 }
@@ -157,24 +178,24 @@ fn ctrl_c_cancels_the_job_and_exits_with_130_and_leaves_nothing() {
 #[test]
 fn termination_does_the_same_and_exits_with_143() {
     for conf in TRANSPORTS {
-        let program = Program::start("endless", conf);
+        let mut program = Program::start("endless", conf);
         program.signal("-TERM", false);
-        let (status, said, scratch) = program.end();
+        let (status, said) = program.end();
         assert_eq!(status.code(), Some(143), "{said}");
         assert!(said.contains("terminated: cancelling jobs"), "{said}");
-        assert_clean(&scratch);
+        assert_clean(&program.scratch);
     }
 }
 
 #[test]
 fn a_task_that_does_not_notice_holds_up_the_exit_for_seconds_only() {
     for conf in TRANSPORTS {
-        let program = Program::start("stuck", conf);
+        let mut program = Program::start("stuck", conf);
         program.signal("-INT", false);
-        let (status, said, scratch) = program.end();
+        let (status, said) = program.end();
         assert_eq!(status.code(), Some(130), "{said}");
         assert!(said.contains("did not end within 5 s"), "{said}");
-        assert_clean(&scratch);
+        assert_clean(&program.scratch);
     }
 }
 
@@ -189,40 +210,51 @@ fn a_second_ctrl_c_ends_at_once() {
         assert_eq!(&said, b"interrupted");
         let asked = Instant::now();
         program.signal("-INT", false);
-        let (status, said, scratch) = program.end();
+        let (status, said) = program.end();
         assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
         assert_eq!(status.code(), Some(130), "{said}");
-        assert!(!Path::new(&scratch.path("out")).exists());
-        assert_no_process_left(&scratch);
+        assert!(!Path::new(&program.scratch.path("out")).exists());
+        assert_no_process_left(&program.scratch);
+    }
+}
+
+#[test]
+fn a_program_whose_job_fails_leaves_nothing_either() {
+    for conf in TRANSPORTS {
+        let mut program = Program::start("failing", conf);
+        let (status, said) = program.end();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("Error: job 0 aborted") && said.contains("on purpose"), "{said}");
+        assert_clean(&program.scratch);
     }
 }
 
 #[test]
 fn ctrl_c_while_no_job_runs_exits_with_130_too() {
-    let program = Program::start("idle", "");
+    let mut program = Program::start("idle", "");
     program.signal("-INT", false);
-    let (status, said, scratch) = program.end();
+    let (status, said) = program.end();
     assert_eq!(status.code(), Some(130), "{said}");
-    assert_clean(&scratch);
+    assert_clean(&program.scratch);
 }
 
 #[test]
 fn ctrl_c_ends_external_programs_that_are_silent() {
     for group in [false, true] {
-        let program = Program::start("piped", "");
+        let mut program = Program::start("piped", "");
         program.signal("-INT", group);
-        let (status, said, scratch) = program.end();
+        let (status, said) = program.end();
         assert_eq!(status.code(), Some(130), "{said}");
         assert!(!said.contains("did not end within"), "{said}");
-        assert_clean(&scratch);
+        assert_clean(&program.scratch);
     }
 }
 
 #[test]
 fn a_program_that_does_not_want_signals_handled_is_killed_by_them() {
-    let program = Program::start("idle", "spark.firesteel.handleInterrupt=false");
+    let mut program = Program::start("idle", "spark.firesteel.handleInterrupt=false");
     program.signal("-INT", false);
-    let (status, said, _) = program.end();
+    let (status, said) = program.end();
     assert_eq!(status.signal(), Some(2), "{status} {said}");
     assert!(!said.contains("cancelling"), "{said}");
 }
@@ -230,12 +262,12 @@ fn a_program_that_does_not_want_signals_handled_is_killed_by_them() {
 #[test]
 fn a_driver_that_is_killed_takes_its_child_processes_along() {
     for scenario in ["endless", "stuck"] {
-        let program = Program::start(scenario, "spark.firesteel.local.transport=process");
+        let mut program = Program::start(scenario, "spark.firesteel.local.transport=process");
         program.signal("-KILL", false);
-        let (status, _, scratch) = program.end();
+        let (status, _) = program.end();
         assert_eq!(status.signal(), Some(9));
-        assert!(!Path::new(&scratch.path("out")).exists());
-        assert_no_process_left(&scratch);
+        assert!(!Path::new(&program.scratch.path("out")).exists());
+        assert_no_process_left(&program.scratch);
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use firesteel_closure::{Value, Wire, wire};
 
@@ -68,6 +71,8 @@ impl<I: Iterator<Item: Display>> Piped<I> {
         let mut child = Command::new(&argv[0])
             .args(&argv[1..])
             .env_remove("FIRESTEEL_ROLE")
+            // Ctrl-C in a terminal goes to whole groups: the task alone decides when this one ends.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -150,9 +155,17 @@ fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
 fn kill_with_task(child: &Mutex<Child>, kill: &KillSwitch, ended: &Receiver<()>) {
     while ended.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
         if kill.thrown().is_some() {
-            let _ = lock(child).kill();
+            kill_group(&mut lock(child));
             return;
         }
+    }
+}
+
+/// Ends the program and what it has started in turn.
+fn kill_group(child: &mut Child) {
+    // After its end was seen, its id may be another's.
+    if let Ok(None) = child.try_wait() {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     }
 }
 
@@ -186,7 +199,7 @@ impl<I> Drop for Piped<I> {
     fn drop(&mut self) {
         if !self.ended {
             let mut child = lock(&self.child);
-            let _ = child.kill();
+            kill_group(&mut child);
             let _ = child.wait();
         }
     }
