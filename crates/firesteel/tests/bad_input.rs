@@ -80,10 +80,14 @@ fn a_file_removed_or_cut_short_between_planning_and_running_fails_the_job() {
         std::fs::remove_file(&removed).unwrap();
         fails_with(lines.count(), &["could not open", "removed.txt", "No such file"]);
         let cut = scratch.write("cut.txt", "line\n".repeat(1000));
-        let lines = ctx.text_file(&cut).unwrap();
-        assert_eq!(lines.count().unwrap(), 1000);
+        let [one, many] = [1, 50].map(|partitions| {
+            let options = TextOptions::new().min_partitions(partitions);
+            ctx.text_file_with(&cut, &options).unwrap()
+        });
+        assert_eq!((one.count().unwrap(), many.count().unwrap()), (1000, 1000));
         scratch.write("cut.txt", "line\n".repeat(10));
-        fails_with(lines.count(), &["cut.txt", "offset 50,", "changed meanwhile"]);
+        fails_with(one.count(), &["cut.txt", "offset 50,", "5000 bytes", "changed meanwhile"]);
+        fails_with(many.count(), &["cut.txt", "changed meanwhile"]);
         assert_usable(&ctx);
     }
 }

@@ -70,7 +70,7 @@ fn stages_are_shown_on_a_terminal_with_tasks_done_and_time_left() {
     // Two tasks of a tenth of a second at a time: twenty in a second, a second and a half in all.
     let rates = output.split_whitespace().filter_map(|word| word.strip_suffix("/s")?.parse().ok());
     let rates: Vec<f64> = rates.collect();
-    assert!(!rates.is_empty() && rates.iter().all(|rate| *rate > 0.0 && *rate < 40.0), "{rates:?}");
+    assert!(!rates.is_empty() && rates.iter().all(|rate| (0.0..40.0).contains(rate)), "{rates:?}");
     assert!(output.contains(" eta 1s "), "{output:?}");
     assert!(output.contains("reduce at") || output.contains("progress.rs"), "{output:?}");
     // The line is gone when the program goes on.
