@@ -9,6 +9,13 @@ use serde::de::DeserializeOwned;
 use crate::SameExecutable;
 
 /// Anything that can be a record, a key, a result or an environment: derive serde's traits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel between the driver and executors",
+    label = "needs a type that travels",
+    note = "records, keys, results and environments are sent in serde's form: add \
+            `#[derive(serde::Serialize, serde::Deserialize)]` to `{Self}`, or to the type in it that \
+            has none"
+)]
 pub trait Data: Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Data for T {}

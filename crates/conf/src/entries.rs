@@ -71,7 +71,9 @@ entries! {
         FILES_MAX_PARTITION_BYTES: ByteSize = Entry::new("spark.files.maxPartitionBytes", "128m")
             .positive().since("2.1.0");
 
-        /// Whether saving to a directory that exists already is refused.
+        /// Whether saving to a directory that exists already is refused. When false, the old
+        /// directory is replaced once the new one is written completely; nothing of it stays.
+        /// Spark writes the new files among the old ones instead.
         VALIDATE_OUTPUT_SPECS: bool = Entry::new("spark.hadoop.validateOutputSpecs", "true")
             .since("1.0.1");
 

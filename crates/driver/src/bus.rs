@@ -5,6 +5,7 @@
 //! nothing is queued and no thread runs.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -125,13 +126,17 @@ impl Shared {
         loop {
             if queue.events.is_empty() {
                 if queue.closed {
+                    // What listeners hold on to goes with the application, and not under the lock.
+                    let heard_all = [take(&mut queue.listeners), take(&mut queue.added)];
+                    drop(queue);
+                    drop(heard_all);
                     return;
                 }
                 queue = self.wait(queue);
                 continue;
             }
-            let events = std::mem::take(&mut queue.events);
-            let mut listeners = std::mem::take(&mut queue.listeners);
+            let events = take(&mut queue.events);
+            let mut listeners = take(&mut queue.listeners);
             listeners.append(&mut queue.added);
             queue.delivering = true;
             drop(queue);

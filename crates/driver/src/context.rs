@@ -139,21 +139,18 @@ impl Context {
         }
         let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
         let threads = local_threads(&master)?;
+        let dag = options::dag_options(&conf)?;
         let tasks = options::task_options(&conf, master.local_max_failures())?;
         check_task_fits(tasks.cpus_per_task, threads, &master)?;
+        let transport = conf.get(&entries::LOCAL_TRANSPORT)?;
         let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
         if conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal() {
             let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
             bus.add(Box::new(ConsoleProgress::new(interval)));
         }
         listeners.into_iter().for_each(|listener| bus.add(listener));
-        let engine = Engine::start(
-            threads,
-            options::dag_options(&conf)?,
-            tasks,
-            conf.get(&entries::LOCAL_TRANSPORT)?,
-            bus,
-        )?;
+        let engine = Engine::start(threads, dag, tasks, transport, bus.clone())
+            .inspect_err(|_| bus.close())?;
         let context = Context(Arc::new(Inner::new(engine, conf, master, threads)?));
         context.announce();
         if context.0.conf.get(&entries::HANDLE_INTERRUPT)? {
@@ -495,12 +492,11 @@ impl Inner {
         self.engine.bus().close();
     }
 
-    /// The process was told to end.
+    /// The process was told to end: as [`Inner::stop`], with a reason. Waits for the tasks.
     pub(crate) fn interrupt(&self, reason: &str) {
         let reason = reason.to_owned();
         self.engine.feed(Input::Dag(DagEvent::AllJobsCancelled { reason }));
         self.stop();
-        self.leftovers.remove();
     }
 }
 

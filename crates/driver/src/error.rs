@@ -27,6 +27,14 @@ pub enum Error {
         /// Why not, and what is.
         reason: String,
     },
+    /// The file with the pools of the `FAIR` mode cannot be used.
+    #[error("spark.scheduler.allocation.file {path:?} cannot be used: {reason}")]
+    AllocationFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The job ran and failed, or was cancelled.
     #[error(transparent)]
     Job(#[from] JobError),

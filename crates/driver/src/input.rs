@@ -133,6 +133,12 @@ fn add_files(path: &Path, top: bool, files: &mut Vec<(PathBuf, u64)>) -> Result<
         }
         return Ok(());
     }
+    if !metadata.is_file() {
+        // A pipe or a device has no length to cut into splits, and opening it may wait for ever.
+        let kind =
+            std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(unreadable(kind));
+    }
     File::open(path).map_err(unreadable)?;
     files.push((path.to_owned(), metadata.len()));
     Ok(())

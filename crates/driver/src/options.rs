@@ -1,7 +1,6 @@
 //! Settings turned into the schedulers' rules.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use firesteel_conf::{Conf, allocation, entries};
 use firesteel_scheduler::messages::{
@@ -48,14 +47,9 @@ fn pools(conf: &Conf) -> Result<std::collections::BTreeMap<String, PoolSpec>> {
         return Ok(Default::default());
     };
     let path = PathBuf::from(path);
-    let text = std::fs::read_to_string(&path).map_err(|source| Error::UnreadableInput {
-        path: path.clone(),
-        source: Arc::new(source),
-    })?;
-    let pools = allocation::parse(&text).map_err(|error| Error::InputPattern {
-        pattern: path.display().to_string(),
-        reason: error.to_string(),
-    })?;
+    let refused = |reason: String| Error::AllocationFile { path: path.clone(), reason };
+    let text = std::fs::read_to_string(&path).map_err(|error| refused(error.to_string()))?;
+    let pools = allocation::parse(&text).map_err(|error| refused(error.to_string()))?;
     Ok(pools.into_iter().map(|(name, settings)| (name, pool(&settings))).collect())
 }
 

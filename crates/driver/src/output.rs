@@ -22,22 +22,33 @@ impl Leftovers {
     /// Removes them all.
     pub(crate) fn remove(&self) {
         for path in std::mem::take(&mut *self.lock()) {
-            let _ = std::fs::remove_dir_all(path);
+            remove_busy_directory(&path);
         }
     }
 }
 
 /// A directory that becomes visible as a whole, or never.
+///
+/// ```text
+///   target's parent/
+///     ._temporary.NAME.UNIQUE/    removed at the end, whatever happens
+///       attempts/                 where tasks write, also those that were given up but go on
+///       output/                   the files that count; renamed to the target
+///       replaced/                 what the target was before, until the new one is in its place
+/// ```
 pub(crate) struct Staged {
     target: PathBuf,
     staging: PathBuf,
+    replace: bool,
+    /// Parents of the target that were not there before, outermost first.
+    parents: Vec<PathBuf>,
     leftovers: Leftovers,
 }
 
 impl Staged {
     /// Prepares to write `target`; refuses one that exists unless it shall be replaced.
     pub(crate) fn create(target: &Path, replace: bool, leftovers: &Leftovers) -> Result<Self> {
-        if !replace && target.symlink_metadata().is_ok() {
+        if !replace && exists(target) {
             return Err(Error::OutputExists { path: target.to_owned() });
         }
         let target = std::path::absolute(target).map_err(failed("resolve", target))?;
@@ -46,31 +57,52 @@ impl Staged {
             failed("write", &target)(source)
         })?;
         let parent = target.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(parent).map_err(failed("create", parent))?;
         let unique = format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..));
         let staging = parent.join(format!("._temporary.{}.{unique}", name.to_string_lossy()));
+        let missing = parent.ancestors().take_while(|parent| !exists(parent));
+        let mut parents: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        parents.reverse();
         leftovers.lock().insert(staging.clone());
-        let staged = Staged { target, staging, leftovers: leftovers.clone() };
-        std::fs::create_dir(&staged.staging).map_err(failed("create", &staged.staging))?;
+        let leftovers = leftovers.clone();
+        // From here on, dropping it removes what was made.
+        let staged = Staged { target, staging, replace, parents, leftovers };
+        for directory in [staged.attempts(), staged.output()] {
+            std::fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        }
         Ok(staged)
     }
 
     /// Where attempts write.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.staging
+    pub(crate) fn attempts(&self) -> PathBuf {
+        self.staging.join("attempts")
     }
 
-    /// Keeps exactly these files, removes those of other attempts, and makes the directory visible.
+    fn output(&self) -> PathBuf {
+        self.staging.join("output")
+    }
+
+    /// Makes a directory of exactly these files visible.
     pub(crate) fn commit(self, files: Vec<WrittenFile>) -> Result<()> {
+        let output = self.output();
         for file in files {
-            let name = self.staging.join(format!("part-{:05}", file.partition));
+            let name = output.join(format!("part-{:05}", file.partition));
             std::fs::rename(&file.path, &name).map_err(failed("rename", &file.path))?;
         }
-        self.remove_other_attempts().map_err(failed("clean", &self.staging))?;
-        let marker = self.staging.join("_SUCCESS");
+        let marker = output.join("_SUCCESS");
         std::fs::write(&marker, b"").map_err(failed("write", &marker))?;
-        // A directory that came to be meanwhile is not replaced: rename refuses unless it is empty.
-        std::fs::rename(&self.staging, &self.target).map_err(|source| match source.kind() {
+        match self.replace && exists(&self.target) {
+            true => self.replace_target(&output),
+            false => self.put_in_place(&output),
+        }
+    }
+
+    /// Does not replace what came to be meanwhile. Between the look and the rename only an empty
+    /// directory could: rename refuses anything else.
+    fn put_in_place(&self, output: &Path) -> Result<()> {
+        if exists(&self.target) {
+            return Err(Error::OutputExists { path: self.target.clone() });
+        }
+        std::fs::rename(output, &self.target).map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty
             | io::ErrorKind::AlreadyExists
             | io::ErrorKind::NotADirectory => Error::OutputExists { path: self.target.clone() },
@@ -78,26 +110,102 @@ impl Staged {
         })
     }
 
-    fn remove_other_attempts(&self) -> io::Result<()> {
-        for entry in std::fs::read_dir(&self.staging)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().contains(".attempt-") {
-                std::fs::remove_file(entry.path())?;
-            }
+    /// Moves the old output aside, the new one into its place, and the old one back if that fails.
+    /// In between there is none: two renames are as close as file systems in general allow.
+    fn replace_target(&self, output: &Path) -> Result<()> {
+        let replaced = self.staging.join("replaced");
+        // Whoever removes leftovers now would remove the old output with them.
+        let _leftovers_stay = self.leftovers.lock();
+        std::fs::rename(&self.target, &replaced).map_err(failed("move aside", &self.target))?;
+        let placed = self.put_in_place(output);
+        if placed.is_err() && std::fs::rename(&replaced, &self.target).is_err() {
+            // Somebody else's output is there now; what was replaced is not thrown away.
+            let kept = self.staging.with_extension("replaced");
+            std::fs::rename(&replaced, &kept).map_err(failed("keep", &kept))?;
+            tracing::error!(path = %kept.display(), "the replaced output was kept here");
         }
-        Ok(())
+        placed
     }
 }
 
-/// After a commit there is nothing left to remove.
+/// Whatever it is, also a symbolic link to nowhere.
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// After a commit there is little left to remove. What cannot be removed, because a task that was
+/// given up still writes, is tried again when the application ends.
 impl Drop for Staged {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.staging);
-        self.leftovers.lock().remove(&self.staging);
+        if remove_busy_directory(&self.staging) {
+            self.leftovers.lock().remove(&self.staging);
+        }
+        // Those that hold something now refuse.
+        for parent in self.parents.iter().rev() {
+            let _ = std::fs::remove_dir(parent);
+        }
     }
+}
+
+/// Removes a directory into which somebody may still write; whether it is gone.
+fn remove_busy_directory(path: &Path) -> bool {
+    const TRIES: usize = 10;
+    (0..TRIES).any(|_| match std::fs::remove_dir_all(path) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound && !exists(path),
+    })
 }
 
 fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Output { action, path: path.clone(), source: Arc::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_output_is_put_back_when_the_new_one_cannot_take_its_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("out");
+        std::fs::create_dir(&target).unwrap();
+        std::fs::write(target.join("old"), "old").unwrap();
+        let leftovers = Leftovers::default();
+        let staged = Staged::create(&target, true, &leftovers).unwrap();
+        let error = staged.replace_target(&scratch.path().join("missing")).unwrap_err();
+        assert!(error.to_string().contains("could not put in place"), "{error}");
+        assert_eq!(std::fs::read(target.join("old")).unwrap(), b"old");
+        drop(staged);
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+        assert!(leftovers.lock().is_empty());
+    }
+
+    #[test]
+    fn a_task_that_was_given_up_adds_nothing_to_the_output() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("new/out");
+        let staged = Staged::create(&target, false, &Leftovers::default()).unwrap();
+        let attempts = staged.attempts();
+        for attempt in ["part-00000.attempt-1", "part-00000.attempt-2"] {
+            std::fs::write(attempts.join(attempt), attempt).unwrap();
+        }
+        let path = attempts.join("part-00000.attempt-2");
+        staged.commit(vec![WrittenFile { path, partition: 0 }]).unwrap();
+        assert!(std::fs::write(attempts.join("part-00000.attempt-3"), "late").is_err());
+        assert_eq!(std::fs::read(target.join("part-00000")).unwrap(), b"part-00000.attempt-2");
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(scratch.path().join("new")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_made_for_an_output_that_failed_is_removed_also_its_parents() {
+        let scratch = tempfile::tempdir().unwrap();
+        let leftovers = Leftovers::default();
+        drop(Staged::create(&scratch.path().join("a/b/out"), false, &leftovers).unwrap());
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        let _interrupted = Staged::create(&scratch.path().join("out"), false, &leftovers).unwrap();
+        leftovers.remove();
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
 }

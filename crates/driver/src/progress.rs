@@ -4,9 +4,14 @@
 //! so that quick jobs leave the terminal alone; lines vanish when their stage ends.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{
+    HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 
 use firesteel_types::{Event, StageRef};
 
@@ -16,8 +21,14 @@ const FIRST_SHOWN_AFTER: Duration = Duration::from_millis(500);
 
 /// Draws stages on standard error.
 pub(crate) struct ConsoleProgress {
+    lines: Arc<Lines>,
+    /// Its end ends the thread that shows stages whose tasks are long and send no events.
+    _thread: Sender<()>,
+}
+
+struct Lines {
     bars: MultiProgress,
-    stages: BTreeMap<StageRef, Stage>,
+    stages: Mutex<BTreeMap<StageRef, Stage>>,
     interval: Duration,
 }
 
@@ -34,23 +45,43 @@ struct Stage {
 impl ConsoleProgress {
     /// For standard error, redrawn at most this often.
     pub(crate) fn new(interval: Duration) -> Self {
-        Self::on(ProgressDrawTarget::stderr(), interval)
-    }
-
-    fn on(target: ProgressDrawTarget, interval: Duration) -> Self {
-        let bars = MultiProgress::with_draw_target(target);
-        ConsoleProgress { bars, stages: BTreeMap::new(), interval }
-    }
-
-    fn update(&mut self, stage: StageRef, change: impl FnOnce(&mut Stage)) {
-        let Some(found) = self.stages.get_mut(&stage) else { return };
-        change(found);
-        if found.bar.is_none() && found.since.elapsed() >= FIRST_SHOWN_AFTER {
-            found.bar = Some(start_bar(&self.bars, stage, found, self.interval));
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let lines = Arc::new(Lines { bars, stages: Mutex::default(), interval });
+        let (sender, ended) = channel();
+        let shown = lines.clone();
+        let thread = std::thread::Builder::new().name("firesteel-progress".into());
+        let spawned = thread.spawn(move || {
+            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                shown.show_those_that_run_long();
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "stages of long tasks are shown late: no thread for them");
         }
+        ConsoleProgress { lines, _thread: sender }
+    }
+}
+
+impl Lines {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<StageRef, Stage>> {
+        self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn update(&self, stage: StageRef, change: impl FnOnce(&mut Stage)) {
+        let mut stages = self.lock();
+        let Some(found) = stages.get_mut(&stage) else { return };
+        change(found);
         if let Some(bar) = &found.bar {
             bar.set_position(found.done);
             bar.set_message(note(found));
+        }
+    }
+
+    fn show_those_that_run_long(&self) {
+        for (stage, state) in self.lock().iter_mut() {
+            if state.bar.is_none() && state.since.elapsed() >= FIRST_SHOWN_AFTER {
+                state.bar = Some(start_bar(&self.bars, *stage, state, self.interval));
+            }
         }
     }
 }
@@ -70,15 +101,40 @@ fn start_bar(
     interval: Duration,
 ) -> ProgressBar {
     let style = ProgressStyle::with_template(
-        "{prefix} [{bar:24}] {pos}/{len} {per_sec:>9} eta {eta}  {wide_msg}",
+        "{prefix} [{bar:24}] {pos}/{len} {rate:>9} eta {left}  {wide_msg}",
     )
     .expect("the template is a constant")
+    .with_key("rate", write_rate)
+    .with_key("left", write_time_left)
     .progress_chars("=> ");
-    let bar = bars.add(ProgressBar::new(state.tasks).with_style(style));
-    bar.set_prefix(format!("Stage {stage}"));
-    bar.set_elapsed(state.since.elapsed());
+    // Complete before it is added: that draws it for the first time.
+    let bar = ProgressBar::with_draw_target(Some(state.tasks), ProgressDrawTarget::hidden())
+        .with_style(style)
+        .with_prefix(format!("Stage {stage}"))
+        .with_message(note(state))
+        .with_position(state.done)
+        .with_elapsed(state.since.elapsed());
+    let bar = bars.add(bar);
     bar.enable_steady_tick(interval);
     bar
+}
+
+// Since the stage began: indicatif's own estimate would count from when the line first appeared.
+
+fn write_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
+    let _ = write!(out, "{:.1}/s", state.pos() as f64 / state.elapsed().as_secs_f64());
+}
+
+fn write_time_left(state: &ProgressState, out: &mut dyn fmt::Write) {
+    let left = state.len().unwrap_or(0).saturating_sub(state.pos());
+    let written = match state.pos() {
+        0 => write!(out, "?"),
+        done => {
+            let left = state.elapsed().mul_f64(left as f64 / done as f64);
+            write!(out, "{:#}", HumanDuration(left))
+        }
+    };
+    let _ = written;
 }
 
 impl Listener for ConsoleProgress {
@@ -94,10 +150,12 @@ impl Listener for ConsoleProgress {
                     since: Instant::now(),
                     bar: None,
                 };
-                self.stages.insert(stage.stage, state);
+                self.lines.lock().insert(stage.stage, state);
             }
-            Event::TaskStart { task, .. } => self.update(task.stage, |stage| stage.running += 1),
-            Event::TaskEnd { task, failure, .. } => self.update(task.stage, |stage| {
+            Event::TaskStart { task, .. } => {
+                self.lines.update(task.stage, |stage| stage.running += 1);
+            }
+            Event::TaskEnd { task, failure, .. } => self.lines.update(task.stage, |stage| {
                 stage.running = stage.running.saturating_sub(1);
                 match failure {
                     None => stage.done += 1,
@@ -105,13 +163,14 @@ impl Listener for ConsoleProgress {
                 }
             }),
             Event::StageCompleted { stage, .. } => {
-                if let Some(Stage { bar: Some(bar), .. }) = self.stages.remove(&stage.stage) {
+                let ended = self.lines.lock().remove(&stage.stage);
+                if let Some(Stage { bar: Some(bar), .. }) = ended {
                     bar.finish_and_clear();
-                    self.bars.remove(&bar);
+                    self.lines.bars.remove(&bar);
                 }
             }
             Event::ApplicationEnd { .. } => {
-                let _ = self.bars.clear();
+                let _ = self.lines.bars.clear();
             }
             _ => {}
         }

@@ -1,7 +1,10 @@
-//! The executor in a child process: connects to the driver's socket, runs tasks one at a time, asks
+//! The executor in a child process: talks to its driver over the socket that it finds in place of
+//! standard input, runs tasks one at a time, asks
 //! the driver for blocks, and exits when the driver is gone.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,8 +22,6 @@ use crate::{FromChild, ToChild, read_frame, write_frame};
 
 /// Says which role a process has; `executor` is the only one so far.
 pub const ROLE: &str = "FIRESTEEL_ROLE";
-/// The driver's socket.
-pub const SOCKET: &str = "FIRESTEEL_EXECUTOR_SOCKET";
 
 /// Called before `main`: if this process is to be an executor, it is one until it exits.
 pub fn take_over_if_executor() {
@@ -57,9 +58,7 @@ fn survive_broken_pipes() -> io::Result<()> {
 
 fn serve() -> io::Result<()> {
     survive_broken_pipes()?;
-    let path = std::env::var_os(SOCKET)
-        .ok_or_else(|| io::Error::other(format!("{SOCKET} is not set; start it by a driver")))?;
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = take_socket()?;
     write_frame(&mut stream, &FromChild::Hello(ExecutableHash::current()?))?;
     let ToChild::Hello(hash) = read_frame(&mut stream)? else {
         return Err(io::Error::other("the driver did not say hello"));
@@ -77,6 +76,16 @@ fn serve() -> io::Result<()> {
         ));
     });
     work(stream, peer, assigned, answered)
+}
+
+/// Takes the socket away from standard input, where tasks that read it now find nothing.
+fn take_socket() -> io::Result<UnixStream> {
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.peer_addr().map_err(|_| {
+        io::Error::other("standard input is no socket: only drivers start executors")
+    })?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(socket)
 }
 
 fn listen(

@@ -2,20 +2,23 @@
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use firesteel_closure::{Value, Wire, wire};
 
 use crate::task::fail_with;
-use crate::{Pipe, TaskContext};
+use crate::{KillSwitch, Pipe, TaskContext};
 
 /// How much of a failed program's error output its error quotes.
 const STDERR_LIMIT: usize = 4096;
-
-/// How often the kill switch is looked at while the program is silent.
+/// How often the kill switch is looked at while the program neither reads nor writes.
 const POLL: Duration = Duration::from_millis(20);
 
 /// `pipe`
@@ -48,15 +51,18 @@ impl<P: Pipe<Item: Display>> Pipe for External<P> {
 
 /// The task's thread feeds the program and takes its lines in turn; a second thread always drains
 /// the program's output, so that neither side can block the other for good. A line is taken before
-/// more is fed, which bounds what waits in between.
+/// more is fed, which bounds what waits in between. A third thread ends the program when the task is
+/// killed, because then the task's own may wait for a program that does not read.
 struct Piped<I> {
     program: String,
-    child: Child,
+    child: Arc<Mutex<Child>>,
     input: Option<(I, BufWriter<ChildStdin>)>,
     lines: Receiver<std::io::Result<String>>,
     errors: Option<JoinHandle<String>>,
     task: TaskContext,
     ended: bool,
+    /// Its end ends the third thread.
+    _watched: Sender<()>,
 }
 
 impl<I: Iterator<Item: Display>> Piped<I> {
@@ -65,6 +71,8 @@ impl<I: Iterator<Item: Display>> Piped<I> {
         let mut child = Command::new(&argv[0])
             .args(&argv[1..])
             .env_remove("FIRESTEEL_ROLE")
+            // Ctrl-C in a terminal goes to whole groups: the task alone decides when this one ends.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -76,7 +84,12 @@ impl<I: Iterator<Item: Display>> Piped<I> {
         let (sender, lines) = channel();
         std::thread::spawn(move || stdout.lines().try_for_each(|line| sender.send(line)));
         let errors = Some(std::thread::spawn(move || last_of(stderr)));
-        Piped { program, child, input: Some((input, stdin)), lines, errors, task, ended: false }
+        let child = Arc::new(Mutex::new(child));
+        let (_watched, ended) = channel();
+        let (killed, kill) = (child.clone(), task.kill_switch());
+        std::thread::spawn(move || kill_with_task(&killed, &kill, &ended));
+        let input = Some((input, stdin));
+        Piped { program, child, input, lines, errors, task, ended: false, _watched }
     }
 
     /// Feeds one item; at the input's end closes the program's. A program that no longer reads is
@@ -93,21 +106,10 @@ impl<I: Iterator<Item: Display>> Piped<I> {
         }
     }
 
-    /// Waits for a line from a program that has all its input; it may be silent for long.
-    fn wait_for_line(&self) -> Result<std::io::Result<String>, TryRecvError> {
-        loop {
-            self.task.check_killed();
-            match self.lines.recv_timeout(POLL) {
-                Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(TryRecvError::Disconnected),
-            }
-        }
-    }
-
     fn finish(&mut self) {
+        let status = self.wait();
         self.ended = true;
-        let status = self.child.wait();
+        self.task.check_killed();
         let errors = self.errors.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         match status {
             Ok(status) if status.success() => {}
@@ -122,6 +124,51 @@ impl<I: Iterator<Item: Display>> Piped<I> {
     }
 }
 
+impl<I> Piped<I> {
+    /// Waits for the program's end, which follows the end of its output at once as a rule.
+    fn wait(&self) -> std::io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = lock(&self.child).try_wait()? {
+                return Ok(status);
+            }
+            self.task.check_killed();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The next line, when there is nothing left to feed.
+    fn receive(&self) -> Result<std::io::Result<String>, TryRecvError> {
+        loop {
+            match self.lines.recv_timeout(POLL) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => return Err(TryRecvError::Disconnected),
+                Err(RecvTimeoutError::Timeout) => self.task.check_killed(),
+            }
+        }
+    }
+}
+
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn kill_with_task(child: &Mutex<Child>, kill: &KillSwitch, ended: &Receiver<()>) {
+    while ended.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
+        if kill.thrown().is_some() {
+            kill_group(&mut lock(child));
+            return;
+        }
+    }
+}
+
+/// Ends the program and what it has started in turn.
+fn kill_group(child: &mut Child) {
+    // After its end was seen, its id may be another's.
+    if let Ok(None) = child.try_wait() {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    }
+}
+
 impl<I: Iterator<Item: Display>> Iterator for Piped<I> {
     type Item = String;
 
@@ -129,7 +176,7 @@ impl<I: Iterator<Item: Display>> Iterator for Piped<I> {
         while !self.ended {
             let received = match self.input {
                 Some(_) => self.lines.try_recv(),
-                None => self.wait_for_line(),
+                None => self.receive(),
             };
             match received {
                 Ok(Ok(line)) => return Some(line),
@@ -151,8 +198,9 @@ impl<I: Iterator<Item: Display>> Iterator for Piped<I> {
 impl<I> Drop for Piped<I> {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            let mut child = lock(&self.child);
+            kill_group(&mut child);
+            let _ = child.wait();
         }
     }
 }

@@ -170,6 +170,11 @@ impl TaskContext {
         self.0.kill.thrown.load(Ordering::Relaxed)
     }
 
+    /// For a thread that helps the task and must end with it.
+    pub(crate) fn kill_switch(&self) -> Arc<KillSwitch> {
+        self.0.kill.clone()
+    }
+
     /// Changes the task's metrics.
     pub fn count(&self, change: impl FnOnce(&mut TaskMetrics)) {
         let mut metrics = self.0.metrics.take();

@@ -118,6 +118,16 @@ impl Lines {
         fail_with(format!("could not read {path} at offset {}: {error}", self.position))
     }
 
+    /// Its lines are not there any more: fewer than the user had is not the answer.
+    fn fail_truncated(&self) -> ! {
+        let (path, end) = (self.split.path.display(), self.split.end);
+        fail_with(format!(
+            "{path} ends at or before offset {}, but had at least {end} bytes when the job was \
+             planned: it was changed meanwhile",
+            self.position
+        ))
+    }
+
     fn text(&self, start: u64) -> String {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -145,7 +155,7 @@ impl Iterator for Lines {
         self.task.check_killed();
         let read = self.read_line();
         if read == 0 {
-            return None;
+            self.fail_truncated();
         }
         self.task.count(|metrics| {
             metrics.input_records += 1;

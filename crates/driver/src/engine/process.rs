@@ -4,13 +4,15 @@
 //! fails its task as a lost executor, and the next task starts a new one.
 
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child as Process, Command};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firesteel_closure::{ExecutableHash, SameExecutable};
-use firesteel_executor::child::{ROLE, SOCKET};
+use firesteel_executor::child::ROLE;
 use firesteel_executor::{
     EncodedReport, FromChild, LocalEnvironment, TaskReport, ToChild, read_frame, write_frame,
 };
@@ -48,27 +50,24 @@ impl Child {
     }
 
     fn start() -> io::Result<Child> {
-        // Only this user can reach the socket: the directory is private.
-        let directory = tempfile::Builder::new().prefix("firesteel-").tempdir()?;
-        let path = directory.path().join("executor.sock");
-        let listener = UnixListener::bind(&path)?;
+        // A pair has no name: nobody else can reach it, and no file is left behind.
+        let (mut stream, theirs) = UnixStream::pair()?;
         let mut process = Command::new(std::env::current_exe()?)
             .env(ROLE, "executor")
-            .env(SOCKET, &path)
+            .stdin(OwnedFd::from(theirs))
+            // Ctrl-C in a terminal goes to whole groups: the driver alone decides what ends, and how.
+            .process_group(0)
             .spawn()?;
-        let greeted = accept(&listener, &mut process).and_then(|mut stream| {
-            greet(&mut stream)?;
-            stream.set_read_timeout(Some(POLL))?;
-            Ok(stream)
-        });
-        match greeted {
-            Ok(stream) => Ok(Child { process, stream }),
-            Err(error) => {
-                let _ = process.kill();
-                let _ = process.wait();
-                Err(error)
-            }
+        let greeted = stream
+            .set_read_timeout(Some(START_TIMEOUT))
+            .and_then(|()| greet(&mut stream))
+            .and_then(|()| stream.set_read_timeout(Some(POLL)));
+        if let Err(error) = greeted {
+            let _ = process.kill();
+            let status = process.wait()?;
+            return Err(io::Error::other(format!("{error} ({status})")));
         }
+        Ok(Child { process, stream })
     }
 
     fn serve(
@@ -132,28 +131,6 @@ fn lost(slot: &mut Option<Child>, error: &io::Error) -> TaskReport {
 
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-fn accept(listener: &UnixListener, process: &mut Process) -> io::Result<UnixStream> {
-    listener.set_nonblocking(true)?;
-    let deadline = Instant::now() + START_TIMEOUT;
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false)?;
-                return Ok(stream);
-            }
-            Err(error) if !is_timeout(&error) => return Err(error),
-            Err(_) => {}
-        }
-        if let Some(status) = process.try_wait()? {
-            return Err(io::Error::other(format!("it ended with {status} before it connected")));
-        }
-        if Instant::now() > deadline {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not connect"));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn greet(stream: &mut UnixStream) -> io::Result<()> {

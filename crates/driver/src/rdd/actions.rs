@@ -15,14 +15,13 @@ use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::InOrder;
-use firesteel_rdd::{Partition, Pipe, TaskContext};
+use firesteel_rdd::{Partition, Payload, Pipe, TaskContext};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
 use firesteel_types::{CallSite, JobError, JobId};
 
 use super::graph::prepare;
-use crate::local_properties;
-use crate::{Context, Error, Rdd, Result};
+use crate::{Context, Error, Rdd, Result, interrupt, local_properties};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
 const TREE_DEPTH: u32 = 2;
@@ -42,15 +41,23 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         partitions: Vec<u32>,
         action: A,
     ) -> Result<impl Iterator<Item = Result<A::Output>> + use<T, P, A>> {
-        if self.context.is_stopped() {
-            return Err(Error::ContextStopped);
-        }
+        let outputs = self.outputs(site, partitions, action);
+        let outputs = outputs.inspect_err(|_| interrupt::wait_if_told_to_end())?;
+        Ok(outputs.into_iter().map(|output| Ok(output.into_value()?)))
+    }
+
+    fn outputs<A: Action<T>>(
+        &self,
+        site: CallSite,
+        partitions: Vec<u32>,
+        action: A,
+    ) -> Result<Vec<Payload>> {
         if TaskContext::current().is_some() {
             let reason = "a task cannot run jobs: call the action on the driver and pass its result \
                           with `rdd.with(..)`";
             return Err(Error::invalid(&site, reason));
         }
-        prepare(&self.info)?;
+        self.check()?;
         let properties = local_properties::get(self.context.id());
         let future = properties.future.clone();
         if let Some(reason) = future.as_ref().and_then(|future| future.cancelled()) {
@@ -68,7 +75,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         if let Some(reason) = future.and_then(|future| future.add(cell.job)) {
             self.context.cancel_job(cell.job, &reason);
         }
-        Ok(cell.wait()?.into_iter().map(|output| Ok(output.into_value()?)))
+        cell.wait()
+    }
+
+    /// Whether a job can run at all, even one that reads no partition; does what must be done before.
+    fn check(&self) -> Result<()> {
+        if self.context.is_stopped() {
+            return Err(Error::ContextStopped);
+        }
+        prepare(&self.info)
     }
 
     pub(crate) fn run_all<A: Action<T>>(
@@ -150,6 +165,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
+        self.check()?;
         let conf = self.context.conf();
         let factor = conf.get(&entries::RDD_LIMIT_SCALE_UP_FACTOR)?;
         let mut width = conf.get(&entries::RDD_LIMIT_INITIAL_NUM_PARTITIONS)?;
@@ -424,7 +440,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let site = CallSite::here("to_local_iterator");
         let rdd = self.clone();
         let mut failed = false;
-        (0..self.info.partitions).flat_map(move |partition| {
+        let unusable = self.check().err().map(Err);
+        let partitions = if unusable.is_some() { 0 } else { self.info.partitions };
+        unusable.into_iter().chain((0..partitions).flat_map(move |partition| {
             if failed {
                 return Vec::new();
             }
@@ -438,7 +456,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
                     vec![Err(error)]
                 }
             }
-        })
+        }))
     }
 }
 

@@ -4,6 +4,8 @@
 //! type that spells out the pipeline, so that the compiler fuses it; every wide one returns the boxed
 //! type `Rdd<T>`, so that loops type-check.
 
+#![allow(clippy::type_complexity)] // spelling out the pipeline is the point
+
 mod actions;
 mod debug;
 mod future;

@@ -276,25 +276,29 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 
     /// Splits the items at random, in proportion to `weights`; every item is in exactly one part.
     #[track_caller]
-    pub fn random_split(&self, weights: &[f64], seed: u64) -> Vec<Rdd<T, RandomPart<Arc<P>>>> {
+    pub fn random_split(
+        &self,
+        weights: &[f64],
+        seed: u64,
+    ) -> Result<Vec<Rdd<T, RandomPart<Arc<P>>>>> {
         let site = CallSite::here("random_split");
         let total: f64 = weights.iter().sum();
-        let valid =
-            total > 0.0 && weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+        if !(weights.iter().all(|weight| *weight >= 0.0) && total > 0.0 && total.is_finite()) {
+            let reason = format!(
+                "weights must not be negative, and their sum must be positive, but they are {weights:?}"
+            );
+            return Err(Error::invalid(&site, reason));
+        }
         let mut reached = 0.0;
         let last = weights.len().saturating_sub(1);
         let part = |(i, weight): (usize, &f64)| {
             let start = reached / total;
             reached += weight;
             let end = if i == last { 1.0 } else { reached / total };
-            let mut node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
-            if !valid {
-                let reason = "weights must not be negative, and their sum must be positive";
-                node.set_defect(Error::invalid(&site, reason));
-            }
+            let node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
             node.into_rdd(RandomPart::new(self.pipe.clone(), start..end, seed))
         };
-        weights.iter().enumerate().map(part).collect()
+        Ok(weights.iter().enumerate().map(part).collect())
     }
 
     /// Each item with its position in the whole RDD. Positions of all but the first partition depend

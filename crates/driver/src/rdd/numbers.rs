@@ -128,7 +128,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         if stats.count() == 0 {
             return Err(Error::Empty { operation: "histogram_of" });
         }
-        if !(low.is_finite() && high.is_finite()) {
+        // The extremes leave NaN out; the mean does not.
+        if !(low.is_finite() && high.is_finite()) || stats.mean().is_nan() {
             return Err(Error::invalid(&site, "the RDD holds an infinity or NaN"));
         }
         if low == high {

@@ -202,7 +202,7 @@ where
         defect: Option<Error>,
         combine: M,
     ) -> Rdd<(K, C)> {
-        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+        if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
             let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
             return node.into_rdd(CombineValues::new(self.pipe.clone(), combine)).boxed();
         }
@@ -275,7 +275,7 @@ where
     where
         V: Data,
     {
-        if self.info.partitioner.as_ref() == Some(partitioner.id()) {
+        if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
             return self.boxed();
         }
         let readers = partitioner.partitions();
