@@ -1,6 +1,7 @@
 //! Finding input files: comma-separated paths, globs, directories; cutting them into splits.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -91,11 +92,11 @@ fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
     if Path::new(pattern).exists() {
         return Ok(vec![pattern.into()]);
     }
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
     let mut found = Vec::new();
     for alternative in alternatives(pattern) {
-        let matches = glob::glob(&alternative).map_err(|error| Error::InputPattern {
-            pattern: pattern.to_owned(),
-            reason: error.to_string(),
+        let matches = glob::glob_with(&alternative, options).map_err(|error| {
+            Error::InputPattern { pattern: pattern.to_owned(), reason: error.to_string() }
         })?;
         for path in matches {
             found.push(path.map_err(|error| Error::UnreadableInput {
@@ -104,9 +105,21 @@ fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
             })?);
         }
     }
+    found.retain(|path| !is_hidden(path) || names_hidden(pattern));
     found.sort();
     found.dedup();
     Ok(found)
+}
+
+/// Markers and what is not committed yet: `_SUCCESS`, `._temporary`, ...
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with('_') || name.starts_with('.'))
+}
+
+/// Whether a pattern asks for hidden files in so many words.
+fn names_hidden(pattern: &str) -> bool {
+    is_hidden(Path::new(pattern))
 }
 
 /// Expands the first `{a,b}` and, by recursion, the others.
@@ -119,17 +132,19 @@ fn alternatives(pattern: &str) -> Vec<String> {
         .collect()
 }
 
-/// Adds a file, or the files of a directory (not of its subdirectories; not those whose names start
-/// with `_` or `.`, which are markers and temporary files).
+/// Adds a file, or the files of a directory: not those whose names start with `_` or `.`, which are
+/// markers and temporary files. A directory inside a directory is refused, as in Spark.
 fn add_files(path: &Path, top: bool, files: &mut Vec<(PathBuf, u64)>) -> Result<()> {
     let unreadable =
         |source| Error::UnreadableInput { path: path.to_owned(), source: Arc::new(source) };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
-        if top {
-            for entry in sorted_entries(path).map_err(unreadable)? {
-                add_files(&entry, false, files)?;
-            }
+        if !top {
+            let inside = "it is a directory inside an input directory; name it, or use a glob";
+            return Err(unreadable(io::Error::new(io::ErrorKind::IsADirectory, inside)));
+        }
+        for entry in sorted_entries(path).map_err(unreadable)? {
+            add_files(&entry, false, files)?;
         }
         return Ok(());
     }
@@ -146,12 +161,8 @@ fn add_files(path: &Path, top: bool, files: &mut Vec<(PathBuf, u64)>) -> Result<
 
 fn sorted_entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries: std::io::Result<Vec<_>> = std::fs::read_dir(directory)?.collect();
-    let hidden = |name: &str| name.starts_with('_') || name.starts_with('.');
-    let mut paths: Vec<PathBuf> = entries?
-        .into_iter()
-        .filter(|entry| !hidden(&entry.file_name().to_string_lossy()))
-        .map(|entry| entry.path())
-        .collect();
+    let mut paths: Vec<PathBuf> =
+        entries?.into_iter().map(|entry| entry.path()).filter(|path| !is_hidden(path)).collect();
     paths.sort();
     Ok(paths)
 }

@@ -98,7 +98,23 @@ impl Lines {
             self.fail_reading(error);
         }
         self.position = before;
-        self.read_line();
+        while self.position < self.split.end && !self.skip_some() {
+            self.task.check_killed();
+        }
+    }
+
+    /// Skips what is in the buffer, through the next newline; whether there was one, or no more to
+    /// read. A line may be longer than many splits: nothing of it is kept.
+    fn skip_some(&mut self) -> bool {
+        let buffer = match self.reader.fill_buf() {
+            Ok(buffer) => buffer,
+            Err(error) => self.fail_reading(error),
+        };
+        let newline = buffer.iter().position(|byte| *byte == b'\n');
+        let skipped = newline.map_or(buffer.len(), |at| at + 1);
+        self.reader.consume(skipped);
+        self.position += skipped as u64;
+        newline.is_some() || skipped == 0
     }
 
     /// Reads through the next newline into `line`; returns the bytes read.
