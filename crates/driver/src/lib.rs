@@ -21,7 +21,6 @@ mod local_properties;
 mod options;
 mod output;
 mod progress;
-#[allow(clippy::type_complexity)] // a pipeline is spelled out in its type: that is the point
 mod rdd;
 
 pub use bus::Listener;
