@@ -97,9 +97,14 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// Closures capture nothing, so that they can travel to executors; what they need is passed in
     /// the open: a serde value, a broadcast, an accumulator, or a tuple of them.
     ///
-    /// ```ignore
-    /// let table = ctx.broadcast(load_table());
-    /// let named = ids.with(table).map(|table, id| table[&id].clone());
+    /// ```
+    /// # fn main() -> firesteel_driver::Result<()> {
+    /// # let ctx = firesteel_driver::Context::builder().master("local[2]").build()?;
+    /// let names = ctx.broadcast(["zero", "one", "two"].map(String::from));
+    /// let named = ctx.range(0..3usize).with(names).map(|names, id| names[id].clone());
+    /// assert_eq!(named.collect()?, ["zero", "one", "two"]);
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn with<E: firesteel_closure::Data>(&self, environment: E) -> With<T, P, E> {
         With { rdd: self.clone(), environment: Arc::new(environment) }
