@@ -23,4 +23,4 @@ mod wire;
 
 pub use call::{Call, Pure, Shared};
 pub use executable::{ExecutableHash, SameExecutable};
-pub use wire::{Data, Decoder, Encoder, Value, Wire, WireError, from_bytes, to_bytes};
+pub use wire::{Data, Decoder, Encoder, Value, Wire, WireError, encoded_len, from_bytes, to_bytes};

@@ -128,6 +128,12 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
         .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
 }
 
+/// How many bytes a value takes when it is encoded, without encoding it.
+pub fn encoded_len<T: Serialize>(value: &T) -> Result<usize, WireError> {
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default())
+        .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
+}
+
 /// Decodes one value by itself.
 pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     postcard::from_bytes(bytes)

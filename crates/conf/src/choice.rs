@@ -45,6 +45,17 @@ impl Choice for SchedulingMode {
     const WORDS: &'static [(&'static str, Self)] = &[("FIFO", Self::Fifo), ("FAIR", Self::Fair)];
 }
 
+/// How files of shuffles and spills are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionCodec {
+    /// Quick.
+    Lz4,
+}
+
+impl Choice for CompressionCodec {
+    const WORDS: &'static [(&'static str, Self)] = &[("lz4", Self::Lz4)];
+}
+
 /// Where the driver of a submitted application runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeployMode {

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use crate::entry::{AnyEntry, Entry};
 use crate::redaction::Redaction;
-use crate::{ByteSize, ByteUnit, DeployMode, LocalTransport, Master, SchedulingMode, TimeUnit};
+use crate::{
+    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, Master, SchedulingMode,
+    TimeUnit,
+};
 
 /// Declares the entries of each category with their documentation, and collects them in [`ALL`].
 macro_rules! entries {
@@ -65,7 +68,7 @@ entries! {
 
         /// Directories for temporary data such as shuffle files, separated by commas; best on fast
         /// disks of this machine. The environment variable `SPARK_LOCAL_DIRS` sets it too.
-        LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0").for_cluster();
+        LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0");
 
         /// How many bytes of files at most are read by one partition.
         FILES_MAX_PARTITION_BYTES: ByteSize = Entry::new("spark.files.maxPartitionBytes", "128m")
@@ -227,10 +230,30 @@ entries! {
             .positive().since("2.1.0");
     }
 
+    "Memory and temporary files" {
+        /// Memory of the driver, which with a local master is where tasks run. When it is not set:
+        /// what the control group, or else the machine, has.
+        DRIVER_MEMORY: Option<ByteSize> = Entry::optional("spark.driver.memory")
+            .byte_unit(ByteUnit::Mebi).example("4g").since("1.1.1");
+
+        /// The part of the memory that tasks and kept data share. The rest is for the program itself
+        /// and for what is not counted.
+        MEMORY_FRACTION: f64 = Entry::new("spark.memory.fraction", "0.6")
+            .between(0.01, 0.95).since("1.6.0");
+
+        /// The part of that memory which kept data does not give up to tasks.
+        MEMORY_STORAGE_FRACTION: f64 = Entry::new("spark.memory.storageFraction", "0.5")
+            .between(0.0, 1.0).since("1.6.0");
+
+        /// How shuffle and spill files are compressed.
+        IO_COMPRESSION_CODEC: CompressionCodec = Entry::new("spark.io.compression.codec", "lz4")
+            .since("0.8.0");
+
+        /// Whether shuffle and spill files are compressed.
+        SHUFFLE_COMPRESS: bool = Entry::new("spark.shuffle.compress", "true").since("0.6.0");
+    }
+
     "Executors and network" {
-        /// Memory of the driver.
-        DRIVER_MEMORY: ByteSize = Entry::new("spark.driver.memory", "1g")
-            .byte_unit(ByteUnit::Mebi).positive().since("1.1.1").for_cluster();
 
         /// Memory of each executor.
         EXECUTOR_MEMORY: ByteSize = Entry::new("spark.executor.memory", "1g")

@@ -149,7 +149,8 @@ impl Context {
             bus.add(Box::new(ConsoleProgress::new(interval)));
         }
         listeners.into_iter().for_each(|listener| bus.add(listener));
-        let engine = Engine::start(threads, dag, tasks, transport, bus.clone())
+        let scratch = options::scratch(&conf)?;
+        let engine = Engine::start(threads, dag, tasks, transport, scratch, bus.clone())
             .inspect_err(|_| bus.close())?;
         let context = Context(Arc::new(Inner::new(engine, conf, master, threads)?));
         context.announce();

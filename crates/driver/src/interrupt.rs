@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, Weak};
 use std::time::Duration;
 
+use firesteel_rdd::Environment;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -85,7 +86,10 @@ fn clean_up(signal: i32) {
             PATIENCE.as_secs()
         ));
     }
-    contexts.iter().for_each(|context| context.leftovers.remove());
+    contexts.iter().for_each(|context| {
+        context.leftovers.remove();
+        context.engine.environment().scratch().remove_files();
+    });
 }
 
 /// Standard error may be closed already; that is no reason to stay.

@@ -1,11 +1,14 @@
 //! Settings turned into the schedulers' rules.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use firesteel_conf::{Conf, allocation, entries};
+use firesteel_conf::{CompressionCodec, Conf, allocation, entries};
 use firesteel_scheduler::messages::{
     DagOptions, ExclusionOptions, PoolSpec, SchedulingMode, SpeculationOptions, TaskOptions,
 };
+use firesteel_shuffle::{Codec, Scratch};
+use firesteel_storage::{LocalDirs, MemoryManager};
 
 use crate::{Error, Result};
 
@@ -29,6 +32,35 @@ pub(crate) fn task_options(conf: &Conf, max_failures: Option<u32>) -> Result<Tas
         speculation: speculation(conf)?,
         exclusion: exclusion(conf)?,
     })
+}
+
+/// The memory that tasks and kept data share, and where temporary files go.
+pub(crate) fn scratch(conf: &Conf) -> Result<Scratch> {
+    let memory = conf.get(&entries::DRIVER_MEMORY)?.map_or_else(machine_memory, |size| size.0);
+    let budget = (memory as f64 * conf.get(&entries::MEMORY_FRACTION)?) as u64;
+    let manager = MemoryManager::new(budget, conf.get(&entries::MEMORY_STORAGE_FRACTION)?);
+    let dirs = conf.get(&entries::LOCAL_DIR)?.into_iter().map(PathBuf::from).collect();
+    let codec =
+        match (conf.get(&entries::SHUFFLE_COMPRESS)?, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
+            (false, _) => Codec::None,
+            (true, CompressionCodec::Lz4) => Codec::Lz4,
+        };
+    Ok(Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec))
+}
+
+/// What the control group allows, or what the machine has; a gigabyte where neither can be read.
+fn machine_memory() -> u64 {
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let number = |path: &&str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = groups.iter().find_map(number);
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    });
+    match (limit, machine) {
+        (Some(limit), Some(machine)) => limit.min(machine),
+        (limit, machine) => limit.or(machine).unwrap_or(1 << 30),
+    }
 }
 
 fn scheduling_mode(mode: firesteel_conf::SchedulingMode) -> SchedulingMode {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use firesteel_closure::{ExecutableHash, SameExecutable};
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rdd::{Environment, KillSwitch};
-use firesteel_shuffle::{MapOutput, Slice};
+use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::MemoryStore;
 use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
 
@@ -118,8 +118,10 @@ fn work(
     assigned: Receiver<Assignment>,
     answered: Receiver<ToChild>,
 ) -> io::Result<()> {
+    let scratch = Scratch::unbounded();
     let environment = Arc::new(RemoteEnvironment {
-        blocks: MemoryStore::new(),
+        blocks: MemoryStore::new(scratch.memory().clone()),
+        scratch,
         channel: Mutex::new((stream, answered)),
     });
     for Assignment { identity, body, kill } in assigned {
@@ -137,6 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Asks the driver for what is not in this process.
 struct RemoteEnvironment {
     blocks: MemoryStore,
+    scratch: Scratch,
     channel: Mutex<(UnixStream, Receiver<ToChild>)>,
 }
 
@@ -156,6 +159,10 @@ fn out_of_turn<T>(answer: &ToChild) -> Result<T, TaskFailure> {
 impl Environment for RemoteEnvironment {
     fn blocks(&self) -> &MemoryStore {
         &self.blocks
+    }
+
+    fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     fn put_map_output(

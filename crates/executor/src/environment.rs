@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use firesteel_closure::{Data, WireError, to_bytes};
 use firesteel_rdd::Environment;
-use firesteel_shuffle::{MapOutput, Slice};
-use firesteel_storage::{BlockId, MemoryStore};
+use firesteel_shuffle::{MapOutput, Scratch, Slice};
+use firesteel_storage::{BlockId, Evict, MemoryStore};
 use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure};
 
 type EncodeValue = Arc<dyn Fn() -> Result<Vec<u8>, WireError> + Send + Sync>;
 
 /// Everything in this process's memory.
-#[derive(Default)]
 pub struct LocalEnvironment {
-    blocks: MemoryStore,
+    blocks: Arc<MemoryStore>,
+    scratch: Scratch,
     broadcasts: Mutex<BTreeMap<BroadcastId, EncodeValue>>,
     /// The shuffles that somebody can read.
     shuffles: Mutex<BTreeSet<ShuffleId>>,
@@ -23,9 +23,17 @@ pub struct LocalEnvironment {
 const UNBROKEN: &str = "nothing panics under this lock";
 
 impl LocalEnvironment {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty one, with this memory and these directories.
+    pub fn new(scratch: Scratch) -> Self {
+        let blocks = Arc::new(MemoryStore::new(scratch.memory().clone()));
+        let evictor: Arc<dyn Evict> = blocks.clone();
+        scratch.memory().set_evictor(Arc::downgrade(&evictor));
+        LocalEnvironment {
+            blocks,
+            scratch,
+            broadcasts: Mutex::default(),
+            shuffles: Mutex::default(),
+        }
     }
 
     /// Offers a value to the tasks of this process as it is, and to others encoded.
@@ -62,6 +70,10 @@ impl LocalEnvironment {
 impl Environment for LocalEnvironment {
     fn blocks(&self) -> &MemoryStore {
         &self.blocks
+    }
+
+    fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     fn put_map_output(

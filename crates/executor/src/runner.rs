@@ -65,6 +65,7 @@ pub fn run_task(
             body.run(&task)
         })
     });
+    task.scratch().memory().end_task(identity.task);
     task.count(|metrics| metrics.run_time_us = started.elapsed().as_micros() as u64);
     let metrics = task.take_metrics();
     match result {
@@ -112,6 +113,7 @@ pub fn run_encoded(
             body.encode_output(output).unwrap_or_else(give_up)
         })
     });
+    task.scratch().memory().end_task(identity.task);
     let elapsed = started.elapsed().as_micros() as u64;
     task.count(|metrics| {
         metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);

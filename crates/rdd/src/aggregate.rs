@@ -1,12 +1,17 @@
 //! Aggregation by key inside one partition: combine values, merge combiners, group.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 
 use hashbrown::hash_map::Entry;
 
 use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
 
+use firesteel_shuffle::Records;
+
+use crate::memory::{Account, Meter};
+use crate::task::{OrFail, fail_for_good};
 use crate::{FixedMap, Pipe, TaskContext};
 
 /// How values of one key become a combiner.
@@ -128,37 +133,319 @@ where
     }
 }
 
-/// Pairs combined by key.
-pub(crate) type Folded<K, C> =
-    std::iter::Map<hashbrown::hash_map::IntoIter<K, Option<C>>, fn((K, Option<C>)) -> (K, C)>;
-
-/// Combines values by key.
-pub(crate) fn combine_into_map<K: Hash + Eq, V, C>(
-    items: impl Iterator<Item = (K, V)>,
-    combine: &impl Combine<V, C>,
-) -> Folded<K, C> {
-    fold_by_key(items, |value| combine.create(value), |c, value| combine.merge_value(c, value))
+/// How inputs of one key become a combiner, and how combiners of one key become one.
+pub(crate) trait Fold<I, C>: Clone + 'static {
+    /// How combiners that were put aside are folded when they come back.
+    type Again: Fold<C, C, Again = Self::Again>;
+    fn again(&self) -> Self::Again;
+    fn create(&self, input: I) -> C;
+    fn merge(&self, combiner: C, input: I) -> C;
+    fn merge_combiners(&self, left: C, right: C) -> C;
+    /// Whether combiners grow with every input (a group), rather than stay as they are (a sum).
+    const GROWS: bool = false;
+    /// Lets the meter look at an input, where combiners grow by it.
+    fn weigh(&self, _input: &I, _meter: &mut Meter) {}
 }
 
-/// Folds the values of each key. A slot is empty only while `merge` runs, which takes its combiner by
-/// value; should `merge` panic, the map is dropped with the task.
-fn fold_by_key<K: Hash + Eq, V, C>(
-    items: impl Iterator<Item = (K, V)>,
-    create: impl Fn(V) -> C,
-    merge: impl Fn(C, V) -> C,
-) -> Folded<K, C> {
-    let mut map: FixedMap<K, Option<C>> = FixedMap::default();
-    items.for_each(|(key, value)| match map.entry(key) {
-        Entry::Occupied(mut entry) => {
-            let slot = entry.get_mut();
-            let combiner = slot.take().expect("a slot is only empty during its own merge");
-            *slot = Some(merge(combiner, value));
+/// Values into combiners.
+#[derive(Clone)]
+pub(crate) struct Values<M>(pub(crate) M);
+
+impl<V: 'static, C: Data, M: Combine<V, C>> Fold<V, C> for Values<M> {
+    type Again = Combiners<Values<M>, V>;
+
+    fn again(&self) -> Self::Again {
+        Combiners(self.clone(), PhantomData)
+    }
+
+    #[inline(always)]
+    fn create(&self, value: V) -> C {
+        self.0.create(value)
+    }
+
+    #[inline(always)]
+    fn merge(&self, combiner: C, value: V) -> C {
+        self.0.merge_value(combiner, value)
+    }
+
+    #[inline(always)]
+    fn merge_combiners(&self, left: C, right: C) -> C {
+        self.0.merge_combiners(left, right)
+    }
+}
+
+/// Combiners into combiners.
+pub(crate) struct Combiners<F, I>(pub(crate) F, pub(crate) PhantomData<fn() -> I>);
+
+impl<F: Clone, I> Clone for Combiners<F, I> {
+    fn clone(&self) -> Self {
+        Combiners(self.0.clone(), PhantomData)
+    }
+}
+
+impl<I: 'static, C: Data, F: Fold<I, C>> Fold<C, C> for Combiners<F, I> {
+    type Again = Self;
+    const GROWS: bool = F::GROWS;
+
+    fn again(&self) -> Self {
+        self.clone()
+    }
+
+    #[inline]
+    fn weigh(&self, combiner: &C, meter: &mut Meter) {
+        meter.see(combiner);
+    }
+
+    #[inline(always)]
+    fn create(&self, combiner: C) -> C {
+        combiner
+    }
+
+    #[inline(always)]
+    fn merge(&self, left: C, right: C) -> C {
+        self.0.merge_combiners(left, right)
+    }
+
+    #[inline(always)]
+    fn merge_combiners(&self, left: C, right: C) -> C {
+        self.0.merge_combiners(left, right)
+    }
+}
+
+/// Values into groups.
+#[derive(Clone)]
+pub(crate) struct Grouping;
+
+impl<V: Data> Fold<V, Vec<V>> for Grouping {
+    type Again = Combiners<Grouping, V>;
+    const GROWS: bool = true;
+
+    fn again(&self) -> Self::Again {
+        Combiners(Grouping, PhantomData)
+    }
+
+    #[inline]
+    fn weigh(&self, value: &V, meter: &mut Meter) {
+        meter.see(value);
+    }
+
+    #[inline(always)]
+    fn create(&self, value: V) -> Vec<V> {
+        vec![value]
+    }
+
+    #[inline(always)]
+    fn merge(&self, mut group: Vec<V>, value: V) -> Vec<V> {
+        group.push(value);
+        group
+    }
+
+    fn merge_combiners(&self, mut left: Vec<V>, mut right: Vec<V>) -> Vec<V> {
+        left.append(&mut right);
+        left
+    }
+}
+
+/// Combiners by key, within the task's memory.
+pub(crate) struct Table<K, C> {
+    /// A slot is empty only while user code merges its combiner.
+    map: FixedMap<K, Option<C>>,
+    entries: Meter,
+    inputs: Meter,
+    /// Bytes of inputs that went into growing combiners.
+    grown: f64,
+    until_check: u32,
+    /// Bytes by which combiners grew since the last look at the memory.
+    unchecked: f64,
+    account: Account,
+}
+
+/// So many inputs pass between two looks at the memory.
+const CHECK_EVERY: u32 = 256;
+/// Or so many bytes, where inputs are large.
+const CHECK_BYTES: f64 = 65_536.0;
+
+impl<K: Data + Hash + Eq, C: Data> Table<K, C> {
+    pub(crate) fn new<I>(task: &TaskContext) -> Self {
+        Table {
+            map: FixedMap::default(),
+            entries: Meter::of::<(K, C)>(),
+            inputs: Meter::of::<I>(),
+            grown: 0.0,
+            until_check: CHECK_EVERY,
+            unchecked: 0.0,
+            account: Account::new(task),
         }
-        Entry::Vacant(entry) => {
-            entry.insert(Some(create(value)));
+    }
+
+    /// Folds an input in; `false` when the table has outgrown its memory and must be emptied.
+    #[inline]
+    pub(crate) fn fold<I, F: Fold<I, C>>(&mut self, key: K, input: I, fold: &F) -> bool {
+        if F::GROWS {
+            fold.weigh(&input, &mut self.inputs);
+            let weight = size_of::<I>() as f64 * 1.5 + self.inputs.heap_each();
+            self.grown += weight;
+            self.unchecked += weight;
+        }
+        let fits = self.map.len() < self.map.capacity() || self.may_grow();
+        self.put(key, input, fold);
+        self.until_check = self.until_check.saturating_sub(1);
+        let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
+        fits && (!due || self.check())
+    }
+
+    #[inline]
+    fn put<I, F: Fold<I, C>>(&mut self, key: K, input: I, fold: &F) {
+        match self.map.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let combiner = entry.get_mut().take().expect(FULL);
+                let merged = fold.merge(combiner, input);
+                if !F::GROWS {
+                    self.entries.see(&(entry.key(), &merged));
+                }
+                *entry.get_mut() = Some(merged);
+            }
+            Entry::Vacant(entry) => {
+                let created = fold.create(input);
+                self.entries.see(&(entry.key(), &created));
+                entry.insert(Some(created));
+            }
+        }
+    }
+
+    /// Whether the map may double; for a moment the old one and the new one are both there.
+    #[cold]
+    fn may_grow(&mut self) -> bool {
+        let bytes = self.bytes(self.map.capacity().max(4) * 3);
+        self.account.allows(bytes)
+    }
+
+    #[cold]
+    fn check(&mut self) -> bool {
+        self.until_check = CHECK_EVERY;
+        self.unchecked = 0.0;
+        let bytes = self.bytes(self.map.capacity());
+        self.account.allows(bytes)
+    }
+
+    fn bytes(&self, capacity: usize) -> u64 {
+        let slots = capacity as u64 * 8 / 7 * (size_of::<(K, Option<C>)>() as u64 + 1);
+        let heap = self.map.len() as f64 * self.entries.heap_each();
+        slots + (heap + self.grown) as u64
+    }
+
+    /// Takes everything out; the memory is given back.
+    pub(crate) fn empty(&mut self) -> impl Iterator<Item = (K, C)> + use<K, C> {
+        self.grown = 0.0;
+        self.until_check = CHECK_EVERY;
+        self.account.clear();
+        std::mem::take(&mut self.map).into_iter().map(|(key, slot)| (key, slot.expect(FULL)))
+    }
+
+    /// Everything, and the account of the memory it holds until it is consumed.
+    pub(crate) fn into_parts(self) -> (impl Iterator<Item = (K, C)> + use<K, C>, Account) {
+        (self.map.into_iter().map(|(key, slot)| (key, slot.expect(FULL))), self.account)
+    }
+
+    fn into_pairs(self) -> Pairs<K, C> {
+        Pairs::Held { pairs: self.map.into_iter(), _account: self.account }
+    }
+}
+
+const FULL: &str = "a slot is only empty during its own merge";
+
+/// The pairs of a fold: out of memory, or one part after the other from disk.
+pub(crate) enum Pairs<K, C> {
+    Held { pairs: hashbrown::hash_map::IntoIter<K, Option<C>>, _account: Account },
+    Spilled(Box<dyn Iterator<Item = (K, C)>>),
+}
+
+impl<K, C> Iterator for Pairs<K, C> {
+    type Item = (K, C);
+
+    #[inline]
+    fn next(&mut self) -> Option<(K, C)> {
+        match self {
+            Pairs::Held { pairs, .. } => pairs.next().map(|(key, slot)| (key, slot.expect(FULL))),
+            Pairs::Spilled(pairs) => pairs.next(),
+        }
+    }
+}
+
+/// What does not fit is dealt out to so many parts by hash, each folded by itself.
+pub(crate) const PARTS: u32 = 16;
+/// 16 parts of 16 parts ...: if this is not enough, one key alone is too much.
+const DEEPEST: u32 = 6;
+
+/// Folds the inputs of each key. When memory is short, combiners go to disk, in parts that are then
+/// folded one by one.
+pub(crate) fn fold_by_key<K, I, C, F>(
+    mut items: impl Iterator<Item = (K, I)>,
+    fold: F,
+    operation: &'static str,
+    depth: u32,
+    task: &TaskContext,
+) -> Pairs<K, C>
+where
+    K: Data + Hash + Eq,
+    I: 'static,
+    C: Data,
+    F: Fold<I, C>,
+{
+    let mut table = Table::new::<I>(task);
+    let fits = items.try_for_each(|(key, input)| {
+        if table.fold(key, input, &fold) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
-    map.into_iter().map(|(key, slot)| (key, slot.expect("every merge has put its result back")))
+    if fits.is_continue() {
+        return table.into_pairs();
+    }
+    check_depth(depth, operation, task);
+    let mut parts = task.buckets(PARTS);
+    let mut put_aside = |table: &mut Table<K, C>| {
+        task.check_killed();
+        for pair in table.empty() {
+            parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
+        }
+    };
+    put_aside(&mut table);
+    items.for_each(|(key, input)| {
+        if !table.fold(key, input, &fold) {
+            put_aside(&mut table);
+        }
+    });
+    put_aside(&mut table);
+    drop(table);
+    let parts = parts.finish().or_fail();
+    let (fold, task) = (fold.again(), task.clone());
+    Pairs::Spilled(Box::new((0..PARTS).flat_map(move |part| {
+        let slice = parts.slice(part).expect("all parts are there");
+        let pairs = Records::<(K, C)>::new(slice).map(OrFail::or_fail);
+        fold_by_key(pairs, fold.clone(), operation, depth + 1, &task)
+    })))
+}
+
+/// The part of a key at a depth: another hash at each, or nothing would ever be divided.
+pub(crate) fn part_of_key<K: Hash>(key: &K, depth: u32) -> u32 {
+    let seed = 0x7061_7274 + u64::from(depth);
+    let hash = foldhash::fast::FixedState::with_seed(seed).hash_one(key);
+    (hash >> 60) as u32 % PARTS
+}
+
+/// Ends the job if dividing has not helped: the values of one key are more than memory holds.
+pub(crate) fn check_depth(depth: u32, operation: &'static str, task: &TaskContext) {
+    if depth < DEEPEST {
+        return;
+    }
+    let budget = task.scratch().memory().budget() >> 20;
+    fail_for_good(format!(
+        "{operation}: what belongs to one key does not fit into the {budget} MiB that tasks share; \
+         raise spark.driver.memory (spark.executor.memory on a cluster), or fold the values with \
+         reduce_by_key or aggregate_by_key instead of collecting them"
+    ))
 }
 
 /// Combines the values of each key in a partition that holds all of them.
@@ -179,9 +466,9 @@ wire!([P: Wire, M: Wire, C: 'static] CombineValues<P, M, C> { parent, combine, o
 
 impl<K, V, C, P, M> Pipe for CombineValues<P, M, C>
 where
-    K: Hash + Eq + 'static,
+    K: Data + Hash + Eq,
     V: 'static,
-    C: 'static,
+    C: Data,
     P: Pipe<Item = (K, V)>,
     M: Combine<V, C>,
 {
@@ -192,8 +479,9 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = (K, C)> + use<K, V, C, P, M> + 'static {
-        let pairs = combine_into_map(self.parent.compute(partition, task), &self.combine);
-        task.interruptible(pairs)
+        let fold = Values(self.combine.clone());
+        let pairs = self.parent.compute(partition, task);
+        task.interruptible(fold_by_key(pairs, fold, "combine_by_key", 0, task))
     }
 }
 
@@ -215,9 +503,9 @@ wire!([P: Wire, M: Wire, V: 'static] MergeCombiners<P, M, V> { parent, combine, 
 
 impl<K, V, C, P, M> Pipe for MergeCombiners<P, M, V>
 where
-    K: Hash + Eq + 'static,
+    K: Data + Hash + Eq,
     V: 'static,
-    C: 'static,
+    C: Data,
     P: Pipe<Item = (K, C)>,
     M: Combine<V, C>,
 {
@@ -228,17 +516,10 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = (K, C)> + use<K, V, C, P, M> + 'static {
-        let merge = |left, right| self.combine.merge_combiners(left, right);
-        let pairs = fold_by_key(self.parent.compute(partition, task), |combiner| combiner, merge);
-        task.interruptible(pairs)
+        let fold = Combiners(Values(self.combine.clone()), PhantomData::<fn() -> V>);
+        let pairs = self.parent.compute(partition, task);
+        task.interruptible(fold_by_key(pairs, fold, "combine_by_key", 0, task))
     }
-}
-
-/// The values of each key, in the order they arrive.
-pub(crate) fn group<K: Hash + Eq, V>(items: impl Iterator<Item = (K, V)>) -> FixedMap<K, Vec<V>> {
-    let mut map: FixedMap<K, Vec<V>> = FixedMap::default();
-    items.for_each(|(key, value)| map.entry(key).or_default().push(value));
-    map
 }
 
 /// `group_by_key` in a partition that holds all values of its keys.
@@ -255,7 +536,7 @@ impl<P> Group<P> {
 
 wire!([P: Wire] Group<P> { parent });
 
-impl<K: Hash + Eq + 'static, V: 'static, P: Pipe<Item = (K, V)>> Pipe for Group<P> {
+impl<K: Data + Hash + Eq, V: Data, P: Pipe<Item = (K, V)>> Pipe for Group<P> {
     type Item = (K, Vec<V>);
 
     fn compute(
@@ -263,6 +544,7 @@ impl<K: Hash + Eq + 'static, V: 'static, P: Pipe<Item = (K, V)>> Pipe for Group<
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = (K, Vec<V>)> + use<K, V, P> + 'static {
-        task.interruptible(group(self.parent.compute(partition, task)).into_iter())
+        let pairs = self.parent.compute(partition, task);
+        task.interruptible(fold_by_key(pairs, Grouping, "group_by_key", 0, task))
     }
 }

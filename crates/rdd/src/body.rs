@@ -5,7 +5,6 @@ use std::any::Any;
 use firesteel_closure::{
     Data, Decoder, Encoder, Wire, WireError, code, from_bytes, to_bytes, wire,
 };
-use firesteel_shuffle::Buckets;
 use firesteel_types::ShuffleId;
 
 use crate::action::Action;
@@ -109,10 +108,10 @@ fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
 
 impl<P: Pipe, W: Writer<P::Item>> TaskBody for ShuffleMapBody<P, W> {
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send> {
-        let mut buckets = Buckets::new(self.readers);
+        let mut buckets = task.buckets(self.readers);
         let partition = task.partition();
         self.writer.write(self.pipe.compute(partition, task), partition, task, &mut buckets);
-        let output = buckets.finish();
+        let output = buckets.finish().or_fail();
         task.count(|metrics| {
             metrics.shuffle_write_records += output.records();
             metrics.shuffle_write_bytes += output.bytes();

@@ -1,13 +1,21 @@
 //! Two sides brought together by key, in partitions that hold all of a key's pairs of both sides.
 //!
-//! A join keeps one side in a hash map and streams the other past it; cogroup keeps both.
+//! A join keeps one side in a hash table and streams the other past it; cogroup keeps both. When the
+//! kept side does not fit into the task's memory, both sides are dealt out to parts by hash, on disk,
+//! and the parts are joined one by one.
 
 use std::hash::Hash;
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::rc::Rc;
 
-use firesteel_closure::{Wire, wire};
+use firesteel_closure::{Data, Wire, wire};
+use firesteel_shuffle::{MapOutput, Records};
 
-use crate::aggregate::group;
+use crate::aggregate::{
+    Combiners, Fold, Grouping, PARTS, Table, check_depth, fold_by_key, part_of_key,
+};
+use crate::memory::{Account, Meter};
+use crate::task::OrFail;
 use crate::{FixedMap, Pipe, TaskContext};
 
 macro_rules! two_sided {
@@ -50,28 +58,171 @@ two_sided!(
     SubtractByKey
 );
 
-/// The values kept for a key, paired with one streamed value.
-fn matches<K: Clone, V: Clone, W: Clone, U>(
-    key: K,
-    value: V,
-    kept: Option<Arc<Vec<W>>>,
-    pair: fn(V, W) -> U,
-) -> impl Iterator<Item = (K, U)> {
-    kept.into_iter().flat_map(move |kept| {
-        let (key, value) = (key.clone(), value.clone());
-        (0..kept.len()).map(move |i| (key.clone(), pair(value.clone(), kept[i].clone())))
-    })
+/// What becomes of a streamed value: with each kept value of its key, and if there is none.
+struct Plan<S, B, U> {
+    operation: &'static str,
+    matched: Option<fn(S, B) -> U>,
+    unmatched: Option<fn(S) -> U>,
 }
 
-fn table<K: Hash + Eq, V>(items: impl Iterator<Item = (K, V)>) -> FixedMap<K, Arc<Vec<V>>> {
-    group(items).into_iter().map(|(key, values)| (key, Arc::new(values))).collect()
+impl<S, B, U> Clone for Plan<S, B, U> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, B, U> Copy for Plan<S, B, U> {}
+
+impl<S: Clone, B: Clone, U> Plan<S, B, U> {
+    fn apply<K: Clone>(
+        self,
+        key: K,
+        value: S,
+        kept: Option<Rc<Vec<B>>>,
+    ) -> impl Iterator<Item = (K, U)> {
+        let unmatched = match (&kept, self.unmatched) {
+            (None, Some(unmatched)) => Some((key.clone(), unmatched(value.clone()))),
+            _ => None,
+        };
+        let pairs = kept.zip(self.matched).into_iter().flat_map(move |(kept, matched)| {
+            let (key, value) = (key.clone(), value.clone());
+            (0..kept.len()).map(move |i| (key.clone(), matched(value.clone(), kept[i].clone())))
+        });
+        unmatched.into_iter().chain(pairs)
+    }
+}
+
+/// A table, with the memory it holds.
+struct Kept<K, B> {
+    table: FixedMap<K, Rc<Vec<B>>>,
+    _account: Account,
+}
+
+enum Built<K, B> {
+    Held(Kept<K, B>),
+    /// Groups in parts by hash.
+    Spilled(MapOutput),
+}
+
+/// Keeps one side in a table, or puts it aside in parts if it does not fit.
+fn build<K: Data + Hash + Eq, B: Data>(
+    mut items: impl Iterator<Item = (K, B)>,
+    operation: &'static str,
+    depth: u32,
+    task: &TaskContext,
+) -> Built<K, B> {
+    let mut table: Table<K, Vec<B>> = Table::new::<B>(task);
+    let fits = items.all(|(key, value)| table.fold(key, value, &Grouping));
+    if fits {
+        let (pairs, account) = table.into_parts();
+        let table = pairs.map(|(key, values)| (key, Rc::new(values))).collect();
+        return Built::Held(Kept { table, _account: account });
+    }
+    check_depth(depth, operation, task);
+    let mut parts = task.buckets(PARTS);
+    let mut put_aside = |table: &mut Table<K, Vec<B>>| {
+        task.check_killed();
+        for pair in table.empty() {
+            parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
+        }
+    };
+    put_aside(&mut table);
+    items.for_each(|(key, value)| {
+        if !table.fold(key, value, &Grouping) {
+            put_aside(&mut table);
+        }
+    });
+    put_aside(&mut table);
+    Built::Spilled(parts.finish().or_fail())
+}
+
+/// Streams `streamed` past a table of `built`.
+fn hash_join<K, S, B, U, L, R>(
+    streamed: L,
+    built: R,
+    plan: Plan<S, B, U>,
+    depth: u32,
+    task: &TaskContext,
+) -> Joined<impl Iterator<Item = (K, U)> + use<K, S, B, U, L, R> + 'static, (K, U)>
+where
+    L: Iterator<Item = (K, S)> + 'static,
+    R: Iterator<Item = (K, B)> + 'static,
+    K: Data + Hash + Eq + Clone,
+    S: Data + Clone,
+    B: Data + Clone,
+    U: 'static,
+{
+    match build(built, plan.operation, depth, task) {
+        Built::Held(kept) => Joined::Held(streamed.flat_map(move |(key, value)| {
+            let found = kept.table.get(&key).cloned();
+            plan.apply(key, value, found)
+        })),
+        Built::Spilled(kept) => {
+            let mut parts = task.buckets(PARTS);
+            streamed.for_each(|pair| {
+                parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
+            });
+            let streamed = parts.finish().or_fail();
+            Joined::Spilled(join_parts(streamed, kept, plan, depth + 1, task.clone()))
+        }
+    }
+}
+
+fn join_parts<K, S, B, U>(
+    streamed: MapOutput,
+    kept: MapOutput,
+    plan: Plan<S, B, U>,
+    depth: u32,
+    task: TaskContext,
+) -> Box<dyn Iterator<Item = (K, U)>>
+where
+    K: Data + Hash + Eq + Clone,
+    S: Data + Clone,
+    B: Data + Clone,
+    U: 'static,
+{
+    Box::new((0..PARTS).flat_map(move |part| {
+        let streamed = records::<(K, S)>(&streamed, part);
+        let groups = records::<(K, Vec<B>)>(&kept, part);
+        let built = groups
+            .flat_map(|(key, values)| values.into_iter().map(move |value| (key.clone(), value)));
+        Box::new(hash_join(streamed, built, plan, depth, &task)) as Box<dyn Iterator<Item = (K, U)>>
+    }))
+}
+
+fn records<T: Data>(parts: &MapOutput, part: u32) -> impl Iterator<Item = T> + use<T> + 'static {
+    Records::new(parts.slice(part).expect("all parts are there")).map(OrFail::or_fail)
+}
+
+enum Joined<H, T> {
+    Held(H),
+    Spilled(Box<dyn Iterator<Item = T>>),
+}
+
+impl<T, H: Iterator<Item = T>> Iterator for Joined<H, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        match self {
+            Joined::Held(items) => items.next(),
+            Joined::Spilled(items) => items.next(),
+        }
+    }
+
+    fn fold<A, F: FnMut(A, T) -> A>(self, init: A, f: F) -> A {
+        match self {
+            Joined::Held(items) => items.fold(init, f),
+            Joined::Spilled(items) => items.fold(init, f),
+        }
+    }
 }
 
 impl<K, V, W, P, Q> Pipe for InnerJoin<P, Q>
 where
-    K: Hash + Eq + Clone + 'static,
-    V: Clone + 'static,
-    W: Clone + 'static,
+    K: Data + Hash + Eq + Clone,
+    V: Data + Clone,
+    W: Data + Clone,
     P: Pipe<Item = (K, V)>,
     Q: Pipe<Item = (K, W)>,
 {
@@ -82,19 +233,17 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = Self::Item> + use<K, V, W, P, Q> + 'static {
-        let right = table(self.right.compute(partition, task));
-        self.left.compute(partition, task).flat_map(move |(key, value)| {
-            let kept = right.get(&key).cloned();
-            matches(key, value, kept, |v, w| (v, w))
-        })
+        let plan = Plan { operation: "join", matched: Some(|v, w| (v, w)), unmatched: None };
+        let right = self.right.compute(partition, task);
+        hash_join(self.left.compute(partition, task), right, plan, 0, task)
     }
 }
 
 impl<K, V, W, P, Q> Pipe for LeftOuterJoin<P, Q>
 where
-    K: Hash + Eq + Clone + 'static,
-    V: Clone + 'static,
-    W: Clone + 'static,
+    K: Data + Hash + Eq + Clone,
+    V: Data + Clone,
+    W: Data + Clone,
     P: Pipe<Item = (K, V)>,
     Q: Pipe<Item = (K, W)>,
 {
@@ -105,20 +254,21 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = Self::Item> + use<K, V, W, P, Q> + 'static {
-        let right = table(self.right.compute(partition, task).map(|(k, w)| (k, Some(w))));
-        let nothing = Arc::new(vec![None]);
-        self.left.compute(partition, task).flat_map(move |(key, value)| {
-            let kept = right.get(&key).unwrap_or(&nothing).clone();
-            matches(key, value, Some(kept), |v, w| (v, w))
-        })
+        let plan = Plan {
+            operation: "left_outer_join",
+            matched: Some(|v, w| (v, Some(w))),
+            unmatched: Some(|v| (v, None)),
+        };
+        let right = self.right.compute(partition, task);
+        hash_join(self.left.compute(partition, task), right, plan, 0, task)
     }
 }
 
 impl<K, V, W, P, Q> Pipe for RightOuterJoin<P, Q>
 where
-    K: Hash + Eq + Clone + 'static,
-    V: Clone + 'static,
-    W: Clone + 'static,
+    K: Data + Hash + Eq + Clone,
+    V: Data + Clone,
+    W: Data + Clone,
     P: Pipe<Item = (K, V)>,
     Q: Pipe<Item = (K, W)>,
 {
@@ -129,45 +279,20 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = Self::Item> + use<K, V, W, P, Q> + 'static {
-        let left = table(self.left.compute(partition, task).map(|(k, v)| (k, Some(v))));
-        let nothing = Arc::new(vec![None]);
-        self.right.compute(partition, task).flat_map(move |(key, value)| {
-            let kept = left.get(&key).unwrap_or(&nothing).clone();
-            matches(key, value, Some(kept), |w, v| (v, w))
-        })
-    }
-}
-
-impl<K, V, W, P, Q> Pipe for CoGroup<P, Q>
-where
-    K: Hash + Eq + 'static,
-    V: 'static,
-    W: 'static,
-    P: Pipe<Item = (K, V)>,
-    Q: Pipe<Item = (K, W)>,
-{
-    type Item = (K, (Vec<V>, Vec<W>));
-
-    fn compute(
-        &self,
-        partition: u32,
-        task: &TaskContext,
-    ) -> impl Iterator<Item = Self::Item> + use<K, V, W, P, Q> + 'static {
-        let mut groups: FixedMap<K, (Vec<V>, Vec<W>)> = FixedMap::default();
-        self.left
-            .compute(partition, task)
-            .for_each(|(key, value)| groups.entry(key).or_default().0.push(value));
-        self.right
-            .compute(partition, task)
-            .for_each(|(key, value)| groups.entry(key).or_default().1.push(value));
-        task.interruptible(groups.into_iter())
+        let plan = Plan {
+            operation: "right_outer_join",
+            matched: Some(|w, v| (Some(v), w)),
+            unmatched: Some(|w| (None, w)),
+        };
+        let left = self.left.compute(partition, task);
+        hash_join(self.right.compute(partition, task), left, plan, 0, task)
     }
 }
 
 impl<K, V, W, P, Q> Pipe for SubtractByKey<P, Q>
 where
-    K: Hash + Eq + 'static,
-    V: 'static,
+    K: Data + Hash + Eq + Clone,
+    V: Data + Clone,
     W: 'static,
     P: Pipe<Item = (K, V)>,
     Q: Pipe<Item = (K, W)>,
@@ -179,8 +304,77 @@ where
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = Self::Item> + use<K, V, W, P, Q> + 'static {
-        let right: FixedMap<K, ()> =
-            self.right.compute(partition, task).map(|(key, _)| (key, ())).collect();
-        self.left.compute(partition, task).filter(move |(key, _)| !right.contains_key(key))
+        let plan = Plan { operation: "subtract_by_key", matched: None, unmatched: Some(|v| v) };
+        let keys = self.right.compute(partition, task).map(|(key, _)| (key, ()));
+        hash_join(self.left.compute(partition, task), keys, plan, 0, task)
+    }
+}
+
+/// A value of one of two sides.
+pub(crate) enum Side<V, W> {
+    Left(V),
+    Right(W),
+}
+
+/// Values of both sides into groups of both.
+#[derive(Clone)]
+struct CoGrouping;
+
+impl<V: Data, W: Data> Fold<Side<V, W>, (Vec<V>, Vec<W>)> for CoGrouping {
+    type Again = Combiners<CoGrouping, Side<V, W>>;
+    const GROWS: bool = true;
+
+    fn again(&self) -> Self::Again {
+        Combiners(CoGrouping, PhantomData)
+    }
+
+    fn weigh(&self, input: &Side<V, W>, meter: &mut Meter) {
+        match input {
+            Side::Left(value) => meter.see(value),
+            Side::Right(value) => meter.see(value),
+        }
+    }
+
+    fn create(&self, input: Side<V, W>) -> (Vec<V>, Vec<W>) {
+        self.merge((Vec::new(), Vec::new()), input)
+    }
+
+    fn merge(&self, mut groups: (Vec<V>, Vec<W>), input: Side<V, W>) -> (Vec<V>, Vec<W>) {
+        match input {
+            Side::Left(value) => groups.0.push(value),
+            Side::Right(value) => groups.1.push(value),
+        }
+        groups
+    }
+
+    fn merge_combiners(
+        &self,
+        mut left: (Vec<V>, Vec<W>),
+        mut right: (Vec<V>, Vec<W>),
+    ) -> (Vec<V>, Vec<W>) {
+        left.0.append(&mut right.0);
+        left.1.append(&mut right.1);
+        left
+    }
+}
+
+impl<K, V, W, P, Q> Pipe for CoGroup<P, Q>
+where
+    K: Data + Hash + Eq,
+    V: Data,
+    W: Data,
+    P: Pipe<Item = (K, V)>,
+    Q: Pipe<Item = (K, W)>,
+{
+    type Item = (K, (Vec<V>, Vec<W>));
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = Self::Item> + use<K, V, W, P, Q> + 'static {
+        let left = self.left.compute(partition, task).map(|(k, v)| (k, Side::Left(v)));
+        let right = self.right.compute(partition, task).map(|(k, w)| (k, Side::Right(w)));
+        task.interruptible(fold_by_key(left.chain(right), CoGrouping, "cogroup", 0, task))
     }
 }

@@ -14,6 +14,7 @@ pub mod broadcast;
 pub mod cache;
 pub mod external;
 pub mod join;
+mod memory;
 pub mod narrow;
 pub mod partitioner;
 pub mod pipe;

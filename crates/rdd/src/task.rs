@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use firesteel_closure::WireError;
-use firesteel_shuffle::{MapOutput, Slice};
+use firesteel_shuffle::{Buckets, MapOutput, ReadError, Scratch, Slice, SpillError};
 use firesteel_storage::MemoryStore;
+use firesteel_storage::Reservation;
 use firesteel_types::{
     AccumulatorId, BroadcastId, ShuffleId, StageRef, TaskFailure, TaskId, TaskMetrics,
 };
@@ -21,6 +22,8 @@ use crate::accumulator::Update;
 pub trait Environment: Send + Sync {
     /// Blocks of this process.
     fn blocks(&self) -> &MemoryStore;
+    /// Memory by grant and temporary files.
+    fn scratch(&self) -> &Scratch;
     /// Keeps what a map task wrote.
     fn put_map_output(
         &self,
@@ -150,6 +153,21 @@ impl TaskContext {
         &self.0.environment
     }
 
+    /// Memory by grant and temporary files.
+    pub fn scratch(&self) -> &Scratch {
+        self.0.environment.scratch()
+    }
+
+    /// An account for memory that this task is going to hold.
+    pub(crate) fn reserve(&self) -> Reservation {
+        self.scratch().reserve(self.task())
+    }
+
+    /// Buckets to sort records into, within this task's memory.
+    pub(crate) fn buckets(&self, partitions: u32) -> Buckets {
+        Buckets::new(partitions, self.scratch(), self.task())
+    }
+
     /// Ends the task here if it was asked to end. Sources call it every so many records; long
     /// computations of the user may call it too.
     #[inline]
@@ -248,6 +266,25 @@ impl<T> OrFail<T> for Result<T, WireError> {
     #[inline]
     fn or_fail(self) -> T {
         self.unwrap_or_else(|error| fail_for_good(error.to_string()))
+    }
+}
+
+/// A record that cannot be encoded never can; a full disk may have room next time.
+impl<T> OrFail<T> for Result<T, SpillError> {
+    #[inline]
+    fn or_fail(self) -> T {
+        self.unwrap_or_else(|error| match error {
+            SpillError::Wire(error) => fail_for_good(error.to_string()),
+            other => fail_with(other.to_string()),
+        })
+    }
+}
+
+/// What a task put aside itself and cannot read back: try again from the start.
+impl<T> OrFail<T> for Result<T, ReadError> {
+    #[inline]
+    fn or_fail(self) -> T {
+        self.unwrap_or_else(|error| fail_with(error.to_string()))
     }
 }
 

@@ -5,11 +5,11 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 
 use firesteel_closure::{Call, Data, Wire, wire};
-use firesteel_shuffle::{Buckets, Records};
-use firesteel_types::ShuffleId;
+use firesteel_shuffle::{Buckets, ReadError, Records};
+use firesteel_types::{ExecutorId, ShuffleId, TaskFailure};
 
-use crate::aggregate::{Combine, combine_into_map};
-use crate::task::OrFail;
+use crate::aggregate::{Combine, Table, Values};
+use crate::task::{OrFail, fail, fail_for_good};
 use crate::{AnyPartitioner, Pipe, TaskContext};
 
 /// The map side: puts every item of a partition into the bucket of its reader.
@@ -110,11 +110,21 @@ where
         task: &TaskContext,
         buckets: &mut Buckets,
     ) {
-        let map = combine_into_map(items, &self.combine);
-        task.check_killed();
-        for pair in map {
-            buckets.push(self.partitioner.index(&pair.0), &pair).or_fail();
-        }
+        // Readers merge combiners anyway: a table that is full is sent as it is.
+        let mut table = Table::<K, C>::new::<V>(task);
+        let fold = Values(self.combine.clone());
+        let mut send = |table: &mut Table<K, C>| {
+            task.check_killed();
+            for pair in table.empty() {
+                buckets.push(self.partitioner.index(&pair.0), &pair).or_fail();
+            }
+        };
+        items.for_each(|(key, value)| {
+            if !table.fold(key, value, &fold) {
+                send(&mut table);
+            }
+        });
+        send(&mut table);
     }
 }
 
@@ -212,9 +222,26 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
             let slice = task.environment().fetch_map_output(shuffle, map, partition).or_fail();
             task.count(|metrics| {
                 metrics.shuffle_read_records += slice.records();
-                metrics.shuffle_read_bytes += slice.bytes().len() as u64;
+                metrics.shuffle_read_bytes += slice.bytes();
             });
-            task.interruptible(Records::new(slice).map(OrFail::or_fail))
+            task.interruptible(Records::new(slice).map(move |record| {
+                record.unwrap_or_else(|error| unreadable(shuffle, map, partition, error))
+            }))
         })
+    }
+}
+
+/// An output that is there but cannot be read is as good as lost: its map task runs again.
+#[cold]
+fn unreadable(shuffle: ShuffleId, map: u32, reduce: u32, error: ReadError) -> ! {
+    match error {
+        ReadError::Wire(error) => fail_for_good(error.to_string()),
+        other => fail(TaskFailure::FetchFailed {
+            shuffle,
+            map_partition: map,
+            reduce_partition: reduce,
+            executor: ExecutorId::DRIVER,
+            message: other.to_string(),
+        }),
     }
 }

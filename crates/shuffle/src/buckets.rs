@@ -1,25 +1,70 @@
-//! The map side: records sorted into one buffer per reduce partition.
+//! The map side: records sorted into one buffer per reduce partition, put aside when memory is short.
+
+use std::io::{BufWriter, Write};
 
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
 use firesteel_closure::WireError;
+use firesteel_storage::{Reservation, TempFile};
+use firesteel_types::TaskId;
 
-use crate::MapOutput;
+use crate::codec::{BLOCK_BYTES, BlockWriter};
+use crate::output::{MapOutput, Segment};
+use crate::{Scratch, SpillError};
+
+/// Buffers up to this size in all are not asked for: they are what a task needs to run at all.
+const FREE_BYTES: u64 = 1 << 20;
+const WRITE_BUFFER: usize = 256 * 1024;
 
 /// Buffers of encoded records, one per reduce partition.
-#[derive(Debug)]
 pub struct Buckets {
-    buffers: Vec<Vec<u8>>,
-    counts: Vec<u64>,
+    scratch: Scratch,
+    buffers: Vec<Buffer>,
+    /// What the buffers occupy.
+    capacity: u64,
+    reservation: Reservation,
+    spills: Vec<Spill>,
+    records: u64,
+}
+
+/// Encoded records for one reader, with marks between them about a block's length apart.
+#[derive(Clone, Default)]
+pub(crate) struct Buffer {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) records: u64,
+    /// Ends of blocks: length and records so far.
+    marks: Vec<(usize, u64)>,
+}
+
+impl Buffer {
+    /// The records in pieces of about a block each.
+    fn pieces(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let end = (self.bytes.len(), self.records);
+        let mut from = (0, 0);
+        self.marks.iter().copied().chain([end]).filter_map(move |to| {
+            let piece = (&self.bytes[from.0..to.0], to.1 - from.1);
+            from = to;
+            (piece.1 > 0).then_some(piece)
+        })
+    }
+}
+
+struct Spill {
+    file: TempFile,
+    segments: Vec<Segment>,
 }
 
 impl Buckets {
     /// Empty buffers for `partitions` readers.
-    pub fn new(partitions: u32) -> Self {
+    pub fn new(partitions: u32, scratch: &Scratch, task: TaskId) -> Self {
         Buckets {
-            buffers: vec![Vec::new(); partitions as usize],
-            counts: vec![0; partitions as usize],
+            scratch: scratch.clone(),
+            buffers: vec![Buffer::default(); partitions as usize],
+            capacity: 0,
+            reservation: scratch.reserve(task),
+            spills: Vec::new(),
+            records: 0,
         }
     }
 
@@ -28,34 +73,127 @@ impl Buckets {
         self.buffers.len() as u32
     }
 
-    /// Appends a record for reader `partition`, which must be in range.
-    #[inline]
-    pub fn push<T: Serialize>(&mut self, partition: u32, record: &T) -> Result<(), WireError> {
-        let buffer = &mut self.buffers[partition as usize];
-        postcard::serialize_with_flavor(record, Append(buffer)).map_err(|source| {
-            WireError::Encode { type_name: std::any::type_name::<T>(), source }
-        })?;
-        self.counts[partition as usize] += 1;
-        Ok(())
+    /// How often buffers were written to disk for want of memory.
+    pub fn spills(&self) -> usize {
+        self.spills.len()
     }
 
     /// Records written so far.
     pub fn records(&self) -> u64 {
-        self.counts.iter().sum()
+        self.records
     }
 
-    /// Joins the buffers into one output.
-    pub fn finish(self) -> MapOutput {
-        let total = self.buffers.iter().map(Vec::len).sum();
-        let mut data = Vec::with_capacity(total);
-        let mut offsets = Vec::with_capacity(self.buffers.len() + 1);
-        offsets.push(0);
-        for buffer in self.buffers {
-            data.extend_from_slice(&buffer);
-            offsets.push(data.len() as u64);
+    /// Appends a record for reader `partition`, which must be in range.
+    #[inline]
+    pub fn push<T: Serialize>(&mut self, partition: u32, record: &T) -> Result<(), SpillError> {
+        let buffer = &mut self.buffers[partition as usize];
+        let before = buffer.bytes.capacity();
+        append(&mut buffer.bytes, record)?;
+        buffer.records += 1;
+        self.records += 1;
+        let marked = buffer.marks.last().map_or(0, |mark| mark.0);
+        if buffer.bytes.len() - marked >= BLOCK_BYTES {
+            buffer.marks.push((buffer.bytes.len(), buffer.records));
         }
-        MapOutput::new(data, offsets, self.counts)
+        let grown = buffer.bytes.capacity() - before;
+        if grown > 0 { self.account(grown as u64) } else { Ok(()) }
     }
+
+    #[cold]
+    fn account(&mut self, grown: u64) -> Result<(), SpillError> {
+        self.capacity += grown;
+        if self.capacity > FREE_BYTES && !self.reservation.resize(self.capacity) {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    /// Writes all buffers to a file and gives their memory back.
+    fn spill(&mut self) -> Result<(), SpillError> {
+        let file = self.scratch.dirs().create_file("spill")?;
+        let segments = self.write_buffers(file.file())?;
+        self.spills.push(Spill { file, segments });
+        self.capacity = 0;
+        self.reservation.resize(0);
+        Ok(())
+    }
+
+    fn write_buffers(&mut self, file: &std::fs::File) -> Result<Vec<Segment>, SpillError> {
+        let mut out = BufWriter::with_capacity(WRITE_BUFFER, file);
+        let mut writer = BlockWriter::new(self.scratch.codec());
+        let mut segments = Vec::with_capacity(self.buffers.len());
+        let mut offset = 0;
+        for buffer in &mut self.buffers {
+            let buffer = std::mem::take(buffer);
+            let mut bytes = 0;
+            for (piece, records) in buffer.pieces() {
+                bytes += writer.push_encoded(piece, records, &mut out)?;
+            }
+            segments.push(Segment { offset, bytes, records: buffer.records });
+            offset += bytes;
+        }
+        out.flush()?;
+        Ok(segments)
+    }
+
+    /// Joins everything into one output: in memory if it is small, else in one file.
+    pub fn finish(mut self) -> Result<MapOutput, SpillError> {
+        let total: u64 = self.buffers.iter().map(|buffer| buffer.bytes.len() as u64).sum();
+        if self.spills.is_empty() {
+            if let Some(kept) = self.scratch.keep_inline(total) {
+                return Ok(MapOutput::in_memory(self.buffers, kept));
+            }
+            let file = self.scratch.dirs().create_file("shuffle")?;
+            let segments = self.write_buffers(file.file())?;
+            return Ok(MapOutput::in_file(file, segments));
+        }
+        self.spill()?;
+        self.merge_spills()
+    }
+
+    /// Copies the blocks of each reader from all spills, one reader after the other.
+    fn merge_spills(self) -> Result<MapOutput, SpillError> {
+        if let [_] = self.spills[..] {
+            let Spill { file, segments } = self.spills.into_iter().next().expect("one spill");
+            return Ok(MapOutput::in_file(file, segments));
+        }
+        let file = self.scratch.dirs().create_file("shuffle")?;
+        let mut out = BufWriter::with_capacity(WRITE_BUFFER, file.file());
+        let mut merged = Vec::with_capacity(self.buffers.len());
+        let mut offset = 0;
+        let mut copied = Vec::new();
+        for reader in 0..self.buffers.len() {
+            let mut segment = Segment { offset, bytes: 0, records: 0 };
+            for spill in &self.spills {
+                let part = spill.segments[reader];
+                copied.resize(part.bytes as usize, 0);
+                read_exact_at(spill.file.file(), &mut copied, part.offset)?;
+                out.write_all(&copied)?;
+                segment.bytes += part.bytes;
+                segment.records += part.records;
+            }
+            offset += segment.bytes;
+            merged.push(segment);
+        }
+        out.flush()?;
+        drop(out);
+        Ok(MapOutput::in_file(file, merged))
+    }
+}
+
+pub(crate) fn read_exact_at(
+    file: &std::fs::File,
+    buffer: &mut [u8],
+    offset: u64,
+) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+/// Appends the encoded record.
+#[inline]
+pub(crate) fn append<T: Serialize>(buffer: &mut Vec<u8>, record: &T) -> Result<(), WireError> {
+    postcard::serialize_with_flavor(record, Append(buffer))
+        .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
 }
 
 /// Writes straight into a buffer that is kept.

@@ -1,66 +1,233 @@
-//! One map task's output: a buffer, and an index into it.
+//! One map task's output: in memory or in a file, with an index by reader.
 
+use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// All that one map task wrote for one shuffle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MapOutput {
-    data: Arc<Vec<u8>>,
-    offsets: Arc<Vec<u64>>,
-    counts: Arc<Vec<u64>>,
+use firesteel_storage::TempFile;
+
+use crate::ReadError;
+use crate::buckets::{Buffer, read_exact_at};
+use crate::codec::{Block, BlockError, read_block};
+use crate::scratch::Kept;
+
+/// Where one reader's blocks lie in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+}
+
+/// All that one map task wrote for one shuffle. Cheap to clone; what it occupies goes with the last
+/// clone and the last slice.
+#[derive(Clone)]
+pub struct MapOutput(Stored);
+
+#[derive(Clone)]
+enum Stored {
+    Memory(Arc<InMemory>),
+    File(Arc<InFile>),
+}
+
+pub(crate) struct InMemory {
+    data: Vec<u8>,
+    segments: Vec<Segment>,
+    _kept: Option<Kept>,
+}
+
+struct InFile {
+    file: TempFile,
+    segments: Vec<Segment>,
 }
 
 impl MapOutput {
-    pub(crate) fn new(data: Vec<u8>, offsets: Vec<u64>, counts: Vec<u64>) -> Self {
-        MapOutput { data: Arc::new(data), offsets: Arc::new(offsets), counts: Arc::new(counts) }
+    pub(crate) fn in_memory(buffers: Vec<Buffer>, kept: Kept) -> Self {
+        let total = buffers.iter().map(|buffer| buffer.bytes.len()).sum();
+        let mut data = Vec::with_capacity(total);
+        let mut segments = Vec::with_capacity(buffers.len());
+        for buffer in buffers {
+            let (offset, bytes) = (data.len() as u64, buffer.bytes.len() as u64);
+            segments.push(Segment { offset, bytes, records: buffer.records });
+            data.extend_from_slice(&buffer.bytes);
+        }
+        MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept: Some(kept) })))
+    }
+
+    pub(crate) fn in_file(file: TempFile, segments: Vec<Segment>) -> Self {
+        MapOutput(Stored::File(Arc::new(InFile { file, segments })))
+    }
+
+    fn segments(&self) -> &[Segment] {
+        match &self.0 {
+            Stored::Memory(stored) => &stored.segments,
+            Stored::File(stored) => &stored.segments,
+        }
+    }
+
+    /// Whether it lies in a file.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self.0, Stored::File(_))
     }
 
     /// Bytes of all partitions.
     pub fn bytes(&self) -> u64 {
-        self.data.len() as u64
+        self.segments().iter().map(|segment| segment.bytes).sum()
     }
 
     /// Records of all partitions.
     pub fn records(&self) -> u64 {
-        self.counts.iter().sum()
+        self.segments().iter().map(|segment| segment.records).sum()
     }
 
-    /// The part for reader `partition`; `None` when there is no such reader, or the index is broken.
+    /// The part for reader `partition`; `None` when there is no such reader.
     pub fn slice(&self, partition: u32) -> Option<Slice> {
-        let partition = partition as usize;
-        let start = *self.offsets.get(partition)? as usize;
-        let end = *self.offsets.get(partition + 1)? as usize;
-        let records = *self.counts.get(partition)?;
-        let valid = start <= end && end <= self.data.len();
-        valid.then(|| Slice { data: self.data.clone(), range: start..end, records })
+        let segment = *self.segments().get(partition as usize)?;
+        let range = segment.offset..segment.offset + segment.bytes;
+        let source = match &self.0 {
+            Stored::Memory(stored) => Source::Memory(stored.clone(), range),
+            Stored::File(stored) => Source::File(stored.clone(), range),
+        };
+        Some(Slice { source, records: segment.records, bytes: segment.bytes })
+    }
+}
+
+impl fmt::Debug for MapOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MapOutput")
+            .field("on_disk", &self.is_on_disk())
+            .field("bytes", &self.bytes())
+            .field("records", &self.records())
+            .finish()
+    }
+}
+
+/// Between processes an output travels as the encoded records of each reader.
+impl Serialize for MapOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let readers = 0..self.segments().len() as u32;
+        let parts: Result<Vec<_>, ReadError> = readers
+            .filter_map(|reader| self.slice(reader))
+            .map(|slice| Ok((slice.encoded()?, slice.records())))
+            .collect();
+        parts.map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for MapOutput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parts: Vec<(Vec<u8>, u64)> = Vec::deserialize(deserializer)?;
+        let mut data = Vec::new();
+        let mut segments = Vec::with_capacity(parts.len());
+        for (bytes, records) in parts {
+            let offset = data.len() as u64;
+            segments.push(Segment { offset, bytes: bytes.len() as u64, records });
+            data.extend_from_slice(&bytes);
+        }
+        Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept: None }))))
     }
 }
 
 /// One reader's part of a map output.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Slice {
-    data: Arc<Vec<u8>>,
-    range: Range<usize>,
+    source: Source,
     records: u64,
+    bytes: u64,
+}
+
+#[derive(Clone)]
+enum Source {
+    Memory(Arc<InMemory>, Range<u64>),
+    File(Arc<InFile>, Range<u64>),
+}
+
+/// A run of encoded records in memory.
+pub(crate) enum Encoded {
+    Shared(Arc<InMemory>, Range<usize>),
+    Owned(Vec<u8>),
+}
+
+impl std::ops::Deref for Encoded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Encoded::Shared(stored, range) => &stored.data[range.clone()],
+            Encoded::Owned(bytes) => bytes,
+        }
+    }
 }
 
 impl Slice {
     /// A slice that is a whole buffer, as it arrives from another process.
     pub fn whole(data: Vec<u8>, records: u64) -> Self {
-        let range = 0..data.len();
-        Slice { data: Arc::new(data), range, records }
+        let bytes = data.len() as u64;
+        let stored = Arc::new(InMemory { data, segments: Vec::new(), _kept: None });
+        Slice { source: Source::Memory(stored, 0..bytes), records, bytes }
     }
 
-    /// Its encoded records.
-    pub fn bytes(&self) -> &[u8] {
-        &self.data[self.range.clone()]
-    }
-
-    /// How many they are.
+    /// How many records.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// How many bytes, as they are stored.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// All encoded records, to be sent to another process.
+    pub fn encoded(&self) -> Result<Vec<u8>, ReadError> {
+        let (mut rest, mut all) = (self.clone(), Vec::new());
+        while let Some((bytes, _)) = rest.next_run()? {
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all)
+    }
+
+    /// Takes the next run of records: all that is in memory, or a block of a file.
+    pub(crate) fn next_run(&mut self) -> Result<Option<(Encoded, u64)>, ReadError> {
+        match &mut self.source {
+            Source::Memory(stored, range) => {
+                let records = std::mem::take(&mut self.records);
+                let taken = range.start as usize..range.end as usize;
+                range.start = range.end;
+                let run = Encoded::Shared(stored.clone(), taken);
+                Ok((records > 0).then_some((run, records)))
+            }
+            Source::File(_, range) if range.is_empty() => Ok(None),
+            Source::File(stored, range) => {
+                let block = stored.read(range)?;
+                let records = u64::from(block.records);
+                self.records = self.records.saturating_sub(records);
+                Ok(Some((Encoded::Owned(block.raw), records)))
+            }
+        }
+    }
+}
+
+impl InFile {
+    /// Reads the block at the start of `range` and moves the start behind it.
+    fn read(&self, range: &mut Range<u64>) -> Result<Block, ReadError> {
+        let mut next = range.start;
+        let read = read_block(|buffer| {
+            if next + buffer.len() as u64 > range.end {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            read_exact_at(self.file.file(), buffer, next)?;
+            next += buffer.len() as u64;
+            Ok(())
+        });
+        let (path, offset) = (self.file.path(), range.start);
+        let (block, bytes) = read.map_err(|error| match error {
+            BlockError::Io(source) => ReadError::Io { path: path.to_owned(), offset, source },
+            BlockError::Corrupt(what) => ReadError::Corrupt { path: path.to_owned(), offset, what },
+        })?;
+        range.start += bytes;
+        Ok(block)
     }
 }

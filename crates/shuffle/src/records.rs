@@ -6,12 +6,13 @@ use serde::de::DeserializeOwned;
 
 use firesteel_closure::WireError;
 
-use crate::Slice;
+use crate::output::Encoded;
+use crate::{ReadError, Slice};
 
-/// The records of one slice, in the order they were written.
-#[derive(Debug)]
+/// The records of one slice, in the order they were written. Ends after the first error.
 pub struct Records<T> {
     slice: Slice,
+    run: Encoded,
     position: usize,
     left: u64,
     item: PhantomData<fn() -> T>,
@@ -20,80 +21,142 @@ pub struct Records<T> {
 impl<T: DeserializeOwned> Records<T> {
     /// Reads `slice`.
     pub fn new(slice: Slice) -> Self {
-        let left = slice.records();
-        Records { slice, position: 0, left, item: PhantomData }
+        Records { slice, run: Encoded::Owned(Vec::new()), position: 0, left: 0, item: PhantomData }
     }
 
-    /// All records were read, but not all bytes: a type's two serde halves do not agree.
+    /// Goes to the next run of records that has any.
     #[cold]
-    fn unread(&mut self) -> Option<WireError> {
-        let unread = self.slice.bytes().len() > self.position;
-        self.position = self.slice.bytes().len();
-        unread.then(|| WireError::Unread { type_name: std::any::type_name::<T>() })
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        if self.position < self.run.len() {
+            // Its two serde halves do not agree.
+            return Err(WireError::Unread { type_name: std::any::type_name::<T>() }.into());
+        }
+        while self.left == 0 {
+            let Some((run, records)) = self.slice.next_run()? else { return Ok(false) };
+            self.run = run;
+            self.left = records;
+            self.position = 0;
+        }
+        Ok(true)
     }
 
-    fn decode(&mut self) -> Result<T, WireError> {
-        let bytes = &self.slice.bytes()[self.position..];
+    #[inline]
+    fn decode(&mut self) -> Result<T, ReadError> {
+        let bytes = &self.run[self.position..];
         let (record, rest) = postcard::take_from_bytes(bytes).map_err(|source| {
             WireError::Decode { type_name: std::any::type_name::<T>(), source }
         })?;
         self.position += bytes.len() - rest.len();
+        self.left -= 1;
         Ok(record)
+    }
+
+    fn end(&mut self) {
+        self.left = 0;
+        self.position = self.run.len();
+        self.slice = Slice::whole(Vec::new(), 0);
     }
 }
 
 impl<T: DeserializeOwned> Iterator for Records<T> {
-    type Item = Result<T, WireError>;
+    type Item = Result<T, ReadError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            return self.unread().map(Err);
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    self.end();
+                    return Some(Err(error));
+                }
+            }
         }
-        self.left -= 1;
         let record = self.decode();
         if record.is_err() {
-            self.left = 0;
-            self.position = self.slice.bytes().len();
+            self.end();
         }
         Some(record)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.left as usize))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buckets, MapOutput};
+    use crate::{Buckets, Codec, MapOutput, Scratch};
+    use firesteel_storage::{LocalDirs, MemoryManager};
+    use firesteel_types::TaskId;
+    use std::sync::Arc;
 
     fn read<T: DeserializeOwned>(output: &MapOutput, partition: u32) -> Vec<T> {
         Records::new(output.slice(partition).unwrap()).map(Result::unwrap).collect()
     }
 
-    #[test]
-    fn each_reader_gets_its_records_in_order() {
-        let mut buckets = Buckets::new(3);
-        for n in 0..100u64 {
+    fn scratch(budget: u64, codec: Codec) -> (Scratch, tempfile::TempDir) {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = Arc::new(LocalDirs::new(vec![root.path().to_owned()]));
+        (Scratch::new(Arc::new(MemoryManager::new(budget, 0.5)), dirs, codec), root)
+    }
+
+    fn write(scratch: &Scratch, records: u64) -> MapOutput {
+        let mut buckets = Buckets::new(3, scratch, TaskId(1));
+        for n in 0..records {
             buckets.push((n % 2) as u32, &(n, n.to_string())).unwrap();
         }
-        let output = buckets.finish();
-        let even: Vec<(u64, String)> = read(&output, 0);
-        assert_eq!(even.len(), 50);
+        buckets.finish().unwrap()
+    }
+
+    fn check(output: &MapOutput, records: u64) {
+        let even: Vec<(u64, String)> = read(output, 0);
+        assert_eq!(even.len() as u64, records.div_ceil(2));
         assert!(even.iter().all(|(n, text)| n % 2 == 0 && *text == n.to_string()));
         assert!(even.is_sorted());
-        assert!(read::<(u64, String)>(&output, 2).is_empty());
+        assert!(read::<(u64, String)>(output, 2).is_empty());
         assert!(output.slice(3).is_none());
-        assert_eq!(output.records(), 100);
+        assert_eq!(output.records(), records);
+    }
+
+    #[test]
+    fn each_reader_gets_its_records_in_order_from_memory_and_from_disk() {
+        for codec in [Codec::None, Codec::Lz4] {
+            let (scratch, _root) = scratch(1 << 30, codec);
+            let small = write(&scratch, 100);
+            assert!(!small.is_on_disk());
+            check(&small, 100);
+            let large = write(&scratch, 300_000);
+            assert!(large.is_on_disk());
+            check(&large, 300_000);
+            let copy: MapOutput =
+                firesteel_closure::from_bytes(&firesteel_closure::to_bytes(&large).unwrap())
+                    .unwrap();
+            check(&copy, 300_000);
+        }
+    }
+
+    #[test]
+    fn buffers_that_get_no_memory_are_spilled_and_merged_and_nothing_is_left() {
+        let (scratch, root) = scratch(2 << 20, Codec::Lz4);
+        let mut buckets = Buckets::new(3, &scratch, TaskId(1));
+        for n in 0..1_000_000u64 {
+            buckets.push((n % 2) as u32, &(n, n.to_string())).unwrap();
+        }
+        assert!(buckets.spills() > 2, "{}", buckets.spills());
+        let output = buckets.finish().unwrap();
+        check(&output, 1_000_000);
+        assert_eq!(scratch.memory().used(), (0, 0));
+        assert!(scratch.memory().peak() <= 2 << 20);
+        drop(output);
+        let own = std::fs::read_dir(root.path()).unwrap().next().unwrap().unwrap();
+        assert_eq!(std::fs::read_dir(own.path()).unwrap().count(), 1, "only the lock");
     }
 
     #[test]
     fn records_that_take_no_bytes_are_still_counted() {
-        let mut buckets = Buckets::new(1);
+        let (scratch, _root) = scratch(1 << 30, Codec::Lz4);
+        let mut buckets = Buckets::new(1, &scratch, TaskId(1));
         (0..5).for_each(|_| buckets.push(0, &()).unwrap());
-        assert_eq!(read::<()>(&buckets.finish(), 0).len(), 5);
+        assert_eq!(read::<()>(&buckets.finish().unwrap(), 0).len(), 5);
     }
 
     #[test]

@@ -4,7 +4,11 @@
 //! nothing of RDDs or tasks.
 
 mod block;
+mod dirs;
+mod manager;
 mod memory;
 
 pub use block::BlockId;
+pub use dirs::{LocalDirs, TempFile};
+pub use manager::{Evict, MemoryManager, Reservation};
 pub use memory::MemoryStore;

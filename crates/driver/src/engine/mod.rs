@@ -23,6 +23,7 @@ use firesteel_scheduler::engine::{Effect, Input};
 use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions,
 };
+use firesteel_shuffle::Scratch;
 use firesteel_types::{
     AccumulatorId, Event, ExecutorId, Host, JobId, RddId, RddInfo, ShuffleId, TaskFailure,
     TaskInfo, TaskOutcome, Tick,
@@ -87,6 +88,7 @@ impl Engine {
         dag: DagOptions,
         tasks: TaskOptions,
         transport: LocalTransport,
+        scratch: Scratch,
         bus: Bus,
     ) -> Result<Arc<Engine>> {
         let engine = Arc::new(Engine {
@@ -96,7 +98,7 @@ impl Engine {
             origin: Instant::now(),
             bus,
             aftermath: Aftermath::default(),
-            environment: Arc::new(LocalEnvironment::new()),
+            environment: Arc::new(LocalEnvironment::new(scratch)),
             transport,
         });
         engine.feed(Input::ExecutorAdded {
@@ -301,6 +303,7 @@ impl Engine {
             let _ = thread.join();
         });
         self.environment.blocks().clear();
+        self.environment.scratch().remove_files();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -151,7 +151,16 @@ fn answer(question: FromChild, environment: &LocalEnvironment) -> io::Result<ToC
         }
         FromChild::FetchMapOutput { shuffle, map, reduce } => {
             let slice = environment.fetch_map_output(shuffle, map, reduce);
-            ToChild::Slice(slice.map(|slice| (slice.bytes().to_vec(), slice.records())))
+            ToChild::Slice(slice.and_then(|slice| {
+                let unreadable = |error: firesteel_shuffle::ReadError| TaskFailure::FetchFailed {
+                    shuffle,
+                    map_partition: map,
+                    reduce_partition: reduce,
+                    executor: ExecutorId::DRIVER,
+                    message: error.to_string(),
+                };
+                Ok((slice.encoded().map_err(unreadable)?, slice.records()))
+            }))
         }
         FromChild::FetchBroadcast(id) => ToChild::Broadcast(environment.fetch_broadcast(id)),
         FromChild::Hello(_) | FromChild::Done(_) => {

@@ -125,6 +125,8 @@ where
     #[track_caller]
     pub fn subtract_by_key<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, V)>
     where
+        K: Clone,
+        V: Clone,
         W: Data,
         Q: Pipe<Item = (K, W)>,
     {

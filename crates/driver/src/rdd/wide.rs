@@ -157,7 +157,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     #[track_caller]
     pub fn subtract<Q: Pipe<Item = T>>(&self, other: &Rdd<T, Q>) -> Rdd<T>
     where
-        T: Hash + Eq,
+        T: Hash + Eq + Clone,
     {
         let site = CallSite::here("subtract");
         let (left, right) = (self.as_keys(site), other.as_keys(site));

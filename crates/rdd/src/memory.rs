@@ -1,0 +1,143 @@
+//! How much memory a collection of records takes: what is allocated is counted, what its records own
+//! on the heap is learnt from samples.
+
+use serde::Serialize;
+
+use firesteel_closure::{Data, encoded_len};
+use firesteel_storage::Reservation;
+
+use crate::TaskContext;
+
+/// What every holder may use without asking: enough to make progress.
+pub(crate) const FREE_BYTES: u64 = 1 << 20;
+/// What the allocator adds to a heap block, about.
+const HEAP_BLOCK_BYTES: f64 = 16.0;
+
+/// Learns what records own on the heap, from the first ones and then from fewer and fewer.
+pub(crate) struct Meter {
+    owns_heap: bool,
+    seen: u64,
+    next_sample: u64,
+    heap: f64,
+    samples: f64,
+}
+
+impl Meter {
+    /// For records of type `T`.
+    pub(crate) fn of<T>() -> Self {
+        let owns_heap = std::mem::needs_drop::<T>();
+        Meter { owns_heap, seen: 0, next_sample: 1, heap: 0.0, samples: 0.0 }
+    }
+
+    /// Looks at a record, if it is time to.
+    #[inline]
+    pub(crate) fn see(&mut self, record: &impl Serialize) {
+        if !self.owns_heap {
+            return;
+        }
+        self.seen += 1;
+        if self.seen >= self.next_sample {
+            self.sample(record);
+        }
+    }
+
+    #[cold]
+    fn sample(&mut self, record: &impl Serialize) {
+        self.next_sample = self.seen + 1 + self.seen / 8;
+        let size = encoded_len(record).unwrap_or(0) as f64 + HEAP_BLOCK_BYTES;
+        self.samples += 1.0;
+        // Later samples weigh at least a tenth: what comes may differ from what came.
+        self.heap += (size - self.heap) / self.samples.min(10.0);
+    }
+
+    /// Heap bytes of one record, about.
+    pub(crate) fn heap_each(&self) -> f64 {
+        self.heap
+    }
+}
+
+/// An account that lets the first megabyte pass.
+pub(crate) struct Account {
+    reservation: Reservation,
+}
+
+impl Account {
+    pub(crate) fn new(task: &TaskContext) -> Self {
+        Account { reservation: task.reserve() }
+    }
+
+    /// Whether so many bytes in all may be held.
+    pub(crate) fn allows(&mut self, bytes: u64) -> bool {
+        bytes <= FREE_BYTES || self.reservation.resize(bytes)
+    }
+
+    /// Everything was given up.
+    pub(crate) fn clear(&mut self) {
+        self.reservation.resize(0);
+    }
+}
+
+/// Items within the task's memory.
+pub(crate) struct Hoard<T> {
+    pub(crate) items: Vec<T>,
+    meter: Meter,
+    pub(crate) account: Account,
+}
+
+impl<T: Data> Hoard<T> {
+    pub(crate) fn new(task: &TaskContext) -> Self {
+        Hoard { items: Vec::new(), meter: Meter::of::<T>(), account: Account::new(task) }
+    }
+
+    /// Takes an item; `false` when the hoard has outgrown its memory.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) -> bool {
+        self.meter.see(&item);
+        let grows = self.items.len() == self.items.capacity();
+        let fits = !(grows || self.items.len().is_multiple_of(1024)) || self.allowed(grows);
+        self.items.push(item);
+        fits
+    }
+
+    /// Growing, the old and the new items are both there for a moment; sorting takes half as much
+    /// again.
+    #[cold]
+    fn allowed(&mut self, grows: bool) -> bool {
+        let slots = self.items.capacity().max(16) * if grows { 3 } else { 1 };
+        let sorting = self.items.len() / 2 * size_of::<T>();
+        let bytes = self.bytes_with(slots) + sorting as u64;
+        self.account.allows(bytes)
+    }
+
+    fn bytes_with(&self, slots: usize) -> u64 {
+        let heap = self.items.len() as f64 * self.meter.heap_each();
+        (slots * size_of::<T>()) as u64 + heap as u64
+    }
+
+    /// What the items occupy.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes_with(self.items.capacity())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.items = Vec::new();
+        self.account.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_is_learnt_and_plain_values_have_none() {
+        let mut plain = Meter::of::<(u64, f64)>();
+        (0..100).for_each(|n| plain.see(&(n, 1.0)));
+        assert_eq!(plain.heap_each(), 0.0);
+        let mut text = Meter::of::<String>();
+        (0..1000).for_each(|_| text.see(&"x".repeat(100)));
+        assert!((100.0..150.0).contains(&text.heap_each()), "{}", text.heap_each());
+        (0..100_000).for_each(|_| text.see(&"x".repeat(1000)));
+        assert!(text.heap_each() > 900.0, "{}", text.heap_each());
+    }
+}

@@ -1,0 +1,222 @@
+//! Blocks of records on disk: framed, compressed if that is set, with a checksum.
+//!
+//! ```text
+//! block := raw_len u32 | stored_len u32 | records u32 | crc32 u32 | stored bytes
+//! ```
+//! All numbers are little-endian; the checksum covers the other numbers and the stored bytes. A block is as large as its records make it: about
+//! [`BLOCK_BYTES`], or one record that is larger.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use firesteel_closure::WireError;
+
+use crate::SpillError;
+use crate::buckets::append;
+
+/// Blocks are closed when they are this long.
+pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
+const HEADER_BYTES: usize = 16;
+/// No block is longer: a length beyond it is a broken file.
+const LARGEST_BLOCK: u32 = 1 << 30;
+
+/// How blocks are compressed (`spark.io.compression.codec`, `spark.shuffle.spill.compress`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// As they are.
+    None,
+    /// LZ4: quick, about half the size on text.
+    #[default]
+    Lz4,
+}
+
+/// Collects records into blocks and writes them.
+pub(crate) struct BlockWriter {
+    codec: Codec,
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+    records: u32,
+}
+
+impl BlockWriter {
+    pub(crate) fn new(codec: Codec) -> Self {
+        BlockWriter { codec, raw: Vec::new(), packed: Vec::new(), records: 0 }
+    }
+
+    /// Appends a record; writes a block when one is full. Bytes written to `out`.
+    pub(crate) fn push<T: Serialize>(
+        &mut self,
+        record: &T,
+        out: &mut impl Write,
+    ) -> Result<u64, SpillError> {
+        append(&mut self.raw, record)?;
+        self.records += 1;
+        if self.raw.len() >= BLOCK_BYTES { Ok(self.flush(out)?) } else { Ok(0) }
+    }
+
+    /// Writes records that are encoded already as blocks of their own.
+    pub(crate) fn push_encoded(
+        &mut self,
+        encoded: &[u8],
+        records: u64,
+        out: &mut impl Write,
+    ) -> io::Result<u64> {
+        debug_assert!(self.raw.is_empty());
+        let records = u32::try_from(records).map_err(|_| io::ErrorKind::InvalidInput)?;
+        write_block(self.codec, encoded, records, &mut self.packed, out)
+    }
+
+    /// Writes what is left as a block.
+    pub(crate) fn flush(&mut self, out: &mut impl Write) -> io::Result<u64> {
+        if self.records == 0 {
+            return Ok(0);
+        }
+        let written = write_block(self.codec, &self.raw, self.records, &mut self.packed, out)?;
+        self.raw.clear();
+        self.records = 0;
+        Ok(written)
+    }
+}
+
+fn write_block(
+    codec: Codec,
+    raw: &[u8],
+    records: u32,
+    packed: &mut Vec<u8>,
+    out: &mut impl Write,
+) -> io::Result<u64> {
+    let stored: &[u8] = match codec {
+        Codec::None => raw,
+        Codec::Lz4 => {
+            packed.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+            let length = lz4_flex::block::compress_into(raw, packed).map_err(io::Error::other)?;
+            // What does not shrink is stored as it is: equal lengths tell.
+            if length < raw.len() { &packed[..length] } else { raw }
+        }
+    };
+    let length = |len: usize| u32::try_from(len).ok().filter(|len| *len <= LARGEST_BLOCK);
+    let lengths = length(raw.len()).zip(length(stored.len()));
+    let (raw_len, stored_len) =
+        lengths.ok_or_else(|| io::Error::other("a record of more than 1 GiB cannot be spilled"))?;
+    let mut header = [0; HEADER_BYTES];
+    for (slot, number) in header.chunks_exact_mut(4).zip([raw_len, stored_len, records]) {
+        slot.copy_from_slice(&number.to_le_bytes());
+    }
+    let sum = checksum(&header, stored);
+    header[12..].copy_from_slice(&sum.to_le_bytes());
+    out.write_all(&header)?;
+    out.write_all(stored)?;
+    Ok((HEADER_BYTES + stored.len()) as u64)
+}
+
+fn checksum(header: &[u8; HEADER_BYTES], stored: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&header[..12]);
+    hasher.update(stored);
+    hasher.finalize()
+}
+
+/// A block's raw bytes and its number of records.
+pub(crate) struct Block {
+    pub(crate) raw: Vec<u8>,
+    pub(crate) records: u32,
+}
+
+/// Reads the block at the start of what `read` gives; `read` fills a buffer completely. The bytes it
+/// took.
+pub(crate) fn read_block(
+    mut read: impl FnMut(&mut [u8]) -> io::Result<()>,
+) -> Result<(Block, u64), BlockError> {
+    let mut header = [0; HEADER_BYTES];
+    read(&mut header)?;
+    let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+    let (raw_len, stored_len, records, sum) = (number(0), number(4), number(8), number(12));
+    if raw_len > LARGEST_BLOCK || stored_len > raw_len {
+        return Err(BlockError::Corrupt("lengths that cannot be"));
+    }
+    let mut stored = vec![0; stored_len as usize];
+    read(&mut stored)?;
+    if checksum(&header, &stored) != sum {
+        return Err(BlockError::Corrupt("a wrong checksum"));
+    }
+    let raw = if stored_len == raw_len {
+        stored
+    } else {
+        lz4_flex::block::decompress(&stored, raw_len as usize)
+            .map_err(|_| BlockError::Corrupt("compressed bytes that cannot be read"))?
+    };
+    Ok((Block { raw, records }, (HEADER_BYTES + stored_len as usize) as u64))
+}
+
+/// Why a block cannot be read.
+#[derive(Debug)]
+pub(crate) enum BlockError {
+    Io(io::Error),
+    Corrupt(&'static str),
+}
+
+impl From<io::Error> for BlockError {
+    fn from(error: io::Error) -> Self {
+        BlockError::Io(error)
+    }
+}
+
+impl From<WireError> for SpillError {
+    fn from(error: WireError) -> Self {
+        SpillError::Wire(error)
+    }
+}
+
+impl From<io::Error> for SpillError {
+    fn from(source: io::Error) -> Self {
+        SpillError::Write { source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(codec: Codec, records: &[String]) -> Vec<u8> {
+        let (mut out, mut writer) = (Vec::new(), BlockWriter::new(codec));
+        let mut written = 0;
+        for record in records {
+            written += writer.push(record, &mut out).unwrap();
+        }
+        written += writer.flush(&mut out).unwrap();
+        assert_eq!(written as usize, out.len());
+        out
+    }
+
+    fn read_all(mut bytes: &[u8]) -> Result<u64, BlockError> {
+        let mut records = 0;
+        while !bytes.is_empty() {
+            let (block, _) = read_block(|buffer| io::Read::read_exact(&mut bytes, buffer))?;
+            records += u64::from(block.records);
+        }
+        Ok(records)
+    }
+
+    #[test]
+    fn blocks_keep_their_records_whatever_the_codec() {
+        let records: Vec<String> = (0..20_000).map(|n| format!("record {n}")).collect();
+        let plain = write(Codec::None, &records);
+        let packed = write(Codec::Lz4, &records);
+        assert!(packed.len() * 2 < plain.len(), "{} {}", packed.len(), plain.len());
+        assert_eq!(read_all(&plain).unwrap(), 20_000);
+        assert_eq!(read_all(&packed).unwrap(), 20_000);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let records: Vec<String> = (0..50).map(|n| format!("record {n}")).collect();
+        let whole = write(Codec::Lz4, &records);
+        for position in 0..whole.len() {
+            let mut broken = whole.clone();
+            broken[position] ^= 1;
+            assert!(read_all(&broken).is_err(), "byte {position}");
+            assert!(position == 0 || read_all(&whole[..position]).is_err());
+        }
+    }
+}

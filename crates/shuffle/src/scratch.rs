@@ -1,0 +1,78 @@
+//! What a task may use while it moves records: memory by grant, disk without.
+
+use std::sync::Arc;
+
+use firesteel_storage::{LocalDirs, MemoryManager, Reservation};
+use firesteel_types::TaskId;
+
+use crate::Codec;
+
+/// Outputs up to this size stay in memory, if storage has room for them.
+const INLINE_BYTES: u64 = 1 << 20;
+
+/// Memory and temporary files of one process.
+#[derive(Clone)]
+pub struct Scratch {
+    memory: Arc<MemoryManager>,
+    dirs: Arc<LocalDirs>,
+    codec: Codec,
+    inline_bytes: u64,
+}
+
+impl Scratch {
+    /// Out of these.
+    pub fn new(memory: Arc<MemoryManager>, dirs: Arc<LocalDirs>, codec: Codec) -> Self {
+        Scratch { memory, dirs, codec, inline_bytes: INLINE_BYTES }
+    }
+
+    /// Without bounds and without files: everything stays in memory.
+    pub fn unbounded() -> Self {
+        Scratch {
+            memory: Arc::new(MemoryManager::new(u64::MAX / 4, 0.5)),
+            dirs: Arc::new(LocalDirs::new(vec![std::env::temp_dir()])),
+            codec: Codec::None,
+            inline_bytes: u64::MAX,
+        }
+    }
+
+    /// The budget.
+    pub fn memory(&self) -> &Arc<MemoryManager> {
+        &self.memory
+    }
+
+    /// An account for one holder of memory in a task.
+    pub fn reserve(&self, task: TaskId) -> Reservation {
+        self.memory.reserve(task)
+    }
+
+    /// Removes all temporary files: nothing can be read back afterwards.
+    pub fn remove_files(&self) {
+        self.dirs.remove();
+    }
+
+    pub(crate) fn dirs(&self) -> &LocalDirs {
+        &self.dirs
+    }
+
+    pub(crate) fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Room in storage for an output that is small enough to stay in memory.
+    pub(crate) fn keep_inline(&self, bytes: u64) -> Option<Kept> {
+        let fits = bytes <= self.inline_bytes && self.memory.acquire_storage(bytes);
+        fits.then(|| Kept { memory: self.memory.clone(), bytes })
+    }
+}
+
+/// Room in storage; given back when it is dropped.
+pub(crate) struct Kept {
+    memory: Arc<MemoryManager>,
+    bytes: u64,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.memory.release_storage(self.bytes);
+    }
+}

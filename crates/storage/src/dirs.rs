@@ -1,0 +1,201 @@
+//! Directories for temporary files (`spark.local.dir`): made when first needed, spread over disks,
+//! removed at the end, and the leftovers of killed processes with them.
+//!
+//! A process keeps a lock on a file in its directory for as long as it lives, however it ends. A
+//! directory whose lock can be taken has no owner any more.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const PREFIX: &str = "firesteel-local-";
+const LOCK: &str = "owner.lock";
+
+/// The temporary directories of one context.
+#[derive(Debug)]
+pub struct LocalDirs {
+    roots: Vec<PathBuf>,
+    made: Mutex<Option<Vec<OwnDir>>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct OwnDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl LocalDirs {
+    /// Under these directories, which may be on several disks.
+    pub fn new(roots: Vec<PathBuf>) -> Self {
+        LocalDirs { roots, made: Mutex::new(None), next: AtomicU64::new(0) }
+    }
+
+    /// A new file, on the next of the disks.
+    pub fn create_file(&self, purpose: &str) -> io::Result<TempFile> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let directory = self.pick(number)?;
+        let path = directory.join(format!("{purpose}-{number}"));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        match file {
+            Ok(file) => Ok(TempFile { path, file }),
+            Err(error) => Err(named(&path, error)),
+        }
+    }
+
+    fn pick(&self, number: u64) -> io::Result<PathBuf> {
+        let mut made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if made.is_none() {
+            *made = Some(make_all(&self.roots)?);
+        }
+        let made = made.as_deref().unwrap_or_default();
+        Ok(made[number as usize % made.len()].path.clone())
+    }
+
+    /// Removes everything.
+    pub fn remove(&self) {
+        let made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        for directory in made.unwrap_or_default() {
+            let _ = std::fs::remove_dir_all(&directory.path);
+        }
+    }
+}
+
+impl Drop for LocalDirs {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// One directory under each root that can be written; an error if none can.
+fn make_all(roots: &[PathBuf]) -> io::Result<Vec<OwnDir>> {
+    let mut made = Vec::new();
+    let mut last = io::Error::other("spark.local.dir names no directory");
+    for root in roots {
+        remove_leftovers(root);
+        match make(root) {
+            Ok(directory) => made.push(directory),
+            Err(error) => last = named(root, error),
+        }
+    }
+    if made.is_empty() { Err(last) } else { Ok(made) }
+}
+
+fn make(root: &Path) -> io::Result<OwnDir> {
+    std::fs::create_dir_all(root)?;
+    let path = root.join(format!("{PREFIX}{:x}-{:016x}", std::process::id(), unique()));
+    private_directory().create(&path)?;
+    let lock = File::create_new(path.join(LOCK))?;
+    lock.lock()?;
+    Ok(OwnDir { path, _lock: lock })
+}
+
+fn private_directory() -> std::fs::DirBuilder {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Differs from call to call and from process to process.
+fn unique() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Removes directories whose owners are gone.
+fn remove_leftovers(root: &Path) {
+    let Ok(entries) = std::fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if ours && is_abandoned(&entry.path()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_abandoned(directory: &Path) -> bool {
+    // Without a lock file it is being made, or being removed.
+    let Ok(lock) = File::open(directory.join(LOCK)) else { return false };
+    !matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{} (spark.local.dir): {error}", path.display()))
+}
+
+/// A temporary file; removed when it is dropped.
+#[derive(Debug)]
+pub struct TempFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl TempFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_spread_over_directories_and_vanish_with_them() {
+        let roots = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let paths: Vec<PathBuf> = roots.iter().map(|root| root.path().to_owned()).collect();
+        let dirs = LocalDirs::new(paths.clone());
+        assert!(paths.iter().all(|root| std::fs::read_dir(root).unwrap().count() == 0), "lazy");
+        let files: Vec<TempFile> = (0..4).map(|_| dirs.create_file("test").unwrap()).collect();
+        for root in &paths {
+            assert_eq!(files.iter().filter(|file| file.path().starts_with(root)).count(), 2);
+        }
+        let first = files[0].path().to_owned();
+        drop(files);
+        assert!(!first.exists());
+        drop(dirs);
+        assert!(paths.iter().all(|root| std::fs::read_dir(root).unwrap().count() == 0));
+    }
+
+    #[test]
+    fn leftovers_go_and_directories_in_use_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = vec![root.path().to_owned()];
+        let living = LocalDirs::new(roots.clone());
+        let kept = living.create_file("kept").unwrap();
+        let dead = root.path().join(format!("{PREFIX}dead"));
+        std::fs::create_dir(&dead).unwrap();
+        File::create(dead.join(LOCK)).unwrap();
+        let stranger = root.path().join("somebody-elses");
+        std::fs::create_dir(&stranger).unwrap();
+        LocalDirs::new(roots).create_file("new").unwrap();
+        assert!(!dead.exists());
+        assert!(stranger.exists() && kept.path().exists());
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_written_is_passed_over_and_none_at_all_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        File::create(&file).unwrap();
+        let dirs = LocalDirs::new(vec![file.join("below"), root.path().to_owned()]);
+        assert!(dirs.create_file("x").is_ok());
+        let error = LocalDirs::new(vec![file.join("below")]).create_file("x").unwrap_err();
+        assert!(error.to_string().contains("spark.local.dir"), "{error}");
+    }
+}
