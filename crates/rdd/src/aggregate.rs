@@ -2,13 +2,12 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
 
 use hashbrown::hash_map::Entry;
 
 use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
 
-use firesteel_shuffle::Records;
+use firesteel_shuffle::{MapOutput, Records};
 
 use crate::memory::{Account, Meter};
 use crate::task::{OrFail, fail_for_good};
@@ -377,31 +376,28 @@ pub(crate) const PARTS: u32 = 16;
 /// 16 parts of 16 parts ...: if this is not enough, one key alone is too much.
 const DEEPEST: u32 = 6;
 
-/// Folds the inputs of each key. When memory is short, combiners go to disk, in parts that are then
-/// folded one by one.
-pub(crate) fn fold_by_key<K, I, C, F>(
+/// The combiners of all keys: in one table, or in parts by hash if they do not fit into memory.
+pub(crate) enum Filled<K, C> {
+    Held(Table<K, C>),
+    Parts(MapOutput),
+}
+
+/// Folds the inputs of each key; when memory is short, combiners go to disk, dealt out to parts.
+pub(crate) fn fill<K, I, C, F>(
     mut items: impl Iterator<Item = (K, I)>,
-    fold: F,
+    fold: &F,
     operation: &'static str,
     depth: u32,
     task: &TaskContext,
-) -> Pairs<K, C>
+) -> Filled<K, C>
 where
     K: Data + Hash + Eq,
-    I: 'static,
     C: Data,
     F: Fold<I, C>,
 {
     let mut table = Table::new::<I>(task);
-    let fits = items.try_for_each(|(key, input)| {
-        if table.fold(key, input, &fold) {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    });
-    if fits.is_continue() {
-        return table.into_pairs();
+    if items.all(|(key, input)| table.fold(key, input, fold)) {
+        return Filled::Held(table);
     }
     check_depth(depth, operation, task);
     let mut parts = task.buckets(PARTS);
@@ -413,19 +409,45 @@ where
     };
     put_aside(&mut table);
     items.for_each(|(key, input)| {
-        if !table.fold(key, input, &fold) {
+        if !table.fold(key, input, fold) {
             put_aside(&mut table);
         }
     });
     put_aside(&mut table);
     drop(table);
-    let parts = parts.finish().or_fail();
+    Filled::Parts(parts.finish().or_fail())
+}
+
+/// Folds the inputs of each key. Parts that were put aside are folded one by one.
+pub(crate) fn fold_by_key<K, I, C, F>(
+    items: impl Iterator<Item = (K, I)>,
+    fold: F,
+    operation: &'static str,
+    depth: u32,
+    task: &TaskContext,
+) -> Pairs<K, C>
+where
+    K: Data + Hash + Eq,
+    I: 'static,
+    C: Data,
+    F: Fold<I, C>,
+{
+    let parts = match fill(items, &fold, operation, depth, task) {
+        Filled::Held(table) => return table.into_pairs(),
+        Filled::Parts(parts) => parts,
+    };
     let (fold, task) = (fold.again(), task.clone());
     Pairs::Spilled(Box::new((0..PARTS).flat_map(move |part| {
-        let slice = parts.slice(part).expect("all parts are there");
-        let pairs = Records::<(K, C)>::new(slice).map(OrFail::or_fail);
-        fold_by_key(pairs, fold.clone(), operation, depth + 1, &task)
+        fold_by_key(records(&parts, part), fold.clone(), operation, depth + 1, &task)
     })))
+}
+
+/// The records of one part.
+pub(crate) fn records<T: Data>(
+    parts: &MapOutput,
+    part: u32,
+) -> impl Iterator<Item = T> + use<T> + 'static {
+    Records::new(parts.slice(part).expect("all parts are there")).map(OrFail::or_fail)
 }
 
 /// The part of a key at a depth: another hash at each, or nothing would ever be divided.
@@ -436,7 +458,7 @@ pub(crate) fn part_of_key<K: Hash>(key: &K, depth: u32) -> u32 {
 }
 
 /// Ends the job if dividing has not helped: the values of one key are more than memory holds.
-pub(crate) fn check_depth(depth: u32, operation: &'static str, task: &TaskContext) {
+fn check_depth(depth: u32, operation: &'static str, task: &TaskContext) {
     if depth < DEEPEST {
         return;
     }

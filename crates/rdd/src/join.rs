@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use firesteel_closure::{Data, Wire, wire};
-use firesteel_shuffle::{MapOutput, Records};
+use firesteel_shuffle::MapOutput;
 
 use crate::aggregate::{
-    Combiners, Fold, Grouping, PARTS, Table, check_depth, fold_by_key, part_of_key,
+    Combiners, Filled, Fold, Grouping, PARTS, Table, fill, fold_by_key, part_of_key, records,
 };
 use crate::memory::{Account, Meter};
 use crate::task::OrFail;
@@ -98,42 +98,12 @@ struct Kept<K, B> {
     _account: Account,
 }
 
-enum Built<K, B> {
-    Held(Kept<K, B>),
-    /// Groups in parts by hash.
-    Spilled(MapOutput),
-}
-
-/// Keeps one side in a table, or puts it aside in parts if it does not fit.
-fn build<K: Data + Hash + Eq, B: Data>(
-    mut items: impl Iterator<Item = (K, B)>,
-    operation: &'static str,
-    depth: u32,
-    task: &TaskContext,
-) -> Built<K, B> {
-    let mut table: Table<K, Vec<B>> = Table::new::<B>(task);
-    let fits = items.all(|(key, value)| table.fold(key, value, &Grouping));
-    if fits {
+impl<K: Data + Hash + Eq, B: Data> Kept<K, B> {
+    fn new(table: Table<K, Vec<B>>) -> Self {
         let (pairs, account) = table.into_parts();
         let table = pairs.map(|(key, values)| (key, Rc::new(values))).collect();
-        return Built::Held(Kept { table, _account: account });
+        Kept { table, _account: account }
     }
-    check_depth(depth, operation, task);
-    let mut parts = task.buckets(PARTS);
-    let mut put_aside = |table: &mut Table<K, Vec<B>>| {
-        task.check_killed();
-        for pair in table.empty() {
-            parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
-        }
-    };
-    put_aside(&mut table);
-    items.for_each(|(key, value)| {
-        if !table.fold(key, value, &Grouping) {
-            put_aside(&mut table);
-        }
-    });
-    put_aside(&mut table);
-    Built::Spilled(parts.finish().or_fail())
 }
 
 /// Streams `streamed` past a table of `built`.
@@ -152,12 +122,15 @@ where
     B: Data + Clone,
     U: 'static,
 {
-    match build(built, plan.operation, depth, task) {
-        Built::Held(kept) => Joined::Held(streamed.flat_map(move |(key, value)| {
-            let found = kept.table.get(&key).cloned();
-            plan.apply(key, value, found)
-        })),
-        Built::Spilled(kept) => {
+    match fill(built, &Grouping, plan.operation, depth, task) {
+        Filled::Held(table) => {
+            let kept = Kept::new(table);
+            Joined::Held(streamed.flat_map(move |(key, value)| {
+                let found = kept.table.get(&key).cloned();
+                plan.apply(key, value, found)
+            }))
+        }
+        Filled::Parts(kept) => {
             let mut parts = task.buckets(PARTS);
             streamed.for_each(|pair| {
                 parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
@@ -188,10 +161,6 @@ where
             .flat_map(|(key, values)| values.into_iter().map(move |value| (key.clone(), value)));
         Box::new(hash_join(streamed, built, plan, depth, &task)) as Box<dyn Iterator<Item = (K, U)>>
     }))
-}
-
-fn records<T: Data>(parts: &MapOutput, part: u32) -> impl Iterator<Item = T> + use<T> + 'static {
-    Records::new(parts.slice(part).expect("all parts are there")).map(OrFail::or_fail)
 }
 
 enum Joined<H, T> {
