@@ -1,13 +1,16 @@
 //! Wide operations on more data than the memory they are given: right results, a bounded budget,
 //! nothing left on disk.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use firesteel::prelude::*;
 
 const KEYS: u64 = 40_000;
 const VALUES: u64 = 8;
 
 /// 4 MiB for tasks; each operation below moves several times as much.
-fn small(local_dir: &std::path::Path) -> Context {
+fn small(local_dir: &Path) -> Context {
     Context::builder()
         .master("local[2]")
         .config("spark.driver.memory", "8m")
@@ -19,12 +22,16 @@ fn small(local_dir: &std::path::Path) -> Context {
 }
 
 fn with_little_memory(job: impl FnOnce(&Context)) {
+    with_files(|ctx, _| job(ctx));
+}
+
+fn with_files(job: impl FnOnce(&Context, &Path)) {
     let directory = tempfile::tempdir().unwrap();
     let ctx = small(directory.path());
-    job(&ctx);
+    job(&ctx, directory.path());
     ctx.stop();
     drop(ctx);
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "files are left");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "files are left");
 }
 
 /// Each key `VALUES` times, with a text of some length, in no particular order.
@@ -108,5 +115,55 @@ fn a_group_that_cannot_fit_is_an_error_that_names_the_operation_and_the_setting(
         assert!(error.contains("spark.driver.memory"), "{error}");
         let folded = one.map_values(|text| text.len()).reduce_by_key(|a, b| a + b);
         assert_eq!(folded.values().sum().unwrap() as u64, KEYS * VALUES * 60);
+    });
+}
+
+#[test]
+fn kept_partitions_that_do_not_fit_pass_through_and_small_ones_stay() {
+    with_little_memory(|ctx| {
+        let seen = ctx.accumulator::<u64>();
+        let counted = |rdd: &Rdd<(u64, String)>| {
+            let seen = rdd.with(seen.clone());
+            seen.map(|seen, pair| {
+                seen.add(1);
+                pair
+            })
+            .cache()
+        };
+        let large = counted(&pairs(ctx));
+        assert_eq!(large.count().unwrap() + large.count().unwrap(), 2 * KEYS * VALUES);
+        assert_eq!(seen.value(), 2 * KEYS * VALUES, "nothing was kept");
+        seen.reset();
+        let small = counted(&ctx.parallelize((0..100).map(|n| (n, n.to_string()))).boxed());
+        assert_eq!(small.count().unwrap() + small.count().unwrap(), 200);
+        assert_eq!(seen.value(), 100, "it was kept");
+        assert_eq!(pairs(ctx).group_by_key_into(2).count().unwrap(), KEYS);
+        assert_eq!(small.count().unwrap(), 100, "kept or computed again");
+    });
+}
+
+/// The files of map outputs.
+fn shuffle_files(directory: &Path) -> Vec<PathBuf> {
+    let own = fs::read_dir(directory).unwrap().flat_map(|dir| fs::read_dir(dir.unwrap().path()));
+    let files = own.flatten().map(|file| file.unwrap().path());
+    files.filter(|path| path.file_name().unwrap().to_string_lossy().contains("shuffle")).collect()
+}
+
+#[test]
+fn map_outputs_that_rot_on_disk_are_made_again() {
+    with_files(|ctx, directory| {
+        let placed = pairs(ctx).partition_by(3);
+        assert_eq!(placed.count().unwrap(), KEYS * VALUES);
+        let files = shuffle_files(directory);
+        assert_eq!(files.len(), 4, "one per map task");
+        let flip: fn(&mut Vec<u8>, usize) = |bytes, middle| bytes[middle] ^= 0xff;
+        for (path, spoil) in files.iter().zip([flip, Vec::truncate]) {
+            let mut bytes = fs::read(path).unwrap();
+            let middle = bytes.len() / 2;
+            spoil(&mut bytes, middle);
+            fs::write(path, bytes).unwrap();
+        }
+        let texts = placed.values().map(|text| text.len() as u64);
+        assert_eq!(texts.sum().unwrap(), KEYS * VALUES * 60);
     });
 }
