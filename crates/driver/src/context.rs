@@ -9,7 +9,7 @@ use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, Master, Threads, entries};
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
 use firesteel_rdd::text::TextSource;
-use firesteel_rdd::{Accumulate, Accumulator, Broadcast};
+use firesteel_rdd::{Accumulate, Accumulator, Broadcast, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
@@ -268,7 +268,11 @@ impl Context {
     /// The integers of a range, in [`Context::default_parallelism`] partitions.
     #[track_caller]
     pub fn range<T: RangeItem>(&self, range: Range<T>) -> Rdd<T, RangeSource<T>> {
-        self.range_at(CallSite::here("range"), range, 1, self.default_parallelism())
+        let site = CallSite::here("range");
+        let node = Node::new(self, "RangeRDD", site).partition_count(self.default_parallelism());
+        let source = RangeSource::every(range.start, range.end, node.partitions);
+        let empty = || RangeSource::every(range.start, range.start, 1);
+        numbers(node, source, empty, &site)
     }
 
     /// The integers of a range in steps (which may be negative), in this many partitions.
@@ -278,27 +282,15 @@ impl Context {
         partitions: usize,
         range: Range<T>,
         step: i64,
-    ) -> Rdd<T, RangeSource<T>> {
-        self.range_at(CallSite::here("range_in"), range, step, partitions)
-    }
-
-    fn range_at<T: RangeItem>(
-        &self,
-        site: CallSite,
-        range: Range<T>,
-        step: i64,
-        partitions: usize,
-    ) -> Rdd<T, RangeSource<T>> {
+    ) -> Rdd<T, RangeSource<T, true>> {
+        let site = CallSite::here("range_in");
         let mut node = Node::new(self, "RangeRDD", site).partition_count(partitions);
         if step == 0 {
             node = node.defect(Error::invalid(&site, "the step must not be 0"));
         }
-        let count = node.partitions;
-        let source = RangeSource::new(range.start, range.end, step, count).unwrap_or_else(|| {
-            node.set_defect(Error::invalid(&site, "the range holds more than 2^64 numbers"));
-            RangeSource::new(range.start, range.start, 1, count).expect("an empty range")
-        });
-        node.into_rdd(source)
+        let source = RangeSource::stepped(range.start, range.end, step, node.partitions);
+        let empty = || RangeSource::stepped(range.start, range.start, 1, 1);
+        numbers(node, source, empty, &site)
     }
 
     /// The lines of text files. `paths` may be a file, a directory, a glob (`data/*.txt`,
@@ -378,6 +370,20 @@ impl Context {
         }
         accumulator
     }
+}
+
+/// An RDD of a range, or of nothing and with a mistake if it has too many numbers.
+fn numbers<T: 'static, P: Pipe<Item = T>>(
+    mut node: Node,
+    source: Option<P>,
+    empty: impl FnOnce() -> Option<P>,
+    site: &CallSite,
+) -> Rdd<T, P> {
+    let source = source.or_else(|| {
+        node.set_defect(Error::invalid(site, "the range holds more than 2^64 numbers"));
+        empty()
+    });
+    node.into_rdd(source.expect("an empty range can be counted"))
 }
 
 struct KeptBroadcast {

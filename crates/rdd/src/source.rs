@@ -133,24 +133,38 @@ pub struct RangeSpec<T> {
     partitions: u32,
 }
 
-/// `range`
-pub struct RangeSource<T> {
+/// `range`; `STEPPED` if not every number is taken. Known to the compiler, because a multiplication for
+/// each number shows in a tight loop.
+pub struct RangeSource<T, const STEPPED: bool = false> {
     spec: firesteel_closure::Value<RangeSpec<T>>,
     item: PhantomData<fn() -> T>,
 }
 
 impl<T: RangeItem> RangeSource<T> {
+    /// `start..end`, in `partitions` parts; `None` if they are too many to count.
+    pub fn every(start: T, end: T, partitions: u32) -> Option<Self> {
+        Self::new(start, end, 1, partitions)
+    }
+}
+
+impl<T: RangeItem> RangeSource<T, true> {
     /// `start..end` in steps of `step`, in `partitions` parts; `None` if they are too many to count.
-    pub fn new(start: T, end: T, step: i64, partitions: u32) -> Option<Self> {
+    pub fn stepped(start: T, end: T, step: i64, partitions: u32) -> Option<Self> {
+        Self::new(start, end, step, partitions)
+    }
+}
+
+impl<T: RangeItem, const STEPPED: bool> RangeSource<T, STEPPED> {
+    fn new(start: T, end: T, step: i64, partitions: u32) -> Option<Self> {
         let len = T::count(start, end, step)?;
         let spec = firesteel_closure::Value(RangeSpec { start, step, len, partitions });
         Some(RangeSource { spec, item: PhantomData })
     }
 }
 
-wire!([T: RangeItem] RangeSource<T> { spec, item });
+wire!([T: RangeItem, const STEPPED: bool] RangeSource<T, STEPPED> { spec, item });
 
-impl<T: RangeItem> Pipe for RangeSource<T> {
+impl<T: RangeItem, const STEPPED: bool> Pipe for RangeSource<T, STEPPED> {
     type Item = T;
 
     #[inline]
@@ -158,8 +172,9 @@ impl<T: RangeItem> Pipe for RangeSource<T> {
         &self,
         partition: u32,
         task: &TaskContext,
-    ) -> impl Iterator<Item = T> + use<T> + 'static {
+    ) -> impl Iterator<Item = T> + use<T, STEPPED> + 'static {
         let RangeSpec { start, step, len, partitions } = self.spec.0;
+        let step = if STEPPED { step } else { 1 };
         let part = part_of(len, partition, partitions);
         Chunks::new(part.end - part.start, task).flat_map(move |chunk| {
             (part.start + chunk.start..part.start + chunk.end)
