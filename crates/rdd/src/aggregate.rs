@@ -333,9 +333,11 @@ impl<K: Data + Hash + Eq, C: Data> Table<K, C> {
         slots + (heap + self.grown) as u64
     }
 
-    /// Takes everything out; the memory is given back.
+    /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
+    /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
     pub(crate) fn empty(&mut self) -> impl Iterator<Item = (K, C)> + use<K, C> {
         self.grown = 0.0;
+        self.unchecked = 0.0;
         self.until_check = CHECK_EVERY;
         self.account.clear();
         std::mem::take(&mut self.map).into_iter().map(|(key, slot)| (key, slot.expect(FULL)))
