@@ -1,0 +1,319 @@
+//! Combiners by key, within the task's memory.
+//!
+//! Most of the time of an aggregation goes into waiting for memory: every input asks for a random place
+//! of a large table. So inputs are collected in small batches, and a batch is looked up in stages, each
+//! a loop of loads that do not depend on each other: the processor waits for many at once.
+//!
+//! ```text
+//!   index    hash, number | hash, number | -            probed linearly by the hash's upper bits
+//!   entries  key, combiner | key, combiner | ...        in the order in which keys first came
+//! ```
+//!
+//! Frequent keys tend to come early, so their entries lie close together.
+
+use std::hash::{BuildHasher, Hash};
+use std::hint::black_box;
+
+use firesteel_closure::Data;
+use foldhash::fast::FixedState;
+
+use crate::TaskContext;
+use crate::aggregate::Fold;
+use crate::memory::{Account, Meter};
+
+/// Inputs that are looked up together.
+const BATCH: usize = 64;
+/// So many inputs pass between two looks at the memory.
+const CHECK_EVERY: usize = 256;
+/// Or so many bytes, where inputs are large.
+const CHECK_BYTES: f64 = 65_536.0;
+/// The index of a new table: 2^8 places.
+const FIRST_BITS: u32 = 8;
+/// An index with fewer places is in the cache anyway.
+const STAGED_FROM: usize = 1 << 12;
+
+const FULL: &str = "a slot is only empty during its own merge";
+
+/// A hash map whose keys are numbered in the order in which they first came.
+pub(crate) struct KeyMap<K, C> {
+    /// The hash in the upper half, the entry's number plus one in the lower; zero: nothing here.
+    index: Vec<u64>,
+    /// The index has 2^bits places.
+    bits: u32,
+    /// A slot is empty only while user code merges its combiner.
+    entries: Vec<(K, Option<C>)>,
+}
+
+/// The part of a key's hash that the index knows.
+#[inline]
+fn hash_of<K: Hash>(key: &K) -> u32 {
+    (FixedState::default().hash_one(key) >> 32) as u32
+}
+
+impl<K: Hash + Eq, C> KeyMap<K, C> {
+    fn new() -> Self {
+        KeyMap { index: vec![0; 1 << FIRST_BITS], bits: FIRST_BITS, entries: Vec::new() }
+    }
+
+    /// How many keys it can take before it has to grow.
+    fn room(&self) -> usize {
+        let places = self.index.len() / 4 * 3;
+        self.entries.capacity().min(places).saturating_sub(self.entries.len())
+    }
+
+    fn bytes_of(places: usize, entries: usize) -> u64 {
+        (places * size_of::<u64>() + entries * size_of::<(K, Option<C>)>()) as u64
+    }
+
+    fn bytes(&self) -> u64 {
+        Self::bytes_of(self.index.len(), self.entries.capacity())
+    }
+
+    /// What there is for a moment while it grows: the old entries or the old index besides the new.
+    fn bytes_while_growing(&self) -> u64 {
+        let (places, entries) = (self.index.len(), self.entries.capacity().max(BATCH));
+        if self.index_is_full() {
+            Self::bytes_of(places * 3, entries)
+        } else {
+            Self::bytes_of(places, entries * 3)
+        }
+    }
+
+    fn index_is_full(&self) -> bool {
+        self.entries.len() + BATCH > self.index.len() / 4 * 3
+    }
+
+    /// Makes room for a batch.
+    fn grow(&mut self) {
+        if self.index_is_full() {
+            self.widen_index();
+        }
+        if self.entries.capacity() - self.entries.len() < BATCH {
+            self.entries.reserve(BATCH.max(self.entries.len()));
+        }
+    }
+
+    /// Places are by the hash's upper bits: the new index is written from its start to its end.
+    fn widen_index(&mut self) {
+        self.bits += 1;
+        let old = std::mem::replace(&mut self.index, vec![0; 1 << self.bits]);
+        for slot in old.into_iter().filter(|slot| *slot != 0) {
+            let mut place = self.place((slot >> 32) as u32);
+            while self.index[place] != 0 {
+                place = self.after(place);
+            }
+            self.index[place] = slot;
+        }
+    }
+
+    #[inline]
+    fn place(&self, hash: u32) -> usize {
+        (hash >> (32 - self.bits)) as usize
+    }
+
+    #[inline]
+    fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.index.len() - 1)
+    }
+
+    /// Brings what the keys with these hashes need into the cache.
+    #[inline]
+    fn fetch(&self, hashes: &[u32; BATCH]) {
+        let slots = hashes.map(|hash| self.index[self.place(hash)]);
+        let mut found = 0;
+        for (slot, hash) in slots.iter().zip(hashes) {
+            if (slot >> 32) as u32 == *hash && *slot as u32 != 0 {
+                found += usize::from(self.entries[*slot as u32 as usize - 1].1.is_some());
+            }
+        }
+        black_box(found);
+    }
+
+    /// The number of a key, or the place in the index where it would be.
+    #[inline]
+    fn probe(&self, hash: u32, key: &K) -> Result<usize, usize> {
+        let mut place = self.place(hash);
+        loop {
+            let slot = self.index[place];
+            if slot == 0 {
+                return Err(place);
+            }
+            let number = (slot as u32).wrapping_sub(1) as usize;
+            if (slot >> 32) as u32 == hash && self.entries[number].0 == *key {
+                return Ok(number);
+            }
+            place = self.after(place);
+        }
+    }
+
+    /// The number of a key that is here.
+    #[inline]
+    pub(crate) fn find(&self, key: &K) -> Option<usize> {
+        self.probe(hash_of(key), key).ok()
+    }
+
+    /// The combiner of a key by its number.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> &C {
+        self.entries[number].1.as_ref().expect(FULL)
+    }
+
+    #[inline]
+    fn insert(&mut self, place: usize, hash: u32, key: K, combiner: C) {
+        self.entries.push((key, Some(combiner)));
+        self.index[place] = u64::from(hash) << 32 | self.entries.len() as u64;
+    }
+}
+
+/// The pairs of a table, in the order in which their keys first came.
+pub(crate) struct TablePairs<K, C>(std::vec::IntoIter<(K, Option<C>)>);
+
+impl<K, C> Iterator for TablePairs<K, C> {
+    type Item = (K, C);
+
+    #[inline]
+    fn next(&mut self) -> Option<(K, C)> {
+        self.0.next().map(|(key, slot)| (key, slot.expect(FULL)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+/// A table that inputs are folded into.
+pub(crate) struct Table<K, I, C, F> {
+    map: KeyMap<K, C>,
+    fold: F,
+    /// Inputs that are not in the map yet, and the hashes of their keys.
+    batch: Vec<(K, I)>,
+    hashes: [u32; BATCH],
+    entries: Meter,
+    inputs: Meter,
+    /// Bytes of inputs that went into growing combiners.
+    grown: f64,
+    until_check: usize,
+    /// Bytes by which combiners grew since the last look at the memory.
+    unchecked: f64,
+    account: Account,
+}
+
+impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
+    pub(crate) fn new(fold: F, task: &TaskContext) -> Self {
+        Table {
+            map: KeyMap::new(),
+            fold,
+            batch: Vec::with_capacity(BATCH),
+            hashes: [0; BATCH],
+            entries: Meter::of::<(K, C)>(),
+            inputs: Meter::of::<I>(),
+            grown: 0.0,
+            until_check: CHECK_EVERY,
+            unchecked: 0.0,
+            account: Account::new(task),
+        }
+    }
+
+    /// Folds an input in; `false` when the table has outgrown its memory and must be emptied.
+    #[inline]
+    pub(crate) fn push(&mut self, key: K, input: I) -> bool {
+        self.hashes[self.batch.len()] = hash_of(&key);
+        self.batch.push((key, input));
+        self.batch.len() < BATCH || self.fold_batch()
+    }
+
+    fn fold_batch(&mut self) -> bool {
+        if self.map.index.len() >= STAGED_FROM {
+            self.map.fetch(&self.hashes);
+        }
+        self.settle();
+        self.until_check = self.until_check.saturating_sub(BATCH);
+        let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
+        (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
+    }
+
+    /// Puts the batch into the map.
+    fn settle(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        for (at, (key, input)) in batch.drain(..).enumerate() {
+            self.put(self.hashes[at], key, input);
+        }
+        self.batch = batch;
+    }
+
+    #[inline]
+    fn put(&mut self, hash: u32, key: K, input: I) {
+        if F::GROWS {
+            self.fold.weigh(&input, &mut self.inputs);
+            let weight = size_of::<I>() as f64 * 1.5 + self.inputs.heap_each();
+            self.grown += weight;
+            self.unchecked += weight;
+        }
+        match self.map.probe(hash, &key) {
+            Ok(number) => {
+                let (key, slot) = &mut self.map.entries[number];
+                let merged = self.fold.merge(slot.take().expect(FULL), input);
+                if !F::GROWS {
+                    self.entries.see(&(&*key, &merged));
+                }
+                *slot = Some(merged);
+            }
+            Err(place) => {
+                let created = self.fold.create(input);
+                self.entries.see(&(&key, &created));
+                self.map.insert(place, hash, key, created);
+            }
+        }
+    }
+
+    /// Makes room for another batch, if the memory for it is granted.
+    #[cold]
+    fn may_grow(&mut self) -> bool {
+        let entries = self.map.entries.len();
+        // Numbers of entries have 32 bits, hashes too.
+        let allowed = entries < 1 << 30 && {
+            let bytes = self.map.bytes_while_growing() + self.heap_bytes();
+            self.account.allows(bytes)
+        };
+        if allowed {
+            self.map.grow();
+        }
+        allowed
+    }
+
+    #[cold]
+    fn check(&mut self) -> bool {
+        self.until_check = CHECK_EVERY;
+        self.unchecked = 0.0;
+        let bytes = self.map.bytes() + self.heap_bytes();
+        self.account.allows(bytes)
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        (self.map.entries.len() as f64 * self.entries.heap_each() + self.grown) as u64
+    }
+
+    /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
+    /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
+    pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
+        self.settle();
+        self.grown = 0.0;
+        self.unchecked = 0.0;
+        self.until_check = CHECK_EVERY;
+        self.account.clear();
+        TablePairs(std::mem::replace(&mut self.map, KeyMap::new()).entries.into_iter())
+    }
+
+    /// The map, and the account of the memory it holds.
+    pub(crate) fn into_map(mut self) -> (KeyMap<K, C>, Account) {
+        self.settle();
+        (self.map, self.account)
+    }
+}
+
+impl<K, C> KeyMap<K, C> {
+    /// Everything in it.
+    pub(crate) fn into_pairs(self) -> TablePairs<K, C> {
+        TablePairs(self.entries.into_iter())
+    }
+}
