@@ -116,17 +116,24 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
         (place + 1) & (self.index.len() - 1)
     }
 
-    /// Brings what the keys with these hashes need into the cache.
+    /// Numbers, plus one, of the keys of a full batch that are found at once; zero for the others.
     #[inline]
-    fn fetch(&self, hashes: &[u32; BATCH]) {
-        let slots = hashes.map(|hash| self.index[self.place(hash)]);
-        let mut found = 0;
-        for (slot, hash) in slots.iter().zip(hashes) {
-            if (slot >> 32) as u32 == *hash && *slot as u32 != 0 {
-                found += usize::from(self.entries[*slot as u32 as usize - 1].1.is_some());
+    fn find_batch<I>(&self, hashes: &[u32; BATCH], batch: &[(K, I)]) -> [u32; BATCH] {
+        let mut numbers = hashes.map(|hash| {
+            let slot = self.index[self.place(hash)];
+            if (slot >> 32) as u32 == hash { slot as u32 } else { 0 }
+        });
+        let mut here = 0;
+        for number in numbers.iter().filter(|number| **number != 0) {
+            here += usize::from(self.entries[*number as usize - 1].1.is_some());
+        }
+        black_box(here);
+        for (number, (key, _)) in numbers.iter_mut().zip(batch) {
+            if *number != 0 && self.entries[*number as usize - 1].0 != *key {
+                *number = 0;
             }
         }
-        black_box(found);
+        numbers
     }
 
     /// The number of a key, or the place in the index where it would be.
@@ -223,47 +230,57 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     }
 
     fn fold_batch(&mut self) -> bool {
-        if self.map.index.len() >= STAGED_FROM {
-            self.map.fetch(&self.hashes);
-        }
-        self.settle();
+        let staged = self.map.index.len() >= STAGED_FROM;
+        self.settle(staged);
         self.until_check = self.until_check.saturating_sub(BATCH);
         let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
         (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
     }
 
     /// Puts the batch into the map.
-    fn settle(&mut self) {
+    fn settle(&mut self, staged: bool) {
         let mut batch = std::mem::take(&mut self.batch);
+        let numbers = if staged { self.map.find_batch(&self.hashes, &batch) } else { [0; BATCH] };
         for (at, (key, input)) in batch.drain(..).enumerate() {
-            self.put(self.hashes[at], key, input);
+            self.weigh(&input);
+            match numbers[at].checked_sub(1) {
+                Some(number) => self.merge(number as usize, input),
+                None => self.put(self.hashes[at], key, input),
+            }
         }
         self.batch = batch;
     }
 
     #[inline]
-    fn put(&mut self, hash: u32, key: K, input: I) {
+    fn weigh(&mut self, input: &I) {
         if F::GROWS {
-            self.fold.weigh(&input, &mut self.inputs);
+            self.fold.weigh(input, &mut self.inputs);
             let weight = size_of::<I>() as f64 * 1.5 + self.inputs.heap_each();
             self.grown += weight;
             self.unchecked += weight;
         }
+    }
+
+    #[inline]
+    fn put(&mut self, hash: u32, key: K, input: I) {
         match self.map.probe(hash, &key) {
-            Ok(number) => {
-                let (key, slot) = &mut self.map.entries[number];
-                let merged = self.fold.merge(slot.take().expect(FULL), input);
-                if !F::GROWS {
-                    self.entries.see(&(&*key, &merged));
-                }
-                *slot = Some(merged);
-            }
+            Ok(number) => self.merge(number, input),
             Err(place) => {
                 let created = self.fold.create(input);
                 self.entries.see(&(&key, &created));
                 self.map.insert(place, hash, key, created);
             }
         }
+    }
+
+    #[inline]
+    fn merge(&mut self, number: usize, input: I) {
+        let (key, slot) = &mut self.map.entries[number];
+        let merged = self.fold.merge(slot.take().expect(FULL), input);
+        if !F::GROWS && std::mem::needs_drop::<C>() {
+            self.entries.see(&(&*key, &merged));
+        }
+        *slot = Some(merged);
     }
 
     /// Makes room for another batch, if the memory for it is granted.
@@ -296,7 +313,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
     /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
     pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
-        self.settle();
+        self.settle(false);
         self.grown = 0.0;
         self.unchecked = 0.0;
         self.until_check = CHECK_EVERY;
@@ -306,7 +323,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 
     /// The map, and the account of the memory it holds.
     pub(crate) fn into_map(mut self) -> (KeyMap<K, C>, Account) {
-        self.settle();
+        self.settle(false);
         (self.map, self.account)
     }
 }
