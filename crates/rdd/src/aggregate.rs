@@ -1,6 +1,6 @@
 //! Aggregation by key inside one partition: combine values, merge combiners, group.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::marker::PhantomData;
 
 use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
@@ -8,7 +8,7 @@ use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wi
 use firesteel_shuffle::{MapOutput, Records};
 
 use crate::memory::{Account, Meter};
-use crate::table::{KeyMap, Table, TablePairs};
+use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
 use crate::task::{OrFail, fail_for_good};
 use crate::{Pipe, TaskContext};
 
@@ -344,9 +344,7 @@ pub(crate) fn records<T: Data>(
 
 /// The part of a key at a depth: another hash at each, or nothing would ever be divided.
 pub(crate) fn part_of_key<K: Hash>(key: &K, depth: u32) -> u32 {
-    let seed = 0x7061_7274 + u64::from(depth);
-    let hash = foldhash::fast::FixedState::with_seed(seed).hash_one(key);
-    (hash >> 60) as u32 % PARTS
+    (mixed_hash(key, 1 + depth) >> 60) as u32 % PARTS
 }
 
 /// Ends the job if dividing has not helped: the values of one key are more than memory holds.

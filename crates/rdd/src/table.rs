@@ -32,6 +32,9 @@ const FIRST_BITS: u32 = 8;
 /// An index with fewer places is in the cache anyway.
 const STAGED_FROM: usize = 1 << 12;
 
+/// What the index uses hashes for; spilling uses them for 1 and up.
+const INDEX: u32 = 0;
+
 const FULL: &str = "a slot is only empty during its own merge";
 
 /// A hash map whose keys are numbered in the order in which they first came.
@@ -47,7 +50,18 @@ pub(crate) struct KeyMap<K, C> {
 /// The part of a key's hash that the index knows.
 #[inline]
 fn hash_of<K: Hash>(key: &K) -> u32 {
-    (FixedState::default().hash_one(key) >> 32) as u32
+    (mixed_hash(key, INDEX) >> 32) as u32
+}
+
+/// A hash whose upper bits have nothing to do with those of another `purpose`, or of the partitioner's.
+///
+/// Hashes of small numbers under two seeds differ by little more than a constant: what one puts
+/// together the other would hardly take apart. So the hash is mixed, and not the seed changed.
+#[inline]
+pub(crate) fn mixed_hash<K: Hash>(key: &K, purpose: u32) -> u64 {
+    let hash = FixedState::default().hash_one(key) ^ (u64::from(purpose) << 17);
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 impl<K: Hash + Eq, C> KeyMap<K, C> {
@@ -116,7 +130,7 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
         (place + 1) & (self.index.len() - 1)
     }
 
-    /// Numbers, plus one, of the keys of a full batch that are found at once; zero for the others.
+    /// Numbers, plus one, of the keys of a batch that are found at once; zero for the others.
     #[inline]
     fn find_batch<I>(&self, hashes: &[u32; BATCH], batch: &[(K, I)]) -> [u32; BATCH] {
         let mut numbers = hashes.map(|hash| {
@@ -195,6 +209,8 @@ pub(crate) struct Table<K, I, C, F> {
     /// Inputs that are not in the map yet, and the hashes of their keys.
     batch: Vec<(K, I)>,
     hashes: [u32; BATCH],
+    /// How many inputs make a batch: fewer where they are large, as they are not on the books yet.
+    batch_len: usize,
     entries: Meter,
     inputs: Meter,
     /// Bytes of inputs that went into growing combiners.
@@ -212,6 +228,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
             fold,
             batch: Vec::with_capacity(BATCH),
             hashes: [0; BATCH],
+            batch_len: 1,
             entries: Meter::of::<(K, C)>(),
             inputs: Meter::of::<I>(),
             grown: 0.0,
@@ -224,31 +241,11 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     /// Folds an input in; `false` when the table has outgrown its memory and must be emptied.
     #[inline]
     pub(crate) fn push(&mut self, key: K, input: I) -> bool {
+        self.weigh(&input);
         self.hashes[self.batch.len()] = hash_of(&key);
         self.batch.push((key, input));
-        self.batch.len() < BATCH || self.fold_batch()
-    }
-
-    fn fold_batch(&mut self) -> bool {
-        let staged = self.map.index.len() >= STAGED_FROM;
-        self.settle(staged);
-        self.until_check = self.until_check.saturating_sub(BATCH);
-        let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
-        (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
-    }
-
-    /// Puts the batch into the map.
-    fn settle(&mut self, staged: bool) {
-        let mut batch = std::mem::take(&mut self.batch);
-        let numbers = if staged { self.map.find_batch(&self.hashes, &batch) } else { [0; BATCH] };
-        for (at, (key, input)) in batch.drain(..).enumerate() {
-            self.weigh(&input);
-            match numbers[at].checked_sub(1) {
-                Some(number) => self.merge(number as usize, input),
-                None => self.put(self.hashes[at], key, input),
-            }
-        }
-        self.batch = batch;
+        let full = self.batch.len() >= self.batch_len || self.unchecked > CHECK_BYTES;
+        !full || self.fold_batch()
     }
 
     #[inline]
@@ -259,6 +256,30 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
             self.grown += weight;
             self.unchecked += weight;
         }
+    }
+
+    fn fold_batch(&mut self) -> bool {
+        self.until_check = self.until_check.saturating_sub(self.batch.len());
+        self.settle();
+        // Inputs are about as large as what they are folded into.
+        let each = if F::GROWS { 0.0 } else { self.entries.heap_each() };
+        self.batch_len = ((CHECK_BYTES / (1.0 + each)) as usize).clamp(1, BATCH);
+        let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
+        (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
+    }
+
+    /// Puts the batch into the map.
+    fn settle(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let staged = self.map.index.len() >= STAGED_FROM;
+        let numbers = if staged { self.map.find_batch(&self.hashes, &batch) } else { [0; BATCH] };
+        for (at, (key, input)) in batch.drain(..).enumerate() {
+            match numbers[at].checked_sub(1) {
+                Some(number) => self.merge(number as usize, input),
+                None => self.put(self.hashes[at], key, input),
+            }
+        }
+        self.batch = batch;
     }
 
     #[inline]
@@ -313,7 +334,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
     /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
     pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
-        self.settle(false);
+        self.settle();
         self.grown = 0.0;
         self.unchecked = 0.0;
         self.until_check = CHECK_EVERY;
@@ -323,7 +344,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 
     /// The map, and the account of the memory it holds.
     pub(crate) fn into_map(mut self) -> (KeyMap<K, C>, Account) {
-        self.settle(false);
+        self.settle();
         (self.map, self.account)
     }
 }
@@ -332,5 +353,90 @@ impl<K, C> KeyMap<K, C> {
     /// Everything in it.
     pub(crate) fn into_pairs(self) -> TablePairs<K, C> {
         TablePairs(self.entries.into_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Counts keys the way a table does, batch by batch.
+    fn count<K: Hash + Eq + Clone>(keys: &[K], hash: impl Fn(&K) -> u32) -> KeyMap<K, u64> {
+        let mut map = KeyMap::new();
+        for chunk in keys.chunks(BATCH) {
+            let batch: Vec<(K, ())> = chunk.iter().map(|key| (key.clone(), ())).collect();
+            let mut hashes = [0; BATCH];
+            batch.iter().zip(&mut hashes).for_each(|((key, ()), slot)| *slot = hash(key));
+            let numbers = map.find_batch(&hashes, &batch);
+            for (at, (key, ())) in batch.into_iter().enumerate() {
+                match numbers[at].checked_sub(1) {
+                    Some(number) => *map.entries[number as usize].1.as_mut().unwrap() += 1,
+                    None => match map.probe(hashes[at], &key) {
+                        Ok(number) => *map.entries[number].1.as_mut().unwrap() += 1,
+                        Err(place) => map.insert(place, hashes[at], key, 1),
+                    },
+                }
+            }
+            while map.room() < BATCH {
+                map.grow();
+            }
+        }
+        map
+    }
+
+    fn expected<K: Ord + Clone>(keys: &[K]) -> BTreeMap<K, u64> {
+        let mut counts = BTreeMap::new();
+        keys.iter().for_each(|key| *counts.entry(key.clone()).or_default() += 1);
+        counts
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_found_however_hashes_meet(
+            keys in prop::collection::vec(0u32..5000, 0..4000),
+            kept_bits in 0u32..=32,
+        ) {
+            // From all hashes equal to all different, and crowded at the index's end.
+            let hash = |key: &u32| hash_of(key) | u32::MAX.checked_shr(kept_bits).unwrap_or(0);
+            let map = count(&keys, hash);
+            for (key, n) in expected(&keys) {
+                let number = map.probe(hash(&key), &key);
+                prop_assert_eq!(number.map(|number| *map.get(number)), Ok(n));
+            }
+            prop_assert!(map.probe(hash(&5000), &5000).is_err());
+            prop_assert_eq!(map.into_pairs().collect::<BTreeMap<_, _>>(), expected(&keys));
+        }
+    }
+
+    #[test]
+    fn hashes_of_one_purpose_spread_what_another_put_together() {
+        let partitioner = crate::HashPartitioner::new(8);
+        let mut keys: Vec<u64> = (0..400_000).filter(|key| partitioner.index(key) == 3).collect();
+        for purpose in 0..3 {
+            let mut parts = vec![Vec::new(); 16];
+            keys.iter().for_each(|key| parts[(mixed_hash(key, purpose) >> 60) as usize].push(*key));
+            let even = keys.len() / 16;
+            let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
+            assert!(
+                sizes.iter().all(|n| (even / 2..=even * 2).contains(n)),
+                "{purpose}: {sizes:?}"
+            );
+            keys = parts.swap_remove(5);
+        }
+    }
+
+    #[test]
+    fn pairs_come_in_the_order_of_their_keys_first_appearance() {
+        let keys: Vec<String> = (0..100_000).map(|n| format!("{}", n % 30_000)).collect();
+        let map = count(&keys, hash_of);
+        assert!(map.index.len() >= STAGED_FROM);
+        assert_eq!(map.find(&"29999".to_owned()), Some(29_999));
+        let pairs: Vec<(String, u64)> = map.into_pairs().collect();
+        assert!(pairs.iter().map(|(key, _)| key).eq(&keys[..30_000]));
+        assert!(
+            pairs.iter().all(|(key, n)| *n == 3 + u64::from(key.parse::<u64>().unwrap() < 10_000))
+        );
     }
 }
