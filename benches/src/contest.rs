@@ -2,6 +2,8 @@
 //!
 //! A side that fails is out, with its reason; the others go on. Results have to agree: a fast wrong answer is no answer.
 
+use anyhow::Result;
+
 use crate::{
     job::{Job, Sample, Side},
     output::agree,
@@ -32,26 +34,31 @@ impl Runs {
 }
 
 impl Contest {
-    /// Runs `job` on every side in turns, `rounds` times.
+    /// Runs `job` in turns on every side that has a program for it, `rounds` times.
     pub(crate) fn hold(job: &Job, sides: &[&Side<'_>], rounds: usize) -> Self {
+        Self::take_turns(job, sides, rounds, |side| side.run(job))
+    }
+
+    fn take_turns(
+        job: &Job,
+        sides: &[&Side<'_>],
+        rounds: usize,
+        mut run: impl FnMut(&Side<'_>) -> Result<Sample>,
+    ) -> Self {
         let mut contest = Self::without_runs(job, sides);
-        let mut out = vec![false; sides.len()];
+        let mut racing: Vec<_> = sides.iter().filter(|side| side.runs(job)).enumerate().collect();
         for round in 1..=rounds {
-            for (index, side) in sides.iter().enumerate().filter(|(_, side)| side.runs(job)) {
-                if out[index] {
-                    continue;
+            racing.retain(|(index, side)| match run(side) {
+                Ok(sample) => {
+                    report(job, side, round, rounds, &sample);
+                    contest.runs[*index].samples.push(sample);
+                    true
                 }
-                match side.run(job) {
-                    Ok(sample) => {
-                        report(job, side, round, rounds, &sample);
-                        contest.runs[index].samples.push(sample);
-                    }
-                    Err(error) => {
-                        out[index] = true;
-                        contest.problems.push(format!("{job}, {}: {error:#}", side.name()));
-                    }
+                Err(error) => {
+                    contest.problems.push(format!("{job}, {}: {error:#}", side.name()));
+                    false
                 }
-            }
+            });
         }
         contest.reject_disagreement();
         contest
@@ -151,10 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn a_side_without_a_program_for_the_job_takes_no_part() {
-        let limit = Side::Limit(PathBuf::from("no-such-program"));
-        let join = Job::Join { rows: 1, partitions: 1 };
-        let contest = Contest::hold(&join, &[&limit], 2);
-        assert!(contest.runs.is_empty() && contest.problems.is_empty(), "{:?}", contest.problems);
+    fn sides_take_turns_and_one_without_a_program_for_the_job_takes_no_part() {
+        let path = || PathBuf::from("no-such-program");
+        let sides = [Side::NoSpark, Side::Limit(path()), Side::Firesteel(path())];
+        let mut turns = vec![];
+        let job = Job::Join { rows: 1, partitions: 1 };
+        let contest = Contest::take_turns(&job, &sides.each_ref(), 2, |side| {
+            turns.push(side.name());
+            Ok(Sample { seconds: turns.len() as f64, peak_rss_bytes: 1, result: String::new() })
+        });
+        assert_eq!(turns, ["Spark", "Firesteel", "Spark", "Firesteel"]);
+        assert_eq!(contest.runs.len(), 2);
+        assert_eq!(contest.median("Firesteel", |sample| sample.seconds), Some(3.0));
+        assert!(contest.problems.is_empty());
     }
 }
