@@ -25,6 +25,9 @@ pub enum ReadError {
     /// The bytes are not records.
     #[error(transparent)]
     Wire(#[from] WireError),
+    /// Packed records in memory cannot be unpacked.
+    #[error("packed records in memory cannot be unpacked: {0}")]
+    Memory(io::Error),
     /// The file cannot be read.
     #[error("could not read {path:?} at offset {offset}: {source}")]
     Io {

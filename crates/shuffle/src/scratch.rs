@@ -16,13 +16,28 @@ pub struct Scratch {
     memory: Arc<MemoryManager>,
     dirs: Arc<LocalDirs>,
     codec: Codec,
+    kept_codec: Codec,
     inline_bytes: u64,
 }
 
 impl Scratch {
     /// Out of these.
     pub fn new(memory: Arc<MemoryManager>, dirs: Arc<LocalDirs>, codec: Codec) -> Self {
-        Scratch { memory, dirs, codec, inline_bytes: INLINE_BYTES }
+        Scratch { memory, dirs, codec, kept_codec: Codec::None, inline_bytes: INLINE_BYTES }
+    }
+
+    /// Packs partitions that are kept encoded in memory like this (`spark.rdd.compress`).
+    #[must_use]
+    pub fn with_kept_codec(mut self, codec: Codec) -> Self {
+        self.kept_codec = codec;
+        self
+    }
+
+    /// With files in one directory and more memory than anybody asks for, for tests.
+    #[cfg(test)]
+    pub(crate) fn in_directory(directory: &std::path::Path, codec: Codec) -> Self {
+        let dirs = LocalDirs::new(vec![directory.to_owned()]);
+        Scratch::new(Arc::new(MemoryManager::new(1 << 40, 0.5)), Arc::new(dirs), codec)
     }
 
     /// Without bounds and without files: everything stays in memory.
@@ -31,6 +46,7 @@ impl Scratch {
             memory: Arc::new(MemoryManager::new(u64::MAX / 4, 0.5)),
             dirs: Arc::new(LocalDirs::new(vec![std::env::temp_dir()])),
             codec: Codec::None,
+            kept_codec: Codec::None,
             inline_bytes: u64::MAX,
         }
     }
@@ -52,6 +68,11 @@ impl Scratch {
 
     pub(crate) fn dirs(&self) -> &LocalDirs {
         &self.dirs
+    }
+
+    /// How partitions are packed that are kept encoded in memory.
+    pub fn kept_codec(&self) -> Codec {
+        self.kept_codec
     }
 
     pub(crate) fn codec(&self) -> Codec {

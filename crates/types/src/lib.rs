@@ -7,6 +7,7 @@ pub mod event;
 pub mod id;
 pub mod lineage;
 pub mod outcome;
+pub mod storage_level;
 
 pub use event::{Event, StageInfo, TaskInfo, TaskMetrics};
 pub use id::*;
@@ -14,3 +15,4 @@ pub use lineage::{
     Attachment, CallSite, Dependency, Location, NarrowMapping, PartitionerId, RddInfo,
 };
 pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};
+pub use storage_level::StorageLevel;
