@@ -14,6 +14,7 @@ use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
     AccumulatorId, BroadcastId, CallSite, Event, ExecutorId, RddId, ShuffleId, StageId,
+    StorageLevel,
 };
 
 use crate::bus::{Bus, Listener};
@@ -356,6 +357,7 @@ impl Context {
             executor: ExecutorId::DRIVER,
             memory_bytes: size_of::<T>() as u64,
             disk_bytes: 0,
+            level: StorageLevel::MEMORY_AND_DISK,
         });
         Broadcast::new(id, value, Arc::new(KeptBroadcast { id, engine: engine.clone() }))
     }

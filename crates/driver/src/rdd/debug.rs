@@ -5,6 +5,7 @@ use std::sync::Arc;
 use firesteel_rdd::Pipe;
 use firesteel_types::{Dependency, RddInfo};
 
+use super::persist::storage_level;
 use crate::Rdd;
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
@@ -67,5 +68,7 @@ fn children<'a>(rdd: &'a Arc<RddInfo>, prefix: &str) -> Vec<Pending<'a>> {
 
 fn describe(info: &RddInfo) -> String {
     let name = info.name.as_ref().map_or(String::new(), |name| format!("{name} "));
-    format!("{name}{}[{}] at {} []", info.kind, info.id, info.call_site)
+    let level = storage_level(info);
+    let kept = if level.is_valid() { level.description() } else { String::new() };
+    format!("{name}{}[{}] at {} [{kept}]", info.kind, info.id, info.call_site)
 }

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use firesteel_rdd::cache::SharedLevel;
 use firesteel_rdd::{AnyPartitioner, Pipe};
 use firesteel_types::{
     Attachment, CallSite, Dependency, NarrowMapping, PartitionerId, RddId, RddInfo,
@@ -34,8 +35,10 @@ pub(crate) struct Extras {
     depth: u32,
     /// This node and all above it are prepared and without mistakes.
     ready: AtomicBool,
+    /// How this node keeps its partitions, if it does.
+    pub(crate) level: Option<Arc<SharedLevel>>,
     /// The partitions this node keeps, if it does.
-    pub(crate) _kept: Option<Arc<KeptPartitions>>,
+    _kept: Option<Arc<KeptPartitions>>,
 }
 
 /// More narrow steps than this nest too deeply for a thread's stack.
@@ -152,8 +155,9 @@ impl Node {
         self
     }
 
-    pub(crate) fn persisted(mut self) -> Self {
+    pub(crate) fn persisted(mut self, level: &Arc<SharedLevel>) -> Self {
         self.persisted = true;
+        self.extras.level = Some(level.clone());
         self.extras._kept = Some(self.context.0.engine.keep_partitions(self.id));
         self
     }
@@ -223,6 +227,6 @@ fn unprepared(rdd: &Arc<RddInfo>) -> Vec<Arc<RddInfo>> {
     found
 }
 
-fn extras(node: &RddInfo) -> Option<&Extras> {
+pub(crate) fn extras(node: &RddInfo) -> Option<&Extras> {
     node.attachment.0.as_ref()?.downcast_ref()
 }

@@ -15,6 +15,7 @@ mod narrow;
 mod numbers;
 mod pairs;
 mod partitioning;
+mod persist;
 mod save;
 mod shuffle;
 mod values;
