@@ -23,7 +23,7 @@ use crate::input::{self, TextOptions};
 use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
-use crate::rdd::Node;
+use crate::rdd::{Checkpoints, Node};
 use crate::{Error, Rdd, Result, interrupt, options};
 
 /// Fewer partitions than this are not aimed at when text is read, as in Spark.
@@ -36,6 +36,7 @@ pub struct Context(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) leftovers: Leftovers,
+    pub(crate) checkpoints: Checkpoints,
     id: u64,
     conf: Conf,
     master: Master,
@@ -478,6 +479,7 @@ impl Inner {
         Ok(Inner {
             engine,
             leftovers: Leftovers::default(),
+            checkpoints: Checkpoints::default(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             conf,
             master,

@@ -19,8 +19,9 @@ use firesteel_shuffle::{PackedWriter, Records, RunWriter, Scratch, Slice, SpillE
 use firesteel_storage::{BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Waiting};
 use firesteel_types::{RddId, StorageLevel};
 
+use crate::checkpoint::Link;
 use crate::memory::{Room, Unrolled};
-use crate::task::{OrFail, fail_with};
+use crate::task::{OrFail, fail_for_good, fail_with};
 use crate::{Pipe, TaskContext};
 
 /// How often the kill switch is looked at while another task computes the partition.
@@ -65,14 +66,14 @@ impl Wire for SharedLevel {
 
 /// `persist` and `cache`
 pub struct Cached<P> {
-    parent: P,
+    parent: Arc<Link<P>>,
     rdd: u32,
     level: Arc<SharedLevel>,
 }
 
 impl<P> Cached<P> {
     /// Keeps `parent`'s partitions under `rdd`'s name.
-    pub fn new(parent: P, rdd: RddId, level: Arc<SharedLevel>) -> Self {
+    pub fn new(parent: Arc<Link<P>>, rdd: RddId, level: Arc<SharedLevel>) -> Self {
         Cached { parent, rdd: rdd.0, level }
     }
 }
@@ -88,7 +89,10 @@ impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
         task: &TaskContext,
     ) -> impl Iterator<Item = P::Item> + use<P> + 'static {
         let block = BlockId::Rdd(RddId(self.rdd), partition);
-        let computed = || self.parent.compute(partition, task);
+        let Some(parent) = self.parent.get() else {
+            return task.interruptible(find(block, task).unwrap_or_else(|| checkpoint_lost(block)));
+        };
+        let computed = || parent.compute(partition, task);
         let level = self.level.get();
         let items = match level.is_valid() {
             true => Keeping { block, level, shared: &self.level, task, computed }.items(),
@@ -96,6 +100,16 @@ impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
         };
         task.interruptible(items)
     }
+}
+
+/// After `local_checkpoint`, what was kept is all there is.
+#[cold]
+fn checkpoint_lost<R>(block: BlockId) -> R {
+    fail_for_good(format!(
+        "checkpoint block {block} is not there: it was unpersisted, or could not be read back. \
+         local_checkpoint keeps no lineage to compute it from; checkpoint() is for data that must \
+         survive"
+    ))
 }
 
 /// One partition on its way to be found or kept.
@@ -364,7 +378,7 @@ impl<T: Data, I: Iterator<Item = T>> Reading<T, I> {
     fn broken(&self, error: &firesteel_shuffle::ReadError) -> ! {
         self.task.environment().blocks().discard(self.block);
         if let firesteel_shuffle::ReadError::Wire(error) = error {
-            crate::task::fail_for_good(error.to_string());
+            fail_for_good(error.to_string());
         }
         fail_with(format!("kept partition {}: {error}", self.block))
     }

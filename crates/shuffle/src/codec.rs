@@ -9,7 +9,7 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use firesteel_closure::WireError;
 
@@ -23,7 +23,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 const LARGEST_BLOCK: u32 = 1 << 30;
 
 /// How blocks are compressed (`spark.io.compression.codec`, `spark.shuffle.spill.compress`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Codec {
     /// As they are.
     None,

@@ -1,7 +1,9 @@
 //! Kept partitions as the schedulers and the listeners hear of them, and their end.
 
+use std::any::Any;
 use std::sync::{Arc, Weak};
 
+use firesteel_conf::LocalTransport;
 use firesteel_rdd::Environment;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
@@ -58,6 +60,21 @@ impl Engine {
     /// What is to be held as long as the partitions of an RDD are to be kept.
     pub(crate) fn keep_partitions(self: &Arc<Self>, rdd: RddId) -> Arc<KeptPartitions> {
         Arc::new(KeptPartitions { rdd, engine: Arc::downgrade(self) })
+    }
+
+    /// Drops something of the lineage when all jobs are over that run now.
+    pub(crate) fn let_go_after_jobs(&self, cut_off: Arc<dyn Any + Send + Sync>) {
+        let mut state = self.lock();
+        for job in state.jobs.values_mut() {
+            job.cut_off.push(cut_off.clone());
+        }
+        drop(state);
+        drop(cut_off);
+    }
+
+    /// Whether tasks keep partitions in this process, where every other task finds them.
+    pub(crate) fn keeps_blocks_here(&self) -> bool {
+        self.transport != LocalTransport::Process
     }
 
     /// Drops the kept partitions of an RDD.

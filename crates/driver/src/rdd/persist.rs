@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use firesteel_closure::Data;
 use firesteel_rdd::Pipe;
 use firesteel_rdd::cache::{Cached, SharedLevel};
+use firesteel_rdd::checkpoint::Link;
 use firesteel_types::{CallSite, RddInfo, StorageLevel};
 
 use super::graph::extras;
@@ -64,7 +65,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let level = SharedLevel::new(level);
         let node = self.derive("CachedRDD", site).partitioned_as(self).persisted(&level);
         let id = node.id;
-        node.into_rdd(Cached::new(self.pipe.clone(), id, level)).boxed()
+        node.into_rdd(Cached::new(Link::new(self.pipe.clone()), id, level)).boxed()
     }
 
     /// Drops the partitions that [`Rdd::persist`] keeps, and keeps none from now on, until it is
