@@ -396,3 +396,48 @@ fn a_task_that_waits_for_another_can_be_killed_and_so_can_the_one_it_waits_for()
         },
     );
 }
+
+fn in_children(builder: Builder) -> Builder {
+    builder.config("spark.firesteel.local.transport", "process").master("local[1]")
+}
+
+#[test]
+fn what_nobody_needs_any_more_goes_from_child_processes_too() {
+    in_directory(in_children, |ctx, directory| {
+        let table = ctx.broadcast(vec![1u64]);
+        let kept = ctx.range_in(1, 0..10u64, 1).with(table.clone()).map(|table, n| n + table[0]);
+        let kept = kept.persist(StorageLevel::DISK_ONLY);
+        assert_eq!(kept.sum().unwrap(), 55);
+        let blocks_of_child = || {
+            let look = ctx
+                .range_in(1, 0..1u64, 1)
+                .map(|_| TaskContext::current().unwrap().environment().blocks().len() as u64);
+            look.first().unwrap()
+        };
+        assert_eq!(blocks_of_child(), 2, "the partition and the broadcast value");
+        assert_eq!(kept_files(directory).len(), 1);
+        kept.unpersist();
+        assert_eq!(blocks_of_child(), 1);
+        assert!(kept_files(directory).is_empty());
+        drop((kept, table));
+        wait_until("the broadcast is gone", || blocks_of_child() == 0);
+    });
+}
+
+#[test]
+fn child_processes_have_their_share_of_memory_and_put_the_rest_on_disk() {
+    in_directory(
+        |builder| in_children(with_little_memory(builder)),
+        |ctx, directory| {
+            let calls = ctx.accumulator::<u64>();
+            let kept = counted(ctx, &calls, 300_000).persist(StorageLevel::MEMORY_AND_DISK);
+            for _ in 0..2 {
+                assert_eq!(kept.count().unwrap(), 300_000);
+            }
+            assert_eq!(calls.value(), 300_000);
+            assert!(!kept_files(directory).is_empty());
+            let sorted = kept.sort_by(|text| text.clone());
+            assert_eq!(sorted.count().unwrap(), 300_000);
+        },
+    );
+}

@@ -1,7 +1,7 @@
 //! Why records could not be put aside or brought back.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use firesteel_closure::WireError;
 
@@ -17,6 +17,18 @@ pub enum SpillError {
         /// Why not.
         source: io::Error,
     },
+}
+
+impl SpillError {
+    /// With the name of the file.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        match self {
+            SpillError::Write { source } => SpillError::Write {
+                source: io::Error::new(source.kind(), format!("{}: {source}", path.display())),
+            },
+            SpillError::Wire(error) => SpillError::Wire(error),
+        }
+    }
 }
 
 /// Why records could not be brought back.

@@ -28,4 +28,4 @@ pub use error::{ReadError, SpillError};
 pub use output::{MapOutput, Slice};
 pub use records::Records;
 pub use run::{PackedWriter, RunWriter, open_file, write_file, write_run};
-pub use scratch::Scratch;
+pub use scratch::{Scratch, ScratchSettings};

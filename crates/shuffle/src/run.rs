@@ -46,13 +46,15 @@ impl RunWriter {
     /// Appends a record.
     #[inline]
     pub fn push<T: Serialize>(&mut self, record: &T) -> Result<(), SpillError> {
-        self.blocks.push(record, self.file.file())
+        let pushed = self.blocks.push(record, self.file.file());
+        pushed.map_err(|error| error.in_file(self.file.path()))
     }
 
     /// Appends all records of a slice.
     pub fn push_all(&mut self, mut slice: Slice) -> Result<(), SpillError> {
         while let Some((run, records)) = slice.next_run().map_err(io::Error::other)? {
-            self.blocks.push_encoded(&run, records, self.file.file())?;
+            let pushed = self.blocks.push_encoded(&run, records, self.file.file());
+            pushed.map_err(|error| SpillError::from(error).in_file(self.file.path()))?;
         }
         Ok(())
     }
@@ -64,7 +66,9 @@ impl RunWriter {
 
     /// The records; the file lives as long as the slice.
     pub fn finish(mut self) -> Result<Slice, SpillError> {
-        let segment = self.blocks.finish(self.file.file())?;
+        let finished = self.blocks.finish(self.file.file());
+        let segment =
+            finished.map_err(|error| SpillError::from(error).in_file(self.file.path()))?;
         let output = MapOutput::in_file(self.file, vec![segment]);
         Ok(output.slice(0).expect("a run has one segment"))
     }

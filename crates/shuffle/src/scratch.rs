@@ -1,6 +1,9 @@
 //! What a task may use while it moves records: memory by grant, disk without.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use firesteel_storage::{LocalDirs, MemoryManager, Reservation};
 use firesteel_types::TaskId;
@@ -18,6 +21,16 @@ pub struct Scratch {
     codec: Codec,
     kept_codec: Codec,
     inline_bytes: u64,
+}
+
+/// Memory and directories of another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScratchSettings {
+    budget: u64,
+    storage_fraction: f64,
+    dirs: Vec<PathBuf>,
+    codec: Codec,
+    kept_codec: Codec,
 }
 
 impl Scratch {
@@ -40,15 +53,23 @@ impl Scratch {
         Scratch::new(Arc::new(MemoryManager::new(1 << 40, 0.5)), Arc::new(dirs), codec)
     }
 
-    /// Without bounds and without files: everything stays in memory.
-    pub fn unbounded() -> Self {
-        Scratch {
-            memory: Arc::new(MemoryManager::new(u64::MAX / 4, 0.5)),
-            dirs: Arc::new(LocalDirs::new(vec![std::env::temp_dir()])),
-            codec: Codec::None,
-            kept_codec: Codec::None,
-            inline_bytes: u64::MAX,
+    /// What another process needs to know to have its share: one of `sharers`.
+    pub fn settings(&self, sharers: u32) -> ScratchSettings {
+        ScratchSettings {
+            budget: self.memory.budget() / u64::from(sharers.max(1)),
+            storage_fraction: self.memory.storage_fraction(),
+            dirs: self.dirs.roots().to_vec(),
+            codec: self.codec,
+            kept_codec: self.kept_codec,
         }
+    }
+
+    /// As another process said.
+    pub fn with_settings(settings: ScratchSettings) -> Self {
+        let memory = MemoryManager::new(settings.budget, settings.storage_fraction);
+        let dirs = LocalDirs::new(settings.dirs);
+        Scratch::new(Arc::new(memory), Arc::new(dirs), settings.codec)
+            .with_kept_codec(settings.kept_codec)
     }
 
     /// The budget.
@@ -66,7 +87,8 @@ impl Scratch {
         self.dirs.remove();
     }
 
-    pub(crate) fn dirs(&self) -> &LocalDirs {
+    /// Where temporary files are.
+    pub fn dirs(&self) -> &LocalDirs {
         &self.dirs
     }
 

@@ -79,7 +79,7 @@ impl Engine {
 
     /// Drops the kept partitions of an RDD.
     pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
-        self.environment.blocks().remove_rdd(rdd);
+        self.environment.remove_rdd(rdd);
         self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
         self.bus.post(Event::UnpersistRdd { rdd });
     }

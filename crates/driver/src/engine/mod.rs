@@ -67,6 +67,7 @@ pub(crate) struct Engine {
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
     transport: LocalTransport,
+    workers: u32,
 }
 
 impl Engine {
@@ -88,6 +89,7 @@ impl Engine {
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),
             transport,
+            workers: threads,
         });
         blocks::watch(&engine);
         engine.feed(Input::ExecutorAdded {
