@@ -405,8 +405,11 @@ fn in_children(builder: Builder) -> Builder {
 fn what_nobody_needs_any_more_goes_from_child_processes_too() {
     in_directory(in_children, |ctx, directory| {
         let table = ctx.broadcast(vec![1u64]);
-        let kept = ctx.range_in(1, 0..10u64, 1).with(table.clone()).map(|table, n| n + table[0]);
-        let kept = kept.persist(StorageLevel::DISK_ONLY);
+        let kept = ctx
+            .range_in(1, 0..10u64, 1)
+            .with(table.clone())
+            .map(|table, n| n + table[0])
+            .persist(StorageLevel::DISK_ONLY);
         assert_eq!(kept.sum().unwrap(), 55);
         let blocks_of_child = || {
             let look = ctx
