@@ -155,12 +155,11 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             claim.end(Outcome::Kept);
             return items;
         }
-        let kept = match self.level {
+        let (outcome, items) = match self.level {
             StorageLevel { use_memory: true, deserialized: true, .. } => self.keep_values(),
             StorageLevel { use_memory: true, .. } => self.keep_packed(),
             _ => self.write_out((self.computed)(), |_| Ok(())),
         };
-        let (outcome, items) = kept;
         claim.end(outcome);
         items
     }
@@ -228,7 +227,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
         let items = Items::Read(Reading::new(packed.clone(), self, None));
         if !room.allows(packed.bytes()) {
             return match self.level.use_disk {
-                true => self.write_out(rest, |writer| writer.push_all(packed)),
+                true => self.write_out(std::iter::empty(), |writer| writer.push_all(packed)),
                 false => (Outcome::NotKept, items),
             };
         }
@@ -253,12 +252,12 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
     /// computed again and not kept.
     fn write_out(
         &self,
-        rest: I,
+        mut rest: impl Iterator<Item = T>,
         first: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
     ) -> (Outcome, Items<T, I>) {
         let written = write(self.task.scratch(), &self.block.to_string(), |writer| {
             first(writer)?;
-            rest.into_iter().try_for_each(|item| writer.push(&item))
+            rest.try_for_each(|item| writer.push(&item))
         });
         let slice = match written {
             Ok(slice) => slice,
