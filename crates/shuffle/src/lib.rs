@@ -16,6 +16,7 @@
 mod buckets;
 mod codec;
 mod error;
+mod framed;
 mod output;
 mod records;
 mod run;
@@ -24,6 +25,7 @@ mod scratch;
 pub use buckets::Buckets;
 pub use codec::Codec;
 pub use error::{ReadError, SpillError};
+pub use framed::{FramedReader, FramedWriter};
 pub use output::{MapOutput, Slice};
 pub use records::Records;
 pub use run::write_run;
