@@ -47,9 +47,8 @@ impl Scheme {
                  to keys that may do this"
             }
             Scheme::Google => {
-                "set GOOGLE_APPLICATION_CREDENTIALS or \
-                 spark.hadoop.google.cloud.auth.service.account.json.keyfile (as \
-                 spark.hadoop.fs.gs.auth.service.account.json.keyfile) to the file of an account that may \
+                "set GOOGLE_APPLICATION_CREDENTIALS in the environment, or \
+                 spark.hadoop.fs.gs.auth.service.account.json.keyfile, to the file of an account that may \
                  do this"
             }
             Scheme::Azure => {
