@@ -7,6 +7,9 @@
 //! firesteel-bench-app trivial | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
 //! ```
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod by_hand;
 mod on_firesteel;
 mod timing;
@@ -44,6 +47,11 @@ fn run(words: &[&str]) -> firesteel::Result<bool> {
             Ok(partitions) => on_firesteel::longs(partitions)?,
             Err(_) => return Ok(false),
         },
+        ["wordcount", file] => on_firesteel::wordcount(file)?,
+        ["sort", n, p] => on_firesteel::sort(n.parse().unwrap(), p.parse().unwrap())?,
+        ["join", n, p] => on_firesteel::join(n.parse().unwrap(), p.parse().unwrap())?,
+        ["group", n, p] => on_firesteel::group(n.parse().unwrap(), p.parse().unwrap())?,
+        ["distinct", n, p] => on_firesteel::distinct(n.parse().unwrap(), p.parse().unwrap())?,
         ["pipelines"] => on_firesteel::pipelines()?,
         ["chain10"] => on_firesteel::chain10()?,
         _ => return Ok(false),

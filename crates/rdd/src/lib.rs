@@ -32,6 +32,7 @@ pub mod sketch;
 pub mod sort;
 pub mod source;
 pub mod stats;
+mod table;
 pub mod task;
 pub mod text;
 pub mod wide;
