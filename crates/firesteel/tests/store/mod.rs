@@ -3,7 +3,7 @@
 //! It checks who asks, keeps objects and uploads in memory, counts requests, and fails when it is told to.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
