@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn urls_are_taken_apart_and_unknown_ones_say_what_can_be_used() {
-        let of = |url| split(url).map(|(scheme, base, key)| (scheme, base, key)).unwrap();
+        let of = |url| split(url).unwrap();
         assert_eq!(of("s3a://b/x/y/"), (Scheme::S3, "s3a://b".to_owned(), "x/y".to_owned()));
         assert_eq!(of("S3://b"), (Scheme::S3, "s3://b".to_owned(), String::new()));
         assert_eq!(of("https://h:81/a").1, "https://h:81");
