@@ -13,6 +13,7 @@ use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
     AccumulatorId, BroadcastId, CallSite, Event, ExecutorId, RddId, ShuffleId, StageId,
+    StorageLevel,
 };
 
 use crate::bus::{Bus, Listener};
@@ -20,7 +21,7 @@ use crate::engine::Engine;
 use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
-use crate::rdd::Node;
+use crate::rdd::{Checkpoints, Node};
 use crate::{Error, Rdd, Result, interrupt, options};
 
 /// The entry point: makes RDDs and runs their jobs. Cheap to clone; all clones are one context.
@@ -30,6 +31,7 @@ pub struct Context(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) leftovers: Leftovers,
+    pub(crate) checkpoints: Checkpoints,
     id: u64,
     conf: Conf,
     master: Master,
@@ -314,6 +316,7 @@ impl Context {
             executor: ExecutorId::DRIVER,
             memory_bytes: size_of::<T>() as u64,
             disk_bytes: 0,
+            level: StorageLevel::MEMORY_AND_DISK,
         });
         Broadcast::new(id, value, Arc::new(KeptBroadcast { id, engine: engine.clone() }))
     }
@@ -434,6 +437,7 @@ impl Inner {
         Ok(Inner {
             engine,
             leftovers: Leftovers::default(),
+            checkpoints: Checkpoints::default(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             conf,
             master,

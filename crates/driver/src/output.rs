@@ -125,7 +125,8 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    fn create(target: &Path, replace: bool, leftovers: &Leftovers) -> Result<Self> {
+    /// Prepares to write `target`; refuses one that exists unless it shall be replaced.
+    pub(crate) fn create(target: &Path, replace: bool, leftovers: &Leftovers) -> Result<Self> {
         if !replace && exists(target) {
             return Err(Error::OutputExists { path: target.to_owned() });
         }
@@ -150,7 +151,8 @@ impl Staged {
         Ok(staged)
     }
 
-    fn attempts(&self) -> PathBuf {
+    /// Where attempts write.
+    pub(crate) fn attempts(&self) -> PathBuf {
         self.staging.join("attempts")
     }
 
@@ -159,7 +161,7 @@ impl Staged {
     }
 
     /// Makes a directory of exactly these files visible.
-    fn commit(self, files: Vec<Written>) -> Result<()> {
+    pub(crate) fn commit(self, files: Vec<Written>) -> Result<()> {
         let output = self.output();
         for file in files {
             let WrittenAt::Local(path) = &file.at else { continue };

@@ -48,13 +48,14 @@ pub use firesteel_rdd::{
     TaskContext,
 };
 pub use firesteel_types as types;
+pub use firesteel_types::StorageLevel;
 
 /// What most programs want: `use firesteel::prelude::*;`
 pub mod prelude {
     pub use crate::{
         Accumulator, Broadcast, By, Compression, Context, CsvOptions, Data, Error, HashPartitioner,
-        JsonOptions, ParseMode, Partition, Partitioner, Rdd, Result, SaveOptions, TaskContext,
-        TextOptions, Total,
+        JsonOptions, ParseMode, Partition, Partitioner, Rdd, Result, SaveOptions, StorageLevel,
+        TaskContext, TextOptions, Total,
     };
 }
 

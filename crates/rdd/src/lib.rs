@@ -12,6 +12,7 @@ pub mod aggregate;
 pub mod body;
 pub mod broadcast;
 pub mod cache;
+pub mod checkpoint;
 pub mod csv;
 pub mod external;
 pub mod files;

@@ -21,6 +21,7 @@ mod output;
 mod records;
 mod run;
 mod scratch;
+pub mod spilled;
 
 pub use buckets::Buckets;
 pub use codec::Codec;
@@ -28,5 +29,5 @@ pub use error::{ReadError, SpillError};
 pub use framed::{FramedReader, FramedWriter};
 pub use output::{MapOutput, Slice};
 pub use records::Records;
-pub use run::write_run;
-pub use scratch::Scratch;
+pub use run::{PackedWriter, RunWriter, open_file, write_file, write_run};
+pub use scratch::{Scratch, ScratchSettings};
