@@ -244,7 +244,8 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         self.weigh(&input);
         self.hashes[self.batch.len()] = hash_of(&key);
         self.batch.push((key, input));
-        let full = self.batch.len() >= self.batch_len || self.unchecked > CHECK_BYTES;
+        let heavy = F::GROWS && self.unchecked > CHECK_BYTES;
+        let full = self.batch.len() >= self.batch_len || heavy;
         !full || self.fold_batch()
     }
 

@@ -7,6 +7,7 @@
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
+use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Value, wire};
@@ -85,6 +86,8 @@ pub(crate) struct Lines {
     lossy: bool,
     pub(crate) task: TaskContext,
     line: Vec<u8>,
+    /// Records and bytes, for the task's metrics.
+    read: (u64, u64),
 }
 
 impl Lines {
@@ -97,7 +100,8 @@ impl Lines {
         };
         let input = input.unwrap_or_else(|error| fail_opening(&split.location, &error));
         let reader = BufReader::with_capacity(BUFFER_BYTES, input);
-        let mut lines = Lines { split, reader, position, lossy, task, line: Vec::new() };
+        let mut lines =
+            Lines { split, reader, position, lossy, task, line: Vec::new(), read: (0, 0) };
         if lines.split.start > 0 {
             lines.skip_to_line_start();
         }
@@ -117,7 +121,7 @@ impl Lines {
             Ok(buffer) => buffer,
             Err(error) => self.fail_reading(error),
         };
-        let newline = buffer.iter().position(|byte| *byte == b'\n');
+        let newline = memchr(b'\n', buffer);
         let skipped = newline.map_or(buffer.len(), |at| at + 1);
         self.reader.consume(skipped);
         self.position += skipped as u64;
@@ -150,19 +154,46 @@ impl Lines {
         ))
     }
 
-    fn text(&self, start: u64) -> String {
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match std::str::from_utf8(line) {
-            Ok(text) => text.to_owned(),
-            Err(_) if self.lossy => String::from_utf8_lossy(line).into_owned(),
-            Err(error) => fail_for_good(format!(
-                "{} is not valid UTF-8 at offset {}; read it with TextOptions::lossy to replace \
-                 invalid bytes",
-                self.split.location,
-                start + error.valid_up_to() as u64
-            )),
-        }
+    /// A line that is in the buffer as a whole, without a copy in between.
+    #[inline]
+    fn buffered(&mut self, start: u64) -> Option<String> {
+        let buffer = self.reader.buffer();
+        let end = memchr(b'\n', buffer)?;
+        let text = text(&self.split.location, start, self.lossy, &buffer[..end]);
+        self.reader.consume(end + 1);
+        self.position += end as u64 + 1;
+        self.count(end + 1);
+        Some(text)
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.read.0 += 1;
+        self.read.1 += bytes as u64;
+    }
+}
+
+/// The text of a line at `start`.
+#[inline]
+fn text(location: &Location, start: u64, lossy: bool, line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    match std::str::from_utf8(line) {
+        Ok(text) => text.to_owned(),
+        Err(_) if lossy => String::from_utf8_lossy(line).into_owned(),
+        Err(error) => fail_for_good(format!(
+            "{location} is not valid UTF-8 at offset {}; read it with TextOptions::lossy to \
+             replace invalid bytes",
+            start + error.valid_up_to() as u64
+        )),
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let (records, bytes) = self.read;
+        self.task.count(|metrics| {
+            metrics.input_records += records;
+            metrics.input_bytes += bytes;
+        });
     }
 }
 
@@ -182,10 +213,7 @@ impl Lines {
                 _ => self.fail_truncated(),
             }
         }
-        self.task.count(|metrics| {
-            metrics.input_records += 1;
-            metrics.input_bytes += read as u64;
-        });
+        self.count(read);
         Some(start)
     }
 
@@ -200,8 +228,16 @@ impl Iterator for Lines {
 
     #[inline]
     fn next(&mut self) -> Option<String> {
-        let start = self.advance()?;
-        Some(self.text(start))
+        let start = self.position;
+        if start < self.split.end {
+            self.task.check_killed();
+            if let Some(text) = self.buffered(start) {
+                return Some(text);
+            }
+        }
+        self.advance()?;
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        Some(text(&self.split.location, start, self.lossy, line))
     }
 }
 
