@@ -60,6 +60,11 @@ pub enum HandshakeError {
         "the other side speaks TLS and this one does not: set spark.ssl.rpc.enabled to the same value on both"
     )]
     SpeaksTls,
+    /// No TLS where it should be.
+    #[error(
+        "this side speaks TLS and the other does not: set spark.ssl.rpc.enabled to the same value on both"
+    )]
+    NotTls,
     /// The two sides were built from different versions.
     #[error(
         "the other side has protocol version {theirs}, this one {PROTOCOL_VERSION}: install the same version on both"

@@ -25,7 +25,7 @@ use crate::env::Inner;
 use crate::error::RemoteFailure;
 use crate::frame::{self, FrameError, FrameReader, HEADER_ROOM, Header};
 use crate::mailbox::{AnyMailbox, Encoded, Event};
-use crate::outbox::{Outbox, Outgoing};
+use crate::outbox::{self, Outbox, Outgoing};
 use crate::socket::Socket;
 
 /// How many bytes of messages of one connection may wait at the receiver: part of the protocol.
@@ -141,6 +141,9 @@ impl Link {
 
     /// Answers an ask of the peer.
     pub(crate) fn reply(&self, id: u64, value: &impl Serialize) {
+        if self.closed.is_cancelled() {
+            return; // nobody is there to read it
+        }
         match postcard::to_stdvec(value) {
             Ok(body) if body.len() > self.max_message => {
                 let (size, limit) = (body.len() as u64, self.max_message as u64);
@@ -201,7 +204,8 @@ impl Link {
     }
 }
 
-/// Runs a connection to its end. `first` and then `calls` is what to send.
+/// Runs a connection to its end. `first` and then `calls` is what to send. What is queued when it
+/// ends is given up before anybody hears of the end: what is sent in answer to the news is not.
 pub(crate) async fn run(
     socket: Socket,
     link: &Arc<Link>,
@@ -230,7 +234,9 @@ pub(crate) async fn run(
         tracing::warn!(peer = %link.peer.address, %error, "a connection broke");
         RpcError::Disconnected { address: link.peer.address.clone() }
     });
+    let unsent = outbox::queued(calls);
     link.end(error);
+    unsent.into_iter().for_each(|message| message.fail(&link.outbox.gone()));
 }
 
 async fn read(

@@ -157,12 +157,14 @@ async fn connected(
 ) {
     let identity = env.options.identity.as_ref().map_or("", |identity| identity.name());
     let peer = env.peer(outbox.address.clone(), identity);
-    let error = outbox.gone();
     let (link, answers) = Link::new(peer, outbox, env);
     link::run(socket, &link, answers, Some(first), queue, env).await;
-    while let Ok(message) = queue.try_recv() {
-        message.fail(&error);
-    }
+}
+
+/// What is queued now. Taken as a whole before any of it is failed: a sender that hears of it may send
+/// again, and that is not to fail for the same reason.
+pub(crate) fn queued(queue: &mut mpsc::UnboundedReceiver<Outgoing>) -> Vec<Outgoing> {
+    std::iter::from_fn(|| queue.try_recv().ok()).collect()
 }
 
 /// Fails what was queued, and tells the endpoints that wanted to talk.
@@ -173,22 +175,19 @@ fn give_up(
     error: &RpcError,
 ) {
     tracing::warn!(%address, %error, "could not connect");
+    let messages: Vec<Outgoing> = std::iter::once(first).chain(queued(queue)).collect();
     let mut told: Vec<Arc<dyn AnyMailbox>> = Vec::new();
-    let mut next = Some(first);
-    while let Some(message) = next {
-        if let Some(watcher) = &message.watcher
-            && !told.iter().any(|known| Arc::ptr_eq(known, watcher))
-        {
+    for watcher in messages.iter().filter_map(|message| message.watcher.as_ref()) {
+        if !told.iter().any(|known| Arc::ptr_eq(known, watcher)) {
             watcher.post(Event::NetworkError(address.clone(), error.clone()));
             told.push(watcher.clone());
         }
-        message.fail(error);
-        next = queue.try_recv().ok();
     }
+    messages.into_iter().for_each(|message| message.fail(error));
 }
 
 impl Outgoing {
-    fn fail(self, error: &RpcError) {
+    pub(crate) fn fail(self, error: &RpcError) {
         match self.reply {
             Some(reply) => drop(reply.send(Err(error.clone()))),
             None => tracing::debug!(endpoint = %self.endpoint, %error, "a message was not sent"),

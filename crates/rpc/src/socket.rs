@@ -142,12 +142,26 @@ async fn welcome(stream: TcpStream, options: &RpcOptions) -> Result<Accepted, Ha
         let (identity, channel) = check(&mut stream, options, &[0; 32]).await?;
         return Ok(Accepted { socket: Socket::Plain(stream), identity, channel });
     };
+    expect_tls(&mut stream).await?;
     let accepted = acceptor.accept(stream).await;
     let mut stream: server::TlsStream<_> =
         accepted.map_err(|source| HandshakeError::Tls { source })?;
     let binding = bound(tls::binding(stream.get_ref().1))?;
     let (identity, channel) = check(&mut stream, options, &binding).await?;
     Ok(Accepted { socket: Socket::Tls(Box::new(stream.into())), identity, channel })
+}
+
+/// Tells a dialler without TLS so, in the form of a TLS alert: rustls would say nothing.
+async fn expect_tls(stream: &mut TcpStream) -> Result<(), HandshakeError> {
+    const HANDSHAKE: u8 = 0x16;
+    const PROTOCOL_VERSION_ALERT: [u8; 8] = [0x15, 3, 3, 0, 2, 2, 70, 0];
+    let mut first = [HANDSHAKE];
+    stream.peek(&mut first).await.map_err(broken)?;
+    if first == [HANDSHAKE] {
+        return Ok(());
+    }
+    refuse(stream, &PROTOCOL_VERSION_ALERT).await;
+    Err(HandshakeError::NotTls)
 }
 
 /// The server's side; a refusal is told before the connection is closed.
@@ -158,13 +172,17 @@ async fn check(
 ) -> Result<(String, Channel), HandshakeError> {
     let checked = converse(io, options, binding).await;
     if let Err(HandshakeError::Version { .. } | HandshakeError::Refused) = checked {
-        // The other side may be gone: then there is nobody to tell.
-        let _ = write(io, &handshake::refusal()).await;
-        let _ = io.shutdown().await;
-        // Closing with bytes unread would reset the connection and destroy the refusal.
-        let _ = tokio::io::copy(&mut io.take(4096), &mut tokio::io::sink()).await;
+        refuse(io, &handshake::refusal()).await;
     }
     checked
+}
+
+/// Says why and closes, if the other side is still there.
+async fn refuse(io: &mut (impl AsyncRead + AsyncWrite + Unpin), why: &[u8]) {
+    let _ = write(io, why).await;
+    let _ = io.shutdown().await;
+    // Closing with bytes unread would reset the connection and destroy the refusal.
+    let _ = tokio::io::copy(&mut io.take(4096), &mut tokio::io::sink()).await;
 }
 
 async fn converse(
