@@ -128,16 +128,23 @@ impl RpcEnv {
         self.inner.add(mailbox.clone())?;
         let env = Self { inner: self.inner.clone(), _owner: None };
         let running = mailbox::run(endpoint, Context { env, mailbox: mailbox.clone() }, queue);
-        let killed = self.inner.killed.clone();
-        let task = async move { _ = killed.run_until_cancelled(running).await };
+        let inner = self.inner.clone();
+        let task = async move {
+            tokio::select! {
+                () = running => {}
+                () = inner.cut_off() => {}
+            }
+        };
         self.inner.endpoints.spawn_on(task, &self.inner.runtime);
         Ok(EndpointRef::local(mailbox, self.local_peer()))
     }
 
     /// Ends an endpoint of this environment once what waits in its inbox is done. Its name is free at
-    /// once.
+    /// once. Nothing happens to endpoints elsewhere.
     pub fn stop<M: Message>(&self, endpoint: &EndpointRef<M>) {
-        self.stop_named(endpoint.name());
+        if endpoint.is_local() {
+            self.stop_named(endpoint.name());
+        }
     }
 
     pub(crate) fn stop_named(&self, name: &str) {
@@ -280,7 +287,14 @@ impl Inner {
         std::mem::take(&mut *self.mailboxes_mut()).into_values().for_each(|mailbox| mailbox.stop());
     }
 
+    /// Killed, and without connections: a handler that is dropped now answers nobody.
+    async fn cut_off(&self) {
+        self.killed.cancelled().await;
+        self.tasks.wait().await;
+    }
+
     fn kill(&self) {
+        self.tasks.close();
         self.deaf.cancel();
         self.closing.cancel();
         self.killed.cancel();

@@ -71,3 +71,88 @@ pub fn handshake(bytes: &[u8]) {
     }
     assert!(client.finish(bytes).is_err());
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    /// A valid input of each kind: what a fuzzer would take long to find.
+    fn seeds() -> Vec<Vec<u8>> {
+        let headers = [
+            Header::Call { id: Some(300), endpoint: "Master" },
+            Header::Call { id: None, endpoint: "Worker" },
+            Header::Reply { id: u64::MAX },
+            Header::Failure { id: 1, failure: RemoteFailure::ReplyTooLarge { size: 9, limit: 8 } },
+            Header::Lookup { id: 2, endpoint: "" },
+            Header::Credit { amount: u32::MAX },
+            Header::Ping,
+        ];
+        let frames = headers.iter().map(|header| {
+            let mut out = BytesMut::new();
+            frame::put_head(&mut out, header, 5);
+            out.extend_from_slice(b"hello");
+            out.to_vec()
+        });
+        let frames: Vec<Vec<u8>> = frames.collect();
+        let identity = Identity::new("app", Secret::new("a secret", "").unwrap()).unwrap();
+        let (mut client, hello) = Client::hello(Channel::Streams, Some(identity), &[0; 32]);
+        let keyring = Keyring::new();
+        let (_, challenge) = Server::challenge(&hello, Some(&keyring), &[0; 32]).unwrap();
+        let proof = client.prove(&challenge).unwrap();
+        let bare = frames.iter().map(|frame| frame[frame::LENGTH..].to_vec());
+        bare.chain([frames.concat(), hello, challenge, proof]).collect()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Set(Index, u8),
+        Cut(Index),
+        Insert(Index, Vec<u8>),
+        Repeat(Index),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let bytes = prop::collection::vec(any::<u8>(), 1..9);
+        prop_oneof![
+            any::<(Index, u8)>().prop_map(|(at, byte)| Change::Set(at, byte)),
+            any::<Index>().prop_map(Change::Cut),
+            (any::<Index>(), bytes).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+            any::<Index>().prop_map(Change::Repeat),
+        ]
+    }
+
+    fn apply(bytes: &mut Vec<u8>, change: Change) {
+        if bytes.is_empty() {
+            return;
+        }
+        match change {
+            Change::Set(at, byte) => *at.get_mut(bytes) = byte,
+            Change::Cut(at) => bytes.truncate(at.index(bytes.len())),
+            Change::Insert(at, new) => {
+                let at = at.index(bytes.len());
+                bytes.splice(at..at, new);
+            }
+            Change::Repeat(at) => bytes.extend_from_within(at.index(bytes.len())..),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn mutated_input_breaks_no_reader(
+            seed: Index,
+            cut: u8,
+            changes in prop::collection::vec(change(), 0..5),
+        ) {
+            let mut bytes = seed.get(&seeds()).clone();
+            changes.into_iter().for_each(|change| apply(&mut bytes, change));
+            frames(&[&[cut], &bytes[..]].concat());
+            messages(&bytes);
+            handshake(&bytes);
+        }
+    }
+}

@@ -259,7 +259,8 @@ impl Server {
         Ok((Self { channel, claimed, identity, authenticate, transcript }, challenge))
     }
 
-    /// Checks the proof of the client: its identity, its channel and the welcome to send.
+    /// Checks the proof of the client: its identity, its channel and the welcome to send. Where no
+    /// proof is asked for, nobody has an identity, whatever they claim.
     pub(crate) fn finish(
         mut self,
         proof: &[u8],
@@ -273,7 +274,8 @@ impl Server {
         self.transcript.add(proof);
         let mut welcome = vec![OPEN];
         welcome.extend(self.transcript.mac(self.identity.as_ref(), SERVER_KEY).as_bytes());
-        Ok((self.claimed, self.channel, message(&welcome)))
+        let proved = if self.authenticate { self.claimed } else { String::new() };
+        Ok((proved, self.channel, message(&welcome)))
     }
 }
 
@@ -376,6 +378,17 @@ mod tests {
         assert!(matches!(server.finish(&proof), Err(HandshakeError::Refused)));
         challenge[PREFIX] = OPEN;
         assert!(attacker.prove(&challenge).is_ok());
+    }
+
+    #[test]
+    fn where_no_proof_is_asked_for_nobody_has_an_identity() {
+        let (_, hello) = Client::hello(Channel::Messages, Some(identity("app-1", "one")), &PLAIN);
+        let (server, challenge) = Server::challenge(&hello, None, &PLAIN).unwrap();
+        let mut seen = Transcript::new(&PLAIN);
+        seen.add(&hello);
+        seen.add(&challenge);
+        let (name, _, _) = server.finish(&message(seen.mac(None, CLIENT_KEY).as_bytes())).unwrap();
+        assert_eq!(name, "");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, oneshot};
 use tokio::time::timeout;
 
 use crate::RpcError;
+use crate::address::EndpointAddress;
 use crate::endpoint::{Caller, Message, Peer, ReplyOf, ReplyPath};
 use crate::mailbox::{AnyMailbox, Mailbox};
 use crate::outbox::{Outbox, Outgoing};
@@ -122,6 +123,21 @@ impl<M: Message> EndpointRef<M> {
     /// The endpoint's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is in this process.
+    pub fn is_local(&self) -> bool {
+        matches!(self.target, Target::Local { .. })
+    }
+
+    /// Its address, to be put into messages; `None` in an environment without a port. Over an accepted
+    /// connection it names that connection and cannot be dialled.
+    pub fn address(&self) -> Option<EndpointAddress> {
+        match &self.target {
+            Target::Local { peer, .. } if peer.address.port == 0 => None,
+            Target::Local { peer, .. } => Some(peer.address.endpoint(&*self.name)),
+            Target::Remote { outbox, .. } => Some(outbox.address().endpoint(&*self.name)),
+        }
     }
 
     /// Sends without waiting for anything but room in the queue: for as long as an ask would wait.

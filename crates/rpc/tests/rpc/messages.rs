@@ -214,6 +214,13 @@ fn unknown_endpoints_other_types_and_taken_names_are_errors_of_their_own() {
         let desk = Desk::open(options()).await;
         let client = RpcEnv::client(options());
         let nobody = desk.rpc_address().endpoint("Nobody");
+        let elsewhere = client.endpoint_ref::<Ask>(&desk.address()).unwrap();
+        assert_eq!(elsewhere.address(), Some(desk.address()));
+        assert_eq!(desk.local.address(), Some(desk.address()));
+        assert_eq!(Desk::on(client.clone()).local.address(), None);
+        client.stop(&elsewhere); // neither there nor here, where another has that name
+        client.local_ref::<Ask>("Scribe").unwrap().ask(Ask::Echo(0)).await.unwrap();
+        elsewhere.ask(Ask::Echo(0)).await.unwrap();
         for env in [&client, &desk.env] {
             let unknown = env.lookup::<Ask>(&nobody).await.unwrap_err();
             assert!(matches!(unknown, RpcError::UnknownEndpoint { .. }), "{unknown}");
