@@ -120,6 +120,10 @@ async fn send_bytes(
     Ok(writer)
 }
 
+/// How many bytes of a file stand behind one head where they are not read into memory.
+#[cfg(target_os = "linux")]
+const FILE_PIECE: u64 = 64 << 20;
+
 /// What of a file is still to be sent.
 struct Part {
     file: File,
@@ -129,15 +133,15 @@ struct Part {
 
 async fn send_file(mut writer: Writer, mut part: Part, patience: Duration) -> io::Result<Writer> {
     while part.left > 0 {
-        let length = part.left.min(PIECE as u64) as usize;
         #[cfg(target_os = "linux")]
-        if let Writer::Plain(socket) = writer {
-            let mut socket = socket;
+        if let Writer::Plain(mut socket) = writer {
+            let length = part.left.min(FILE_PIECE) as usize;
             socket.write_all(&piece_head(DATA, length)).await?;
             (socket, part) = in_kernel::send(socket, part, length, patience).await?;
             writer = Writer::Plain(socket);
             continue;
         }
+        let length = part.left.min(PIECE as u64) as usize;
         let (read, rest) = read(part, length).await;
         part = rest;
         match read {
@@ -197,6 +201,7 @@ mod in_kernel {
     use std::io;
     use std::time::Duration;
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use tokio::io::Interest;
     use tokio::net::tcp::OwnedWriteHalf;
     use tokio::task::spawn_blocking;
@@ -225,30 +230,51 @@ mod in_kernel {
         Ok((socket, part))
     }
 
-    /// Sends as much as the socket takes now. Reading the disk may block this thread.
+    /// How long a thread waits for a reader that is nearly fast enough before it is given back.
+    const LINGER: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+    /// Sends as much as the socket takes. Reading the disk may block this thread.
     fn push(socket: &OwnedWriteHalf, part: &mut Part, unsent: usize) -> io::Result<usize> {
         let mut sent = 0;
         while sent < unsent {
-            let write = || {
-                let count = unsent - sent;
-                Ok(rustix::fs::sendfile(
-                    socket.as_ref(),
-                    &part.file,
-                    Some(&mut part.offset),
-                    count,
-                )?)
-            };
-            match socket.as_ref().try_io(Interest::WRITABLE, write) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()), // the file became shorter
-                Ok(bytes) => {
-                    sent += bytes;
-                    part.left -= bytes as u64;
+            match copy(socket, part, unsent - sent) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock && is_ready_soon(socket)? => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Through tokio, which learns from it that the socket is not ready.
+                    let again = || copy(socket, part, unsent - sent);
+                    let copied = socket.as_ref().try_io(Interest::WRITABLE, again);
+                    sent += copied.or_else(|error| none_if(error, io::ErrorKind::WouldBlock))?;
+                    break;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                other => {
+                    sent += other.or_else(|error| none_if(error, io::ErrorKind::Interrupted))?
+                }
             }
         }
         Ok(sent)
+    }
+
+    fn none_if(error: io::Error, kind: io::ErrorKind) -> io::Result<usize> {
+        if error.kind() == kind { Ok(0) } else { Err(error) }
+    }
+
+    fn copy(socket: &OwnedWriteHalf, part: &mut Part, count: usize) -> io::Result<usize> {
+        match rustix::fs::sendfile(socket.as_ref(), &part.file, Some(&mut part.offset), count)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()), // the file became shorter
+            copied => {
+                part.left -= copied as u64;
+                Ok(copied)
+            }
+        }
+    }
+
+    fn is_ready_soon(socket: &OwnedWriteHalf) -> io::Result<bool> {
+        let mut watched = [PollFd::new(socket.as_ref(), PollFlags::OUT)];
+        match poll(&mut watched, Some(&LINGER)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
     }
 }
