@@ -62,7 +62,7 @@ async fn requests(
         let Some(frame) = next else { return Ok(()) };
         let request: Request<'_> = postcard::from_bytes(&frame).map_err(io::Error::other)?;
         let opened = open(request.id.to_owned(), peer.clone(), env).await;
-        writer = answer(writer, opened, patience).await?;
+        writer = answer(writer, opened, env).await?;
     }
 }
 
@@ -76,8 +76,9 @@ async fn open(id: String, peer: Peer, env: &Inner) -> Result<StreamBody, OpenErr
 async fn answer(
     mut writer: Writer,
     opened: Result<StreamBody, OpenError>,
-    patience: Duration,
+    env: &Arc<Inner>,
 ) -> io::Result<Writer> {
+    let patience = env.options.network_timeout;
     let response = match &opened {
         Ok(body) => Response::Found { length: body.length() },
         Err(OpenError::Missing) => Response::Missing,
@@ -89,7 +90,7 @@ async fn answer(
     match opened {
         Ok(StreamBody::Bytes(bytes)) => send_bytes(writer, bytes, patience).await,
         Ok(StreamBody::File { file, offset, length }) => {
-            send_file(writer, Part { file, offset, left: length }, patience).await
+            send_file(writer, Part { file, offset, left: length }, env).await
         }
         Err(_) => Ok(writer),
     }
@@ -131,13 +132,14 @@ struct Part {
     left: u64,
 }
 
-async fn send_file(mut writer: Writer, mut part: Part, patience: Duration) -> io::Result<Writer> {
+async fn send_file(mut writer: Writer, mut part: Part, env: &Arc<Inner>) -> io::Result<Writer> {
+    let patience = env.options.network_timeout;
     while part.left > 0 {
         #[cfg(target_os = "linux")]
         if let Writer::Plain(mut socket) = writer {
             let length = part.left.min(FILE_PIECE) as usize;
             socket.write_all(&piece_head(DATA, length)).await?;
-            (socket, part) = in_kernel::send(socket, part, length, patience).await?;
+            (socket, part) = in_kernel::send(socket, part, length, env).await?;
             writer = Writer::Plain(socket);
             continue;
         }
@@ -199,30 +201,35 @@ mod in_kernel {
     //! From file to socket without a copy in this process.
 
     use std::io;
-    use std::time::Duration;
+    use std::sync::Arc;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use tokio::io::Interest;
     use tokio::net::tcp::OwnedWriteHalf;
-    use tokio::task::spawn_blocking;
     use tokio::time::timeout;
+    use tokio_util::sync::CancellationToken;
 
-    use super::Part;
+    use super::{PIECE, Part};
+    use crate::env::Inner;
 
     /// Sends the next `length` bytes of `part`.
     pub(super) async fn send(
         mut socket: OwnedWriteHalf,
         mut part: Part,
         length: usize,
-        patience: Duration,
+        env: &Arc<Inner>,
     ) -> io::Result<(OwnedWriteHalf, Part)> {
+        let patience = env.options.network_timeout;
         let mut unsent = length;
         while unsent > 0 {
             timeout(patience, socket.writable()).await.map_err(|_| io::ErrorKind::TimedOut)??;
-            let pushing = spawn_blocking(move || {
-                let sent = push(&socket, &mut part, unsent);
+            let killed = env.killed.clone();
+            let push = move || {
+                let sent = push(&socket, &mut part, unsent, &killed);
                 (sent, socket, part)
-            });
+            };
+            // Counted, because it has the socket: an environment that has ended has none.
+            let pushing = env.tasks.spawn_blocking_on(push, &env.runtime);
             let sent;
             (sent, socket, part) = pushing.await.map_err(io::Error::other)?;
             unsent -= sent?;
@@ -234,9 +241,14 @@ mod in_kernel {
     const LINGER: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
     /// Sends as much as the socket takes. Reading the disk may block this thread.
-    fn push(socket: &OwnedWriteHalf, part: &mut Part, unsent: usize) -> io::Result<usize> {
+    fn push(
+        socket: &OwnedWriteHalf,
+        part: &mut Part,
+        unsent: usize,
+        killed: &CancellationToken,
+    ) -> io::Result<usize> {
         let mut sent = 0;
-        while sent < unsent {
+        while sent < unsent && !killed.is_cancelled() {
             match copy(socket, part, unsent - sent) {
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock && is_ready_soon(socket)? => {}
@@ -260,6 +272,7 @@ mod in_kernel {
     }
 
     fn copy(socket: &OwnedWriteHalf, part: &mut Part, count: usize) -> io::Result<usize> {
+        let count = count.min(PIECE); // so that a kill is noticed
         match rustix::fs::sendfile(socket.as_ref(), &part.file, Some(&mut part.offset), count)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()), // the file became shorter
             copied => {
