@@ -300,6 +300,106 @@ entries! {
         /// How long the other side of a connection may be silent before it counts as lost.
         NETWORK_TIMEOUT: Duration = Entry::new("spark.network.timeout", "120s")
             .time_unit(TimeUnit::Seconds).positive().since("1.3.0").for_cluster();
+
+        /// How long an ask waits for its reply. When it is not set: `spark.network.timeout`.
+        RPC_ASK_TIMEOUT: Duration = Entry::following("spark.rpc.askTimeout", &NETWORK_TIMEOUT)
+            .since("1.4.0");
+
+        /// How long finding an endpoint of another process may take. When it is not set:
+        /// `spark.network.timeout`.
+        RPC_LOOKUP_TIMEOUT: Duration = Entry::following("spark.rpc.lookupTimeout", &NETWORK_TIMEOUT)
+            .since("1.4.0");
+
+        /// How long making a connection may take. Spark waits as long as `spark.network.timeout`.
+        RPC_CONNECTION_CREATION_TIMEOUT: Duration =
+            Entry::new("spark.rpc.io.connectionCreationTimeout", "30s")
+            .positive().since("3.2.0").for_cluster();
+
+        /// The largest message between two processes, in MiB when no unit is written. Results of
+        /// tasks, blocks and files are not messages: they are streamed.
+        RPC_MESSAGE_MAX_SIZE: ByteSize = Entry::new("spark.rpc.message.maxSize", "128")
+            .byte_unit(ByteUnit::Mebi).between(1_048_576.0, 2_146_435_072.0)
+            .since("2.0.0").for_cluster();
+
+        /// How many bytes of messages may wait to be sent to one process before senders have to
+        /// wait.
+        RPC_OUTBOX_SIZE: ByteSize = Entry::new("spark.firesteel.rpc.outbox.size", "64m")
+            .between(65_536.0, 1_073_741_824.0).since("Firesteel 0.1.0").for_cluster();
+
+        /// How many messages from inside a process may wait at one endpoint before senders have to
+        /// wait.
+        RPC_INBOX_CAPACITY: u32 = Entry::new("spark.firesteel.rpc.inbox.capacity", "10000")
+            .between(1.0, 100_000_000.0).since("Firesteel 0.1.0").for_cluster();
+
+        /// How many streams of bulk bytes (blocks, files) run at once from one process to another.
+        STREAM_CONNECTIONS_PER_PEER: u32 =
+            Entry::new("spark.firesteel.stream.connectionsPerPeer", "8")
+            .between(1.0, 1024.0).since("Firesteel 0.1.0").for_cluster();
+
+        /// How many ports after the wanted one are tried when it is taken. With port 0 the system
+        /// chooses a free one.
+        PORT_MAX_RETRIES: u32 = Entry::new("spark.port.maxRetries", "16")
+            .between(0.0, 64_000.0).since("1.1.1").for_cluster();
+    }
+
+    "Security" {
+        /// Whether processes prove to each other that they know the secret before they exchange
+        /// messages. Without it, ports are only opened on the loopback interface.
+        AUTHENTICATE: bool = Entry::new("spark.authenticate", "false")
+            .since("1.0.0").for_cluster();
+
+        /// The secret. `openssl rand -hex 32` makes one. The environment variable
+        /// `_SPARK_AUTH_SECRET` wins over it.
+        AUTHENTICATE_SECRET: Option<String> = Entry::optional("spark.authenticate.secret")
+            .example("2fd4e1c67a2d28fced849ee1bb76e739").since("1.0.0").for_cluster();
+
+        /// The file that holds the secret, when `spark.authenticate.secret` is not set. Nobody else
+        /// should be able to read it.
+        AUTHENTICATE_SECRET_FILE: Option<String> = Entry::optional("spark.authenticate.secret.file")
+            .example("/etc/spark/secret").since("3.0.0").for_cluster();
+
+        /// How long the two sides of a new connection may take to prove who they are.
+        NETWORK_AUTH_RPC_TIMEOUT: Duration = Entry::new("spark.network.auth.rpcTimeout", "30s")
+            .positive().since("2.2.0").for_cluster();
+
+        /// Whether ports may be opened beyond the loopback interface without a secret: whoever can
+        /// reach them can then run programs.
+        INSECURE: bool = Entry::new("spark.firesteel.insecure", "false")
+            .since("Firesteel 0.1.0").for_cluster();
+
+        /// Whether connections use TLS 1.3.
+        SSL_ENABLED: bool = Entry::new("spark.ssl.enabled", "false").since("1.4.0").for_cluster();
+
+        /// Whether connections between processes use TLS. When it is not set: `spark.ssl.enabled`,
+        /// where Spark has false.
+        SSL_RPC_ENABLED: bool = Entry::following("spark.ssl.rpc.enabled", &SSL_ENABLED)
+            .since("4.0.0");
+
+        /// The PEM file with the certificate of this process and those between it and the
+        /// authority.
+        SSL_CERT_CHAIN: Option<String> = Entry::optional("spark.ssl.certChain")
+            .example("/etc/spark/cert.pem").since("4.0.0").for_cluster();
+
+        /// The same for connections between processes. When it is not set: `spark.ssl.certChain`.
+        SSL_RPC_CERT_CHAIN: Option<String> =
+            Entry::following("spark.ssl.rpc.certChain", &SSL_CERT_CHAIN).since("4.0.0");
+
+        /// The PEM file with the private key of the certificate.
+        SSL_PRIVATE_KEY: Option<String> = Entry::optional("spark.ssl.privateKey")
+            .example("/etc/spark/key.pem").since("4.0.0").for_cluster();
+
+        /// The same for connections between processes. When it is not set: `spark.ssl.privateKey`.
+        SSL_RPC_PRIVATE_KEY: Option<String> =
+            Entry::following("spark.ssl.rpc.privateKey", &SSL_PRIVATE_KEY).since("4.0.0");
+
+        /// The PEM file with the certificates of the authorities that are trusted. Java key stores
+        /// are not read: `keytool -exportcert -rfc` writes PEM.
+        SSL_TRUST_STORE: Option<String> = Entry::optional("spark.ssl.trustStore")
+            .example("/etc/spark/ca.pem").since("1.4.0").for_cluster();
+
+        /// The same for connections between processes. When it is not set: `spark.ssl.trustStore`.
+        SSL_RPC_TRUST_STORE: Option<String> =
+            Entry::following("spark.ssl.rpc.trustStore", &SSL_TRUST_STORE).since("4.0.0");
     }
 }
 

@@ -1,0 +1,268 @@
+//! What can go wrong, by the operation that failed. Each says what to do.
+//!
+//! [`SetupError`] ends the start of an environment, [`RpcError`] a send or an ask. How a failure is
+//! to be treated is its variant; nobody reads the text.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firesteel_conf::ConfError;
+use serde::{Deserialize, Serialize};
+
+use crate::address::{MAX_NAME, RpcAddress};
+use crate::handshake::HandshakeError;
+
+/// Why an environment could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Conf(#[from] ConfError),
+    /// Anybody who reaches the port could use it.
+    #[error(
+        "{host} can be reached from other machines, and no secret is set: anybody there could run programs here. Make one with \
+         `openssl rand -hex 32 > secret; chmod 600 secret` and set spark.authenticate=true and \
+         spark.authenticate.secret.file=secret on every machine, or bind to 127.0.0.1, or accept the risk with --insecure \
+         (spark.firesteel.insecure=true)"
+    )]
+    InsecureBind {
+        /// What was to be bound.
+        host: String,
+    },
+    /// `spark.authenticate` without any secret.
+    #[error(
+        "spark.authenticate is true, but there is no secret: make one with `openssl rand -hex 32` and set \
+         spark.authenticate.secret, spark.authenticate.secret.file or the environment variable _SPARK_AUTH_SECRET"
+    )]
+    NoSecret,
+    /// A secret of no characters.
+    #[error("the secret {place} is empty: make one with `openssl rand -hex 32`")]
+    EmptySecret {
+        /// Where it was looked for.
+        place: String,
+    },
+    /// The file of `spark.authenticate.secret.file`.
+    #[error("could not read the secret in {} (spark.authenticate.secret.file): {source}", path.display())]
+    ReadSecret {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A name of an identity that cannot be sent.
+    #[error("the identity {name:?} has to be 1 to {MAX_NAME} letters, digits, '-', '_' or '.'")]
+    InvalidIdentity {
+        /// The name.
+        name: String,
+    },
+    /// TLS without one of its files.
+    #[error("TLS is on (spark.ssl.rpc.enabled), but {key} is not set: give it a PEM file")]
+    TlsKeyMissing {
+        /// The key to set.
+        key: &'static str,
+    },
+    /// A file of TLS that cannot be used.
+    #[error("{key}={}: {reason}", path.display())]
+    TlsFile {
+        /// The key that names the file.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
+    /// A host without an address.
+    #[error(
+        "could not find an address for the host {host:?}: {source}; give a name or an IP address of this machine"
+    )]
+    ResolveHost {
+        /// The host.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No port could be bound.
+    #[error(
+        "could not listen on {first} ({source}), nor on the {tries} ports tried after it: choose another port, 0 for any free \
+         one, or raise spark.port.maxRetries"
+    )]
+    Bind {
+        /// The port that was asked for.
+        first: RpcAddress,
+        /// How many more were tried.
+        tries: u32,
+        /// What the system said last.
+        source: io::Error,
+    },
+}
+
+/// Why a message was not sent or not answered.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RpcError {
+    /// A text that is no address.
+    #[error(
+        "{text:?} is not an address: write spark://Name@host:port, such as spark://Master@10.0.0.1:7077"
+    )]
+    InvalidAddress {
+        /// The text.
+        text: String,
+    },
+    /// A name no endpoint can have.
+    #[error(
+        "{name:?} cannot name an endpoint: use 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
+    )]
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// Two endpoints of one name.
+    #[error("there is an endpoint {name} already: stop it first, or use another name")]
+    DuplicateEndpoint {
+        /// The name.
+        name: String,
+    },
+    /// The endpoint exists here but takes other messages.
+    #[error("the endpoint {name} takes other messages: look it up with its own message type")]
+    OtherMessageType {
+        /// The name.
+        name: String,
+    },
+    /// The peer has no endpoint of this name.
+    #[error(
+        "{peer} has no endpoint {name}: it may have stopped or not started yet, or the name is wrong"
+    )]
+    UnknownEndpoint {
+        /// The name.
+        name: String,
+        /// Where it was looked for.
+        peer: String,
+    },
+    /// The endpoint stopped before it answered.
+    #[error("the endpoint {name} at {peer} stopped before it handled the message")]
+    EndpointStopped {
+        /// The name.
+        name: String,
+        /// Where it was.
+        peer: String,
+    },
+    /// This environment is shut down.
+    #[error("the RPC environment of this process is shut down: messages can no longer be sent")]
+    EnvStopped,
+    /// No connection could be made.
+    #[error("could not connect to {address}: {source}; is it running there, and is the port open?")]
+    Unreachable {
+        /// What was dialled.
+        address: RpcAddress,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A connection was made, but the two sides do not trust or understand each other.
+    #[error("{address}: {source}")]
+    Handshake {
+        /// What was dialled.
+        address: RpcAddress,
+        /// What failed.
+        source: Arc<HandshakeError>,
+    },
+    /// The connection ended. Whether the message arrived is not known.
+    #[error(
+        "the connection to {address} ended before an answer came; the message may or may not have arrived"
+    )]
+    Disconnected {
+        /// The other side.
+        address: RpcAddress,
+    },
+    /// No reply in time.
+    #[error("{endpoint} did not answer within {} (spark.rpc.askTimeout)", firesteel_conf::format_duration(*after))]
+    Timeout {
+        /// Who was asked.
+        endpoint: String,
+        /// For how long.
+        after: Duration,
+    },
+    /// The queue towards the receiver is full, and the caller did not want to wait.
+    #[error(
+        "{endpoint} takes messages more slowly than they are sent and its queue is full: wait with send, or send less"
+    )]
+    QueueFull {
+        /// The receiver.
+        endpoint: String,
+    },
+    /// A message over the limit.
+    #[error(
+        "a message of {size} bytes is over the limit of {limit}: send large data as a stream, or raise spark.rpc.message.maxSize \
+         on every machine"
+    )]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A value that cannot be encoded.
+    #[error("the message cannot be encoded: {reason}")]
+    Encode {
+        /// Why not.
+        reason: String,
+    },
+    /// Bytes that are no message: the other side was built from other sources.
+    #[error(
+        "{endpoint}: the bytes are not one of its messages ({reason}): run the same build on both sides"
+    )]
+    Decode {
+        /// The endpoint.
+        endpoint: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The handler failed or panicked.
+    #[error("the endpoint {name} at {peer} failed: {message}")]
+    HandlerFailed {
+        /// The endpoint.
+        name: String,
+        /// Where it is.
+        peer: String,
+        /// What it said.
+        message: String,
+    },
+    /// The handler let go of the question.
+    #[error("the endpoint {name} at {peer} gave no answer to this message")]
+    NoReply {
+        /// The endpoint.
+        name: String,
+        /// Where it is.
+        peer: String,
+    },
+}
+
+/// A failure as it travels to the asker. Names and addresses are added there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RemoteFailure {
+    UnknownEndpoint,
+    EndpointStopped,
+    NoReply,
+    Undecodable { reason: String },
+    HandlerFailed { message: String },
+    ReplyTooLarge { size: u64, limit: u64 },
+    ReplyNotEncoded { reason: String },
+}
+
+impl RemoteFailure {
+    /// The failure as the asker of `name` at `peer` sees it.
+    pub(crate) fn at(self, name: &str, peer: &str) -> RpcError {
+        let (name, peer) = (name.to_owned(), peer.to_owned());
+        match self {
+            Self::UnknownEndpoint => RpcError::UnknownEndpoint { name, peer },
+            Self::EndpointStopped => RpcError::EndpointStopped { name, peer },
+            Self::NoReply => RpcError::NoReply { name, peer },
+            Self::Undecodable { reason } => RpcError::Decode { endpoint: name, reason },
+            Self::HandlerFailed { message } => RpcError::HandlerFailed { name, peer, message },
+            Self::ReplyTooLarge { size, limit } => {
+                RpcError::TooLarge { size: size as usize, limit: limit as usize }
+            }
+            Self::ReplyNotEncoded { reason } => RpcError::Encode { reason },
+        }
+    }
+}

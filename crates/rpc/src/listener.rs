@@ -1,0 +1,169 @@
+//! The port of an environment: where it is bound, and who is let in.
+//!
+//! At most so many connections are in their handshake at once; while all places are taken, nobody
+//! new is accepted. Each place is free again when the handshake's time is over.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::address::RpcAddress;
+use crate::env::Inner;
+use crate::handshake::Channel;
+use crate::options::RpcOptions;
+use crate::{SetupError, outbox, socket, stream};
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub struct BindTo {
+    /// A name or address of this machine; `0.0.0.0` for all of them.
+    pub host: String,
+    /// The first port to try; 0 for any that is free.
+    pub port: u16,
+    /// The host others are told; `host` when it is `None`.
+    pub advertise: Option<String>,
+}
+
+impl BindTo {
+    /// Any free port that only this machine reaches.
+    pub fn loopback() -> Self {
+        Self::new("127.0.0.1", 0)
+    }
+
+    /// This host and port.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port, advertise: None }
+    }
+}
+
+/// Binds the first free port.
+pub(crate) async fn bind(
+    bind: &BindTo,
+    options: &RpcOptions,
+) -> Result<(TcpListener, RpcAddress), SetupError> {
+    if options.tls.as_ref().is_some_and(|tls| tls.acceptor.is_none()) {
+        let key = firesteel_conf::entries::SSL_RPC_CERT_CHAIN.key();
+        return Err(SetupError::TlsKeyMissing { key });
+    }
+    let addresses = resolve(&bind.host).await?;
+    let guarded = options.keyring.is_some() || options.insecure;
+    if !guarded && !addresses.iter().all(IpAddr::is_loopback) {
+        return Err(SetupError::InsecureBind { host: bind.host.clone() });
+    }
+    let listener = first_free(&addresses, bind, options.port_retries).await?;
+    let bound = listener.local_addr().map_err(|source| failed(bind, 0, source))?;
+    let host = bind.advertise.clone().unwrap_or_else(|| advertised(&bind.host, &addresses));
+    Ok((listener, RpcAddress::new(host, bound.port())))
+}
+
+async fn resolve(host: &str) -> Result<Vec<IpAddr>, SetupError> {
+    let failed = |source| SetupError::ResolveHost { host: host.to_owned(), source };
+    let found = lookup_host((host, 0)).await.map_err(failed)?;
+    let found: Vec<IpAddr> = found.map(|socket| socket.ip()).collect();
+    if found.is_empty() {
+        return Err(failed(io::Error::other("it has none")));
+    }
+    Ok(found)
+}
+
+/// An address that others can use: the machine's name where every address was bound.
+fn advertised(host: &str, addresses: &[IpAddr]) -> String {
+    if addresses.iter().any(IpAddr::is_unspecified) {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    } else {
+        host.to_owned()
+    }
+}
+
+async fn first_free(
+    addresses: &[IpAddr],
+    bind: &BindTo,
+    retries: u32,
+) -> Result<TcpListener, SetupError> {
+    let mut attempt = 0;
+    loop {
+        let port = port_of(bind.port, attempt);
+        let sockets: Vec<SocketAddr> =
+            addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+        match TcpListener::bind(&sockets[..]).await {
+            Ok(listener) => return Ok(listener),
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && attempt < retries
+                    && bind.port != 0 =>
+            {
+                attempt += 1;
+            }
+            Err(error) => return Err(failed(bind, attempt, error)),
+        }
+    }
+}
+
+/// The port of an attempt; after the last one come those above the reserved ones.
+fn port_of(first: u16, attempt: u32) -> u16 {
+    match u32::from(first) + attempt {
+        _ if first == 0 => 0,
+        port @ 0..=0xffff => port as u16,
+        beyond => (beyond - 0x1_0000 + 1024) as u16,
+    }
+}
+
+fn failed(bind: &BindTo, tries: u32, source: io::Error) -> SetupError {
+    SetupError::Bind { first: RpcAddress::new(&bind.host, bind.port), tries, source }
+}
+
+/// Accepts connections until the environment is deaf.
+pub(crate) async fn serve(listener: TcpListener, env: Arc<Inner>) {
+    let places = Arc::new(Semaphore::new(env.options.pending_handshakes));
+    let accepting = async {
+        loop {
+            let place = places.clone().acquire_owned().await.expect("never closed");
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let task = admit(stream, from.into(), place, env.clone());
+                    env.tasks.spawn_on(task, &env.runtime);
+                }
+                Err(error) => {
+                    // Out of file handles, or the dialler is gone again: neither is for ever.
+                    tracing::warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    };
+    env.deaf.run_until_cancelled(accepting).await;
+}
+
+/// Takes a new connection through its handshake and serves it.
+async fn admit(stream: TcpStream, from: RpcAddress, place: OwnedSemaphorePermit, env: Arc<Inner>) {
+    let accepted = tokio::select! {
+        accepted = socket::accept(stream, &env.options) => accepted,
+        () = env.deaf.cancelled() => return,
+    };
+    drop(place);
+    match accepted {
+        Ok(accepted) if accepted.channel == Channel::Streams => {
+            stream::serve(accepted, from, env).await
+        }
+        Ok(accepted) => outbox::serve(accepted, from, env).await,
+        Err(error) => tracing::warn!(%from, %error, "a connection was refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_tried_one_after_the_other_and_wrap_above_the_reserved_ones() {
+        let tried = |first| [0, 1, 2].map(|attempt| port_of(first, attempt));
+        assert_eq!(tried(7077), [7077, 7078, 7079]);
+        assert_eq!(tried(65535), [65535, 1024, 1025]);
+        assert_eq!(tried(0), [0, 0, 0]);
+        assert_eq!(tried(80), [80, 81, 82]);
+    }
+}

@@ -1,0 +1,200 @@
+//! The settings of an environment, read once from a `Conf` into types.
+//!
+//! The process's variables come in as a function, so that only [`RpcOptions::from_process`] looks at
+//! the process.
+
+use std::path::Path;
+use std::time::Duration;
+
+use firesteel_conf::{ByteSize, Conf, entries};
+
+use crate::SetupError;
+use crate::secret::{DEFAULT_IDENTITY, Identity, Keyring, Secret};
+use crate::tls::Tls;
+
+/// The variable that hands an application's secret to its processes, as Spark's does.
+pub const SECRET_VARIABLE: &str = "_SPARK_AUTH_SECRET";
+
+/// Everything an environment has to know.
+#[derive(Clone, Debug)]
+pub struct RpcOptions {
+    /// How long an ask waits for its reply.
+    pub ask_timeout: Duration,
+    /// How long a lookup waits.
+    pub lookup_timeout: Duration,
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// How long a handshake may take, on both sides.
+    pub handshake_timeout: Duration,
+    /// How long a peer may be silent.
+    pub network_timeout: Duration,
+    /// How long the end of an environment waits for handlers and for what is still to be sent.
+    pub shutdown_timeout: Duration,
+    /// The largest message, in bytes.
+    pub max_message: usize,
+    /// How many bytes of messages may wait to be sent to one peer.
+    pub outbox_bytes: usize,
+    /// How many messages of this process may wait at one endpoint.
+    pub inbox_messages: usize,
+    /// How many connections may be in their handshake at once.
+    pub pending_handshakes: usize,
+    /// How many ports after the first are tried.
+    pub port_retries: u32,
+    /// How many streams run at once from one peer.
+    pub stream_connections: usize,
+    /// Whether a port may be open to other machines without a secret.
+    pub insecure: bool,
+    /// What this environment proves when it dials; with none it expects no proof either.
+    pub identity: Option<Identity>,
+    /// Who may dial; `None` lets everybody in.
+    pub keyring: Option<Keyring>,
+    /// TLS, when it is on.
+    pub tls: Option<Tls>,
+}
+
+impl RpcOptions {
+    /// Reads the settings with the variables of this process.
+    pub fn from_process(conf: &Conf) -> Result<Self, SetupError> {
+        Self::from_conf(conf, |name| std::env::var(name).ok())
+    }
+
+    /// Reads the settings; `variable` looks an environment variable up.
+    pub fn from_conf(
+        conf: &Conf,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SetupError> {
+        let secret = find_secret(conf, variable)?;
+        let identity = secret.map(|secret| Identity::new(DEFAULT_IDENTITY, secret)).transpose()?;
+        let size = |entry| conf.get(entry).map(|ByteSize(bytes)| bytes as usize);
+        let mut options = Self {
+            ask_timeout: conf.get(&entries::RPC_ASK_TIMEOUT)?,
+            lookup_timeout: conf.get(&entries::RPC_LOOKUP_TIMEOUT)?,
+            connect_timeout: conf.get(&entries::RPC_CONNECTION_CREATION_TIMEOUT)?,
+            handshake_timeout: conf.get(&entries::NETWORK_AUTH_RPC_TIMEOUT)?,
+            network_timeout: conf.get(&entries::NETWORK_TIMEOUT)?,
+            shutdown_timeout: Duration::from_secs(5),
+            max_message: size(&entries::RPC_MESSAGE_MAX_SIZE)?,
+            outbox_bytes: size(&entries::RPC_OUTBOX_SIZE)?,
+            inbox_messages: conf.get(&entries::RPC_INBOX_CAPACITY)? as usize,
+            pending_handshakes: 256,
+            port_retries: conf.get(&entries::PORT_MAX_RETRIES)?,
+            stream_connections: conf.get(&entries::STREAM_CONNECTIONS_PER_PEER)? as usize,
+            insecure: conf.get(&entries::INSECURE)?,
+            identity: None,
+            keyring: None,
+            tls: Tls::from_conf(conf)?,
+        };
+        if let Some(identity) = identity {
+            options.authenticate_as(identity);
+        }
+        Ok(options)
+    }
+
+    /// Proves this identity when dialling, and lets the same one in.
+    pub fn authenticate_as(&mut self, identity: Identity) {
+        self.keyring.get_or_insert_default().insert(identity.clone());
+        self.identity = Some(identity);
+    }
+}
+
+impl Default for RpcOptions {
+    /// Spark's defaults: no secret, no TLS.
+    fn default() -> Self {
+        Self::from_conf(&Conf::new(), |_| None).expect("defaults are valid")
+    }
+}
+
+/// Where Spark looks, in its order: the variable, the setting, the file.
+fn find_secret(
+    conf: &Conf,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Secret>, SetupError> {
+    if !conf.get(&entries::AUTHENTICATE)? {
+        return Ok(None);
+    }
+    let secret = if let Some(text) = variable(SECRET_VARIABLE) {
+        Secret::new(&text, "in _SPARK_AUTH_SECRET")
+    } else if let Some(text) = conf.get(&entries::AUTHENTICATE_SECRET)? {
+        Secret::new(&text, "in spark.authenticate.secret")
+    } else if let Some(path) = conf.get(&entries::AUTHENTICATE_SECRET_FILE)? {
+        read_secret(Path::new(&path))
+    } else {
+        Err(SetupError::NoSecret)
+    };
+    secret.map(Some)
+}
+
+fn read_secret(path: &Path) -> Result<Secret, SetupError> {
+    let failed = |source| SetupError::ReadSecret { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            tracing::warn!(file = %path.display(), "other users can read the secret: chmod 600");
+        }
+    }
+    Secret::new(&text, &format!("in {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conf(settings: &[(&str, &str)]) -> Conf {
+        let mut conf = Conf::new();
+        for (key, value) in settings {
+            conf.set(*key, value);
+        }
+        conf
+    }
+
+    fn secret(conf: &Conf, variable: Option<&str>) -> Result<Option<String>, SetupError> {
+        let options = RpcOptions::from_conf(conf, |name| {
+            assert_eq!(name, SECRET_VARIABLE);
+            variable.map(str::to_owned)
+        })?;
+        assert_eq!(options.identity.is_some(), options.keyring.is_some());
+        Ok(options.identity.map(|identity| identity.secret().expose().to_owned()))
+    }
+
+    #[test]
+    fn the_secret_is_looked_for_where_spark_looks_in_its_order() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "of the file\n").unwrap();
+        let path = file.path().to_str().unwrap();
+        let mut settings =
+            vec![("spark.authenticate", "true"), ("spark.authenticate.secret.file", path)];
+        assert_eq!(secret(&conf(&settings), None).unwrap().unwrap(), "of the file");
+        settings.push(("spark.authenticate.secret", "of the setting"));
+        assert_eq!(secret(&conf(&settings), None).unwrap().unwrap(), "of the setting");
+        let found = secret(&conf(&settings), Some("of the variable")).unwrap();
+        assert_eq!(found.unwrap(), "of the variable");
+        settings[0].1 = "false";
+        assert_eq!(secret(&conf(&settings), Some("of the variable")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_empty_or_unreadable_is_an_error_that_says_what_to_do() {
+        let on = ("spark.authenticate", "true");
+        for (setting, needle) in [
+            (on, "openssl rand -hex 32"),
+            (("spark.authenticate.secret", " "), "is empty"),
+            (("spark.authenticate.secret.file", "/nowhere/at/all"), "/nowhere/at/all"),
+        ] {
+            let error = secret(&conf(&[on, setting]), None).unwrap_err().to_string();
+            assert!(error.contains(needle), "{error}");
+        }
+    }
+
+    #[test]
+    fn asks_wait_as_long_as_the_network_unless_told_otherwise() {
+        let asks =
+            |conf: &Conf| RpcOptions::from_conf(conf, |_| None).unwrap().ask_timeout.as_secs();
+        assert_eq!(asks(&conf(&[])), 120);
+        assert_eq!(asks(&conf(&[("spark.network.timeout", "60s")])), 60);
+        assert_eq!(asks(&conf(&[("spark.rpc.askTimeout", "5")])), 5);
+        assert_eq!(RpcOptions::default().max_message, 128 << 20);
+    }
+}

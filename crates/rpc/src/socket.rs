@@ -1,0 +1,219 @@
+//! From a TCP connection to an authenticated one: connect or accept, TLS, handshake, each in time.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::{TlsStream, client, server};
+
+use crate::RpcError;
+use crate::address::RpcAddress;
+use crate::handshake::{self, Binding, Channel, Client, HandshakeError, PREFIX, Server};
+use crate::options::RpcOptions;
+use crate::tls;
+
+/// A connection below the handshake.
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+pub(crate) type BoxedReader = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type BoxedWriter = Box<dyn AsyncWrite + Send + Unpin>;
+
+impl Socket {
+    pub(crate) fn split(self) -> (BoxedReader, BoxedWriter) {
+        match self {
+            Self::Plain(stream) => {
+                let (reader, writer) = stream.into_split();
+                (Box::new(reader), Box::new(writer))
+            }
+            Self::Tls(stream) => {
+                let (reader, writer) = tokio::io::split(*stream);
+                (Box::new(reader), Box::new(writer))
+            }
+        }
+    }
+}
+
+/// Dials, and proves and checks identities.
+pub(crate) async fn dial(
+    address: &RpcAddress,
+    channel: Channel,
+    options: &RpcOptions,
+) -> Result<Socket, RpcError> {
+    let unreachable =
+        |source| RpcError::Unreachable { address: address.clone(), source: source_of(source) };
+    let target = (address.host.as_str(), address.port);
+    let stream = in_time(options.connect_timeout, TcpStream::connect(target))
+        .await
+        .and_then(without_delay)
+        .map_err(unreachable)?;
+    let limit = options.handshake_timeout;
+    let greeted = timeout(limit, greet(stream, &address.host, channel, options)).await;
+    greeted.unwrap_or(Err(HandshakeError::TimedOut { after: limit })).map_err(|source| {
+        RpcError::Handshake { address: address.clone(), source: source_of(source) }
+    })
+}
+
+fn source_of<E>(error: E) -> std::sync::Arc<E> {
+    std::sync::Arc::new(error)
+}
+
+async fn in_time<T>(
+    limit: Duration,
+    connect: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let late = |_| {
+        let text = format!("no answer within {}", firesteel_conf::format_duration(limit));
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    };
+    timeout(limit, connect).await.map_err(late)?
+}
+
+fn without_delay(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn greet(
+    stream: TcpStream,
+    host: &str,
+    channel: Channel,
+    options: &RpcOptions,
+) -> Result<Socket, HandshakeError> {
+    let Some(tls) = &options.tls else {
+        let mut stream = stream;
+        prove(&mut stream, channel, options, &[0; 32]).await?;
+        return Ok(Socket::Plain(stream));
+    };
+    let tls_failed = |source| HandshakeError::Tls { source };
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| tls_failed(io::Error::other(error)))?;
+    let mut stream: client::TlsStream<_> =
+        tls.connector.connect(name, stream).await.map_err(tls_failed)?;
+    let binding = bound(tls::binding(stream.get_ref().1))?;
+    prove(&mut stream, channel, options, &binding).await?;
+    Ok(Socket::Tls(Box::new(stream.into())))
+}
+
+fn bound(
+    exported: Result<Binding, tokio_rustls::rustls::Error>,
+) -> Result<Binding, HandshakeError> {
+    exported.map_err(|error| HandshakeError::Tls { source: io::Error::other(error) })
+}
+
+async fn prove(
+    io: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    channel: Channel,
+    options: &RpcOptions,
+    binding: &Binding,
+) -> Result<(), HandshakeError> {
+    let (mut client, hello) = Client::hello(channel, options.identity.clone(), binding);
+    write(io, &hello).await?;
+    let proof = client.prove(&read(io).await?)?;
+    write(io, &proof).await?;
+    client.finish(&read(io).await?)
+}
+
+/// Who dialled, and what for.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) identity: String,
+    pub(crate) channel: Channel,
+}
+
+/// Lets a dialler in once it has proved who it is, within the time there is for that.
+pub(crate) async fn accept(
+    stream: TcpStream,
+    options: &RpcOptions,
+) -> Result<Accepted, HandshakeError> {
+    let limit = options.handshake_timeout;
+    let welcomed = timeout(limit, welcome(stream, options)).await;
+    welcomed.unwrap_or(Err(HandshakeError::TimedOut { after: limit }))
+}
+
+async fn welcome(stream: TcpStream, options: &RpcOptions) -> Result<Accepted, HandshakeError> {
+    let mut stream = without_delay(stream).map_err(broken)?;
+    let Some(acceptor) = options.tls.as_ref().and_then(|tls| tls.acceptor.as_ref()) else {
+        let (identity, channel) = check(&mut stream, options, &[0; 32]).await?;
+        return Ok(Accepted { socket: Socket::Plain(stream), identity, channel });
+    };
+    expect_tls(&mut stream).await?;
+    let accepted = acceptor.accept(stream).await;
+    let mut stream: server::TlsStream<_> =
+        accepted.map_err(|source| HandshakeError::Tls { source })?;
+    let binding = bound(tls::binding(stream.get_ref().1))?;
+    let (identity, channel) = check(&mut stream, options, &binding).await?;
+    Ok(Accepted { socket: Socket::Tls(Box::new(stream.into())), identity, channel })
+}
+
+/// Tells a dialler without TLS so, in the form of a TLS alert: rustls would say nothing.
+async fn expect_tls(stream: &mut TcpStream) -> Result<(), HandshakeError> {
+    const HANDSHAKE: u8 = 0x16;
+    const PROTOCOL_VERSION_ALERT: [u8; 8] = [0x15, 3, 3, 0, 2, 2, 70, 0];
+    let mut first = [HANDSHAKE];
+    stream.peek(&mut first).await.map_err(broken)?;
+    if first == [HANDSHAKE] {
+        return Ok(());
+    }
+    refuse(stream, &PROTOCOL_VERSION_ALERT).await;
+    Err(HandshakeError::NotTls)
+}
+
+/// The server's side; a refusal is told before the connection is closed.
+async fn check(
+    io: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    options: &RpcOptions,
+    binding: &Binding,
+) -> Result<(String, Channel), HandshakeError> {
+    let checked = converse(io, options, binding).await;
+    if let Err(HandshakeError::Version { .. } | HandshakeError::Refused) = checked {
+        refuse(io, &handshake::refusal()).await;
+    }
+    checked
+}
+
+/// Says why and closes, if the other side is still there.
+async fn refuse(io: &mut (impl AsyncRead + AsyncWrite + Unpin), why: &[u8]) {
+    let _ = write(io, why).await;
+    let _ = io.shutdown().await;
+    // Closing with bytes unread would reset the connection and destroy the refusal.
+    let _ = tokio::io::copy(&mut io.take(4096), &mut tokio::io::sink()).await;
+}
+
+async fn converse(
+    io: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    options: &RpcOptions,
+    binding: &Binding,
+) -> Result<(String, Channel), HandshakeError> {
+    let hello = read(io).await?;
+    let (server, challenge) = Server::challenge(&hello, options.keyring.as_ref(), binding)?;
+    write(io, &challenge).await?;
+    let (identity, channel, welcome) = server.finish(&read(io).await?)?;
+    write(io, &welcome).await?;
+    Ok((identity, channel))
+}
+
+fn broken(source: io::Error) -> HandshakeError {
+    HandshakeError::Io { source }
+}
+
+async fn write(io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), HandshakeError> {
+    io.write_all(bytes).await.map_err(broken)?;
+    io.flush().await.map_err(broken)
+}
+
+/// Reads one message: never a byte more, and never more than a message may have.
+async fn read(io: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, HandshakeError> {
+    let mut message = vec![0; PREFIX];
+    io.read_exact(&mut message).await.map_err(broken)?;
+    let prefix: &[u8; PREFIX] = message.first_chunk().expect("as long as a prefix");
+    let length = handshake::body_length(prefix)?;
+    message.resize(PREFIX + length, 0);
+    io.read_exact(&mut message[PREFIX..]).await.map_err(broken)?;
+    Ok(message)
+}

@@ -1,0 +1,165 @@
+//! Bulk bytes (blocks, files) over connections of their own, beside messages.
+//!
+//! ```text
+//! client                         server
+//!   frame: id                ─►
+//!   ◄─  frame: Found{length} │ Missing │ Failed
+//!   ◄─  u8 kind, u32 length, bytes        as often as it takes
+//! ```
+//!
+//! One stream at a time has a connection to itself, so TCP's own flow control is its back-pressure, and a
+//! slow reader holds up nobody else. Connections are used again. A stream that is dropped before its
+//! end takes its connection with it, which is how it is cancelled.
+
+mod client;
+mod server;
+
+use std::fs::File;
+use std::io;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+pub use client::{IncomingStream, StreamClient};
+pub(crate) use server::serve;
+
+use crate::RpcError;
+use crate::address::RpcAddress;
+use crate::endpoint::Peer;
+
+/// The longest id, in bytes.
+pub const MAX_STREAM_ID: usize = 4096;
+/// The largest frame of either side that is not bytes of a stream.
+const MAX_CONTROL: usize = MAX_STREAM_ID + 1024;
+/// Kind and length before each piece.
+const PIECE_HEAD: usize = 5;
+/// How many bytes at most stand behind one head.
+const PIECE: usize = 1 << 20;
+const DATA: u8 = 0;
+const FAILED: u8 = 1;
+
+/// Where streams come from. An id is the caller's text: resolve it by lookup, never as a path.
+pub trait StreamSource: Send + Sync + 'static {
+    /// Opens what `id` names for this peer, whose identity is proved. Runs on a thread that may block.
+    fn open(&self, id: &str, peer: &Peer) -> Result<StreamBody, OpenError>;
+}
+
+/// What a stream consists of.
+#[derive(Debug)]
+pub enum StreamBody {
+    /// These bytes.
+    Bytes(Bytes),
+    /// A range of a file.
+    File {
+        /// The file.
+        file: File,
+        /// Where the range starts.
+        offset: u64,
+        /// How long it is.
+        length: u64,
+    },
+}
+
+impl StreamBody {
+    /// A whole file.
+    pub fn whole(file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self::File { file, offset: 0, length })
+    }
+
+    fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { length, .. } => *length,
+        }
+    }
+}
+
+/// Why a source opens nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such id, or not for this peer.
+    #[error("there is no such stream")]
+    Missing,
+    /// There is, but it cannot be read.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request<'a> {
+    pub(crate) id: &'a str,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Response {
+    Found { length: u64 },
+    Missing,
+    Failed { reason: String },
+}
+
+/// Why a stream was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The other side has nothing of this id: trying again does not help.
+    #[error("{address} has no stream {id}: it was removed, or never was there")]
+    Missing {
+        /// The id.
+        id: String,
+        /// Who was asked.
+        address: RpcAddress,
+    },
+    /// The other side has it and cannot read it.
+    #[error("{address} could not read its stream {id}: {reason}")]
+    Failed {
+        /// The id.
+        id: String,
+        /// Who was asked.
+        address: RpcAddress,
+        /// What it said.
+        reason: String,
+    },
+    /// It is longer than the reader wants.
+    #[error(
+        "the stream {id} of {address} has {length} bytes, and {limit} are allowed: raise the limit or read it in parts"
+    )]
+    TooLarge {
+        /// The id.
+        id: String,
+        /// Who was asked.
+        address: RpcAddress,
+        /// Its length.
+        length: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// An id that cannot be asked for.
+    #[error("an id of {length} bytes is too long for a stream: {MAX_STREAM_ID} at most")]
+    LongId {
+        /// Its length.
+        length: usize,
+    },
+    /// No connection could be made.
+    #[error(transparent)]
+    Connect(#[from] RpcError),
+    /// The connection broke: trying again may help.
+    #[error(
+        "the connection to {address} broke in the stream {id}: {source}; ask again, there or elsewhere"
+    )]
+    Broken {
+        /// The id.
+        id: String,
+        /// Who was asked.
+        address: RpcAddress,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Where the bytes went to took no more.
+    #[error("the stream {id} could not be written on this side: {source}")]
+    Write {
+        /// The id.
+        id: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
