@@ -1,0 +1,1 @@
+//! Rules of the application's core: these events, those effects.

@@ -1,0 +1,1 @@
+//! Rules of the executor's core: these events, those effects.

@@ -1,0 +1,1 @@
+//! Rules of the master's core: these events, those effects.

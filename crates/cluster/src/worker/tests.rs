@@ -1,0 +1,1 @@
+//! Rules of the worker's core: these events, those effects.
