@@ -203,10 +203,6 @@ impl Worker {
         self.executors.contains_key(key)
     }
 
-    pub(super) fn holds_driver(&self, driver: &DriverId) -> bool {
-        self.drivers.contains_key(driver)
-    }
-
     pub(super) fn executor_keys(&self) -> impl Iterator<Item = &ExecutorKey> {
         self.executors.keys()
     }

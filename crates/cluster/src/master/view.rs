@@ -9,7 +9,7 @@ use super::state::{Application, ApplicationState, Driver, RecoveryState, Worker,
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
-use crate::{AppId, DriverId, WorkerId};
+use crate::{AppId, DriverId, Registration, WorkerId};
 
 /// A worker to look at.
 #[derive(Clone, Debug)]
@@ -158,6 +158,20 @@ impl Master {
             active_drivers: self.drivers.values().map(view_driver).collect(),
             completed_drivers: self.completed_drivers.iter().map(view_driver).collect(),
         }
+    }
+
+    /// The registration of a worker that counts as alive. For the simulator.
+    pub fn registration(&self, id: &WorkerId) -> Option<Registration> {
+        let worker = self.workers.get(id).filter(|worker| worker.is_alive());
+        worker.map(|worker| worker.registration)
+    }
+
+    /// The books in a few numbers: live workers, cores and memory given out, executors counted on.
+    pub fn totals(&self) -> (usize, u32, u64, usize) {
+        let alive = || self.workers.values().filter(|worker| worker.is_alive());
+        let executors = self.apps.values().map(|app| app.executors.len()).sum();
+        let cores = alive().map(Worker::cores_used).sum();
+        (alive().count(), cores, alive().map(Worker::memory_used_mb).sum(), executors)
     }
 
     /// Whether some application could get an executor at this moment and has not (L01).

@@ -328,6 +328,11 @@ impl Worker {
         matches!(self.link, Link::Registered { .. })
     }
 
+    /// The newest registration it has heard of: the one it obeys.
+    pub fn registration(&self) -> Registration {
+        self.newest.1
+    }
+
     /// Ends that it still has to tell of, and drivers' ends.
     pub fn untold_ends(&self) -> usize {
         self.ended.len() + self.ended_drivers.len()
