@@ -7,8 +7,25 @@ use firesteel_cluster::worker::Effect;
 use firesteel_types::ExecutorId;
 
 use crate::nodes::{MasterNode, WorkerNode};
-use crate::plan::{HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS};
-use crate::world::{Body, Event, Kind, ProcId, World};
+use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS};
+use crate::world::{Body, Event, Kind, Proc, ProcId, World};
+
+/// S06: an order under a registration that is no more changes nothing.
+pub(crate) fn check_void_order(node: &WorkerNode, out: &[Effect]) -> Result<(), String> {
+    let acts = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::SpawnExecutor { .. }
+                | Effect::KillExecutor { .. }
+                | Effect::SpawnDriver { .. }
+                | Effect::KillDriver { .. }
+        )
+    };
+    if out.iter().any(acts) {
+        return Err(format!("S06: {} carries out an order that is void", node.id));
+    }
+    Ok(())
+}
 
 impl World {
     /// S02: what a worker's processes really take is never more than it offers.
@@ -24,30 +41,6 @@ impl World {
             (cores.sum::<u32>() + submitted as u32, self.plan.workers[node.place].cores);
         if cores > offered {
             return Err(format!("S02: {} runs {cores} cores of {offered}", node.id));
-        }
-        Ok(())
-    }
-
-    /// S06: an executor is started on order of the master that acts, under the registration that
-    /// counts; an order that is older starts nothing.
-    pub(crate) fn check_order(
-        &self,
-        node: &WorkerNode,
-        key: &ExecutorKey,
-        out: &[Effect],
-    ) -> Result<(), String> {
-        let starts = out.iter().any(
-            |effect| matches!(effect, Effect::SpawnExecutor { key: started, .. } if started == key),
-        );
-        let Some(master) = self.acting_master() else { return Ok(()) };
-        let known = master.core.worker_status(&node.id);
-        let alive = known.is_some_and(|(status, _)| status == WorkerStatus::Alive);
-        let Some(registration) = master.core.registration(&node.id).filter(|_| alive) else {
-            return Ok(());
-        };
-        // The worker may not have heard of its newest registration; one it knows is what it obeys.
-        if starts && node.core.registration() > registration {
-            return Err(format!("S06: {} obeys a registration that never was", node.id));
         }
         Ok(())
     }
@@ -86,21 +79,53 @@ impl World {
     }
 
     fn check_executor_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
+        let Proc { alive, paused_until, .. } = self.procs[dead];
+        if alive && paused_until <= self.now {
+            return Ok(());
+        }
         let Some(Body::Executor(node)) = &self.procs[dead].body else { return Ok(()) };
         let driver = &self.procs[node.driver];
-        if driver.alive && driver.paused_until + NETWORK_TIMEOUT_MS > since {
-            let at = driver.paused_until + NETWORK_TIMEOUT_MS + 8000;
-            if at > self.now {
-                self.push(at, Event::NoticeDue { dead, since });
-                return Ok(());
-            }
-        }
+        let awake = driver.paused_until;
         let Some(Body::Driver(driver)) = &driver.body else { return Ok(()) };
-        if driver.backend.executors().any(|executor| executor == node.key.executor) {
-            return Err(format!("L05: executor {} is dead since {since} and counts", node.key));
+        let Some(heard) = driver.backend.last_seen(node.key.executor) else {
+            self.counters.noticed_executors += 1;
+            return Ok(());
+        };
+        let allowed = NETWORK_TIMEOUT_MS + NETWORK_TIMEOUT_MS / 8 + 100;
+        if self.now.saturating_sub(heard.0.max(awake)) > allowed {
+            return Err(format!("L05: executor {} is silent since {since} and counts", node.key));
         }
-        self.counters.noticed_executors += 1;
+        self.push(self.now + 200, Event::NoticeDue { dead, since });
         Ok(())
+    }
+
+    /// L03: an executor ends soon after its driver, with or without a master.
+    pub(crate) fn check_orphans(&mut self, driver: ProcId) -> Result<(), String> {
+        let orphans = self.executors.iter().filter(|(_, proc)| match &self.procs[**proc].body {
+            Some(Body::Executor(node)) => node.driver == driver && self.procs[**proc].alive,
+            _ => false,
+        });
+        let orphans: Vec<_> = orphans.map(|(key, proc)| (key.clone(), *proc)).collect();
+        let mut again = None;
+        for (key, proc) in orphans {
+            let awake = self.procs[proc].paused_until.max(self.started(proc));
+            let allowed = awake + NETWORK_TIMEOUT_MS + 2 * HEARTBEAT_MS;
+            if self.now > allowed {
+                return Err(format!("L03: executor {key} outlives its driver"));
+            }
+            again = again.max(Some(allowed + 1));
+        }
+        if let Some(at) = again {
+            self.push(at, Event::OrphansDue { driver });
+        }
+        Ok(())
+    }
+
+    fn started(&self, proc: ProcId) -> u64 {
+        match &self.procs[proc].body {
+            Some(Body::Executor(node)) => node.started,
+            _ => 0,
+        }
     }
 
     /// The faults have been over for long: views must agree (L01), and who waited for that goes on.
@@ -130,7 +155,7 @@ impl World {
                 return Err(format!("L03: {} is active without a driver", app.app));
             };
             let Some(Body::Driver(node)) = &self.procs[proc].body else { continue };
-            let flawed = self.plan.apps[node.app].flaw != crate::plan::Flaw::None;
+            let flawed = self.plan.apps[node.app].flaw != Flaw::None;
             let mut registered: Vec<ExecutorId> = node.backend.executors().collect();
             registered.sort();
             let ordered: Vec<ExecutorId> = app.executors.iter().map(|e| e.executor).collect();
@@ -156,7 +181,7 @@ impl World {
         // An application that ends in this very moment has orders and processes on their way.
         let ending = self.drivers.iter().flatten().any(|driver| match &self.procs[*driver].body {
             Some(Body::Driver(node)) => {
-                let flawed = self.plan.apps[node.app].flaw != crate::plan::Flaw::None;
+                let flawed = self.plan.apps[node.app].flaw != Flaw::None;
                 node.stopped || flawed
             }
             _ => false,

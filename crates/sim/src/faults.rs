@@ -80,6 +80,12 @@ impl World {
         let until = self.now + 200 + self.rng.u64(..8000);
         let until = until.min(self.plan.quiet_at.max(self.now + 200));
         self.procs[proc].paused_until = until;
+        if kind == Kind::Executor {
+            self.push(
+                self.now + NETWORK_TIMEOUT_MS,
+                Event::NoticeDue { dead: proc, since: self.now },
+            );
+        }
         if self.masters[0] == Some(proc) {
             self.master_away = until;
         }
@@ -152,7 +158,7 @@ impl World {
         }
         match self.procs[proc].body.take() {
             Some(Body::Executor(node)) => {
-                let due = self.now + NETWORK_TIMEOUT_MS + 8000;
+                let due = self.now + NETWORK_TIMEOUT_MS;
                 self.push(due, Event::NoticeDue { dead: proc, since: self.now });
                 let (worker, key) = (node.worker, node.key.clone());
                 self.push(self.now + 1, Event::ExecutorExited { worker, key, status });
@@ -167,7 +173,9 @@ impl World {
             Some(Body::Master(node)) => {
                 self.counters.stale_for_masters += node.core.stale_messages();
                 self.master_away = u64::MAX;
-                let at = self.now + 300 + self.rng.u64(..4000);
+                let long = if self.rng.u8(..3) == 0 { 20_000 } else { 4000 };
+                let at = self.now + 300 + self.rng.u64(..long);
+                let at = at.min(self.plan.quiet_at.max(self.now + 300));
                 self.push(at, Event::StartMaster);
             }
             Some(Body::Submitted { worker, id }) => {
@@ -175,6 +183,9 @@ impl World {
             }
             Some(Body::Driver(node)) => {
                 self.counters.stale_for_drivers += node.backend.stale_messages();
+                // Word that was on its way still counts as a sign of life; none is longer on its way.
+                let at = self.now + 14_000;
+                self.push(at, Event::OrphansDue { driver: proc });
             }
             None => {}
         }

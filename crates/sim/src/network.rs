@@ -4,9 +4,7 @@
 
 use std::collections::VecDeque;
 
-use firesteel_cluster::messages::{
-    MasterReply, Said, ToApplication, ToDriver, ToExecutor, ToMaster, ToWorker,
-};
+use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToExecutor, ToMaster, ToWorker};
 
 use crate::world::{Event, ProcId, World};
 
@@ -16,7 +14,8 @@ pub(crate) enum Message {
     ToMaster(ToMaster),
     ToWorker(Said<ToWorker>),
     ToApplication(Said<ToApplication>),
-    Reply(Said<MasterReply>),
+    /// To whoever submitted a driver; nobody listens in a life.
+    Reply,
     ToDriver(ToDriver),
     ToExecutor(ToExecutor),
 }

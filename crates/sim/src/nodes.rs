@@ -11,10 +11,11 @@ use firesteel_cluster::master::{self, Master, MasterOptions, RecoveryState};
 use firesteel_cluster::messages::{ToMaster, ToWorker};
 use firesteel_cluster::worker::{self, Worker, WorkerOptions};
 use firesteel_cluster::{
-    Address, DriverId, Epoch, ExecutorKey, Incarnation, Peer, WorkerId, executor,
+    Address, DriverId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId, executor,
 };
 use firesteel_types::{Host, ShuffleId, TaskId};
 
+use crate::check::check_void_order;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
 use crate::world::{Body, Event, Kind, ProcId, World};
@@ -37,6 +38,7 @@ pub(crate) struct ExecutorNode {
     pub(crate) driver: ProcId,
     pub(crate) worker: ProcId,
     pub(crate) cores: u32,
+    pub(crate) started: u64,
     pub(crate) killed: BTreeSet<TaskId>,
     pub(crate) blocks: BTreeMap<(ShuffleId, u32), u64>,
 }
@@ -89,7 +91,8 @@ impl World {
             heartbeat_ms: HEARTBEAT_MS,
             fast_wait_ms: 500,
             slow_wait_ms: 1000,
-            max_attempts: 12,
+            fast_attempts: 4,
+            max_attempts: self.plan.worker_attempts,
             planted: self.settings.planted,
             ..WorkerOptions::new(description, self.plan.masters)
         };
@@ -122,6 +125,9 @@ impl World {
         let from = Peer(connection as u64);
         match message {
             Message::ToMaster(message) => {
+                let again =
+                    matches!(&message, ToMaster::RegisterApplication { previous: Some(_), .. });
+                self.counters.apps_reregistered += u64::from(again);
                 self.feed_master(receiver, master::Event::Received { from, message })
             }
             Message::ToWorker(said) => {
@@ -136,7 +142,7 @@ impl World {
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, executor::Event::Received(message))
             }
-            Message::Reply(_) => Ok(()),
+            Message::Reply => Ok(()),
         }
     }
 
@@ -184,11 +190,19 @@ impl World {
         let Some(Body::Master(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let stale = self.is_stale_for_master(&node.core, &event);
         let before = stale.then(|| node.core.totals());
+        let returning = returning(&node.core, &event);
         let mut out = Vec::new();
         node.core.handle(self.tick(), event, &mut out);
         node.core.assert_invariants();
         if before.is_some_and(|before| before != node.core.totals()) {
             return Err("S06: an old worker's message changed the master's books".to_owned());
+        }
+        if let Some((id, void)) = returning {
+            if node.core.registration(&id) == Some((void, true)) {
+                return Err(format!(
+                    "S06: {id} is back under the registration it was given up with"
+                ));
+            }
         }
         self.procs[proc].body = Some(Body::Master(node));
         for effect in out {
@@ -200,8 +214,8 @@ impl World {
                 master::Effect::SendApplication { to, said } => {
                     self.send(to.0 as usize, CLIENT, Message::ToApplication(said));
                 }
-                master::Effect::Reply { to, said } => {
-                    self.send(to.0 as usize, CLIENT, Message::Reply(said));
+                master::Effect::Reply { to, .. } => {
+                    self.send(to.0 as usize, CLIENT, Message::Reply);
                 }
                 master::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
             }
@@ -217,7 +231,7 @@ impl World {
             | ToMaster::WorkerLatestState { worker, registration, .. }
             | ToMaster::ExecutorStateChanged { worker, registration, .. }
             | ToMaster::DriverStateChanged { worker, registration, .. } => {
-                core.registration(worker) != Some(*registration)
+                core.registration(worker) != Some((*registration, true))
             }
             _ => false,
         }
@@ -234,11 +248,11 @@ impl World {
             }
             _ => {}
         }
-        let launch = order_of(&event);
+        let void = order_of(&event).is_some_and(|order| order != node.core.registration());
         let mut out = Vec::new();
         node.core.handle(self.tick(), event, &mut out);
-        if let Some(key) = launch {
-            self.check_order(&node, &key, &out)?;
+        if void {
+            check_void_order(&node, &out)?;
         }
         self.procs[proc].body = Some(Body::Worker(node));
         for effect in out {
@@ -318,6 +332,7 @@ impl World {
             driver,
             worker,
             cores,
+            started: self.now,
             killed: BTreeSet::new(),
             blocks: BTreeMap::new(),
         };
@@ -410,13 +425,24 @@ impl World {
     }
 }
 
-/// The executor whose start a master orders.
-fn order_of(event: &worker::Event) -> Option<ExecutorKey> {
-    match event {
-        worker::Event::Received { said, .. } => match &said.message {
-            ToWorker::LaunchExecutor { key, .. } => Some(key.clone()),
-            _ => None,
-        },
+/// A worker that was given up and wants to join again, and its registration till then.
+fn returning(core: &Master, event: &master::Event) -> Option<(WorkerId, Registration)> {
+    let master::Event::Received { message: ToMaster::RegisterWorker { worker, .. }, .. } = event
+    else {
+        return None;
+    };
+    let (registration, alive) = core.registration(&worker.id)?;
+    (!alive).then(|| (worker.id.clone(), registration))
+}
+
+/// The registration under which a master orders something.
+fn order_of(event: &worker::Event) -> Option<Registration> {
+    let worker::Event::Received { said, .. } = event else { return None };
+    match &said.message {
+        ToWorker::LaunchExecutor { registration, .. }
+        | ToWorker::KillExecutor { registration, .. }
+        | ToWorker::LaunchDriver { registration, .. }
+        | ToWorker::KillDriver { registration, .. } => Some(*registration),
         _ => None,
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct Plan {
     /// One of them acts, the other one stands by.
     pub(crate) masters: usize,
     pub(crate) spread_out: bool,
+    /// How often a worker asks for a master before it gives up.
+    pub(crate) worker_attempts: u32,
     /// Per cent, on connections with masters only: those with executors are one stream of bytes.
     pub(crate) loss: u8,
     pub(crate) repetition: u8,
@@ -134,11 +136,12 @@ impl Plan {
             apps: (0..rng.u8(1..4)).map(|_| app(rng, quiet_at)).collect(),
             masters: rng.usize(1..3),
             spread_out: rng.bool(),
+            worker_attempts: if rng.bool() { 6 } else { 30 },
             loss: percent(rng),
             repetition: percent(rng),
             overtaking: percent(rng),
             delay_ms: 2 + rng.u64(..3) * rng.u64(..200),
-            panics: rng.u16(..2) * rng.u16(..80),
+            panics: rng.u16(..2) * rng.u16(..80) * rng.u16(1..6),
             task_crashes: rng.u16(..2) * rng.u16(..30),
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), fault(rng))).collect(),
             submitted: (0..rng.u8(..3) / 2).map(|_| (rng.u64(..quiet_at), rng.bool())).collect(),

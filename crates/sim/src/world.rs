@@ -114,6 +114,10 @@ pub(crate) enum Event {
         dead: ProcId,
         since: u64,
     },
+    /// By now a dead driver's executors must be gone.
+    OrphansDue {
+        driver: ProcId,
+    },
     /// By now master, workers and drivers must agree.
     SettleDue,
 }
@@ -166,6 +170,7 @@ pub(crate) struct World {
     pub(crate) app_ids: BTreeMap<AppId, ProcId>,
     pub(crate) spawned: BTreeSet<ExecutorKey>,
     pub(crate) empty: Arc<[u8]>,
+    over_since: Option<u64>,
     pub(crate) counters: Counters,
 }
 
@@ -191,6 +196,7 @@ impl World {
             app_ids: BTreeMap::new(),
             spawned: BTreeSet::new(),
             empty: Arc::from([]),
+            over_since: None,
             counters: Counters::default(),
             plan,
         };
@@ -261,7 +267,7 @@ impl World {
             self.events += 1;
             self.hash = (self.hash ^ at ^ (sequence << 20)).wrapping_mul(0x0100_0000_01B3);
             self.happen(event)?;
-            if at > self.plan.quiet_at && self.is_over() {
+            if at > self.plan.quiet_at && self.is_over() && self.is_left_alone() {
                 break;
             }
         }
@@ -312,6 +318,7 @@ impl World {
             Event::SubmitDriver { supervise } => self.submit_driver(supervise),
             Event::Strikes(fault) => self.strike(fault),
             Event::NoticeDue { dead, since } => self.check_noticed(dead, since),
+            Event::OrphansDue { driver } => self.check_orphans(driver),
             Event::SettleDue => self.settle(),
         }
     }
@@ -331,6 +338,13 @@ impl World {
             | Event::SubmitJob(proc) => Some(*proc),
             _ => None,
         }
+    }
+
+    /// Whether nothing has ended for a while; not asked of short lives, where nothing is checked then.
+    fn is_left_alone(&mut self) -> bool {
+        let over = *self.over_since.get_or_insert(self.now);
+        let checked = self.plan.apps.iter().any(|app| app.lingers);
+        !checked || self.now > (over + 3000).max(self.plan.quiet_at + SETTLE_MS)
     }
 
     /// Whether nothing is left to happen but signs of life.

@@ -255,6 +255,11 @@ impl Backend {
         self.executors.keys().copied()
     }
 
+    /// When an executor that counts was heard last.
+    pub fn last_seen(&self, executor: ExecutorId) -> Option<Tick> {
+        self.executors.get(&executor).map(|executor| executor.last_seen)
+    }
+
     /// Whether the executor was given up.
     pub fn is_lost(&self, executor: ExecutorId) -> bool {
         self.lost.contains(&executor)

@@ -15,7 +15,7 @@ use crate::{AppId, Peer};
 #[derive(Debug)]
 pub(super) struct Executor {
     pub(super) peer: Peer,
-    last_seen: Tick,
+    pub(super) last_seen: Tick,
     /// Since when its connection is broken: it gets no tasks, and the reason is waited for.
     disconnected: Option<Tick>,
 }
@@ -145,19 +145,24 @@ impl Backend {
         let (now, timeout) = (turn.now, self.options.network_timeout_ms);
         let mut gone = Vec::new();
         for (id, executor) in &self.executors {
-            if let Some(since) = executor.disconnected {
-                if now.since_ms(since) >= self.options.reason_wait_ms {
-                    gone.push((*id, "its connection broke".to_owned()));
-                } else {
-                    let due = since.plus_ms(self.options.reason_wait_ms);
-                    self.next_check = self.next_check.min(due);
-                }
-            } else if now.since_ms(executor.last_seen) > timeout {
+            let patience = |since: Tick| since.plus_ms(self.options.reason_wait_ms);
+            let waits_until = executor.disconnected.map(patience);
+            if now.since_ms(executor.last_seen) > timeout {
                 gone.push((*id, format!("it was silent for more than {timeout} ms")));
+            } else if waits_until.is_some_and(|until| until <= now) {
+                gone.push((*id, "its connection broke".to_owned()));
+            }
+            if let Some(until) = waits_until.filter(|until| *until > now) {
+                self.next_check = self.next_check.min(until);
             }
         }
         let late = self.expected.iter().filter(|(_, since)| now.since_ms(**since) > timeout);
         gone.extend(late.map(|(id, _)| (*id, "it never registered".to_owned())));
+        // None of them may get the tasks of another one.
+        for (id, _) in gone.iter().filter(|(id, _)| self.executors.contains_key(id)) {
+            let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
+            turn.out.push(Effect::Schedule(Input::Task(barred)));
+        }
         for (id, reason) in gone {
             self.give_up(turn, id, &reason);
         }

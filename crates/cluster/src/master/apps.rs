@@ -10,7 +10,7 @@ use super::state::{Application, ApplicationState, CompletedApplication};
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
 use crate::messages::ToApplication;
 use crate::mutant::Mutant;
-use crate::{AppId, Incarnation, Peer, date};
+use crate::{AppId, Incarnation, Peer};
 
 /// What a driver registers with.
 pub(super) struct Asked {
@@ -76,9 +76,9 @@ impl Master {
     }
 
     fn next_app_id(&mut self, turn: &Turn<'_>) -> AppId {
-        let number = self.next_app;
+        let id = self.dated(turn.now, "app", self.next_app);
         self.next_app += 1;
-        AppId(format!("app-{}-{number:04}", date::compact(turn.now)).into())
+        AppId(id.into())
     }
 
     /// The driver lives, and this is how to reach it.

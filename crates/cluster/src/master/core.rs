@@ -10,7 +10,7 @@ use super::state::{
     Application, CompletedApplication, Driver, RecoveryState, Worker, WorkerStatus,
 };
 use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
-use crate::{AppId, DriverId, Epoch, Peer, Registration, WorkerId};
+use crate::{AppId, DriverId, Epoch, Peer, Registration, WorkerId, date};
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -116,7 +116,8 @@ pub struct Master {
 }
 
 impl Master {
-    /// A master without workers. `epoch` is larger than that of any master before it.
+    /// A master without workers. `epoch`, the moment it began to act in milliseconds since 1970, is
+    /// larger than that of any master before it.
     pub fn new(options: MasterOptions, epoch: Epoch, status: RecoveryState) -> Self {
         Master {
             options,
@@ -247,6 +248,14 @@ impl Master {
     pub(super) fn next_registration(&mut self) -> Registration {
         self.next_registration += 1;
         Registration((self.epoch.0 << 20) + self.next_registration)
+    }
+
+    /// An id as Spark makes it, of the second and a number. A master that starts in the very second in
+    /// which the one before it worked must not begin at that one's numbers (S05).
+    pub(super) fn dated(&self, now: Tick, kind: &str, number: u64) -> String {
+        let first_second = now.0 / 1000 == self.epoch.0 / 1000;
+        let skipped = if first_second { self.epoch.0 % 1000 } else { 0 };
+        format!("{kind}-{}-{:04}", date::compact(now), skipped + number)
     }
 
     /// What this master is doing.

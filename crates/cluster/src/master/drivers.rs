@@ -7,7 +7,7 @@ use super::records::Change;
 use super::state::Driver;
 use crate::description::{DriverDescription, DriverReport, DriverState};
 use crate::messages::{MasterReply, ToWorker};
-use crate::{DriverId, Peer, WorkerId, date};
+use crate::{DriverId, Peer, WorkerId};
 
 impl Master {
     pub(super) fn submit_driver(
@@ -28,9 +28,8 @@ impl Master {
     }
 
     fn add_driver(&mut self, turn: &mut Turn<'_>, description: Arc<DriverDescription>) -> DriverId {
-        let number = self.next_driver;
+        let id = DriverId(self.dated(turn.now, "driver", self.next_driver).into());
         self.next_driver += 1;
-        let id = DriverId(format!("driver-{}-{number:04}", date::compact(turn.now)).into());
         let driver = Driver {
             id: id.clone(),
             description,

@@ -160,10 +160,9 @@ impl Master {
         }
     }
 
-    /// The registration of a worker that counts as alive. For the simulator.
-    pub fn registration(&self, id: &WorkerId) -> Option<Registration> {
-        let worker = self.workers.get(id).filter(|worker| worker.is_alive());
-        worker.map(|worker| worker.registration)
+    /// The registration of a worker, and whether it counts. For the simulator.
+    pub fn registration(&self, id: &WorkerId) -> Option<(Registration, bool)> {
+        self.workers.get(id).map(|worker| (worker.registration, worker.is_alive()))
     }
 
     /// The books in a few numbers: live workers, cores and memory given out, executors counted on.
