@@ -211,15 +211,15 @@ impl World {
     /// L02, L03: what is not over by the deadline never will be.
     pub(crate) fn overdue(&self) -> String {
         for driver in self.drivers.iter().flatten() {
-            if let Some(Body::Driver(node)) = &self.procs[*driver].body {
-                if self.procs[*driver].alive {
-                    let open: Vec<_> =
-                        node.jobs.iter().filter(|(_, job)| !job.ended).map(|(id, _)| id).collect();
-                    return format!(
-                        "L02: application {} is not over at the deadline; open jobs {open:?}",
-                        node.app
-                    );
-                }
+            if let Some(Body::Driver(node)) = &self.procs[*driver].body
+                && self.procs[*driver].alive
+            {
+                let open = node.jobs.iter().filter(|(_, job)| !job.ended);
+                let open: Vec<_> = open.map(|(id, _)| id).collect();
+                let app = node.app;
+                return format!(
+                    "L02: application {app} is not over at the deadline; open jobs {open:?}"
+                );
             }
         }
         let alive = |(_, proc): &(&ExecutorKey, &ProcId)| self.procs[**proc].alive;

@@ -197,12 +197,10 @@ impl World {
         if before.is_some_and(|before| before != node.core.totals()) {
             return Err("S06: an old worker's message changed the master's books".to_owned());
         }
-        if let Some((id, void)) = returning {
-            if node.core.registration(&id) == Some((void, true)) {
-                return Err(format!(
-                    "S06: {id} is back under the registration it was given up with"
-                ));
-            }
+        if let Some((id, void)) = returning
+            && node.core.registration(&id) == Some((void, true))
+        {
+            return Err(format!("S06: {id} is back under the registration it was given up with"));
         }
         self.procs[proc].body = Some(Body::Master(node));
         for effect in out {

@@ -2,7 +2,7 @@
 
 use firesteel_sim::{Counters, Mutant, Planted, Settings, live};
 
-const LIVES: u64 = 3000;
+const LIVES: u64 = 2500;
 
 #[test]
 fn thousands_of_lives_break_no_rule_and_see_every_fault() {
