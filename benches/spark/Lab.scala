@@ -5,6 +5,8 @@
  */
 package lab
 
+import java.util.HexFormat
+
 import org.apache.spark.{SparkConf, SparkContext}
 
 /** Start, count 1,000 numbers in two tasks, stop. */
@@ -16,7 +18,9 @@ object Trivial {
   }
 }
 
-/** `tasks` | `pagerank FILE` | `longs PARTITIONS` | `wordcount PATH` | `sort RECORDS PARTITIONS` */
+/** `tasks` | `pagerank FILE` | `longs PARTITIONS` | `wordcount PATH` | `sort RECORDS PARTITIONS` | `join ROWS PARTITIONS` |
+ *  `group PAIRS PARTITIONS` | `distinct STRINGS PARTITIONS`
+ */
 object Bench {
   def main(args: Array[String]): Unit = {
     val sc = new SparkContext(new SparkConf().setAppName("bench-" + args(0)))
@@ -26,6 +30,9 @@ object Bench {
       case "longs"     => longs(sc, args(1).toInt)
       case "wordcount" => wordcount(sc, args(1))
       case "sort"      => sort(sc, args(1).toInt, args(2).toInt)
+      case "join"      => join(sc, args(1).toLong, args(2).toInt)
+      case "group"     => group(sc, args(1).toLong, args(2).toInt)
+      case "distinct"  => distinct(sc, args(1).toLong, args(2).toInt)
     }
     sc.stop()
   }
@@ -105,6 +112,49 @@ object Bench {
     }
     val (count, ordered, digest) = checks.reduce((a, b) => (a._1 + b._1, a._2 && b._2, a._3 ^ b._3))
     println(s"RESULT sort n=$count sorted=$ordered xor=$digest")
+  }
+
+  /** Each key once on the left; as many rows on the right, whose keys are skewed. */
+  private def join(sc: SparkContext, rows: Long, partitions: Int): Unit = {
+    val left = sc.range(0L, rows, 1, partitions).map(i => (i, mix(i)))
+    val right = sc.range(0L, rows, 1, partitions).map(i => (skewed(mix(i ^ 0x5bd1e995L), rows), i))
+    val (count, digest) = time("join") {
+      left
+        .join(right, partitions)
+        .map { case (key, (a, b)) => (1L, key * 31 + (a ^ b)) }
+        .reduce((a, b) => (a._1 + b._1, a._2 + b._2))
+    }
+    println(s"RESULT join n=$count sum=$digest")
+  }
+
+  /** Half of the keys evenly from all rows, the other half from the first thousandth, the lower the more often. */
+  private def skewed(random: Long, rows: Long): Long = {
+    val position = random >>> 1
+    if ((random & 1) == 0) position % rows else position % (1 + position % math.max(rows / 1000, 1L))
+  }
+
+  /** Pairs into groups, twenty pairs per key on average. */
+  private def group(sc: SparkContext, count: Long, partitions: Int): Unit = {
+    val keys = math.max(count / 20, 1L)
+    val pairs = sc.range(0L, count, 1, partitions).map(i => ((mix(i) >>> 1) % keys, i))
+    val (groups, largest, digest) = time("group") {
+      pairs
+        .groupByKey(partitions)
+        .map { case (key, values) => (1L, values.size, key * values.sum) }
+        .reduce((a, b) => (a._1 + b._1, math.max(a._2, b._2), a._3 + b._3))
+    }
+    println(s"RESULT group groups=$groups largest=$largest sum=$digest")
+  }
+
+  /** Strings of 16 characters, each drawn from half as many different ones; how many were drawn at all. */
+  private def distinct(sc: SparkContext, count: Long, partitions: Int): Unit = {
+    val different = math.max(count / 2, 1L)
+    // HexFormat, because String.format would take longer than all the rest.
+    val strings = sc.range(0L, count, 1, partitions).map { i =>
+      HexFormat.of().toHexDigits(mix((mix(i) >>> 1) % different))
+    }
+    val drawn = time("distinct") { strings.distinct(partitions).count() }
+    println(s"RESULT distinct $drawn")
   }
 
   /** splitmix64: easy to write in any language. */

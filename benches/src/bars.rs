@@ -37,7 +37,7 @@ impl fmt::Display for Target {
 /// Displays as `bar NAME VALUE TARGET ok|short`, with `-` for a value that could not be measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Bar {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) value: Option<f64>,
     pub(crate) target: Target,
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::{Bar, Bars, Target};
 
     fn bar(value: impl Into<Option<f64>>, target: Target) -> Bar {
-        Bar { name: "speed", value: value.into(), target }
+        Bar { name: "speed".to_owned(), value: value.into(), target }
     }
 
     #[test]

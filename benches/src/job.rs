@@ -1,17 +1,23 @@
 //! What runs on every side, how each side is started, and which of its numbers counts.
 
-use std::{ffi::OsString, fmt, path::PathBuf, process::Command, time::Duration};
+use std::{
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 
 use crate::{
     output::Output,
     process::{self, Finished},
-    spark::Spark,
+    spark::{self, Spark},
 };
 
 /// No job takes a minute on a quiet machine.
-const LIMIT: Duration = Duration::from_secs(600);
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// One job, written for every side that runs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +34,16 @@ pub(crate) enum Job {
     Pipelines,
     /// The same numbers through ten narrow steps.
     Chain10,
+    /// The words of a file, counted; the twenty most frequent.
+    WordCount(PathBuf),
+    /// Records of some 100 bytes, sorted and looked at.
+    Sort { records: u64, partitions: usize },
+    /// As many rows on both sides, keys of one side skewed.
+    Join { rows: u64, partitions: usize },
+    /// Pairs of numbers into groups of twenty on average.
+    Group { pairs: u64, partitions: usize },
+    /// Strings of 16 characters, most of them several times.
+    Distinct { strings: u64, partitions: usize },
 }
 
 impl Job {
@@ -40,6 +56,11 @@ impl Job {
             Job::Longs => "longs",
             Job::Pipelines => "pipelines",
             Job::Chain10 => "chain10",
+            Job::WordCount(_) => "wordcount",
+            Job::Sort { .. } => "sort",
+            Job::Join { .. } => "join",
+            Job::Group { .. } => "group",
+            Job::Distinct { .. } => "distinct",
         }
     }
 
@@ -49,15 +70,21 @@ impl Job {
             Job::Tasks => "tasks10000",
             Job::PageRank(_) => "pagerank10",
             Job::Longs => "longs100M",
-            Job::Trivial | Job::Pipelines | Job::Chain10 => self.command(),
+            _ => self.command(),
         }
     }
 
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![self.command().into()];
         match self {
-            Job::PageRank(edges) => arguments.push(edges.into()),
+            Job::PageRank(file) | Job::WordCount(file) => arguments.push(file.into()),
             Job::Longs => arguments.push("2".into()),
+            Job::Sort { records: count, partitions }
+            | Job::Join { rows: count, partitions }
+            | Job::Group { pairs: count, partitions }
+            | Job::Distinct { strings: count, partitions } => {
+                arguments.extend([count.to_string().into(), partitions.to_string().into()]);
+            }
             Job::Trivial | Job::Tasks | Job::Pipelines | Job::Chain10 => {}
         }
         arguments
@@ -90,6 +117,13 @@ pub(crate) struct Sample {
     pub(crate) result: String,
 }
 
+impl Sample {
+    /// Peak memory in units of a million bytes.
+    pub(crate) fn megabytes(&self) -> f64 {
+        self.peak_rss_bytes as f64 / 1e6
+    }
+}
+
 /// Who runs a job.
 #[derive(Debug)]
 pub(crate) enum Side<'a> {
@@ -98,22 +132,38 @@ pub(crate) enum Side<'a> {
     NoSpark,
     /// Two threads and a loop, in firesteel-bench-app.
     ByHand(PathBuf),
+    /// What can be had with effort, in firesteel-limit.
+    Limit(PathBuf),
     /// The same program on Firesteel, in firesteel-bench-app.
     Firesteel(PathBuf),
 }
 
 impl Side<'_> {
+    /// The name of the side that the bars are about.
+    pub(crate) const OURS: &'static str = "Firesteel";
+
+    pub(crate) const SPARK: &'static str = "Spark";
+
+    pub(crate) const LIMIT: &'static str = "limit";
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Side::Spark(_) | Side::NoSpark => "Spark",
+            Side::Spark(_) | Side::NoSpark => Self::SPARK,
             Side::ByHand(_) => "by hand",
-            Side::Firesteel(_) => "Firesteel",
+            Side::Limit(_) => Self::LIMIT,
+            Side::Firesteel(_) => Self::OURS,
         }
+    }
+
+    /// Does this side have a program for `job`? The limit is written for a few only.
+    pub(crate) fn runs(&self, job: &Job) -> bool {
+        !matches!(self, Side::Limit(_))
+            || matches!(job, Job::Longs | Job::WordCount(_) | Job::Sort { .. })
     }
 
     /// Runs `job` once in a process of its own.
     pub(crate) fn run(&self, job: &Job) -> Result<Sample> {
-        let finished = process::run(&mut self.start(job)?, LIMIT)?;
+        let finished = process::run(&mut self.start(job)?, TIME_LIMIT)?;
         job.sample(&finished).with_context(|| format!("{} ran {job}", self.name()))
     }
 
@@ -122,25 +172,26 @@ impl Side<'_> {
             Side::NoSpark => anyhow::bail!("could not be set up"),
             Side::Spark(spark) if *job == Job::Trivial => Ok(spark.submit("lab.Trivial", &[])),
             Side::Spark(spark) => Ok(spark.submit("lab.Bench", &job.arguments())),
-            Side::ByHand(app) => {
-                let mut command = Command::new(app);
-                command.arg("by-hand").args(job.arguments());
-                Ok(command)
-            }
-            Side::Firesteel(app) => {
-                let mut command = Command::new(app);
-                command.args(job.arguments());
-                Ok(command)
-            }
+            Side::ByHand(app) => Ok(program(app, &["by-hand".into()], job)),
+            Side::Limit(app) | Side::Firesteel(app) => Ok(program(app, &[], job)),
         }
     }
+}
+
+fn program(path: &Path, first: &[OsString], job: &Job) -> Command {
+    let mut command = Command::new(path);
+    spark::remove_settings(&mut command);
+    command.args(first).args(job.arguments());
+    command
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Finished, Job};
+    use std::path::PathBuf;
+
+    use super::{Finished, Job, Side};
 
     fn finished(stdout: &str) -> Finished {
         let wall = Duration::from_millis(1500);
@@ -164,6 +215,26 @@ mod tests {
         };
         assert_eq!(seconds(Job::Tasks), 0.3);
         assert_eq!(seconds(Job::Pipelines), 0.1);
+    }
+
+    #[test]
+    fn a_job_is_named_on_every_command_line_with_its_sizes() {
+        let app = Side::Firesteel(PathBuf::from("app"));
+        let line = |job: Job| {
+            let command = app.start(&job).unwrap();
+            command.get_args().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line(Job::Sort { records: 10, partitions: 3 }), "sort 10 3");
+        assert_eq!(line(Job::WordCount(PathBuf::from("a.txt"))), "wordcount a.txt");
+        assert_eq!(line(Job::Longs), "longs 2");
+    }
+
+    #[test]
+    fn the_limit_is_written_for_three_jobs() {
+        let limit = Side::Limit(PathBuf::from("limit"));
+        assert!(limit.runs(&Job::Longs) && limit.runs(&Job::Sort { records: 1, partitions: 1 }));
+        assert!(!limit.runs(&Job::Join { rows: 1, partitions: 1 }) && !limit.runs(&Job::Trivial));
+        assert!(Side::NoSpark.runs(&Job::Join { rows: 1, partitions: 1 }));
     }
 
     #[test]

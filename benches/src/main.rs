@@ -1,33 +1,43 @@
 //! `./bench`: measures, prints a table and one line per bar, and exits non-zero when a bar is short.
 //!
 //! ```text
-//! main ── engine ──┬── spark    finds or installs Spark, compiles the jobs in Scala
-//!   │              ├── data     writes the inputs, once
-//!   │              ├── job      what runs on both sides and which number counts
-//!   │              │    └── process, output   runs a child, reads what it printed
-//!   │              └── table
+//! main ── arguments              what was asked for
+//!   ├── engine, rdd ──┬── spark    finds or installs Spark, compiles the jobs in Scala
+//!   │                 ├── data     writes the inputs, once
+//!   │                 └── contest  one job on several sides, in turns
+//!   │                      └── job    what runs on each side and which number counts
+//!   ├── memory ── scratch          a place for large files
+//!   │       all of them: process, output   run a child, read what it printed; table
 //!   └── bars                    `bar NAME VALUE TARGET ok|short` and the exit code
 //! ```
 //!
 //! Nothing is measured inside this process: Spark, Firesteel and the hand-written loops all run as children, in turns,
 //! because the machines are noisy and only ratios from one run mean anything.
 
+mod arguments;
 mod bars;
 mod cache;
+mod contest;
 mod data;
 mod engine;
 mod job;
+mod memory;
 mod output;
 mod process;
+mod rdd;
+mod scratch;
 mod spark;
 mod table;
 
 use std::process::ExitCode;
 
+use arguments::Request;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&arguments) {
-        Ok(rounds) => run(rounds),
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments::parse(&words) {
+        Ok(request) => run(&request),
         Err(problem) => {
             eprintln!("bench: {problem}; `./bench` alone tells how to use it");
             ExitCode::from(2)
@@ -35,8 +45,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(rounds: usize) -> ExitCode {
-    match engine::run(rounds) {
+fn run(request: &Request) -> ExitCode {
+    let bars = match request {
+        Request::Engine { rounds } => engine::run(*rounds),
+        Request::Rdd { rounds, only } => rdd::run(*rounds, only),
+        Request::Memory(selection) => memory::run(selection),
+    };
+    match bars {
         Ok(bars) => {
             print!("{bars}");
             if bars.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -44,41 +59,6 @@ fn run(rounds: usize) -> ExitCode {
         Err(error) => {
             eprintln!("bench: {error:#}");
             ExitCode::FAILURE
-        }
-    }
-}
-
-/// The number of rounds of `engine`, or what is wrong with the arguments.
-fn parse(arguments: &[String]) -> Result<usize, String> {
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
-        ["engine"] => Ok(3),
-        ["engine", "--rounds", rounds] => match rounds.parse() {
-            Ok(rounds) if rounds > 0 => Ok(rounds),
-            _ => Err(format!("--rounds wants a number from 1 up, not `{rounds}`")),
-        },
-        _ => Err(format!("cannot make sense of `{}`", words.join(" "))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    fn parsed(line: &str) -> Result<usize, String> {
-        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn engine_runs_three_rounds_unless_told() {
-        assert_eq!(parsed("engine"), Ok(3));
-        assert_eq!(parsed("engine --rounds 5"), Ok(5));
-    }
-
-    #[test]
-    fn wrong_arguments_are_refused() {
-        for line in ["", "motor", "engine --rounds", "engine --rounds 0", "engine --rounds many"] {
-            assert!(parsed(line).is_err(), "{line}");
         }
     }
 }

@@ -53,7 +53,7 @@ fn parse_time(line: &str) -> Option<(String, f64)> {
     (seconds.is_finite() && seconds > 0.0).then(|| (name.to_owned(), seconds))
 }
 
-/// Are two results the same, up to rounding of the numbers after `=`?
+/// Are two results the same, up to rounding of the numbers after `=` that have a fraction?
 pub(crate) fn agree(left: &str, right: &str) -> bool {
     let (left, right) = (left.split_whitespace(), right.split_whitespace());
     left.clone().count() == right.clone().count() && left.zip(right).all(|(l, r)| words_agree(l, r))
@@ -61,7 +61,7 @@ pub(crate) fn agree(left: &str, right: &str) -> bool {
 
 fn words_agree(left: &str, right: &str) -> bool {
     let numbers = |word: &str| {
-        let (name, number) = word.split_once('=')?;
+        let (name, number) = word.split_once('=').filter(|(_, number)| number.contains('.'))?;
         Some((name.to_owned(), number.parse::<f64>().ok()?))
     };
     match (numbers(left), numbers(right)) {
@@ -109,6 +109,16 @@ mod tests {
         assert!(agree("1000", "1000"));
         for (left, right) in
             [("1000", "1001"), ("1=2.5", "2=2.5"), ("1=2.5", "1=2.6"), ("1=2.5", "")]
+        {
+            assert!(!agree(left, right), "{left} and {right}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_agree_to_the_last_digit() {
+        assert!(agree("n=9007199254740993 sum=-1", "n=9007199254740993 sum=-1"));
+        for (left, right) in
+            [("n=9007199254740993", "n=9007199254740992"), ("the=1000000", "the=1000001")]
         {
             assert!(!agree(left, right), "{left} and {right}");
         }

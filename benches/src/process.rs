@@ -5,15 +5,16 @@
 //! process does: an error of a few MB against whoever is small, which is us.
 
 use std::{
-    fmt,
+    env, fmt,
     io::Read,
+    path::PathBuf,
     process::{Command, ExitStatus, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use wait4::Wait4;
 
 /// A child that ended well.
@@ -24,8 +25,32 @@ pub(crate) struct Finished {
     pub(crate) stdout: String,
 }
 
+/// A child that ended, well or not.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) finished: Finished,
+    pub(crate) stderr: String,
+}
+
+/// A program that was built together with this one, so it lies beside it.
+pub(crate) fn sibling(name: &str) -> Result<PathBuf> {
+    let this = env::current_exe().context("cannot tell where this program lies")?;
+    let program = this.with_file_name(name);
+    ensure!(program.is_file(), "{} is missing: run ./bench, which builds it", program.display());
+    Ok(program)
+}
+
 /// Runs `command` to its end. A failed exit or a run beyond `limit` is an error with the end of its stderr.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
+    let Ended { status, finished, stderr } = end(command, limit)?;
+    let name = command.get_program().to_string_lossy();
+    ensure!(status.success(), "{name} failed ({}): {}", Ending(status), tail(&stderr));
+    Ok(finished)
+}
+
+/// Runs `command` to its end, however it ends. A run beyond `limit` is an error.
+pub(crate) fn end(command: &mut Command, limit: Duration) -> Result<Ended> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = Instant::now();
@@ -40,11 +65,8 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
     let end = child.wait4().with_context(|| format!("cannot wait for {name}"))?;
     let wall = start.elapsed();
     let Ok(stdout) = in_time else { bail!("{name} ran for more than {limit:?} and was stopped") };
-    if !end.status.success() {
-        let stderr = stderr.recv().unwrap_or_default();
-        bail!("{name} failed ({}): {}", Ending(end.status), tail(&stderr));
-    }
-    Ok(Finished { wall, peak_rss_bytes: end.rusage.maxrss, stdout })
+    let finished = Finished { wall, peak_rss_bytes: end.rusage.maxrss, stdout };
+    Ok(Ended { status: end.status, finished, stderr: stderr.recv().unwrap_or_default() })
 }
 
 fn read_aside(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
@@ -58,7 +80,8 @@ fn read_aside(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> 
     receiver
 }
 
-struct Ending(ExitStatus);
+/// How a process ended, in words.
+pub(crate) struct Ending(pub(crate) ExitStatus);
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,7 +92,8 @@ impl fmt::Display for Ending {
     }
 }
 
-fn tail(text: &str) -> String {
+/// The last lines of `text`.
+pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(12)..].join("\n")
 }

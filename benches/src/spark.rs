@@ -63,8 +63,8 @@ impl Spark {
     }
 }
 
-/// Another Spark's settings in the environment must not change what is measured.
-fn remove_settings(command: &mut Command) {
+/// Settings in the environment that are meant for other applications must not change what is measured.
+pub(crate) fn remove_settings(command: &mut Command) {
     let is_setting = |name: &OsString| name.to_string_lossy().starts_with("SPARK_");
     for name in env::vars_os().map(|(name, _)| name).filter(is_setting) {
         command.env_remove(name);

@@ -1,4 +1,4 @@
-//! The table for people: medians of both sides with their spread, the ratio, the wish.
+//! Tables for people: medians with their spread, ratios, wishes.
 
 use std::fmt;
 
@@ -33,16 +33,24 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> String {
         match self {
             Unit::Seconds if value < 1.0 => format!("{:.1} ms", value * 1e3),
             Unit::Seconds => format!("{value:.2} s"),
             Unit::Megabytes => format!("{value:.1} MB"),
         }
     }
+
+    pub(crate) fn show_spread(self, spread: Option<Spread>) -> String {
+        let Some(Spread { median, least, most }) = spread else {
+            return "not measured".to_owned();
+        };
+        let [median, least, most] = [median, least, most].map(|value| self.show(value));
+        format!("{median} ({least} - {most})")
+    }
 }
 
-/// One line: what was measured on the two sides.
+/// One line: what was measured on two sides.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -54,35 +62,45 @@ pub(crate) struct Row {
     pub(crate) verdict: String,
 }
 
+impl Row {
+    /// The head over rows of this kind.
+    pub(crate) const HEAD: [&str; 5] =
+        ["", "compared with", "median (least - most)", "Firesteel", "ratio, wanted"];
+
+    pub(crate) fn cells(&self) -> Vec<String> {
+        let show = |spread| self.unit.show_spread(spread);
+        vec![
+            self.name.clone(),
+            self.other_name.to_owned(),
+            show(self.other),
+            show(self.ours),
+            self.verdict.clone(),
+        ]
+    }
+}
+
 /// Rows under a head, in aligned columns.
-#[derive(Debug, Default)]
-pub(crate) struct Table(pub(crate) Vec<Row>);
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
 
 impl Table {
-    fn cells(&self) -> Vec<[String; 5]> {
-        let head = ["", "compared with", "median (least - most)", "Firesteel", "ratio, wanted"];
-        let rows = self.0.iter().map(|row| {
-            let show = |spread: Option<Spread>| match spread {
-                None => "not measured".to_owned(),
-                Some(s) => {
-                    let [median, least, most] =
-                        [s.median, s.least, s.most].map(|v| row.unit.show(v));
-                    format!("{median} ({least} - {most})")
-                }
-            };
-            let other_name = row.other_name.to_owned();
-            [row.name.clone(), other_name, show(row.other), show(row.ours), row.verdict.clone()]
-        });
-        std::iter::once(head.map(str::to_owned)).chain(rows).collect()
+    pub(crate) fn new(head: &[&str]) -> Self {
+        Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
+    }
+
+    pub(crate) fn push(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows[0].len(), "a cell for each column");
+        self.rows.push(cells);
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cells = self.cells();
-        let widths: Vec<usize> =
-            (0..5).map(|i| cells.iter().map(|row| row[i].len()).max().unwrap_or(0)).collect();
-        for row in &cells {
+        let width = |i: usize| self.rows.iter().map(|row| row[i].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        for row in &self.rows {
             let line: String =
                 row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
             writeln!(f, "{}", line.trim_end())?;
@@ -112,10 +130,9 @@ mod tests {
             ours,
             verdict: String::new(),
         };
-        let table = Table(vec![
-            row("trivial", Spread::of([4.5]), Spread::of([0.02])),
-            row("tasks10000", None, None),
-        ]);
+        let mut table = Table::new(&Row::HEAD);
+        table.push(row("trivial", Spread::of([4.5]), Spread::of([0.02])).cells());
+        table.push(row("tasks10000", None, None).cells());
         let text = table.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(

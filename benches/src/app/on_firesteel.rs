@@ -1,4 +1,4 @@
-//! The same jobs on Firesteel, in `local[2]`.
+//! The jobs of `./bench engine` on Firesteel, in `local[2]`.
 //!
 //! What a real program only knows at run time (sizes, captured values) passes through `black_box`, as
 //! in the hand-written loops.
@@ -10,7 +10,7 @@ use firesteel::prelude::*;
 use crate::by_hand::{FACTOR, NUMBERS};
 use crate::timing;
 
-fn context(name: &str) -> Result<Context> {
+pub(crate) fn context(name: &str) -> Result<Context> {
     Context::builder().app_name(name).master("local[2]").arguments([] as [&str; 0]).build()
 }
 

@@ -50,10 +50,12 @@ impl Choice for SchedulingMode {
 pub enum CompressionCodec {
     /// Quick.
     Lz4,
+    /// Smaller and slower.
+    Zstd,
 }
 
 impl Choice for CompressionCodec {
-    const WORDS: &'static [(&'static str, Self)] = &[("lz4", Self::Lz4)];
+    const WORDS: &'static [(&'static str, Self)] = &[("lz4", Self::Lz4), ("zstd", Self::Zstd)];
 }
 
 /// Where the driver of a submitted application runs.

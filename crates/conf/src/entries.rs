@@ -245,12 +245,35 @@ entries! {
         MEMORY_STORAGE_FRACTION: f64 = Entry::new("spark.memory.storageFraction", "0.5")
             .between(0.0, 1.0).since("1.6.0");
 
-        /// How shuffle and spill files are compressed.
+        /// How shuffle and spill files, and what is kept on disk or packed, are compressed.
         IO_COMPRESSION_CODEC: CompressionCodec = Entry::new("spark.io.compression.codec", "lz4")
             .since("0.8.0");
 
-        /// Whether shuffle and spill files are compressed.
+        /// How hard zstd tries, from 1 (quick) to 22 (small).
+        IO_COMPRESSION_ZSTD_LEVEL: u32 = Entry::new("spark.io.compression.zstd.level", "1")
+            .positive().since("2.3.0");
+
+        /// Whether shuffle and spill files, and partitions kept on disk, are compressed.
         SHUFFLE_COMPRESS: bool = Entry::new("spark.shuffle.compress", "true").since("0.6.0");
+
+        /// Whether partitions that are kept encoded in memory (`MEMORY_ONLY_SER` and the like) are
+        /// compressed: less memory, more work.
+        RDD_COMPRESS: bool = Entry::new("spark.rdd.compress", "false").since("0.6.0");
+    }
+
+    "Checkpoints" {
+        /// The directory for checkpoints, unless `set_checkpoint_dir` names one.
+        CHECKPOINT_DIR: Option<String> = Entry::optional("spark.checkpoint.dir")
+            .example("/data/checkpoints").since("4.0.0");
+
+        /// Whether checkpoint files are compressed.
+        CHECKPOINT_COMPRESS: bool = Entry::new("spark.checkpoint.compress", "false")
+            .since("2.2.0");
+
+        /// Whether the files of a checkpoint are removed when nothing refers to its RDD any more.
+        CLEAN_CHECKPOINTS: bool =
+            Entry::new("spark.cleaner.referenceTracking.cleanCheckpoints", "false")
+            .since("1.4.0");
     }
 
     "Executors and network" {

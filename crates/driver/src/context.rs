@@ -14,6 +14,7 @@ use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
     AccumulatorId, BroadcastId, CallSite, Event, ExecutorId, RddId, ShuffleId, StageId,
+    StorageLevel,
 };
 
 use crate::bus::{Bus, Listener};
@@ -22,7 +23,7 @@ use crate::input::{self, TextOptions};
 use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
-use crate::rdd::Node;
+use crate::rdd::{Checkpoints, Node};
 use crate::{Error, Rdd, Result, interrupt, options};
 
 /// Fewer partitions than this are not aimed at when text is read, as in Spark.
@@ -35,6 +36,7 @@ pub struct Context(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) leftovers: Leftovers,
+    pub(crate) checkpoints: Checkpoints,
     id: u64,
     conf: Conf,
     master: Master,
@@ -356,6 +358,7 @@ impl Context {
             executor: ExecutorId::DRIVER,
             memory_bytes: size_of::<T>() as u64,
             disk_bytes: 0,
+            level: StorageLevel::MEMORY_AND_DISK,
         });
         Broadcast::new(id, value, Arc::new(KeptBroadcast { id, engine: engine.clone() }))
     }
@@ -476,6 +479,7 @@ impl Inner {
         Ok(Inner {
             engine,
             leftovers: Leftovers::default(),
+            checkpoints: Checkpoints::default(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             conf,
             master,

@@ -13,6 +13,12 @@ impl Context {
         blocks.ids().iter().map(ToString::to_string).collect()
     }
 
+    /// Bytes on the books of memory now: of storage, of running tasks.
+    #[doc(hidden)]
+    pub fn memory_used(&self) -> (u64, u64) {
+        self.0.engine.environment().scratch().memory().used()
+    }
+
     /// Drops a block without telling the schedulers; whether it was there.
     #[doc(hidden)]
     pub fn lose_block(&self, name: &str) -> bool {

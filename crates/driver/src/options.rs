@@ -40,12 +40,20 @@ pub(crate) fn scratch(conf: &Conf) -> Result<Scratch> {
     let budget = (memory as f64 * conf.get(&entries::MEMORY_FRACTION)?) as u64;
     let manager = MemoryManager::new(budget, conf.get(&entries::MEMORY_STORAGE_FRACTION)?);
     let dirs = conf.get(&entries::LOCAL_DIR)?.into_iter().map(PathBuf::from).collect();
-    let codec =
-        match (conf.get(&entries::SHUFFLE_COMPRESS)?, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
-            (false, _) => Codec::None,
-            (true, CompressionCodec::Lz4) => Codec::Lz4,
-        };
-    Ok(Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec))
+    let codec = codec_if(conf, conf.get(&entries::SHUFFLE_COMPRESS)?)?;
+    let kept_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
+    let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
+    Ok(scratch.with_kept_codec(kept_codec))
+}
+
+/// The codec that is set, if there shall be one.
+pub(crate) fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec> {
+    let level = conf.get(&entries::IO_COMPRESSION_ZSTD_LEVEL)?;
+    Ok(match (compressed, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
+        (false, _) => Codec::None,
+        (true, CompressionCodec::Lz4) => Codec::Lz4,
+        (true, CompressionCodec::Zstd) => Codec::Zstd(i32::try_from(level.min(22)).unwrap_or(22)),
+    })
 }
 
 /// What the control group allows, or what the machine has; a gigabyte where neither can be read.

@@ -14,11 +14,11 @@ use firesteel_closure::{ExecutableHash, SameExecutable};
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rdd::{Environment, KillSwitch};
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
-use firesteel_storage::MemoryStore;
+use firesteel_storage::{BlockId, Evict, MemoryStore};
 use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
 
 use crate::runner::run_encoded;
-use crate::{FromChild, ToChild, read_frame, write_frame};
+use crate::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 
 /// Says which role a process has; `executor` is the only one so far.
 pub const ROLE: &str = "FIRESTEEL_ROLE";
@@ -60,7 +60,7 @@ fn serve() -> io::Result<()> {
     survive_broken_pipes()?;
     let mut stream = take_socket()?;
     write_frame(&mut stream, &FromChild::Hello(ExecutableHash::current()?))?;
-    let ToChild::Hello(hash) = read_frame(&mut stream)? else {
+    let ToChild::Hello(hash, settings) = read_frame(&mut stream)? else {
         return Err(io::Error::other("the driver did not say hello"));
     };
     let peer = SameExecutable::verify(hash)?
@@ -68,14 +68,23 @@ fn serve() -> io::Result<()> {
     let (assignments, assigned) = channel();
     let (answers, answered) = channel();
     let reader = stream.try_clone()?;
+    let scratch = Scratch::with_settings(settings);
+    let blocks = Arc::new(MemoryStore::new(scratch.memory().clone()));
+    let evictor: Arc<dyn Evict> = blocks.clone();
+    scratch.memory().set_evictor(Arc::downgrade(&evictor));
+    let environment =
+        RemoteEnvironment { blocks, scratch, channel: Mutex::new((stream, answered)) };
+    let environment = Arc::new(environment);
+    let shared = environment.clone();
     std::thread::spawn(move || {
         // The driver is gone, or has stopped: so has this process.
-        let gone = listen(reader, &assignments, &answers);
+        let gone = listen(reader, &shared.blocks, &assignments, &answers);
+        shared.scratch.remove_files();
         std::process::exit(i32::from(
             gone.is_err_and(|e| e.kind() != io::ErrorKind::UnexpectedEof),
         ));
     });
-    work(stream, peer, assigned, answered)
+    work(&environment, peer, assigned)
 }
 
 /// Takes the socket away from standard input, where tasks that read it now find nothing.
@@ -90,6 +99,7 @@ fn take_socket() -> io::Result<UnixStream> {
 
 fn listen(
     mut stream: UnixStream,
+    blocks: &MemoryStore,
     assignments: &Sender<Assignment>,
     answers: &Sender<ToChild>,
 ) -> io::Result<()> {
@@ -101,6 +111,7 @@ fn listen(
                 *lock(&running) = Some((identity.task, kill.clone()));
                 let _ = assignments.send(Assignment { identity, body, kill });
             }
+            ToChild::Forget(forgotten) => forgotten.into_iter().for_each(|it| forget(blocks, it)),
             ToChild::Kill { task, reason } => match &*lock(&running) {
                 Some((current, kill)) if *current == task => kill.throw(&reason),
                 _ => {}
@@ -112,18 +123,19 @@ fn listen(
     }
 }
 
+fn forget(blocks: &MemoryStore, forgotten: Forgotten) {
+    match forgotten {
+        Forgotten::Rdd(rdd) => drop(blocks.remove_rdd(rdd)),
+        Forgotten::Broadcast(id) => drop(blocks.remove(BlockId::Broadcast(id))),
+        Forgotten::Everything => blocks.clear(),
+    }
+}
+
 fn work(
-    stream: UnixStream,
+    environment: &Arc<RemoteEnvironment>,
     peer: SameExecutable,
     assigned: Receiver<Assignment>,
-    answered: Receiver<ToChild>,
 ) -> io::Result<()> {
-    let scratch = Scratch::unbounded();
-    let environment = Arc::new(RemoteEnvironment {
-        blocks: MemoryStore::new(scratch.memory().clone()),
-        scratch,
-        channel: Mutex::new((stream, answered)),
-    });
     for Assignment { identity, body, kill } in assigned {
         let report = run_encoded(&body, peer, identity, kill, environment.clone());
         let (stream, _) = &mut *lock(&environment.channel);
@@ -138,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Asks the driver for what is not in this process.
 struct RemoteEnvironment {
-    blocks: MemoryStore,
+    blocks: Arc<MemoryStore>,
     scratch: Scratch,
     channel: Mutex<(UnixStream, Receiver<ToChild>)>,
 }

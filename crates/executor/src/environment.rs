@@ -1,13 +1,15 @@
 //! What this process offers to tasks in its threads: blocks, map outputs, broadcasts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use firesteel_closure::{Data, WireError, to_bytes};
 use firesteel_rdd::Environment;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore};
-use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure};
+use firesteel_types::{BroadcastId, ExecutorId, RddId, ShuffleId, TaskFailure};
+
+use crate::Forgotten;
 
 type EncodeValue = Arc<dyn Fn() -> Result<Vec<u8>, WireError> + Send + Sync>;
 
@@ -18,6 +20,30 @@ pub struct LocalEnvironment {
     broadcasts: Mutex<BTreeMap<BroadcastId, EncodeValue>>,
     /// The shuffles that somebody can read.
     shuffles: Mutex<BTreeSet<ShuffleId>>,
+    /// Of the child processes that live.
+    inboxes: Mutex<Vec<Weak<Inbox>>>,
+}
+
+/// What a child process is to be told before its next task.
+#[derive(Default)]
+pub struct Inbox(Mutex<Vec<Forgotten>>);
+
+/// A child that is told this much drops everything instead: it is all a cache.
+const INBOX_LIMIT: usize = 10_000;
+
+impl Inbox {
+    fn push(&self, forgotten: Forgotten) {
+        let mut waiting = self.0.lock().expect(UNBROKEN);
+        if waiting.len() >= INBOX_LIMIT {
+            *waiting = vec![Forgotten::Everything];
+        }
+        waiting.push(forgotten);
+    }
+
+    /// Takes what there is to tell.
+    pub fn take(&self) -> Vec<Forgotten> {
+        std::mem::take(&mut self.0.lock().expect(UNBROKEN))
+    }
 }
 
 const UNBROKEN: &str = "nothing panics under this lock";
@@ -33,7 +59,29 @@ impl LocalEnvironment {
             scratch,
             broadcasts: Mutex::default(),
             shuffles: Mutex::default(),
+            inboxes: Mutex::default(),
         }
+    }
+
+    /// Tells a child process from now on what nobody needs any more.
+    pub fn new_inbox(&self) -> Arc<Inbox> {
+        let inbox = Arc::<Inbox>::default();
+        let mut inboxes = self.inboxes.lock().expect(UNBROKEN);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(&inbox));
+        inbox
+    }
+
+    fn tell_children(&self, forgotten: Forgotten) {
+        for inbox in self.inboxes.lock().expect(UNBROKEN).iter().filter_map(Weak::upgrade) {
+            inbox.push(forgotten);
+        }
+    }
+
+    /// Drops the kept partitions of an RDD, also those of child processes.
+    pub fn remove_rdd(&self, rdd: RddId) {
+        self.blocks.remove_rdd(rdd);
+        self.tell_children(Forgotten::Rdd(rdd));
     }
 
     /// Offers a value to the tasks of this process as it is, and to others encoded.
@@ -48,6 +96,7 @@ impl LocalEnvironment {
         self.blocks.remove(BlockId::Broadcast(id));
         let removed = self.broadcasts.lock().expect(UNBROKEN).remove(&id);
         drop(removed);
+        self.tell_children(Forgotten::Broadcast(id));
     }
 
     /// Keeps map outputs of this shuffle from now on.

@@ -11,9 +11,9 @@ mod panics;
 mod protocol;
 mod runner;
 
-pub use environment::LocalEnvironment;
+pub use environment::{Inbox, LocalEnvironment};
 pub use panics::catch;
-pub use protocol::{FromChild, ToChild, read_frame, write_frame};
+pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 pub use runner::{EncodedReport, TaskReport, run_encoded, run_task};
 
 firesteel_closure::before_main!(crate::child::take_over_if_executor);

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{ExecutableHash, from_bytes, to_bytes};
 use firesteel_rdd::task::TaskIdentity;
-use firesteel_shuffle::MapOutput;
-use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
+use firesteel_shuffle::{MapOutput, ScratchSettings};
+use firesteel_types::{BroadcastId, RddId, ShuffleId, TaskFailure, TaskId};
 
 use crate::EncodedReport;
 
@@ -18,8 +18,10 @@ const FRAME_LIMIT: u64 = 4 << 30;
 /// To the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToChild {
-    /// First: which executable the driver runs.
-    Hello(ExecutableHash),
+    /// First: which executable the driver runs, and what the child may use.
+    Hello(ExecutableHash, ScratchSettings),
+    /// Drop what nobody needs any more.
+    Forget(Vec<Forgotten>),
     /// Run a task.
     Run {
         /// Which.
@@ -40,6 +42,17 @@ pub enum ToChild {
     Slice(Result<(Vec<u8>, u64), TaskFailure>),
     /// Answer to `FetchBroadcast`.
     Broadcast(Result<Vec<u8>, TaskFailure>),
+}
+
+/// Something that nobody needs any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Forgotten {
+    /// The kept partitions of an RDD.
+    Rdd(RddId),
+    /// A broadcast value.
+    Broadcast(BroadcastId),
+    /// So much that it is not worth telling apart.
+    Everything,
 }
 
 /// From the child.

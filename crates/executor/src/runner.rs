@@ -9,6 +9,7 @@ use firesteel_closure::{Decoder, SameExecutable, WireError};
 use firesteel_rdd::body::decode_body;
 use firesteel_rdd::task::{TaskIdentity, fail_for_good};
 use firesteel_rdd::{Environment, KillSwitch, Payload, TaskBody, TaskContext};
+use firesteel_shuffle::spilled;
 use firesteel_types::{AccumulatorId, TaskFailure, TaskMetrics, TaskOutcome};
 
 use crate::panics;
@@ -59,13 +60,14 @@ pub fn run_task(
 ) -> TaskReport {
     let task = TaskContext::new(identity, kill, environment);
     let started = Instant::now();
+    spilled::take();
     let result = task.enter(|| {
         panics::catch(|| {
             task.check_killed();
             body.run(&task)
         })
     });
-    task.scratch().memory().end_task(identity.task);
+    end(&task);
     task.count(|metrics| metrics.run_time_us = started.elapsed().as_micros() as u64);
     let metrics = task.take_metrics();
     match result {
@@ -84,6 +86,16 @@ pub fn run_task(
     }
 }
 
+/// Closes the task's books.
+fn end(task: &TaskContext) {
+    task.scratch().memory().end_task(task.task());
+    let spilled = spilled::take();
+    task.count(|metrics| {
+        metrics.memory_bytes_spilled += spilled.memory_bytes;
+        metrics.disk_bytes_spilled += spilled.disk_bytes;
+    });
+}
+
 fn take_updates(task: &TaskContext) -> Vec<(AccumulatorId, Payload)> {
     let updates = task.take_updates();
     updates.into_iter().map(|(id, update)| (id, update.into_payload())).collect()
@@ -99,6 +111,7 @@ pub fn run_encoded(
 ) -> EncodedReport {
     let task = TaskContext::new(identity, kill, environment);
     let started = Instant::now();
+    spilled::take();
     let result = task.enter(|| {
         panics::catch(|| {
             task.check_killed();
@@ -113,7 +126,7 @@ pub fn run_encoded(
             body.encode_output(output).unwrap_or_else(give_up)
         })
     });
-    task.scratch().memory().end_task(identity.task);
+    end(&task);
     let elapsed = started.elapsed().as_micros() as u64;
     task.count(|metrics| {
         metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);

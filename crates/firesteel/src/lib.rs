@@ -43,12 +43,13 @@ pub use firesteel_rdd::{
     TaskContext,
 };
 pub use firesteel_types as types;
+pub use firesteel_types::StorageLevel;
 
 /// What most programs want: `use firesteel::prelude::*;`
 pub mod prelude {
     pub use crate::{
         Accumulator, Broadcast, By, Context, Data, Error, HashPartitioner, Partition, Partitioner,
-        Rdd, Result, TaskContext, TextOptions, Total,
+        Rdd, Result, StorageLevel, TaskContext, TextOptions, Total,
     };
 }
 

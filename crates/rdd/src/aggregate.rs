@@ -1,17 +1,16 @@
 //! Aggregation by key inside one partition: combine values, merge combiners, group.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::marker::PhantomData;
-
-use hashbrown::hash_map::Entry;
 
 use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
 
 use firesteel_shuffle::{MapOutput, Records};
 
 use crate::memory::{Account, Meter};
+use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
 use crate::task::{OrFail, fail_for_good};
-use crate::{FixedMap, Pipe, TaskContext};
+use crate::{Pipe, TaskContext};
 
 /// How values of one key become a combiner.
 pub trait Combine<V, C>: Wire + Clone {
@@ -245,119 +244,9 @@ impl<V: Data> Fold<V, Vec<V>> for Grouping {
     }
 }
 
-/// Combiners by key, within the task's memory.
-pub(crate) struct Table<K, C> {
-    /// A slot is empty only while user code merges its combiner.
-    map: FixedMap<K, Option<C>>,
-    entries: Meter,
-    inputs: Meter,
-    /// Bytes of inputs that went into growing combiners.
-    grown: f64,
-    until_check: u32,
-    /// Bytes by which combiners grew since the last look at the memory.
-    unchecked: f64,
-    account: Account,
-}
-
-/// So many inputs pass between two looks at the memory.
-const CHECK_EVERY: u32 = 256;
-/// Or so many bytes, where inputs are large.
-const CHECK_BYTES: f64 = 65_536.0;
-
-impl<K: Data + Hash + Eq, C: Data> Table<K, C> {
-    pub(crate) fn new<I>(task: &TaskContext) -> Self {
-        Table {
-            map: FixedMap::default(),
-            entries: Meter::of::<(K, C)>(),
-            inputs: Meter::of::<I>(),
-            grown: 0.0,
-            until_check: CHECK_EVERY,
-            unchecked: 0.0,
-            account: Account::new(task),
-        }
-    }
-
-    /// Folds an input in; `false` when the table has outgrown its memory and must be emptied.
-    #[inline]
-    pub(crate) fn fold<I, F: Fold<I, C>>(&mut self, key: K, input: I, fold: &F) -> bool {
-        if F::GROWS {
-            fold.weigh(&input, &mut self.inputs);
-            let weight = size_of::<I>() as f64 * 1.5 + self.inputs.heap_each();
-            self.grown += weight;
-            self.unchecked += weight;
-        }
-        let fits = self.map.len() < self.map.capacity() || self.may_grow();
-        self.put(key, input, fold);
-        self.until_check = self.until_check.saturating_sub(1);
-        let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
-        fits && (!due || self.check())
-    }
-
-    #[inline]
-    fn put<I, F: Fold<I, C>>(&mut self, key: K, input: I, fold: &F) {
-        match self.map.entry(key) {
-            Entry::Occupied(mut entry) => {
-                let combiner = entry.get_mut().take().expect(FULL);
-                let merged = fold.merge(combiner, input);
-                if !F::GROWS {
-                    self.entries.see(&(entry.key(), &merged));
-                }
-                *entry.get_mut() = Some(merged);
-            }
-            Entry::Vacant(entry) => {
-                let created = fold.create(input);
-                self.entries.see(&(entry.key(), &created));
-                entry.insert(Some(created));
-            }
-        }
-    }
-
-    /// Whether the map may double; for a moment the old one and the new one are both there.
-    #[cold]
-    fn may_grow(&mut self) -> bool {
-        let bytes = self.bytes(self.map.capacity().max(4) * 3);
-        self.account.allows(bytes)
-    }
-
-    #[cold]
-    fn check(&mut self) -> bool {
-        self.until_check = CHECK_EVERY;
-        self.unchecked = 0.0;
-        let bytes = self.bytes(self.map.capacity());
-        self.account.allows(bytes)
-    }
-
-    fn bytes(&self, capacity: usize) -> u64 {
-        let slots = capacity as u64 * 8 / 7 * (size_of::<(K, Option<C>)>() as u64 + 1);
-        let heap = self.map.len() as f64 * self.entries.heap_each();
-        slots + (heap + self.grown) as u64
-    }
-
-    /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
-    /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
-    pub(crate) fn empty(&mut self) -> impl Iterator<Item = (K, C)> + use<K, C> {
-        self.grown = 0.0;
-        self.unchecked = 0.0;
-        self.until_check = CHECK_EVERY;
-        self.account.clear();
-        std::mem::take(&mut self.map).into_iter().map(|(key, slot)| (key, slot.expect(FULL)))
-    }
-
-    /// Everything, and the account of the memory it holds until it is consumed.
-    pub(crate) fn into_parts(self) -> (impl Iterator<Item = (K, C)> + use<K, C>, Account) {
-        (self.map.into_iter().map(|(key, slot)| (key, slot.expect(FULL))), self.account)
-    }
-
-    fn into_pairs(self) -> Pairs<K, C> {
-        Pairs::Held { pairs: self.map.into_iter(), _account: self.account }
-    }
-}
-
-const FULL: &str = "a slot is only empty during its own merge";
-
 /// The pairs of a fold: out of memory, or one part after the other from disk.
 pub(crate) enum Pairs<K, C> {
-    Held { pairs: hashbrown::hash_map::IntoIter<K, Option<C>>, _account: Account },
+    Held { pairs: TablePairs<K, C>, _account: Account },
     Spilled(Box<dyn Iterator<Item = (K, C)>>),
 }
 
@@ -367,7 +256,7 @@ impl<K, C> Iterator for Pairs<K, C> {
     #[inline]
     fn next(&mut self) -> Option<(K, C)> {
         match self {
-            Pairs::Held { pairs, .. } => pairs.next().map(|(key, slot)| (key, slot.expect(FULL))),
+            Pairs::Held { pairs, .. } => pairs.next(),
             Pairs::Spilled(pairs) => pairs.next(),
         }
     }
@@ -380,7 +269,7 @@ const DEEPEST: u32 = 6;
 
 /// The combiners of all keys: in one table, or in parts by hash if they do not fit into memory.
 pub(crate) enum Filled<K, C> {
-    Held(Table<K, C>),
+    Held(KeyMap<K, C>, Account),
     Parts(MapOutput),
 }
 
@@ -397,13 +286,14 @@ where
     C: Data,
     F: Fold<I, C>,
 {
-    let mut table = Table::new::<I>(task);
-    if items.all(|(key, input)| table.fold(key, input, fold)) {
-        return Filled::Held(table);
+    let mut table = Table::new(fold.clone(), task);
+    if items.all(|(key, input)| table.push(key, input)) {
+        let (map, account) = table.into_map();
+        return Filled::Held(map, account);
     }
     check_depth(depth, operation, task);
     let mut parts = task.buckets(PARTS);
-    let mut put_aside = |table: &mut Table<K, C>| {
+    let mut put_aside = |table: &mut Table<K, I, C, F>| {
         task.check_killed();
         for pair in table.empty() {
             parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
@@ -411,7 +301,7 @@ where
     };
     put_aside(&mut table);
     items.for_each(|(key, input)| {
-        if !table.fold(key, input, fold) {
+        if !table.push(key, input) {
             put_aside(&mut table);
         }
     });
@@ -435,7 +325,7 @@ where
     F: Fold<I, C>,
 {
     let parts = match fill(items, &fold, operation, depth, task) {
-        Filled::Held(table) => return table.into_pairs(),
+        Filled::Held(map, _account) => return Pairs::Held { pairs: map.into_pairs(), _account },
         Filled::Parts(parts) => parts,
     };
     let (fold, task) = (fold.again(), task.clone());
@@ -454,9 +344,7 @@ pub(crate) fn records<T: Data>(
 
 /// The part of a key at a depth: another hash at each, or nothing would ever be divided.
 pub(crate) fn part_of_key<K: Hash>(key: &K, depth: u32) -> u32 {
-    let seed = 0x7061_7274 + u64::from(depth);
-    let hash = foldhash::fast::FixedState::with_seed(seed).hash_one(key);
-    (hash >> 60) as u32 % PARTS
+    (mixed_hash(key, 1 + depth) >> 60) as u32 % PARTS
 }
 
 /// Ends the job if dividing has not helped: the values of one key are more than memory holds.

@@ -1,28 +1,84 @@
-//! A partition that is computed once per process and kept as it is in memory, if there is room.
+//! A partition that is computed once per process and kept: as values or encoded in memory, or on disk,
+//! as its storage level says.
+//!
+//! ```text
+//!   is it kept? ── yes ──► read it (what is broken on disk is dropped, then: no)
+//!       │ no
+//!   does another task compute it? ── yes ──► wait for that one, then ask again
+//!       │ no
+//!   compute it within memory ── fits ──► keep it, read it
+//!       │ does not fit
+//!   go on to disk, if the level has one; else hand it on unkept
+//! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use firesteel_closure::{Data, Wire, wire};
-use firesteel_storage::BlockId;
-use firesteel_types::RddId;
+use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
+use firesteel_shuffle::{PackedWriter, Records, RunWriter, Scratch, Slice, SpillError};
+use firesteel_storage::{BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Waiting};
+use firesteel_types::{RddId, StorageLevel};
 
-use crate::memory::{Account, Hoard};
+use crate::checkpoint::Link;
+use crate::memory::{Room, Unrolled};
+use crate::task::{OrFail, fail_for_good, fail_with};
 use crate::{Pipe, TaskContext};
 
-/// `cache`
+/// How often the kill switch is looked at while another task computes the partition.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A storage level that the driver may change; a task sees the one it was sent with.
+#[derive(Debug)]
+pub struct SharedLevel(Mutex<StorageLevel>);
+
+impl SharedLevel {
+    /// Starts with `level`.
+    pub fn new(level: StorageLevel) -> Arc<Self> {
+        Arc::new(SharedLevel(Mutex::new(level)))
+    }
+
+    /// The level now.
+    pub fn get(&self) -> StorageLevel {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Changes it if `change` says to what; the level before.
+    pub fn update(
+        &self,
+        change: impl FnOnce(StorageLevel) -> Option<StorageLevel>,
+    ) -> StorageLevel {
+        let mut level = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let before = *level;
+        *level = change(before).unwrap_or(before);
+        before
+    }
+}
+
+impl Wire for SharedLevel {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(&self.get())
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(SharedLevel(Mutex::new(input.take()?)))
+    }
+}
+
+/// `persist` and `cache`
 pub struct Cached<P> {
-    parent: P,
+    parent: Arc<Link<P>>,
     rdd: u32,
+    level: Arc<SharedLevel>,
 }
 
 impl<P> Cached<P> {
     /// Keeps `parent`'s partitions under `rdd`'s name.
-    pub fn new(parent: P, rdd: RddId) -> Self {
-        Cached { parent, rdd: rdd.0 }
+    pub fn new(parent: Arc<Link<P>>, rdd: RddId, level: Arc<SharedLevel>) -> Self {
+        Cached { parent, rdd: rdd.0, level }
     }
 }
 
-wire!([P: Wire] Cached<P> { parent, rdd });
+wire!([P: Wire] Cached<P> { parent, rdd, level });
 
 impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
     type Item = P::Item;
@@ -33,45 +89,301 @@ impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
         task: &TaskContext,
     ) -> impl Iterator<Item = P::Item> + use<P> + 'static {
         let block = BlockId::Rdd(RddId(self.rdd), partition);
-        let kept = task.environment().blocks().get::<Vec<P::Item>>(block);
-        let items = match kept {
-            Some(items) => Items::Kept(items, 0),
-            None => keep(block, self.parent.compute(partition, task), task),
+        let Some(parent) = self.parent.get() else {
+            return task.interruptible(find(block, task).unwrap_or_else(|| checkpoint_lost(block)));
+        };
+        let computed = || parent.compute(partition, task);
+        let level = self.level.get();
+        let items = match level.is_valid() {
+            true => Keeping { block, level, shared: &self.level, task, computed }.items(),
+            false => Items::Through(computed()),
         };
         task.interruptible(items)
     }
 }
 
-/// Computes a partition and keeps it; if there is no room for it, it passes through.
-fn keep<T: Data + Clone, I: Iterator<Item = T>>(
+/// After `local_checkpoint`, what was kept is all there is.
+#[cold]
+fn checkpoint_lost<R>(block: BlockId) -> R {
+    fail_for_good(format!(
+        "checkpoint block {block} is not there: it was unpersisted, or could not be read back. \
+         local_checkpoint keeps no lineage to compute it from; checkpoint() is for data that must \
+         survive"
+    ))
+}
+
+/// One partition on its way to be found or kept.
+struct Keeping<'a, F> {
     block: BlockId,
-    mut rest: I,
-    task: &TaskContext,
-) -> Items<T, I> {
-    let mut hoard = Hoard::new(task);
-    for item in rest.by_ref() {
-        if !hoard.push(item) {
-            let Hoard { items, account, .. } = hoard;
-            return Items::Passing(items.into_iter().chain(rest), account);
+    level: StorageLevel,
+    shared: &'a SharedLevel,
+    task: &'a TaskContext,
+    computed: F,
+}
+
+impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
+    fn items(&self) -> Items<T, I> {
+        let blocks = self.task.environment().blocks();
+        loop {
+            if let Some(items) = find(self.block, self.task) {
+                return items;
+            }
+            match blocks.claim(self.block) {
+                Claim::Mine(claim) => return self.compute(claim),
+                Claim::Theirs(other) => {
+                    if self.wait_for(&other) == Outcome::NotKept {
+                        // There is no room: trying again would only take longer.
+                        return Items::Through((self.computed)());
+                    }
+                }
+            }
         }
     }
-    let (bytes, Hoard { items, account, .. }) = (hoard.bytes(), hoard);
-    drop(account); // from here on it is storage's
-    let (items, blocks) = (Arc::new(items), task.environment().blocks());
-    blocks.put_if_fits(block, items.clone(), bytes);
-    if task.is_killed() {
-        // Nobody may be left who would drop it.
-        blocks.remove(block);
+
+    fn wait_for(&self, other: &Waiting) -> Outcome {
+        loop {
+            self.task.check_killed();
+            if let Some(outcome) = other.wait(POLL) {
+                return outcome;
+            }
+        }
     }
-    Items::Kept(items, 0)
+
+    fn compute(&self, claim: Claimed<'_>) -> Items<T, I> {
+        // Kept between the look and the claim.
+        if let Some(items) = find(self.block, self.task) {
+            claim.end(Outcome::Kept);
+            return items;
+        }
+        let (outcome, items) = match self.level {
+            StorageLevel { use_memory: true, deserialized: true, .. } => self.keep_values(),
+            StorageLevel { use_memory: true, .. } => self.keep_packed(),
+            _ => self.write_out((self.computed)(), |_| Ok(())),
+        };
+        claim.end(outcome);
+        items
+    }
+
+    /// As values in memory.
+    fn keep_values(&self) -> (Outcome, Items<T, I>) {
+        let mut rest = (self.computed)();
+        let mut unrolled = Unrolled::new(self.block, self.task);
+        for item in rest.by_ref() {
+            if !unrolled.push(item) {
+                let (items, room) = unrolled.into_parts();
+                if !self.level.use_disk {
+                    let passing = Items::Passing(items.into_iter().chain(rest), room);
+                    return (Outcome::NotKept, passing);
+                }
+                return self.write_out(rest, |writer| {
+                    let _room = room;
+                    items.into_iter().try_for_each(|item| writer.push(&item))
+                });
+            }
+        }
+        let (items, room) = unrolled.into_fitting_parts();
+        let items = Arc::new(items);
+        let demote = self.level.use_disk.then(|| {
+            let (scratch, name) = (self.task.scratch().clone(), self.block.to_string());
+            let items = Arc::downgrade(&items);
+            let demote: Demote = Arc::new(move || {
+                let items = items.upgrade().ok_or("it is gone already")?;
+                demoted(&scratch, &name, |writer| {
+                    items.iter().try_for_each(|item| writer.push(item))
+                })
+            });
+            demote
+        });
+        let memory_bytes = room.into_bytes();
+        self.store(KeptBlock {
+            value: items.clone(),
+            memory_bytes,
+            disk_bytes: 0,
+            level: self.level,
+            demote,
+        });
+        (Outcome::Kept, Items::Kept(items, 0))
+    }
+
+    /// Encoded in memory.
+    fn keep_packed(&self) -> (Outcome, Items<T, I>) {
+        let mut rest = (self.computed)();
+        let mut writer = PackedWriter::new(self.task.scratch().kept_codec());
+        let mut room = Room::new(self.block, self.task);
+        for item in rest.by_ref() {
+            if writer.push(&item).or_fail() && !room.allows(writer.bytes()) {
+                let packed = writer.finish().or_fail();
+                if !self.level.use_disk {
+                    let reading = Reading::new(packed, self, Some((rest, room)));
+                    return (Outcome::NotKept, Items::Read(reading));
+                }
+                return self.write_out(rest, |writer| {
+                    let _room = room;
+                    writer.push_all(packed)
+                });
+            }
+        }
+        let packed = writer.finish().or_fail();
+        let items = Items::Read(Reading::new(packed.clone(), self, None));
+        if !room.allows(packed.bytes()) {
+            return match self.level.use_disk {
+                true => self.write_out(std::iter::empty(), |writer| writer.push_all(packed)),
+                false => (Outcome::NotKept, items),
+            };
+        }
+        let demote = self.level.use_disk.then(|| {
+            let (scratch, name, copy) =
+                (self.task.scratch().clone(), self.block.to_string(), packed.clone());
+            let demote: Demote =
+                Arc::new(move || demoted(&scratch, &name, |writer| writer.push_all(copy.clone())));
+            demote
+        });
+        self.store(KeptBlock {
+            value: Arc::new(packed),
+            memory_bytes: room.into_bytes(),
+            disk_bytes: 0,
+            level: self.level,
+            demote,
+        });
+        (Outcome::Kept, items)
+    }
+
+    /// On disk: what `first` writes, then the rest. When the disk does not take it, the partition is
+    /// computed again and not kept.
+    fn write_out(
+        &self,
+        mut rest: impl Iterator<Item = T>,
+        first: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
+    ) -> (Outcome, Items<T, I>) {
+        let written = write(self.task.scratch(), &self.block.to_string(), |writer| {
+            first(writer)?;
+            rest.try_for_each(|item| writer.push(&item))
+        });
+        let slice = match written {
+            Ok(slice) => slice,
+            Err(error @ SpillError::Wire(_)) => Err(error).or_fail(),
+            Err(error) => {
+                tracing::warn!(block = %self.block, %error, "partition could not be kept on disk");
+                return (Outcome::NotKept, Items::Through((self.computed)()));
+            }
+        };
+        let items = Items::Read(Reading::new(slice.clone(), self, None));
+        self.store(KeptBlock {
+            memory_bytes: 0,
+            disk_bytes: slice.bytes(),
+            value: Arc::new(slice),
+            level: self.level,
+            demote: None,
+        });
+        (Outcome::Kept, items)
+    }
+
+    fn store(&self, kept: KeptBlock) {
+        let blocks = self.task.environment().blocks();
+        blocks.keep(self.block, kept);
+        if self.task.is_killed() || !self.shared.get().is_valid() {
+            // Nobody may be left who would drop it.
+            blocks.discard(self.block);
+        }
+    }
 }
 
-enum Items<T, I: Iterator<Item = T>> {
+fn write(
+    scratch: &Scratch,
+    name: &str,
+    records: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
+) -> Result<Slice, SpillError> {
+    let mut writer = RunWriter::create(scratch, name)?;
+    records(&mut writer)?;
+    writer.finish()
+}
+
+/// Writes a partition that has to leave memory.
+fn demoted(
+    scratch: &Scratch,
+    name: &str,
+    records: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
+) -> Result<(firesteel_storage::AnyValue, u64), String> {
+    let slice = write(scratch, name, records).map_err(|error| error.to_string())?;
+    let bytes = slice.bytes();
+    Ok((Arc::new(slice), bytes))
+}
+
+/// The partition, if it is kept and can be read.
+pub(crate) fn find<T: Data, I: Iterator<Item = T>>(
+    block: BlockId,
+    task: &TaskContext,
+) -> Option<Items<T, I>> {
+    let blocks = task.environment().blocks();
+    let (value, bytes) = blocks.get_any(block)?;
+    let (records, items) = match value.downcast::<Vec<T>>() {
+        Ok(items) => (items.len() as u64, Items::Kept(items, 0)),
+        Err(value) => {
+            let slice = Arc::unwrap_or_clone(value.downcast::<Slice>().ok()?);
+            if let Err(error) = slice.verify() {
+                tracing::warn!(%block, %error, "kept partition is dropped and computed again");
+                blocks.discard(block);
+                return None;
+            }
+            let (records, task) = (slice.records(), task.clone());
+            let reading = Reading { records: Records::new(slice), block, task, rest: None };
+            (records, Items::Read(reading))
+        }
+    };
+    task.count(|metrics| {
+        metrics.input_records += records;
+        metrics.input_bytes += bytes;
+    });
+    Some(items)
+}
+
+/// The items of a partition, from wherever they come.
+pub(crate) enum Items<T, I: Iterator<Item = T>> {
+    /// Kept as values.
     Kept(Arc<Vec<T>>, usize),
-    Passing(std::iter::Chain<std::vec::IntoIter<T>, I>, #[allow(dead_code)] Account),
+    /// Kept encoded.
+    Read(Reading<T, I>),
+    /// Not kept: those that were held until there was no more room, then the others.
+    Passing(std::iter::Chain<std::vec::IntoIter<T>, I>, #[allow(dead_code)] Room),
+    /// Not kept.
+    Through(I),
 }
 
-impl<T: Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
+/// Items that are decoded one after the other, then those that did not fit.
+pub(crate) struct Reading<T, I> {
+    records: Records<T>,
+    block: BlockId,
+    task: TaskContext,
+    rest: Option<(I, Room)>,
+}
+
+impl<T: Data, I: Iterator<Item = T>> Reading<T, I> {
+    fn new<F>(slice: Slice, keeping: &Keeping<'_, F>, rest: Option<(I, Room)>) -> Self {
+        let (block, task) = (keeping.block, keeping.task.clone());
+        Reading { records: Records::new(slice), block, task, rest }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        match self.records.next() {
+            Some(Ok(item)) => Some(item),
+            Some(Err(error)) => self.broken(&error),
+            None => self.rest.as_mut()?.0.next(),
+        }
+    }
+
+    /// It was in order when it was looked through: the next attempt computes it.
+    #[cold]
+    fn broken(&self, error: &firesteel_shuffle::ReadError) -> ! {
+        self.task.environment().blocks().discard(self.block);
+        if let firesteel_shuffle::ReadError::Wire(error) = error {
+            fail_for_good(error.to_string());
+        }
+        fail_with(format!("kept partition {}: {error}", self.block))
+    }
+}
+
+impl<T: Data + Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
     type Item = T;
 
     #[inline]
@@ -81,16 +393,26 @@ impl<T: Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
                 *next += 1;
                 items.get(*next - 1).cloned()
             }
+            Items::Read(reading) => reading.next(),
             Items::Passing(items, _) => items.next(),
+            Items::Through(items) => items.next(),
         }
     }
 
-    fn fold<A, F: FnMut(A, T) -> A>(self, init: A, f: F) -> A {
+    fn fold<A, F: FnMut(A, T) -> A>(self, init: A, mut f: F) -> A {
         match self {
             Items::Kept(items, next) => {
                 items[next.min(items.len())..].iter().cloned().fold(init, f)
             }
-            Items::Passing(items, _account) => items.fold(init, f),
+            Items::Read(mut reading) => {
+                let mut total = init;
+                while let Some(item) = reading.next() {
+                    total = f(total, item);
+                }
+                total
+            }
+            Items::Passing(items, _room) => items.fold(init, f),
+            Items::Through(items) => items.fold(init, f),
         }
     }
 }

@@ -12,11 +12,12 @@ use firesteel_closure::{Data, Wire, wire};
 use firesteel_shuffle::MapOutput;
 
 use crate::aggregate::{
-    Combiners, Filled, Fold, Grouping, PARTS, Table, fill, fold_by_key, part_of_key, records,
+    Combiners, Filled, Fold, Grouping, PARTS, fill, fold_by_key, part_of_key, records,
 };
 use crate::memory::{Account, Meter};
+use crate::table::KeyMap;
 use crate::task::OrFail;
-use crate::{FixedMap, Pipe, TaskContext};
+use crate::{Pipe, TaskContext};
 
 macro_rules! two_sided {
     ($(#[$doc:meta])* $name:ident) => {
@@ -74,19 +75,20 @@ impl<S, B, U> Clone for Plan<S, B, U> {
 impl<S, B, U> Copy for Plan<S, B, U> {}
 
 impl<S: Clone, B: Clone, U> Plan<S, B, U> {
-    fn apply<K: Clone>(
+    fn apply<K: Clone + Hash + Eq>(
         self,
         key: K,
         value: S,
-        kept: Option<Rc<Vec<B>>>,
+        group: Option<Group<K, B>>,
     ) -> impl Iterator<Item = (K, U)> {
-        let unmatched = match (&kept, self.unmatched) {
+        let unmatched = match (&group, self.unmatched) {
             (None, Some(unmatched)) => Some((key.clone(), unmatched(value.clone()))),
             _ => None,
         };
-        let pairs = kept.zip(self.matched).into_iter().flat_map(move |(kept, matched)| {
+        let pairs = group.zip(self.matched).into_iter().flat_map(move |(group, matched)| {
             let (key, value) = (key.clone(), value.clone());
-            (0..kept.len()).map(move |i| (key.clone(), matched(value.clone(), kept[i].clone())))
+            (0..group.values().len())
+                .map(move |i| (key.clone(), matched(value.clone(), group.values()[i].clone())))
         });
         unmatched.into_iter().chain(pairs)
     }
@@ -94,15 +96,24 @@ impl<S: Clone, B: Clone, U> Plan<S, B, U> {
 
 /// A table, with the memory it holds.
 struct Kept<K, B> {
-    table: FixedMap<K, Rc<Vec<B>>>,
+    map: KeyMap<K, Vec<B>>,
     _account: Account,
 }
 
-impl<K: Data + Hash + Eq, B: Data> Kept<K, B> {
-    fn new(table: Table<K, Vec<B>>) -> Self {
-        let (pairs, account) = table.into_parts();
-        let table = pairs.map(|(key, values)| (key, Rc::new(values))).collect();
-        Kept { table, _account: account }
+/// The values of one key of a table.
+struct Group<K, B> {
+    kept: Rc<Kept<K, B>>,
+    number: usize,
+}
+
+impl<K: Hash + Eq, B> Group<K, B> {
+    fn find(kept: &Rc<Kept<K, B>>, key: &K) -> Option<Self> {
+        kept.map.find(key).map(|number| Group { kept: kept.clone(), number })
+    }
+
+    #[inline]
+    fn values(&self) -> &[B] {
+        self.kept.map.get(self.number)
     }
 }
 
@@ -123,11 +134,11 @@ where
     U: 'static,
 {
     match fill(built, &Grouping, plan.operation, depth, task) {
-        Filled::Held(table) => {
-            let kept = Kept::new(table);
+        Filled::Held(map, _account) => {
+            let kept = Rc::new(Kept { map, _account });
             Joined::Held(streamed.flat_map(move |(key, value)| {
-                let found = kept.table.get(&key).cloned();
-                plan.apply(key, value, found)
+                let group = Group::find(&kept, &key);
+                plan.apply(key, value, group)
             }))
         }
         Filled::Parts(kept) => {

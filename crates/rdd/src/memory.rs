@@ -1,12 +1,14 @@
 //! How much memory a collection of records takes: what is allocated is counted, what its records own
 //! on the heap is learnt from samples.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use firesteel_closure::{Data, encoded_len};
-use firesteel_storage::Reservation;
+use firesteel_storage::{BlockId, Reservation};
 
-use crate::TaskContext;
+use crate::{Environment, TaskContext};
 
 /// What every holder may use without asking: enough to make progress.
 pub(crate) const FREE_BYTES: u64 = 1 << 20;
@@ -114,14 +116,107 @@ impl<T: Data> Hoard<T> {
         (slots * size_of::<T>()) as u64 + heap as u64
     }
 
-    /// What the items occupy.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes_with(self.items.capacity())
-    }
-
     pub(crate) fn clear(&mut self) {
         self.items = Vec::new();
         self.account.clear();
+    }
+}
+
+/// Storage's memory for a partition that may come to be kept; given back when it is dropped.
+pub(crate) struct Room {
+    environment: Arc<dyn Environment>,
+    block: BlockId,
+    bytes: u64,
+}
+
+impl Room {
+    pub(crate) fn new(block: BlockId, task: &TaskContext) -> Self {
+        Room { environment: task.environment().clone(), block, bytes: 0 }
+    }
+
+    /// Whether so many bytes in all may be held. Less gives the rest back.
+    pub(crate) fn allows(&mut self, bytes: u64) -> bool {
+        let blocks = self.environment.blocks();
+        let fits = match bytes.checked_sub(self.bytes) {
+            Some(more) => more == 0 || blocks.acquire(self.block, more),
+            None => {
+                blocks.release(self.bytes - bytes);
+                true
+            }
+        };
+        if fits {
+            self.bytes = bytes;
+        }
+        fits
+    }
+
+    /// What it holds, which is somebody else's to give back now.
+    pub(crate) fn into_bytes(mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.environment.blocks().release(self.bytes);
+        }
+    }
+}
+
+/// The items of a partition that may come to be kept, within storage's memory.
+pub(crate) struct Unrolled<T> {
+    items: Vec<T>,
+    meter: Meter,
+    room: Room,
+}
+
+impl<T: Data> Unrolled<T> {
+    pub(crate) fn new(block: BlockId, task: &TaskContext) -> Self {
+        Unrolled { items: Vec::new(), meter: Meter::of::<T>(), room: Room::new(block, task) }
+    }
+
+    /// Takes an item; `false` when there is no room for more.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) -> bool {
+        self.meter.see(&item);
+        let grows = self.items.len() == self.items.capacity();
+        let fits = !(grows || self.items.len().is_multiple_of(1024)) || self.allowed(grows);
+        self.items.push(item);
+        fits
+    }
+
+    /// Growing, the old and the new items are both there for a moment. When there is no room to grow
+    /// to double size, there may still be for a part of it.
+    #[cold]
+    fn allowed(&mut self, grows: bool) -> bool {
+        let slots = self.items.capacity();
+        if !grows {
+            return self.room.allows(self.bytes_with(slots));
+        }
+        let fitting = [slots.max(4), slots / 4]
+            .into_iter()
+            .find(|more| *more > 0 && self.room.allows(self.bytes_with(slots * 2 + more)));
+        self.items.reserve_exact(fitting.unwrap_or(1));
+        fitting.is_some()
+    }
+
+    fn bytes_with(&self, slots: usize) -> u64 {
+        let heap = self.items.len() as f64 * self.meter.heap_each();
+        (slots * size_of::<T>()) as u64 + heap as u64
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<T>, Room) {
+        (self.items, self.room)
+    }
+
+    /// The items without spare slots, and what they occupy.
+    pub(crate) fn into_fitting_parts(mut self) -> (Vec<T>, Room) {
+        self.items.shrink_to_fit();
+        // At least one byte: what is on the books can give way.
+        let bytes = self.bytes_with(self.items.capacity()).max(1);
+        let _ = self.room.allows(bytes);
+        (self.items, self.room)
     }
 }
 

@@ -8,7 +8,8 @@ use firesteel_closure::{Call, Data, Wire, wire};
 use firesteel_shuffle::{Buckets, ReadError, Records};
 use firesteel_types::{ExecutorId, ShuffleId, TaskFailure};
 
-use crate::aggregate::{Combine, Table, Values};
+use crate::aggregate::{Combine, Values};
+use crate::table::Table;
 use crate::task::{OrFail, fail, fail_for_good};
 use crate::{AnyPartitioner, Pipe, TaskContext};
 
@@ -111,16 +112,15 @@ where
         buckets: &mut Buckets,
     ) {
         // Readers merge combiners anyway: a table that is full is sent as it is.
-        let mut table = Table::<K, C>::new::<V>(task);
-        let fold = Values(self.combine.clone());
-        let mut send = |table: &mut Table<K, C>| {
+        let mut table = Table::new(Values(self.combine.clone()), task);
+        let mut send = |table: &mut Table<K, V, C, Values<M>>| {
             task.check_killed();
             for pair in table.empty() {
                 buckets.push(self.partitioner.index(&pair.0), &pair).or_fail();
             }
         };
         items.for_each(|(key, value)| {
-            if !table.fold(key, value, &fold) {
+            if !table.push(key, value) {
                 send(&mut table);
             }
         });

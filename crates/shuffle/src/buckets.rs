@@ -11,7 +11,7 @@ use firesteel_types::TaskId;
 
 use crate::codec::{BLOCK_BYTES, BlockWriter};
 use crate::output::{MapOutput, Segment};
-use crate::{Scratch, SpillError};
+use crate::{Scratch, SpillError, spilled};
 
 /// Buffers up to this size in all are not asked for: they are what a task needs to run at all.
 const FREE_BYTES: u64 = 1 << 20;
@@ -111,7 +111,9 @@ impl Buckets {
     /// Writes all buffers to a file and gives their memory back.
     fn spill(&mut self) -> Result<(), SpillError> {
         let file = self.scratch.dirs().create_file("spill")?;
-        let segments = self.write_buffers(file.file())?;
+        let written = self.write_buffers(file.file());
+        let segments = written.map_err(|error| error.in_file(file.path()))?;
+        spilled::note(self.capacity, segments.iter().map(|segment| segment.bytes).sum());
         self.spills.push(Spill { file, segments });
         self.capacity = 0;
         self.reservation.resize(0);
@@ -144,7 +146,8 @@ impl Buckets {
                 return Ok(MapOutput::in_memory(self.buffers, kept));
             }
             let file = self.scratch.dirs().create_file("shuffle")?;
-            let segments = self.write_buffers(file.file())?;
+            let written = self.write_buffers(file.file());
+            let segments = written.map_err(|error| error.in_file(file.path()))?;
             return Ok(MapOutput::in_file(file, segments));
         }
         self.spill()?;

@@ -3,12 +3,13 @@
 //! ```text
 //! block := raw_len u32 | stored_len u32 | records u32 | crc32 u32 | stored bytes
 //! ```
-//! All numbers are little-endian; the checksum covers the other numbers and the stored bytes. A block is as large as its records make it: about
-//! [`BLOCK_BYTES`], or one record that is larger.
+//! All numbers are little-endian; the checksum covers the other numbers and the stored bytes. A block
+//! is as large as its records make it: about [`BLOCK_BYTES`], or one record that is larger. Blocks whose
+//! lengths differ are compressed; the highest bit of `stored_len` tells zstd from lz4.
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use firesteel_closure::WireError;
 
@@ -17,19 +18,24 @@ use crate::buckets::append;
 
 /// Blocks are closed when they are this long.
 pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
-const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 /// No block is longer: a length beyond it is a broken file.
 const LARGEST_BLOCK: u32 = 1 << 30;
 
 /// How blocks are compressed (`spark.io.compression.codec`, `spark.shuffle.spill.compress`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Codec {
     /// As they are.
     None,
     /// LZ4: quick, about half the size on text.
     #[default]
     Lz4,
+    /// Zstandard at this level: smaller, slower.
+    Zstd(i32),
 }
+
+/// In `stored_len`: compressed with zstd.
+const ZSTD: u32 = 1 << 31;
 
 /// Collects records into blocks and writes them.
 pub(crate) struct BlockWriter {
@@ -42,6 +48,11 @@ pub(crate) struct BlockWriter {
 impl BlockWriter {
     pub(crate) fn new(codec: Codec) -> Self {
         BlockWriter { codec, raw: Vec::new(), packed: Vec::new(), records: 0 }
+    }
+
+    /// Bytes of the records that wait for their block to be full.
+    pub(crate) fn raw_len(&self) -> usize {
+        self.raw.len()
     }
 
     /// Appends a record; writes a block when one is full. Bytes written to `out`.
@@ -86,21 +97,16 @@ fn write_block(
     packed: &mut Vec<u8>,
     out: &mut impl Write,
 ) -> io::Result<u64> {
-    let stored: &[u8] = match codec {
-        Codec::None => raw,
-        Codec::Lz4 => {
-            packed.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
-            let length = lz4_flex::block::compress_into(raw, packed).map_err(io::Error::other)?;
-            // What does not shrink is stored as it is: equal lengths tell.
-            if length < raw.len() { &packed[..length] } else { raw }
-        }
-    };
+    let length = compress(codec, raw, packed)?;
+    // What does not shrink is stored as it is: equal lengths tell.
+    let stored = if length < raw.len() { &packed[..length] } else { raw };
+    let mark = if length < raw.len() && matches!(codec, Codec::Zstd(_)) { ZSTD } else { 0 };
     let length = |len: usize| u32::try_from(len).ok().filter(|len| *len <= LARGEST_BLOCK);
     let lengths = length(raw.len()).zip(length(stored.len()));
     let (raw_len, stored_len) =
         lengths.ok_or_else(|| io::Error::other("a record of more than 1 GiB cannot be spilled"))?;
     let mut header = [0; HEADER_BYTES];
-    for (slot, number) in header.chunks_exact_mut(4).zip([raw_len, stored_len, records]) {
+    for (slot, number) in header.chunks_exact_mut(4).zip([raw_len, stored_len | mark, records]) {
         slot.copy_from_slice(&number.to_le_bytes());
     }
     let sum = checksum(&header, stored);
@@ -108,6 +114,30 @@ fn write_block(
     out.write_all(&header)?;
     out.write_all(stored)?;
     Ok((HEADER_BYTES + stored.len()) as u64)
+}
+
+/// Compresses `raw` into the start of `packed`; the length, which is not smaller when that was no use.
+fn compress(codec: Codec, raw: &[u8], packed: &mut Vec<u8>) -> io::Result<usize> {
+    match codec {
+        Codec::None => Ok(raw.len()),
+        Codec::Lz4 => {
+            packed.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+            lz4_flex::block::compress_into(raw, packed).map_err(io::Error::other)
+        }
+        Codec::Zstd(level) => {
+            packed.resize(zstd::zstd_safe::compress_bound(raw.len()), 0);
+            zstd::bulk::compress_to_buffer(raw, packed.as_mut_slice(), level)
+        }
+    }
+}
+
+fn decompress(stored: &[u8], is_zstd: bool, raw_len: usize) -> Result<Vec<u8>, BlockError> {
+    let raw = match is_zstd {
+        true => zstd::bulk::decompress(stored, raw_len).ok(),
+        false => lz4_flex::block::decompress(stored, raw_len).ok(),
+    };
+    raw.filter(|raw| raw.len() == raw_len)
+        .ok_or(BlockError::Corrupt("compressed bytes that cannot be read"))
 }
 
 fn checksum(header: &[u8; HEADER_BYTES], stored: &[u8]) -> u32 {
@@ -123,30 +153,57 @@ pub(crate) struct Block {
     pub(crate) records: u32,
 }
 
-/// Reads the block at the start of what `read` gives; `read` fills a buffer completely. The bytes it
-/// took.
-pub(crate) fn read_block(
+/// A block as it is stored, checked.
+struct Stored {
+    bytes: Vec<u8>,
+    raw_len: u32,
+    records: u32,
+    is_zstd: bool,
+}
+
+fn read_stored(
     mut read: impl FnMut(&mut [u8]) -> io::Result<()>,
-) -> Result<(Block, u64), BlockError> {
+    mut bytes: Vec<u8>,
+) -> Result<Stored, BlockError> {
     let mut header = [0; HEADER_BYTES];
     read(&mut header)?;
     let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     let (raw_len, stored_len, records, sum) = (number(0), number(4), number(8), number(12));
+    let (stored_len, is_zstd) = (stored_len & !ZSTD, stored_len & ZSTD != 0);
     if raw_len > LARGEST_BLOCK || stored_len > raw_len {
         return Err(BlockError::Corrupt("lengths that cannot be"));
     }
-    let mut stored = vec![0; stored_len as usize];
-    read(&mut stored)?;
-    if checksum(&header, &stored) != sum {
+    bytes.resize(stored_len as usize, 0);
+    read(&mut bytes)?;
+    if checksum(&header, &bytes) != sum {
         return Err(BlockError::Corrupt("a wrong checksum"));
     }
-    let raw = if stored_len == raw_len {
-        stored
-    } else {
-        lz4_flex::block::decompress(&stored, raw_len as usize)
-            .map_err(|_| BlockError::Corrupt("compressed bytes that cannot be read"))?
+    Ok(Stored { bytes, raw_len, records, is_zstd })
+}
+
+/// Reads the block at the start of what `read` gives; `read` fills a buffer completely. The bytes it
+/// took.
+pub(crate) fn read_block(
+    read: impl FnMut(&mut [u8]) -> io::Result<()>,
+) -> Result<(Block, u64), BlockError> {
+    let Stored { bytes, raw_len, records, is_zstd } = read_stored(read, Vec::new())?;
+    let length = (HEADER_BYTES + bytes.len()) as u64;
+    let raw = match bytes.len() == raw_len as usize {
+        true => bytes,
+        false => decompress(&bytes, is_zstd, raw_len as usize)?,
     };
-    Ok((Block { raw, records }, (HEADER_BYTES + stored_len as usize) as u64))
+    Ok((Block { raw, records }, length))
+}
+
+/// Checks the block at the start of what `read` gives without unpacking it; its records and the bytes
+/// it took. `buffer` is used again from block to block.
+pub(crate) fn check_block(
+    read: impl FnMut(&mut [u8]) -> io::Result<()>,
+    buffer: &mut Vec<u8>,
+) -> Result<(u32, u64), BlockError> {
+    let stored = read_stored(read, std::mem::take(buffer))?;
+    *buffer = stored.bytes;
+    Ok((stored.records, (HEADER_BYTES + buffer.len()) as u64))
 }
 
 /// Why a block cannot be read.
@@ -154,6 +211,15 @@ pub(crate) fn read_block(
 pub(crate) enum BlockError {
     Io(io::Error),
     Corrupt(&'static str),
+}
+
+impl std::fmt::Display for BlockError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BlockError::Io(error) => error.fmt(f),
+            BlockError::Corrupt(what) => f.write_str(what),
+        }
+    }
 }
 
 impl From<io::Error> for BlockError {
@@ -189,11 +255,19 @@ mod tests {
         out
     }
 
+    /// Reading and checking must agree.
     fn read_all(mut bytes: &[u8]) -> Result<u64, BlockError> {
-        let mut records = 0;
+        let (mut records, mut buffer) = (0, Vec::new());
         while !bytes.is_empty() {
-            let (block, _) = read_block(|buffer| io::Read::read_exact(&mut bytes, buffer))?;
-            records += u64::from(block.records);
+            let mut same = bytes;
+            let checked =
+                check_block(|buffer| io::Read::read_exact(&mut same, buffer), &mut buffer);
+            let read = read_block(|buffer| io::Read::read_exact(&mut bytes, buffer));
+            assert_eq!(
+                checked.as_ref().ok(),
+                read.as_ref().ok().map(|r| (r.0.records, r.1)).as_ref()
+            );
+            records += u64::from(read?.0.records);
         }
         Ok(records)
     }
@@ -202,21 +276,26 @@ mod tests {
     fn blocks_keep_their_records_whatever_the_codec() {
         let records: Vec<String> = (0..20_000).map(|n| format!("record {n}")).collect();
         let plain = write(Codec::None, &records);
-        let packed = write(Codec::Lz4, &records);
-        assert!(packed.len() * 2 < plain.len(), "{} {}", packed.len(), plain.len());
         assert_eq!(read_all(&plain).unwrap(), 20_000);
-        assert_eq!(read_all(&packed).unwrap(), 20_000);
+        for codec in [Codec::Lz4, Codec::Zstd(1), Codec::Zstd(9)] {
+            let packed = write(codec, &records);
+            assert!(packed.len() * 2 < plain.len(), "{} {}", packed.len(), plain.len());
+            assert_eq!(read_all(&packed).unwrap(), 20_000);
+        }
+        assert_ne!(write(Codec::Zstd(1), &records), write(Codec::Zstd(9), &records));
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let records: Vec<String> = (0..50).map(|n| format!("record {n}")).collect();
-        let whole = write(Codec::Lz4, &records);
-        for position in 0..whole.len() {
-            let mut broken = whole.clone();
-            broken[position] ^= 1;
-            assert!(read_all(&broken).is_err(), "byte {position}");
-            assert!(position == 0 || read_all(&whole[..position]).is_err());
+        for codec in [Codec::Lz4, Codec::Zstd(3), Codec::None] {
+            let whole = write(codec, &records);
+            for position in 0..whole.len() {
+                let mut broken = whole.clone();
+                broken[position] ^= 1;
+                assert!(read_all(&broken).is_err(), "byte {position}");
+                assert!(position == 0 || read_all(&whole[..position]).is_err());
+            }
         }
     }
 }

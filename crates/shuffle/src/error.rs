@@ -1,7 +1,7 @@
 //! Why records could not be put aside or brought back.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use firesteel_closure::WireError;
 
@@ -19,12 +19,27 @@ pub enum SpillError {
     },
 }
 
+impl SpillError {
+    /// With the name of the file.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        match self {
+            SpillError::Write { source } => SpillError::Write {
+                source: io::Error::new(source.kind(), format!("{}: {source}", path.display())),
+            },
+            SpillError::Wire(error) => SpillError::Wire(error),
+        }
+    }
+}
+
 /// Why records could not be brought back.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The bytes are not records.
     #[error(transparent)]
     Wire(#[from] WireError),
+    /// Packed records in memory cannot be unpacked.
+    #[error("packed records in memory cannot be unpacked: {0}")]
+    Memory(io::Error),
     /// The file cannot be read.
     #[error("could not read {path:?} at offset {offset}: {source}")]
     Io {

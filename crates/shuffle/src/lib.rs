@@ -20,11 +20,12 @@ mod output;
 mod records;
 mod run;
 mod scratch;
+pub mod spilled;
 
 pub use buckets::Buckets;
 pub use codec::Codec;
 pub use error::{ReadError, SpillError};
 pub use output::{MapOutput, Slice};
 pub use records::Records;
-pub use run::write_run;
-pub use scratch::Scratch;
+pub use run::{PackedWriter, RunWriter, open_file, write_file, write_run};
+pub use scratch::{Scratch, ScratchSettings};

@@ -1,8 +1,10 @@
 //! One map task's output: in memory or in a file, with an index by reader.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,7 +13,7 @@ use firesteel_storage::TempFile;
 
 use crate::ReadError;
 use crate::buckets::{Buffer, read_exact_at};
-use crate::codec::{Block, BlockError, read_block};
+use crate::codec::{Block, BlockError, check_block, read_block};
 use crate::scratch::Kept;
 
 /// Where one reader's blocks lie in a file.
@@ -40,8 +42,30 @@ pub(crate) struct InMemory {
 }
 
 struct InFile {
-    file: TempFile,
+    file: Backing,
     segments: Vec<Segment>,
+}
+
+/// A file that goes with the last slice of it, or one that stays.
+enum Backing {
+    Temporary(TempFile),
+    Lasting(PathBuf, File),
+}
+
+impl Backing {
+    fn path(&self) -> &Path {
+        match self {
+            Backing::Temporary(file) => file.path(),
+            Backing::Lasting(path, _) => path,
+        }
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Backing::Temporary(file) => file.file(),
+            Backing::Lasting(_, file) => file,
+        }
+    }
 }
 
 impl MapOutput {
@@ -58,7 +82,7 @@ impl MapOutput {
     }
 
     pub(crate) fn in_file(file: TempFile, segments: Vec<Segment>) -> Self {
-        MapOutput(Stored::File(Arc::new(InFile { file, segments })))
+        MapOutput(Stored::File(Arc::new(InFile { file: Backing::Temporary(file), segments })))
     }
 
     fn segments(&self) -> &[Segment] {
@@ -143,6 +167,8 @@ pub struct Slice {
 enum Source {
     Memory(Arc<InMemory>, Range<u64>),
     File(Arc<InFile>, Range<u64>),
+    /// Packed blocks, and the next to be read.
+    Packed(Arc<[Box<[u8]>]>, usize),
 }
 
 /// A run of encoded records in memory.
@@ -168,6 +194,53 @@ impl Slice {
         let bytes = data.len() as u64;
         let stored = Arc::new(InMemory { data, segments: Vec::new(), _kept: None });
         Slice { source: Source::Memory(stored, 0..bytes), records, bytes }
+    }
+
+    pub(crate) fn packed(blocks: Vec<Box<[u8]>>, records: u64, bytes: u64) -> Self {
+        Slice { source: Source::Packed(blocks.into(), 0), records, bytes }
+    }
+
+    pub(crate) fn of_file(path: PathBuf, file: File, segment: Segment) -> Self {
+        let range = segment.offset..segment.offset + segment.bytes;
+        let file = Backing::Lasting(path, file);
+        let stored = Arc::new(InFile { file, segments: Vec::new() });
+        Slice {
+            source: Source::File(stored, range),
+            records: segment.records,
+            bytes: segment.bytes,
+        }
+    }
+
+    /// The file it lies in, if it does.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File(stored, _) => Some(stored.file.path()),
+            Source::Memory(..) | Source::Packed(..) => None,
+        }
+    }
+
+    /// Whether it lies in a file.
+    pub fn is_on_disk(&self) -> bool {
+        self.path().is_some()
+    }
+
+    /// Reads a file through once, and finds out whether everything in it is as it was written. A reader
+    /// that hands records on cannot take them back when a later block turns out to be broken.
+    pub fn verify(&self) -> Result<(), ReadError> {
+        let Source::File(stored, range) = &self.source else { return Ok(()) };
+        let (mut range, mut buffer, mut records) = (range.clone(), Vec::new(), 0);
+        while !range.is_empty() {
+            let found = stored.take(&mut range, |read| check_block(read, &mut buffer))?;
+            records += u64::from(found);
+        }
+        match records == self.records {
+            true => Ok(()),
+            false => Err(ReadError::Corrupt {
+                path: stored.file.path().to_owned(),
+                offset: range.end,
+                what: "another number of records than were written",
+            }),
+        }
     }
 
     /// How many records.
@@ -199,6 +272,16 @@ impl Slice {
                 let run = Encoded::Shared(stored.clone(), taken);
                 Ok((records > 0).then_some((run, records)))
             }
+            Source::Packed(blocks, next) => {
+                let Some(block) = blocks.get(*next) else { return Ok(None) };
+                *next += 1;
+                let mut bytes: &[u8] = block;
+                let read = read_block(|buffer| io::Read::read_exact(&mut bytes, buffer));
+                let (block, _) =
+                    read.map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
+                self.records = self.records.saturating_sub(u64::from(block.records));
+                Ok(Some((Encoded::Owned(block.raw), u64::from(block.records))))
+            }
             Source::File(_, range) if range.is_empty() => Ok(None),
             Source::File(stored, range) => {
                 let block = stored.read(range)?;
@@ -213,8 +296,16 @@ impl Slice {
 impl InFile {
     /// Reads the block at the start of `range` and moves the start behind it.
     fn read(&self, range: &mut Range<u64>) -> Result<Block, ReadError> {
+        self.take(range, |read| read_block(read))
+    }
+
+    fn take<R>(
+        &self,
+        range: &mut Range<u64>,
+        with: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> io::Result<()>) -> Result<(R, u64), BlockError>,
+    ) -> Result<R, ReadError> {
         let mut next = range.start;
-        let read = read_block(|buffer| {
+        let read = with(&mut |buffer| {
             if next + buffer.len() as u64 > range.end {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -223,11 +314,11 @@ impl InFile {
             Ok(())
         });
         let (path, offset) = (self.file.path(), range.start);
-        let (block, bytes) = read.map_err(|error| match error {
+        let (found, bytes) = read.map_err(|error| match error {
             BlockError::Io(source) => ReadError::Io { path: path.to_owned(), offset, source },
             BlockError::Corrupt(what) => ReadError::Corrupt { path: path.to_owned(), offset, what },
         })?;
         range.start += bytes;
-        Ok(block)
+        Ok(found)
     }
 }

@@ -1,12 +1,17 @@
-//! A run: records put aside in a file, in order, to be read back once.
+//! Runs: records put aside in order and read back one after the other, from a temporary file, from
+//! packed blocks in memory, or from a file that stays.
 
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::codec::BlockWriter;
+use firesteel_storage::TempFile;
+
+use crate::codec::{BLOCK_BYTES, BlockWriter, HEADER_BYTES};
 use crate::output::{MapOutput, Segment};
-use crate::{Scratch, Slice, SpillError};
+use crate::{Codec, ReadError, Scratch, Slice, SpillError, spilled};
 
 const WRITE_BUFFER: usize = 256 * 1024;
 
@@ -15,17 +20,288 @@ pub fn write_run<'a, T: Serialize + 'a>(
     scratch: &Scratch,
     records: impl Iterator<Item = &'a T>,
 ) -> Result<Slice, SpillError> {
-    let file = scratch.dirs().create_file("run")?;
-    let mut out = BufWriter::with_capacity(WRITE_BUFFER, file.file());
-    let mut writer = BlockWriter::new(scratch.codec());
-    let mut segment = Segment { offset: 0, bytes: 0, records: 0 };
+    let mut writer = RunWriter::create(scratch, "run")?;
     for record in records {
-        segment.bytes += writer.push(record, &mut out)?;
-        segment.records += 1;
+        writer.push(record)?;
     }
-    segment.bytes += writer.flush(&mut out)?;
-    out.flush()?;
-    drop(out);
-    let output = MapOutput::in_file(file, vec![segment]);
-    Ok(output.slice(0).expect("a run has one segment"))
+    let raw = writer.raw_bytes();
+    let slice = writer.finish()?;
+    spilled::note(raw, slice.bytes());
+    Ok(slice)
+}
+
+/// Records on their way into a temporary file.
+pub struct RunWriter {
+    file: TempFile,
+    blocks: Blocks,
+}
+
+impl RunWriter {
+    /// A new file, named after its purpose.
+    pub fn create(scratch: &Scratch, purpose: &str) -> Result<Self, SpillError> {
+        let file = scratch.dirs().create_file(purpose)?;
+        Ok(RunWriter { file, blocks: Blocks::new(scratch.codec()) })
+    }
+
+    /// Appends a record.
+    #[inline]
+    pub fn push<T: Serialize>(&mut self, record: &T) -> Result<(), SpillError> {
+        let pushed = self.blocks.push(record, self.file.file());
+        pushed.map_err(|error| error.in_file(self.file.path()))
+    }
+
+    /// Appends all records of a slice.
+    pub fn push_all(&mut self, mut slice: Slice) -> Result<(), SpillError> {
+        while let Some((run, records)) = slice.next_run().map_err(io::Error::other)? {
+            let pushed = self.blocks.push_encoded(&run, records, self.file.file());
+            pushed.map_err(|error| SpillError::from(error).in_file(self.file.path()))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the records so far, before compression.
+    pub fn raw_bytes(&self) -> u64 {
+        self.blocks.raw_bytes
+    }
+
+    /// The records; the file lives as long as the slice.
+    pub fn finish(mut self) -> Result<Slice, SpillError> {
+        let finished = self.blocks.finish(self.file.file());
+        let segment =
+            finished.map_err(|error| SpillError::from(error).in_file(self.file.path()))?;
+        let output = MapOutput::in_file(self.file, vec![segment]);
+        Ok(output.slice(0).expect("a run has one segment"))
+    }
+}
+
+/// Blocks on their way into a file, written some at a time.
+struct Blocks {
+    writer: BlockWriter,
+    pending: Vec<u8>,
+    segment: Segment,
+    raw_bytes: u64,
+}
+
+impl Blocks {
+    fn new(codec: Codec) -> Self {
+        let segment = Segment { offset: 0, bytes: 0, records: 0 };
+        Blocks { writer: BlockWriter::new(codec), pending: Vec::new(), segment, raw_bytes: 0 }
+    }
+
+    #[inline]
+    fn push<T: Serialize>(&mut self, record: &T, file: &File) -> Result<(), SpillError> {
+        let before = self.writer.raw_len();
+        let written = self.writer.push(record, &mut self.pending)?;
+        self.segment.records += 1;
+        if written == 0 {
+            self.raw_bytes += (self.writer.raw_len() - before) as u64;
+            return Ok(());
+        }
+        self.raw_bytes += (BLOCK_BYTES.max(before) - before) as u64;
+        Ok(self.note(written, file)?)
+    }
+
+    fn push_encoded(&mut self, encoded: &[u8], records: u64, file: &File) -> io::Result<()> {
+        let written = self.writer.push_encoded(encoded, records, &mut self.pending)?;
+        self.segment.records += records;
+        self.raw_bytes += encoded.len() as u64;
+        self.note(written, file)
+    }
+
+    #[cold]
+    fn note(&mut self, written: u64, file: &File) -> io::Result<()> {
+        self.segment.bytes += written;
+        if self.pending.len() >= WRITE_BUFFER { self.write_out(file) } else { Ok(()) }
+    }
+
+    fn write_out(&mut self, mut file: &File) -> io::Result<()> {
+        file.write_all(&self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn finish(&mut self, file: &File) -> io::Result<Segment> {
+        self.segment.bytes += self.writer.flush(&mut self.pending)?;
+        self.write_out(file)?;
+        Ok(self.segment)
+    }
+}
+
+/// Records on their way into packed blocks in memory.
+pub struct PackedWriter {
+    writer: BlockWriter,
+    blocks: Vec<Box<[u8]>>,
+    bytes: u64,
+    records: u64,
+}
+
+impl PackedWriter {
+    /// No records, to be packed with `codec`.
+    pub fn new(codec: Codec) -> Self {
+        PackedWriter { writer: BlockWriter::new(codec), blocks: Vec::new(), bytes: 0, records: 0 }
+    }
+
+    /// Appends a record; whether that closed a block, so that [`PackedWriter::bytes`] has grown.
+    #[inline]
+    pub fn push<T: Serialize>(&mut self, record: &T) -> Result<bool, SpillError> {
+        let mut block = Vec::new();
+        let written = self.writer.push(record, &mut block)?;
+        self.records += 1;
+        if written > 0 {
+            self.keep(block);
+        }
+        Ok(written > 0)
+    }
+
+    #[cold]
+    fn keep(&mut self, block: Vec<u8>) {
+        self.bytes += (block.len() + size_of::<Box<[u8]>>()) as u64;
+        self.blocks.push(block.into_boxed_slice());
+    }
+
+    /// What the closed blocks occupy.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The records.
+    pub fn finish(mut self) -> Result<Slice, SpillError> {
+        let mut block = Vec::new();
+        if self.writer.flush(&mut block)? > 0 {
+            self.keep(block);
+        }
+        Ok(Slice::packed(self.blocks, self.records, self.bytes))
+    }
+}
+
+/// The end of a file that stays: tells a whole file from one that was cut off between two blocks.
+///
+/// ```text
+/// file := block* | magic | bytes of blocks u64 | records u64 | crc32 of the two u32
+/// ```
+const MAGIC: [u8; 8] = *b"FSTLRUN1";
+const END_BYTES: usize = 8 + 8 + 8 + 4;
+
+/// Writes `records` to a new file that stays; how many records, and the bytes of the file.
+pub fn write_file<T: Serialize>(
+    path: &Path,
+    codec: Codec,
+    records: impl Iterator<Item = T>,
+) -> Result<(u64, u64), SpillError> {
+    let file = File::create_new(path)?;
+    let mut blocks = Blocks::new(codec);
+    for record in records {
+        blocks.push(&record, &file)?;
+    }
+    let Segment { bytes, records, .. } = blocks.finish(&file)?;
+    let end = file_end(bytes, records);
+    (&file).write_all(&end)?;
+    file.sync_all()?;
+    Ok((records, bytes + END_BYTES as u64))
+}
+
+fn file_end(bytes: u64, records: u64) -> [u8; END_BYTES] {
+    let mut end = [0; END_BYTES];
+    end[..8].copy_from_slice(&MAGIC);
+    end[8..16].copy_from_slice(&bytes.to_le_bytes());
+    end[16..24].copy_from_slice(&records.to_le_bytes());
+    let sum = crc32fast::hash(&end[8..24]);
+    end[24..].copy_from_slice(&sum.to_le_bytes());
+    end
+}
+
+/// The records that [`write_file`] wrote.
+pub fn open_file(path: &Path) -> Result<Slice, ReadError> {
+    let failed = |source| ReadError::Io { path: path.to_owned(), offset: 0, source };
+    let corrupt = |what| ReadError::Corrupt { path: path.to_owned(), offset: 0, what };
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let bytes = length.checked_sub(END_BYTES as u64).ok_or_else(|| corrupt(CUT_OFF))?;
+    let mut end = [0; END_BYTES];
+    crate::buckets::read_exact_at(&file, &mut end, bytes).map_err(failed)?;
+    let records = u64::from_le_bytes(end[16..24].try_into().expect("eight bytes"));
+    if end != file_end(bytes, records) || (records > 0) != (bytes >= HEADER_BYTES as u64) {
+        return Err(corrupt(CUT_OFF));
+    }
+    Ok(Slice::of_file(path.to_owned(), file, Segment { offset: 0, bytes, records }))
+}
+
+const CUT_OFF: &str = "no end of file where one must be: it was cut off or overwritten";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Records;
+
+    fn read(slice: Slice) -> Result<Vec<String>, ReadError> {
+        Records::new(slice).collect()
+    }
+
+    fn texts(count: u64) -> impl Iterator<Item = String> {
+        (0..count).map(|n| format!("text number {n}"))
+    }
+
+    #[test]
+    fn packed_blocks_and_their_copy_on_disk_give_the_same_records_any_number_of_times() {
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::in_directory(root.path(), Codec::Zstd(1));
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd(1)] {
+            let mut packed = PackedWriter::new(codec);
+            let mut closed = 0;
+            for text in texts(20_000) {
+                closed += u32::from(packed.push(&text).unwrap());
+            }
+            assert!(closed > 3 && packed.bytes() > 0);
+            let packed = packed.finish().unwrap();
+            assert!(!packed.is_on_disk());
+            let mut writer = RunWriter::create(&scratch, "copy").unwrap();
+            writer.push_all(packed.clone()).unwrap();
+            let copy = writer.finish().unwrap();
+            assert!(copy.is_on_disk());
+            copy.verify().unwrap();
+            for slice in [packed.clone(), packed, copy.clone(), copy] {
+                assert_eq!(slice.records(), 20_000);
+                assert!(read(slice).unwrap().into_iter().eq(texts(20_000)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_stays_is_read_whole_or_refused_by_name() {
+        let root = tempfile::tempdir().unwrap();
+        for count in [0, 1, 9_000] {
+            let path = root.path().join(format!("part-{count}"));
+            let (records, bytes) = write_file(&path, Codec::Lz4, texts(count)).unwrap();
+            let whole = std::fs::read(&path).unwrap();
+            assert_eq!((records, bytes), (count, whole.len() as u64));
+            assert!(read(open_file(&path).unwrap()).unwrap().into_iter().eq(texts(count)));
+            for cut in [0, 1, bytes / 2, bytes - 28, bytes - 1] {
+                std::fs::write(&path, &whole[..cut as usize]).unwrap();
+                let error = open_file(&path).and_then(read).unwrap_err().to_string();
+                assert!(error.contains(&format!("part-{count}")), "{error}");
+            }
+            for flipped in [0, whole.len() / 3, whole.len() - 1] {
+                let mut broken = whole.clone();
+                broken[flipped] ^= 4;
+                std::fs::write(&path, broken).unwrap();
+                assert!(open_file(&path).and_then(read).is_err(), "{flipped}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_rots_on_disk_is_noticed_before_anything_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::in_directory(root.path(), Codec::Lz4);
+        let texts: Vec<String> = texts(9_000).collect();
+        let run = write_run(&scratch, texts.iter()).unwrap();
+        run.verify().unwrap();
+        let path = run.path().unwrap().to_owned();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert!(matches!(run.verify(), Err(ReadError::Corrupt { .. })));
+        assert!(spilled::take().disk_bytes > 0);
+    }
 }

@@ -1,6 +1,9 @@
 //! What a task may use while it moves records: memory by grant, disk without.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use firesteel_storage::{LocalDirs, MemoryManager, Reservation};
 use firesteel_types::TaskId;
@@ -16,23 +19,57 @@ pub struct Scratch {
     memory: Arc<MemoryManager>,
     dirs: Arc<LocalDirs>,
     codec: Codec,
+    kept_codec: Codec,
     inline_bytes: u64,
+}
+
+/// Memory and directories of another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScratchSettings {
+    budget: u64,
+    storage_fraction: f64,
+    dirs: Vec<PathBuf>,
+    codec: Codec,
+    kept_codec: Codec,
 }
 
 impl Scratch {
     /// Out of these.
     pub fn new(memory: Arc<MemoryManager>, dirs: Arc<LocalDirs>, codec: Codec) -> Self {
-        Scratch { memory, dirs, codec, inline_bytes: INLINE_BYTES }
+        Scratch { memory, dirs, codec, kept_codec: Codec::None, inline_bytes: INLINE_BYTES }
     }
 
-    /// Without bounds and without files: everything stays in memory.
-    pub fn unbounded() -> Self {
-        Scratch {
-            memory: Arc::new(MemoryManager::new(u64::MAX / 4, 0.5)),
-            dirs: Arc::new(LocalDirs::new(vec![std::env::temp_dir()])),
-            codec: Codec::None,
-            inline_bytes: u64::MAX,
+    /// Packs partitions that are kept encoded in memory like this (`spark.rdd.compress`).
+    #[must_use]
+    pub fn with_kept_codec(mut self, codec: Codec) -> Self {
+        self.kept_codec = codec;
+        self
+    }
+
+    /// With files in one directory and more memory than anybody asks for, for tests.
+    #[cfg(test)]
+    pub(crate) fn in_directory(directory: &std::path::Path, codec: Codec) -> Self {
+        let dirs = LocalDirs::new(vec![directory.to_owned()]);
+        Scratch::new(Arc::new(MemoryManager::new(1 << 40, 0.5)), Arc::new(dirs), codec)
+    }
+
+    /// What another process needs to know to have its share: one of `sharers`.
+    pub fn settings(&self, sharers: u32) -> ScratchSettings {
+        ScratchSettings {
+            budget: self.memory.budget() / u64::from(sharers.max(1)),
+            storage_fraction: self.memory.storage_fraction(),
+            dirs: self.dirs.roots().to_vec(),
+            codec: self.codec,
+            kept_codec: self.kept_codec,
         }
+    }
+
+    /// As another process said.
+    pub fn with_settings(settings: ScratchSettings) -> Self {
+        let memory = MemoryManager::new(settings.budget, settings.storage_fraction);
+        let dirs = LocalDirs::new(settings.dirs);
+        Scratch::new(Arc::new(memory), Arc::new(dirs), settings.codec)
+            .with_kept_codec(settings.kept_codec)
     }
 
     /// The budget.
@@ -50,8 +87,14 @@ impl Scratch {
         self.dirs.remove();
     }
 
-    pub(crate) fn dirs(&self) -> &LocalDirs {
+    /// Where temporary files are.
+    pub fn dirs(&self) -> &LocalDirs {
         &self.dirs
+    }
+
+    /// How partitions are packed that are kept encoded in memory.
+    pub fn kept_codec(&self) -> Codec {
+        self.kept_codec
     }
 
     pub(crate) fn codec(&self) -> Codec {

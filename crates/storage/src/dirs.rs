@@ -33,25 +33,38 @@ impl LocalDirs {
         LocalDirs { roots, made: Mutex::new(None), next: AtomicU64::new(0) }
     }
 
-    /// A new file, on the next of the disks.
-    pub fn create_file(&self, purpose: &str) -> io::Result<TempFile> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let directory = self.pick(number)?;
-        let path = directory.join(format!("{purpose}-{number}"));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        match file {
-            Ok(file) => Ok(TempFile { path, file }),
-            Err(error) => Err(named(&path, error)),
-        }
+    /// Where the directories are made.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
     }
 
-    fn pick(&self, number: u64) -> io::Result<PathBuf> {
+    /// A new file, on the next of the disks, or on another if that one refuses.
+    pub fn create_file(&self, purpose: &str) -> io::Result<TempFile> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let directories = self.directories()?;
+        let mut last = None;
+        for turn in 0..directories.len() {
+            let directory = &directories[(number as usize + turn) % directories.len()];
+            let path = directory.join(format!("{purpose}-{number}"));
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok(TempFile { path, file }),
+                Err(error) => last = Some(named(&path, error)),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::other("spark.local.dir names no directory")))
+    }
+
+    fn directories(&self) -> io::Result<Vec<PathBuf>> {
         let mut made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if made.is_none() {
             *made = Some(make_all(&self.roots)?);
         }
-        let made = made.as_deref().unwrap_or_default();
-        Ok(made[number as usize % made.len()].path.clone())
+        Ok(made.iter().flatten().map(|directory| directory.path.clone()).collect())
+    }
+
+    /// Removes what processes that are gone have left under these roots.
+    pub fn remove_leftovers(&self) {
+        self.roots.iter().for_each(|root| remove_leftovers(root));
     }
 
     /// Removes everything.
@@ -186,6 +199,21 @@ mod tests {
         LocalDirs::new(roots).create_file("new").unwrap();
         assert!(!dead.exists());
         assert!(stranger.exists() && kept.path().exists());
+    }
+
+    #[test]
+    fn a_directory_that_breaks_later_is_passed_over_and_all_of_them_broken_is_an_error() {
+        let roots = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let dirs = LocalDirs::new(roots.iter().map(|root| root.path().to_owned()).collect());
+        let first = dirs.create_file("x").unwrap().path().to_owned();
+        let break_directory =
+            |file: &Path| std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+        break_directory(&first);
+        let files: Vec<TempFile> = (0..4).map(|_| dirs.create_file("x").unwrap()).collect();
+        assert!(files.iter().all(|file| file.path().parent() != first.parent()));
+        break_directory(files[0].path());
+        let error = dirs.create_file("x").unwrap_err().to_string();
+        assert!(error.contains("spark.local.dir") && error.contains("/x-"), "{error}");
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl MemoryManager {
         self.budget
     }
 
+    /// The part of the budget that storage keeps even if execution wants it.
+    pub fn storage_fraction(&self) -> f64 {
+        self.storage_floor as f64 / self.budget.max(1) as f64
+    }
+
     /// What is granted now, to storage and to execution.
     pub fn used(&self) -> (u64, u64) {
         let pools = self.lock();

@@ -1,21 +1,72 @@
-//! The memory store: one map from block to shared value.
+//! The store: one map from block to shared value.
 //!
 //! Kept partitions of RDDs are on the memory manager's books: they are stored only if there is room,
-//! give way to newer ones of other RDDs and to running tasks, least recently used first.
+//! give way to newer ones of other RDDs and to running tasks, least recently used first. One that
+//! gives way goes to disk if it knows how, and is dropped otherwise. What lies on disk is a value like
+//! any other, which occupies no memory worth counting: the store opens no file itself.
+//!
+//! Encoding, writing and dropping values happen without the lock.
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use firesteel_types::{RddId, ShuffleId};
+use firesteel_types::{RddId, ShuffleId, StorageLevel};
 
-use crate::{BlockId, Evict, MemoryManager};
+use crate::claims::Claims;
+use crate::{BlockId, Claim, Evict, MemoryManager};
+
+/// A value of any type.
+pub type AnyValue = Arc<dyn Any + Send + Sync>;
+
+/// Brings a block to disk: the value that stands for it there and its bytes, or why that cannot be.
+pub type Demote = Arc<dyn Fn() -> Result<(AnyValue, u64), String> + Send + Sync>;
+
+/// A partition to be kept.
+pub struct KeptBlock {
+    /// Its items, or what they can be read from.
+    pub value: AnyValue,
+    /// What it occupies in memory.
+    pub memory_bytes: u64,
+    /// What it occupies on disk.
+    pub disk_bytes: u64,
+    /// How the user wants it kept.
+    pub level: StorageLevel,
+    /// How it gets from memory to disk; without, it is dropped when it must give way.
+    pub demote: Option<Demote>,
+}
+
+/// Where a kept partition lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockStatus {
+    /// Bytes in memory.
+    pub memory_bytes: u64,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// How the user wants it kept.
+    pub level: StorageLevel,
+}
+
+/// Hears that a kept partition came, moved or went. Called without the store's lock: what
+/// [`MemoryStore::status`] says meanwhile may be newer.
+pub trait Watch: Send + Sync {
+    /// Something about this block is different now.
+    fn block_changed(&self, id: BlockId);
+}
 
 struct Stored {
-    value: Arc<dyn Any + Send + Sync>,
+    value: AnyValue,
     /// What it has on the manager's books.
-    bytes: u64,
+    memory_bytes: u64,
+    disk_bytes: u64,
+    level: StorageLevel,
+    demote: Option<Demote>,
+    /// Tells it from another of the same name.
+    number: u64,
     last_used: u64,
+    /// On its way to disk.
+    leaving: bool,
 }
 
 #[derive(Default)]
@@ -24,68 +75,165 @@ struct Blocks {
     clock: u64,
 }
 
+impl Blocks {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Takes a block out of memory and puts what lies on disk, if anything does, in its place.
+    fn leave(
+        &mut self,
+        id: BlockId,
+        number: u64,
+        on_disk: &mut Option<(AnyValue, u64)>,
+    ) -> Option<Stored> {
+        let stored = self.map.get(&id).filter(|stored| stored.number == number)?;
+        let (level, last_used) = (stored.level, stored.last_used);
+        let replaced = on_disk.take().map(|(value, disk_bytes)| Stored {
+            value,
+            memory_bytes: 0,
+            disk_bytes,
+            level,
+            demote: None,
+            number,
+            last_used,
+            leaving: false,
+        });
+        match replaced {
+            Some(replaced) => self.map.insert(id, replaced),
+            None => self.map.remove(&id),
+        }
+    }
+}
+
 /// Typed values by block id, shared between the threads of one process.
 pub struct MemoryStore {
     blocks: Mutex<Blocks>,
+    claims: Claims,
     memory: Arc<MemoryManager>,
+    watch: OnceLock<Box<dyn Watch>>,
+}
+
+/// The block that has to give way next.
+enum Leaver {
+    /// It is out of the map.
+    Dropped(BlockId, Stored),
+    /// It is to be brought to disk.
+    Demoted { id: BlockId, number: u64, demote: Demote },
 }
 
 impl MemoryStore {
     /// An empty one, within this budget.
     pub fn new(memory: Arc<MemoryManager>) -> Self {
-        MemoryStore { blocks: Mutex::default(), memory }
+        MemoryStore {
+            blocks: Mutex::default(),
+            claims: Claims::default(),
+            memory,
+            watch: OnceLock::new(),
+        }
+    }
+
+    /// Tells `watch` of kept partitions from now on; the first one stays.
+    pub fn set_watch(&self, watch: Box<dyn Watch>) {
+        let _ = self.watch.set(watch);
     }
 
     /// Puts a block that is not on the books, replacing an older one of the same name.
     pub fn put<T: Any + Send + Sync>(&self, id: BlockId, value: Arc<T>) {
-        self.insert(id, value, 0);
+        let level = StorageLevel::NONE;
+        self.insert(id, KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote: None });
     }
 
-    /// Puts a block of so many bytes, if there is room or room can be made; whether it did.
-    pub fn put_if_fits<T: Any + Send + Sync>(
-        &self,
-        id: BlockId,
-        value: Arc<T>,
-        bytes: u64,
-    ) -> bool {
-        let fits = self.memory.acquire_storage(bytes) || self.make_room(id, bytes);
-        if fits {
-            self.insert(id, value, bytes);
-        }
-        fits
+    /// Takes memory for a block that is being computed, pushing out those of other RDDs if need be;
+    /// `false`: there is not enough, and nothing was taken.
+    pub fn acquire(&self, id: BlockId, bytes: u64) -> bool {
+        self.memory.acquire_storage(bytes) || self.make_room(id, bytes)
     }
 
-    /// Drops blocks of other RDDs until `bytes` more fit; whether they do, and are taken.
+    /// Gives back what [`MemoryStore::acquire`] took.
+    pub fn release(&self, bytes: u64) {
+        self.memory.release_storage(bytes);
+    }
+
+    /// Keeps a partition, whose memory was acquired before.
+    pub fn keep(&self, id: BlockId, block: KeptBlock) {
+        self.insert(id, block);
+        self.tell(id);
+    }
+
+    /// Drops blocks of other RDDs until `bytes` more fit; whether they do, and are taken. Drops none if
+    /// all of them would not do.
     fn make_room(&self, id: BlockId, bytes: u64) -> bool {
-        while let Some(dropped) = self.drop_oldest(|other| !same_rdd(id, other)) {
+        let may_go = |other| !same_rdd(id, other);
+        let (storage, execution) = self.memory.used();
+        let free = self.memory.budget().saturating_sub(storage + execution);
+        let leaving = |(other, stored): (&BlockId, &Stored)| match may_go(*other) {
+            true => stored.memory_bytes,
+            false => 0,
+        };
+        let could_go: u64 = self.lock().map.iter().map(leaving).sum();
+        if free + could_go < bytes {
+            return false;
+        }
+        while let Some(dropped) = self.drop_oldest(may_go) {
             self.memory.release_storage(dropped);
             if self.memory.acquire_storage(bytes) {
                 return true;
             }
         }
-        false
+        // Others may have given something back meanwhile.
+        self.memory.acquire_storage(bytes)
     }
 
-    fn insert(&self, id: BlockId, value: Arc<dyn Any + Send + Sync>, bytes: u64) {
+    fn insert(&self, id: BlockId, block: KeptBlock) {
+        let KeptBlock { value, memory_bytes, disk_bytes, level, demote } = block;
         let mut blocks = self.lock();
-        blocks.clock += 1;
-        let last_used = blocks.clock;
-        let replaced = blocks.map.insert(id, Stored { value, bytes, last_used });
+        let number = blocks.tick();
+        let stored = Stored {
+            value,
+            memory_bytes,
+            disk_bytes,
+            level,
+            demote,
+            number,
+            last_used: number,
+            leaving: false,
+        };
+        let replaced = blocks.map.insert(id, stored);
         drop(blocks); // a large value takes time to free
         self.forget(replaced);
     }
 
     /// The block, if it is here and of this type.
     pub fn get<T: Any + Send + Sync>(&self, id: BlockId) -> Option<Arc<T>> {
-        let mut blocks = self.lock();
-        blocks.clock += 1;
-        let now = blocks.clock;
-        let stored = blocks.map.get_mut(&id)?;
-        stored.last_used = now;
-        stored.value.clone().downcast().ok()
+        self.get_any(id)?.0.downcast().ok()
     }
 
-    /// Drops one block.
+    /// The block, whatever its type, and its bytes in memory and on disk.
+    pub fn get_any(&self, id: BlockId) -> Option<(AnyValue, u64)> {
+        let mut blocks = self.lock();
+        let now = blocks.tick();
+        let stored = blocks.map.get_mut(&id)?;
+        stored.last_used = now;
+        Some((stored.value.clone(), stored.memory_bytes + stored.disk_bytes))
+    }
+
+    /// Where a kept partition lies, if it does.
+    pub fn status(&self, id: BlockId) -> Option<BlockStatus> {
+        self.lock().map.get(&id).map(|stored| BlockStatus {
+            memory_bytes: stored.memory_bytes,
+            disk_bytes: stored.disk_bytes,
+            level: stored.level,
+        })
+    }
+
+    /// The right to compute a block that is not there, or another thread's turn to wait for.
+    pub fn claim(&self, id: BlockId) -> Claim<'_> {
+        self.claims.claim(id)
+    }
+
+    /// Drops one block and tells nobody.
     pub fn remove(&self, id: BlockId) -> bool {
         let removed = self.lock().map.remove(&id);
         let found = removed.is_some();
@@ -93,7 +241,14 @@ impl MemoryStore {
         found
     }
 
-    /// Drops all kept partitions of an RDD.
+    /// Drops a kept partition that is of no use: broken, or computed for nobody.
+    pub fn discard(&self, id: BlockId) {
+        if self.remove(id) {
+            self.tell(id);
+        }
+    }
+
+    /// Drops all kept partitions of an RDD and tells nobody.
     pub fn remove_rdd(&self, rdd: RddId) -> usize {
         self.remove_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX))
     }
@@ -137,18 +292,64 @@ impl MemoryStore {
     /// Takes removed blocks off the books and drops them, without the lock.
     fn forget(&self, removed: impl IntoIterator<Item = Stored>) {
         for stored in removed {
-            self.memory.release_storage(stored.bytes);
+            self.memory.release_storage(stored.memory_bytes);
         }
     }
 
-    /// Drops the least recently used block that is on the books and that `may_go`; its bytes.
+    /// Takes the least recently used block that is on the books and that `may_go` out of memory; the
+    /// bytes that are free now.
     fn drop_oldest(&self, may_go: impl Fn(BlockId) -> bool) -> Option<u64> {
+        match self.choose_leaver(may_go)? {
+            Leaver::Dropped(id, stored) => {
+                let bytes = stored.memory_bytes;
+                drop(stored);
+                self.tell(id);
+                Some(bytes)
+            }
+            Leaver::Demoted { id, number, demote } => Some(self.demote(id, number, &demote)),
+        }
+    }
+
+    fn choose_leaver(&self, may_go: impl Fn(BlockId) -> bool) -> Option<Leaver> {
         let mut blocks = self.lock();
-        let candidates = blocks.map.iter().filter(|(id, stored)| stored.bytes > 0 && may_go(**id));
-        let oldest = candidates.min_by_key(|(_, stored)| stored.last_used).map(|(id, _)| *id)?;
-        let dropped = blocks.map.remove(&oldest)?;
-        drop(blocks);
-        Some(dropped.bytes)
+        let candidates = blocks
+            .map
+            .iter()
+            .filter(|(id, stored)| stored.memory_bytes > 0 && !stored.leaving && may_go(**id));
+        let id = candidates.min_by_key(|(_, stored)| stored.last_used).map(|(id, _)| *id)?;
+        let stored = blocks.map.get_mut(&id)?;
+        if let Some(demote) = stored.demote.clone() {
+            stored.leaving = true;
+            return Some(Leaver::Demoted { id, number: stored.number, demote });
+        }
+        blocks.map.remove(&id).map(|stored| Leaver::Dropped(id, stored))
+    }
+
+    /// Brings a block to disk, or drops it if that cannot be; the bytes that are free now. Readers find
+    /// it in memory until it is on disk.
+    fn demote(&self, id: BlockId, number: u64, demote: &Demote) -> u64 {
+        // It runs the user's Serialize in a task of somebody else, who is not to blame for it.
+        let written = std::panic::catch_unwind(AssertUnwindSafe(|| demote()))
+            .unwrap_or_else(|_| Err("its items panicked while they were encoded".to_owned()));
+        let (mut on_disk, failure) = match written {
+            Ok(on_disk) => (Some(on_disk), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        // Removed or replaced meanwhile: whoever did that took it off the books.
+        let Some(left) = self.lock().leave(id, number, &mut on_disk) else { return 0 };
+        if let Some(reason) = failure {
+            tracing::warn!(block = %id, reason, "kept partition could not be written to disk");
+        }
+        let freed = left.memory_bytes;
+        drop(left);
+        self.tell(id);
+        freed
+    }
+
+    fn tell(&self, id: BlockId) {
+        if let (Some(watch), BlockId::Rdd(..)) = (self.watch.get(), id) {
+            watch.block_changed(id);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Blocks> {
@@ -182,6 +383,33 @@ mod tests {
         (Arc::new(MemoryStore::new(memory.clone())), memory)
     }
 
+    fn block(rdd: u32, part: u32) -> BlockId {
+        BlockId::Rdd(RddId(rdd), part)
+    }
+
+    /// Keeps a block of so many bytes, if there is room.
+    fn keep(store: &MemoryStore, id: BlockId, value: u8, bytes: u64) -> bool {
+        keep_at(store, id, value, bytes, None)
+    }
+
+    fn keep_at(
+        store: &MemoryStore,
+        id: BlockId,
+        value: u8,
+        bytes: u64,
+        demote: Option<Demote>,
+    ) -> bool {
+        let (value, level) = (Arc::new(value), StorageLevel::MEMORY_ONLY);
+        let fits = store.acquire(id, bytes);
+        if fits {
+            store.keep(id, KeptBlock { value, memory_bytes: bytes, disk_bytes: 0, level, demote });
+        }
+        fits
+    }
+
+    /// What stands for a block on disk.
+    struct OnDisk;
+
     #[test]
     fn blocks_are_found_by_name_and_type() {
         let (store, _) = store(1000);
@@ -210,14 +438,15 @@ mod tests {
     #[test]
     fn new_partitions_push_out_the_least_recently_used_of_other_rdds_only() {
         let (store, memory) = store(1000);
-        let block = |rdd, part| BlockId::Rdd(RddId(rdd), part);
-        assert!(store.put_if_fits(block(1, 0), Arc::new(1u8), 400));
-        assert!(store.put_if_fits(block(2, 0), Arc::new(2u8), 400));
+        assert!(keep(&store, block(1, 0), 1, 400));
+        assert!(keep(&store, block(2, 0), 2, 400));
         store.get::<u8>(block(1, 0));
-        assert!(store.put_if_fits(block(3, 0), Arc::new(3u8), 400), "pushes out 2");
+        assert!(!keep(&store, block(3, 0), 3, 1001));
+        assert_eq!(store.len(), 2, "what can never fit pushes nothing out");
+        assert!(keep(&store, block(3, 0), 3, 400), "pushes out 2");
         assert!(store.get::<u8>(block(2, 0)).is_none() && store.get::<u8>(block(1, 0)).is_some());
-        assert!(store.put_if_fits(block(3, 1), Arc::new(3u8), 600), "pushes out 1");
-        assert!(!store.put_if_fits(block(3, 2), Arc::new(3u8), 100), "never its own RDD's");
+        assert!(keep(&store, block(3, 1), 3, 600), "pushes out 1");
+        assert!(!keep(&store, block(3, 2), 3, 100), "never its own RDD's");
         assert_eq!(memory.used(), (1000, 0));
         store.remove_rdd(RddId(3));
         assert_eq!(memory.used(), (0, 0));
@@ -227,10 +456,66 @@ mod tests {
     fn running_tasks_push_out_kept_partitions() {
         let (store, memory) = store(1000);
         memory.set_evictor(Arc::downgrade(&(store.clone() as Arc<dyn Evict>)));
-        assert!(store.put_if_fits(BlockId::Rdd(RddId(1), 0), Arc::new(1u8), 900));
+        assert!(keep(&store, block(1, 0), 1, 900));
         let mut held = memory.reserve(firesteel_types::TaskId(1));
         assert!(held.resize(800));
         assert!(store.is_empty());
         assert_eq!(memory.used(), (0, 800));
+    }
+
+    #[test]
+    fn what_gives_way_goes_to_disk_if_it_can_and_is_dropped_if_that_fails() {
+        let (store, memory) = store(1000);
+        let to_disk: Demote = Arc::new(|| Ok((Arc::new(OnDisk), 77)));
+        let full: Demote = Arc::new(|| Err("no space left".to_owned()));
+        let panics: Demote = Arc::new(|| panic!("on purpose"));
+        for (rdd, demote) in [to_disk, full, panics].into_iter().enumerate() {
+            assert!(keep_at(&store, block(rdd as u32, 0), 1, 300, Some(demote)));
+        }
+        assert!(keep(&store, block(9, 0), 9, 1000), "all others give way");
+        let status = store.status(block(0, 0)).unwrap();
+        assert_eq!((status.memory_bytes, status.disk_bytes), (0, 77));
+        assert!(store.get::<OnDisk>(block(0, 0)).is_some());
+        assert_eq!(store.ids(), [block(0, 0), block(9, 0)]);
+        assert_eq!(memory.used(), (1000, 0));
+        store.clear();
+        assert_eq!(memory.used(), (0, 0));
+    }
+
+    #[test]
+    fn a_block_that_is_removed_while_it_goes_to_disk_stays_removed_and_is_counted_once() {
+        let (store, memory) = store(1000);
+        let other = Arc::downgrade(&store);
+        let removing: Demote = Arc::new(move || {
+            let store = other.upgrade().unwrap();
+            assert!(store.get::<u8>(block(1, 0)).is_some(), "readers find it meanwhile");
+            assert_eq!(store.remove_rdd(RddId(1)), 1);
+            Ok((Arc::new(OnDisk), 77))
+        });
+        assert!(keep_at(&store, block(1, 0), 1, 600, Some(removing)));
+        assert!(keep(&store, block(2, 0), 2, 600));
+        assert_eq!(store.ids(), [block(2, 0)]);
+        assert_eq!(memory.used(), (600, 0));
+        store.clear();
+        assert_eq!(memory.used(), (0, 0));
+    }
+
+    #[test]
+    fn watchers_hear_of_kept_partitions_and_of_nothing_else() {
+        struct Log(Arc<Mutex<Vec<BlockId>>>);
+        impl Watch for Log {
+            fn block_changed(&self, id: BlockId) {
+                self.0.lock().unwrap().push(id);
+            }
+        }
+        let (store, log) = (store(1000).0, Arc::default());
+        store.set_watch(Box::new(Log(Arc::clone(&log))));
+        store.put(BlockId::MapOutput(ShuffleId(1), 0), Arc::new(0u8));
+        keep(&store, block(1, 0), 1, 900);
+        keep(&store, block(2, 0), 2, 900);
+        store.discard(block(2, 0));
+        store.discard(block(2, 0));
+        let heard = log.lock().unwrap().clone();
+        assert_eq!(heard, [block(1, 0), block(1, 0), block(2, 0), block(2, 0)]);
     }
 }

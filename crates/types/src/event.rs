@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::{
-    BroadcastId, ExecutorId, Host, JobError, JobId, RddId, StageId, StageRef, TaskFailure, TaskId,
-    Tick,
+    BroadcastId, ExecutorId, Host, JobError, JobId, RddId, StageId, StageRef, StorageLevel,
+    TaskFailure, TaskId, Tick,
 };
 
 /// A thing that happened. Names follow Spark's `SparkListener*` events.
@@ -162,6 +162,8 @@ pub enum Event {
         memory_bytes: u64,
         /// Bytes on disk.
         disk_bytes: u64,
+        /// How it is kept; [`StorageLevel::NONE`] when it is gone.
+        level: StorageLevel,
     },
     /// An RDD's kept partitions were dropped by the user.
     UnpersistRdd {
@@ -250,9 +252,9 @@ pub struct TaskMetrics {
     pub deserialize_time_us: u64,
     /// Size of the result, if it was encoded.
     pub result_bytes: u64,
-    /// Records read from sources.
+    /// Records read from sources and from kept partitions.
     pub input_records: u64,
-    /// Bytes read from sources.
+    /// Bytes read from sources and from kept partitions.
     pub input_bytes: u64,
     /// Records written to sinks.
     pub output_records: u64,
@@ -266,4 +268,8 @@ pub struct TaskMetrics {
     pub shuffle_write_records: u64,
     /// Bytes written to shuffles.
     pub shuffle_write_bytes: u64,
+    /// Bytes of memory given up for want of it.
+    pub memory_bytes_spilled: u64,
+    /// Bytes written to disk instead.
+    pub disk_bytes_spilled: u64,
 }

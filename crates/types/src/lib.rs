@@ -7,10 +7,12 @@ pub mod event;
 pub mod id;
 pub mod lineage;
 pub mod outcome;
+pub mod storage_level;
 
 pub use event::{Event, StageInfo, TaskInfo, TaskMetrics};
 pub use id::*;
 pub use lineage::{
-    Attachment, CallSite, Dependency, Location, NarrowMapping, PartitionerId, RddInfo,
+    Attachment, CallSite, Dependency, Lent, Location, NarrowMapping, PartitionerId, RddInfo, Reads,
 };
 pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};
+pub use storage_level::StorageLevel;

@@ -2,8 +2,9 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::{ExecutorId, Host, RddId, ShuffleId};
 
@@ -132,8 +133,10 @@ pub struct RddInfo {
     pub call_site: CallSite,
     /// How many partitions it has.
     pub partitions: u32,
-    /// What it reads.
+    /// What it reads, unless that is lent; [`RddInfo::reads`] finds both.
     pub dependencies: Vec<Dependency>,
+    /// What it reads until it is checkpointed.
+    pub lent: Option<Lent>,
     /// Where its source data lies, per partition; empty when it lies nowhere in particular.
     pub preferred: Vec<Vec<Location>>,
     /// How its keys are partitioned, if they are.
@@ -143,6 +146,45 @@ pub struct RddInfo {
     /// What the driver keeps alive as long as the node: map-side code, deferred work. The
     /// schedulers never look at it.
     pub attachment: Attachment,
+}
+
+/// Dependencies that the driver holds and lets go of when the node's partitions are written elsewhere:
+/// from then on the node reads something else. That happens once, and is seen by whoever asks next.
+#[derive(Debug)]
+pub struct Lent {
+    before: Weak<Vec<Dependency>>,
+    after: OnceLock<Vec<Dependency>>,
+}
+
+impl Lent {
+    /// Reads these as long as somebody holds them.
+    pub fn new(held: &Arc<Vec<Dependency>>) -> Self {
+        Lent { before: Arc::downgrade(held), after: OnceLock::new() }
+    }
+
+    /// Reads these from now on. The others may be let go of after that, not before.
+    pub fn replace(&self, dependencies: Vec<Dependency>) {
+        let _ = self.after.set(dependencies);
+    }
+}
+
+/// What a node reads.
+pub enum Reads<'a> {
+    /// Its own list.
+    Own(&'a [Dependency]),
+    /// A list that may be let go of meanwhile.
+    Lent(Arc<Vec<Dependency>>),
+}
+
+impl Deref for Reads<'_> {
+    type Target = [Dependency];
+
+    fn deref(&self) -> &[Dependency] {
+        match self {
+            Reads::Own(dependencies) => dependencies,
+            Reads::Lent(dependencies) => dependencies,
+        }
+    }
 }
 
 /// An opaque companion of a node; see [`RddInfo::attachment`].
@@ -160,21 +202,41 @@ impl RddInfo {
     pub fn is_persisted(&self) -> bool {
         self.persisted.load(Ordering::Acquire)
     }
+
+    /// What it reads now.
+    pub fn reads(&self) -> Reads<'_> {
+        let Some(lent) = &self.lent else { return Reads::Own(&self.dependencies) };
+        // Looked at before and after: they are replaced first and let go of then.
+        let replaced = || lent.after.get().map(|after| Reads::Own(after));
+        let before = || lent.before.upgrade().map(Reads::Lent);
+        replaced().or_else(before).or_else(replaced).unwrap_or(Reads::Own(&[]))
+    }
 }
 
 /// A long loop makes a long chain of nodes: taken apart step by step, because the compiler's own
 /// drop would recurse once per node and overflow the stack.
 impl Drop for RddInfo {
     fn drop(&mut self) {
-        let mut pending = std::mem::take(&mut self.dependencies);
+        let mut pending = self.take_dependencies();
         // It may hold the parents too; `pending` holds them meanwhile, so that they do not go with it.
         self.attachment = Attachment::default();
         while let Some(dependency) = pending.pop() {
             let (Dependency::Narrow { rdd, .. } | Dependency::Shuffle { rdd, .. }) = dependency;
             if let Some(mut info) = Arc::into_inner(rdd) {
-                pending.append(&mut info.dependencies);
+                pending.append(&mut info.take_dependencies());
             }
         }
+    }
+}
+
+impl RddInfo {
+    fn take_dependencies(&mut self) -> Vec<Dependency> {
+        let mut taken = std::mem::take(&mut self.dependencies);
+        if let Some(Lent { before, after }) = self.lent.take() {
+            taken.extend(before.upgrade().iter().flat_map(|held| held.iter().cloned()));
+            taken.extend(after.into_inner().unwrap_or_default());
+        }
+        taken
     }
 }
 
@@ -192,6 +254,7 @@ mod tests {
             call_site: CallSite::here("test"),
             partitions: 1,
             dependencies,
+            lent: None,
             preferred: Vec::new(),
             partitioner: None,
             persisted: AtomicBool::new(false),
@@ -205,6 +268,38 @@ mod tests {
         for id in 1..1_000_000 {
             last =
                 node(id, vec![Dependency::Narrow { rdd: last, mapping: NarrowMapping::OneToOne }]);
+        }
+        drop(last);
+    }
+
+    #[test]
+    fn lent_dependencies_are_read_until_they_are_replaced_and_then_nothing_holds_them() {
+        let parent = node(0, Vec::new());
+        let narrow = |rdd: &Arc<RddInfo>| Dependency::Narrow {
+            rdd: rdd.clone(),
+            mapping: NarrowMapping::OneToOne,
+        };
+        let held = Arc::new(vec![narrow(&parent)]);
+        let mut child = Arc::into_inner(node(1, Vec::new())).unwrap();
+        child.lent = Some(Lent::new(&held));
+        assert_eq!(child.reads()[0].rdd().id, RddId(0));
+        child.lent.as_ref().unwrap().replace(vec![narrow(&node(2, Vec::new()))]);
+        assert_eq!(child.reads()[0].rdd().id, RddId(2));
+        drop(held);
+        assert_eq!(child.reads().len(), 1);
+        assert_eq!(Arc::strong_count(&parent), 1);
+    }
+
+    #[test]
+    fn a_chain_of_lent_nodes_drops_without_overflowing_the_stack() {
+        let mut last = node(0, Vec::new());
+        for id in 1..300_000 {
+            let mapping = NarrowMapping::OneToOne;
+            let held = Arc::new(vec![Dependency::Narrow { rdd: last, mapping }]);
+            let mut next = Arc::into_inner(node(id, Vec::new())).unwrap();
+            next.lent = Some(Lent::new(&held));
+            next.attachment = Attachment(Some(held));
+            last = Arc::new(next);
         }
         drop(last);
     }

@@ -1,5 +1,6 @@
 //! A job that runs, and the cell its waiter looks into.
 
+use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use firesteel_closure::Encoder;
@@ -15,6 +16,8 @@ pub(super) struct ActiveJob {
     pub(super) results: Vec<Option<Payload>>,
     cell: Arc<JobCell>,
     _lineage: Arc<RddInfo>,
+    /// What was cut off the lineage since the job started: its stages may still need it.
+    pub(super) cut_off: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ActiveJob {
@@ -25,7 +28,8 @@ impl ActiveJob {
         cell: Arc<JobCell>,
     ) -> Self {
         let results = std::iter::repeat_with(|| None).take(partitions).collect();
-        ActiveJob { code: Arc::new(StageCode::new(body)), results, cell, _lineage: lineage }
+        let code = Arc::new(StageCode::new(body));
+        ActiveJob { code, results, cell, _lineage: lineage, cut_off: Vec::new() }
     }
 
     /// Tells the waiter; only then is anything of the user's dropped.

@@ -70,7 +70,7 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     match code.encoded() {
         Err(failure) => failed(failure.clone()),
         Ok(bytes) if engine.transport == LocalTransport::Process => {
-            Child::run(child, bytes.clone(), identity, kill, &environment)
+            Child::run(child, bytes.clone(), identity, kill, &environment, engine.workers)
         }
         Ok(bytes) => {
             let here = SameExecutable::this_process();

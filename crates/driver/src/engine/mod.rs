@@ -6,6 +6,7 @@
 //! without a single switch between threads.
 
 mod aftermath;
+mod blocks;
 mod job;
 mod local;
 mod process;
@@ -25,14 +26,15 @@ use firesteel_scheduler::messages::{
 };
 use firesteel_shuffle::Scratch;
 use firesteel_types::{
-    AccumulatorId, Event, ExecutorId, Host, JobId, RddId, RddInfo, ShuffleId, TaskFailure,
-    TaskInfo, TaskOutcome, Tick,
+    AccumulatorId, Event, ExecutorId, Host, JobId, RddInfo, ShuffleId, TaskFailure, TaskInfo,
+    TaskOutcome, Tick,
 };
 
 use crate::bus::Bus;
 use crate::{Error, Result};
 
 use aftermath::Aftermath;
+pub(crate) use blocks::KeptPartitions;
 pub(crate) use job::JobCell;
 use job::{ActiveJob, StageCode};
 use state::{Launch, State};
@@ -53,20 +55,6 @@ impl Drop for ShuffleHandle {
     }
 }
 
-/// The kept partitions of a cached RDD, held by its node. They go when nobody can read them any more.
-pub(crate) struct KeptPartitions {
-    rdd: RddId,
-    engine: std::sync::Weak<Engine>,
-}
-
-impl Drop for KeptPartitions {
-    fn drop(&mut self) {
-        if let Some(engine) = self.engine.upgrade() {
-            engine.unpersist(self.rdd);
-        }
-    }
-}
-
 /// Schedulers, worker threads and the blocks of this process.
 pub(crate) struct Engine {
     state: Mutex<State>,
@@ -79,6 +67,7 @@ pub(crate) struct Engine {
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
     transport: LocalTransport,
+    workers: u32,
 }
 
 impl Engine {
@@ -100,7 +89,9 @@ impl Engine {
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),
             transport,
+            workers: threads,
         });
+        blocks::watch(&engine);
         engine.feed(Input::ExecutorAdded {
             executor: ExecutorId::DRIVER,
             host: Host::new("localhost"),
@@ -179,18 +170,6 @@ impl Engine {
         state.shuffles.remove(&shuffle);
         self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
         self.environment.remove_shuffle(shuffle);
-    }
-
-    /// What is to be held as long as the partitions of a cached RDD are to be kept.
-    pub(crate) fn keep_partitions(self: &Arc<Self>, rdd: RddId) -> Arc<KeptPartitions> {
-        Arc::new(KeptPartitions { rdd, engine: Arc::downgrade(self) })
-    }
-
-    /// Drops the kept partitions of an RDD.
-    pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
-        self.environment.blocks().remove_rdd(rdd);
-        self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
-        self.bus.post(Event::UnpersistRdd { rdd });
     }
 
     pub(crate) fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {

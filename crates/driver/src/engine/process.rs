@@ -14,10 +14,11 @@ use std::time::Duration;
 use firesteel_closure::{ExecutableHash, SameExecutable};
 use firesteel_executor::child::ROLE;
 use firesteel_executor::{
-    EncodedReport, FromChild, LocalEnvironment, TaskReport, ToChild, read_frame, write_frame,
+    EncodedReport, FromChild, Inbox, LocalEnvironment, TaskReport, ToChild, read_frame, write_frame,
 };
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rdd::{Environment, KillSwitch};
+use firesteel_shuffle::{Scratch, ScratchSettings};
 use firesteel_types::{ExecutorId, TaskFailure, TaskId};
 
 use super::local::failed;
@@ -30,26 +31,30 @@ const POLL: Duration = Duration::from_millis(20);
 pub(super) struct Child {
     process: Process,
     stream: UnixStream,
+    inbox: Arc<Inbox>,
+    scratch: Scratch,
 }
 
 impl Child {
-    /// Runs a task in `slot`'s child, starting one if there is none.
+    /// Runs a task in `slot`'s child, starting one if there is none, which gets its share of the memory
+    /// as one of `sharers`.
     pub(super) fn run(
         slot: &mut Option<Child>,
         body: Vec<u8>,
         identity: TaskIdentity,
         kill: &Arc<KillSwitch>,
         environment: &LocalEnvironment,
+        sharers: u32,
     ) -> TaskReport {
         let started = match slot {
             Some(child) => Ok(child),
-            None => Child::start().map(|child| slot.insert(child)),
+            None => Child::start(environment, sharers).map(|child| slot.insert(child)),
         };
         let result = started.and_then(|child| child.serve(body, identity, kill, environment));
         result.map_or_else(|error| lost(slot, &error), TaskReport::from)
     }
 
-    fn start() -> io::Result<Child> {
+    fn start(environment: &LocalEnvironment, sharers: u32) -> io::Result<Child> {
         // A pair has no name: nobody else can reach it, and no file is left behind.
         let (mut stream, theirs) = UnixStream::pair()?;
         let mut process = Command::new(std::env::current_exe()?)
@@ -60,14 +65,15 @@ impl Child {
             .spawn()?;
         let greeted = stream
             .set_read_timeout(Some(START_TIMEOUT))
-            .and_then(|()| greet(&mut stream))
+            .and_then(|()| greet(&mut stream, environment.scratch().settings(sharers)))
             .and_then(|()| stream.set_read_timeout(Some(POLL)));
         if let Err(error) = greeted {
             let _ = process.kill();
             let status = process.wait()?;
             return Err(io::Error::other(format!("{error} ({status})")));
         }
-        Ok(Child { process, stream })
+        let (inbox, scratch) = (environment.new_inbox(), environment.scratch().clone());
+        Ok(Child { process, stream, inbox, scratch })
     }
 
     fn serve(
@@ -77,6 +83,10 @@ impl Child {
         kill: &KillSwitch,
         environment: &LocalEnvironment,
     ) -> io::Result<EncodedReport> {
+        let forgotten = self.inbox.take();
+        if !forgotten.is_empty() {
+            write_frame(&mut self.stream, &ToChild::Forget(forgotten))?;
+        }
         write_frame(&mut self.stream, &ToChild::Run { identity, body })?;
         let mut killed = false;
         loop {
@@ -133,7 +143,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-fn greet(stream: &mut UnixStream) -> io::Result<()> {
+fn greet(stream: &mut UnixStream, settings: ScratchSettings) -> io::Result<()> {
     let FromChild::Hello(hash) = read_frame(stream)? else {
         return Err(io::Error::other("it did not say hello"));
     };
@@ -141,7 +151,7 @@ fn greet(stream: &mut UnixStream) -> io::Result<()> {
         let message = format!("it runs another executable ({hash}); was the file replaced?");
         return Err(io::Error::other(message));
     }
-    write_frame(stream, &ToChild::Hello(ExecutableHash::current()?))
+    write_frame(stream, &ToChild::Hello(ExecutableHash::current()?, settings))
 }
 
 fn answer(question: FromChild, environment: &LocalEnvironment) -> io::Result<ToChild> {
@@ -175,5 +185,7 @@ impl Drop for Child {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // Killed, it has left its temporary files behind.
+        self.scratch.dirs().remove_leftovers();
     }
 }

@@ -20,6 +20,7 @@ use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
 use firesteel_types::{CallSite, JobError, JobId};
 
+use super::checkpoint;
 use super::graph::prepare;
 use crate::{Context, Error, Rdd, Result, interrupt, local_properties};
 
@@ -75,7 +76,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         if let Some(reason) = future.and_then(|future| future.add(cell.job)) {
             self.context.cancel_job(cell.job, &reason);
         }
-        cell.wait()
+        let outputs = cell.wait()?;
+        checkpoint::write_pending(&self.context, &self.info)?;
+        Ok(outputs)
     }
 
     /// Whether a job can run at all, even one that reads no partition; does what must be done before.

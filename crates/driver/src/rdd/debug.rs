@@ -5,6 +5,7 @@ use std::sync::Arc;
 use firesteel_rdd::Pipe;
 use firesteel_types::{Dependency, RddInfo};
 
+use super::persist::storage_level;
 use crate::Rdd;
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
@@ -21,8 +22,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 }
 
 /// A node still to be printed. Kept on a list, because lineages may be too deep for recursion.
-struct Pending<'a> {
-    rdd: &'a Arc<RddInfo>,
+struct Pending {
+    rdd: Arc<RddInfo>,
     prefix: String,
     through_shuffle: bool,
     last: bool,
@@ -34,15 +35,15 @@ fn describe_lineage(rdd: &Arc<RddInfo>) -> String {
     let mut pending = children(rdd, &below(&count));
     while let Some(node) = pending.pop() {
         if !node.through_shuffle {
-            lines.push(format!("{}{}", node.prefix, describe(node.rdd)));
-            pending.extend(children(node.rdd, &node.prefix));
+            lines.push(format!("{}{}", node.prefix, describe(&node.rdd)));
+            pending.extend(children(&node.rdd, &node.prefix));
             continue;
         }
         let count = format!("({})", node.rdd.partitions);
         let before = node.prefix.trim_end().trim_end_matches('|');
-        lines.push(format!("{before}+-{count} {}", describe(node.rdd)));
+        lines.push(format!("{before}+-{count} {}", describe(&node.rdd)));
         let beside = if node.last { "  " } else { "| " };
-        pending.extend(children(node.rdd, &format!("{before}{beside}{}", below(&count))));
+        pending.extend(children(&node.rdd, &format!("{before}{beside}{}", below(&count))));
     }
     lines.join("\n")
 }
@@ -54,18 +55,20 @@ fn below(count: &str) -> String {
 }
 
 /// The parents, last first.
-fn children<'a>(rdd: &'a Arc<RddInfo>, prefix: &str) -> Vec<Pending<'a>> {
+fn children(rdd: &RddInfo, prefix: &str) -> Vec<Pending> {
     let mut last = true;
-    let pending = |dependency: &'a Dependency| Pending {
-        rdd: dependency.rdd(),
+    let pending = |dependency: &Dependency| Pending {
+        rdd: dependency.rdd().clone(),
         prefix: prefix.to_owned(),
         through_shuffle: matches!(dependency, Dependency::Shuffle { .. }),
         last: std::mem::take(&mut last),
     };
-    rdd.dependencies.iter().rev().map(pending).collect()
+    rdd.reads().iter().rev().map(pending).collect()
 }
 
 fn describe(info: &RddInfo) -> String {
     let name = info.name.as_ref().map_or(String::new(), |name| format!("{name} "));
-    format!("{name}{}[{}] at {} []", info.kind, info.id, info.call_site)
+    let level = storage_level(info);
+    let kept = if level.is_valid() { level.description() } else { String::new() };
+    format!("{name}{}[{}] at {} [{kept}]", info.kind, info.id, info.call_site)
 }

@@ -4,13 +4,15 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use firesteel_rdd::cache::SharedLevel;
 use firesteel_rdd::{AnyPartitioner, Pipe};
 use firesteel_types::{
-    Attachment, CallSite, Dependency, NarrowMapping, PartitionerId, RddId, RddInfo,
+    Attachment, CallSite, Dependency, Lent, NarrowMapping, PartitionerId, RddId, RddInfo,
 };
 
+use super::checkpoint::Checkpoint;
 use crate::engine::{KeptPartitions, ShuffleHandle};
 use crate::{Context, Error, Rdd, Result};
 
@@ -31,11 +33,22 @@ pub(crate) struct Extras {
     /// The context it belongs to.
     context: u64,
     /// How many narrow steps lie between this node and the shuffles or sources above.
-    depth: u32,
+    depth: AtomicU32,
     /// This node and all above it are prepared and without mistakes.
     ready: AtomicBool,
+    /// Its checkpoint, if one was asked for.
+    pub(crate) checkpoint: Option<Arc<Checkpoint>>,
+    /// How this node keeps its partitions, if it does.
+    pub(crate) level: Option<Arc<SharedLevel>>,
     /// The partitions this node keeps, if it does.
-    pub(crate) _kept: Option<Arc<KeptPartitions>>,
+    _kept: Option<Arc<KeptPartitions>>,
+}
+
+impl Extras {
+    /// Nothing lies above it any more.
+    pub(super) fn forget_depth(&self) {
+        self.depth.store(0, Ordering::Relaxed);
+    }
 }
 
 /// More narrow steps than this nest too deeply for a thread's stack.
@@ -104,12 +117,13 @@ impl Node {
 
     pub(crate) fn narrow(mut self, parent: &Arc<RddInfo>, mapping: NarrowMapping) -> Self {
         self.check_parent(parent);
-        let above = extras(parent).map_or(0, |extras| extras.depth);
-        self.extras.depth = self.extras.depth.max(above + 1);
-        if self.extras.depth > DEEPEST {
+        let above = extras(parent).map_or(0, |extras| extras.depth.load(Ordering::Relaxed));
+        let depth = self.extras.depth.get_mut();
+        *depth = (above + 1).max(*depth);
+        if *depth > DEEPEST {
             let reason = format!(
                 "more than {DEEPEST} steps without a shuffle would run as one deep call; put a \
-                 repartition, or collect and parallelize, in between"
+                 repartition or a checkpoint in between"
             );
             self.set_defect(Error::invalid(&self.site, reason));
         }
@@ -152,9 +166,15 @@ impl Node {
         self
     }
 
-    pub(crate) fn persisted(mut self) -> Self {
+    pub(crate) fn persisted(mut self, level: &Arc<SharedLevel>) -> Self {
         self.persisted = true;
+        self.extras.level = Some(level.clone());
         self.extras._kept = Some(self.context.0.engine.keep_partitions(self.id));
+        self
+    }
+
+    pub(crate) fn checkpointed(mut self, checkpoint: Arc<Checkpoint>) -> Self {
+        self.extras.checkpoint = Some(checkpoint);
         self
     }
 
@@ -169,13 +189,22 @@ impl Node {
 
     pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(self, pipe: P) -> Rdd<T, P> {
         let (id, partitioner) = self.partitioner.unzip();
+        let (dependencies, lent) = match &self.extras.checkpoint {
+            None => (self.dependencies, None),
+            Some(checkpoint) => {
+                let held = Arc::new(self.dependencies);
+                checkpoint.hold(&held);
+                (Vec::new(), Some(Lent::new(&held)))
+            }
+        };
         let info = RddInfo {
             id: self.id,
             kind: self.kind,
             name: self.name,
             call_site: self.site,
             partitions: self.partitions,
-            dependencies: self.dependencies,
+            dependencies,
+            lent,
             preferred: Vec::new(),
             partitioner: id,
             persisted: AtomicBool::new(self.persisted),
@@ -216,13 +245,13 @@ fn unprepared(rdd: &Arc<RddInfo>) -> Vec<Arc<RddInfo>> {
     while let Some(node) = pending.pop() {
         let ready = extras(&node).is_some_and(|extras| extras.ready.load(Ordering::Acquire));
         if !ready && seen.insert(node.id) {
-            pending.extend(node.dependencies.iter().map(|dependency| dependency.rdd().clone()));
+            pending.extend(node.reads().iter().map(|dependency| dependency.rdd().clone()));
             found.push(node);
         }
     }
     found
 }
 
-fn extras(node: &RddInfo) -> Option<&Extras> {
+pub(crate) fn extras(node: &RddInfo) -> Option<&Extras> {
     node.attachment.0.as_ref()?.downcast_ref()
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::type_complexity)] // spelling out the pipeline is the point
 
 mod actions;
+mod checkpoint;
 mod debug;
 mod future;
 mod graph;
@@ -15,6 +16,7 @@ mod narrow;
 mod numbers;
 mod pairs;
 mod partitioning;
+mod persist;
 mod save;
 mod shuffle;
 mod values;
@@ -30,6 +32,7 @@ use firesteel_types::{CallSite, RddId, RddInfo};
 
 use crate::Context;
 
+pub(crate) use checkpoint::Checkpoints;
 pub(crate) use graph::Node;
 pub(crate) use wide::union_at;
 

@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use firesteel_closure::{Call, Data, Pure};
-use firesteel_rdd::cache::Cached;
+use firesteel_closure::{Call, Pure};
 use firesteel_rdd::external::External;
 use firesteel_rdd::narrow::{
     Emitter, Filter, FlatMap, FlatMapTo, Glom, IgnoreIndex, Keyed, Map, MapPartitions,
@@ -336,24 +335,6 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             node.set_defect(Error::invalid(&site, "the command is empty"));
         }
         node.into_rdd(External::new(self.pipe.clone(), argv))
-    }
-
-    /// Keeps the partitions in memory once they are computed, as they are, until
-    /// [`Rdd::unpersist`] or until nobody holds the RDD, or one made of it, any more.
-    #[track_caller]
-    pub fn cache(&self) -> Rdd<T>
-    where
-        T: Data + Clone,
-    {
-        let site = CallSite::here("cache");
-        let node = self.derive("CachedRDD", site).partitioned_as(self).persisted();
-        let id = node.id;
-        node.into_rdd(Cached::new(self.pipe.clone(), id)).boxed()
-    }
-
-    /// Drops the partitions that [`Rdd::cache`] keeps; they are computed again when needed.
-    pub fn unpersist(&self) {
-        self.context.0.engine.unpersist(self.info.id);
     }
 }
 

@@ -29,25 +29,26 @@ pub(super) struct Cut {
 
 /// Visits every RDD reachable over narrow dependencies for which `enter` says to go on, and
 /// reports the shuffle dependencies of those.
-fn walk<'a>(
-    root: &'a RddInfo,
-    mut enter: impl FnMut(&'a RddInfo) -> bool,
-    mut shuffle: impl FnMut(ShuffleId, &'a Arc<RddInfo>),
+fn walk(
+    root: &Arc<RddInfo>,
+    mut enter: impl FnMut(&RddInfo) -> bool,
+    mut shuffle: impl FnMut(ShuffleId, &Arc<RddInfo>),
 ) {
     let mut seen = BTreeSet::from([root.id]);
-    let mut todo = vec![root];
+    let mut todo = vec![Arc::clone(root)];
     while let Some(rdd) = todo.pop() {
-        if !enter(rdd) {
+        if !enter(&rdd) {
             continue;
         }
-        for dependency in rdd.dependencies.iter().rev() {
+        let reads = rdd.reads();
+        for dependency in reads.iter().rev() {
             if let Dependency::Narrow { rdd: parent, .. } = dependency
                 && seen.insert(parent.id)
             {
-                todo.push(parent);
+                todo.push(Arc::clone(parent));
             }
         }
-        for dependency in &rdd.dependencies {
+        for dependency in reads.iter() {
             if let Dependency::Shuffle { shuffle: id, rdd: map_side } = dependency {
                 shuffle(*id, map_side);
             }
@@ -56,7 +57,7 @@ fn walk<'a>(
 }
 
 /// Cuts the graph behind an RDD at its nearest shuffle dependencies.
-pub(super) fn cut(root: &RddInfo) -> Cut {
+pub(super) fn cut(root: &Arc<RddInfo>) -> Cut {
     let mut rdds = Vec::new();
     let mut has_preferred = false;
     let mut seen = BTreeSet::new();
@@ -78,7 +79,7 @@ pub(super) fn cut(root: &RddInfo) -> Cut {
 }
 
 /// The shuffles an RDD has to read, given that whole RDDs kept somewhere need no parents.
-pub(super) fn shuffles_read(root: &RddInfo, cache: &CacheLocations) -> BTreeSet<ShuffleId> {
+pub(super) fn shuffles_read(root: &Arc<RddInfo>, cache: &CacheLocations) -> BTreeSet<ShuffleId> {
     let mut shuffles = BTreeSet::new();
     walk(
         root,
@@ -97,39 +98,46 @@ type Seeker = (usize, u32);
 /// Where the data of each partition lies: kept partitions first, then sources, then the same
 /// questions for the first narrow parent.
 pub(super) fn preferred_locations(
-    root: &RddInfo,
+    root: &Arc<RddInfo>,
     partitions: &[u32],
     cache: &CacheLocations,
 ) -> Vec<Vec<Location>> {
     let mut found = vec![Vec::new(); partitions.len()];
-    let mut todo: Vec<(&RddInfo, Vec<Seeker>)> =
-        vec![(root, partitions.iter().copied().enumerate().collect())];
+    let mut todo: Vec<(Arc<RddInfo>, Vec<Seeker>)> =
+        vec![(Arc::clone(root), partitions.iter().copied().enumerate().collect())];
     while let Some((rdd, mut seekers)) = todo.pop() {
         let rdd = skip_plain(rdd, cache);
         seekers.retain(|&(task, partition)| {
-            found[task] = locations_here(rdd, partition, cache);
+            found[task] = locations_here(&rdd, partition, cache);
             found[task].is_empty()
         });
-        send_to_parents(rdd, seekers, &mut todo);
+        send_to_parents(&rdd, seekers, &mut todo);
     }
     found
 }
 
 /// Passes over RDDs that know no places and read one parent partition each, so that a long chain
 /// is walked once and not once per task.
-fn skip_plain<'a>(mut rdd: &'a RddInfo, cache: &CacheLocations) -> &'a RddInfo {
+fn skip_plain(mut rdd: Arc<RddInfo>, cache: &CacheLocations) -> Arc<RddInfo> {
     while rdd.preferred.is_empty()
         && !cache.knows(rdd.id)
-        && let Some((parent, NarrowMapping::OneToOne)) = narrow(rdd).next()
+        && let Some(parent) = only_parent(&rdd)
     {
         rdd = parent;
     }
     rdd
 }
 
-fn narrow(rdd: &RddInfo) -> impl Iterator<Item = (&RddInfo, &NarrowMapping)> {
-    rdd.dependencies.iter().filter_map(|dependency| match dependency {
-        Dependency::Narrow { rdd, mapping } => Some((&**rdd, mapping)),
+/// The first narrow parent, if its partitions are read one to one.
+fn only_parent(rdd: &RddInfo) -> Option<Arc<RddInfo>> {
+    let reads = rdd.reads();
+    let (parent, mapping) = narrow(&reads).next()?;
+    (*mapping == NarrowMapping::OneToOne).then(|| Arc::clone(parent))
+}
+
+fn narrow(reads: &[Dependency]) -> impl Iterator<Item = (&Arc<RddInfo>, &NarrowMapping)> {
+    reads.iter().filter_map(|dependency| match dependency {
+        Dependency::Narrow { rdd, mapping } => Some((rdd, mapping)),
         Dependency::Shuffle { .. } => None,
     })
 }
@@ -143,12 +151,12 @@ fn locations_here(rdd: &RddInfo, partition: u32, cache: &CacheLocations) -> Vec<
 }
 
 /// Sends each seeker to the first narrow parent that its partition reads.
-fn send_to_parents<'a>(
-    rdd: &'a RddInfo,
+fn send_to_parents(
+    rdd: &RddInfo,
     mut seekers: Vec<Seeker>,
-    todo: &mut Vec<(&'a RddInfo, Vec<Seeker>)>,
+    todo: &mut Vec<(Arc<RddInfo>, Vec<Seeker>)>,
 ) {
-    for (parent, mapping) in narrow(rdd) {
+    for (parent, mapping) in narrow(&rdd.reads()) {
         let mut sent = Vec::new();
         seekers.retain(|&(task, partition)| match mapping.parents(partition).first() {
             Some(&parent_partition) => {
@@ -158,7 +166,7 @@ fn send_to_parents<'a>(
             None => true,
         });
         if !sent.is_empty() {
-            todo.push((parent, sent));
+            todo.push((Arc::clone(parent), sent));
         }
         if seekers.is_empty() {
             break;

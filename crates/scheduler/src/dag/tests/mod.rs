@@ -53,6 +53,7 @@ impl Graph {
             call_site: CallSite::here("test"),
             partitions,
             dependencies,
+            lent: None,
             preferred,
             partitioner: None,
             persisted: AtomicBool::new(false),

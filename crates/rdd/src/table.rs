@@ -1,0 +1,442 @@
+//! Combiners by key, within the task's memory.
+//!
+//! Most of the time of an aggregation goes into waiting for memory: every input asks for a random place
+//! of a large table. So inputs are collected in small batches, and a batch is looked up in stages, each
+//! a loop of loads that do not depend on each other: the processor waits for many at once.
+//!
+//! ```text
+//!   index    hash, number | hash, number | -            probed linearly by the hash's upper bits
+//!   entries  key, combiner | key, combiner | ...        in the order in which keys first came
+//! ```
+//!
+//! Frequent keys tend to come early, so their entries lie close together.
+
+use std::hash::{BuildHasher, Hash};
+use std::hint::black_box;
+
+use firesteel_closure::Data;
+use foldhash::fast::FixedState;
+
+use crate::TaskContext;
+use crate::aggregate::Fold;
+use crate::memory::{Account, Meter};
+
+/// Inputs that are looked up together.
+const BATCH: usize = 64;
+/// So many inputs pass between two looks at the memory.
+const CHECK_EVERY: usize = 256;
+/// Or so many bytes, where inputs are large.
+const CHECK_BYTES: f64 = 65_536.0;
+/// The index of a new table: 2^8 places.
+const FIRST_BITS: u32 = 8;
+/// An index with fewer places is in the cache anyway.
+const STAGED_FROM: usize = 1 << 12;
+
+/// What the index uses hashes for; spilling uses them for 1 and up.
+const INDEX: u32 = 0;
+
+const FULL: &str = "a slot is only empty during its own merge";
+
+/// A hash map whose keys are numbered in the order in which they first came.
+pub(crate) struct KeyMap<K, C> {
+    /// The hash in the upper half, the entry's number plus one in the lower; zero: nothing here.
+    index: Vec<u64>,
+    /// The index has 2^bits places.
+    bits: u32,
+    /// A slot is empty only while user code merges its combiner.
+    entries: Vec<(K, Option<C>)>,
+}
+
+/// The part of a key's hash that the index knows.
+#[inline]
+fn hash_of<K: Hash>(key: &K) -> u32 {
+    (mixed_hash(key, INDEX) >> 32) as u32
+}
+
+/// A hash whose upper bits have nothing to do with those of another `purpose`, or of the partitioner's.
+///
+/// Hashes of small numbers under two seeds differ by little more than a constant: what one puts
+/// together the other would hardly take apart. So the hash is mixed, and not the seed changed.
+#[inline]
+pub(crate) fn mixed_hash<K: Hash>(key: &K, purpose: u32) -> u64 {
+    let hash = FixedState::default().hash_one(key) ^ (u64::from(purpose) << 17);
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+impl<K: Hash + Eq, C> KeyMap<K, C> {
+    fn new() -> Self {
+        KeyMap { index: vec![0; 1 << FIRST_BITS], bits: FIRST_BITS, entries: Vec::new() }
+    }
+
+    /// How many keys it can take before it has to grow.
+    fn room(&self) -> usize {
+        let places = self.index.len() / 4 * 3;
+        self.entries.capacity().min(places).saturating_sub(self.entries.len())
+    }
+
+    fn bytes_of(places: usize, entries: usize) -> u64 {
+        (places * size_of::<u64>() + entries * size_of::<(K, Option<C>)>()) as u64
+    }
+
+    fn bytes(&self) -> u64 {
+        Self::bytes_of(self.index.len(), self.entries.capacity())
+    }
+
+    /// What there is for a moment while it grows: the old entries or the old index besides the new.
+    fn bytes_while_growing(&self) -> u64 {
+        let (places, entries) = (self.index.len(), self.entries.capacity().max(BATCH));
+        if self.index_is_full() {
+            Self::bytes_of(places * 3, entries)
+        } else {
+            Self::bytes_of(places, entries * 3)
+        }
+    }
+
+    fn index_is_full(&self) -> bool {
+        self.entries.len() + BATCH > self.index.len() / 4 * 3
+    }
+
+    /// Makes room for a batch.
+    fn grow(&mut self) {
+        if self.index_is_full() {
+            self.widen_index();
+        }
+        if self.entries.capacity() - self.entries.len() < BATCH {
+            self.entries.reserve(BATCH.max(self.entries.len()));
+        }
+    }
+
+    /// Places are by the hash's upper bits: the new index is written from its start to its end.
+    fn widen_index(&mut self) {
+        self.bits += 1;
+        let old = std::mem::replace(&mut self.index, vec![0; 1 << self.bits]);
+        for slot in old.into_iter().filter(|slot| *slot != 0) {
+            let mut place = self.place((slot >> 32) as u32);
+            while self.index[place] != 0 {
+                place = self.after(place);
+            }
+            self.index[place] = slot;
+        }
+    }
+
+    #[inline]
+    fn place(&self, hash: u32) -> usize {
+        (hash >> (32 - self.bits)) as usize
+    }
+
+    #[inline]
+    fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.index.len() - 1)
+    }
+
+    /// Numbers, plus one, of the keys of a batch that are found at once; zero for the others.
+    #[inline]
+    fn find_batch<I>(&self, hashes: &[u32; BATCH], batch: &[(K, I)]) -> [u32; BATCH] {
+        let mut numbers = hashes.map(|hash| {
+            let slot = self.index[self.place(hash)];
+            if (slot >> 32) as u32 == hash { slot as u32 } else { 0 }
+        });
+        let mut here = 0;
+        for number in numbers.iter().filter(|number| **number != 0) {
+            here += usize::from(self.entries[*number as usize - 1].1.is_some());
+        }
+        black_box(here);
+        for (number, (key, _)) in numbers.iter_mut().zip(batch) {
+            if *number != 0 && self.entries[*number as usize - 1].0 != *key {
+                *number = 0;
+            }
+        }
+        numbers
+    }
+
+    /// The number of a key, or the place in the index where it would be.
+    #[inline]
+    fn probe(&self, hash: u32, key: &K) -> Result<usize, usize> {
+        let mut place = self.place(hash);
+        loop {
+            let slot = self.index[place];
+            if slot == 0 {
+                return Err(place);
+            }
+            let number = (slot as u32).wrapping_sub(1) as usize;
+            if (slot >> 32) as u32 == hash && self.entries[number].0 == *key {
+                return Ok(number);
+            }
+            place = self.after(place);
+        }
+    }
+
+    /// The number of a key that is here.
+    #[inline]
+    pub(crate) fn find(&self, key: &K) -> Option<usize> {
+        self.probe(hash_of(key), key).ok()
+    }
+
+    /// The combiner of a key by its number.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> &C {
+        self.entries[number].1.as_ref().expect(FULL)
+    }
+
+    #[inline]
+    fn insert(&mut self, place: usize, hash: u32, key: K, combiner: C) {
+        self.entries.push((key, Some(combiner)));
+        self.index[place] = u64::from(hash) << 32 | self.entries.len() as u64;
+    }
+}
+
+/// The pairs of a table, in the order in which their keys first came.
+pub(crate) struct TablePairs<K, C>(std::vec::IntoIter<(K, Option<C>)>);
+
+impl<K, C> Iterator for TablePairs<K, C> {
+    type Item = (K, C);
+
+    #[inline]
+    fn next(&mut self) -> Option<(K, C)> {
+        self.0.next().map(|(key, slot)| (key, slot.expect(FULL)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+/// A table that inputs are folded into.
+pub(crate) struct Table<K, I, C, F> {
+    map: KeyMap<K, C>,
+    fold: F,
+    /// Inputs that are not in the map yet, and the hashes of their keys.
+    batch: Vec<(K, I)>,
+    hashes: [u32; BATCH],
+    /// How many inputs make a batch: fewer where they are large, as they are not on the books yet.
+    batch_len: usize,
+    entries: Meter,
+    inputs: Meter,
+    /// Bytes of inputs that went into growing combiners.
+    grown: f64,
+    until_check: usize,
+    /// Bytes by which combiners grew since the last look at the memory.
+    unchecked: f64,
+    account: Account,
+}
+
+impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
+    pub(crate) fn new(fold: F, task: &TaskContext) -> Self {
+        Table {
+            map: KeyMap::new(),
+            fold,
+            batch: Vec::with_capacity(BATCH),
+            hashes: [0; BATCH],
+            batch_len: 1,
+            entries: Meter::of::<(K, C)>(),
+            inputs: Meter::of::<I>(),
+            grown: 0.0,
+            until_check: CHECK_EVERY,
+            unchecked: 0.0,
+            account: Account::new(task),
+        }
+    }
+
+    /// Folds an input in; `false` when the table has outgrown its memory and must be emptied.
+    #[inline]
+    pub(crate) fn push(&mut self, key: K, input: I) -> bool {
+        self.weigh(&input);
+        self.hashes[self.batch.len()] = hash_of(&key);
+        self.batch.push((key, input));
+        let full = self.batch.len() >= self.batch_len || self.unchecked > CHECK_BYTES;
+        !full || self.fold_batch()
+    }
+
+    #[inline]
+    fn weigh(&mut self, input: &I) {
+        if F::GROWS {
+            self.fold.weigh(input, &mut self.inputs);
+            let weight = size_of::<I>() as f64 * 1.5 + self.inputs.heap_each();
+            self.grown += weight;
+            self.unchecked += weight;
+        }
+    }
+
+    fn fold_batch(&mut self) -> bool {
+        self.until_check = self.until_check.saturating_sub(self.batch.len());
+        self.settle();
+        // Inputs are about as large as what they are folded into.
+        let each = if F::GROWS { 0.0 } else { self.entries.heap_each() };
+        self.batch_len = ((CHECK_BYTES / (1.0 + each)) as usize).clamp(1, BATCH);
+        let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
+        (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
+    }
+
+    /// Puts the batch into the map.
+    fn settle(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        let staged = self.map.index.len() >= STAGED_FROM;
+        let numbers = if staged { self.map.find_batch(&self.hashes, &batch) } else { [0; BATCH] };
+        for (at, (key, input)) in batch.drain(..).enumerate() {
+            match numbers[at].checked_sub(1) {
+                Some(number) => self.merge(number as usize, input),
+                None => self.put(self.hashes[at], key, input),
+            }
+        }
+        self.batch = batch;
+    }
+
+    #[inline]
+    fn put(&mut self, hash: u32, key: K, input: I) {
+        match self.map.probe(hash, &key) {
+            Ok(number) => self.merge(number, input),
+            Err(place) => {
+                let created = self.fold.create(input);
+                self.entries.see(&(&key, &created));
+                self.map.insert(place, hash, key, created);
+            }
+        }
+    }
+
+    #[inline]
+    fn merge(&mut self, number: usize, input: I) {
+        let (key, slot) = &mut self.map.entries[number];
+        let merged = self.fold.merge(slot.take().expect(FULL), input);
+        if !F::GROWS && std::mem::needs_drop::<C>() {
+            self.entries.see(&(&*key, &merged));
+        }
+        *slot = Some(merged);
+    }
+
+    /// Makes room for another batch, if the memory for it is granted.
+    #[cold]
+    fn may_grow(&mut self) -> bool {
+        let entries = self.map.entries.len();
+        // Numbers of entries have 32 bits, hashes too.
+        let allowed = entries < 1 << 30 && {
+            let bytes = self.map.bytes_while_growing() + self.heap_bytes();
+            self.account.allows(bytes)
+        };
+        if allowed {
+            self.map.grow();
+        }
+        allowed
+    }
+
+    #[cold]
+    fn check(&mut self) -> bool {
+        self.until_check = CHECK_EVERY;
+        self.unchecked = 0.0;
+        let bytes = self.map.bytes() + self.heap_bytes();
+        self.account.allows(bytes)
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        (self.map.entries.len() as f64 * self.entries.heap_each() + self.grown) as u64
+    }
+
+    /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
+    /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
+    pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
+        self.settle();
+        self.grown = 0.0;
+        self.unchecked = 0.0;
+        self.until_check = CHECK_EVERY;
+        self.account.clear();
+        TablePairs(std::mem::replace(&mut self.map, KeyMap::new()).entries.into_iter())
+    }
+
+    /// The map, and the account of the memory it holds.
+    pub(crate) fn into_map(mut self) -> (KeyMap<K, C>, Account) {
+        self.settle();
+        (self.map, self.account)
+    }
+}
+
+impl<K, C> KeyMap<K, C> {
+    /// Everything in it.
+    pub(crate) fn into_pairs(self) -> TablePairs<K, C> {
+        TablePairs(self.entries.into_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Counts keys the way a table does, batch by batch.
+    fn count<K: Hash + Eq + Clone>(keys: &[K], hash: impl Fn(&K) -> u32) -> KeyMap<K, u64> {
+        let mut map = KeyMap::new();
+        for chunk in keys.chunks(BATCH) {
+            let batch: Vec<(K, ())> = chunk.iter().map(|key| (key.clone(), ())).collect();
+            let mut hashes = [0; BATCH];
+            batch.iter().zip(&mut hashes).for_each(|((key, ()), slot)| *slot = hash(key));
+            let numbers = map.find_batch(&hashes, &batch);
+            for (at, (key, ())) in batch.into_iter().enumerate() {
+                match numbers[at].checked_sub(1) {
+                    Some(number) => *map.entries[number as usize].1.as_mut().unwrap() += 1,
+                    None => match map.probe(hashes[at], &key) {
+                        Ok(number) => *map.entries[number].1.as_mut().unwrap() += 1,
+                        Err(place) => map.insert(place, hashes[at], key, 1),
+                    },
+                }
+            }
+            while map.room() < BATCH {
+                map.grow();
+            }
+        }
+        map
+    }
+
+    fn expected<K: Ord + Clone>(keys: &[K]) -> BTreeMap<K, u64> {
+        let mut counts = BTreeMap::new();
+        keys.iter().for_each(|key| *counts.entry(key.clone()).or_default() += 1);
+        counts
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_found_however_hashes_meet(
+            keys in prop::collection::vec(0u32..5000, 0..4000),
+            kept_bits in 0u32..=32,
+        ) {
+            // From all hashes equal to all different, and crowded at the index's end.
+            let hash = |key: &u32| hash_of(key) | u32::MAX.checked_shr(kept_bits).unwrap_or(0);
+            let map = count(&keys, hash);
+            for (key, n) in expected(&keys) {
+                let number = map.probe(hash(&key), &key);
+                prop_assert_eq!(number.map(|number| *map.get(number)), Ok(n));
+            }
+            prop_assert!(map.probe(hash(&5000), &5000).is_err());
+            prop_assert_eq!(map.into_pairs().collect::<BTreeMap<_, _>>(), expected(&keys));
+        }
+    }
+
+    #[test]
+    fn hashes_of_one_purpose_spread_what_another_put_together() {
+        let partitioner = crate::HashPartitioner::new(8);
+        let mut keys: Vec<u64> = (0..400_000).filter(|key| partitioner.index(key) == 3).collect();
+        for purpose in 0..3 {
+            let mut parts = vec![Vec::new(); 16];
+            keys.iter().for_each(|key| parts[(mixed_hash(key, purpose) >> 60) as usize].push(*key));
+            let even = keys.len() / 16;
+            let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
+            assert!(
+                sizes.iter().all(|n| (even / 2..=even * 2).contains(n)),
+                "{purpose}: {sizes:?}"
+            );
+            keys = parts.swap_remove(5);
+        }
+    }
+
+    #[test]
+    fn pairs_come_in_the_order_of_their_keys_first_appearance() {
+        let keys: Vec<String> = (0..100_000).map(|n| format!("{}", n % 30_000)).collect();
+        let map = count(&keys, hash_of);
+        assert!(map.index.len() >= STAGED_FROM);
+        assert_eq!(map.find(&"29999".to_owned()), Some(29_999));
+        let pairs: Vec<(String, u64)> = map.into_pairs().collect();
+        assert!(pairs.iter().map(|(key, _)| key).eq(&keys[..30_000]));
+        assert!(
+            pairs.iter().all(|(key, n)| *n == 3 + u64::from(key.parse::<u64>().unwrap() < 10_000))
+        );
+    }
+}
