@@ -12,6 +12,7 @@
 //! | `lineage` | random lineages, and what every partition's value has to be |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
 //! | `check` | the invariants, by id |
+//! | `load` | a large cluster's master, timed |
 //! | `counters` | what happened how often: a fault that never fires proves nothing |
 //!
 //! Nothing here decides anything a cluster would decide: cores do, and they are production's.
@@ -21,6 +22,7 @@ mod counters;
 mod driver;
 mod faults;
 mod lineage;
+mod load;
 mod network;
 mod nodes;
 mod plan;
@@ -28,6 +30,7 @@ mod world;
 
 pub use counters::Counters;
 pub use firesteel_cluster::mutant::{Mutant, Planted};
+pub use load::longest_decision;
 
 /// What to live, and how to tell of it.
 #[derive(Clone, Copy, Debug, Default)]

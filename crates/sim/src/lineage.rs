@@ -17,6 +17,7 @@ fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo>
         call_site: CallSite::here("sim"),
         partitions,
         dependencies,
+        lent: None,
         preferred: Vec::new(),
         partitioner: None,
         persisted: false.into(),
