@@ -49,7 +49,8 @@ pub fn longest_decision(workers: u64, apps: u64) -> Duration {
     let mut longest = Duration::ZERO;
     let asked = (0..apps).map(|number| (number, ask(number)));
     let joined = (0..workers).map(|number| (1000 + number, join(number)));
-    let said = asked.chain(joined);
+    let (early, late): (Vec<_>, Vec<_>) = joined.partition(|(from, _)| from % 2 == 0);
+    let said = early.into_iter().chain(asked).chain(late);
     let said = said.map(|(from, message)| Event::Received { from: Peer(from), message });
     let gone = (0..workers / 2).map(|number| Event::PeerDisconnected { peer: Peer(1000 + number) });
     let looks = std::iter::repeat_n(Event::Ticked, 2);

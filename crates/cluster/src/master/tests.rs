@@ -322,6 +322,28 @@ fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew(
 }
 
 #[test]
+fn a_worker_that_comes_back_is_booked_with_what_runs_and_not_with_what_waits_for_room() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let report = |executor, state| ExecutorReport {
+        key: key(&AppId::new("gone"), executor),
+        cores: 1,
+        memory_mb: 100,
+        state,
+        end: None,
+    };
+    let executors = vec![report(0, ExecutorState::Running), report(1, ExecutorState::Launching)];
+    let state = WorkerState { number: 1, executors, ..WorkerState::default() };
+    scene.register_worker(10, worker("a", 1, 1000), state);
+    let killed = scene
+        .to_workers
+        .iter()
+        .filter(|(_, message)| matches!(message, ToWorker::KillExecutor { .. }));
+    assert!(killed.count() >= 2, "{:?}", scene.to_workers);
+    let (_, cores, ..) = scene.master.totals();
+    assert_eq!(cores, 1, "S01");
+}
+
+#[test]
 fn a_launch_that_the_worker_never_heard_of_is_repeated() {
     let mut scene = Scene::new(MasterOptions::default());
     let registration = scene.add_worker(10, "a", 1, 1000);

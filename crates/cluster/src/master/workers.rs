@@ -5,7 +5,9 @@ use firesteel_types::Tick;
 use super::core::{Master, Turn};
 use super::records::{Change, WorkerRecord};
 use super::state::{Slot, Worker, WorkerStatus};
-use crate::description::{ExecutorState, WorkerDescription, WorkerState};
+use crate::description::{
+    DriverReport, DriverState, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
+};
 use crate::messages::{ToApplication, ToWorker};
 use crate::mutant::Mutant;
 use crate::{AppId, ExecutorKey, Peer, Registration, WorkerId};
@@ -91,11 +93,14 @@ impl Master {
         };
         turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
         let mut entry = Worker::new(worker, from, registration, turn.now);
-        for report in state.executors.iter().filter(|report| !report.state.is_finished()) {
+        // What waits for room there holds none, and is about to hear that it is not wanted.
+        let running = |report: &&ExecutorReport| report.state == ExecutorState::Running;
+        for report in state.executors.iter().filter(running) {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
             entry.book_executor(report.key.clone(), slot);
         }
-        for report in state.drivers.iter().filter(|report| !report.state.is_finished()) {
+        let running = |report: &&DriverReport| report.state == DriverState::Running;
+        for report in state.drivers.iter().filter(running) {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
             entry.book_driver(report.driver.clone(), slot);
         }

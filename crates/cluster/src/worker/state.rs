@@ -71,11 +71,12 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn report(&self, id: &DriverId) -> DriverReport {
+        let running = self.phase.holds_room();
         DriverReport {
             driver: id.clone(),
             cores: self.description.cores,
             memory_mb: self.description.memory_mb,
-            state: DriverState::Running,
+            state: if running { DriverState::Running } else { DriverState::Submitted },
             end: None,
         }
     }
