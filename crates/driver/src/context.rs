@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, Master, Threads, entries};
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
-use firesteel_rdd::text::TextSource;
 use firesteel_rdd::{Accumulate, Accumulator, Broadcast, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
@@ -19,15 +18,11 @@ use firesteel_types::{
 
 use crate::bus::{Bus, Listener};
 use crate::engine::Engine;
-use crate::input::{self, TextOptions};
 use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
 use crate::rdd::{Checkpoints, Node};
 use crate::{Error, Rdd, Result, interrupt, options};
-
-/// Fewer partitions than this are not aimed at when text is read, as in Spark.
-const DEFAULT_MIN_PARTITIONS: usize = 2;
 
 /// The entry point: makes RDDs and runs their jobs. Cheap to clone; all clones are one context.
 #[derive(Clone)]
@@ -293,43 +288,6 @@ impl Context {
         let source = RangeSource::stepped(range.start, range.end, step, node.partitions);
         let empty = || RangeSource::stepped(range.start, range.start, 1, 1);
         numbers(node, source, empty, &site)
-    }
-
-    /// The lines of text files. `paths` may be a file, a directory, a glob (`data/*.txt`,
-    /// `logs/{a,b}/*`), or several with commas between them.
-    #[track_caller]
-    pub fn text_file(&self, paths: &str) -> Result<Rdd<String, TextSource>> {
-        self.text_file_at(CallSite::here("text_file"), paths, &TextOptions::default())
-    }
-
-    /// The lines of text files, read as `options` say.
-    #[track_caller]
-    pub fn text_file_with(
-        &self,
-        paths: &str,
-        options: &TextOptions,
-    ) -> Result<Rdd<String, TextSource>> {
-        self.text_file_at(CallSite::here("text_file_with"), paths, options)
-    }
-
-    fn text_file_at(
-        &self,
-        site: CallSite,
-        paths: &str,
-        options: &TextOptions,
-    ) -> Result<Rdd<String, TextSource>> {
-        if options.min_partitions == Some(0) || options.max_split_bytes == Some(0) {
-            return Err(Error::invalid(&site, "partitions and split sizes must be positive"));
-        }
-        let default = self.default_parallelism().min(DEFAULT_MIN_PARTITIONS);
-        let max_bytes = match options.max_split_bytes {
-            Some(bytes) => bytes,
-            None => self.0.conf.get(&entries::FILES_MAX_PARTITION_BYTES)?.0,
-        };
-        let splits = input::plan(paths, options.min_partitions.unwrap_or(default), max_bytes)?;
-        let mut node = Node::new(self, "TextFileRDD", site).named(paths);
-        node.partitions = u32::try_from(splits.len()).unwrap_or(u32::MAX);
-        Ok(node.into_rdd(TextSource::new(splits, options.lossy)))
     }
 
     /// No items, no partitions.

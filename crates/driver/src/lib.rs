@@ -22,9 +22,10 @@ mod options;
 mod output;
 mod progress;
 mod rdd;
+mod sources;
 
 pub use bus::Listener;
 pub use context::{Builder, Context};
 pub use error::{Error, Result};
 pub use input::TextOptions;
-pub use rdd::{By, IntoPartitioner, JobFuture, Rdd, Total, With};
+pub use rdd::{By, IntoPartitioner, JobFuture, Rdd, SaveOptions, Total, With};

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use firesteel_rdd::write::WrittenFile;
+use firesteel_io::{Location, Target, Written, WrittenAt};
 
 use crate::{Error, Result};
 
@@ -25,6 +25,85 @@ impl Leftovers {
             remove_busy_directory(&path);
         }
     }
+}
+
+/// What a job writes, wherever that is.
+pub(crate) enum Output {
+    Local(Staged),
+    #[cfg(feature = "object-store")]
+    Remote(RemoteStaged),
+}
+
+impl Output {
+    /// Prepares to write `target`; refuses one that exists unless it shall be replaced.
+    pub(crate) fn create(target: &Location, replace: bool, leftovers: &Leftovers) -> Result<Self> {
+        match target {
+            Location::Local(path) => Staged::create(path, replace, leftovers).map(Output::Local),
+            #[cfg(feature = "object-store")]
+            Location::Remote { url, options } => {
+                RemoteStaged::create(url, options, replace).map(Output::Remote)
+            }
+            #[cfg(not(feature = "object-store"))]
+            Location::Remote { url, .. } => Err(Error::Unsupported {
+                message: format!(
+                    "{url} cannot be written: this program was built without object stores; enable the \
+                     feature `object-store` of firesteel"
+                ),
+            }),
+        }
+    }
+
+    /// Where attempts write.
+    pub(crate) fn target(&self) -> Target {
+        match self {
+            Output::Local(staged) => Target::Local(staged.attempts()),
+            #[cfg(feature = "object-store")]
+            Output::Remote(staged) => staged.output.target(),
+        }
+    }
+
+    /// Makes exactly these files visible.
+    pub(crate) fn commit(self, files: Vec<Written>) -> Result<()> {
+        match self {
+            Output::Local(staged) => staged.commit(files),
+            #[cfg(feature = "object-store")]
+            Output::Remote(staged) => staged.commit(files),
+        }
+    }
+}
+
+/// A directory of an object store.
+#[cfg(feature = "object-store")]
+pub(crate) struct RemoteStaged {
+    output: firesteel_io::RemoteOutput,
+    url: String,
+}
+
+#[cfg(feature = "object-store")]
+impl RemoteStaged {
+    fn create(url: &str, options: &Arc<firesteel_io::StoreOptions>, replace: bool) -> Result<Self> {
+        let job = format!("{:x}-{:016x}", std::process::id(), fastrand::u64(..));
+        let output = firesteel_io::RemoteOutput::create(url, options, &job, replace)
+            .map_err(|error| commit_failed(url, error))?;
+        Ok(RemoteStaged { output, url: url.to_owned() })
+    }
+
+    fn commit(self, files: Vec<Written>) -> Result<()> {
+        self.output.commit(files).map_err(|error| commit_failed(&self.url, error))
+    }
+}
+
+#[cfg(feature = "object-store")]
+fn commit_failed(url: &str, error: firesteel_io::CommitError) -> Error {
+    use firesteel_io::CommitError;
+    let source = match error {
+        CommitError::Exists => return Error::OutputExists { path: url.into() },
+        CommitError::Locked(lock) => io::Error::other(format!(
+            "another job is committing to it; if none does any more, remove {lock}"
+        )),
+        CommitError::Io(error) => error,
+    };
+    failed("write", Path::new(url))(source)
 }
 
 /// A directory that becomes visible as a whole, or never.
@@ -82,11 +161,11 @@ impl Staged {
     }
 
     /// Makes a directory of exactly these files visible.
-    pub(crate) fn commit(self, files: Vec<WrittenFile>) -> Result<()> {
+    pub(crate) fn commit(self, files: Vec<Written>) -> Result<()> {
         let output = self.output();
         for file in files {
-            let name = output.join(format!("part-{:05}", file.partition));
-            std::fs::rename(&file.path, &name).map_err(failed("rename", &file.path))?;
+            let WrittenAt::Local(path) = &file.at else { continue };
+            std::fs::rename(path, output.join(&file.name)).map_err(failed("rename", path))?;
         }
         let marker = output.join("_SUCCESS");
         std::fs::write(&marker, b"").map_err(failed("write", &marker))?;
@@ -191,7 +270,9 @@ mod tests {
             std::fs::write(attempts.join(attempt), attempt).unwrap();
         }
         let path = attempts.join("part-00000.attempt-2");
-        staged.commit(vec![WrittenFile { path, partition: 0 }]).unwrap();
+        let written =
+            Written { name: "part-00000".to_owned(), bytes: 1, at: WrittenAt::Local(path) };
+        staged.commit(vec![written]).unwrap();
         assert!(std::fs::write(attempts.join("part-00000.attempt-3"), "late").is_err());
         assert_eq!(std::fs::read(target.join("part-00000")).unwrap(), b"part-00000.attempt-2");
         assert_eq!(std::fs::read_dir(&target).unwrap().count(), 2);

@@ -32,9 +32,14 @@
 pub use firesteel_closure::Data;
 pub use firesteel_conf as conf;
 pub use firesteel_driver::{
-    Builder, By, Context, Error, IntoPartitioner, JobFuture, Listener, Rdd, Result, TextOptions,
-    Total, With,
+    Builder, By, Context, Error, IntoPartitioner, JobFuture, Listener, Rdd, Result, SaveOptions,
+    TextOptions, Total, With,
 };
+pub use firesteel_io::Compression;
+pub use firesteel_rdd::csv::CsvOptions;
+pub use firesteel_rdd::files::PortableDataStream;
+pub use firesteel_rdd::json::JsonOptions;
+pub use firesteel_rdd::malformed::ParseMode;
 pub use firesteel_rdd::narrow::Emitter;
 pub use firesteel_rdd::source::RangeItem;
 pub use firesteel_rdd::stats::{Number, Stats};
@@ -48,8 +53,9 @@ pub use firesteel_types::StorageLevel;
 /// What most programs want: `use firesteel::prelude::*;`
 pub mod prelude {
     pub use crate::{
-        Accumulator, Broadcast, By, Context, Data, Error, HashPartitioner, Partition, Partitioner,
-        Rdd, Result, StorageLevel, TaskContext, TextOptions, Total,
+        Accumulator, Broadcast, By, Compression, Context, CsvOptions, Data, Error, HashPartitioner,
+        JsonOptions, ParseMode, Partition, Partitioner, Rdd, Result, SaveOptions, StorageLevel,
+        TaskContext, TextOptions, Total,
     };
 }
 

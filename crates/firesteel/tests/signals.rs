@@ -29,13 +29,43 @@ fn the_program() {
         "piped" => piped(&ctx, at("started")).save_as_text_file(at("out")),
         "failing" => failing(&ctx, at("started")).save_as_text_file(at("out")),
         "idle" => idle(&at("started")),
-        "large" => ctx.range_in(2, 0..10_000_000u64, 1).save_as_text_file(at("full/out")),
+        large if LARGE.contains(&large) => save_large(&ctx, large, &at("full/out")),
         other => panic!("no scenario {other}"),
     };
     // What a `main` that returns an error does.
     if let Err(error) = result {
         eprintln!("Error: {error}");
         std::process::exit(1);
+    }
+}
+
+/// Programs that write more than fits, by their formats.
+const LARGE: [&str; 6] =
+    ["large text", "large gzip", "large json", "large csv", "large objects", "large parquet"];
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Row {
+    id: u64,
+    text: String,
+}
+
+fn save_large(ctx: &Context, format: &str, out: &str) -> Result<()> {
+    let rows = ctx.range_in(2, 0..1_000_000u64, 1).map(|id| {
+        // Nothing that a compressor could make small.
+        let text = (0..4).map(|n| (id ^ n << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string());
+        Row { id, text: text.collect() }
+    });
+    match format {
+        "large json" => rows.save_as_json_lines(out),
+        "large csv" => rows.save_as_csv(out),
+        "large objects" => rows.save_as_object_file(out),
+        #[cfg(feature = "parquet")]
+        "large parquet" => rows.save_as_parquet(out),
+        "large gzip" => {
+            let gzip = SaveOptions::new().compression(Compression::Gzip);
+            rows.map(|row| row.text).save_as_text_file_with(out, &gzip)
+        }
+        _ => rows.map(|row| row.text).save_as_text_file(out),
     }
 }
 
@@ -273,10 +303,14 @@ fn a_driver_that_is_killed_takes_its_child_processes_along() {
 
 /// Runs the program that writes more than fits, by a shell in which `limit` makes the place small;
 /// what it leaves there is the last line that is said.
-fn write_too_much(shell: &[&str], limit: &str) -> std::io::Result<(Option<i32>, String)> {
+fn write_too_much(
+    scenario: &str,
+    shell: &[&str],
+    limit: &str,
+) -> std::io::Result<(Option<i32>, String)> {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path("full")).unwrap();
-    let program = Program::command("large", "", &scratch);
+    let program = Program::command(scenario, "", &scratch);
     let script = r#"; "$0" "$@"; code=$?; echo "left:" $(ls -A "$FULL") >&2; exit $code"#;
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).arg("-c").arg(format!("{limit}{script}"));
@@ -289,7 +323,7 @@ fn write_too_much(shell: &[&str], limit: &str) -> std::io::Result<(Option<i32>, 
 #[track_caller]
 fn assert_refused((code, said): (Option<i32>, String), reason: &str) {
     assert_eq!(code, Some(1), "{said}");
-    for part in ["could not write", "part-0000", reason] {
+    for part in ["could not write", "part-0000", reason, "make room"] {
         assert!(said.contains(part), "{part:?} is missing in: {said}");
     }
     assert_eq!(said.lines().last(), Some("left:"), "{said}");
@@ -300,14 +334,17 @@ fn a_full_disk_is_a_clear_error_and_nothing_is_visible() {
     const NO_MOUNT: i32 = 77;
     // The mount is of that shell alone, and gone with it.
     let mount = format!(r#"mount -t tmpfs -o size=256k tmpfs "$FULL" || exit {NO_MOUNT}"#);
-    match write_too_much(&["unshare", "--mount", "sh"], &mount) {
-        Ok((Some(code), said)) if code != NO_MOUNT && !said.contains("unshare failed") => {
-            assert_refused((Some(code), said), "No space left on device");
-        }
-        // Past the harness, which would keep it to itself.
-        other => {
-            let mut out = std::io::stderr();
-            writeln!(out, "NOT TESTED: a full disk; none can be mounted here: {other:?}").unwrap();
+    for scenario in LARGE {
+        match write_too_much(scenario, &["unshare", "--mount", "sh"], &mount) {
+            Ok((Some(code), said)) if code != NO_MOUNT && !said.contains("unshare failed") => {
+                assert_refused((Some(code), said), "No space left on device");
+            }
+            // Past the harness, which would keep it to itself.
+            other => {
+                let mut out = std::io::stderr();
+                writeln!(out, "NOT TESTED: a full disk; none can be mounted here: {other:?}")
+                    .unwrap();
+            }
         }
     }
 }
@@ -315,5 +352,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_is_visible() {
 #[test]
 fn a_file_that_may_not_grow_is_a_clear_error_and_nothing_is_visible() {
     let limit = "trap '' XFSZ; ulimit -f 64";
-    assert_refused(write_too_much(&["sh"], limit).unwrap(), "File too large");
+    for scenario in LARGE {
+        assert_refused(write_too_much(scenario, &["sh"], limit).unwrap(), "File too large");
+    }
 }

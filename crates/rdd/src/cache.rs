@@ -383,6 +383,20 @@ impl<T: Data, I: Iterator<Item = T>> Reading<T, I> {
     }
 }
 
+impl<T: Data, I: Iterator<Item = T>> Items<T, I> {
+    /// Kept out of [`Items::next`], which is to be short: behind a boxed pipeline it is called for every
+    /// item.
+    #[inline(never)]
+    fn next_other(&mut self) -> Option<T> {
+        match self {
+            Items::Kept(..) => None,
+            Items::Read(reading) => reading.next(),
+            Items::Passing(items, _) => items.next(),
+            Items::Through(items) => items.next(),
+        }
+    }
+}
+
 impl<T: Data + Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
     type Item = T;
 
@@ -393,9 +407,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
                 *next += 1;
                 items.get(*next - 1).cloned()
             }
-            Items::Read(reading) => reading.next(),
-            Items::Passing(items, _) => items.next(),
-            Items::Through(items) => items.next(),
+            other => other.next_other(),
         }
     }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use firesteel_closure::{Data, Decoder, Encoder, Value, Wire, WireError, wire};
+use firesteel_io::{Written, WrittenAt};
 use firesteel_shuffle::{Codec, Records, SpillError, open_file, write_file};
 
 use crate::action::Action;
 use crate::task::{fail_for_good, fail_with};
-use crate::write::WrittenFile;
 use crate::{Pipe, TaskContext};
 
 /// A parent, until it is let go of.
@@ -143,9 +143,9 @@ impl WriteCheckpoint {
 wire!([] WriteCheckpoint { directory, codec });
 
 impl<T: Data> Action<T> for WriteCheckpoint {
-    type Output = WrittenFile;
+    type Output = Written;
 
-    fn run(&self, items: impl Iterator<Item = T>, task: &TaskContext) -> WrittenFile {
+    fn run(&self, items: impl Iterator<Item = T>, task: &TaskContext) -> Written {
         let partition = task.partition();
         let name = format!("{}.attempt-{}", file_name(partition), task.task());
         let path = self.directory.0.join(name);
@@ -161,6 +161,6 @@ impl<T: Data> Action<T> for WriteCheckpoint {
             metrics.output_records += records;
             metrics.output_bytes += bytes;
         });
-        WrittenFile { path, partition }
+        Written { name: file_name(partition), bytes, at: WrittenAt::Local(path) }
     }
 }

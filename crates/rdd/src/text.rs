@@ -2,16 +2,15 @@
 //!
 //! A line belongs to the split in which it starts: a split that does not start at the file's start
 //! skips to the first line start at or behind its own, and the last line of a split is read to its
-//! end, into the next split's bytes.
+//! end, into the next split's bytes. A compressed file cannot be entered in its middle: it is one split.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Value, wire};
+use firesteel_io::{Compression, FileRef, Input, Location, is_final};
 
 use crate::task::{fail_for_good, fail_with};
 use crate::{Pipe, TaskContext};
@@ -22,24 +21,32 @@ const BUFFER_BYTES: usize = 256 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// The file.
-    pub path: PathBuf,
+    pub location: Location,
     /// First byte.
     pub start: u64,
-    /// Behind the last byte.
+    /// Behind the last byte; [`TO_THE_END`] for a file that is read as a whole, however long its content.
     pub end: u64,
 }
 
-/// Cuts files (with their lengths) into splits of about `target` bytes; an empty file has one split.
-pub fn split_files(files: Vec<(PathBuf, u64)>, target: u64) -> Vec<Split> {
+/// The end of a split whose length is known only when it is read.
+pub const TO_THE_END: u64 = u64::MAX;
+
+/// Cuts files into splits of about `target` bytes; an empty file has one split, and so has a compressed
+/// one.
+pub fn split_files(files: Vec<FileRef>, target: u64) -> Vec<Split> {
     let target = target.max(1);
-    files.into_iter().flat_map(|(path, len)| split_file(path, len, target)).collect()
+    files.into_iter().flat_map(|file| split_file(file, target)).collect()
 }
 
-fn split_file(path: PathBuf, len: u64, target: u64) -> Vec<Split> {
+fn split_file(file: FileRef, target: u64) -> Vec<Split> {
+    let FileRef { location, len } = file;
+    if Compression::of(&location.to_string()).is_some() {
+        return vec![Split { location, start: 0, end: TO_THE_END }];
+    }
     // A remainder of a tenth is not worth a task of its own.
     let count = (len.saturating_sub(target / 10)).div_ceil(target).max(1);
     let at = |i: u64| if i == count { len } else { i * target };
-    (0..count).map(|i| Split { path: path.clone(), start: at(i), end: at(i + 1) }).collect()
+    (0..count).map(|i| Split { location: location.clone(), start: at(i), end: at(i + 1) }).collect()
 }
 
 /// `text_file`
@@ -69,35 +76,35 @@ impl Pipe for TextSource {
     }
 }
 
-struct Lines {
-    split: Split,
-    reader: BufReader<File>,
+/// The lines of a split, as bytes.
+pub(crate) struct Lines {
+    pub(crate) split: Split,
+    reader: BufReader<Input>,
     /// Offset of the next line.
-    position: u64,
+    pub(crate) position: u64,
     lossy: bool,
-    task: TaskContext,
+    pub(crate) task: TaskContext,
     line: Vec<u8>,
 }
 
 impl Lines {
-    fn open(split: Split, lossy: bool, task: TaskContext) -> Self {
-        let file = File::open(&split.path).unwrap_or_else(|error| {
-            fail_with(format!("could not open {}: {error}", split.path.display()))
-        });
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
-        let position = split.start;
+    pub(crate) fn open(split: Split, lossy: bool, task: TaskContext) -> Self {
+        // One byte early: if that ends a line, nothing of this split is skipped.
+        let position = split.start.saturating_sub(1);
+        let input = match split.end {
+            TO_THE_END => Input::open(&split.location),
+            end => Input::open_at(&split.location, position, end),
+        };
+        let input = input.unwrap_or_else(|error| fail_opening(&split.location, &error));
+        let reader = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut lines = Lines { split, reader, position, lossy, task, line: Vec::new() };
-        lines.skip_to_line_start();
+        if lines.split.start > 0 {
+            lines.skip_to_line_start();
+        }
         lines
     }
 
-    /// Starts one byte early: if that ends a line, nothing of this split is skipped.
     fn skip_to_line_start(&mut self) {
-        let Some(before) = self.position.checked_sub(1) else { return };
-        if let Err(error) = self.reader.seek(SeekFrom::Start(before)) {
-            self.fail_reading(error);
-        }
-        self.position = before;
         while self.position < self.split.end && !self.skip_some() {
             self.task.check_killed();
         }
@@ -130,13 +137,12 @@ impl Lines {
     }
 
     fn fail_reading(&self, error: std::io::Error) -> ! {
-        let path = self.split.path.display();
-        fail_with(format!("could not read {path} at offset {}: {error}", self.position))
+        fail_reading(&self.split.location, self.position, &error)
     }
 
     /// Its lines are not there any more: fewer than the user had is not the answer.
     fn fail_truncated(&self) -> ! {
-        let (path, end) = (self.split.path.display(), self.split.end);
+        let (path, end) = (&self.split.location, self.split.end);
         fail_with(format!(
             "{path} ends at or before offset {}, but had at least {end} bytes when the job was \
              planned: it was changed meanwhile",
@@ -153,17 +159,17 @@ impl Lines {
             Err(error) => fail_for_good(format!(
                 "{} is not valid UTF-8 at offset {}; read it with TextOptions::lossy to replace \
                  invalid bytes",
-                self.split.path.display(),
+                self.split.location,
                 start + error.valid_up_to() as u64
             )),
         }
     }
 }
 
-impl Iterator for Lines {
-    type Item = String;
-
-    fn next(&mut self) -> Option<String> {
+impl Lines {
+    /// Goes to the next line, which [`Lines::bytes`] has then; its offset.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Option<u64> {
         let start = self.position;
         if start >= self.split.end {
             return None;
@@ -171,14 +177,44 @@ impl Iterator for Lines {
         self.task.check_killed();
         let read = self.read_line();
         if read == 0 {
-            self.fail_truncated();
+            match self.split.end {
+                TO_THE_END => return None,
+                _ => self.fail_truncated(),
+            }
         }
         self.task.count(|metrics| {
             metrics.input_records += 1;
             metrics.input_bytes += read as u64;
         });
+        Some(start)
+    }
+
+    /// The line, with its ending.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.line
+    }
+}
+
+impl Iterator for Lines {
+    type Item = String;
+
+    #[inline]
+    fn next(&mut self) -> Option<String> {
+        let start = self.advance()?;
         Some(self.text(start))
     }
+}
+
+/// Ends the task because a file cannot be opened.
+pub(crate) fn fail_opening(location: &Location, error: &std::io::Error) -> ! {
+    let message = format!("could not open {location}: {error}");
+    if is_final(error) { fail_for_good(message) } else { fail_with(message) }
+}
+
+/// Ends the task because a file cannot be read on.
+pub(crate) fn fail_reading(location: &Location, position: u64, error: &std::io::Error) -> ! {
+    let message = format!("could not read {location} at offset {position}: {error}");
+    if is_final(error) { fail_for_good(message) } else { fail_with(message) }
 }
 
 #[cfg(test)]
@@ -187,17 +223,21 @@ mod tests {
 
     #[test]
     fn splits_cover_each_file_once() {
-        let files = vec![("a".into(), 100), ("b".into(), 0), ("c".into(), 41)];
+        let files = [("a", 100), ("b", 0), ("c", 41), ("d.gz", 500)];
+        let files =
+            files.map(|(path, len)| FileRef { location: Location::Local(path.into()), len });
+        let files = files.to_vec();
         let splits = split_files(files, 40);
         let of = |name: &str| -> Vec<(u64, u64)> {
             splits
                 .iter()
-                .filter(|split| split.path.as_os_str() == name)
+                .filter(|split| split.location.to_string() == name)
                 .map(|split| (split.start, split.end))
                 .collect()
         };
         assert_eq!(of("a"), [(0, 40), (40, 80), (80, 100)]);
         assert_eq!(of("b"), [(0, 0)]);
         assert_eq!(of("c"), [(0, 41)]);
+        assert_eq!(of("d.gz"), [(0, TO_THE_END)]);
     }
 }

@@ -1,74 +1,219 @@
 //! Sinks: each attempt writes a file of its own; the driver decides which attempts' files count.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{self, BufWriter, Write};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use firesteel_closure::{Value, wire};
+use firesteel_closure::{Value, Wire, wire};
+use firesteel_io::{Compression, Target, Written, is_final, is_full};
 
 use crate::TaskContext;
 use crate::action::Action;
-use crate::task::fail_with;
+use crate::csv::CsvOptions;
+use crate::task::{fail_for_good, fail_with};
 
-/// What an attempt wrote.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct WrittenFile {
-    /// The attempt's file.
-    pub path: PathBuf,
-    /// The partition it holds.
-    pub partition: u32,
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Why a partition could not be written.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The bytes could not be written.
+    Io(io::Error),
+    /// An item has no form in this format; it never will.
+    Row(String),
 }
 
-/// `save_as_text_file`: one line per item into a file under `directory`.
-pub struct WriteText {
-    directory: Value<PathBuf>,
-}
-
-impl WriteText {
-    /// Attempts write into `directory`, which exists.
-    pub fn new(directory: PathBuf) -> Self {
-        WriteText { directory: Value(directory) }
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        WriteError::Io(error)
     }
 }
 
-wire!([] WriteText { directory });
+/// How the items of a partition become the bytes of a file.
+pub trait RowFormat<T>: Wire {
+    /// The ending of such files, with its dot; before that of a compression.
+    const EXTENSION: &'static str;
 
-impl<T: Display> Action<T> for WriteText {
-    type Output = WrittenFile;
+    /// Writes all items; returns what it wrote to, and how many items there were.
+    fn write<W: Write + Send>(
+        &self,
+        items: impl Iterator<Item = T>,
+        out: W,
+    ) -> Result<(W, u64), WriteError>;
+}
 
-    fn run(&self, items: impl Iterator<Item = T>, task: &TaskContext) -> WrittenFile {
-        let name = format!("part-{:05}.attempt-{}", task.partition(), task.task());
-        let path = self.directory.0.join(name);
-        write_lines(&path, items, task).unwrap_or_else(|error| {
-            fail_with(format!("could not write {}: {error}", path.display()))
+/// `save_as_*`: a file of the items, where attempts write.
+pub struct WriteFiles<F> {
+    target: Value<Target>,
+    compression: Value<Option<Compression>>,
+    format: F,
+}
+
+impl<F> WriteFiles<F> {
+    /// Attempts write to `target`.
+    pub fn new(target: Target, compression: Option<Compression>, format: F) -> Self {
+        WriteFiles { target: Value(target), compression: Value(compression), format }
+    }
+}
+
+wire!([F: Wire] WriteFiles<F> { target, compression, format });
+
+impl<T, F: RowFormat<T>> Action<T> for WriteFiles<F> {
+    type Output = Written;
+
+    fn run(&self, items: impl Iterator<Item = T> + 'static, task: &TaskContext) -> Written {
+        let name = format!("part-{:05}{}", task.partition(), F::EXTENSION);
+        let (written, records) =
+            self.write(&name, items, task).unwrap_or_else(|error| match error {
+                WriteError::Row(reason) => {
+                    fail_for_good(format!("could not write {name}: {reason}"))
+                }
+                WriteError::Io(error) => self.fail_writing(&name, &error),
+            });
+        task.count(|metrics| {
+            metrics.output_records += records;
+            metrics.output_bytes += written.bytes;
         });
-        WrittenFile { path, partition: task.partition() }
+        written
     }
 }
 
-fn write_lines<T: Display>(
-    path: &PathBuf,
-    items: impl Iterator<Item = T>,
-    task: &TaskContext,
-) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(256 * 1024, File::create_new(path)?);
-    let mut records = 0;
-    for item in items {
-        writeln!(out, "{item}")?;
-        records += 1;
-        if records % 1024 == 0 {
-            task.check_killed();
-        }
+impl<F> WriteFiles<F> {
+    fn write<T>(
+        &self,
+        name: &str,
+        items: impl Iterator<Item = T> + 'static,
+        task: &TaskContext,
+    ) -> Result<(Written, u64), WriteError>
+    where
+        F: RowFormat<T>,
+    {
+        let output = self.target.0.create(name, task.task().0, self.compression.0)?;
+        let out = BufWriter::with_capacity(BUFFER_BYTES, output);
+        let (out, records) = self.format.write(task.interruptible(items), out)?;
+        let output = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok((output.finish()?, records))
     }
-    let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    file.sync_data()?;
-    let bytes = file.metadata()?.len();
-    task.count(|metrics| {
-        metrics.output_records += records;
-        metrics.output_bytes += bytes;
-    });
-    Ok(())
+
+    #[cold]
+    fn fail_writing(&self, name: &str, error: &io::Error) -> ! {
+        let advice = match is_full(error) {
+            true => "; make room there, or save to another place",
+            false => "",
+        };
+        let place = match &self.target.0 {
+            Target::Local(directory) => directory.display().to_string(),
+            Target::Remote { url, .. } => url.clone(),
+        };
+        let message = format!("could not write {name} into {place}: {error}{advice}");
+        if is_final(error) { fail_for_good(message) } else { fail_with(message) }
+    }
+}
+
+/// `save_as_text_file`: a line per item.
+#[derive(Clone, Copy)]
+pub struct TextLines;
+
+wire!([] TextLines {});
+
+impl<T: Display> RowFormat<T> for TextLines {
+    const EXTENSION: &'static str = "";
+
+    fn write<W: Write + Send>(
+        &self,
+        items: impl Iterator<Item = T>,
+        mut out: W,
+    ) -> Result<(W, u64), WriteError> {
+        let mut records = 0;
+        for item in items {
+            writeln!(out, "{item}")?;
+            records += 1;
+        }
+        Ok((out, records))
+    }
+}
+
+/// `save_as_json_lines`: a JSON value per line.
+#[derive(Clone, Copy)]
+pub struct JsonLines;
+
+wire!([] JsonLines {});
+
+impl<T: Serialize> RowFormat<T> for JsonLines {
+    const EXTENSION: &'static str = ".json";
+
+    fn write<W: Write + Send>(
+        &self,
+        items: impl Iterator<Item = T>,
+        mut out: W,
+    ) -> Result<(W, u64), WriteError> {
+        let mut records = 0;
+        for item in items {
+            serde_json::to_writer(&mut out, &item).map_err(|error| match error.is_io() {
+                true => WriteError::Io(error.into()),
+                false => WriteError::Row(format!("an item has no JSON form: {error}")),
+            })?;
+            out.write_all(b"\n")?;
+            records += 1;
+        }
+        Ok((out, records))
+    }
+}
+
+/// `save_as_csv`: a row per item.
+pub struct CsvRows(Value<CsvOptions>);
+
+impl CsvRows {
+    /// In the form that `options` say.
+    pub fn new(options: CsvOptions) -> Self {
+        CsvRows(Value(options))
+    }
+}
+
+impl Wire for CsvRows {
+    fn encode(
+        &self,
+        out: &mut firesteel_closure::Encoder,
+    ) -> Result<(), firesteel_closure::WireError> {
+        self.0.encode(out)
+    }
+
+    fn decode(
+        input: &mut firesteel_closure::Decoder<'_>,
+    ) -> Result<Self, firesteel_closure::WireError> {
+        Value::decode(input).map(CsvRows)
+    }
+}
+
+impl<T: Serialize> RowFormat<T> for CsvRows {
+    const EXTENSION: &'static str = ".csv";
+
+    fn write<W: Write + Send>(
+        &self,
+        items: impl Iterator<Item = T>,
+        out: W,
+    ) -> Result<(W, u64), WriteError> {
+        let mut writer = self.0.0.writer(out);
+        let mut records = 0;
+        for item in items {
+            writer.serialize(&item).map_err(csv_error)?;
+            records += 1;
+        }
+        let out = writer
+            .into_inner()
+            .map_err(|error| io::Error::new(error.error().kind(), error.error().to_string()))?;
+        Ok((out, records))
+    }
+}
+
+#[cold]
+fn csv_error(error: csv::Error) -> WriteError {
+    let text = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => WriteError::Io(error),
+        _ => WriteError::Row(format!(
+            "an item has no CSV form: {text}; rows are structs or tuples of simple values"
+        )),
+    }
 }

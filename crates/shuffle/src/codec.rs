@@ -90,7 +90,7 @@ impl BlockWriter {
     }
 }
 
-fn write_block(
+pub(crate) fn write_block(
     codec: Codec,
     raw: &[u8],
     records: u32,

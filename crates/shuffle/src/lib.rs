@@ -16,6 +16,7 @@
 mod buckets;
 mod codec;
 mod error;
+mod framed;
 mod output;
 mod records;
 mod run;
@@ -25,6 +26,7 @@ pub mod spilled;
 pub use buckets::Buckets;
 pub use codec::Codec;
 pub use error::{ReadError, SpillError};
+pub use framed::{FramedReader, FramedWriter};
 pub use output::{MapOutput, Slice};
 pub use records::Records;
 pub use run::{PackedWriter, RunWriter, open_file, write_file, write_run};

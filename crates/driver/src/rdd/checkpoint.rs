@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use firesteel_closure::Data;
 use firesteel_conf::entries;
+use firesteel_io::Written;
 use firesteel_rdd::action::Count;
 use firesteel_rdd::cache::{Cached, SharedLevel};
 use firesteel_rdd::checkpoint::{Checkpointed, Link, WriteCheckpoint};
-use firesteel_rdd::write::WrittenFile;
 use firesteel_rdd::{Boxed, Environment, Pipe};
 use firesteel_shuffle::Codec;
 use firesteel_storage::BlockId;
@@ -324,7 +324,7 @@ impl<T: Data, P: Pipe<Item = T>> Work for Reliable<T, P> {
         let Some(rdd) = lock(&self.rdd).clone() else { return Ok(true) };
         let staged = Staged::create(&self.directory, false, &rdd.context.0.leftovers)?;
         let action = WriteCheckpoint::new(staged.attempts(), self.codec);
-        let files: Result<Vec<WrittenFile>> = rdd.run_all(self.site, action)?.collect();
+        let files: Result<Vec<Written>> = rdd.run_all(self.site, action)?.collect();
         staged.commit(files?)?;
         Ok(true)
     }

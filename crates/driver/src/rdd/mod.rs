@@ -38,6 +38,7 @@ pub(crate) use wide::union_at;
 
 pub use future::JobFuture;
 pub use partitioning::{By, IntoPartitioner};
+pub use save::SaveOptions;
 pub use values::Total;
 pub use with::With;
 

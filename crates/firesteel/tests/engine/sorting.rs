@@ -61,9 +61,9 @@ fn texts_tuples_and_total_floats_sort_by_their_own_order() {
 #[test]
 fn nothing_and_equal_keys_sort_too() {
     on_every_transport(|ctx| {
-        assert_eq!(ctx.empty::<u32>().sort_by(|n| *n).collect().unwrap(), []);
+        assert!(ctx.empty::<u32>().sort_by(|n| *n).collect().unwrap().is_empty());
         let none = ctx.parallelize_in(5, Vec::<u32>::new());
-        assert_eq!(none.sort_by_desc(|n| *n).collect().unwrap(), []);
+        assert!(none.sort_by_desc(|n| *n).collect().unwrap().is_empty());
         let same = ctx.parallelize_in(5, (0..50u32).map(|n| (7u8, n)));
         let sorted = same.sort_by_key().values().collect().unwrap();
         assert_eq!(sorted, (0..50).collect::<Vec<_>>());

@@ -1,0 +1,27 @@
+//! Bytes of files, wherever they lie: found, read from any offset, decompressed, written, committed.
+//!
+//! ```text
+//!   find("logs/*.gz,s3://b/x/") ──► [FileRef] ──► Input: Read      (a task reads one of them)
+//!   Target ──► Output: Write ──► Written ──► commit                (a task writes, the driver commits)
+//! ```
+//!
+//! This crate knows bytes and names, not lines, records, tasks or drivers. The object stores' client is
+//! asynchronous; `store` hides that, and nothing of it is started for local files.
+
+mod compression;
+mod fault;
+mod find;
+mod input;
+mod location;
+mod output;
+#[cfg(feature = "object-store")]
+mod store;
+
+pub use compression::Compression;
+pub use fault::{is_final, is_full};
+pub use find::{FileRef, FindError, find};
+pub use input::Input;
+pub use location::{Location, StoreOptions};
+pub use output::{Output, Target, Written, WrittenAt};
+#[cfg(feature = "object-store")]
+pub use store::{CommitError, RemoteOutput};

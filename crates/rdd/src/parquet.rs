@@ -1,0 +1,326 @@
+//! Parquet: rows into a type of serde's and back, columns found by the names of its fields.
+//!
+//! Files are cut by size, like text: a row group belongs to the split in which its middle lies. Only the
+//! columns that the type has are read.
+
+use std::io::{self, Read, Write};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, FieldRef, Schema};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression as Codec, GzipLevel, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{ChunkReader, Length};
+use serde::de::DeserializeOwned;
+use serde_arrow::schema::{SchemaLike, TracingOptions};
+
+use firesteel_closure::{Data, Value, Wire, wire};
+use firesteel_io::{Compression, FileRef, Input, Location};
+
+use crate::shape::fields_of;
+use crate::task::{fail_for_good, fail_with};
+use crate::text::fail_reading;
+use crate::write::{RowFormat, WriteError};
+use crate::{Pipe, TaskContext};
+
+/// Rows that are turned at once.
+const BATCH_ROWS: usize = 4096;
+/// A row group is written when it has so many encoded bytes.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// A part of a Parquet file.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct ParquetSplit {
+    file: FileRef,
+    start: u64,
+    end: u64,
+}
+
+/// Cuts files into splits of about `target` bytes.
+pub fn split_parquet(files: Vec<FileRef>, target: u64) -> Vec<ParquetSplit> {
+    let target = target.max(1);
+    let cut = |file: FileRef| {
+        let count = file.len.div_ceil(target).max(1);
+        let at = move |i: u64| if i == count { u64::MAX } else { i * target };
+        (0..count).map(move |i| ParquetSplit { file: file.clone(), start: at(i), end: at(i + 1) })
+    };
+    files.into_iter().flat_map(cut).collect()
+}
+
+/// `parquet`
+pub struct ParquetSource<T> {
+    splits: Value<Arc<Vec<ParquetSplit>>>,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T> ParquetSource<T> {
+    /// One partition per split.
+    pub fn new(splits: Vec<ParquetSplit>) -> Self {
+        ParquetSource { splits: Value(Arc::new(splits)), item: PhantomData }
+    }
+}
+
+wire!([T: 'static] ParquetSource<T> { splits, item });
+
+impl<T: Data> Pipe for ParquetSource<T> {
+    type Item = T;
+
+    fn compute(
+        &self,
+        partition: u32,
+        task: &TaskContext,
+    ) -> impl Iterator<Item = T> + use<T> + 'static {
+        let split = self.splits.0[partition as usize].clone();
+        let location = split.file.location.clone();
+        let (reader, schema) = open::<T>(split);
+        let task = task.clone();
+        reader.flat_map(move |batch| {
+            task.check_killed();
+            let batch = batch.unwrap_or_else(|error| fail_unreadable(&location, &error));
+            task.count(|metrics| {
+                metrics.input_records += batch.num_rows() as u64;
+                metrics.input_bytes += batch.get_array_memory_size() as u64;
+            });
+            serde_arrow::from_record_batch::<Vec<T>>(&batch)
+                .unwrap_or_else(|error| fail_misfit::<T>(&location, &schema, &error))
+        })
+    }
+}
+
+fn open<T: DeserializeOwned>(split: ParquetSplit) -> (ParquetRecordBatchReader, Arc<Schema>) {
+    let location = split.file.location.clone();
+    let chunks = Chunks(split.file);
+    let builder = ParquetRecordBatchReaderBuilder::try_new(chunks)
+        .unwrap_or_else(|error| fail_damaged(&location, error));
+    let schema = builder.schema().clone();
+    let wanted = fields_of::<T>();
+    let roots = (0..schema.fields().len()).filter(|index| {
+        let name = schema.field(*index).name();
+        wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(field, _)| field == name))
+    });
+    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    let groups = builder.metadata().row_groups().iter().enumerate();
+    let inside = |group: &RowGroupMetaData| (split.start..split.end).contains(&middle(group));
+    let groups = groups.filter(|(_, group)| inside(group)).map(|(index, _)| index).collect();
+    let reader = builder
+        .with_projection(mask)
+        .with_row_groups(groups)
+        .with_batch_size(BATCH_ROWS)
+        .build()
+        .unwrap_or_else(|error| fail_damaged(&location, error));
+    (reader, schema)
+}
+
+fn middle(group: &RowGroupMetaData) -> u64 {
+    let ranges = group.columns().iter().map(|column| column.byte_range());
+    let (start, end) = ranges.fold((u64::MAX, 0), |(start, end), (offset, len)| {
+        (start.min(offset), end.max(offset.saturating_add(len)))
+    });
+    if start == u64::MAX { 0 } else { start + (end.saturating_sub(start)) / 2 }
+}
+
+/// A file, local or not, as the reader of Parquet wants it.
+struct Chunks(FileRef);
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.0.len
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = io::BufReader<Input>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(io::BufReader::new(Input::open_at(&self.0.location, start, self.0.len)?))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+        let mut input = Input::open_at(&self.0.location, start, start + length as u64)?;
+        let mut content = vec![0; length];
+        input.read_exact(&mut content)?;
+        Ok(content.into())
+    }
+}
+
+#[cold]
+fn fail_damaged(location: &Location, error: ParquetError) -> ! {
+    match error {
+        ParquetError::External(inner) if inner.is::<io::Error>() => {
+            let error = inner.downcast::<io::Error>().expect("it was looked at");
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => fail_with(format!(
+                    "{location} is shorter than it was when the job was planned: it was changed meanwhile"
+                )),
+                io::ErrorKind::NotFound => fail_with(format!("could not open {location}: {error}")),
+                _ => fail_reading(location, 0, &error),
+            }
+        }
+        error => fail_for_good(format!(
+            "{location} is not a Parquet file, or it is damaged or cut off: {error}"
+        )),
+    }
+}
+
+/// The metadata could be read, the rows cannot.
+#[cold]
+fn fail_unreadable(location: &Location, error: &arrow_schema::ArrowError) -> ! {
+    fail_for_good(format!("{location} cannot be read, it may be damaged or cut off: {error}"))
+}
+
+/// Says which column does not fit, if one can be told, and what there is.
+#[cold]
+fn fail_misfit<T: DeserializeOwned>(
+    location: &Location,
+    schema: &Schema,
+    error: &serde_arrow::Error,
+) -> ! {
+    let problems: Vec<String> = fields_of::<T>()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|(name, shape)| match schema.field_with_name(name) {
+            Err(_) if shape.starts_with("option ") => None,
+            Err(_) => Some(format!("column {name:?} is missing (expected {shape})")),
+            Ok(field) if fits(shape, field.data_type()) => None,
+            Ok(field) => {
+                Some(format!("column {name:?} is {}, but {shape} is expected", field.data_type()))
+            }
+        })
+        .collect();
+    let problems = match problems.is_empty() {
+        true => String::new(),
+        false => format!("{}; ", problems.join(", ")),
+    };
+    let columns: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| format!("{}: {}", field.name(), field.data_type()))
+        .collect();
+    fail_for_good(format!(
+        "{location}: rows do not fit {}: {problems}the file has {}; {error}",
+        std::any::type_name::<T>(),
+        columns.join(", ")
+    ))
+}
+
+/// Whether a column's type can be what a field wants; where that is not plain, it can.
+fn fits(shape: &str, found: &DataType) -> bool {
+    let shape = shape.strip_prefix("option ").unwrap_or(shape);
+    match shape {
+        "bool" => matches!(found, DataType::Boolean),
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" => {
+            found.is_integer() || found.is_temporal()
+        }
+        "f32" | "f64" => found.is_floating() || matches!(found, DataType::Decimal128(..)),
+        "str" => !found.is_integer() && !found.is_floating() && !found.is_nested(),
+        _ => true,
+    }
+}
+
+/// The format of `save_as_parquet`.
+pub struct ParquetRows(Value<Option<Compression>>);
+
+impl ParquetRows {
+    /// With compressed pages: Snappy, as Spark does, or what is asked for.
+    pub fn new(compression: Option<Compression>) -> Self {
+        ParquetRows(Value(compression))
+    }
+
+    fn codec(&self) -> Result<Codec, WriteError> {
+        match self.0.0 {
+            None => Ok(Codec::SNAPPY),
+            Some(Compression::Gzip) => Ok(Codec::GZIP(GzipLevel::default())),
+            Some(Compression::Zstd) => Ok(Codec::ZSTD(ZstdLevel::default())),
+            Some(Compression::Bzip2) => {
+                Err(WriteError::Row("Parquet has no bzip2; use zstd or gzip".to_owned()))
+            }
+        }
+    }
+}
+
+impl Wire for ParquetRows {
+    fn encode(
+        &self,
+        out: &mut firesteel_closure::Encoder,
+    ) -> Result<(), firesteel_closure::WireError> {
+        self.0.encode(out)
+    }
+
+    fn decode(
+        input: &mut firesteel_closure::Decoder<'_>,
+    ) -> Result<Self, firesteel_closure::WireError> {
+        Value::decode(input).map(ParquetRows)
+    }
+}
+
+impl<T: Data> RowFormat<T> for ParquetRows {
+    const EXTENSION: &'static str = ".parquet";
+
+    fn write<W: Write + Send>(
+        &self,
+        items: impl Iterator<Item = T>,
+        out: W,
+    ) -> Result<(W, u64), WriteError> {
+        let fields = columns_of::<T>()?;
+        let properties = WriterProperties::builder().set_compression(self.codec()?).build();
+        let schema = Arc::new(Schema::new(fields.clone()));
+        let mut writer =
+            ArrowWriter::try_new(out, schema, Some(properties)).map_err(write_failed)?;
+        let mut records = 0;
+        let mut rows = Vec::with_capacity(BATCH_ROWS);
+        for item in items {
+            rows.push(item);
+            records += 1;
+            if rows.len() == BATCH_ROWS {
+                write_rows(&mut writer, &fields, &rows)?;
+                rows.clear();
+            }
+        }
+        write_rows(&mut writer, &fields, &rows)?;
+        Ok((writer.into_inner().map_err(write_failed)?, records))
+    }
+}
+
+/// The columns follow from the type alone, so that all files of a directory have the same.
+fn columns_of<T: DeserializeOwned>() -> Result<Vec<FieldRef>, WriteError> {
+    let options =
+        TracingOptions::default().map_as_struct(false).enums_without_data_as_strings(true);
+    Vec::<FieldRef>::from_type::<T>(options).map_err(|error| {
+        let name = std::any::type_name::<T>();
+        WriteError::Row(format!(
+            "{name} has no columns: {error}; rows are structs of values, options, lists and structs"
+        ))
+    })
+}
+
+fn write_rows<W: Write + Send, T: Data>(
+    writer: &mut ArrowWriter<W>,
+    fields: &[FieldRef],
+    rows: &Vec<T>,
+) -> Result<(), WriteError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let batch: RecordBatch = serde_arrow::to_record_batch(fields, rows)
+        .map_err(|error| WriteError::Row(format!("an item has no row: {error}")))?;
+    writer.write(&batch).map_err(write_failed)?;
+    if writer.in_progress_size() >= ROW_GROUP_BYTES {
+        writer.flush().map_err(write_failed)?;
+    }
+    Ok(())
+}
+
+#[cold]
+fn write_failed(error: ParquetError) -> WriteError {
+    match error {
+        ParquetError::External(inner) if inner.is::<io::Error>() => {
+            WriteError::Io(*inner.downcast().expect("it was looked at"))
+        }
+        error => WriteError::Row(error.to_string()),
+    }
+}
