@@ -4,8 +4,6 @@
 /// One mistake in a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// The master frees an executor's cores when it asks for its end, not when that is reported.
-    FreesCoresOnKill,
     /// The master never says a launch again that the worker has not heard of.
     ForgetsLostLaunches,
     /// The worker takes orders that were given under an older registration.

@@ -144,12 +144,9 @@ impl Master {
     pub(super) fn kill_executor(&mut self, turn: &mut Turn<'_>, key: &ExecutorKey, why: &str) {
         let app = self.apps.get(&key.app);
         let Some(executor) = app.and_then(|app| app.executors.get(&key.executor)) else { return };
-        let worker = self.workers.get_mut(&executor.worker).expect("executors lie on workers");
+        let worker = self.workers.get(&executor.worker).expect("executors lie on workers");
         let kill = ToWorker::KillExecutor { registration: worker.registration, key: key.clone() };
         turn.tell_worker(worker.peer, kill);
-        if self.options.planted.is(Mutant::FreesCoresOnKill) {
-            worker.free_executor(key);
-        }
         self.executor_ended(turn, key, ExecutorState::Killed, None, why);
     }
 }
