@@ -401,6 +401,67 @@ entries! {
         SSL_RPC_TRUST_STORE: Option<String> =
             Entry::following("spark.ssl.rpc.trustStore", &SSL_TRUST_STORE).since("4.0.0");
     }
+
+    "Standalone cluster" {
+        /// How long a worker, or an application's driver, may be silent before the master gives it up.
+        /// They give a sign of life four times as often.
+        WORKER_TIMEOUT: Duration = Entry::new("spark.worker.timeout", "60s")
+            .time_unit(TimeUnit::Seconds).positive().since("0.6.2").for_cluster();
+
+        /// For how many of those timeouts a dead worker stays on the master's page.
+        DEAD_WORKER_PERSISTENCE: u32 = Entry::new("spark.dead.worker.persistence", "15")
+            .since("0.8.0").for_cluster();
+
+        /// Whether an application's executors are spread over as many workers as possible, rather
+        /// than packed onto few.
+        DEPLOY_SPREAD_OUT_APPS: bool = Entry::new("spark.deploy.spreadOutApps", "true")
+            .since("0.6.1").for_cluster();
+
+        /// Whether drivers that the cluster runs are spread over its workers, rather than packed.
+        DEPLOY_SPREAD_OUT_DRIVERS: bool = Entry::new("spark.deploy.spreadOutDrivers", "true")
+            .since("4.0.0").for_cluster();
+
+        /// How many cores an application gets that does not set `spark.cores.max`; all when it is
+        /// not set.
+        DEPLOY_DEFAULT_CORES: Option<u32> = Entry::optional("spark.deploy.defaultCores")
+            .positive().example("4").since("0.9.0").for_cluster();
+
+        /// How many executors in a row may fail, with none at work, before the master ends the
+        /// application. Also counts those that start and end at once. Negative: without end.
+        DEPLOY_MAX_EXECUTOR_RETRIES: i64 = Entry::new("spark.deploy.maxExecutorRetries", "10")
+            .since("1.6.3").for_cluster();
+
+        /// How many completed applications the master remembers.
+        DEPLOY_RETAINED_APPLICATIONS: u32 = Entry::new("spark.deploy.retainedApplications", "200")
+            .since("0.8.0").for_cluster();
+
+        /// How many completed drivers the master remembers.
+        DEPLOY_RETAINED_DRIVERS: u32 = Entry::new("spark.deploy.retainedDrivers", "200")
+            .since("1.1.0").for_cluster();
+
+        /// How often a worker asks for a master in quick succession.
+        WORKER_INITIAL_REGISTRATION_RETRIES: u32 =
+            Entry::new("spark.worker.initialRegistrationRetries", "6")
+            .positive().since("4.0.0").for_cluster();
+
+        /// How often a worker asks for a master in all before it gives up.
+        WORKER_MAX_REGISTRATION_RETRIES: u32 =
+            Entry::new("spark.worker.maxRegistrationRetries", "16")
+            .positive().since("4.0.0").for_cluster();
+
+        /// Whether a worker removes the work directories of old applications.
+        WORKER_CLEANUP_ENABLED: bool = Entry::new("spark.worker.cleanup.enabled", "true")
+            .since("1.0.0").for_cluster();
+
+        /// How often a worker looks for old work directories.
+        WORKER_CLEANUP_INTERVAL: Duration = Entry::new("spark.worker.cleanup.interval", "1800s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.0.0").for_cluster();
+
+        /// How old a work directory has to be before it is removed.
+        WORKER_CLEANUP_APP_DATA_TTL: Duration =
+            Entry::new("spark.worker.cleanup.appDataTtl", "604800s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.0.0").for_cluster();
+    }
 }
 
 /// The entry of a key.

@@ -179,6 +179,11 @@ impl Scheduler {
         self.dag.is_idle() && self.tasks.is_idle() && self.kinds.is_empty()
     }
 
+    /// The task scheduler, to look at.
+    pub fn tasks(&self) -> &TaskScheduler {
+        &self.tasks
+    }
+
     fn route_dag_effects(&mut self, out: &mut Vec<Effect>) {
         for effect in self.dag_effects.drain(..) {
             match effect {

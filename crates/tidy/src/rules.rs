@@ -5,7 +5,16 @@ use std::fmt;
 use crate::{Source, code::is_word, uses::imported_paths};
 
 /// Where decisions are made: no clock, randomness, IO, locks, threads or unordered maps in here.
-pub const PURE_CORES: &[&str] = &["crates/scheduler/src/", "crates/types/src/"];
+pub const PURE_CORES: &[&str] = &[
+    "crates/cluster/src/application/",
+    "crates/cluster/src/executor/",
+    "crates/cluster/src/jitter.rs",
+    "crates/cluster/src/master/",
+    "crates/cluster/src/messages.rs",
+    "crates/cluster/src/worker/",
+    "crates/scheduler/src/",
+    "crates/types/src/",
+];
 
 /// The only crate that may contain `unsafe`.
 const UNSAFE_CRATE: &str = "crates/closure/";

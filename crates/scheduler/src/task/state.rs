@@ -216,6 +216,11 @@ impl Executors {
         usable > u32::from(self.is_usable(id))
     }
 
+    /// Whether some executor can take a task.
+    pub(super) fn has_offer(&self) -> bool {
+        !self.offerable.is_empty()
+    }
+
     pub(super) fn count(&self) -> usize {
         self.alive.len()
     }

@@ -1,0 +1,272 @@
+//! One event in, effects out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::DagEvent;
+use firesteel_types::{ExecutorId, TaskId, TaskOutcome, Tick};
+
+use super::client::Link;
+use super::executors::Executor;
+use super::options::BackendOptions;
+use crate::jitter::Jitter;
+use crate::messages::{Said, ToApplication, ToDriver, ToExecutor, ToMaster};
+use crate::{AppId, Epoch, Peer};
+
+/// Into a backend.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A master said something.
+    ReceivedMaster {
+        /// Which of its masters.
+        master: usize,
+        /// What.
+        said: Said<ToApplication>,
+    },
+    /// The connection to a master broke, or could not be made.
+    MasterDisconnected {
+        /// Which of its masters.
+        master: usize,
+    },
+    /// An executor said something.
+    ReceivedExecutor {
+        /// Over which connection.
+        from: Peer,
+        /// What.
+        message: ToDriver,
+    },
+    /// An executor's connection broke, for good.
+    ExecutorDisconnected {
+        /// Which connection.
+        peer: Peer,
+    },
+    /// So many executors are wanted from now on.
+    LimitChanged {
+        /// How many in all.
+        total: u32,
+    },
+    /// These executors are not wanted any more.
+    KillRequested {
+        /// Which.
+        executors: Vec<ExecutorId>,
+    },
+    /// A moment asked for by [`Effect::ArmTimer`] has come; the first one starts the backend.
+    Ticked,
+    /// The application is over.
+    Stopped,
+}
+
+/// Out of a backend, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Tell a master.
+    SendMaster {
+        /// Which of its masters.
+        master: usize,
+        /// What.
+        message: ToMaster,
+    },
+    /// Tell an executor.
+    SendExecutor {
+        /// Over which connection.
+        to: Peer,
+        /// What.
+        message: ToExecutor,
+    },
+    /// Tell the schedulers.
+    Schedule(Input),
+    /// Keep what a task brought, and tell the schedulers of its end.
+    ReportTask {
+        /// Whose.
+        executor: ExecutorId,
+        /// Which.
+        task: TaskId,
+        /// How.
+        outcome: TaskOutcome,
+        /// Its result and what it cost, as the executor's shell encoded it.
+        data: Arc<[u8]>,
+    },
+    /// It is registered.
+    Registered {
+        /// Under this id.
+        app: AppId,
+    },
+    /// Tell the user.
+    Warn {
+        /// What.
+        message: String,
+    },
+    /// It cannot go on; the schedulers have been told.
+    EndApplication {
+        /// Why.
+        reason: String,
+    },
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+}
+
+/// One call of [`Backend::handle`]: its moment and its effects.
+pub(super) struct Turn<'a> {
+    pub(super) now: Tick,
+    pub(super) out: &'a mut Vec<Effect>,
+}
+
+impl Turn<'_> {
+    pub(super) fn tell_executor(&mut self, to: Peer, message: ToExecutor) {
+        self.out.push(Effect::SendExecutor { to, message });
+    }
+}
+
+/// The state machine of a driver's cluster backend.
+#[derive(Debug)]
+pub struct Backend {
+    pub(super) options: BackendOptions,
+    pub(super) jitter: Jitter,
+    pub(super) link: Link,
+    /// The newest master that took it in.
+    pub(super) newest: Epoch,
+    pub(super) app: Option<AppId>,
+    pub(super) limit: Option<u32>,
+    pub(super) executors: BTreeMap<ExecutorId, Executor>,
+    /// Executors that were ordered and have not registered, since when.
+    pub(super) expected: BTreeMap<ExecutorId, Tick>,
+    /// Executors that never count again (S04).
+    pub(super) lost: BTreeSet<ExecutorId>,
+    /// The first number no executor was heard of with.
+    pub(super) next_executor: u32,
+    pub(super) next_check: Tick,
+    armed: Option<Tick>,
+    pub(super) stale: u64,
+}
+
+impl Backend {
+    /// A backend that has not said anything yet.
+    pub fn new(options: BackendOptions, jitter: Jitter) -> Self {
+        Backend {
+            limit: options.description.initial_executor_limit,
+            options,
+            jitter,
+            link: Link::starting(),
+            newest: Epoch(0),
+            app: None,
+            executors: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            next_executor: 0,
+            next_check: Tick(0),
+            armed: None,
+            stale: 0,
+        }
+    }
+
+    /// Takes one event and appends what is to be done about it, in order.
+    pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
+        let turn = &mut Turn { now, out };
+        match event {
+            Event::ReceivedMaster { master, said } => self.received_master(turn, master, said),
+            Event::MasterDisconnected { master } => self.master_disconnected(turn, master),
+            Event::ReceivedExecutor { from, message } => {
+                self.received_executor(turn, from, message);
+            }
+            Event::ExecutorDisconnected { peer } => self.executor_disconnected(turn, peer),
+            Event::LimitChanged { total } => self.limit_changed(turn, total),
+            Event::KillRequested { executors } => {
+                for executor in executors {
+                    self.give_up(turn, executor, "it is not wanted any more");
+                }
+            }
+            Event::Ticked => self.ticked(turn),
+            Event::Stopped => self.stop(turn),
+        }
+        self.arm(turn);
+    }
+
+    fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if self.armed.is_some_and(|at| at <= turn.now) {
+            self.armed = None;
+        }
+        self.keep_in_touch(turn);
+        if self.next_check <= turn.now && !self.is_over() {
+            self.next_check = turn.now.plus_ms((self.options.network_timeout_ms / 8).max(1));
+            self.give_up_silent_executors(turn);
+        }
+    }
+
+    fn limit_changed(&mut self, turn: &mut Turn<'_>, total: u32) {
+        self.limit = Some(total);
+        if let Some(app) = self.app.clone() {
+            self.tell_master(turn, ToMaster::RequestExecutors { app, total });
+        }
+    }
+
+    /// Ends the application for a reason: every job hears it.
+    pub(super) fn fail(&mut self, turn: &mut Turn<'_>, reason: String) {
+        if self.is_over() {
+            return;
+        }
+        let cancelled = DagEvent::AllJobsCancelled { reason: reason.clone() };
+        turn.out.push(Effect::Schedule(Input::Dag(cancelled)));
+        self.stop(turn);
+        turn.out.push(Effect::EndApplication { reason });
+    }
+
+    /// Lets master and executors go.
+    fn stop(&mut self, turn: &mut Turn<'_>) {
+        if self.is_over() {
+            return;
+        }
+        if let Some(app) = self.app.clone() {
+            self.tell_master(turn, ToMaster::UnregisterApplication { app });
+        }
+        for (_, executor) in std::mem::take(&mut self.executors) {
+            turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
+        }
+        self.expected.clear();
+        self.link = Link::Over;
+    }
+
+    fn arm(&mut self, turn: &mut Turn<'_>) {
+        let Some(due) = self.link.due() else { return };
+        let wake = due.min(self.next_check);
+        if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
+            self.armed = Some(wake);
+            turn.out.push(Effect::ArmTimer(wake));
+        }
+    }
+
+    /// Whether the application is over.
+    pub fn is_over(&self) -> bool {
+        matches!(self.link, Link::Over)
+    }
+
+    /// Its id, once a master gave it one.
+    pub fn app(&self) -> Option<&AppId> {
+        self.app.as_ref()
+    }
+
+    /// How to reach an executor that may get tasks.
+    pub fn peer(&self, executor: ExecutorId) -> Option<Peer> {
+        self.executors.get(&executor).map(|executor| executor.peer)
+    }
+
+    /// Executors that count, whether or not their connection stands.
+    pub fn executors(&self) -> impl Iterator<Item = ExecutorId> {
+        self.executors.keys().copied()
+    }
+
+    /// When an executor that counts was heard last.
+    pub fn last_seen(&self, executor: ExecutorId) -> Option<Tick> {
+        self.executors.get(&executor).map(|executor| executor.last_seen)
+    }
+
+    /// Whether the executor was given up.
+    pub fn is_lost(&self, executor: ExecutorId) -> bool {
+        self.lost.contains(&executor)
+    }
+
+    /// Messages that were dropped because what they spoke of is over.
+    pub fn stale_messages(&self) -> u64 {
+        self.stale
+    }
+}

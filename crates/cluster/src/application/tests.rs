@@ -1,0 +1,248 @@
+//! Rules of the driver's backend: these events, those effects.
+
+use std::sync::Arc;
+
+use firesteel_scheduler::engine::Input;
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use super::*;
+use crate::description::{
+    ApplicationDescription, Command, ExecutorState, ExecutorUpdate, ExitStatus, ProcessEnd,
+};
+use crate::jitter::Jitter;
+use crate::messages::{Refusal, Said, ToApplication, ToDriver, ToExecutor, ToMaster};
+use crate::{AppId, Epoch, Incarnation, Peer};
+
+struct Scene {
+    backend: Backend,
+    now: Tick,
+}
+
+fn said(epoch: u64, message: ToApplication) -> Event {
+    Event::ReceivedMaster { master: 0, said: Said { epoch: Epoch(epoch), message } }
+}
+
+fn registered(epoch: u64) -> Event {
+    let (app, url) = (AppId::new("app"), String::new());
+    said(epoch, ToApplication::RegisteredApplication { app, url })
+}
+
+fn introduces(from: u64, executor: u32) -> Event {
+    introduces_with(from, executor, Some([1; 32]))
+}
+
+fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
+    let message = ToDriver::RegisterExecutor {
+        app: AppId::new("app"),
+        executor: ExecutorId(executor),
+        host: Host::new("h"),
+        cores: 1,
+        hash,
+    };
+    Event::ReceivedExecutor { from: Peer(from), message }
+}
+
+fn ended(executor: u32, state: ExecutorState, status: Option<ExitStatus>) -> Event {
+    let end = Some(ProcessEnd { message: "ended".into(), status });
+    let update = ExecutorUpdate { executor: ExecutorId(executor), state, end };
+    said(5, ToApplication::ExecutorUpdated(update))
+}
+
+impl Scene {
+    fn new() -> Self {
+        let description = ApplicationDescription {
+            name: String::new(),
+            user: String::new(),
+            max_cores: None,
+            memory_per_executor_mb: 100,
+            cores_per_executor: None,
+            initial_executor_limit: None,
+            command: Command::default(),
+            web_ui: String::new(),
+        };
+        let options = BackendOptions::new(Arc::new(description), Incarnation(1), 2);
+        let options = BackendOptions { hash: Some([1; 32]), ..options };
+        Scene { backend: Backend::new(options, Jitter::new(1)), now: Tick(1000) }
+    }
+
+    fn ready() -> Self {
+        let mut scene = Scene::new();
+        scene.feed(Event::Ticked);
+        scene.feed(registered(5));
+        scene
+    }
+
+    fn feed(&mut self, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.backend.handle(self.now, event, &mut out);
+        out
+    }
+
+    fn tick_after(&mut self, ms: u64) -> Vec<Effect> {
+        self.now = self.now.plus_ms(ms);
+        self.feed(Event::Ticked)
+    }
+}
+
+fn refusal(out: &[Effect]) -> Option<Refusal> {
+    out.iter().find_map(|effect| match effect {
+        Effect::SendExecutor {
+            message: ToExecutor::RegisterExecutorFailed { refusal, .. },
+            ..
+        } => Some(*refusal),
+        _ => None,
+    })
+}
+
+fn lost(out: &[Effect]) -> Option<bool> {
+    out.iter().find_map(|effect| match effect {
+        Effect::Schedule(Input::ExecutorLost { caused_by_app, .. }) => Some(*caused_by_app),
+        _ => None,
+    })
+}
+
+fn end_of_application(out: &[Effect]) -> Option<&str> {
+    out.iter().find_map(|effect| match effect {
+        Effect::EndApplication { reason } => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn without_an_answer_of_any_master_the_application_ends_with_a_clear_error() {
+    let mut scene = Scene::new();
+    for _ in 0..3 {
+        let asked = scene.tick_after(100_000);
+        assert_eq!(end_of_application(&asked), None);
+    }
+    let out = scene.tick_after(100_000);
+    let reason = end_of_application(&out).expect("it gives up");
+    assert!(reason.contains("all masters are unresponsive"), "{reason}");
+}
+
+#[test]
+fn with_executors_at_work_it_looks_for_a_master_for_as_long_as_it_takes() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(Event::MasterDisconnected { master: 0 });
+    for _ in 0..20 {
+        let out = scene.tick_after(30_000);
+        assert_eq!(end_of_application(&out), None);
+        let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
+        scene.feed(Event::ReceivedExecutor { from: Peer(9), message: heartbeat });
+    }
+    let out = scene.tick_after(30_000);
+    let asks = out.iter().find_map(|effect| match effect {
+        Effect::SendMaster {
+            message: ToMaster::RegisterApplication { previous, first_executor, .. },
+            ..
+        } => Some((previous.clone(), *first_executor)),
+        _ => None,
+    });
+    assert_eq!(asks, Some((Some(AppId::new("app")), ExecutorId(10_001))), "S05");
+}
+
+#[test]
+fn executors_are_refused_for_what_they_are() {
+    let mut scene = Scene::ready();
+    assert_eq!(refusal(&scene.feed(introduces(9, 0))), None);
+    assert_eq!(refusal(&scene.feed(introduces(9, 0))), None, "it may say it twice");
+    assert_eq!(refusal(&scene.feed(introduces(8, 0))), Some(Refusal::Duplicate));
+    let other = scene.feed(introduces_with(7, 1, Some([2; 32])));
+    assert_eq!(refusal(&other), Some(Refusal::OtherExecutable));
+    scene.feed(ended(2, ExecutorState::Lost, None));
+    assert_eq!(refusal(&scene.feed(introduces(6, 2))), Some(Refusal::Lost), "S04");
+    scene.feed(Event::Stopped);
+    assert_eq!(refusal(&scene.feed(introduces(5, 3))), Some(Refusal::Stopping));
+}
+
+#[test]
+fn how_an_executor_ended_says_whose_fault_it_was() {
+    for (state, status, by_app) in [
+        (ExecutorState::Exited, Some(ExitStatus::Code(134)), true),
+        (ExecutorState::Exited, Some(ExitStatus::Signal(9)), true),
+        (ExecutorState::Exited, Some(ExitStatus::Code(60)), false),
+        (ExecutorState::Exited, Some(ExitStatus::Code(56)), false),
+        (ExecutorState::Killed, Some(ExitStatus::Signal(9)), false),
+        (ExecutorState::Lost, None, false),
+    ] {
+        let mut scene = Scene::ready();
+        scene.feed(introduces(9, 0));
+        let out = scene.feed(ended(0, state, status));
+        assert_eq!(lost(&out), Some(by_app), "{state:?} {status:?}");
+        assert_eq!(lost(&scene.feed(ended(0, state, status))), None, "once");
+    }
+}
+
+#[test]
+fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(introduces(8, 1));
+    for peer in [9, 8] {
+        let out = scene.feed(Event::ExecutorDisconnected { peer: Peer(peer) });
+        assert!(matches!(out[0], Effect::Schedule(Input::Task(_))) && lost(&out).is_none());
+    }
+    let crashed = ended(0, ExecutorState::Exited, Some(ExitStatus::Code(1)));
+    assert_eq!(lost(&scene.feed(crashed)), Some(true), "the reason came");
+    let out = scene.tick_after(2000);
+    assert_eq!(lost(&out), Some(false), "no reason came");
+    let kill = out.iter().any(|effect| match effect {
+        Effect::SendMaster { message: ToMaster::KillExecutors { executors, .. }, .. } => {
+            executors == &[ExecutorId(1)]
+        }
+        _ => false,
+    });
+    assert!(kill, "{out:?}");
+}
+
+#[test]
+fn an_executor_that_is_silent_or_never_comes_is_given_up_and_replaced() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    let (executor, worker) = (ExecutorId(1), crate::WorkerId::new("w"));
+    let (host, cores, memory_mb) = (Host::new("h"), 1, 100);
+    let added = ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb };
+    scene.feed(said(5, added));
+    assert_eq!(lost(&scene.tick_after(120_000)), None);
+    let out = scene.tick_after(15_000);
+    assert_eq!(lost(&out), Some(false));
+    let killed: Vec<_> = out
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::SendMaster { message: ToMaster::KillExecutors { executors, .. }, .. } => {
+                Some(executors[0])
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(killed, [ExecutorId(0), ExecutorId(1)]);
+    assert!(scene.backend.is_lost(ExecutorId(1)), "S04: it is too late for it");
+}
+
+#[test]
+fn what_an_older_master_says_changes_nothing() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(Event::MasterDisconnected { master: 0 });
+    scene.feed(registered(6));
+    let message = "gone".to_owned();
+    assert!(scene.feed(said(5, ToApplication::ApplicationRemoved { message })).is_empty());
+    assert!(scene.feed(ended(0, ExecutorState::Lost, None)).is_empty(), "S06");
+    assert_eq!(scene.backend.stale_messages(), 2);
+}
+
+#[test]
+fn when_the_master_ends_the_application_every_job_hears_why() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    let message = "10 executors in a row".to_owned();
+    let out = scene.feed(said(5, ToApplication::ApplicationRemoved { message }));
+    let told = out.iter().any(|effect| matches!(effect, Effect::Schedule(Input::Dag(_))));
+    let stopped = out.iter().any(|effect| {
+        matches!(effect, Effect::SendExecutor { message: ToExecutor::StopExecutor, .. })
+    });
+    assert!(told && stopped, "{out:?}");
+    assert!(end_of_application(&out).is_some_and(|reason| reason.contains("in a row")));
+    assert!(scene.backend.is_over());
+}

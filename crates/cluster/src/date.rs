@@ -1,0 +1,70 @@
+//! Moments as people read them. A master's and a worker's ticks are milliseconds since 1970 began.
+
+use firesteel_types::Tick;
+
+const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+struct Civil {
+    year: u64,
+    month: u64,
+    day: u64,
+    weekday: usize,
+    seconds: u64,
+}
+
+/// The calendar's day, by counting from a March in whose year a leap day would come last.
+fn civil(at: Tick) -> Civil {
+    let seconds = at.0 / 1000;
+    let days = seconds / 86_400;
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_based = (5 * day_of_year + 2) / 153;
+    let month = if march_based < 10 { march_based + 3 } else { march_based - 9 };
+    Civil {
+        year: year_of_era + era * 400 + u64::from(month <= 2),
+        month,
+        day: day_of_year - (153 * march_based + 2) / 5 + 1,
+        weekday: (days % 7) as usize,
+        seconds: seconds % 86_400,
+    }
+}
+
+/// As in ids: `20261115175124`.
+pub fn compact(at: Tick) -> String {
+    let Civil { year, month, day, seconds, .. } = civil(at);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")
+}
+
+/// As on Spark's pages: `Sun Nov 15 18:06:06 UTC 2026`.
+pub fn readable(at: Tick) -> String {
+    let Civil { year, month, day, weekday, seconds } = civil(at);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let (weekday, month) = (WEEKDAYS[weekday], MONTHS[month as usize - 1]);
+    format!("{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02} UTC {year}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_read_as_spark_writes_them() {
+        for (ms, id, page) in [
+            (0, "19700101000000", "Thu Jan 01 00:00:00 UTC 1970"),
+            (1_794_765_966_138, "20261115180606", "Sun Nov 15 18:06:06 UTC 2026"),
+            (951_782_399_000, "20000228235959", "Mon Feb 28 23:59:59 UTC 2000"),
+            (951_782_400_000, "20000229000000", "Tue Feb 29 00:00:00 UTC 2000"),
+            (4_107_542_400_000, "21000301000000", "Mon Mar 01 00:00:00 UTC 2100"),
+        ] {
+            assert_eq!(compact(Tick(ms)), id);
+            assert_eq!(readable(Tick(ms)), page);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What the parts of a cluster know about each other: plain data, as it travels and as it is kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firesteel_types::ExecutorId;
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, AppId, DriverId, ExecutorKey, Incarnation, WorkerId};
+
+/// A program with its arguments, never through a shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// The executable: a path on the worker, or what the worker fetches it as.
+    pub program: String,
+    /// Its arguments, one by one.
+    pub arguments: Vec<String>,
+    /// Its environment, beyond what the worker gives.
+    pub environment: BTreeMap<String, String>,
+    /// The executable's hash, when it must be this very one.
+    pub hash: Option<[u8; 32]>,
+}
+
+/// What an application asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplicationDescription {
+    /// Its name.
+    pub name: String,
+    /// Who runs it.
+    pub user: String,
+    /// `spark.cores.max`; `None`: the cluster's default.
+    pub max_cores: Option<u32>,
+    /// `spark.executor.memory`.
+    pub memory_per_executor_mb: u64,
+    /// `spark.executor.cores`; `None`: one executor takes all it is given on a worker.
+    pub cores_per_executor: Option<u32>,
+    /// How many executors at first, when their number is limited.
+    pub initial_executor_limit: Option<u32>,
+    /// How an executor is started.
+    pub command: Command,
+    /// Where its page is.
+    pub web_ui: String,
+}
+
+/// A driver that the cluster shall run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverDescription {
+    /// The executable it was submitted as; `mainclass` on the master's page.
+    pub name: String,
+    /// Its cores.
+    pub cores: u32,
+    /// Its memory.
+    pub memory_mb: u64,
+    /// Whether it is started again when it fails.
+    pub supervise: bool,
+    /// How it is started.
+    pub command: Command,
+}
+
+/// A worker as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerDescription {
+    /// Its name.
+    pub id: WorkerId,
+    /// Which process bears it.
+    pub incarnation: Incarnation,
+    /// Where it listens.
+    pub address: Address,
+    /// Where its page is.
+    pub web_ui: String,
+    /// Cores it may give out.
+    pub cores: u32,
+    /// Memory it may give out.
+    pub memory_mb: u64,
+}
+
+/// How far an executor is. Spark's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ExecutorState {
+    /// Ordered; its process is not known to run.
+    Launching,
+    /// Its process runs.
+    Running,
+    /// Ended on order.
+    Killed,
+    /// Could not be started.
+    Failed,
+    /// Gone with its worker.
+    Lost,
+    /// Its process ended by itself.
+    Exited,
+}
+
+impl ExecutorState {
+    /// Whether it is over.
+    pub fn is_finished(self) -> bool {
+        !matches!(self, ExecutorState::Launching | ExecutorState::Running)
+    }
+
+    /// As Spark writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExecutorState::Launching => "LAUNCHING",
+            ExecutorState::Running => "RUNNING",
+            ExecutorState::Killed => "KILLED",
+            ExecutorState::Failed => "FAILED",
+            ExecutorState::Lost => "LOST",
+            ExecutorState::Exited => "EXITED",
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExitStatus {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExitStatus::Code(code) => write!(f, "exit code {code}"),
+            ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// How an executor's or a driver's process ended, as its worker tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessEnd {
+    /// What is known, for people.
+    pub message: String,
+    /// Its status, if the process ran.
+    pub status: Option<ExitStatus>,
+}
+
+/// An executor in a worker's report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutorReport {
+    /// Which.
+    pub key: ExecutorKey,
+    /// Its cores.
+    pub cores: u32,
+    /// Its memory.
+    pub memory_mb: u64,
+    /// How far it is.
+    pub state: ExecutorState,
+    /// How it ended, if it did.
+    pub end: Option<ProcessEnd>,
+}
+
+/// How far a driver is. Spark's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum DriverState {
+    /// Waits for a worker.
+    Submitted,
+    /// Runs on a worker.
+    Running,
+    /// Ended with success.
+    Finished,
+    /// Its worker went; another one of it takes its place.
+    Relaunching,
+    /// Nobody knows, after a change of masters.
+    Unknown,
+    /// Ended on order.
+    Killed,
+    /// Ended without success.
+    Failed,
+    /// Could not be run, or went with its worker.
+    Error,
+}
+
+impl DriverState {
+    /// Whether it is over.
+    pub fn is_finished(self) -> bool {
+        !matches!(self, DriverState::Submitted | DriverState::Running | DriverState::Unknown)
+    }
+
+    /// As Spark writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DriverState::Submitted => "SUBMITTED",
+            DriverState::Running => "RUNNING",
+            DriverState::Finished => "FINISHED",
+            DriverState::Relaunching => "RELAUNCHING",
+            DriverState::Unknown => "UNKNOWN",
+            DriverState::Killed => "KILLED",
+            DriverState::Failed => "FAILED",
+            DriverState::Error => "ERROR",
+        }
+    }
+}
+
+/// A driver in a worker's report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverReport {
+    /// Which.
+    pub driver: DriverId,
+    /// Its cores.
+    pub cores: u32,
+    /// Its memory.
+    pub memory_mb: u64,
+    /// How far it is.
+    pub state: DriverState,
+    /// How it ended, if it did.
+    pub end: Option<ProcessEnd>,
+}
+
+/// All a worker has to tell. A report with a smaller number is older and says nothing new.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerState {
+    /// Grows with every message of this worker's process.
+    pub number: u64,
+    /// Its executors; the ended ones until their end is acknowledged.
+    pub executors: Vec<ExecutorReport>,
+    /// Its drivers, likewise.
+    pub drivers: Vec<DriverReport>,
+    /// Applications it keeps something of.
+    pub apps: Vec<AppId>,
+}
+
+/// How an executor was lost, as a driver needs to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutorUpdate {
+    /// Which.
+    pub executor: ExecutorId,
+    /// How far it is.
+    pub state: ExecutorState,
+    /// How it ended, if it did.
+    pub end: Option<ProcessEnd>,
+}
+
+/// A shared description: it is the same for every executor.
+pub type SharedDescription = Arc<ApplicationDescription>;

@@ -1,0 +1,18 @@
+//! With which code an executor ends, so that its worker, the master and the driver know why.
+
+/// Its driver told it to end.
+pub const STOPPED: i32 = 0;
+/// It heard nothing of its driver for too long; Spark's number.
+pub const HEARTBEAT_FAILURE: i32 = 56;
+/// Its connection to the driver broke.
+pub const DRIVER_LOST: i32 = 60;
+/// Its worker is gone.
+pub const WORKER_LOST: i32 = 61;
+/// Its driver has given it up, or is ending.
+pub const REFUSED: i32 = 62;
+/// Its driver cannot use it: another executable, another application.
+pub const UNFIT: i32 = 63;
+
+/// Codes that say nothing against the application.
+pub const BY_SURROUNDINGS: &[i32] =
+    &[STOPPED, HEARTBEAT_FAILURE, DRIVER_LOST, WORKER_LOST, REFUSED];

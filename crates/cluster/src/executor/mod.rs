@@ -1,0 +1,11 @@
+//! The executor: works for one driver, and ends with it.
+//!
+//! It registers, runs the tasks it is told to, gives signs of life, and ends when its driver says so,
+//! refuses it, is gone or silent, or when its worker is gone. How a task runs is its shell's business.
+
+mod core;
+pub mod exit;
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{Effect, Event, Executor, ExecutorOptions};

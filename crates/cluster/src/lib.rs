@@ -1,0 +1,33 @@
+//! The standalone cluster's decisions: what master, worker, driver backend and executor do about every
+//! message, loss and timeout. Sockets, processes, clocks and files are their shells' business.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`master`] | who may join, which executor and which driver runs where, when an application is over |
+//! | [`worker`] | with which master to register, which processes to start and end, what to report |
+//! | [`application`] | the driver's side: registration with a master, which executors count, when one is lost |
+//! | [`executor`] | when an executor runs tasks, and when it ends |
+//!
+//! [`messages`] is what they say to each other, [`description`] what they say it about, [`json`] the
+//! master's state as its `/json/` page shows it.
+//!
+//! Architecture Invariant: a message that is lost, late, repeated or overtaken does no harm. Every
+//! message of a master carries its epoch, every message between master and worker the worker's
+//! registration, every report of a worker a number; what is stale is dropped and counted. Heartbeats
+//! carry the whole state, so that what was lost is said again.
+
+pub mod application;
+pub mod date;
+pub mod description;
+pub mod executor;
+pub mod id;
+pub mod jitter;
+pub mod json;
+pub mod master;
+pub mod messages;
+pub mod mutant;
+pub mod worker;
+
+pub use id::{
+    Address, AppId, DriverId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId,
+};

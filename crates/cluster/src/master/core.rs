@@ -1,0 +1,287 @@
+//! One event in, effects out: where a master's messages go, and when it looks at the clock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firesteel_types::Tick;
+
+use super::options::MasterOptions;
+use super::records::Change;
+use super::state::{
+    Application, CompletedApplication, Driver, RecoveryState, Worker, WorkerStatus,
+};
+use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
+use crate::{AppId, DriverId, Epoch, Peer, Registration, WorkerId, date};
+
+/// Into a master.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Somebody said something.
+    Received {
+        /// Over which connection.
+        from: Peer,
+        /// What.
+        message: ToMaster,
+    },
+    /// A connection is broken, for good.
+    PeerDisconnected {
+        /// Which.
+        peer: Peer,
+    },
+    /// A moment asked for by [`Effect::ArmTimer`] has come; the first one starts the master.
+    Ticked,
+}
+
+/// Out of a master, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Keep this, before anything that follows is done.
+    Persist(Change),
+    /// Tell a worker.
+    SendWorker {
+        /// Over which connection.
+        to: Peer,
+        /// What.
+        said: Said<ToWorker>,
+    },
+    /// Tell a driver.
+    SendApplication {
+        /// Over which connection.
+        to: Peer,
+        /// What.
+        said: Said<ToApplication>,
+    },
+    /// Answer whoever asked.
+    Reply {
+        /// Over which connection.
+        to: Peer,
+        /// What.
+        said: Said<MasterReply>,
+    },
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+}
+
+/// One call of [`Master::handle`]: its moment and its effects.
+pub(super) struct Turn<'a> {
+    pub(super) now: Tick,
+    pub(super) epoch: Epoch,
+    pub(super) out: &'a mut Vec<Effect>,
+}
+
+impl Turn<'_> {
+    pub(super) fn tell_worker(&mut self, to: Peer, message: ToWorker) {
+        let said = Said { epoch: self.epoch, message };
+        self.out.push(Effect::SendWorker { to, said });
+    }
+
+    pub(super) fn tell_app(&mut self, to: Peer, message: ToApplication) {
+        let said = Said { epoch: self.epoch, message };
+        self.out.push(Effect::SendApplication { to, said });
+    }
+
+    pub(super) fn reply(&mut self, to: Peer, message: MasterReply) {
+        let said = Said { epoch: self.epoch, message };
+        self.out.push(Effect::Reply { to, said });
+    }
+
+    pub(super) fn persist(&mut self, change: Change) {
+        self.out.push(Effect::Persist(change));
+    }
+}
+
+/// The master's state machine.
+#[derive(Debug)]
+pub struct Master {
+    pub(super) options: MasterOptions,
+    pub(super) epoch: Epoch,
+    pub(super) status: RecoveryState,
+    pub(super) workers: BTreeMap<WorkerId, Worker>,
+    pub(super) apps: BTreeMap<AppId, Application>,
+    /// Applications that are not over, first come first.
+    pub(super) queue: BTreeMap<u64, AppId>,
+    pub(super) completed_apps: VecDeque<CompletedApplication>,
+    pub(super) drivers: BTreeMap<DriverId, Driver>,
+    pub(super) waiting_drivers: Vec<DriverId>,
+    pub(super) completed_drivers: VecDeque<Driver>,
+    pub(super) next_app: u64,
+    pub(super) next_driver: u64,
+    pub(super) next_order: u64,
+    next_registration: u64,
+    /// The worker that the next driver is offered to first.
+    pub(super) driver_turn: usize,
+    pub(super) next_look: Option<Tick>,
+    /// Something changed that may let something run.
+    pub(super) reschedule: bool,
+    pub(super) stale: u64,
+}
+
+impl Master {
+    /// A master without workers. `epoch`, the moment it began to act in milliseconds since 1970, is
+    /// larger than that of any master before it.
+    pub fn new(options: MasterOptions, epoch: Epoch, status: RecoveryState) -> Self {
+        Master {
+            options,
+            epoch,
+            status,
+            workers: BTreeMap::new(),
+            apps: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            completed_apps: VecDeque::new(),
+            drivers: BTreeMap::new(),
+            waiting_drivers: Vec::new(),
+            completed_drivers: VecDeque::new(),
+            next_app: 0,
+            next_driver: 0,
+            next_order: 0,
+            next_registration: 0,
+            driver_turn: 0,
+            next_look: None,
+            reschedule: false,
+            stale: 0,
+        }
+    }
+
+    /// Takes one event and appends what is to be done about it, in order.
+    pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
+        let turn = &mut Turn { now, epoch: self.epoch, out };
+        match event {
+            Event::Received { from, message } if self.status == RecoveryState::Standby => {
+                self.decline(turn, from, &message);
+            }
+            Event::Received { from, message } => self.received(turn, from, message),
+            Event::PeerDisconnected { peer } => self.peer_disconnected(turn, peer),
+            Event::Ticked => self.ticked(turn),
+        }
+        if std::mem::take(&mut self.reschedule) && self.status == RecoveryState::Alive {
+            self.schedule(turn);
+        }
+    }
+
+    /// Another master acts: whoever wants to register has to ask there.
+    fn decline(&mut self, turn: &mut Turn<'_>, from: Peer, message: &ToMaster) {
+        match message {
+            ToMaster::RegisterWorker { .. } => turn.tell_worker(from, ToWorker::MasterInStandby),
+            ToMaster::RegisterApplication { .. } => {
+                turn.tell_app(from, ToApplication::MasterInStandby);
+            }
+            ToMaster::RequestSubmitDriver { .. }
+            | ToMaster::RequestKillDriver { .. }
+            | ToMaster::RequestDriverStatus { .. } => {
+                turn.reply(from, MasterReply::MasterInStandby);
+            }
+            _ => self.stale += 1,
+        }
+    }
+
+    fn received(&mut self, turn: &mut Turn<'_>, from: Peer, message: ToMaster) {
+        match message {
+            ToMaster::RegisterWorker { worker, state } => {
+                self.register_worker(turn, from, worker, state);
+            }
+            ToMaster::WorkerLatestState { worker, registration, state }
+            | ToMaster::Heartbeat { worker, registration, state } => {
+                self.worker_reported(turn, from, (worker, registration), state);
+            }
+            ToMaster::ExecutorStateChanged { worker, registration, number, report } => {
+                if self.is_news(turn, from, (&worker, registration), number) {
+                    self.executor_reported(turn, &worker, report);
+                }
+            }
+            ToMaster::DriverStateChanged { worker, registration, number, report } => {
+                if self.is_news(turn, from, (&worker, registration), number) {
+                    self.driver_reported(turn, &worker, report);
+                }
+            }
+            ToMaster::RegisterApplication {
+                description,
+                incarnation,
+                previous,
+                first_executor,
+            } => {
+                let asked =
+                    super::apps::Asked { description, incarnation, previous, first_executor };
+                self.register_application(turn, from, asked);
+            }
+            ToMaster::ApplicationHeartbeat { app, limit, executors } => {
+                self.application_reported(turn, from, &app, limit, &executors);
+            }
+            ToMaster::RequestExecutors { app, total } => {
+                self.limit_changed(turn, from, &app, total)
+            }
+            ToMaster::KillExecutors { app, executors } => {
+                self.kill_executors(turn, &app, &executors);
+            }
+            ToMaster::UnregisterApplication { app } => self.unregister(turn, &app),
+            ToMaster::MasterChangeAcknowledged { app } => self.heard_of(turn, from, &app),
+            ToMaster::RequestSubmitDriver { description } => {
+                self.submit_driver(turn, from, description);
+            }
+            ToMaster::RequestKillDriver { driver } => self.kill_driver(turn, from, driver),
+            ToMaster::RequestDriverStatus { driver } => self.driver_status(turn, from, driver),
+        }
+    }
+
+    fn peer_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
+        let gone = self.workers.values().find(|worker| worker.is_alive() && worker.peer == peer);
+        if let Some(id) = gone.map(|worker| worker.description.id.clone()) {
+            self.lose_worker(turn, &id, "its connection broke");
+        }
+        for app in self.apps.values_mut().filter(|app| app.peer == peer) {
+            app.disconnected.get_or_insert(turn.now);
+        }
+    }
+
+    fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if self.next_look.is_some_and(|at| turn.now < at) {
+            return;
+        }
+        self.give_up_silent_workers(turn);
+        self.give_up_silent_applications(turn);
+        self.warn_starving(turn);
+        self.reschedule = true;
+        let next = turn.now.plus_ms(self.options.heartbeat_ms());
+        self.next_look = Some(next);
+        turn.out.push(Effect::ArmTimer(next));
+    }
+
+    /// A number no registration has had, with this master or one before it.
+    pub(super) fn next_registration(&mut self) -> Registration {
+        self.next_registration += 1;
+        Registration((self.epoch.0 << 20) + self.next_registration)
+    }
+
+    /// An id as Spark makes it, of the second and a number. A master that starts in the very second in
+    /// which the one before it worked must not begin at that one's numbers (S05).
+    pub(super) fn dated(&self, now: Tick, kind: &str, number: u64) -> String {
+        let first_second = now.0 / 1000 == self.epoch.0 / 1000;
+        let skipped = if first_second { self.epoch.0 % 1000 } else { 0 };
+        format!("{kind}-{}-{:04}", date::compact(now), skipped + number)
+    }
+
+    /// What this master is doing.
+    pub fn status(&self) -> RecoveryState {
+        self.status
+    }
+
+    /// Messages that were dropped because what they spoke of is over.
+    pub fn stale_messages(&self) -> u64 {
+        self.stale
+    }
+
+    /// Panics, naming the invariant, if the books do not add up. For tests and the simulator.
+    pub fn assert_invariants(&self) {
+        self.workers.values().for_each(Worker::assert_consistent);
+        for app in self.apps.values() {
+            let cores: u32 = app.executors.values().map(|executor| executor.cores).sum();
+            assert_eq!(cores, app.cores_granted, "S01: cores of {}", app.id);
+            for (id, executor) in &app.executors {
+                let worker = self.workers.get(&executor.worker);
+                let booked = worker.is_some_and(|worker| {
+                    worker.status != WorkerStatus::Dead && worker.holds_executor(&app.key(*id))
+                });
+                assert!(booked, "S01: executor {}/{id} is not booked", app.id);
+                assert!(*id < app.next_executor, "S05: executor {id} will be given out again");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Drivers that the cluster runs: submitted, placed, ended, and started elsewhere when their worker goes.
+
+use std::sync::Arc;
+
+use super::core::{Master, Turn};
+use super::records::Change;
+use super::state::Driver;
+use crate::description::{DriverDescription, DriverReport, DriverState};
+use crate::messages::{MasterReply, ToWorker};
+use crate::{DriverId, Peer, WorkerId};
+
+impl Master {
+    pub(super) fn submit_driver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: Peer,
+        description: Arc<DriverDescription>,
+    ) {
+        let result = if description.cores == 0 || description.memory_mb == 0 {
+            let name = &description.name;
+            Err(format!(
+                "{name} asks for nothing: a driver takes at least 1 core and 1 MB of memory"
+            ))
+        } else {
+            Ok(self.add_driver(turn, description))
+        };
+        turn.reply(from, MasterReply::SubmitDriverResponse { result });
+    }
+
+    fn add_driver(&mut self, turn: &mut Turn<'_>, description: Arc<DriverDescription>) -> DriverId {
+        let id = DriverId(self.dated(turn.now, "driver", self.next_driver).into());
+        self.next_driver += 1;
+        let driver = Driver {
+            id: id.clone(),
+            description,
+            submitted: turn.now,
+            state: DriverState::Submitted,
+            worker: None,
+            ordered: turn.now,
+            started: false,
+        };
+        turn.persist(Change::PutDriver(driver.record()));
+        self.drivers.insert(id.clone(), driver);
+        self.waiting_drivers.push(id.clone());
+        self.reschedule = true;
+        id
+    }
+
+    /// Ends a driver. What it holds on its worker is free when the worker says so.
+    pub(super) fn kill_driver(&mut self, turn: &mut Turn<'_>, from: Peer, id: DriverId) {
+        let result = match self.drivers.get(&id).map(|driver| driver.worker.clone()) {
+            None => Err(format!("{id} is not running: it has ended, or its id is wrong")),
+            Some(worker) => {
+                if let Some(worker) = worker.and_then(|worker| self.workers.get(&worker)) {
+                    let registration = worker.registration;
+                    let kill = ToWorker::KillDriver { registration, driver: id.clone() };
+                    turn.tell_worker(worker.peer, kill);
+                }
+                self.end_driver(turn, &id, DriverState::Killed);
+                Ok(format!("kill request for {id} submitted"))
+            }
+        };
+        turn.reply(from, MasterReply::KillDriverResponse { driver: id, result });
+    }
+
+    pub(super) fn driver_status(&mut self, turn: &mut Turn<'_>, from: Peer, id: DriverId) {
+        let completed = || self.completed_drivers.iter().find(|driver| driver.id == id);
+        let driver = self.drivers.get(&id).or_else(completed);
+        let worker = driver.and_then(|driver| driver.worker.as_ref());
+        let worker = worker
+            .and_then(|worker| self.workers.get(worker))
+            .map(|worker| (worker.description.id.clone(), worker.description.address.clone()));
+        let state = driver.map(|driver| driver.state);
+        turn.reply(from, MasterReply::DriverStatusResponse { driver: id, state, worker });
+    }
+
+    /// A worker tells of a driver. One that nobody counts on there is to end.
+    pub(super) fn driver_reported(
+        &mut self,
+        turn: &mut Turn<'_>,
+        worker: &WorkerId,
+        report: DriverReport,
+    ) {
+        let DriverReport { driver: id, state, .. } = report;
+        let entry = self.workers.get_mut(worker).expect("a registered worker reports");
+        let (peer, registration) = (entry.peer, entry.registration);
+        let driver = self.drivers.get_mut(&id);
+        let driver = driver.filter(|driver| driver.worker.as_ref() == Some(worker));
+        if state.is_finished() {
+            entry.free_driver(&id);
+            turn.tell_worker(peer, ToWorker::DriverEndKnown { registration, driver: id.clone() });
+            self.reschedule = true;
+            if driver.is_some() {
+                self.end_driver(turn, &id, state);
+            }
+            return;
+        }
+        match driver {
+            Some(driver) => driver.started = true,
+            None => turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id }),
+        }
+    }
+
+    /// As with executors: orders that did not reach the worker are repeated.
+    pub(super) fn reconcile_drivers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        worker: &WorkerId,
+        reports: Vec<DriverReport>,
+    ) {
+        let known: Vec<DriverId> = reports.iter().map(|report| report.driver.clone()).collect();
+        for report in reports {
+            self.driver_reported(turn, worker, report);
+        }
+        let entry = &self.workers[worker];
+        let (peer, registration) = (entry.peer, entry.registration);
+        for id in entry.driver_ids() {
+            let driver = self.drivers.get(id);
+            let driver = driver.filter(|driver| driver.worker.as_ref() == Some(worker));
+            let Some(driver) = driver else {
+                turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id.clone() });
+                continue;
+            };
+            let waited = turn.now.since_ms(driver.ordered) >= self.options.heartbeat_ms();
+            if !driver.started && waited && !known.contains(id) {
+                let (driver, description) = (id.clone(), driver.description.clone());
+                let launch = ToWorker::LaunchDriver { registration, driver, description };
+                turn.tell_worker(peer, launch);
+            }
+        }
+    }
+
+    /// Its worker is gone: another one of it takes its place, if it is supervised.
+    pub(super) fn driver_lost(&mut self, turn: &mut Turn<'_>, id: &DriverId) {
+        let Some(driver) = self.drivers.get(id) else { return };
+        let description = driver.description.clone();
+        if description.supervise {
+            self.end_driver(turn, id, DriverState::Relaunching);
+            self.add_driver(turn, description);
+        } else {
+            self.end_driver(turn, id, DriverState::Error);
+        }
+    }
+
+    fn end_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, state: DriverState) {
+        let Some(mut driver) = self.drivers.remove(id) else { return };
+        self.waiting_drivers.retain(|waiting| waiting != id);
+        turn.persist(Change::RemoveDriver(id.clone()));
+        driver.state = state;
+        self.completed_drivers.push_back(driver);
+        while self.completed_drivers.len() > self.options.retained_drivers {
+            self.completed_drivers.pop_front();
+        }
+    }
+}

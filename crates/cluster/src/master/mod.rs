@@ -1,0 +1,41 @@
+//! The master: who belongs to the cluster, and what runs where.
+//!
+//! ```text
+//!   Received, PeerDisconnected, Ticked
+//!        │
+//!        ▼                ┌ workers    registration, reports, loss
+//!      core ──────────────┼ apps       registration, life signs, end
+//!        │                ├ executors  news, failures in a row, end
+//!        │                └ drivers    submission, end, another one in its place
+//!        ▼
+//!     schedule ── placement: drivers first, then executors, first come first served
+//! ```
+//!
+//! It starts no process and knows no socket: a [`Peer`](crate::Peer) is a number of its shell's.
+//!
+//! Architecture Invariant: what an executor or a driver holds on a worker is free again when the worker
+//! says that its process ended, or when the worker is given up; never because its end was asked for
+//! (S01, S02).
+//!
+//! Architecture Invariant: nothing is concluded from what a worker does not mention, but that an order
+//! did not reach it, and then the order is repeated.
+
+mod apps;
+mod core;
+mod drivers;
+mod executors;
+mod options;
+pub mod placement;
+mod records;
+mod schedule;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+mod workers;
+
+pub use self::core::{Effect, Event, Master};
+pub use options::MasterOptions;
+pub use records::{ApplicationRecord, Change, DriverRecord, WorkerRecord};
+pub use state::{ApplicationState, RecoveryState, WorkerStatus};
+pub use view::{ApplicationView, DriverView, ExecutorView, MasterView, WorkerView};

@@ -1,0 +1,62 @@
+//! What a user may set about a master.
+
+use crate::mutant::Planted;
+
+/// The rules of a master.
+#[derive(Clone, Debug)]
+pub struct MasterOptions {
+    /// Its own name: `spark://host:7077`.
+    pub url: String,
+    /// Where its page is.
+    pub web_ui: String,
+    /// `spark.worker.timeout`: how long a worker may be silent; a driver too.
+    pub worker_timeout_ms: u64,
+    /// `spark.dead.worker.persistence`: for how many timeouts a dead worker stays listed.
+    pub dead_worker_persistence: u32,
+    /// `spark.deploy.spreadOutApps`
+    pub spread_out_apps: bool,
+    /// `spark.deploy.spreadOutDrivers`
+    pub spread_out_drivers: bool,
+    /// `spark.deploy.defaultCores`; `None`: as many as there are.
+    pub default_cores: Option<u32>,
+    /// `spark.deploy.maxExecutorRetries`; negative: without end.
+    pub max_executor_retries: i32,
+    /// How long an executor has to be registered with its driver before the failures of those before
+    /// it are forgotten.
+    pub proven_ms: u64,
+    /// After what time without any executor an application hears what is missing.
+    pub starvation_ms: u64,
+    /// `spark.deploy.retainedApplications`
+    pub retained_applications: usize,
+    /// `spark.deploy.retainedDrivers`
+    pub retained_drivers: usize,
+    /// For the simulator.
+    pub planted: Planted,
+}
+
+impl Default for MasterOptions {
+    fn default() -> Self {
+        MasterOptions {
+            url: String::new(),
+            web_ui: String::new(),
+            worker_timeout_ms: 60_000,
+            dead_worker_persistence: 15,
+            spread_out_apps: true,
+            spread_out_drivers: true,
+            default_cores: None,
+            max_executor_retries: 10,
+            proven_ms: 10_000,
+            starvation_ms: 15_000,
+            retained_applications: 200,
+            retained_drivers: 200,
+            planted: Planted::default(),
+        }
+    }
+}
+
+impl MasterOptions {
+    /// How often workers and drivers give a sign of life, and how often the master looks.
+    pub fn heartbeat_ms(&self) -> u64 {
+        (self.worker_timeout_ms / 4).max(1)
+    }
+}

@@ -1,0 +1,61 @@
+//! What of a master's state outlives it, when a recovery mode is set: said before what follows from it.
+
+use std::sync::Arc;
+
+use firesteel_types::{ExecutorId, Tick};
+use serde::{Deserialize, Serialize};
+
+use crate::description::{ApplicationDescription, DriverDescription, WorkerDescription};
+use crate::{AppId, DriverId, Incarnation, WorkerId};
+
+/// A worker as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// As it introduced itself.
+    pub worker: WorkerDescription,
+}
+
+/// An application as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplicationRecord {
+    /// Its id.
+    pub app: AppId,
+    /// Which driver process.
+    pub incarnation: Incarnation,
+    /// What it asks for.
+    pub description: Arc<ApplicationDescription>,
+    /// When it came.
+    pub submitted: Tick,
+    /// The first number its executors may have.
+    pub next_executor: ExecutorId,
+}
+
+/// A driver as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverRecord {
+    /// Its id.
+    pub driver: DriverId,
+    /// What it is.
+    pub description: Arc<DriverDescription>,
+    /// When it came.
+    pub submitted: Tick,
+    /// Where it runs, if it does.
+    pub worker: Option<WorkerId>,
+}
+
+/// One change of what is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// A worker came.
+    PutWorker(WorkerRecord),
+    /// A worker went.
+    RemoveWorker(WorkerId),
+    /// An application came, or took more executor numbers.
+    PutApplication(ApplicationRecord),
+    /// An application ended.
+    RemoveApplication(AppId),
+    /// A driver came, or was given a worker.
+    PutDriver(DriverRecord),
+    /// A driver ended.
+    RemoveDriver(DriverId),
+}

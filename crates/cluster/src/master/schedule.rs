@@ -1,0 +1,147 @@
+//! Who gets what is free: waiting drivers first, then applications in the order they came.
+
+use std::cmp::Reverse;
+
+use firesteel_types::Tick;
+
+use super::core::{Master, Turn};
+use super::placement::{Room, Wish, place};
+use super::records::Change;
+use super::state::{Application, Executor, Slot};
+use crate::description::{DriverState, ExecutorState};
+use crate::messages::{ToApplication, ToWorker};
+use crate::{AppId, DriverId, WorkerId};
+
+impl Master {
+    pub(super) fn schedule(&mut self, turn: &mut Turn<'_>) {
+        self.schedule_drivers(turn);
+        let mut rooms = self.rooms();
+        let queue: Vec<AppId> = self.queue.values().cloned().collect();
+        for id in queue {
+            if rooms.is_empty() {
+                return;
+            }
+            self.schedule_application(turn, &id, &mut rooms);
+        }
+    }
+
+    /// What live workers have left, of those that have any cores left.
+    fn rooms(&self) -> Vec<(WorkerId, Room)> {
+        let open = self.workers.values().filter(|worker| worker.fits(1, 0));
+        open.map(|worker| {
+            let room = Room { cores: worker.free_cores(), memory_mb: worker.free_memory_mb() };
+            (worker.description.id.clone(), room)
+        })
+        .collect()
+    }
+
+    fn schedule_application(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &AppId,
+        rooms: &mut Vec<(WorkerId, Room)>,
+    ) {
+        let Some(wish) = self.wish_at(turn.now, id) else { return };
+        rooms.sort_by_key(|(_, room)| Reverse(room.cores));
+        let offered: Vec<Room> = rooms.iter().map(|(_, room)| *room).collect();
+        let assigned = place(wish, &offered, self.options.spread_out_apps);
+        for ((worker, room), cores) in rooms.iter_mut().zip(assigned) {
+            if cores == 0 {
+                continue;
+            }
+            let each = wish.cores_per_executor.unwrap_or(cores).max(1);
+            for _ in 0..cores / each {
+                self.launch_executor(turn, id, worker, each);
+                room.cores -= each;
+                room.memory_mb -= wish.memory_mb;
+            }
+        }
+        rooms.retain(|(_, room)| room.cores > 0);
+    }
+
+    /// What the application may still have; `None` if that is nothing.
+    pub(super) fn wish_at(&self, now: Tick, id: &AppId) -> Option<Wish> {
+        let app = self.apps.get(id)?;
+        if app.disconnected.is_some() || now < app.resting_until {
+            return None;
+        }
+        let limit = app.description.max_cores.or(self.options.default_cores).unwrap_or(u32::MAX);
+        let wish = Wish {
+            cores: limit.saturating_sub(app.cores_granted),
+            cores_per_executor: app.description.cores_per_executor,
+            memory_mb: app.description.memory_per_executor_mb,
+            executors: app
+                .limit
+                .map_or(u32::MAX, |all| all.saturating_sub(app.executors.len() as u32)),
+        };
+        (wish.cores > 0 && wish.executors > 0).then_some(wish)
+    }
+
+    fn launch_executor(&mut self, turn: &mut Turn<'_>, id: &AppId, worker: &WorkerId, cores: u32) {
+        let app: &mut Application = self.apps.get_mut(id).expect("a waiting application");
+        let memory_mb = app.description.memory_per_executor_mb;
+        let executor = app.add(Executor {
+            worker: worker.clone(),
+            cores,
+            memory_mb,
+            state: ExecutorState::Launching,
+            ordered: turn.now,
+            registered: None,
+        });
+        let key = app.key(executor);
+        let entry = self.workers.get_mut(worker).expect("a live worker");
+        entry.book_executor(key.clone(), Slot { cores, memory_mb });
+        turn.persist(Change::PutApplication(app.record()));
+        let launch = ToWorker::LaunchExecutor {
+            registration: entry.registration,
+            key,
+            description: app.description.clone(),
+            cores,
+            memory_mb,
+        };
+        turn.tell_worker(entry.peer, launch);
+        let (worker, host) = (worker.clone(), entry.description.address.host.clone());
+        let added = ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb };
+        turn.tell_app(app.peer, added);
+    }
+
+    /// Drivers in the order they came, on live workers in turns.
+    fn schedule_drivers(&mut self, turn: &mut Turn<'_>) {
+        if self.waiting_drivers.is_empty() {
+            return;
+        }
+        let alive: Vec<WorkerId> = self
+            .workers
+            .values()
+            .filter(|worker| worker.is_alive())
+            .map(|worker| worker.description.id.clone())
+            .collect();
+        let waiting = std::mem::take(&mut self.waiting_drivers);
+        for driver in waiting {
+            if !self.place_driver(turn, &driver, &alive) {
+                self.waiting_drivers.push(driver);
+            }
+        }
+    }
+
+    fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) -> bool {
+        let description = self.drivers[id].description.clone();
+        let start = if self.options.spread_out_drivers { self.driver_turn } else { 0 };
+        let order = (0..alive.len()).map(|at| (start + at) % alive.len());
+        let fits =
+            |at: &usize| self.workers[&alive[*at]].fits(description.cores, description.memory_mb);
+        let Some(at) = order.into_iter().find(fits) else { return false };
+        self.driver_turn = at + 1;
+        let worker = self.workers.get_mut(&alive[at]).expect("a live worker");
+        let slot = Slot { cores: description.cores, memory_mb: description.memory_mb };
+        worker.book_driver(id.clone(), slot);
+        let driver = self.drivers.get_mut(id).expect("a waiting driver");
+        driver.worker = Some(alive[at].clone());
+        (driver.state, driver.ordered, driver.started) = (DriverState::Running, turn.now, false);
+        turn.persist(Change::PutDriver(driver.record()));
+        let registration = worker.registration;
+        let launch = ToWorker::LaunchDriver { registration, driver: id.clone(), description };
+        turn.tell_worker(worker.peer, launch);
+        true
+    }
+}

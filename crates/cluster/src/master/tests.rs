@@ -1,0 +1,485 @@
+//! Rules of the master's core: these events, those effects.
+
+use std::sync::Arc;
+
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use super::*;
+use crate::description::{
+    ApplicationDescription, Command, DriverDescription, DriverReport, DriverState, ExecutorReport,
+    ExecutorState, ExitStatus, ProcessEnd, WorkerDescription, WorkerState,
+};
+use crate::messages::{MasterReply, ToApplication, ToMaster, ToWorker};
+use crate::{Address, AppId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId};
+
+/// A master with what it said since last asked.
+struct Scene {
+    master: Master,
+    now: Tick,
+    number: u64,
+    to_workers: Vec<(Peer, ToWorker)>,
+    to_apps: Vec<(Peer, ToApplication)>,
+    replies: Vec<MasterReply>,
+}
+
+fn worker(name: &str, cores: u32, memory_mb: u64) -> WorkerDescription {
+    WorkerDescription {
+        id: WorkerId::new(name),
+        incarnation: Incarnation(1),
+        address: Address { host: Host::new(name), port: 7000 },
+        web_ui: String::new(),
+        cores,
+        memory_mb,
+    }
+}
+
+fn app(max_cores: u32) -> ApplicationDescription {
+    ApplicationDescription {
+        name: "app".into(),
+        user: "somebody".into(),
+        max_cores: Some(max_cores),
+        memory_per_executor_mb: 100,
+        cores_per_executor: Some(1),
+        initial_executor_limit: None,
+        command: Command::default(),
+        web_ui: String::new(),
+    }
+}
+
+impl Scene {
+    fn new(options: MasterOptions) -> Self {
+        Scene {
+            master: Master::new(options, Epoch(1_000_000), RecoveryState::Alive),
+            now: Tick(1_000_500),
+            number: 0,
+            to_workers: Vec::new(),
+            to_apps: Vec::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.master.handle(self.now, event, &mut out);
+        self.master.assert_invariants();
+        for effect in out {
+            match effect {
+                Effect::SendWorker { to, said } => self.to_workers.push((to, said.message)),
+                Effect::SendApplication { to, said } => self.to_apps.push((to, said.message)),
+                Effect::Reply { said, .. } => self.replies.push(said.message),
+                Effect::Persist(_) | Effect::ArmTimer(_) => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, from: u64, message: ToMaster) {
+        self.feed(Event::Received { from: Peer(from), message });
+    }
+
+    fn later(&mut self, ms: u64) {
+        self.now = self.now.plus_ms(ms);
+        self.feed(Event::Ticked);
+    }
+
+    fn register_worker(&mut self, from: u64, worker: WorkerDescription, state: WorkerState) {
+        self.hear(from, ToMaster::RegisterWorker { worker, state });
+    }
+
+    fn add_worker(&mut self, from: u64, name: &str, cores: u32, memory_mb: u64) -> Registration {
+        self.number += 1;
+        let state = WorkerState { number: self.number, ..WorkerState::default() };
+        self.register_worker(from, worker(name, cores, memory_mb), state);
+        self.registration()
+    }
+
+    fn registration(&self) -> Registration {
+        let mut said = self.to_workers.iter().rev();
+        let found = said.find_map(|(_, message)| match message {
+            ToWorker::RegisteredWorker { registration, .. } => Some(*registration),
+            _ => None,
+        });
+        found.expect("the worker is registered")
+    }
+
+    fn add_app(&mut self, from: u64, description: ApplicationDescription) -> AppId {
+        self.ask_for_app(from, description, None, 0);
+        let mut said = self.to_apps.iter().rev();
+        let found = said.find_map(|(_, message)| match message {
+            ToApplication::RegisteredApplication { app, .. } => Some(app.clone()),
+            _ => None,
+        });
+        found.expect("the application is registered")
+    }
+
+    fn ask_for_app(
+        &mut self,
+        from: u64,
+        description: ApplicationDescription,
+        previous: Option<AppId>,
+        first: u32,
+    ) {
+        let message = ToMaster::RegisterApplication {
+            description: Arc::new(description),
+            incarnation: Incarnation(from),
+            previous,
+            first_executor: ExecutorId(first),
+        };
+        self.hear(from, message);
+    }
+
+    fn report(&mut self, name: &str, registration: Registration, key: &ExecutorKey, how: How) {
+        self.number += 1;
+        let (state, status) = match how {
+            How::Runs => (ExecutorState::Running, None),
+            How::Exits(code) => (ExecutorState::Exited, Some(ExitStatus::Code(code))),
+            How::Killed => (ExecutorState::Killed, Some(ExitStatus::Signal(9))),
+        };
+        let end = state.is_finished().then(|| ProcessEnd { message: "ended".into(), status });
+        let report = ExecutorReport { key: key.clone(), cores: 1, memory_mb: 100, state, end };
+        let (worker, number) = (WorkerId::new(name), self.number);
+        self.hear(10, ToMaster::ExecutorStateChanged { worker, registration, number, report });
+    }
+
+    fn heartbeat(&mut self, from: u64, name: &str, registration: Registration) {
+        self.number += 1;
+        let state = WorkerState { number: self.number, ..WorkerState::default() };
+        let worker = WorkerId::new(name);
+        self.hear(from, ToMaster::Heartbeat { worker, registration, state });
+    }
+
+    fn launches(&mut self) -> Vec<(Peer, ExecutorKey)> {
+        let said = std::mem::take(&mut self.to_workers);
+        let launches = said.into_iter().filter_map(|(to, message)| match message {
+            ToWorker::LaunchExecutor { key, .. } => Some((to, key)),
+            _ => None,
+        });
+        launches.collect()
+    }
+}
+
+enum How {
+    Runs,
+    Exits(i32),
+    Killed,
+}
+
+fn key(app: &AppId, executor: u32) -> ExecutorKey {
+    ExecutorKey { app: app.clone(), executor: ExecutorId(executor) }
+}
+
+#[test]
+fn a_worker_asking_twice_is_registered_once_and_another_process_with_its_name_is_refused() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let first = scene.add_worker(10, "w", 4, 1000);
+    assert_eq!(scene.add_worker(11, "w", 4, 1000), first, "the same process");
+    let other = WorkerDescription { incarnation: Incarnation(2), ..worker("w", 4, 1000) };
+    scene.register_worker(12, other, WorkerState::default());
+    let refused = matches!(
+        scene.to_workers.last(),
+        Some((Peer(12), ToWorker::RegisterWorkerFailed { retry: false, .. }))
+    );
+    assert!(refused, "{:?}", scene.to_workers.last());
+}
+
+#[test]
+fn a_worker_at_a_taken_address_may_ask_again_and_one_that_offers_nothing_may_not() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.add_worker(10, "w", 4, 1000);
+    let successor = WorkerDescription { id: WorkerId::new("w2"), ..worker("w", 4, 1000) };
+    for (description, may_retry) in [(successor.clone(), true), (worker("x", 0, 1), false)] {
+        scene.register_worker(11, description, WorkerState::default());
+        let Some((_, ToWorker::RegisterWorkerFailed { retry, .. })) = scene.to_workers.last()
+        else {
+            panic!("not refused: {:?}", scene.to_workers.last());
+        };
+        assert_eq!(*retry, may_retry);
+    }
+    scene.feed(Event::PeerDisconnected { peer: Peer(10) });
+    scene.register_worker(11, successor, WorkerState::default());
+    let taken_in = matches!(scene.to_workers.last(), Some((_, ToWorker::RegisteredWorker { .. })));
+    assert!(taken_in, "the old one was given up");
+}
+
+#[test]
+fn executors_are_given_out_first_come_first_served_within_cores_memory_and_limits() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.add_worker(10, "a", 4, 250);
+    scene.add_worker(11, "b", 2, 1000);
+    let limited = ApplicationDescription { initial_executor_limit: Some(1), ..app(9) };
+    let first = scene.add_app(20, limited);
+    assert_eq!(scene.launches(), [(Peer(10), key(&first, 0))]);
+    let second = scene.add_app(21, app(9));
+    let given = scene.launches();
+    assert_eq!(given.len(), 3, "one more on a for its memory, two on b: {given:?}");
+    assert!(given.iter().all(|(_, key)| key.app == second));
+    scene.hear(20, ToMaster::RequestExecutors { app: first, total: 4 });
+    assert_eq!(scene.launches(), [], "nothing is left");
+}
+
+#[test]
+fn what_a_killed_executor_held_is_free_when_its_end_is_reported_and_not_before() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let registration = scene.add_worker(10, "a", 1, 1000);
+    let first = scene.add_app(20, app(1));
+    let second = scene.add_app(21, app(1));
+    scene.launches();
+    scene.report("a", registration, &key(&first, 0), How::Runs);
+    scene.hear(20, ToMaster::UnregisterApplication { app: first.clone() });
+    assert_eq!(scene.launches(), [], "its process may still be there");
+    scene.report("a", registration, &key(&first, 0), How::Killed);
+    assert_eq!(scene.launches(), [(Peer(10), key(&second, 0))]);
+}
+
+#[test]
+fn executors_that_start_and_end_at_once_fail_the_application_with_the_cause() {
+    let mut scene = Scene::new(MasterOptions { max_executor_retries: 3, ..Default::default() });
+    let registration = scene.add_worker(10, "a", 1, 1000);
+    let app = scene.add_app(20, app(1));
+    for executor in 0..3 {
+        assert_eq!(scene.launches(), [(Peer(10), key(&app, executor))]);
+        scene.report("a", registration, &key(&app, executor), How::Runs);
+        scene.report("a", registration, &key(&app, executor), How::Exits(1));
+    }
+    assert_eq!(scene.launches(), []);
+    let Some((_, ToApplication::ApplicationRemoved { message })) = scene.to_apps.last() else {
+        panic!("it goes on: {:?}", scene.to_apps.last());
+    };
+    assert!(message.contains("3 executors in a row") && message.contains("ended"), "{message}");
+    let view = scene.master.view();
+    assert_eq!(view.completed_apps[0].state, ApplicationState::Failed);
+}
+
+#[test]
+fn an_executor_at_work_keeps_an_application_alive_whose_other_executors_fail() {
+    let options = MasterOptions { max_executor_retries: 2, ..Default::default() };
+    let mut scene = Scene::new(options);
+    let registration = scene.add_worker(10, "a", 2, 1000);
+    let app = scene.add_app(20, app(2));
+    scene.report("a", registration, &key(&app, 0), How::Runs);
+    let executors = vec![ExecutorId(0)];
+    scene.hear(20, ToMaster::ApplicationHeartbeat { app: app.clone(), limit: None, executors });
+    for executor in 1..3 {
+        scene.report("a", registration, &key(&app, executor), How::Exits(1));
+    }
+    assert_eq!(scene.master.view().active_apps.len(), 1);
+    scene.launches();
+    scene.report("a", registration, &key(&app, 3), How::Exits(1));
+    assert_eq!(scene.launches(), [], "it waits before it tries again");
+}
+
+#[test]
+fn ends_that_are_nobodys_fault_do_not_count_against_the_application() {
+    let mut scene = Scene::new(MasterOptions { max_executor_retries: 1, ..Default::default() });
+    let registration = scene.add_worker(10, "a", 1, 1000);
+    let app = scene.add_app(20, app(1));
+    scene.report("a", registration, &key(&app, 0), How::Killed);
+    for (executor, code) in [(1, 0), (2, 56), (3, 60), (4, 61), (5, 62)] {
+        let (id, executors) = (app.clone(), vec![ExecutorId(executor)]);
+        scene.hear(20, ToMaster::ApplicationHeartbeat { app: id, limit: None, executors });
+        scene.report("a", registration, &key(&app, executor), How::Exits(code));
+    }
+    assert_eq!(scene.master.view().active_apps.len(), 1);
+}
+
+#[test]
+fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let old = scene.add_worker(10, "a", 1, 1000);
+    let app = scene.add_app(20, app(1));
+    scene.launches();
+    for _ in 0..5 {
+        scene.hear(
+            20,
+            ToMaster::ApplicationHeartbeat { app: app.clone(), limit: None, executors: Vec::new() },
+        );
+        scene.later(15_000);
+    }
+    let lost = scene.to_apps.iter().any(|(_, message)| {
+        matches!(message, ToApplication::ExecutorUpdated(update)
+            if update.state == ExecutorState::Lost && update.executor == ExecutorId(0))
+    });
+    assert!(lost, "{:?}", scene.to_apps);
+    scene.heartbeat(10, "a", old);
+    assert_eq!(scene.to_workers.last(), Some(&(Peer(10), ToWorker::ReconnectWorker)));
+    scene.number += 1;
+    let running = ExecutorReport {
+        key: key(&app, 0),
+        cores: 1,
+        memory_mb: 100,
+        state: ExecutorState::Running,
+        end: None,
+    };
+    let state =
+        WorkerState { number: scene.number, executors: vec![running], ..WorkerState::default() };
+    scene.register_worker(10, worker("a", 1, 1000), state);
+    let new = scene.registration();
+    assert_ne!(new, old);
+    let kill = ToWorker::KillExecutor { registration: new, key: key(&app, 0) };
+    assert!(scene.to_workers.contains(&(Peer(10), kill)), "{:?}", scene.to_workers);
+    assert_eq!(scene.launches(), [], "its core is taken until then");
+    scene.report("a", new, &key(&app, 0), How::Killed);
+    assert_eq!(scene.launches(), [(Peer(10), key(&app, 1))]);
+}
+
+#[test]
+fn a_worker_that_comes_back_is_booked_with_what_runs_and_not_with_what_waits_for_room() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let report = |executor, state| ExecutorReport {
+        key: key(&AppId::new("gone"), executor),
+        cores: 1,
+        memory_mb: 100,
+        state,
+        end: None,
+    };
+    let executors = vec![report(0, ExecutorState::Running), report(1, ExecutorState::Launching)];
+    let state = WorkerState { number: 1, executors, ..WorkerState::default() };
+    scene.register_worker(10, worker("a", 1, 1000), state);
+    let killed = scene
+        .to_workers
+        .iter()
+        .filter(|(_, message)| matches!(message, ToWorker::KillExecutor { .. }));
+    assert!(killed.count() >= 2, "{:?}", scene.to_workers);
+    let (_, cores, ..) = scene.master.totals();
+    assert_eq!(cores, 1, "S01");
+}
+
+#[test]
+fn a_launch_that_the_worker_never_heard_of_is_repeated() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let registration = scene.add_worker(10, "a", 1, 1000);
+    let app = scene.add_app(20, app(1));
+    assert_eq!(scene.launches().len(), 1);
+    scene.heartbeat(10, "a", registration);
+    assert_eq!(scene.launches(), [], "it may be on its way");
+    scene.now = scene.now.plus_ms(15_000);
+    scene.heartbeat(10, "a", registration);
+    assert_eq!(scene.launches(), [(Peer(10), key(&app, 0))]);
+}
+
+#[test]
+fn a_driver_whose_connection_breaks_may_come_back_for_a_while() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let app = scene.add_app(20, app(1));
+    scene.feed(Event::PeerDisconnected { peer: Peer(20) });
+    scene.later(1);
+    assert_eq!(scene.master.view().active_apps.len(), 1, "not at once");
+    let heartbeat =
+        || ToMaster::ApplicationHeartbeat { app: app.clone(), limit: None, executors: Vec::new() };
+    scene.hear(21, heartbeat());
+    scene.later(15_000);
+    assert_eq!(scene.master.view().active_apps.len(), 1, "it came back");
+    scene.feed(Event::PeerDisconnected { peer: Peer(21) });
+    scene.later(15_000);
+    assert_eq!(scene.master.view().active_apps.len(), 0, "it did not");
+    scene.hear(22, heartbeat());
+    assert_eq!(scene.to_apps.last(), Some(&(Peer(22), ToApplication::ReconnectApplication)));
+    scene.ask_for_app(20, super::tests::app(1), Some(app.clone()), 7);
+    assert_eq!(scene.master.view().active_apps[0].app, app, "it is the same application");
+}
+
+#[test]
+fn an_id_of_somebody_else_is_not_given_to_an_application_that_claims_it() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let taken = scene.add_app(20, app(1));
+    scene.ask_for_app(21, app(1), Some(taken.clone()), 0);
+    let view = scene.master.view();
+    assert!(view.active_apps.len() == 2 && view.active_apps[1].app != taken);
+}
+
+#[test]
+fn completed_applications_are_remembered_up_to_the_limit() {
+    let mut scene = Scene::new(MasterOptions { retained_applications: 2, ..Default::default() });
+    for from in 20..25 {
+        let app = scene.add_app(from, app(1));
+        scene.hear(from, ToMaster::UnregisterApplication { app });
+    }
+    assert_eq!(scene.master.view().completed_apps.len(), 2);
+}
+
+#[test]
+fn an_application_without_executors_hears_what_is_missing() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.add_worker(10, "a", 4, 50);
+    scene.add_app(20, app(1));
+    scene.later(15_000);
+    let Some((_, ToApplication::ApplicationStarved { message })) = scene.to_apps.last() else {
+        panic!("nothing is said: {:?}", scene.to_apps.last());
+    };
+    assert!(message.contains("100 MB") && message.contains("50 MB"), "{message}");
+}
+
+fn driver(supervise: bool) -> ToMaster {
+    let description = DriverDescription {
+        name: "driver".into(),
+        cores: 1,
+        memory_mb: 100,
+        supervise,
+        command: Command::default(),
+    };
+    ToMaster::RequestSubmitDriver { description: Arc::new(description) }
+}
+
+#[test]
+fn drivers_go_first_and_supervised_ones_move_when_their_worker_goes() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.hear(1, driver(true));
+    scene.hear(1, driver(false));
+    scene.add_app(20, app(9));
+    scene.add_worker(10, "a", 2, 1000);
+    assert_eq!(scene.launches(), [], "the drivers took the cores");
+    assert_eq!(scene.master.view().active_drivers.len(), 2);
+    scene.feed(Event::PeerDisconnected { peer: Peer(10) });
+    let view = scene.master.view();
+    let states: Vec<_> = view.completed_drivers.iter().map(|driver| driver.state).collect();
+    assert_eq!(states, [DriverState::Relaunching, DriverState::Error]);
+    assert_eq!(view.active_drivers.len(), 1);
+    assert_ne!(view.active_drivers[0].driver, view.completed_drivers[0].driver, "a new id");
+}
+
+#[test]
+fn a_driver_that_ends_frees_its_place_and_unknown_ones_are_said_to_be_unknown() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let registration = scene.add_worker(10, "a", 1, 1000);
+    scene.hear(1, driver(false));
+    scene.add_app(20, app(1));
+    assert_eq!(scene.launches(), []);
+    let driver = scene.master.view().active_drivers[0].driver.clone();
+    scene.number += 1;
+    let state = DriverState::Finished;
+    let report =
+        DriverReport { driver: driver.clone(), cores: 1, memory_mb: 100, state, end: None };
+    let (worker, number) = (WorkerId::new("a"), scene.number);
+    scene.hear(10, ToMaster::DriverStateChanged { worker, registration, number, report });
+    assert_eq!(scene.launches().len(), 1);
+    scene.hear(1, ToMaster::RequestKillDriver { driver });
+    let Some(MasterReply::KillDriverResponse { result: Err(reason), .. }) = scene.replies.last()
+    else {
+        panic!("{:?}", scene.replies);
+    };
+    assert!(reason.contains("not running"), "{reason}");
+}
+
+#[test]
+fn a_master_that_stands_by_takes_nobody_in() {
+    let mut master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Standby);
+    let mut out = Vec::new();
+    let (worker, state) = (worker("a", 1, 1), WorkerState::default());
+    let message = ToMaster::RegisterWorker { worker, state };
+    master.handle(Tick(1), Event::Received { from: Peer(1), message }, &mut out);
+    let [Effect::SendWorker { said, .. }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(said.message, ToWorker::MasterInStandby);
+}
+
+#[test]
+fn two_hundred_workers_and_fifty_applications_are_all_served() {
+    let mut scene = Scene::new(MasterOptions::default());
+    for number in 0..200 {
+        scene.add_worker(1000 + number, &format!("w{number}"), 16, 16_000);
+    }
+    for number in 0..50 {
+        scene.add_app(5000 + number, app(100));
+    }
+    assert_eq!(scene.launches().len(), 3200, "every core is given out");
+    let (workers, cores, _, executors) = scene.master.totals();
+    assert_eq!((workers, cores, executors), (200, 3200, 3200));
+}

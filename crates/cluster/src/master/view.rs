@@ -1,0 +1,187 @@
+//! A master's state to look at: for its pages, its metrics and the simulator.
+
+use std::sync::Arc;
+
+use firesteel_types::{ExecutorId, Tick};
+
+use super::core::Master;
+use super::state::{Application, ApplicationState, Driver, RecoveryState, Worker, WorkerStatus};
+use crate::description::{
+    ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
+};
+use crate::{AppId, DriverId, Registration, WorkerId};
+
+/// A worker to look at.
+#[derive(Clone, Debug)]
+pub struct WorkerView {
+    /// As it introduced itself.
+    pub worker: WorkerDescription,
+    /// What it is to the master.
+    pub status: WorkerStatus,
+    /// Cores given out.
+    pub cores_used: u32,
+    /// Memory given out.
+    pub memory_used_mb: u64,
+    /// When it was heard last.
+    pub last_heartbeat: Tick,
+}
+
+/// An executor to look at.
+#[derive(Clone, Debug)]
+pub struct ExecutorView {
+    /// Its number.
+    pub executor: ExecutorId,
+    /// Where.
+    pub worker: WorkerId,
+    /// Its cores.
+    pub cores: u32,
+    /// Its memory.
+    pub memory_mb: u64,
+    /// How far it is.
+    pub state: ExecutorState,
+}
+
+/// An application to look at.
+#[derive(Clone, Debug)]
+pub struct ApplicationView {
+    /// Its id.
+    pub app: AppId,
+    /// What it asks for.
+    pub description: Arc<ApplicationDescription>,
+    /// Where it is in its life.
+    pub state: ApplicationState,
+    /// Cores it has, or had.
+    pub cores: u32,
+    /// When it came.
+    pub submitted: Tick,
+    /// When it ended, if it did.
+    pub ended: Option<Tick>,
+    /// Why it ended, if it did.
+    pub message: Option<String>,
+    /// Its executors.
+    pub executors: Vec<ExecutorView>,
+}
+
+/// A driver to look at.
+#[derive(Clone, Debug)]
+pub struct DriverView {
+    /// Its id.
+    pub driver: DriverId,
+    /// What it is.
+    pub description: Arc<DriverDescription>,
+    /// How far it is.
+    pub state: DriverState,
+    /// When it came.
+    pub submitted: Tick,
+    /// Where it runs, or ran.
+    pub worker: Option<WorkerId>,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct MasterView {
+    /// The master's own name.
+    pub url: String,
+    /// What it is doing.
+    pub status: RecoveryState,
+    /// Workers, the dead ones too while they are listed.
+    pub workers: Vec<WorkerView>,
+    /// Applications that are not over, first come first.
+    pub active_apps: Vec<ApplicationView>,
+    /// Applications that are over, the last one last.
+    pub completed_apps: Vec<ApplicationView>,
+    /// Drivers that are not over.
+    pub active_drivers: Vec<DriverView>,
+    /// Drivers that are over, the last one last.
+    pub completed_drivers: Vec<DriverView>,
+}
+
+fn view_worker(worker: &Worker) -> WorkerView {
+    WorkerView {
+        worker: worker.description.clone(),
+        status: worker.status,
+        cores_used: worker.cores_used(),
+        memory_used_mb: worker.memory_used_mb(),
+        last_heartbeat: worker.last_heartbeat,
+    }
+}
+
+fn view_app(app: &Application) -> ApplicationView {
+    let executors = app.executors.iter().map(|(id, executor)| ExecutorView {
+        executor: *id,
+        worker: executor.worker.clone(),
+        cores: executor.cores,
+        memory_mb: executor.memory_mb,
+        state: executor.state,
+    });
+    ApplicationView {
+        app: app.id.clone(),
+        description: app.description.clone(),
+        state: app.state(),
+        cores: app.cores_granted,
+        submitted: app.submitted,
+        ended: None,
+        message: None,
+        executors: executors.collect(),
+    }
+}
+
+fn view_driver(driver: &Driver) -> DriverView {
+    DriverView {
+        driver: driver.id.clone(),
+        description: driver.description.clone(),
+        state: driver.state,
+        submitted: driver.submitted,
+        worker: driver.worker.clone(),
+    }
+}
+
+impl Master {
+    /// All there is to see.
+    pub fn view(&self) -> MasterView {
+        let completed = self.completed_apps.iter().map(|app| ApplicationView {
+            app: app.id.clone(),
+            description: app.description.clone(),
+            state: app.state,
+            cores: app.cores,
+            submitted: app.submitted,
+            ended: Some(app.ended),
+            message: Some(app.message.clone()),
+            executors: Vec::new(),
+        });
+        MasterView {
+            url: self.options.url.clone(),
+            status: self.status,
+            workers: self.workers.values().map(view_worker).collect(),
+            active_apps: self.queue.values().map(|id| view_app(&self.apps[id])).collect(),
+            completed_apps: completed.collect(),
+            active_drivers: self.drivers.values().map(view_driver).collect(),
+            completed_drivers: self.completed_drivers.iter().map(view_driver).collect(),
+        }
+    }
+
+    /// The registration of a worker, and whether it counts. For the simulator.
+    pub fn registration(&self, id: &WorkerId) -> Option<(Registration, bool)> {
+        self.workers.get(id).map(|worker| (worker.registration, worker.is_alive()))
+    }
+
+    /// The books in a few numbers: live workers, cores and memory given out, executors counted on.
+    pub fn totals(&self) -> (usize, u32, u64, usize) {
+        let alive = || self.workers.values().filter(|worker| worker.is_alive());
+        let executors = self.apps.values().map(|app| app.executors.len()).sum();
+        let cores = alive().map(Worker::cores_used).sum();
+        (alive().count(), cores, alive().map(Worker::memory_used_mb).sum(), executors)
+    }
+
+    /// Whether some application could get an executor at this moment and has not (L01).
+    pub fn has_unfilled_wish(&self, now: Tick) -> bool {
+        let rooms: Vec<_> = self.workers.values().filter(|worker| worker.is_alive()).collect();
+        self.queue.values().any(|id| {
+            self.wish_at(now, id).is_some_and(|wish| {
+                let cores = wish.cores_per_executor.unwrap_or(1);
+                let fits = rooms.iter().any(|worker| worker.fits(cores, wish.memory_mb));
+                wish.cores >= cores && fits
+            })
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! Workers come, report and go.
+
+use firesteel_types::Tick;
+
+use super::core::{Master, Turn};
+use super::records::{Change, WorkerRecord};
+use super::state::{Slot, Worker, WorkerStatus};
+use crate::description::{
+    DriverReport, DriverState, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
+};
+use crate::messages::{ToApplication, ToWorker};
+use crate::mutant::Mutant;
+use crate::{AppId, ExecutorKey, Peer, Registration, WorkerId};
+
+/// Why a worker may not join, and whether asking again may help.
+struct Objection {
+    reason: String,
+    retry: bool,
+}
+
+impl Master {
+    /// A worker wants to join. The same process asking again gets the same answer; one that was given up
+    /// starts anew, and what it still runs is booked until it is gone.
+    pub(super) fn register_worker(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: Peer,
+        worker: WorkerDescription,
+        state: WorkerState,
+    ) {
+        if let Some(Objection { reason, retry }) = self.objection(&worker) {
+            let incarnation = worker.incarnation;
+            let failed = ToWorker::RegisterWorkerFailed { incarnation, reason, retry };
+            return turn.tell_worker(from, failed);
+        }
+        let id = worker.id.clone();
+        let known = self.workers.get(&id).is_some_and(Worker::is_alive);
+        if !known {
+            self.admit(turn, from, worker, &state);
+        }
+        let entry = self.workers.get_mut(&id).expect("just admitted");
+        entry.last_heartbeat = turn.now;
+        entry.peer = from;
+        let registered = ToWorker::RegisteredWorker {
+            registration: entry.registration,
+            url: self.options.url.clone(),
+            web_ui: self.options.web_ui.clone(),
+        };
+        turn.tell_worker(from, registered);
+        if entry.is_news(state.number) {
+            self.reconcile(turn, &id, state);
+        }
+        self.reschedule = true;
+    }
+
+    fn objection(&self, worker: &WorkerDescription) -> Option<Objection> {
+        let id = &worker.id;
+        if worker.cores == 0 || worker.memory_mb == 0 {
+            let reason = format!("{id} offers nothing: give it at least 1 core and 1 MB of memory");
+            return Some(Objection { reason, retry: false });
+        }
+        let known = self.workers.get(id).filter(|known| known.is_alive());
+        if known.is_some_and(|known| known.description.incarnation != worker.incarnation) {
+            let reason =
+                format!("the name {id} is taken by another worker: start it under another");
+            return Some(Objection { reason, retry: false });
+        }
+        let mut others = self.workers.values().filter(|other| other.description.id != *id);
+        let taken =
+            others.find(|other| other.is_alive() && other.description.address == worker.address)?;
+        let (address, other) = (&worker.address, &taken.description.id);
+        let reason =
+            format!("{address} is still taken by {other}, which has not been given up yet");
+        Some(Objection { reason, retry: true })
+    }
+
+    fn admit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: Peer,
+        worker: WorkerDescription,
+        state: &WorkerState,
+    ) {
+        let id = worker.id.clone();
+        // A worker of a master before this one that never answered: this is its successor.
+        self.workers.retain(|_, other| {
+            other.status != WorkerStatus::Unknown || other.description.address != worker.address
+        });
+        let before = self.workers.get(&id).map(|worker| worker.registration);
+        let registration = match before {
+            Some(before) if self.options.planted.is(Mutant::ReusesRegistrations) => before,
+            _ => self.next_registration(),
+        };
+        turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
+        let mut entry = Worker::new(worker, from, registration, turn.now);
+        // What waits for room there holds none, and is about to hear that it is not wanted.
+        let running = |report: &&ExecutorReport| report.state == ExecutorState::Running;
+        for report in state.executors.iter().filter(running) {
+            let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
+            entry.book_executor(report.key.clone(), slot);
+        }
+        let running = |report: &&DriverReport| report.state == DriverState::Running;
+        for report in state.drivers.iter().filter(running) {
+            let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
+            entry.book_driver(report.driver.clone(), slot);
+        }
+        self.workers.insert(id, entry);
+    }
+
+    /// A worker that is registered tells what it runs.
+    pub(super) fn worker_reported(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: Peer,
+        (id, registration): (WorkerId, Registration),
+        state: WorkerState,
+    ) {
+        if self.is_news(turn, from, (&id, registration), state.number) {
+            self.reconcile(turn, &id, state);
+        }
+    }
+
+    /// Whether a message of a worker counts: it is registered under that number, and has not said
+    /// anything later (S06). One that is not registered is asked to register.
+    pub(super) fn is_news(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: Peer,
+        (id, registration): (&WorkerId, Registration),
+        number: u64,
+    ) -> bool {
+        let worker = self.workers.get_mut(id);
+        let worker = worker.filter(|known| known.is_alive() && known.registration == registration);
+        let Some(worker) = worker else {
+            self.stale += 1;
+            turn.tell_worker(from, ToWorker::ReconnectWorker);
+            return false;
+        };
+        let news = worker.is_news(number);
+        if news {
+            (worker.last_heartbeat, worker.peer) = (turn.now, from);
+        }
+        self.stale += u64::from(!news);
+        news
+    }
+
+    /// Compares what a worker says with what is booked, and repeats what it has not heard.
+    fn reconcile(&mut self, turn: &mut Turn<'_>, id: &WorkerId, state: WorkerState) {
+        let known: Vec<ExecutorKey> = state.executors.iter().map(|r| r.key.clone()).collect();
+        for report in state.executors {
+            self.executor_reported(turn, id, report);
+        }
+        self.repeat_orders(turn, id, &known);
+        self.reconcile_drivers(turn, id, state.drivers);
+        let worker = &self.workers[id];
+        for app in state.apps.into_iter().filter(|app| !self.apps.contains_key(app)) {
+            turn.tell_worker(worker.peer, ToWorker::ApplicationFinished { app });
+        }
+    }
+
+    /// Launches of which the worker knows nothing, and ends that have not come.
+    fn repeat_orders(&mut self, turn: &mut Turn<'_>, id: &WorkerId, known: &[ExecutorKey]) {
+        let worker = &self.workers[id];
+        let (peer, registration) = (worker.peer, worker.registration);
+        for key in worker.executor_keys() {
+            let app = self.apps.get(&key.app);
+            let executor = app.and_then(|app| app.executors.get(&key.executor));
+            match (app, executor) {
+                (Some(app), Some(executor)) => {
+                    let waited = turn.now.since_ms(executor.ordered);
+                    let late = waited >= self.options.heartbeat_ms() && !known.contains(key);
+                    let forgets = self.options.planted.is(Mutant::ForgetsLostLaunches);
+                    if executor.state == ExecutorState::Launching && late && !forgets {
+                        let launch = ToWorker::LaunchExecutor {
+                            registration,
+                            key: key.clone(),
+                            description: app.description.clone(),
+                            cores: executor.cores,
+                            memory_mb: executor.memory_mb,
+                        };
+                        turn.tell_worker(peer, launch);
+                    }
+                }
+                _ => {
+                    let kill = ToWorker::KillExecutor { registration, key: key.clone() };
+                    turn.tell_worker(peer, kill);
+                }
+            }
+        }
+    }
+
+    /// Gives a worker up, with all that runs on it. The one way to lose a worker.
+    pub(super) fn lose_worker(&mut self, turn: &mut Turn<'_>, id: &WorkerId, why: &str) {
+        let Some(worker) = self.workers.get_mut(id).filter(|worker| worker.is_alive()) else {
+            return;
+        };
+        worker.status = WorkerStatus::Dead;
+        let (executors, drivers) = worker.clear();
+        let host = worker.description.address.host.clone();
+        let message = format!("worker {id} on {host} was given up: {why}");
+        turn.persist(Change::RemoveWorker(id.clone()));
+        for key in executors {
+            self.executor_ended(turn, &key, ExecutorState::Lost, None, &message);
+        }
+        for driver in drivers {
+            self.driver_lost(turn, &driver);
+        }
+        for app in self.apps.values() {
+            let (worker, host, message) = (id.clone(), host.clone(), message.clone());
+            turn.tell_app(app.peer, ToApplication::WorkerRemoved { worker, host, message });
+        }
+        self.reschedule = true;
+    }
+
+    pub(super) fn give_up_silent_workers(&mut self, turn: &mut Turn<'_>) {
+        let timeout = self.options.worker_timeout_ms;
+        let silent = |worker: &&Worker| turn.now.since_ms(worker.last_heartbeat) > timeout;
+        let gone = self.workers.values().filter(|worker| worker.is_alive()).filter(silent);
+        let gone: Vec<WorkerId> = gone.map(|worker| worker.description.id.clone()).collect();
+        for id in gone {
+            self.lose_worker(turn, &id, &format!("it was silent for more than {timeout} ms"));
+        }
+        let rounds = u64::from(self.options.dead_worker_persistence) + 1;
+        let (listed, now) = (rounds.saturating_mul(timeout), turn.now);
+        self.workers
+            .retain(|_, worker| worker.is_alive() || now.since_ms(worker.last_heartbeat) <= listed);
+    }
+
+    /// The application is over: workers need nothing of it any more.
+    pub(super) fn tell_workers_of_end(&self, turn: &mut Turn<'_>, app: &AppId) {
+        for worker in self.workers.values().filter(|worker| worker.is_alive()) {
+            turn.tell_worker(worker.peer, ToWorker::ApplicationFinished { app: app.clone() });
+        }
+    }
+
+    /// Whether a worker counts as alive, and since when it was last heard. For the simulator.
+    pub fn worker_status(&self, id: &WorkerId) -> Option<(WorkerStatus, Tick)> {
+        self.workers.get(id).map(|worker| (worker.status, worker.last_heartbeat))
+    }
+}

@@ -1,0 +1,389 @@
+//! What master, worker, driver and executor say to each other. Closed enums: what is not listed here
+//! cannot be said.
+
+use std::sync::Arc;
+
+use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome};
+use serde::{Deserialize, Serialize};
+
+use crate::description::{
+    ApplicationDescription, DriverDescription, DriverReport, DriverState, ExecutorReport,
+    ExecutorUpdate, WorkerDescription, WorkerState,
+};
+use crate::{Address, AppId, DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+
+/// To a master.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToMaster {
+    /// A worker wants to join, or to be known again; it tells what it runs already.
+    RegisterWorker {
+        /// Who.
+        worker: WorkerDescription,
+        /// What it runs.
+        state: WorkerState,
+    },
+    /// A registered worker tells all it runs: right after its registration, as Spark has it.
+    WorkerLatestState {
+        /// Who.
+        worker: WorkerId,
+        /// Under which registration.
+        registration: Registration,
+        /// What it runs.
+        state: WorkerState,
+    },
+    /// A registered worker lives; it tells all it runs.
+    Heartbeat {
+        /// Who.
+        worker: WorkerId,
+        /// Under which registration.
+        registration: Registration,
+        /// What it runs.
+        state: WorkerState,
+    },
+    /// One executor's news, at once.
+    ExecutorStateChanged {
+        /// Whose.
+        worker: WorkerId,
+        /// Under which registration.
+        registration: Registration,
+        /// The worker's number of this message.
+        number: u64,
+        /// The news.
+        report: ExecutorReport,
+    },
+    /// One driver's news, at once.
+    DriverStateChanged {
+        /// Whose.
+        worker: WorkerId,
+        /// Under which registration.
+        registration: Registration,
+        /// The worker's number of this message.
+        number: u64,
+        /// The news.
+        report: DriverReport,
+    },
+    /// A driver wants executors.
+    RegisterApplication {
+        /// What it asks for.
+        description: Arc<ApplicationDescription>,
+        /// Which driver process: the same one asking twice is one application.
+        incarnation: Incarnation,
+        /// The id it had with a master that is gone.
+        previous: Option<AppId>,
+        /// The first number its executors may have: smaller ones are taken.
+        first_executor: ExecutorId,
+    },
+    /// A driver lives; it tells what it wants and what it has.
+    ApplicationHeartbeat {
+        /// Who.
+        app: AppId,
+        /// How many executors it wants, when that is limited.
+        limit: Option<u32>,
+        /// Executors that are registered with it.
+        executors: Vec<ExecutorId>,
+    },
+    /// So many executors are wanted, from now on.
+    RequestExecutors {
+        /// By whom.
+        app: AppId,
+        /// How many in all.
+        total: u32,
+    },
+    /// These executors shall end; others may take their place.
+    KillExecutors {
+        /// Whose.
+        app: AppId,
+        /// Which.
+        executors: Vec<ExecutorId>,
+    },
+    /// The application is over.
+    UnregisterApplication {
+        /// Which.
+        app: AppId,
+    },
+    /// The driver follows the new master.
+    MasterChangeAcknowledged {
+        /// Who.
+        app: AppId,
+    },
+    /// Run this driver.
+    RequestSubmitDriver {
+        /// Which.
+        description: Arc<DriverDescription>,
+    },
+    /// End this driver.
+    RequestKillDriver {
+        /// Which.
+        driver: DriverId,
+    },
+    /// How far is this driver?
+    RequestDriverStatus {
+        /// Which.
+        driver: DriverId,
+    },
+}
+
+/// Anything a master says carries the master's epoch: what an older one said is void.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said<T> {
+    /// Which life of which master.
+    pub epoch: Epoch,
+    /// What it says.
+    pub message: T,
+}
+
+/// From a master to whoever asked without being registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MasterReply {
+    /// Another master acts.
+    MasterInStandby,
+    /// A driver was accepted, or was not.
+    SubmitDriverResponse {
+        /// Its id, or why not.
+        result: Result<DriverId, String>,
+    },
+    /// A driver is being ended, or cannot be.
+    KillDriverResponse {
+        /// Which.
+        driver: DriverId,
+        /// What happens, or why nothing does.
+        result: Result<String, String>,
+    },
+    /// How far a driver is.
+    DriverStatusResponse {
+        /// Which.
+        driver: DriverId,
+        /// How far, if it is known.
+        state: Option<DriverState>,
+        /// Where.
+        worker: Option<(WorkerId, Address)>,
+    },
+}
+
+/// From a master to a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// It is registered.
+    RegisteredWorker {
+        /// Under this number.
+        registration: Registration,
+        /// The master's own name: `spark://host:7077`.
+        url: String,
+        /// The master's page.
+        web_ui: String,
+    },
+    /// It is not registered.
+    RegisterWorkerFailed {
+        /// Which process was meant.
+        incarnation: Incarnation,
+        /// Why, and what to do.
+        reason: String,
+        /// Whether asking again later may help.
+        retry: bool,
+    },
+    /// Another master acts.
+    MasterInStandby,
+    /// The master does not know it: register.
+    ReconnectWorker,
+    /// Another master acts now: register with it.
+    MasterChanged {
+        /// Its name.
+        url: String,
+    },
+    /// Start an executor.
+    LaunchExecutor {
+        /// Under which registration.
+        registration: Registration,
+        /// Which.
+        key: ExecutorKey,
+        /// Of what.
+        description: Arc<ApplicationDescription>,
+        /// Its cores.
+        cores: u32,
+        /// Its memory.
+        memory_mb: u64,
+    },
+    /// End an executor, and never start it.
+    KillExecutor {
+        /// Under which registration.
+        registration: Registration,
+        /// Which.
+        key: ExecutorKey,
+    },
+    /// Its end is known: it need not be told again.
+    ExecutorEndKnown {
+        /// Under which registration.
+        registration: Registration,
+        /// Which.
+        key: ExecutorKey,
+    },
+    /// Start a driver.
+    LaunchDriver {
+        /// Under which registration.
+        registration: Registration,
+        /// Which.
+        driver: DriverId,
+        /// Of what.
+        description: Arc<DriverDescription>,
+    },
+    /// End a driver, and never start it.
+    KillDriver {
+        /// Under which registration.
+        registration: Registration,
+        /// Which.
+        driver: DriverId,
+    },
+    /// Its end is known: it need not be told again.
+    DriverEndKnown {
+        /// Under which registration.
+        registration: Registration,
+        /// Which.
+        driver: DriverId,
+    },
+    /// Nothing of the application is needed any more.
+    ApplicationFinished {
+        /// Which.
+        app: AppId,
+    },
+}
+
+/// From a master to a driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToApplication {
+    /// It is registered.
+    RegisteredApplication {
+        /// Under this id.
+        app: AppId,
+        /// The master's own name.
+        url: String,
+    },
+    /// Another master acts.
+    MasterInStandby,
+    /// The master does not know it: register.
+    ReconnectApplication,
+    /// Another master acts now.
+    MasterChanged {
+        /// Its name.
+        url: String,
+    },
+    /// An executor was ordered.
+    ExecutorAdded {
+        /// Which.
+        executor: ExecutorId,
+        /// Where.
+        worker: WorkerId,
+        /// On which host.
+        host: Host,
+        /// Its cores.
+        cores: u32,
+        /// Its memory.
+        memory_mb: u64,
+    },
+    /// An executor's news.
+    ExecutorUpdated(ExecutorUpdate),
+    /// A worker is gone, with all that lay on it.
+    WorkerRemoved {
+        /// Which.
+        worker: WorkerId,
+        /// On which host.
+        host: Host,
+        /// Why.
+        message: String,
+    },
+    /// No worker can run an executor of it for now.
+    ApplicationStarved {
+        /// What is missing.
+        message: String,
+    },
+    /// The master ended it.
+    ApplicationRemoved {
+        /// Why.
+        message: String,
+    },
+}
+
+/// From an executor to its driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToDriver {
+    /// It is up.
+    RegisterExecutor {
+        /// Of which application.
+        app: AppId,
+        /// Which.
+        executor: ExecutorId,
+        /// Where.
+        host: Host,
+        /// Its cores.
+        cores: u32,
+        /// The hash of its executable.
+        hash: Option<[u8; 32]>,
+    },
+    /// It lives.
+    ExecutorHeartbeat {
+        /// Which.
+        executor: ExecutorId,
+        /// What it runs.
+        running: Vec<TaskId>,
+    },
+    /// A task's end.
+    StatusUpdate {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which task.
+        task: TaskId,
+        /// How.
+        outcome: TaskOutcome,
+        /// Its result and what it cost, as the shell encodes it.
+        data: Arc<[u8]>,
+    },
+}
+
+/// Why a driver does not take an executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// It was given up before.
+    Lost,
+    /// Another process has this id.
+    Duplicate,
+    /// The application ends.
+    Stopping,
+    /// It is of another application.
+    OtherApplication,
+    /// Its executable is not the driver's.
+    OtherExecutable,
+}
+
+/// From a driver to an executor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToExecutor {
+    /// It may work.
+    RegisteredExecutor,
+    /// It may not.
+    RegisterExecutorFailed {
+        /// Why.
+        refusal: Refusal,
+        /// For people.
+        message: String,
+    },
+    /// Its heartbeat was heard.
+    HeartbeatResponse {
+        /// Whether it has to register again.
+        reregister: bool,
+    },
+    /// Run a task.
+    LaunchTask {
+        /// Which.
+        task: TaskId,
+        /// What, as the shell encodes it.
+        data: Arc<[u8]>,
+    },
+    /// Stop a task.
+    KillTask {
+        /// Which.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// End.
+    StopExecutor,
+}

@@ -1,0 +1,41 @@
+//! Mistakes that the simulator plants to show that it would find them. Without the feature `mutants`
+//! none of them can be chosen, and the compiler removes the questions.
+
+/// One mistake in a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// The master never says a launch again that the worker has not heard of.
+    ForgetsLostLaunches,
+    /// The worker takes orders that were given under an older registration.
+    ObeysOldRegistrations,
+    /// The worker says an executor's end once, whether the master heard it or not.
+    ReportsEndsOnce,
+    /// The driver takes an executor back that it had given up.
+    TakesLostExecutorsBack,
+    /// The driver never gives an executor up for its silence.
+    IgnoresSilence,
+    /// The executor lives on without a word from its driver.
+    OutlivesDriver,
+    /// A started executor makes the application's failures forgotten, as Spark has it.
+    ForgivesOnStart,
+    /// The master gives a registration the number of the one before.
+    ReusesRegistrations,
+    /// The master goes on with applications whose driver is silent.
+    KeepsSilentApplications,
+}
+
+/// The mistake a core makes, if any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planted(Option<Mutant>);
+
+impl Planted {
+    /// This one.
+    pub fn only(mutant: Mutant) -> Self {
+        Planted(Some(mutant))
+    }
+
+    /// Whether the core makes this mistake: never, without the feature.
+    pub(crate) fn is(self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.0 == Some(mutant)
+    }
+}

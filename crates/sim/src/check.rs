@@ -1,0 +1,243 @@
+//! The invariants, by id.
+
+use firesteel_cluster::ExecutorKey;
+use firesteel_cluster::description::ExecutorState;
+use firesteel_cluster::master::WorkerStatus;
+use firesteel_cluster::worker::Effect;
+use firesteel_types::ExecutorId;
+
+use crate::nodes::{MasterNode, WorkerNode};
+use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS};
+use crate::world::{Body, Event, Kind, Proc, ProcId, World};
+
+/// S06: an order under a registration that is no more changes nothing.
+pub(crate) fn check_void_order(node: &WorkerNode, out: &[Effect]) -> Result<(), String> {
+    let acts = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::SpawnExecutor { .. }
+                | Effect::KillExecutor { .. }
+                | Effect::SpawnDriver { .. }
+                | Effect::KillDriver { .. }
+        )
+    };
+    if out.iter().any(acts) {
+        return Err(format!("S06: {} carries out an order that is void", node.id));
+    }
+    Ok(())
+}
+
+impl World {
+    /// S02: what a worker's processes really take is never more than it offers.
+    pub(crate) fn check_room(&self, proc: ProcId) -> Result<(), String> {
+        let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+        let alive = node.executors.values().filter(|executor| self.procs[**executor].alive);
+        let cores = alive.map(|executor| match &self.procs[*executor].body {
+            Some(Body::Executor(executor)) => executor.cores,
+            _ => 0,
+        });
+        let submitted = node.submitted.values().filter(|child| self.procs[**child].alive).count();
+        let (cores, offered) =
+            (cores.sum::<u32>() + submitted as u32, self.plan.workers[node.place].cores);
+        if cores > offered {
+            return Err(format!("S02: {} runs {cores} cores of {offered}", node.id));
+        }
+        Ok(())
+    }
+
+    fn acting_master(&self) -> Option<&MasterNode> {
+        let proc = self.masters[0].filter(|proc| self.procs[*proc].alive)?;
+        match &self.procs[proc].body {
+            Some(Body::Master(node)) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// L05: a dead process is known to be dead within its timeout and one look at the clock.
+    pub(crate) fn check_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
+        match self.procs[dead].kind {
+            Kind::Worker => self.check_worker_noticed(dead, since),
+            Kind::Executor => self.check_executor_noticed(dead, since),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_worker_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
+        let Some(Body::Worker(node)) = &self.procs[dead].body else { return Ok(()) };
+        let status = self.acting_master().and_then(|master| master.core.worker_status(&node.id));
+        let Some((WorkerStatus::Alive, heard)) = status else {
+            self.counters.noticed_workers += 1;
+            return Ok(());
+        };
+        let allowed = WORKER_TIMEOUT_MS + HEARTBEAT_MS;
+        let silent = self.now.saturating_sub(heard.0.max(self.master_away));
+        if self.master_away < self.now && silent > allowed {
+            return Err(format!("L05: {} is dead since {since} and counts as alive", node.id));
+        }
+        self.push(self.now + 200, Event::NoticeDue { dead, since });
+        Ok(())
+    }
+
+    fn check_executor_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
+        let Proc { alive, paused_until, .. } = self.procs[dead];
+        if alive && paused_until <= self.now {
+            return Ok(());
+        }
+        let Some(Body::Executor(node)) = &self.procs[dead].body else { return Ok(()) };
+        let driver = &self.procs[node.driver];
+        let awake = driver.paused_until;
+        let Some(Body::Driver(driver)) = &driver.body else { return Ok(()) };
+        let Some(heard) = driver.backend.last_seen(node.key.executor) else {
+            self.counters.noticed_executors += 1;
+            return Ok(());
+        };
+        let allowed = NETWORK_TIMEOUT_MS + NETWORK_TIMEOUT_MS / 8 + 100;
+        if self.now.saturating_sub(heard.0.max(awake)) > allowed {
+            return Err(format!("L05: executor {} is silent since {since} and counts", node.key));
+        }
+        self.push(self.now + 200, Event::NoticeDue { dead, since });
+        Ok(())
+    }
+
+    /// L03: an executor ends soon after its driver, with or without a master.
+    pub(crate) fn check_orphans(&mut self, driver: ProcId) -> Result<(), String> {
+        let orphans = self.executors.iter().filter(|(_, proc)| match &self.procs[**proc].body {
+            Some(Body::Executor(node)) => node.driver == driver && self.procs[**proc].alive,
+            _ => false,
+        });
+        let orphans: Vec<_> = orphans.map(|(key, proc)| (key.clone(), *proc)).collect();
+        let mut again = None;
+        for (key, proc) in orphans {
+            let awake = self.procs[proc].paused_until.max(self.started(proc));
+            let allowed = awake + NETWORK_TIMEOUT_MS + 2 * HEARTBEAT_MS;
+            if self.now > allowed {
+                return Err(format!("L03: executor {key} outlives its driver"));
+            }
+            again = again.max(Some(allowed + 1));
+        }
+        if let Some(at) = again {
+            self.push(at, Event::OrphansDue { driver });
+        }
+        Ok(())
+    }
+
+    fn started(&self, proc: ProcId) -> u64 {
+        match &self.procs[proc].body {
+            Some(Body::Executor(node)) => node.started,
+            _ => 0,
+        }
+    }
+
+    /// The faults have been over for long: views must agree (L01), and who waited for that goes on.
+    pub(crate) fn settle(&mut self) -> Result<(), String> {
+        self.tell(|_| "everything must have settled".to_owned());
+        self.check_agreement()?;
+        for driver in self.drivers.clone().into_iter().flatten() {
+            self.finish_if_done(driver)?;
+        }
+        Ok(())
+    }
+
+    /// L01: nobody who could have an executor lacks one; what the master counts on runs on its worker
+    /// and is registered with its driver, and nothing else does.
+    fn check_agreement(&self) -> Result<(), String> {
+        let Some(master) = self.acting_master() else {
+            return Err("L01: there is no master".to_owned());
+        };
+        if master.core.has_unfilled_wish(self.tick()) {
+            return Err("L01: an application lacks an executor that it could have".to_owned());
+        }
+        let view = master.core.view();
+        let mut counted = 0;
+        for app in &view.active_apps {
+            let proc = self.app_ids.get(&app.app).copied();
+            let Some(proc) = proc.filter(|proc| self.procs[*proc].alive) else {
+                return Err(format!("L03: {} is active without a driver", app.app));
+            };
+            let Some(Body::Driver(node)) = &self.procs[proc].body else { continue };
+            let flawed = self.plan.apps[node.app].flaw != Flaw::None;
+            let mut registered: Vec<ExecutorId> = node.backend.executors().collect();
+            registered.sort();
+            let ordered: Vec<ExecutorId> = app.executors.iter().map(|e| e.executor).collect();
+            if !flawed && registered != ordered && !node.stopped {
+                return Err(format!(
+                    "L01: {} has {registered:?} and should have {ordered:?}",
+                    app.app
+                ));
+            }
+            for executor in &app.executors {
+                counted += 1;
+                if executor.state != ExecutorState::Running && !flawed {
+                    return Err(format!("L01: {}/{} never ran", app.app, executor.executor));
+                }
+            }
+        }
+        self.check_processes(counted)
+    }
+
+    fn check_processes(&self, counted: usize) -> Result<(), String> {
+        let alive = |proc: &&ProcId| self.procs[**proc].alive;
+        let running = self.executors.values().filter(alive).count();
+        // An application that ends in this very moment has orders and processes on their way.
+        let ending = self.drivers.iter().flatten().any(|driver| match &self.procs[*driver].body {
+            Some(Body::Driver(node)) => {
+                let flawed = self.plan.apps[node.app].flaw != Flaw::None;
+                node.stopped || flawed
+            }
+            _ => false,
+        });
+        if running != counted && !ending {
+            return Err(format!("L03: {running} executors run, {counted} are counted on"));
+        }
+        Ok(())
+    }
+
+    /// After the last driver is gone, nothing of it may be left anywhere (L03, S17).
+    pub(crate) fn check_end(&self) -> Result<(), String> {
+        if self.now <= self.plan.quiet_at + SETTLE_MS {
+            return Ok(());
+        }
+        let Some(master) = self.acting_master() else { return Ok(()) };
+        let (_, cores, _, executors) = master.core.totals();
+        let submitted = !self.plan.submitted.is_empty();
+        if executors != 0 || cores != 0 && !submitted {
+            return Err(format!(
+                "L03: {executors} executors and {cores} cores are still given out"
+            ));
+        }
+        Ok(())
+    }
+
+    /// L02, L03: what is not over by the deadline never will be.
+    pub(crate) fn overdue(&self) -> String {
+        for driver in self.drivers.iter().flatten() {
+            if let Some(Body::Driver(node)) = &self.procs[*driver].body
+                && self.procs[*driver].alive
+            {
+                let open = node.jobs.iter().filter(|(_, job)| !job.ended);
+                let open: Vec<_> = open.map(|(id, _)| id).collect();
+                let app = node.app;
+                return format!(
+                    "L02: application {app} is not over at the deadline; open jobs {open:?}"
+                );
+            }
+        }
+        let alive = |(_, proc): &(&ExecutorKey, &ProcId)| self.procs[**proc].alive;
+        let orphans: Vec<_> = self.executors.iter().filter(alive).map(|(key, _)| key).collect();
+        format!("L03: executors {orphans:?} outlive their applications")
+    }
+
+    pub(crate) fn count_stale(&mut self) {
+        for proc in &self.procs {
+            match &proc.body {
+                Some(Body::Master(node)) => {
+                    self.counters.stale_for_masters += node.core.stale_messages();
+                }
+                Some(Body::Worker(node)) if proc.alive => {
+                    self.counters.stale_for_workers += node.core.stale_messages();
+                }
+                _ => {}
+            }
+        }
+    }
+}

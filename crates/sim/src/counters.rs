@@ -1,0 +1,112 @@
+//! What happened how often.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// How often each thing happened.
+        #[derive(Clone, Debug, Default)]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Adds another life's.
+            pub fn add(&mut self, other: &Counters) {
+                $(self.$name += other.$name;)+
+            }
+
+            /// Name and number of each.
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Messages that vanished one by one.
+    messages_lost,
+    /// Messages that arrived twice.
+    messages_repeated,
+    /// Messages that overtook others.
+    messages_overtaken,
+    /// Messages that went down with their connection.
+    messages_cut,
+    /// Connections that broke while both ends lived.
+    connections_broken,
+    /// Connections that stood still for a while.
+    connections_stalled,
+    /// Connections that could not be made.
+    connections_refused,
+    /// Executors that died by themselves.
+    executor_crashes,
+    /// Executors that ended as soon as they ran.
+    executor_false_starts,
+    /// Executors whose process could not be started.
+    spawn_failures,
+    /// Workers that died.
+    worker_crashes,
+    /// Machines that vanished without a word.
+    machine_crashes,
+    /// Workers started again.
+    worker_restarts,
+    /// Workers that gave up.
+    worker_resignations,
+    /// Masters that died and came back empty.
+    master_crashes,
+    /// Drivers that died.
+    driver_crashes,
+    /// Executors that stood still for a while.
+    executor_pauses,
+    /// Workers that stood still for a while.
+    worker_pauses,
+    /// Drivers that stood still for a while.
+    driver_pauses,
+    /// Masters that stood still for a while.
+    master_pauses,
+    /// Tasks that panicked.
+    task_panics,
+    /// Tasks that took their executor down.
+    task_crashes,
+    /// Tasks that missed a map output.
+    fetch_failures,
+    /// Tasks told to stop.
+    task_kills,
+    /// Stage attempts after the first.
+    stage_reruns,
+    /// Jobs cancelled by their user.
+    jobs_cancelled,
+    /// Jobs that failed.
+    jobs_failed,
+    /// Jobs that ended with the right result.
+    jobs_finished,
+    /// Executors that registered.
+    executors_registered,
+    /// Executors that a driver gave up.
+    executors_lost,
+    /// Executors that a driver did not take.
+    executors_refused,
+    /// Applications ended because their executors failed in a row.
+    apps_failed,
+    /// Applications that ended because no master answered.
+    apps_without_master,
+    /// Applications that registered with a second master.
+    apps_reregistered,
+    /// Applications told that there is too little for them.
+    starvation_warnings,
+    /// Drivers run by the cluster.
+    submitted_drivers,
+    /// Of these, processes that failed and were started again.
+    driver_restarts,
+    /// Directories of applications removed.
+    clean_ups,
+    /// Messages that masters dropped as stale.
+    stale_for_masters,
+    /// Messages that workers dropped as stale.
+    stale_for_workers,
+    /// Messages that drivers dropped as stale.
+    stale_for_drivers,
+    /// Dead workers that were noticed in time.
+    noticed_workers,
+    /// Dead executors that were noticed in time.
+    noticed_executors,
+}

@@ -1,0 +1,520 @@
+//! Drivers as processes: a backend and schedulers, jobs, and what must come out of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_cluster::application::{Backend, BackendOptions, Effect, Event as Application};
+use firesteel_cluster::description::{ApplicationDescription, Command, ExitStatus};
+use firesteel_cluster::jitter::Jitter;
+use firesteel_cluster::messages::ToExecutor;
+use firesteel_cluster::{ExecutorKey, Incarnation, executor};
+use firesteel_scheduler::engine::{Effect as Decided, Input, Scheduler};
+use firesteel_scheduler::messages::{
+    DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
+};
+use firesteel_types::{
+    Dependency, ExecutorId, JobError, JobId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
+    TaskOutcome,
+};
+
+use crate::lineage::{self, Oracle};
+use crate::network::{CLIENT, Message};
+use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS};
+use crate::world::{Body, Event, Kind, ProcId, World};
+
+pub(crate) struct Job {
+    pub(crate) rdd: Arc<RddInfo>,
+    delivered: Vec<u32>,
+    pub(crate) ended: bool,
+}
+
+pub(crate) struct DriverNode {
+    pub(crate) backend: Backend,
+    pub(crate) scheduler: Scheduler,
+    /// Its number in the plan.
+    pub(crate) app: usize,
+    rdds: Vec<Arc<RddInfo>>,
+    /// The RDD on the map side of each shuffle.
+    map_sides: BTreeMap<ShuffleId, Arc<RddInfo>>,
+    oracle: Oracle,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    /// Jobs still to be submitted.
+    to_submit: usize,
+    /// The job that must succeed, after everything has settled.
+    pub(crate) last_job: Option<JobId>,
+    published: BTreeMap<ShuffleId, Vec<Option<ExecutorId>>>,
+    tasks: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
+    outputs: BTreeMap<TaskId, u64>,
+    applied: BTreeSet<(u32, u32)>,
+    /// Executors that the schedulers know to be lost.
+    told_lost: BTreeSet<ExecutorId>,
+    pub(crate) stopped: bool,
+}
+
+/// Why a task cannot read what it needs.
+enum Missing {
+    Output {
+        shuffle: ShuffleId,
+        map: u32,
+        executor: ExecutorId,
+    },
+    /// Whoever has it stands still until then.
+    Paused(u64),
+}
+
+fn map_sides(rdds: &[Arc<RddInfo>]) -> BTreeMap<ShuffleId, Arc<RddInfo>> {
+    let dependencies = rdds.iter().flat_map(|rdd| &rdd.dependencies);
+    let shuffles = dependencies.filter_map(|dependency| match dependency {
+        Dependency::Shuffle { shuffle, rdd } => Some((*shuffle, rdd.clone())),
+        Dependency::Narrow { .. } => None,
+    });
+    shuffles.collect()
+}
+
+impl World {
+    pub(crate) fn start_driver(&mut self, app: usize) -> Result<(), String> {
+        let plan = self.plan.apps[app].clone();
+        let description = Arc::new(ApplicationDescription {
+            name: format!("application {app}"),
+            user: "somebody".to_owned(),
+            max_cores: plan.max_cores,
+            memory_per_executor_mb: plan.memory_mb,
+            cores_per_executor: plan.cores_per_executor,
+            initial_executor_limit: plan.limit,
+            command: Command::default(),
+            web_ui: app.to_string(),
+        });
+        let incarnation = Incarnation(self.rng.u64(..));
+        let options = BackendOptions {
+            heartbeat_ms: HEARTBEAT_MS,
+            registration_wait_ms: 600,
+            registration_attempts: 5,
+            network_timeout_ms: NETWORK_TIMEOUT_MS,
+            reason_wait_ms: 800,
+            planted: self.settings.planted,
+            ..BackendOptions::new(description, incarnation, self.plan.masters)
+        };
+        let rdds = lineage::random(&mut self.rng);
+        let node = DriverNode {
+            backend: Backend::new(options, Jitter::new(self.rng.u64(..))),
+            scheduler: Scheduler::new(DagOptions::default(), TaskOptions::default()),
+            app,
+            map_sides: map_sides(&rdds),
+            rdds,
+            oracle: Oracle::default(),
+            jobs: BTreeMap::new(),
+            to_submit: plan.jobs.len(),
+            last_job: None,
+            published: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            applied: BTreeSet::new(),
+            told_lost: BTreeSet::new(),
+            stopped: false,
+        };
+        let proc = self.add(Kind::Driver, Body::Driver(Box::new(node)));
+        self.tell(|_| format!("application {app} starts as process {proc}"));
+        self.drivers[app] = Some(proc);
+        self.push(self.now, Event::Wakes(proc));
+        for at in plan.jobs {
+            self.push(at, Event::SubmitJob(proc));
+        }
+        Ok(())
+    }
+
+    /// Submits a job; the last one must succeed.
+    pub(crate) fn submit_job(&mut self, proc: ProcId, last: Option<()>) -> Result<(), String> {
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        if node.stopped {
+            return Ok(());
+        }
+        let rdd = node.rdds[self.rng.usize(..node.rdds.len())].clone();
+        let job = JobId(node.jobs.len() as u32);
+        let delivered = vec![0; rdd.partitions as usize];
+        node.jobs.insert(job, Job { rdd: rdd.clone(), delivered, ended: false });
+        node.to_submit = node.to_submit.saturating_sub(usize::from(last.is_none()));
+        node.last_job = last.map(|()| job).or(node.last_job);
+        let partitions = (0..rdd.partitions).collect();
+        let spec = JobSpec { job, rdd, partitions, properties: JobProperties::default() };
+        self.tell(|_| format!("process {proc} submits job {job}"));
+        self.feed_schedulers(proc, vec![Input::Dag(DagEvent::JobSubmitted(spec))])
+    }
+
+    pub(crate) fn wake_schedulers(&mut self, proc: ProcId) -> Result<(), String> {
+        self.feed_schedulers(proc, vec![Input::Ticked])
+    }
+
+    pub(crate) fn feed_driver(&mut self, proc: ProcId, event: Application) -> Result<(), String> {
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        let mut out = Vec::new();
+        node.backend.handle(firesteel_types::Tick(self.now), event, &mut out);
+        let mut inputs = Vec::new();
+        for effect in out {
+            self.carry_out_for_driver(proc, effect, &mut inputs)?;
+        }
+        self.feed_schedulers(proc, inputs)
+    }
+
+    fn carry_out_for_driver(
+        &mut self,
+        proc: ProcId,
+        effect: Effect,
+        inputs: &mut Vec<Input>,
+    ) -> Result<(), String> {
+        match effect {
+            Effect::SendMaster { master, message } => {
+                let server = self.masters[master];
+                self.send_to(proc, server, master, Message::ToMaster(message));
+            }
+            Effect::SendExecutor { to, message } => {
+                let refused = matches!(message, ToExecutor::RegisterExecutorFailed { .. });
+                self.counters.executors_refused += u64::from(refused);
+                self.send(to.0 as usize, CLIENT, Message::ToExecutor(message));
+            }
+            Effect::Schedule(input) => {
+                self.note_input(proc, &input)?;
+                inputs.push(input);
+            }
+            Effect::ReportTask { executor, task, outcome, data } => {
+                let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+                if let Ok(bytes) = <[u8; 8]>::try_from(&*data) {
+                    node.outputs.insert(task, u64::from_le_bytes(bytes));
+                }
+                let metrics = None;
+                let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
+                inputs.push(Input::Task(reported));
+            }
+            Effect::Registered { app } => {
+                let other = self.app_ids.insert(app.clone(), proc);
+                if other.is_some_and(|other| other != proc) {
+                    return Err(format!("S05: {app} is the id of two applications"));
+                }
+            }
+            Effect::Warn { message } => {
+                self.counters.starvation_warnings += 1;
+                self.tell(|_| format!("process {proc} warns: {message}"));
+            }
+            Effect::EndApplication { reason } => self.application_ended(proc, &reason)?,
+            Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+        }
+        Ok(())
+    }
+
+    fn note_input(&mut self, proc: ProcId, input: &Input) -> Result<(), String> {
+        let Some(Body::Driver(node)) = &self.procs[proc].body else { return Ok(()) };
+        match input {
+            Input::ExecutorAdded { executor, .. } => {
+                self.counters.executors_registered += 1;
+                if node.backend.is_lost(*executor) {
+                    return Err(format!("S04: lost executor {executor} is taken back"));
+                }
+            }
+            Input::ExecutorLost { executor, reason, .. } => {
+                self.counters.executors_lost += 1;
+                self.tell(|_| format!("process {proc} loses executor {executor}: {reason}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The backend ended the application: rightly so?
+    fn application_ended(&mut self, proc: ProcId, reason: &str) -> Result<(), String> {
+        self.tell(|_| format!("process {proc} has to end: {reason}"));
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        node.stopped = true;
+        let flawed = self.plan.apps[node.app].flaw != Flaw::None;
+        if reason.contains("in a row") {
+            self.counters.apps_failed += 1;
+            if !flawed {
+                return Err(format!("L02: a sound application was failed: {reason}"));
+            }
+        } else if reason.contains("unresponsive") {
+            self.counters.apps_without_master += 1;
+        } else {
+            return Err(format!("L02: an application ends for no known cause: {reason}"));
+        }
+        self.push(self.now + 20, Event::Dies { proc, status: ExitStatus::Code(1) });
+        Ok(())
+    }
+
+    pub(crate) fn feed_schedulers(
+        &mut self,
+        proc: ProcId,
+        inputs: Vec<Input>,
+    ) -> Result<(), String> {
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        let Some(Body::Driver(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
+        for input in inputs {
+            if let Input::ExecutorLost { executor, .. } = &input {
+                node.told_lost.insert(*executor);
+            }
+            let mut out = Vec::new();
+            node.scheduler.handle(self.tick(), input, &mut out);
+            for effect in out {
+                self.carry_out_decision(proc, &mut node, effect)?;
+            }
+        }
+        // The whole audit takes longer than all the rest of an event.
+        if self.now.is_multiple_of(4) {
+            node.scheduler.tasks().assert_invariants();
+        }
+        let tasks = node.scheduler.tasks();
+        if tasks.has_free_slot() && tasks.waiting_tasks() > 0 {
+            return Err("L04: a task waits although a slot is free".to_owned());
+        }
+        self.procs[proc].body = Some(Body::Driver(node));
+        self.finish_if_done(proc)
+    }
+
+    fn carry_out_decision(
+        &mut self,
+        proc: ProcId,
+        node: &mut DriverNode,
+        effect: Decided,
+    ) -> Result<(), String> {
+        match effect {
+            Decided::LaunchTask { task, kind } => self.launch(node, task, kind)?,
+            Decided::KillTask { task, executor, reason } => {
+                self.counters.task_kills += 1;
+                if let Some(peer) = node.backend.peer(executor) {
+                    let kill = Message::ToExecutor(ToExecutor::KillTask { task, reason });
+                    self.send(peer.0 as usize, CLIENT, kill);
+                }
+            }
+            Decided::DeliverResult { job, index, task } => node.deliver(job, index, task)?,
+            Decided::ApplyAccumulators { task } => {
+                let info = &node.tasks[&task].0;
+                if !node.applied.insert((info.stage.stage.0, info.partition)) {
+                    return Err(format!("S16: updates of {info:?} are applied twice"));
+                }
+            }
+            Decided::ReleaseTask { task } => {
+                node.outputs.remove(&task);
+            }
+            Decided::EndJob { job, result } => self.job_ended(node, job, result)?,
+            Decided::PublishMapOutputs { shuffle, locations } => {
+                let mut lost = locations.iter().flatten();
+                if let Some(lost) = lost.find(|executor| node.told_lost.contains(executor)) {
+                    return Err(format!("S09: shuffle {shuffle} is said to lie on lost {lost}"));
+                }
+                node.published.insert(shuffle, locations);
+            }
+            Decided::Post(_) => {}
+            Decided::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        node: &mut DriverNode,
+        task: TaskInfo,
+        kind: TaskSetKind,
+    ) -> Result<(), String> {
+        self.counters.stage_reruns += u64::from(task.stage.attempt > 0);
+        let (id, executor) = (task.task, task.executor);
+        if node.backend.is_lost(executor) {
+            return Err(format!("S04: task {id} goes to lost executor {executor}"));
+        }
+        let Some(peer) = node.backend.peer(executor) else {
+            return Err(format!("S04: task {id} goes to unknown executor {executor}"));
+        };
+        let mut read = Vec::new();
+        lineage::shuffles_read(&node.computed(kind), task.partition, &mut read);
+        for (shuffle, maps) in read {
+            let known = node.published.get(&shuffle);
+            let complete = known.is_some_and(|known| {
+                known.len() == maps as usize && known.iter().all(Option::is_some)
+            });
+            if !complete {
+                return Err(format!("S09: task {id} starts before shuffle {shuffle} is complete"));
+            }
+        }
+        if node.tasks.insert(id, (task, kind)).is_some() {
+            return Err(format!("S05: task id {id} is used twice"));
+        }
+        let launch = ToExecutor::LaunchTask { task: id, data: self.empty.clone() };
+        self.send(peer.0 as usize, CLIENT, Message::ToExecutor(launch));
+        Ok(())
+    }
+
+    fn job_ended(
+        &mut self,
+        node: &mut DriverNode,
+        job: JobId,
+        result: Result<(), JobError>,
+    ) -> Result<(), String> {
+        self.tell(|_| format!("job {job} of application {} ends: {result:?}", node.app));
+        let sound = self.plan.apps[node.app].flaw == Flaw::None;
+        let last = sound && node.last_job == Some(job);
+        let state = node.jobs.get_mut(&job).expect("a job that was submitted");
+        if std::mem::replace(&mut state.ended, true) {
+            return Err(format!("S07: job {job} ends twice"));
+        }
+        match result {
+            Ok(()) => {
+                self.counters.jobs_finished += 1;
+                if state.delivered.iter().any(|count| *count != 1) {
+                    return Err(format!("S08: job {job} delivered {:?}", state.delivered));
+                }
+            }
+            Err(error) if last => {
+                return Err(format!("L02: a job that nothing disturbs fails: {error}"));
+            }
+            Err(JobError::Cancelled { .. }) => self.counters.jobs_cancelled += 1,
+            Err(_) => self.counters.jobs_failed += 1,
+        }
+        Ok(())
+    }
+
+    /// Ends an application whose jobs are over, unless it has to stay.
+    pub(crate) fn finish_if_done(&mut self, proc: ProcId) -> Result<(), String> {
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        let stays = self.plan.apps[node.app].lingers && self.now < self.plan.quiet_at + SETTLE_MS;
+        let lingers = self.plan.apps[node.app].lingers;
+        let done = node.to_submit == 0 && node.jobs.values().all(|job| job.ended);
+        if node.stopped || !done || stays {
+            return Ok(());
+        }
+        if lingers && node.last_job.is_none() {
+            return self.submit_job(proc, Some(()));
+        }
+        if !node.scheduler.is_idle() {
+            return Ok(());
+        }
+        node.stopped = true;
+        self.tell(|_| format!("process {proc} is done"));
+        self.feed_driver(proc, Application::Stopped)?;
+        let at = self.now + 5 + self.rng.u64(..30);
+        self.push(at, Event::Dies { proc, status: ExitStatus::Code(0) });
+        Ok(())
+    }
+
+    /// An executor's task comes to its end, as the world and chance have it.
+    pub(crate) fn task_ends(&mut self, proc: ProcId, task: TaskId) -> Result<(), String> {
+        let Some(Body::Executor(executor)) = &self.procs[proc].body else { return Ok(()) };
+        let (key, driver) = (executor.key.clone(), executor.driver);
+        let killed = executor.killed.contains(&task);
+        let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
+        let (info, kind) = node.tasks[&task].clone();
+        if self.faulty() && self.rng.u16(..1000) < self.plan.task_crashes {
+            self.counters.task_crashes += 1;
+            return self.die(proc, ExitStatus::Code(134), false);
+        }
+        let outcome = if killed && self.rng.bool() {
+            Err(TaskFailure::Killed { reason: "asked to".to_owned() })
+        } else if self.faulty() && self.rng.u16(..1000) < self.plan.panics {
+            self.counters.task_panics += 1;
+            Err(TaskFailure::Panicked { message: "on purpose".into(), location: "here".into() })
+        } else {
+            match self.compute(&key, driver, &info, kind) {
+                Ok(value) => Ok(value),
+                Err(Missing::Paused(until)) if self.rng.bool() => {
+                    self.push(until, Event::TaskEnds { executor: proc, task });
+                    return Ok(());
+                }
+                Err(missing) => {
+                    self.counters.fetch_failures += 1;
+                    Err(missing.failure(&info))
+                }
+            }
+        };
+        self.task_ended(proc, &info, kind, outcome)
+    }
+
+    fn task_ended(
+        &mut self,
+        proc: ProcId,
+        info: &TaskInfo,
+        kind: TaskSetKind,
+        outcome: Result<u64, TaskFailure>,
+    ) -> Result<(), String> {
+        let (outcome, data) = match outcome {
+            Ok(value) => {
+                if let TaskSetKind::ShuffleMap(shuffle) = kind {
+                    let Some(Body::Executor(executor)) = &mut self.procs[proc].body else {
+                        return Ok(());
+                    };
+                    executor.blocks.insert((shuffle, info.partition), value);
+                }
+                (TaskOutcome::Success, Arc::from(value.to_le_bytes()))
+            }
+            Err(failure) => (TaskOutcome::Failed(failure), self.empty.clone()),
+        };
+        let task = info.task;
+        self.feed_executor(proc, executor::Event::TaskEnded { task, outcome, data })
+    }
+
+    /// What the task computes from the map outputs as they lie about.
+    fn compute(
+        &self,
+        reader: &ExecutorKey,
+        driver: ProcId,
+        info: &TaskInfo,
+        kind: TaskSetKind,
+    ) -> Result<u64, Missing> {
+        let Some(Body::Driver(node)) = &self.procs[driver].body else {
+            return Err(Missing::Paused(self.now + 1000));
+        };
+        let mut read = |shuffle: ShuffleId, _: &RddInfo, map: u32| {
+            let known = node.published.get(&shuffle).and_then(|known| known[map as usize]);
+            let executor = known.unwrap_or(ExecutorId::DRIVER);
+            let missing = Missing::Output { shuffle, map, executor };
+            let key = ExecutorKey { app: reader.app.clone(), executor };
+            let Some(holder) = self.executors.get(&key) else { return Err(missing) };
+            let holder = &self.procs[*holder];
+            if !holder.alive {
+                return Err(missing);
+            }
+            if holder.paused_until > self.now {
+                return Err(Missing::Paused(holder.paused_until));
+            }
+            let Some(Body::Executor(holder)) = &holder.body else { return Err(missing) };
+            holder.blocks.get(&(shuffle, map)).copied().ok_or(missing)
+        };
+        lineage::value(&node.computed(kind), info.partition, &mut read)
+    }
+}
+
+impl Missing {
+    fn failure(self, info: &TaskInfo) -> TaskFailure {
+        match self {
+            Missing::Output { shuffle, map, executor } => TaskFailure::FetchFailed {
+                shuffle,
+                map_partition: map,
+                reduce_partition: info.partition,
+                executor,
+                message: "it is not there".to_owned(),
+            },
+            Missing::Paused(_) => TaskFailure::Error { message: "no answer".to_owned() },
+        }
+    }
+}
+
+impl DriverNode {
+    /// The RDD whose partitions the tasks compute.
+    fn computed(&self, kind: TaskSetKind) -> Arc<RddInfo> {
+        match kind {
+            TaskSetKind::Result(job) => self.jobs[&job].rdd.clone(),
+            TaskSetKind::ShuffleMap(shuffle) => self.map_sides[&shuffle].clone(),
+        }
+    }
+
+    fn deliver(&mut self, job: JobId, index: u32, task: TaskId) -> Result<(), String> {
+        let (info, kind) = &self.tasks[&task];
+        let state = self.jobs.get_mut(&job).expect("a job that was submitted");
+        if *kind != TaskSetKind::Result(job) || info.partition != index || state.ended {
+            return Err(format!("S08: task {task} is no result {index} of job {job}"));
+        }
+        state.delivered[index as usize] += 1;
+        let expected = self.oracle.value(&state.rdd, index);
+        let found = self.outputs.get(&task);
+        if found != Some(&expected) {
+            return Err(format!("S08: result {index} of job {job} is {found:?}, not {expected}"));
+        }
+        Ok(())
+    }
+}

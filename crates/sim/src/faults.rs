@@ -1,0 +1,214 @@
+//! What goes wrong.
+
+use firesteel_cluster::description::ExitStatus;
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::{DagEvent, TaskEvent};
+use firesteel_types::{JobId, TaskId};
+
+use crate::plan::{Fault, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
+use crate::world::{Body, Event, Kind, ProcId, World};
+
+impl World {
+    pub(crate) fn strike(&mut self, fault: Fault) -> Result<(), String> {
+        self.tell(|_| format!("fault: {fault:?}"));
+        match fault {
+            Fault::CrashExecutor => self.crash_executor(),
+            Fault::CrashWorker => self.crash_worker(false),
+            Fault::CrashMachine => self.crash_worker(true),
+            Fault::CrashMaster => self.crash_master(),
+            Fault::CrashDriver => self.crash_driver(),
+            Fault::PauseExecutor => self.pause(Kind::Executor),
+            Fault::PauseWorker => self.pause(Kind::Worker),
+            Fault::PauseDriver => self.pause(Kind::Driver),
+            Fault::PauseMaster => self.pause(Kind::Master),
+            Fault::BreakConnection => self.break_some_connection(),
+            Fault::StallConnection => self.stall_some_connection(),
+            Fault::CancelJob => self.cancel_some_job(),
+            Fault::KillTask => self.kill_some_task(),
+        }
+    }
+
+    /// A living process of this kind, drawn.
+    fn some(&mut self, kind: Kind) -> Option<ProcId> {
+        let living = self.procs.iter().enumerate();
+        let living = living.filter(|(_, proc)| proc.alive && proc.kind == kind);
+        let living: Vec<ProcId> = living.map(|(id, _)| id).collect();
+        self.rng.choice(living)
+    }
+
+    fn crash_executor(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Executor) else { return Ok(()) };
+        self.counters.executor_crashes += 1;
+        let status = if self.rng.bool() { ExitStatus::Signal(9) } else { ExitStatus::Code(1) };
+        self.die(proc, status, false)
+    }
+
+    fn crash_worker(&mut self, machine: bool) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Worker) else { return Ok(()) };
+        if machine {
+            self.counters.machine_crashes += 1;
+        } else {
+            self.counters.worker_crashes += 1;
+        }
+        self.die(proc, ExitStatus::Signal(9), machine)
+    }
+
+    fn crash_master(&mut self) -> Result<(), String> {
+        let Some(proc) = self.masters[0].filter(|proc| self.procs[*proc].alive) else {
+            return Ok(());
+        };
+        self.counters.master_crashes += 1;
+        self.die(proc, ExitStatus::Signal(9), false)
+    }
+
+    fn crash_driver(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Driver) else { return Ok(()) };
+        self.counters.driver_crashes += 1;
+        self.die(proc, ExitStatus::Signal(9), false)
+    }
+
+    /// A process stands still, as with SIGSTOP, and goes on before the quiet phase is long.
+    fn pause(&mut self, kind: Kind) -> Result<(), String> {
+        let Some(proc) = self.some(kind) else { return Ok(()) };
+        match kind {
+            Kind::Executor => self.counters.executor_pauses += 1,
+            Kind::Worker => self.counters.worker_pauses += 1,
+            Kind::Driver => self.counters.driver_pauses += 1,
+            Kind::Master => self.counters.master_pauses += 1,
+            Kind::Submitted => {}
+        }
+        let until = self.now + 200 + self.rng.u64(..8000);
+        let until = until.min(self.plan.quiet_at.max(self.now + 200));
+        self.procs[proc].paused_until = until;
+        if kind == Kind::Executor {
+            self.push(
+                self.now + NETWORK_TIMEOUT_MS,
+                Event::NoticeDue { dead: proc, since: self.now },
+            );
+        }
+        if self.masters[0] == Some(proc) {
+            self.master_away = until;
+        }
+        Ok(())
+    }
+
+    /// Connections whose ends both live.
+    fn some_connection(&mut self) -> Option<usize> {
+        let open = self.connections.iter().enumerate().filter(|(_, connection)| {
+            let lives = connection.ends.iter().all(|proc| self.procs[*proc].alive);
+            lives && !connection.broken
+        });
+        let open: Vec<usize> = open.map(|(id, _)| id).collect();
+        self.rng.choice(open)
+    }
+
+    fn break_some_connection(&mut self) -> Result<(), String> {
+        if let Some(id) = self.some_connection() {
+            self.counters.connections_broken += 1;
+            self.break_connection(id, false);
+        }
+        Ok(())
+    }
+
+    fn stall_some_connection(&mut self) -> Result<(), String> {
+        if let Some(id) = self.some_connection() {
+            self.counters.connections_stalled += 1;
+            let until = self.now + 100 + self.rng.u64(..7000);
+            let until = until.min(self.plan.quiet_at.max(self.now + 100));
+            self.connections[id].stalled_until = until;
+        }
+        Ok(())
+    }
+
+    fn cancel_some_job(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Driver) else { return Ok(()) };
+        let Some(Body::Driver(node)) = &self.procs[proc].body else { return Ok(()) };
+        let open = node.jobs.iter().filter(|(_, job)| !job.ended);
+        let open: Vec<JobId> = open.map(|(id, _)| *id).collect();
+        let Some(job) = self.rng.choice(open) else { return Ok(()) };
+        let reason = "its user wants it no more".to_owned();
+        self.feed_schedulers(proc, vec![Input::Dag(DagEvent::JobCancelled { job, reason })])
+    }
+
+    fn kill_some_task(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Executor) else { return Ok(()) };
+        let Some(Body::Executor(node)) = &self.procs[proc].body else { return Ok(()) };
+        let (driver, running): (ProcId, Vec<TaskId>) = (node.driver, node.core.running().collect());
+        let Some(task) = self.rng.choice(running) else { return Ok(()) };
+        let reason = "its user wants it no more".to_owned();
+        let wish = TaskEvent::TaskKillRequested { task, reason };
+        self.feed_schedulers(driver, vec![Input::Task(wish)])
+    }
+
+    /// A process ends. Silently: its machine is gone, and nobody is told.
+    pub(crate) fn die(
+        &mut self,
+        proc: ProcId,
+        status: ExitStatus,
+        silent: bool,
+    ) -> Result<(), String> {
+        if !std::mem::replace(&mut self.procs[proc].alive, false) {
+            return Ok(());
+        }
+        self.tell(|world| {
+            format!("{:?} process {proc} ends with {status}", world.procs[proc].kind)
+        });
+        for connection in std::mem::take(&mut self.procs[proc].connections) {
+            self.break_connection(connection, silent);
+        }
+        match self.procs[proc].body.take() {
+            Some(Body::Executor(node)) => {
+                let due = self.now + NETWORK_TIMEOUT_MS;
+                self.push(due, Event::NoticeDue { dead: proc, since: self.now });
+                let (worker, key) = (node.worker, node.key.clone());
+                self.push(self.now + 1, Event::ExecutorExited { worker, key, status });
+                self.procs[proc].body = Some(Body::Executor(node));
+            }
+            Some(Body::Worker(node)) => {
+                let due = self.now + WORKER_TIMEOUT_MS;
+                self.push(due, Event::NoticeDue { dead: proc, since: self.now });
+                self.worker_gone(&node, silent)?;
+                self.procs[proc].body = Some(Body::Worker(node));
+            }
+            Some(Body::Master(node)) => {
+                self.counters.stale_for_masters += node.core.stale_messages();
+                self.master_away = u64::MAX;
+                let long = if self.rng.u8(..3) == 0 { 20_000 } else { 4000 };
+                let at = self.now + 300 + self.rng.u64(..long);
+                let at = at.min(self.plan.quiet_at.max(self.now + 300));
+                self.push(at, Event::StartMaster);
+            }
+            Some(Body::Submitted { worker, id }) => {
+                self.push(self.now + 1, Event::SubmittedExited { worker, id, status });
+            }
+            Some(Body::Driver(node)) => {
+                self.counters.stale_for_drivers += node.backend.stale_messages();
+                // Word that was on its way still counts as a sign of life; none is longer on its way.
+                let at = self.now + 14_000;
+                self.push(at, Event::OrphansDue { driver: proc });
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// What a worker started ends with it: by itself, or with the machine. Somebody starts it again.
+    fn worker_gone(&mut self, node: &crate::nodes::WorkerNode, silent: bool) -> Result<(), String> {
+        self.counters.stale_for_workers += node.core.stale_messages();
+        for executor in node.executors.values() {
+            if silent {
+                self.die(*executor, ExitStatus::Signal(9), true)?;
+            } else {
+                let at = self.now + 1 + self.rng.u64(..100);
+                self.push(at, Event::WorkerGone { executor: *executor });
+            }
+        }
+        for child in node.submitted.values() {
+            self.die(*child, ExitStatus::Signal(9), true)?;
+        }
+        self.counters.worker_restarts += 1;
+        let at = self.now + 1000 + self.rng.u64(..4000);
+        self.push(at, Event::StartWorker(node.place));
+        Ok(())
+    }
+}

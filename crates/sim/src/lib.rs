@@ -1,0 +1,75 @@
+//! Whole clusters of production cores in one thread, from one seed.
+//!
+//! A life: a master, some workers, some applications with random jobs, and whatever can go wrong with
+//! them, drawn from the seed. Then the faults stop, and by a deadline everything must have settled.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `plan` | what a seed decides before life begins: sizes, habits, which faults |
+//! | `world` | the processes, the order of events, who hears what |
+//! | `network` | connections: delay, loss, repetition, overtaking, stalls, breaks |
+//! | `nodes`, `driver` | how the world carries out the effects of cores |
+//! | `lineage` | random lineages, and what every partition's value has to be |
+//! | `faults` | crashes, pauses, breaks, and what they have to lead to |
+//! | `check` | the invariants, by id |
+//! | `load` | a large cluster's master, timed |
+//! | `counters` | what happened how often: a fault that never fires proves nothing |
+//!
+//! Nothing here decides anything a cluster would decide: cores do, and they are production's.
+
+mod check;
+mod counters;
+mod driver;
+mod faults;
+mod lineage;
+mod load;
+mod network;
+mod nodes;
+mod plan;
+mod world;
+
+pub use counters::Counters;
+pub use firesteel_cluster::mutant::{Mutant, Planted};
+pub use load::longest_decision;
+
+/// What to live, and how to tell of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// A mistake to plant; without effect unless the cores were built with it.
+    pub planted: Planted,
+    /// Whether to print what happens.
+    pub story: bool,
+}
+
+/// How a life went.
+#[derive(Debug)]
+pub struct Life {
+    /// The same for the same seed (S19).
+    pub hash: u64,
+    /// Events it took.
+    pub events: u64,
+    /// What happened.
+    pub counters: Counters,
+}
+
+/// What a life broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Whose.
+    pub seed: u64,
+    /// The invariant's id and what is wrong.
+    pub message: String,
+}
+
+/// Lives one life.
+pub fn live(seed: u64, settings: &Settings) -> Result<Life, Violation> {
+    let lived = std::panic::catch_unwind(|| world::World::new(seed, settings).live());
+    lived
+        .unwrap_or_else(|payload| {
+            let message = payload.downcast_ref::<String>().cloned();
+            let message =
+                message.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+            Err(message.unwrap_or_else(|| "a panic".to_owned()))
+        })
+        .map_err(|message| Violation { seed, message })
+}

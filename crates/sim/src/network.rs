@@ -1,0 +1,167 @@
+//! Connections. Each direction is a queue, so what is sent in order arrives in order, as a stream of
+//! bytes does; connections with masters may in savage lives lose, repeat and reorder messages, as
+//! happens when connections are made anew and requests are sent again.
+
+use std::collections::VecDeque;
+
+use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToExecutor, ToMaster, ToWorker};
+
+use crate::world::{Event, ProcId, World};
+
+/// Whatever may travel.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    ToMaster(ToMaster),
+    ToWorker(Said<ToWorker>),
+    ToApplication(Said<ToApplication>),
+    /// To whoever submitted a driver; nobody listens in a life.
+    Reply,
+    ToDriver(ToDriver),
+    ToExecutor(ToExecutor),
+}
+
+/// The end that made the connection.
+pub(crate) const CLIENT: usize = 0;
+/// The end that took it.
+pub(crate) const SERVER: usize = 1;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) ends: [ProcId; 2],
+    /// What the client calls the server: its number among masters, or 0 for an executor's driver.
+    pub(crate) target: usize,
+    pub(crate) with_master: bool,
+    pub(crate) broken: bool,
+    /// Which end knows that it is broken.
+    pub(crate) noticed: [bool; 2],
+    pub(crate) stalled_until: u64,
+    /// What travels to each end.
+    queues: [VecDeque<Message>; 2],
+    /// When the last of it arrives.
+    last: [u64; 2],
+}
+
+impl Connection {
+    fn new(client: ProcId, server: ProcId, target: usize, with_master: bool) -> Self {
+        Connection {
+            ends: [client, server],
+            target,
+            with_master,
+            broken: false,
+            noticed: [false; 2],
+            stalled_until: 0,
+            queues: [VecDeque::new(), VecDeque::new()],
+            last: [0; 2],
+        }
+    }
+}
+
+impl World {
+    /// Sends from a client over its connection to a server, which is made when there is none.
+    pub(crate) fn send_to(
+        &mut self,
+        client: ProcId,
+        server: Option<ProcId>,
+        target: usize,
+        message: Message,
+    ) {
+        let open = self.procs[client].links.get(&target).copied();
+        let open = open.filter(|connection| !self.connections[*connection].noticed[CLIENT]);
+        let connection = match (open, server.filter(|server| self.procs[*server].alive)) {
+            (Some(connection), _) => connection,
+            (None, Some(server)) => self.connect(client, server, target),
+            (None, None) => {
+                self.counters.connections_refused += 1;
+                let at = self.now + 1 + self.rng.u64(..20);
+                return self.push(at, Event::Refused { client, target });
+            }
+        };
+        self.send(connection, SERVER, message);
+    }
+
+    fn connect(&mut self, client: ProcId, server: ProcId, target: usize) -> usize {
+        let with_master = !self.procs[client].is_executor();
+        let id = self.connections.len();
+        self.connections.push(Connection::new(client, server, target, with_master));
+        self.procs[client].links.insert(target, id);
+        self.procs[client].connections.push(id);
+        self.procs[server].connections.push(id);
+        id
+    }
+
+    /// Sends to one end of a connection. Into a broken one it vanishes, and the sender hears of it.
+    pub(crate) fn send(&mut self, id: usize, to: usize, message: Message) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.broken {
+            self.counters.messages_cut += 1;
+            let at = self.now + 1 + self.rng.u64(..50);
+            return self.push(at, Event::Broken { connection: id, end: 1 - to });
+        }
+        let savage = connection.with_master && self.faulty();
+        if savage && self.rng.u8(..100) < self.plan.loss {
+            self.counters.messages_lost += 1;
+            return;
+        }
+        if savage && self.rng.u8(..100) < self.plan.repetition {
+            self.counters.messages_repeated += 1;
+            self.enqueue(id, to, message.clone());
+        }
+        self.enqueue(id, to, message);
+    }
+
+    fn enqueue(&mut self, id: usize, to: usize, message: Message) {
+        let delay = 1 + self.rng.u64(..if self.faulty() { self.plan.delay_ms } else { 3 });
+        let connection = &mut self.connections[id];
+        let at = (self.now + delay).max(connection.last[to]);
+        connection.last[to] = at;
+        connection.queues[to].push_back(message);
+        self.push(at, Event::Arrives { connection: id, end: to });
+    }
+
+    /// The next message for this end, if it can take one now.
+    pub(crate) fn arrival(&mut self, id: usize, end: usize) -> Option<Message> {
+        let connection = &self.connections[id];
+        let receiver = &self.procs[connection.ends[end]];
+        if !receiver.alive || connection.noticed[end] {
+            self.connections[id].queues[end].clear();
+            return None;
+        }
+        let ready = connection.stalled_until.max(receiver.paused_until);
+        if ready > self.now {
+            self.push(ready, Event::Arrives { connection: id, end });
+            return None;
+        }
+        let savage = connection.with_master && self.faulty();
+        let overtakes = savage && self.rng.u8(..100) < self.plan.overtaking;
+        let queue = &mut self.connections[id].queues[end];
+        if overtakes && queue.len() > 1 {
+            self.counters.messages_overtaken += 1;
+            return queue.pop_back();
+        }
+        queue.pop_front()
+    }
+
+    /// Breaks a connection. What is on its way is lost from some point on; each end hears of it in its
+    /// own time, if at all before it sends something.
+    pub(crate) fn break_connection(&mut self, id: usize, silent: bool) {
+        if self.connections[id].broken {
+            return;
+        }
+        self.connections[id].broken = true;
+        for end in [CLIENT, SERVER] {
+            let queue = &mut self.connections[id].queues[end];
+            let kept = self.rng.usize(..=queue.len());
+            self.counters.messages_cut += (queue.len() - kept) as u64;
+            queue.truncate(kept);
+            let last = self.connections[id].last[end];
+            let slow = self.faulty() && self.rng.u8(..4) == 0;
+            let notice = match (silent, slow) {
+                (true, _) => 9000,
+                (false, true) => self.rng.u64(..3000),
+                (false, false) => self.rng.u64(..20),
+            };
+            let at = last.max(self.now) + 1 + notice;
+            self.push(at, Event::Broken { connection: id, end });
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Masters, workers and executors as processes: feeds their cores, carries out what they decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_cluster::description::{
+    ApplicationDescription, Command, DriverDescription, ExitStatus, WorkerDescription,
+};
+use firesteel_cluster::jitter::Jitter;
+use firesteel_cluster::master::{self, Master, MasterOptions, RecoveryState};
+use firesteel_cluster::messages::{ToMaster, ToWorker};
+use firesteel_cluster::worker::{self, Worker, WorkerOptions};
+use firesteel_cluster::{
+    Address, DriverId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId, executor,
+};
+use firesteel_types::{Host, ShuffleId, TaskId};
+
+use crate::check::check_void_order;
+use crate::network::{CLIENT, Message, SERVER};
+use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
+use crate::world::{Body, Event, Kind, ProcId, World};
+
+pub(crate) struct MasterNode {
+    pub(crate) core: Master,
+}
+
+pub(crate) struct WorkerNode {
+    pub(crate) core: Worker,
+    pub(crate) id: WorkerId,
+    pub(crate) place: usize,
+    pub(crate) executors: BTreeMap<ExecutorKey, ProcId>,
+    pub(crate) submitted: BTreeMap<DriverId, ProcId>,
+}
+
+pub(crate) struct ExecutorNode {
+    pub(crate) core: executor::Executor,
+    pub(crate) key: ExecutorKey,
+    pub(crate) driver: ProcId,
+    pub(crate) worker: ProcId,
+    pub(crate) cores: u32,
+    pub(crate) started: u64,
+    pub(crate) killed: BTreeSet<TaskId>,
+    pub(crate) blocks: BTreeMap<(ShuffleId, u32), u64>,
+}
+
+impl World {
+    pub(crate) fn start_masters(&mut self) {
+        for number in 0..self.plan.masters {
+            self.start_master(number).expect("a master starts");
+        }
+    }
+
+    /// The first master acts, the others stand by.
+    pub(crate) fn start_master(&mut self, number: usize) -> Result<(), String> {
+        let options = MasterOptions {
+            url: format!("spark://master{number}:7077"),
+            worker_timeout_ms: WORKER_TIMEOUT_MS,
+            spread_out_apps: self.plan.spread_out,
+            proven_ms: 1500,
+            starvation_ms: 3000,
+            retained_applications: 20,
+            retained_drivers: 20,
+            planted: self.settings.planted,
+            ..MasterOptions::default()
+        };
+        let status = if number == 0 { RecoveryState::Alive } else { RecoveryState::Standby };
+        let core = Master::new(options, Epoch(self.now + 1), status);
+        let proc = self.add(Kind::Master, Body::Master(Box::new(MasterNode { core })));
+        self.masters[number] = Some(proc);
+        self.master_away = self.now;
+        self.tell(|_| format!("master {number} starts as process {proc}"));
+        self.push(self.now, Event::Wakes(proc));
+        Ok(())
+    }
+
+    pub(crate) fn start_worker(&mut self, place: usize) -> Result<(), String> {
+        if self.workers[place].is_some_and(|proc| self.procs[proc].alive) {
+            return Ok(());
+        }
+        let plan = self.plan.workers[place];
+        let id = WorkerId(format!("worker-{}-{place}", self.now).into());
+        let description = WorkerDescription {
+            id: id.clone(),
+            incarnation: Incarnation(self.rng.u64(..)),
+            address: Address { host: Host::new(["a", "b", "c", "d"][place]), port: 7000 },
+            web_ui: String::new(),
+            cores: plan.cores,
+            memory_mb: plan.memory_mb,
+        };
+        let options = WorkerOptions {
+            heartbeat_ms: HEARTBEAT_MS,
+            fast_wait_ms: 500,
+            slow_wait_ms: 1000,
+            fast_attempts: 4,
+            max_attempts: self.plan.worker_attempts,
+            planted: self.settings.planted,
+            ..WorkerOptions::new(description, self.plan.masters)
+        };
+        let core = Worker::new(options, Jitter::new(self.rng.u64(..)));
+        let (executors, submitted) = (BTreeMap::new(), BTreeMap::new());
+        let node = WorkerNode { core, id: id.clone(), place, executors, submitted };
+        let proc = self.add(Kind::Worker, Body::Worker(Box::new(node)));
+        self.workers[place] = Some(proc);
+        self.tell(|_| format!("{id} starts as process {proc}"));
+        self.push(self.now, Event::Wakes(proc));
+        Ok(())
+    }
+
+    pub(crate) fn wake(&mut self, proc: ProcId) -> Result<(), String> {
+        match self.procs[proc].kind {
+            Kind::Master => self.feed_master(proc, master::Event::Ticked),
+            Kind::Worker => self.feed_worker(proc, worker::Event::Ticked),
+            Kind::Driver => self.feed_driver(proc, firesteel_cluster::application::Event::Ticked),
+            Kind::Executor => self.feed_executor(proc, executor::Event::Ticked),
+            Kind::Submitted => Ok(()),
+        }
+    }
+
+    pub(crate) fn arrives(&mut self, connection: usize, end: usize) -> Result<(), String> {
+        use firesteel_cluster::application::Event as Application;
+        let Some(message) = self.arrival(connection, end) else { return Ok(()) };
+        let target = self.connections[connection].target;
+        let receiver = self.connections[connection].ends[end];
+        self.tell(|_| format!("  -> process {receiver} hears {message:?}"));
+        let from = Peer(connection as u64);
+        match message {
+            Message::ToMaster(message) => {
+                let again =
+                    matches!(&message, ToMaster::RegisterApplication { previous: Some(_), .. });
+                self.counters.apps_reregistered += u64::from(again);
+                self.feed_master(receiver, master::Event::Received { from, message })
+            }
+            Message::ToWorker(said) => {
+                self.feed_worker(receiver, worker::Event::Received { master: target, said })
+            }
+            Message::ToApplication(said) => {
+                self.feed_driver(receiver, Application::ReceivedMaster { master: target, said })
+            }
+            Message::ToDriver(message) => {
+                self.feed_driver(receiver, Application::ReceivedExecutor { from, message })
+            }
+            Message::ToExecutor(message) => {
+                self.feed_executor(receiver, executor::Event::Received(message))
+            }
+            Message::Reply => Ok(()),
+        }
+    }
+
+    /// One end hears that a connection is broken.
+    pub(crate) fn broken(&mut self, id: usize, end: usize) -> Result<(), String> {
+        let connection = &mut self.connections[id];
+        if std::mem::replace(&mut connection.noticed[end], true) {
+            return Ok(());
+        }
+        let (proc, target) = (connection.ends[end], connection.target);
+        self.tell(|_| format!("process {proc} hears that connection {id} is broken"));
+        let peer = Peer(id as u64);
+        match (end, self.procs[proc].kind) {
+            (SERVER, Kind::Master) => {
+                self.feed_master(proc, master::Event::PeerDisconnected { peer })
+            }
+            (SERVER, _) => {
+                let gone = firesteel_cluster::application::Event::ExecutorDisconnected { peer };
+                self.feed_driver(proc, gone)
+            }
+            _ if self.procs[proc].links.get(&target) == Some(&id) => {
+                self.disconnected(proc, target)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A client hears that it has no connection.
+    pub(crate) fn disconnected(&mut self, client: ProcId, target: usize) -> Result<(), String> {
+        match self.procs[client].kind {
+            Kind::Worker => {
+                self.feed_worker(client, worker::Event::MasterDisconnected { master: target })
+            }
+            Kind::Driver => {
+                let gone =
+                    firesteel_cluster::application::Event::MasterDisconnected { master: target };
+                self.feed_driver(client, gone)
+            }
+            Kind::Executor => self.feed_executor(client, executor::Event::DriverDisconnected),
+            Kind::Master | Kind::Submitted => Ok(()),
+        }
+    }
+
+    pub(crate) fn feed_master(&mut self, proc: ProcId, event: master::Event) -> Result<(), String> {
+        let Some(Body::Master(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
+        let stale = self.is_stale_for_master(&node.core, &event);
+        let before = stale.then(|| node.core.totals());
+        let returning = returning(&node.core, &event);
+        let mut out = Vec::new();
+        node.core.handle(self.tick(), event, &mut out);
+        node.core.assert_invariants();
+        if before.is_some_and(|before| before != node.core.totals()) {
+            return Err("S06: an old worker's message changed the master's books".to_owned());
+        }
+        if let Some((id, void)) = returning
+            && node.core.registration(&id) == Some((void, true))
+        {
+            return Err(format!("S06: {id} is back under the registration it was given up with"));
+        }
+        self.procs[proc].body = Some(Body::Master(node));
+        for effect in out {
+            match effect {
+                master::Effect::Persist(_) => {}
+                master::Effect::SendWorker { to, said } => {
+                    self.send(to.0 as usize, CLIENT, Message::ToWorker(said));
+                }
+                master::Effect::SendApplication { to, said } => {
+                    self.send(to.0 as usize, CLIENT, Message::ToApplication(said));
+                }
+                master::Effect::Reply { to, .. } => {
+                    self.send(to.0 as usize, CLIENT, Message::Reply);
+                }
+                master::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a message was said under a registration that is no more.
+    fn is_stale_for_master(&self, core: &Master, event: &master::Event) -> bool {
+        let master::Event::Received { message, .. } = event else { return false };
+        match message {
+            ToMaster::Heartbeat { worker, registration, .. }
+            | ToMaster::WorkerLatestState { worker, registration, .. }
+            | ToMaster::ExecutorStateChanged { worker, registration, .. }
+            | ToMaster::DriverStateChanged { worker, registration, .. } => {
+                core.registration(worker) != Some((*registration, true))
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn feed_worker(&mut self, proc: ProcId, event: worker::Event) -> Result<(), String> {
+        let Some(Body::Worker(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
+        match &event {
+            worker::Event::ExecutorExited { key, .. } => {
+                node.executors.remove(key);
+            }
+            worker::Event::DriverExited { driver, .. } => {
+                node.submitted.remove(driver);
+            }
+            _ => {}
+        }
+        let void = order_of(&event).is_some_and(|order| order != node.core.registration());
+        let mut out = Vec::new();
+        node.core.handle(self.tick(), event, &mut out);
+        if void {
+            check_void_order(&node, &out)?;
+        }
+        self.procs[proc].body = Some(Body::Worker(node));
+        for effect in out {
+            self.carry_out_for_worker(proc, effect)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out_for_worker(&mut self, proc: ProcId, effect: worker::Effect) -> Result<(), String> {
+        match effect {
+            worker::Effect::Send { master, message } => {
+                let server = self.masters[master];
+                self.send_to(proc, server, master, Message::ToMaster(message));
+            }
+            worker::Effect::SpawnExecutor { key, description, cores, .. } => {
+                return self.spawn_executor(proc, key, &description, cores);
+            }
+            worker::Effect::KillExecutor { key } => {
+                let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+                if let Some(executor) = node.executors.get(&key).copied() {
+                    let at = self.now + 1 + self.rng.u64(..30);
+                    let status = ExitStatus::Signal(9);
+                    self.push(at, Event::Dies { proc: executor, status });
+                }
+            }
+            worker::Effect::SpawnDriver { driver, .. } => self.spawn_submitted(proc, driver),
+            worker::Effect::KillDriver { driver } => {
+                let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+                if let Some(child) = node.submitted.get(&driver).copied() {
+                    let status = ExitStatus::Signal(9);
+                    self.push(self.now + 1, Event::Dies { proc: child, status });
+                }
+            }
+            worker::Effect::RemoveApplication { .. } => self.counters.clean_ups += 1,
+            worker::Effect::CleanWorkDirectories { .. } => {}
+            worker::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            worker::Effect::Exit { code, reason } => {
+                self.tell(|_| format!("worker process {proc} gives up: {reason}"));
+                self.counters.worker_resignations += 1;
+                self.push(self.now, Event::Dies { proc, status: ExitStatus::Code(code) });
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn_executor(
+        &mut self,
+        worker: ProcId,
+        key: ExecutorKey,
+        description: &ApplicationDescription,
+        cores: u32,
+    ) -> Result<(), String> {
+        if !self.spawned.insert(key.clone()) {
+            return Err(format!("S05: executor {key} was started twice"));
+        }
+        let app: usize = description.web_ui.parse().expect("the application's number");
+        let driver = self.drivers[app].expect("its driver asked for it");
+        if self.plan.apps[app].flaw == Flaw::SpawnFailures {
+            self.counters.spawn_failures += 1;
+            self.push(self.now + 1, Event::SpawnFailed { worker, key });
+            return Ok(());
+        }
+        let options = executor::ExecutorOptions {
+            app: key.app.clone(),
+            executor: key.executor,
+            host: Host::new("a"),
+            cores,
+            hash: None,
+            heartbeat_ms: HEARTBEAT_MS,
+            timeout_ms: NETWORK_TIMEOUT_MS,
+            planted: self.settings.planted,
+        };
+        let core = executor::Executor::new(options, Jitter::new(self.rng.u64(..)));
+        let node = ExecutorNode {
+            core,
+            key: key.clone(),
+            driver,
+            worker,
+            cores,
+            started: self.now,
+            killed: BTreeSet::new(),
+            blocks: BTreeMap::new(),
+        };
+        let proc = self.add(Kind::Executor, Body::Executor(Box::new(node)));
+        self.tell(|_| format!("executor {key} starts as process {proc}"));
+        self.executors.insert(key.clone(), proc);
+        if let Some(Body::Worker(node)) = &mut self.procs[worker].body {
+            node.executors.insert(key, proc);
+        }
+        if self.plan.apps[app].flaw == Flaw::FalseStarts {
+            self.counters.executor_false_starts += 1;
+            let at = self.now + 5;
+            self.push(at, Event::Dies { proc, status: ExitStatus::Code(1) });
+        } else {
+            let at = self.now + 10 + self.rng.u64(..50);
+            self.push(at, Event::Wakes(proc));
+        }
+        self.check_room(worker)
+    }
+
+    fn spawn_submitted(&mut self, worker: ProcId, id: DriverId) {
+        let body = Body::Submitted { worker, id: id.clone() };
+        let proc = self.add(Kind::Submitted, body);
+        let mut again = false;
+        if let Some(Body::Worker(node)) = &mut self.procs[worker].body {
+            again = node.submitted.insert(id, proc).is_some();
+        }
+        debug_assert!(!again, "S05: a driver runs twice");
+        let fails = self.faulty() && self.rng.bool();
+        self.counters.driver_restarts += u64::from(fails);
+        let at = self.now + 50 + self.rng.u64(..1500);
+        let status = ExitStatus::Code(i32::from(fails));
+        self.push(at, Event::Dies { proc, status });
+    }
+
+    pub(crate) fn submit_driver(&mut self, supervise: bool) -> Result<(), String> {
+        let Some(master) = self.masters[0].filter(|master| self.procs[*master].alive) else {
+            return Ok(());
+        };
+        self.counters.submitted_drivers += 1;
+        let description = Arc::new(DriverDescription {
+            name: "submitted".to_owned(),
+            cores: 1,
+            memory_mb: 100,
+            supervise,
+            command: Command::default(),
+        });
+        let from = Peer(u64::MAX);
+        let message = ToMaster::RequestSubmitDriver { description };
+        self.feed_master(master, master::Event::Received { from, message })
+    }
+
+    pub(crate) fn feed_executor(
+        &mut self,
+        proc: ProcId,
+        event: executor::Event,
+    ) -> Result<(), String> {
+        let Some(Body::Executor(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
+        let mut out = Vec::new();
+        node.core.handle(self.tick(), event, &mut out);
+        let driver = node.driver;
+        let busy = node.core.running().count();
+        if busy > node.cores as usize {
+            return Err(format!("S03: executor {} runs {busy} tasks", node.key));
+        }
+        self.procs[proc].body = Some(Body::Executor(node));
+        for effect in out {
+            match effect {
+                executor::Effect::Send(message) => {
+                    self.send_to(proc, Some(driver), 0, Message::ToDriver(message));
+                }
+                executor::Effect::RunTask { task, .. } => {
+                    let slow = if self.rng.u8(..10) == 0 { 1500 } else { 150 };
+                    let at = self.now + 5 + self.rng.u64(..slow);
+                    self.push(at, Event::TaskEnds { executor: proc, task });
+                }
+                executor::Effect::KillTask { task, .. } => {
+                    if let Some(Body::Executor(node)) = &mut self.procs[proc].body {
+                        node.killed.insert(task);
+                    }
+                }
+                executor::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                executor::Effect::Exit { code, reason } => {
+                    self.tell(|_| format!("executor process {proc} ends: {reason}"));
+                    self.die(proc, ExitStatus::Code(code), false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A worker that was given up and wants to join again, and its registration till then.
+fn returning(core: &Master, event: &master::Event) -> Option<(WorkerId, Registration)> {
+    let master::Event::Received { message: ToMaster::RegisterWorker { worker, .. }, .. } = event
+    else {
+        return None;
+    };
+    let (registration, alive) = core.registration(&worker.id)?;
+    (!alive).then(|| (worker.id.clone(), registration))
+}
+
+/// The registration under which a master orders something.
+fn order_of(event: &worker::Event) -> Option<Registration> {
+    let worker::Event::Received { said, .. } = event else { return None };
+    match &said.message {
+        ToWorker::LaunchExecutor { registration, .. }
+        | ToWorker::KillExecutor { registration, .. }
+        | ToWorker::LaunchDriver { registration, .. }
+        | ToWorker::KillDriver { registration, .. } => Some(*registration),
+        _ => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! What a seed decides before life begins. Some lives are calm, some savage; each draws its own habits.
+
+use fastrand::Rng;
+
+/// `spark.worker.timeout` of every life.
+pub(crate) const WORKER_TIMEOUT_MS: u64 = 4000;
+/// `spark.network.timeout` of every life.
+pub(crate) const NETWORK_TIMEOUT_MS: u64 = 4000;
+/// How often everybody gives signs of life.
+pub(crate) const HEARTBEAT_MS: u64 = 1000;
+/// How long after the last fault the views of master, workers and drivers must agree.
+pub(crate) const SETTLE_MS: u64 = 16_000;
+/// How long after the last fault everything must be over.
+pub(crate) const DEADLINE_MS: u64 = 60_000;
+
+/// How an application's executors come to grief.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// They do not.
+    None,
+    /// They end as soon as they run.
+    FalseStarts,
+    /// They cannot be started.
+    SpawnFailures,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AppPlan {
+    pub(crate) start: u64,
+    pub(crate) max_cores: Option<u32>,
+    pub(crate) cores_per_executor: Option<u32>,
+    pub(crate) memory_mb: u64,
+    pub(crate) limit: Option<u32>,
+    pub(crate) jobs: Vec<u64>,
+    /// It stays until master, workers and drivers must agree.
+    pub(crate) lingers: bool,
+    pub(crate) flaw: Flaw,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerPlan {
+    pub(crate) cores: u32,
+    pub(crate) memory_mb: u64,
+}
+
+/// One thing that goes wrong, at its moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    CrashExecutor,
+    CrashWorker,
+    CrashMachine,
+    CrashMaster,
+    CrashDriver,
+    PauseExecutor,
+    PauseWorker,
+    PauseDriver,
+    PauseMaster,
+    BreakConnection,
+    StallConnection,
+    CancelJob,
+    KillTask,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) workers: Vec<WorkerPlan>,
+    pub(crate) apps: Vec<AppPlan>,
+    /// One of them acts, the other one stands by.
+    pub(crate) masters: usize,
+    pub(crate) spread_out: bool,
+    /// How often a worker asks for a master before it gives up.
+    pub(crate) worker_attempts: u32,
+    /// Per cent, on connections with masters only: those with executors are one stream of bytes.
+    pub(crate) loss: u8,
+    pub(crate) repetition: u8,
+    pub(crate) overtaking: u8,
+    pub(crate) delay_ms: u64,
+    /// Per mille of tasks.
+    pub(crate) panics: u16,
+    pub(crate) task_crashes: u16,
+    pub(crate) faults: Vec<(u64, Fault)>,
+    /// Drivers that the cluster runs: when they come, and whether they are supervised.
+    pub(crate) submitted: Vec<(u64, bool)>,
+    pub(crate) quiet_at: u64,
+}
+
+fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
+    let start = rng.u64(..2000);
+    let jobs = (0..rng.u8(1..4)).map(|_| start + rng.u64(..quiet_at / 2 + 1)).collect();
+    let flaw = match rng.u8(..16) {
+        0 => Flaw::FalseStarts,
+        1 => Flaw::SpawnFailures,
+        _ => Flaw::None,
+    };
+    AppPlan {
+        start,
+        max_cores: rng.bool().then(|| rng.u32(2..7)),
+        cores_per_executor: rng.bool().then(|| rng.u32(1..3)),
+        memory_mb: 100 * rng.u64(1..5),
+        limit: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
+        jobs,
+        lingers: rng.u8(..4) == 0,
+        flaw,
+    }
+}
+
+fn fault(rng: &mut Rng) -> Fault {
+    match rng.u8(..32) {
+        0..=5 => Fault::CrashExecutor,
+        6..=8 => Fault::CrashWorker,
+        9 => Fault::CrashMachine,
+        10 => Fault::CrashMaster,
+        11 => Fault::CrashDriver,
+        12..=14 => Fault::PauseExecutor,
+        15..=16 => Fault::PauseWorker,
+        17 => Fault::PauseDriver,
+        18 => Fault::PauseMaster,
+        19..=23 => Fault::BreakConnection,
+        24..=28 => Fault::StallConnection,
+        29 => Fault::CancelJob,
+        _ => Fault::KillTask,
+    }
+}
+
+impl Plan {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let quiet_at = 2000 + rng.u64(..7000);
+        let workers = (0..rng.u8(1..5))
+            .map(|_| WorkerPlan { cores: rng.u32(2..6), memory_mb: 100 * rng.u64(5..12) });
+        let workers = workers.collect();
+        let savage = rng.u8(..3) == 0;
+        let percent = |rng: &mut Rng| if savage { rng.u8(..4) * rng.u8(..8) } else { 0 };
+        let faults = if rng.u8(..8) == 0 { 0 } else { rng.usize(..12) };
+        Plan {
+            workers,
+            apps: (0..rng.u8(1..4)).map(|_| app(rng, quiet_at)).collect(),
+            masters: rng.usize(1..3),
+            spread_out: rng.bool(),
+            worker_attempts: if rng.bool() { 6 } else { 30 },
+            loss: percent(rng),
+            repetition: percent(rng),
+            overtaking: percent(rng),
+            delay_ms: 2 + rng.u64(..3) * rng.u64(..200),
+            panics: rng.u16(..2) * rng.u16(..80) * rng.u16(1..6),
+            task_crashes: rng.u16(..2) * rng.u16(..30),
+            faults: (0..faults).map(|_| (rng.u64(..quiet_at), fault(rng))).collect(),
+            submitted: (0..rng.u8(..3) / 2).map(|_| (rng.u64(..quiet_at), rng.bool())).collect(),
+            quiet_at,
+        }
+    }
+}

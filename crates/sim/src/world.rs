@@ -1,0 +1,358 @@
+//! The processes of a life, and the order in which things happen to them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use firesteel_cluster::description::ExitStatus;
+use firesteel_cluster::{AppId, DriverId, ExecutorKey};
+use firesteel_types::{TaskId, Tick};
+
+use crate::driver::DriverNode;
+use crate::network::Connection;
+use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
+use crate::plan::{DEADLINE_MS, Fault, Plan, SETTLE_MS};
+use crate::{Counters, Life, Settings};
+
+/// A process of this life; never used again.
+pub(crate) type ProcId = usize;
+
+/// What a process is.
+pub(crate) enum Body {
+    Master(Box<MasterNode>),
+    Worker(Box<WorkerNode>),
+    Driver(Box<DriverNode>),
+    Executor(Box<ExecutorNode>),
+    /// Something the cluster runs that only takes room.
+    Submitted {
+        worker: ProcId,
+        id: DriverId,
+    },
+}
+
+pub(crate) struct Proc {
+    pub(crate) alive: bool,
+    /// `None` while it is being looked after, and after its end.
+    pub(crate) body: Option<Body>,
+    pub(crate) kind: Kind,
+    pub(crate) paused_until: u64,
+    /// Connections it made, by what it calls the other end.
+    pub(crate) links: BTreeMap<usize, usize>,
+    pub(crate) connections: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Master,
+    Worker,
+    Driver,
+    Executor,
+    Submitted,
+}
+
+impl Proc {
+    pub(crate) fn is_executor(&self) -> bool {
+        self.kind == Kind::Executor
+    }
+}
+
+/// What happens.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Arrives {
+        connection: usize,
+        end: usize,
+    },
+    Broken {
+        connection: usize,
+        end: usize,
+    },
+    Refused {
+        client: ProcId,
+        target: usize,
+    },
+    Wakes(ProcId),
+    /// An alarm of a driver's schedulers.
+    SchedulersWake(ProcId),
+    TaskEnds {
+        executor: ProcId,
+        task: TaskId,
+    },
+    /// A process ends.
+    Dies {
+        proc: ProcId,
+        status: ExitStatus,
+    },
+    ExecutorExited {
+        worker: ProcId,
+        key: ExecutorKey,
+        status: ExitStatus,
+    },
+    SpawnFailed {
+        worker: ProcId,
+        key: ExecutorKey,
+    },
+    SubmittedExited {
+        worker: ProcId,
+        id: DriverId,
+        status: ExitStatus,
+    },
+    WorkerGone {
+        executor: ProcId,
+    },
+    StartWorker(usize),
+    StartMaster,
+    StartDriver(usize),
+    SubmitJob(ProcId),
+    SubmitDriver {
+        supervise: bool,
+    },
+    Strikes(Fault),
+    /// By now a dead process must be known to be dead.
+    NoticeDue {
+        dead: ProcId,
+        since: u64,
+    },
+    /// By now a dead driver's executors must be gone.
+    OrphansDue {
+        driver: ProcId,
+    },
+    /// By now master, workers and drivers must agree.
+    SettleDue,
+}
+
+struct Entry {
+    at: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.sequence) == (other.at, other.sequence)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) rng: Rng,
+    pub(crate) plan: Plan,
+    pub(crate) settings: Settings,
+    pub(crate) now: u64,
+    queue: BinaryHeap<Reverse<Entry>>,
+    sequence: u64,
+    events: u64,
+    hash: u64,
+    pub(crate) procs: Vec<Proc>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) masters: Vec<Option<ProcId>>,
+    /// When the acting master last was not there, or stood still.
+    pub(crate) master_away: u64,
+    /// The worker process at each place.
+    pub(crate) workers: Vec<Option<ProcId>>,
+    /// The driver process of each application, once it has started.
+    pub(crate) drivers: Vec<Option<ProcId>>,
+    pub(crate) executors: BTreeMap<ExecutorKey, ProcId>,
+    pub(crate) app_ids: BTreeMap<AppId, ProcId>,
+    pub(crate) spawned: BTreeSet<ExecutorKey>,
+    pub(crate) empty: Arc<[u8]>,
+    over_since: Option<u64>,
+    pub(crate) counters: Counters,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, settings: &Settings) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let plan = Plan::draw(&mut rng);
+        let mut world = World {
+            rng,
+            settings: *settings,
+            now: 0,
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            events: 0,
+            hash: 0xCBF2_9CE4_8422_2325,
+            procs: Vec::new(),
+            connections: Vec::new(),
+            masters: vec![None; plan.masters],
+            master_away: 0,
+            workers: vec![None; plan.workers.len()],
+            drivers: vec![None; plan.apps.len()],
+            executors: BTreeMap::new(),
+            app_ids: BTreeMap::new(),
+            spawned: BTreeSet::new(),
+            empty: Arc::from([]),
+            over_since: None,
+            counters: Counters::default(),
+            plan,
+        };
+        world.tell(|world| format!("plan: {:?}", world.plan));
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        self.start_masters();
+        for place in 0..self.workers.len() {
+            let at = self.rng.u64(..200);
+            self.push(at, Event::StartWorker(place));
+        }
+        for app in 0..self.drivers.len() {
+            self.push(self.plan.apps[app].start, Event::StartDriver(app));
+        }
+        for (at, fault) in self.plan.faults.clone() {
+            self.push(at, Event::Strikes(fault));
+        }
+        for (at, supervise) in self.plan.submitted.clone() {
+            self.push(at, Event::SubmitDriver { supervise });
+        }
+        self.push(self.plan.quiet_at + SETTLE_MS, Event::SettleDue);
+    }
+
+    /// Whether things may go wrong.
+    pub(crate) fn faulty(&self) -> bool {
+        self.now < self.plan.quiet_at
+    }
+
+    pub(crate) fn tick(&self) -> Tick {
+        Tick(self.now)
+    }
+
+    pub(crate) fn push(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        let at = at.max(self.now);
+        self.queue.push(Reverse(Entry { at, sequence: self.sequence, event }));
+    }
+
+    pub(crate) fn tell(&self, line: impl FnOnce(&World) -> String) {
+        if self.settings.story {
+            println!("{:>7} {}", self.now, line(self));
+        }
+    }
+
+    pub(crate) fn add(&mut self, kind: Kind, body: Body) -> ProcId {
+        self.procs.push(Proc {
+            alive: true,
+            body: Some(body),
+            kind,
+            paused_until: 0,
+            links: BTreeMap::new(),
+            connections: Vec::new(),
+        });
+        self.procs.len() - 1
+    }
+
+    /// Lives to the end, or to the first broken rule.
+    pub(crate) fn live(mut self) -> Result<Life, String> {
+        let deadline = self.plan.quiet_at + DEADLINE_MS;
+        while let Some(Reverse(Entry { at, sequence, event })) = self.queue.pop() {
+            self.now = at;
+            if at > deadline {
+                return Err(self.overdue());
+            }
+            self.events += 1;
+            self.hash = (self.hash ^ at ^ (sequence << 20)).wrapping_mul(0x0100_0000_01B3);
+            self.happen(event)?;
+            if at > self.plan.quiet_at && self.is_over() && self.is_left_alone() {
+                break;
+            }
+        }
+        self.check_end()?;
+        self.count_stale();
+        Ok(Life { hash: self.hash, events: self.events, counters: self.counters })
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        if let Some(proc) = self.subject(&event) {
+            let Proc { alive, paused_until, .. } = self.procs[proc];
+            if !alive {
+                return Ok(());
+            }
+            if paused_until > self.now {
+                self.push(paused_until, event);
+                return Ok(());
+            }
+        }
+        match event {
+            Event::Arrives { connection, end } => self.arrives(connection, end),
+            Event::Broken { connection, end } => self.broken(connection, end),
+            Event::Refused { client, target } => self.disconnected(client, target),
+            Event::Wakes(proc) => self.wake(proc),
+            Event::SchedulersWake(proc) => self.wake_schedulers(proc),
+            Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::Dies { proc, status } => self.die(proc, status, false),
+            Event::ExecutorExited { worker, key, status } => self.feed_worker(
+                worker,
+                firesteel_cluster::worker::Event::ExecutorExited { key, status },
+            ),
+            Event::SpawnFailed { worker, key } => {
+                let message = "no such file".to_owned();
+                let failed = firesteel_cluster::worker::Event::ExecutorSpawnFailed { key, message };
+                self.feed_worker(worker, failed)
+            }
+            Event::SubmittedExited { worker, id, status } => {
+                let exited = firesteel_cluster::worker::Event::DriverExited { driver: id, status };
+                self.feed_worker(worker, exited)
+            }
+            Event::WorkerGone { executor } => {
+                self.feed_executor(executor, firesteel_cluster::executor::Event::WorkerGone)
+            }
+            Event::StartWorker(place) => self.start_worker(place),
+            Event::StartMaster => self.start_master(0),
+            Event::StartDriver(app) => self.start_driver(app),
+            Event::SubmitJob(proc) => self.submit_job(proc, None),
+            Event::SubmitDriver { supervise } => self.submit_driver(supervise),
+            Event::Strikes(fault) => self.strike(fault),
+            Event::NoticeDue { dead, since } => self.check_noticed(dead, since),
+            Event::OrphansDue { driver } => self.check_orphans(driver),
+            Event::SettleDue => self.settle(),
+        }
+    }
+
+    /// The process that has to be there, and awake, for this to happen.
+    fn subject(&self, event: &Event) -> Option<ProcId> {
+        match event {
+            Event::Broken { connection, end } => Some(self.connections[*connection].ends[*end]),
+            Event::Refused { client: proc, .. }
+            | Event::Wakes(proc)
+            | Event::SchedulersWake(proc)
+            | Event::TaskEnds { executor: proc, .. }
+            | Event::ExecutorExited { worker: proc, .. }
+            | Event::SpawnFailed { worker: proc, .. }
+            | Event::SubmittedExited { worker: proc, .. }
+            | Event::WorkerGone { executor: proc }
+            | Event::SubmitJob(proc) => Some(*proc),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing has ended for a while; not asked of short lives, where nothing is checked then.
+    fn is_left_alone(&mut self) -> bool {
+        let over = *self.over_since.get_or_insert(self.now);
+        let checked = self.plan.apps.iter().any(|app| app.lingers);
+        !checked || self.now > (over + 3000).max(self.plan.quiet_at + SETTLE_MS)
+    }
+
+    /// Whether nothing is left to happen but signs of life.
+    fn is_over(&self) -> bool {
+        let drivers = self
+            .drivers
+            .iter()
+            .all(|driver| driver.is_some_and(|driver| !self.procs[driver].alive));
+        drivers && self.executors.values().all(|executor| !self.procs[*executor].alive)
+    }
+}
