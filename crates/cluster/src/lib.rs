@@ -8,8 +8,8 @@
 //! | [`application`] | the driver's side: registration with a master, which executors count, when one is lost |
 //! | [`executor`] | when an executor runs tasks, and when it ends |
 //!
-//! [`messages`] is what they say to each other, [`description`] what they say it about, [`json`] the
-//! master's state as its `/json/` page shows it.
+//! [`messages`] is what they say to each other, [`description`] what they say it about, [`wire`] how it
+//! travels, [`json`] the master's state as its `/json/` page shows it.
 //!
 //! Architecture Invariant: a message that is lost, late, repeated or overtaken does no harm. Every
 //! message of a master carries its epoch, every message between master and worker the worker's
@@ -26,6 +26,7 @@ pub mod json;
 pub mod master;
 pub mod messages;
 pub mod mutant;
+pub mod wire;
 pub mod worker;
 
 pub use id::{

@@ -1,0 +1,39 @@
+//! What is asked and answered over the network: the messages of `messages.rs` as the transport's.
+//!
+//! Only [`ToMaster`] has answers worth the name: those of the requests about drivers. All else is told,
+//! and answered by telling, so that a lost word can be said again. The cores never see this file.
+
+use firesteel_rpc::Message;
+
+use crate::messages::{MasterReply, Said, ToApplication, ToDriver, ToExecutor, ToMaster, ToWorker};
+
+/// The name of the master's endpoint.
+pub const MASTER: &str = "Master";
+/// The name of the worker's endpoint.
+pub const WORKER: &str = "Worker";
+/// The name of the driver's endpoint for its executors.
+pub const DRIVER: &str = "CoarseGrainedScheduler";
+/// The name of the driver's endpoint for its master.
+pub const APP_CLIENT: &str = "AppClient";
+/// The name of the executor's endpoint.
+pub const EXECUTOR: &str = "Executor";
+
+impl Message for ToMaster {
+    type Reply = Said<MasterReply>;
+}
+
+impl Message for Said<ToWorker> {
+    type Reply = ();
+}
+
+impl Message for Said<ToApplication> {
+    type Reply = ();
+}
+
+impl Message for ToDriver {
+    type Reply = ();
+}
+
+impl Message for ToExecutor {
+    type Reply = ();
+}
