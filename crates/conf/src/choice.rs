@@ -45,6 +45,17 @@ impl Choice for SchedulingMode {
     const WORDS: &'static [(&'static str, Self)] = &[("FIFO", Self::Fifo), ("FAIR", Self::Fair)];
 }
 
+/// When a new file of output begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollingStrategy {
+    /// When one is full.
+    Size,
+}
+
+impl Choice for RollingStrategy {
+    const WORDS: &'static [(&'static str, Self)] = &[("size", Self::Size)];
+}
+
 /// How files of shuffles and spills are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionCodec {

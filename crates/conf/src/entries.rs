@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::entry::{AnyEntry, Entry};
 use crate::redaction::Redaction;
 use crate::{
-    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, Master, SchedulingMode,
-    TimeUnit,
+    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, Master, RollingStrategy,
+    SchedulingMode, TimeUnit,
 };
 
 /// Declares the entries of each category with their documentation, and collects them in [`ALL`].
@@ -287,6 +287,14 @@ entries! {
         EXECUTOR_CORES: Option<u32> = Entry::optional("spark.executor.cores")
             .positive().example("2").since("1.0.0").for_cluster();
 
+        /// How many executors the application asks for, where their number is not a matter of cores.
+        EXECUTOR_INSTANCES: Option<u32> = Entry::optional("spark.executor.instances")
+            .positive().example("2").since("1.0.0").for_cluster();
+
+        /// Files that every executor gets a copy of, separated by commas.
+        FILES: Vec<String> = Entry::new("spark.files", "")
+            .example("words.txt,rules.json").since("1.0.0").for_cluster();
+
         /// How many cores the application takes of a standalone cluster; all when it is not set.
         CORES_MAX: Option<u32> = Entry::optional("spark.cores.max")
             .positive().example("8").since("0.6.0").for_cluster();
@@ -448,6 +456,28 @@ entries! {
         WORKER_MAX_REGISTRATION_RETRIES: u32 =
             Entry::new("spark.worker.maxRegistrationRetries", "16")
             .positive().since("4.0.0").for_cluster();
+
+        /// How long a worker waits for a process to end that it told to (SIGTERM), before it kills it.
+        /// For drivers and executors.
+        WORKER_DRIVER_TERMINATE_TIMEOUT: Duration =
+            Entry::new("spark.worker.driverTerminateTimeout", "10s")
+            .since("2.1.0").for_cluster();
+
+        /// How a worker keeps the output files of executors small: `size` begins a new file when one
+        /// is full. When it is not set, one file has it all.
+        EXECUTOR_LOGS_ROLLING_STRATEGY: Option<RollingStrategy> =
+            Entry::optional("spark.executor.logs.rolling.strategy")
+            .example("size").since("1.1.0").for_cluster();
+
+        /// How large an executor's file of output gets before the next one begins.
+        EXECUTOR_LOGS_ROLLING_MAX_SIZE: ByteSize =
+            Entry::new("spark.executor.logs.rolling.maxSize", "1m")
+            .byte_unit(ByteUnit::Byte).positive().since("1.4.0").for_cluster();
+
+        /// How many full files of output are kept, of each stream of an executor. When it is not set: all.
+        EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES: Option<u32> =
+            Entry::optional("spark.executor.logs.rolling.maxRetainedFiles")
+            .positive().example("5").since("1.1.0").for_cluster();
 
         /// Whether a worker removes the work directories of old applications.
         WORKER_CLEANUP_ENABLED: bool = Entry::new("spark.worker.cleanup.enabled", "true")

@@ -41,7 +41,9 @@ mod size;
 mod value;
 mod warning;
 
-pub use choice::{Choice, CompressionCodec, DeployMode, LocalTransport, SchedulingMode};
+pub use choice::{
+    Choice, CompressionCodec, DeployMode, LocalTransport, RollingStrategy, SchedulingMode,
+};
 pub use conf::{Conf, Origin, Setting};
 pub use duration::{TimeUnit, format_duration, parse_duration};
 pub use entry::{About, AnyEntry, Entry, Scope};

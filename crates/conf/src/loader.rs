@@ -11,7 +11,8 @@
 //! | `--properties-file F` | the settings of F, and none of `spark-defaults.conf` |
 //! | `$SPARK_CONF_DIR`, else `$SPARK_HOME/conf` | where `spark-defaults.conf` is; it may be missing |
 //!
-//! Upper rows win. What the program sets itself wins over all of them.
+//! Upper rows win. What the program sets itself wins over all of them. What `submit` starts does not read
+//! `spark-defaults.conf` again.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -107,6 +108,9 @@ impl Loader {
     }
 
     fn add_defaults(&self, conf: &mut Conf) -> Result<(), ConfError> {
+        if self.environment.contains_key(SUBMITTED) {
+            return Ok(()); // `submit` has read them, or was told not to
+        }
         let Some(path) = self.defaults_path() else { return Ok(()) };
         match read(&path) {
             Ok(text) => add_file(conf, &path, &text),

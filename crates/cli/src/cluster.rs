@@ -1,0 +1,136 @@
+//! What master and worker have in common: settings, the host they bind, their log, their end.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use firesteel_conf::{Conf, ConfError, Loader, Origin, entries};
+use firesteel_rpc::RpcOptions;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::Failure;
+
+/// Bound when nobody says anything and nobody has to prove anything.
+const ONLY_HERE: &str = "127.0.0.1";
+/// Bound when nobody says anything else.
+const EVERYWHERE: &str = "0.0.0.0";
+
+/// Flags of both.
+#[derive(Args)]
+pub(crate) struct Shared {
+    /// The host or address to bind [default: all if there is a secret, else 127.0.0.1].
+    #[arg(short = 'h', long)]
+    pub(crate) host: Option<String>,
+    /// A file of settings, instead of spark-defaults.conf.
+    #[arg(long, value_name = "FILE")]
+    properties_file: Option<PathBuf>,
+    /// A setting; can be repeated.
+    #[arg(long = "conf", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Lets anybody who reaches the port in, without a secret.
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl Shared {
+    /// The settings of flags, variables and files, and what RPC makes of them.
+    pub(crate) fn settings(&self) -> Result<(Conf, RpcOptions), Failure> {
+        let mut conf = load(self.properties_file.as_deref(), &self.settings)?;
+        if self.insecure {
+            conf.insert(entries::INSECURE.key(), true, Origin::Flag { flag: "--insecure" });
+        }
+        conf.validate()?;
+        let rpc = RpcOptions::from_process(&conf)?;
+        Ok((conf, rpc))
+    }
+
+    /// What to bind: without a secret, nothing that others reach, unless that was asked for.
+    pub(crate) fn host(&self, variable: &str, rpc: &RpcOptions) -> String {
+        let given = self.host.clone().or_else(|| given(variable));
+        given.unwrap_or_else(|| {
+            let guarded = rpc.keyring.is_some() || rpc.insecure;
+            if !guarded {
+                tracing::warn!(
+                    "only this machine can reach it, as there is no secret: make one with `openssl rand -hex 32 > secret; chmod \
+                     600 secret` and set spark.authenticate=true and spark.authenticate.secret.file=secret on every machine"
+                );
+            }
+            if guarded { EVERYWHERE } else { ONLY_HERE }.to_owned()
+        })
+    }
+}
+
+/// A variable of this process that says something.
+pub(crate) fn given(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// A number in a flag, else in a variable, else its default.
+pub(crate) fn number<T: std::str::FromStr>(
+    flag: Option<T>,
+    variable: &str,
+    default: T,
+) -> Result<T, Failure> {
+    match (flag, given(variable)) {
+        (Some(number), _) => Ok(number),
+        (None, None) => Ok(default),
+        (None, Some(text)) => text.trim().parse().map_err(|_| {
+            let example = "write a number such as 7077";
+            format!("{variable}={text:?} is not a number it could be: {example}").into()
+        }),
+    }
+}
+
+/// Settings of `--conf`s, the variables of this process and a file.
+pub(crate) fn load(file: Option<&std::path::Path>, settings: &[String]) -> Result<Conf, ConfError> {
+    let mut arguments: Vec<String> = Vec::new();
+    for setting in settings {
+        arguments.extend(["--conf".to_owned(), setting.clone()]);
+    }
+    if let Some(file) = file {
+        arguments.extend(["--properties-file".to_owned(), file.display().to_string()]);
+    }
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Loader::new().arguments(arguments).environment(variables).load()?.conf)
+}
+
+/// Lines on standard error, warnings of all crates among them.
+pub(crate) fn log() {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .init();
+    // A core whose books do not add up must not go on: whoever watches this process starts another.
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        usual(panic);
+        std::process::abort();
+    }));
+}
+
+/// One thread is enough for what master and worker do, and small.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// SIGTERM and SIGINT, from now on.
+pub(crate) struct Ending {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ending {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits until this process is told to end.
+    pub(crate) async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

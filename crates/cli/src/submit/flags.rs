@@ -1,0 +1,49 @@
+//! The flags of `submit` as they were written.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args, Debug, Default)]
+#[command(override_usage = "firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]")]
+pub(crate) struct SubmitFlags {
+    /// Where it runs: local[*], local-cluster[2,1,1024], spark://host:7077 [default: local[*]].
+    #[arg(long, value_name = "URL")]
+    pub(super) master: Option<String>,
+    /// Where the driver runs: client, which is here.
+    #[arg(long, value_name = "MODE")]
+    pub(super) deploy_mode: Option<String>,
+    /// The application's name [default: its executable's].
+    #[arg(long)]
+    pub(super) name: Option<String>,
+    /// A setting; can be repeated.
+    #[arg(long = "conf", short = 'c', value_name = "KEY=VALUE")]
+    pub(super) settings: Vec<String>,
+    /// A file of settings, instead of spark-defaults.conf.
+    #[arg(long, value_name = "FILE")]
+    pub(super) properties_file: Option<PathBuf>,
+    /// Files that every executor gets, separated by commas.
+    #[arg(long, value_name = "FILES")]
+    pub(super) files: Option<String>,
+    /// Memory of the driver, such as 2g.
+    #[arg(long, value_name = "MEM")]
+    pub(super) driver_memory: Option<String>,
+    /// Memory of each executor, such as 2g.
+    #[arg(long, value_name = "MEM")]
+    pub(super) executor_memory: Option<String>,
+    /// Cores of each executor.
+    #[arg(long, value_name = "NUM")]
+    pub(super) executor_cores: Option<String>,
+    /// Cores of all executors.
+    #[arg(long, value_name = "NUM")]
+    pub(super) total_executor_cores: Option<String>,
+    /// How many executors.
+    #[arg(long, value_name = "NUM")]
+    pub(super) num_executors: Option<String>,
+    /// Says what is run, and with which settings.
+    #[arg(long, short)]
+    pub(super) verbose: bool,
+    /// The executable and its own arguments.
+    #[arg(value_name = "EXECUTABLE", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) command: Vec<String>,
+}

@@ -1,0 +1,42 @@
+//! Why a master or a worker could not be started. Each says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use firesteel_conf::ConfError;
+use firesteel_rpc::{RpcAddress, RpcError, SetupError};
+
+/// Why a master or a worker could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Conf(#[from] ConfError),
+    /// Its port, its secret or its certificates.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Its endpoint, or the address of its master.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// Its page's port.
+    #[error(
+        "could not listen for the page on {first} ({source}), nor on the {tries} ports tried after it: choose another port with \
+         --webui-port, 0 for any free one, or raise spark.port.maxRetries"
+    )]
+    BindWeb {
+        /// The port that was asked for.
+        first: RpcAddress,
+        /// How many more were tried.
+        tries: u32,
+        /// What the system said last.
+        source: io::Error,
+    },
+    /// The directory of a worker.
+    #[error("could not make the work directory {}: {source}; choose another with --work-dir", path.display())]
+    WorkDirectory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}

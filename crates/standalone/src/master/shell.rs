@@ -1,0 +1,176 @@
+//! Feeds a master's core and carries out its effects. Decides nothing.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use firesteel_cluster::master::{
+    Change, Effect, Event, Master, MasterOptions, MasterView, RecoveryState,
+};
+use firesteel_cluster::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
+use firesteel_cluster::wire::{APP_CLIENT, WORKER};
+use firesteel_cluster::{Epoch, Peer};
+use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
+use firesteel_types::Tick;
+
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+
+/// The core with what its effects need.
+pub(super) struct Shell {
+    clock: Clock,
+    alarm: Alarm,
+    state: Mutex<State>,
+}
+
+struct State {
+    core: Master,
+    /// Those who have said something over a connection that still stands.
+    peers: BTreeMap<Peer, Links>,
+}
+
+/// The two ways to talk to a peer. Which one it has an endpoint for, it has said by what it asked.
+struct Links {
+    worker: EndpointRef<Said<ToWorker>>,
+    app: EndpointRef<Said<ToApplication>>,
+}
+
+impl Links {
+    fn to(caller: &Asker) -> Option<Self> {
+        let (worker, app) = (caller.endpoint_ref(WORKER)?, caller.endpoint_ref(APP_CLIENT)?);
+        Some(Self { worker, app })
+    }
+}
+
+type Asker = Caller<Said<MasterReply>>;
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell").finish_non_exhaustive()
+    }
+}
+
+impl Shell {
+    pub(super) fn new(options: MasterOptions) -> Self {
+        let clock = Clock::new();
+        let core = Master::new(options, Epoch(clock.now().0), RecoveryState::Alive);
+        let state = Mutex::new(State { core, peers: BTreeMap::new() });
+        Self { clock, alarm: Alarm::default(), state }
+    }
+
+    /// Wakes the core at the moments it asks for, beginning with its first.
+    pub(super) async fn keep_time(self: Arc<Self>) {
+        self.alarm.arm(self.clock.now());
+        loop {
+            self.alarm.ring(&self.clock).await;
+            self.feed(Event::Ticked, None);
+        }
+    }
+
+    /// What there is to see, and when that was.
+    pub(super) fn view(&self) -> (MasterView, Tick) {
+        (self.lock().core.view(), self.clock.now())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the master's core panicked: its books cannot be trusted")
+    }
+
+    fn feed(&self, event: Event, asker: Option<Asker>) {
+        self.feed_locked(&mut self.lock(), event, asker);
+    }
+
+    fn feed_locked(&self, state: &mut State, event: Event, mut asker: Option<Asker>) {
+        let mut effects = Vec::new();
+        state.core.handle(self.clock.now(), event, &mut effects);
+        for effect in effects {
+            self.apply(state, effect, &mut asker);
+        }
+    }
+
+    fn apply(&self, state: &State, effect: Effect, asker: &mut Option<Asker>) {
+        match effect {
+            Effect::Persist(change) => note(&change),
+            Effect::SendWorker { to, said } => {
+                if let ToWorker::RegisterWorkerFailed { reason, .. } = &said.message {
+                    tracing::warn!(peer = %to, "refused a worker: {reason}");
+                }
+                send(state.peers.get(&to).map(|links| &links.worker), said);
+            }
+            Effect::SendApplication { to, said } => {
+                if let ToApplication::ApplicationRemoved { message } = &said.message {
+                    tracing::warn!("ended an application: {message}");
+                }
+                send(state.peers.get(&to).map(|links| &links.app), said);
+            }
+            Effect::Reply { said, .. } => {
+                if let Some(asker) = asker.take() {
+                    asker.reply(said);
+                }
+            }
+            Effect::ArmTimer(at) => self.alarm.arm(at),
+        }
+    }
+
+    fn receive(&self, message: ToMaster, caller: Asker) {
+        let from = Peer(caller.peer().connection);
+        let mut state = self.lock();
+        if let Entry::Vacant(vacant) = state.peers.entry(from) {
+            // Somebody of this very process has no connection, and cannot be told anything.
+            let Some(links) = Links::to(&caller) else { return };
+            vacant.insert(links);
+        }
+        self.feed_locked(&mut state, Event::Received { from, message }, Some(caller));
+    }
+
+    fn disconnected(&self, connection: u64) {
+        let peer = Peer(connection);
+        let mut state = self.lock();
+        if state.peers.remove(&peer).is_some() {
+            self.feed_locked(&mut state, Event::PeerDisconnected { peer }, None);
+        }
+    }
+}
+
+/// What is lost here is said again: the core counts on nothing else.
+fn send<M: Message>(to: Option<&EndpointRef<M>>, message: M) {
+    if let Some(Err(error)) = to.map(|to| to.try_send(message)) {
+        tracing::warn!(%error, "could not tell a peer");
+    }
+}
+
+/// Kept nowhere yet: until masters recover, a change is a line in the log.
+fn note(change: &Change) {
+    match change {
+        Change::PutWorker(record) => {
+            let worker = &record.worker;
+            tracing::info!(worker = %worker.id, cores = worker.cores, memory_mb = worker.memory_mb, "registered worker");
+        }
+        Change::RemoveWorker(worker) => tracing::warn!(%worker, "gave up worker"),
+        Change::RemoveApplication(app) => tracing::info!(%app, "application is over"),
+        Change::RemoveDriver(driver) => tracing::info!(%driver, "driver is over"),
+        Change::PutApplication(_) | Change::PutDriver(_) => {}
+    }
+}
+
+/// The endpoint `Master`.
+pub(super) struct Door(pub(super) Arc<Shell>);
+
+impl Endpoint for Door {
+    type Message = ToMaster;
+
+    async fn receive(
+        &mut self,
+        message: ToMaster,
+        caller: Asker,
+        _: &Context<ToMaster>,
+    ) -> Result<(), HandlerError> {
+        self.0.receive(message, caller);
+        Ok(())
+    }
+
+    async fn on_disconnected(&mut self, peer: firesteel_rpc::Peer, _: &Context<ToMaster>) {
+        self.0.disconnected(peer.connection);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a worker is started with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use firesteel_cluster::description::WorkerDescription;
+use firesteel_cluster::worker::{CleanUp, WorkerOptions};
+use firesteel_conf::{ByteSize, Conf, ConfError, entries};
+use firesteel_rpc::{RpcAddress, RpcOptions};
+
+use super::logs::Rolling;
+use crate::master::millis;
+
+/// What a worker is started with.
+#[derive(Clone, Debug)]
+pub struct WorkerArgs {
+    /// The masters it may register with, at least one.
+    pub masters: Vec<RpcAddress>,
+    /// What to bind: a name or address of this machine, `0.0.0.0` for all.
+    pub host: String,
+    /// The first port to try; 0 for any.
+    pub port: u16,
+    /// The first port to try for its page; `None` for no page.
+    pub web_port: Option<u16>,
+    /// Cores it gives out.
+    pub cores: u32,
+    /// Memory it gives out.
+    pub memory_mb: u64,
+    /// Where its processes work, each in a directory of its own.
+    pub work_dir: PathBuf,
+    /// Where they may put temporary files; below their work directories when there are none.
+    pub local_dirs: Vec<PathBuf>,
+    /// What makes a child end with this process, where there is such a thing.
+    pub launcher: Option<Launcher>,
+    /// `spark.worker.*` and the like.
+    pub conf: Conf,
+    /// Its secrets and limits.
+    pub rpc: RpcOptions,
+}
+
+/// A program that asks the system to end it with its parent, and then becomes the program it is given:
+/// `PROGRAM ARGUMENTS.. PARENT_PID TARGET TARGET_ARGUMENTS..`.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The program.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<String>,
+}
+
+impl WorkerArgs {
+    /// A worker that only this machine reaches, on any free port, without a page.
+    pub fn loopback(
+        masters: Vec<RpcAddress>,
+        work_dir: PathBuf,
+        conf: Conf,
+        rpc: RpcOptions,
+    ) -> Self {
+        Self {
+            masters,
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            web_port: None,
+            cores: 1,
+            memory_mb: 1024,
+            work_dir,
+            local_dirs: Vec::new(),
+            launcher: None,
+            conf,
+            rpc,
+        }
+    }
+
+    /// The rules of its core.
+    pub(super) fn options(&self, worker: WorkerDescription) -> Result<WorkerOptions, ConfError> {
+        let conf = &self.conf;
+        let mut options = WorkerOptions::new(worker, self.masters.len());
+        options.heartbeat_ms = (millis(conf.get(&entries::WORKER_TIMEOUT)?) / 4).max(1);
+        options.fast_attempts = conf.get(&entries::WORKER_INITIAL_REGISTRATION_RETRIES)?;
+        options.max_attempts = conf.get(&entries::WORKER_MAX_REGISTRATION_RETRIES)?;
+        if conf.get(&entries::WORKER_CLEANUP_ENABLED)? {
+            let interval_ms = millis(conf.get(&entries::WORKER_CLEANUP_INTERVAL)?);
+            let age_ms = millis(conf.get(&entries::WORKER_CLEANUP_APP_DATA_TTL)?);
+            options.clean_up = Some(CleanUp { interval_ms, age_ms });
+        }
+        Ok(options)
+    }
+
+    /// How long a process gets to end by itself.
+    pub(super) fn grace(&self) -> Result<Duration, ConfError> {
+        self.conf.get(&entries::WORKER_DRIVER_TERMINATE_TIMEOUT)
+    }
+
+    /// How the output of processes is kept small, if it is.
+    pub(super) fn rolling(&self) -> Result<Option<Rolling>, ConfError> {
+        let ByteSize(max_bytes) = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_SIZE)?;
+        let retained = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES)?;
+        let strategy = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_STRATEGY)?;
+        let retained = retained.map(|files| files as usize);
+        Ok(strategy.map(|_| Rolling { max_bytes, retained }))
+    }
+}

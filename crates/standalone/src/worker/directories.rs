@@ -1,0 +1,171 @@
+//! Where a worker's processes work: `WORK/APP_ID/EXECUTOR_ID/` and `WORK/DRIVER_ID/`, for nobody else to
+//! read. Output stays there until it is old; temporary files go with their application.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use firesteel_cluster::{AppId, DriverId, ExecutorKey};
+
+use crate::StartError;
+
+/// Only its user may look into it.
+const PRIVATE: u32 = 0o700;
+
+/// The directories of a worker.
+#[derive(Clone, Debug)]
+pub(super) struct Directories {
+    work: PathBuf,
+    local: Vec<PathBuf>,
+}
+
+/// Where one process works.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) work: PathBuf,
+    pub(super) local: Vec<PathBuf>,
+}
+
+impl Directories {
+    pub(super) fn make(work: &Path, local: &[PathBuf]) -> Result<Self, StartError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StartError::WorkDirectory { path, source }
+        };
+        make_private(work).map_err(failed(work))?;
+        let work = fs::canonicalize(work).map_err(failed(work))?;
+        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(failed(path));
+        let local = local.iter().map(absolute).collect::<Result<_, _>>()?;
+        Ok(Self { work, local })
+    }
+
+    pub(super) fn for_executor(&self, key: &ExecutorKey) -> io::Result<Place> {
+        let app = name(&key.app.0)?;
+        let work = self.work.join(app).join(key.executor.to_string());
+        self.place(work, app)
+    }
+
+    pub(super) fn for_driver(&self, driver: &DriverId) -> io::Result<Place> {
+        let driver = name(&driver.0)?;
+        self.place(self.work.join(driver), driver)
+    }
+
+    fn place(&self, work: PathBuf, owner: &str) -> io::Result<Place> {
+        let local = self.local_of(owner);
+        make_private(&work)?;
+        local.iter().try_for_each(|path| make_private(path))?;
+        Ok(Place { work, local })
+    }
+
+    /// Where temporary files of an application or a driver are.
+    fn local_of(&self, owner: &str) -> Vec<PathBuf> {
+        if self.local.is_empty() {
+            return vec![self.work.join(owner).join("local")];
+        }
+        self.local.iter().map(|root| root.join(format!("firesteel-{owner}"))).collect()
+    }
+
+    /// Temporary files of an application that is over. Blocks.
+    pub(super) fn remove_local(&self, app: &AppId) {
+        let Ok(owner) = name(&app.0) else { return };
+        self.local_of(owner).iter().for_each(|path| remove(path));
+    }
+
+    /// Directories of which nothing was changed for so long, but for those of `keep`. Blocks.
+    pub(super) fn remove_old(&self, age: Duration, keep: &[AppId]) {
+        let Some(border) = SystemTime::now().checked_sub(age) else { return };
+        let Ok(entries) = fs::read_dir(&self.work) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let ours = name.to_str().is_some_and(|name| {
+                (name.starts_with("app-") || name.starts_with("driver-"))
+                    && !keep.iter().any(|app| *app.0 == *name)
+            });
+            if ours && !changed_since(&entry.path(), border) {
+                remove(&entry.path());
+            }
+        }
+    }
+}
+
+/// A name that is one part of a path, and no way out of it.
+fn name(text: &str) -> io::Result<&str> {
+    let mut parts = Path::new(text).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(part)), None) if part == text => Ok(text),
+        _ => Err(io::Error::other(format!("{text:?} cannot be the name of a directory"))),
+    }
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(path)
+}
+
+/// Whether anything in there is newer; also if that cannot be found out.
+fn changed_since(path: &Path, border: SystemTime) -> bool {
+    let Ok(about) = fs::symlink_metadata(path) else { return true };
+    if about.modified().is_ok_and(|modified| modified > border) {
+        return true;
+    }
+    about.is_dir()
+        && fs::read_dir(path).map_or(true, |entries| {
+            entries.flatten().any(|entry| changed_since(&entry.path(), border))
+        })
+}
+
+fn remove(path: &Path) {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "could not remove a directory");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use firesteel_types::ExecutorId;
+
+    use super::*;
+
+    fn key(app: &str) -> ExecutorKey {
+        ExecutorKey { app: AppId::new(app), executor: ExecutorId(3) }
+    }
+
+    #[test]
+    fn directories_are_for_their_user_only_and_names_do_not_lead_out_of_them() {
+        let root = tempfile::tempdir().unwrap();
+        let directories = Directories::make(&root.path().join("work"), &[]).unwrap();
+        let place = directories.for_executor(&key("app-1")).unwrap();
+        assert!(place.work.ends_with("work/app-1/3") && place.local[0].ends_with("app-1/local"));
+        for path in [&place.work, &place.local[0], &root.path().join("work")] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        for bad in ["..", "a/b", "/etc", "", ".", "app-1/.."] {
+            assert!(directories.for_executor(&key(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_applications_temporary_files_go_and_its_output_stays_until_it_is_old() {
+        let root = tempfile::tempdir().unwrap();
+        let local = root.path().join("fast-disk");
+        let directories = Directories::make(&root.path().join("work"), &[local]).unwrap();
+        let place = directories.for_executor(&key("app-1")).unwrap();
+        assert!(place.local[0].ends_with("fast-disk/firesteel-app-1"));
+        directories.remove_local(&AppId::new("app-1"));
+        assert!(!place.local[0].exists() && place.work.exists());
+
+        directories.remove_old(Duration::from_secs(3600), &[]);
+        assert!(place.work.exists(), "it is not old");
+        directories.remove_old(Duration::ZERO, &[AppId::new("app-1")]);
+        assert!(place.work.exists(), "something of it runs");
+        fs::create_dir(root.path().join("work/mine")).unwrap();
+        directories.remove_old(Duration::ZERO, &[]);
+        assert!(!place.work.exists() && root.path().join("work/mine").exists());
+    }
+}

@@ -1,0 +1,111 @@
+//! A worker that runs: [`start`] opens its ports and looks for a master; executors and drivers are its
+//! child processes and end with it.
+//!
+//! | file | does |
+//! |---|---|
+//! | `shell` | feeds the core and carries out its effects |
+//! | `order` | what is to be started: program, variables, directory |
+//! | `executable` | whether a program is the one that was meant |
+//! | `process` | one child process from its start to its end |
+//! | `logs` | what a child prints, in files |
+//! | `directories` | work directories: made, cleared, removed |
+//! | `pages` | what can be seen of it |
+
+mod args;
+mod directories;
+mod executable;
+mod logs;
+mod order;
+mod pages;
+mod process;
+mod shell;
+
+use std::sync::Arc;
+
+use firesteel_cluster::WorkerId;
+use firesteel_cluster::wire::WORKER;
+use firesteel_rpc::{BindTo, RpcAddress, RpcEnv};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::{StartError, web};
+pub use args::{Launcher, WorkerArgs};
+use shell::{Door, Setting, Shell};
+
+/// How a worker ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The exit code of its process.
+    pub code: i32,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// A worker with its ports open.
+#[derive(Debug)]
+pub struct RunningWorker {
+    /// Its name.
+    pub id: WorkerId,
+    /// Where it listens.
+    pub address: RpcAddress,
+    /// Where its page is, if it has one.
+    pub web_address: Option<RpcAddress>,
+    shell: Arc<Shell>,
+    env: RpcEnv,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Starts a worker in this runtime. Whether a master takes it in is heard later.
+pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
+    let directories = directories::Directories::make(&args.work_dir, &args.local_dirs)?;
+    let bind = BindTo { host: args.host.clone(), port: args.port, advertise: None };
+    let env = RpcEnv::server(args.rpc.clone(), bind).await?;
+    let address = env.address().expect("a server has an address").clone();
+    let web = match args.web_port {
+        Some(port) => {
+            Some(web::bind(&args.host, &address.host, port, args.rpc.port_retries).await?)
+        }
+        None => None,
+    };
+    let web_address = web.as_ref().map(|web| web.address.clone());
+    let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
+    let shell = Arc::new(Shell::new(setting));
+    env.register(WORKER, Door::new(shell.clone(), args.masters))?;
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
+    if let Some(web) = web {
+        tasks.spawn(web::serve(web, pages::of(shell.clone()), stop.clone()));
+    }
+    let id = shell.id().clone();
+    Ok(RunningWorker { id, address, web_address, shell, env, stop, tasks })
+}
+
+impl RunningWorker {
+    /// Its name: `spark://host:port`.
+    pub fn url(&self) -> String {
+        format!("spark://{}", self.address)
+    }
+
+    /// Waits until a master has taken it in; returns that master's name. Waits for ever if none does.
+    pub async fn registered(&self) -> String {
+        self.shell.registered().await
+    }
+
+    /// Waits until it ends by itself: no master wants it, or none is there.
+    pub async fn ended(&self) -> Ended {
+        self.shell.ended().await
+    }
+
+    /// Ends it, and all it runs; returns when nothing of it is left.
+    pub async fn stop(self) -> Ended {
+        self.shell.request_stop();
+        let ended = self.shell.ended().await;
+        self.shell.processes_gone().await;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.env.shutdown().await;
+        ended
+    }
+}

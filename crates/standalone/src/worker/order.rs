@@ -1,0 +1,99 @@
+//! What a worker is told to start, as a process needs it: arguments, variables, directory.
+//!
+//! The worker's own secret is taken out of what its processes inherit: they are given the one of their
+//! application.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use firesteel_cluster::description::{ApplicationDescription, Command, DriverDescription};
+use firesteel_cluster::{DriverId, ExecutorKey};
+
+use super::directories::{Directories, Place};
+
+/// Variables of the worker's own that are not for its processes.
+pub(super) const NOT_INHERITED: [&str; 6] = [
+    "_SPARK_AUTH_SECRET",
+    "FIRESTEEL_CONF",
+    "FIRESTEEL_ROLE",
+    "FIRESTEEL_DRIVER_URL",
+    "MASTER",
+    "SPARK_MASTER",
+];
+
+/// Which process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ProcessKey {
+    Executor(ExecutorKey),
+    Driver(DriverId),
+}
+
+/// What is to be started.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    Executor {
+        key: ExecutorKey,
+        description: Arc<ApplicationDescription>,
+        cores: u32,
+        memory_mb: u64,
+    },
+    Driver {
+        driver: DriverId,
+        description: Arc<DriverDescription>,
+    },
+}
+
+impl Order {
+    pub(super) fn key(&self) -> ProcessKey {
+        match self {
+            Order::Executor { key, .. } => ProcessKey::Executor(key.clone()),
+            Order::Driver { driver, .. } => ProcessKey::Driver(driver.clone()),
+        }
+    }
+
+    pub(super) fn command(&self) -> &Command {
+        match self {
+            Order::Executor { description, .. } => &description.command,
+            Order::Driver { description, .. } => &description.command,
+        }
+    }
+
+    /// Makes its directories.
+    pub(super) fn place(&self, directories: &Directories) -> io::Result<Place> {
+        match self {
+            Order::Executor { key, .. } => directories.for_executor(key),
+            Order::Driver { driver, .. } => directories.for_driver(driver),
+        }
+    }
+
+    /// What its process is told in variables, the worker's word last.
+    pub(super) fn environment(
+        &self,
+        place: &Place,
+        host: &str,
+        worker_url: &str,
+    ) -> BTreeMap<String, String> {
+        let local = place.local.iter().map(|path| path.to_string_lossy());
+        let mut told = vec![
+            ("FIRESTEEL_WORKER_URL", worker_url.to_owned()),
+            ("SPARK_LOCAL_DIRS", local.collect::<Vec<_>>().join(",")),
+        ];
+        match self {
+            Order::Executor { key, cores, memory_mb, .. } => told.extend([
+                ("FIRESTEEL_APP_ID", key.app.to_string()),
+                ("FIRESTEEL_EXECUTOR_ID", key.executor.to_string()),
+                ("FIRESTEEL_EXECUTOR_CORES", cores.to_string()),
+                ("FIRESTEEL_EXECUTOR_MEMORY_MB", memory_mb.to_string()),
+                ("FIRESTEEL_EXECUTOR_HOST", host.to_owned()),
+            ]),
+            Order::Driver { driver, .. } => told.extend([
+                ("FIRESTEEL_DRIVER_ID", driver.to_string()),
+                ("FIRESTEEL_DRIVER_HOST", host.to_owned()),
+            ]),
+        }
+        let mut environment = self.command().environment.clone();
+        environment.extend(told.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        environment
+    }
+}

@@ -1,0 +1,144 @@
+//! One child process from its start to its end, with everything it started.
+//!
+//! A process is a group of its own. Told to end, the group gets SIGTERM and, when the time is over,
+//! SIGKILL; whatever the first process leaves behind in its group is killed after it.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firesteel_cluster::description::{Command as Told, ExitStatus};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::args::Launcher;
+use super::directories::{Directories, Place};
+use super::executable::{ExecutableError, Hashes};
+use super::logs::{self, Rolling};
+use super::order::{NOT_INHERITED, Order};
+
+/// Why a process was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LaunchError {
+    #[error(transparent)]
+    Executable(#[from] ExecutableError),
+    #[error("could not make its work directory: {0}")]
+    Directory(#[source] io::Error),
+    #[error("could not open the files of its output: {0}")]
+    Output(#[source] io::Error),
+    #[error("could not run {program}: {source}")]
+    Spawn { program: String, source: io::Error },
+    #[error("the worker ends")]
+    Ending,
+}
+
+/// What all processes of a worker have in common.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) directories: Directories,
+    pub(super) hashes: Hashes,
+    pub(super) launcher: Option<Launcher>,
+    pub(super) rolling: Option<Rolling>,
+    pub(super) grace: Duration,
+    /// The host that executors are told is theirs.
+    pub(super) host: String,
+    /// The worker's own name.
+    pub(super) url: String,
+}
+
+impl Launch {
+    /// Runs a process until it ends or `kill` is cancelled.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        order: Order,
+        kill: CancellationToken,
+    ) -> Result<ExitStatus, LaunchError> {
+        let (launch, order) = (self.clone(), Arc::new(order));
+        let told = order.clone();
+        let prepared = tokio::task::spawn_blocking(move || launch.prepare(&told)).await;
+        let place = prepared.map_err(|_| LaunchError::Ending)??;
+        if kill.is_cancelled() {
+            return Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
+        }
+        let child = self.spawn(&order, &place)?;
+        Ok(self.watch(child, kill).await)
+    }
+
+    /// What takes time before a process can start. Blocks.
+    fn prepare(&self, order: &Order) -> Result<Place, LaunchError> {
+        let told = order.command();
+        self.hashes.check(&told.program, told.hash)?;
+        order.place(&self.directories).map_err(LaunchError::Directory)
+    }
+
+    fn spawn(&self, order: &Order, place: &Place) -> Result<Child, LaunchError> {
+        let told = order.command();
+        let mut command = self.command(told);
+        for variable in NOT_INHERITED {
+            command.env_remove(variable);
+        }
+        let sink = |stream| logs::sink(&place.work, stream, self.rolling);
+        command
+            .envs(order.environment(place, &self.host, &self.url))
+            .current_dir(&place.work)
+            .stdin(Stdio::null())
+            .stdout(sink("stdout").map_err(LaunchError::Output)?)
+            .stderr(sink("stderr").map_err(LaunchError::Output)?)
+            .process_group(0)
+            .kill_on_drop(true);
+        let failed = |source| LaunchError::Spawn { program: told.program.clone(), source };
+        command.spawn().map_err(failed)
+    }
+
+    fn command(&self, told: &Told) -> Command {
+        let mut command = match &self.launcher {
+            Some(launcher) => {
+                let mut command = Command::new(&launcher.program);
+                command.args(&launcher.arguments).arg(std::process::id().to_string());
+                command.arg(Path::new(&told.program));
+                command
+            }
+            None => Command::new(&told.program),
+        };
+        command.args(&told.arguments);
+        command
+    }
+
+    async fn watch(&self, mut child: Child, kill: CancellationToken) -> ExitStatus {
+        let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+        tokio::select! {
+            _ = child.wait() => {}
+            () = kill.cancelled() => {
+                signal(group, Signal::TERM);
+                if timeout(self.grace, child.wait()).await.is_err() {
+                    signal(group, Signal::KILL);
+                }
+            }
+        }
+        let status = child.wait().await; // once known, it is only repeated
+        // Its number is not given out again while anything is left of the group.
+        signal(group, Signal::KILL);
+        match status {
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => ExitStatus::Code(code),
+                (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
+            },
+            Err(error) => {
+                tracing::error!(%error, "could not learn how a process ended");
+                ExitStatus::Code(-1)
+            }
+        }
+    }
+}
+
+/// Nobody left in the group is no mistake.
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        let _ = kill_process_group(group, signal);
+    }
+}

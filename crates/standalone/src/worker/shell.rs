@@ -1,0 +1,339 @@
+//! Feeds a worker's core and carries out its effects. Decides nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use firesteel_cluster::description::{ExitStatus, WorkerDescription};
+use firesteel_cluster::jitter::Jitter;
+use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
+use firesteel_cluster::wire::{MASTER, WORKER};
+use firesteel_cluster::worker::{Effect, Event, Worker, WorkerOptions};
+use firesteel_cluster::{Address, Incarnation, WorkerId, date};
+use firesteel_rpc::{
+    Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
+};
+use firesteel_types::Host;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Ended;
+use super::args::WorkerArgs;
+use super::directories::Directories;
+use super::executable::Hashes;
+use super::order::{Order, ProcessKey};
+use super::process::{Launch, LaunchError};
+use crate::StartError;
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+
+/// What a worker is made of, read from its arguments.
+pub(super) struct Setting {
+    clock: Clock,
+    options: WorkerOptions,
+    launch: Launch,
+}
+
+impl Setting {
+    pub(super) fn new(
+        args: &WorkerArgs,
+        address: &RpcAddress,
+        web: Option<&RpcAddress>,
+        directories: Directories,
+    ) -> Result<Self, StartError> {
+        let clock = Clock::new();
+        let RpcAddress { host, port } = address;
+        let worker = WorkerDescription {
+            id: WorkerId::new(&format!("worker-{}-{host}-{port}", date::compact(clock.now()))),
+            incarnation: Incarnation(random()),
+            address: Address { host: Host::new(host), port: *port },
+            web_ui: web.map_or_else(String::new, |web| format!("http://{web}")),
+            cores: args.cores,
+            memory_mb: args.memory_mb,
+        };
+        let launch = Launch {
+            directories,
+            hashes: Hashes::default(),
+            launcher: args.launcher.clone(),
+            rolling: args.rolling()?,
+            grace: args.grace()?,
+            host: host.clone(),
+            url: address.endpoint(WORKER).to_string(),
+        };
+        Ok(Self { clock, options: args.options(worker)?, launch })
+    }
+}
+
+fn random() -> u64 {
+    getrandom::u64().expect("the system has random numbers")
+}
+
+/// The core with what its effects need.
+pub(super) struct Shell {
+    clock: Clock,
+    alarm: Alarm,
+    description: WorkerDescription,
+    launch: Arc<Launch>,
+    state: Mutex<State>,
+    /// Processes that run, and directories that are being removed.
+    tasks: TaskTracker,
+    master: watch::Sender<Option<MasterName>>,
+    ended: watch::Sender<Option<Ended>>,
+}
+
+struct State {
+    core: Worker,
+    masters: Vec<EndpointRef<ToMaster>>,
+    processes: BTreeMap<ProcessKey, Process>,
+}
+
+/// A process that runs, or is about to.
+#[derive(Clone)]
+pub(super) struct Process {
+    pub(super) order: Order,
+    kill: CancellationToken,
+}
+
+/// A master as it calls itself.
+#[derive(Clone, Debug)]
+pub(super) struct MasterName {
+    pub(super) url: String,
+    pub(super) web_ui: String,
+}
+
+/// What there is to see of a worker.
+pub(super) struct View {
+    pub(super) worker: WorkerDescription,
+    pub(super) master: Option<MasterName>,
+    pub(super) used: (u32, u64),
+    pub(super) processes: Vec<Order>,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell").field("id", self.id()).finish_non_exhaustive()
+    }
+}
+
+impl Shell {
+    pub(super) fn new(setting: Setting) -> Self {
+        let Setting { clock, options, launch } = setting;
+        let description = options.description.clone();
+        let core = Worker::new(options, Jitter::new(random()));
+        let state = State { core, masters: Vec::new(), processes: BTreeMap::new() };
+        Self {
+            clock,
+            alarm: Alarm::default(),
+            description,
+            launch: Arc::new(launch),
+            state: Mutex::new(state),
+            tasks: TaskTracker::new(),
+            master: watch::Sender::default(),
+            ended: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn id(&self) -> &WorkerId {
+        &self.description.id
+    }
+
+    /// Wakes the core at the moments it asks for. The endpoint feeds the first one.
+    pub(super) async fn keep_time(self: Arc<Self>) {
+        loop {
+            self.alarm.ring(&self.clock).await;
+            self.feed(Event::Ticked);
+        }
+    }
+
+    pub(super) async fn registered(&self) -> String {
+        let mut master = self.master.subscribe();
+        let found = master.wait_for(Option::is_some).await.expect("the shell has the sender");
+        found.as_ref().expect("waited for").url.clone()
+    }
+
+    pub(super) async fn ended(&self) -> Ended {
+        let mut ended = self.ended.subscribe();
+        let found = ended.wait_for(Option::is_some).await.expect("the shell has the sender");
+        found.clone().expect("waited for")
+    }
+
+    pub(super) fn request_stop(self: &Arc<Self>) {
+        self.feed(Event::StopRequested);
+    }
+
+    /// Waits until no process is left. Only after it has ended: then none comes any more.
+    pub(super) async fn processes_gone(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    pub(super) fn view(&self) -> View {
+        let state = self.lock();
+        View {
+            worker: self.description.clone(),
+            master: self.master.borrow().clone(),
+            used: state.core.used(),
+            processes: state.processes.values().map(|process| process.order.clone()).collect(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the worker's core panicked: its books cannot be trusted")
+    }
+
+    fn feed(self: &Arc<Self>, event: Event) {
+        let mut state = self.lock();
+        let mut effects = Vec::new();
+        state.core.handle(self.clock.now(), event, &mut effects);
+        for effect in effects {
+            self.apply(&mut state, effect);
+        }
+    }
+
+    fn apply(self: &Arc<Self>, state: &mut State, effect: Effect) {
+        match effect {
+            Effect::Send { master, message } => {
+                if let Some(Err(error)) = state.masters.get(master).map(|to| to.try_send(message)) {
+                    tracing::warn!(%error, "could not tell the master");
+                }
+            }
+            Effect::SpawnExecutor { key, description, cores, memory_mb } => {
+                self.spawn(state, Order::Executor { key, description, cores, memory_mb });
+            }
+            Effect::SpawnDriver { driver, description } => {
+                self.spawn(state, Order::Driver { driver, description });
+            }
+            Effect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
+            Effect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
+            Effect::RemoveApplication { app } => {
+                self.blocking(move |launch| launch.directories.remove_local(&app));
+            }
+            Effect::CleanWorkDirectories { age_ms, keep } => {
+                let age = Duration::from_millis(age_ms);
+                self.blocking(move |launch| launch.directories.remove_old(age, &keep));
+            }
+            Effect::ArmTimer(at) => self.alarm.arm(at),
+            Effect::Exit { code, reason } => {
+                state.processes.values().for_each(|process| process.kill.cancel());
+                self.ended.send_replace(Some(Ended { code, reason }));
+            }
+        }
+    }
+
+    fn blocking(&self, work: impl FnOnce(&Launch) + Send + 'static) {
+        let launch = self.launch.clone();
+        self.tasks.spawn_blocking(move || work(&launch));
+    }
+
+    fn spawn(self: &Arc<Self>, state: &mut State, order: Order) {
+        let (key, kill) = (order.key(), CancellationToken::new());
+        let process = Process { order: order.clone(), kill: kill.clone() };
+        state.processes.insert(key.clone(), process);
+        let shell = self.clone();
+        self.tasks.spawn(async move {
+            let outcome = shell.launch.clone().run(order, kill).await;
+            shell.lock().processes.remove(&key);
+            shell.feed(report(key, outcome));
+        });
+    }
+
+    /// A master said something: only those that were dialled are listened to.
+    fn receive(self: &Arc<Self>, master: usize, said: Said<ToWorker>) {
+        if let ToWorker::RegisteredWorker { url, web_ui, .. } = &said.message {
+            tracing::info!(master = url, "registered");
+            let name = MasterName { url: url.clone(), web_ui: web_ui.clone() };
+            self.master.send_replace(Some(name));
+        }
+        if let ToWorker::RegisterWorkerFailed { reason, .. } = &said.message {
+            tracing::warn!("the master refused this worker: {reason}");
+        }
+        self.feed(Event::Received { master, said });
+    }
+}
+
+fn kill(state: &State, key: &ProcessKey) {
+    if let Some(process) = state.processes.get(key) {
+        process.kill.cancel();
+    }
+}
+
+fn report(key: ProcessKey, outcome: Result<ExitStatus, LaunchError>) -> Event {
+    match &outcome {
+        Ok(status) => tracing::info!(process = ?key, %status, "a process ended"),
+        Err(error) => tracing::warn!(process = ?key, %error, "a process was not started"),
+    }
+    match (key, outcome) {
+        (ProcessKey::Executor(key), Ok(status)) => Event::ExecutorExited { key, status },
+        (ProcessKey::Driver(driver), Ok(status)) => Event::DriverExited { driver, status },
+        (ProcessKey::Executor(key), Err(error)) => {
+            Event::ExecutorSpawnFailed { key, message: error.to_string() }
+        }
+        (ProcessKey::Driver(driver), Err(error)) => {
+            Event::DriverSpawnFailed { driver, message: error.to_string() }
+        }
+    }
+}
+
+/// The endpoint `Worker`.
+pub(super) struct Door {
+    shell: Arc<Shell>,
+    masters: Vec<RpcAddress>,
+}
+
+impl Door {
+    pub(super) fn new(shell: Arc<Shell>, masters: Vec<RpcAddress>) -> Self {
+        Self { shell, masters }
+    }
+
+    fn index(&self, address: &RpcAddress) -> Option<usize> {
+        self.masters.iter().position(|master| master == address)
+    }
+
+    fn lost(&self, address: &RpcAddress) {
+        if let Some(master) = self.index(address) {
+            self.shell.feed(Event::MasterDisconnected { master });
+        }
+    }
+}
+
+impl Endpoint for Door {
+    type Message = Said<ToWorker>;
+
+    async fn on_start(&mut self, context: &Context<Said<ToWorker>>) {
+        let dial = |master: &RpcAddress| context.endpoint_ref(&master.endpoint(MASTER));
+        match self.masters.iter().map(dial).collect() {
+            Ok(masters) => self.shell.lock().masters = masters,
+            Err(error) => tracing::error!(%error, "cannot reach a master"),
+        }
+        self.shell.feed(Event::Ticked);
+    }
+
+    async fn receive(
+        &mut self,
+        said: Said<ToWorker>,
+        caller: Caller<()>,
+        _: &Context<Said<ToWorker>>,
+    ) -> Result<(), HandlerError> {
+        match self.index(&caller.peer().address) {
+            Some(master) => self.shell.receive(master, said),
+            None => tracing::warn!(from = %caller.peer().address, "not a master of this worker"),
+        }
+        Ok(())
+    }
+
+    async fn on_disconnected(&mut self, peer: Peer, _: &Context<Said<ToWorker>>) {
+        self.lost(&peer.address);
+    }
+
+    async fn on_network_error(
+        &mut self,
+        address: RpcAddress,
+        error: RpcError,
+        _: &Context<Said<ToWorker>>,
+    ) {
+        tracing::warn!(master = %address, "{error}");
+        self.lost(&address);
+    }
+}
