@@ -1,0 +1,90 @@
+//! Ends: told to, killed, alone. Nothing is left of a worker, and a master's end costs nothing.
+
+use rustix::process::Signal;
+
+use crate::application::{Application, idle, pid_in, script};
+use crate::daemon::{Daemon, Master, Worker, is_running, wait_until};
+
+/// An executor that does not want to end, with a child of its own.
+fn stubborn() -> firesteel_cluster::description::Command {
+    script(
+        "trap '' TERM; sleep 1000 & echo $! > new; mv new child; echo $$ > new; mv new pid; while :; do sleep 1000; done",
+    )
+}
+
+#[test]
+fn a_worker_that_is_told_to_end_takes_even_stubborn_processes_with_it() {
+    let master = Master::start(&[]);
+    let grace = ["--conf", "spark.worker.driverTerminateTimeout=200ms"];
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut worker = Worker::start(&master, &grace);
+        let application = Application::register(&master, stubborn());
+        let pid = application.pid(&worker, 0);
+        let child = pid_in(&worker.directory(&application.id(), 0).join("child"));
+        assert!(is_running(pid) && is_running(child));
+        worker.daemon.signal(signal);
+        assert_eq!(worker.daemon.end().code(), Some(0));
+        assert!(!is_running(pid) && !is_running(child), "they were to go first");
+        wait_until("a dead worker", || master.workers("ALIVE") == 0);
+    }
+}
+
+#[test]
+fn executors_of_a_worker_that_is_killed_end_with_it_and_run_elsewhere() {
+    let master = Master::start(&[]);
+    let mut one = Worker::start(&master, &[]);
+    let application = Application::register(&master, idle());
+    let pid = application.pid(&one, 0);
+    let other = Worker::start(&master, &[]);
+    one.daemon.kill();
+    wait_until("the executor's end", || !is_running(pid));
+    assert!(is_running(application.pid(&other, 1)));
+}
+
+#[test]
+fn a_driver_that_is_gone_is_forgotten_with_its_executors() {
+    let master = Master::start(&["--conf", "spark.worker.timeout=1s"]);
+    let worker = Worker::start(&master, &["--conf", "spark.worker.timeout=1s"]);
+    let application = Application::register(&master, idle());
+    let pid = application.pid(&worker, 0);
+    drop(application);
+    wait_until("the executor's end", || !is_running(pid));
+    wait_until("free cores", || master.json()["coresused"] == 0);
+    assert_eq!(master.json()["activeapps"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_worker_goes_on_without_its_master_and_joins_the_next_one_with_what_it_runs() {
+    let mut master = Master::start(&[]);
+    let worker = Worker::start(&master, &[]);
+    let application = Application::register(&master, idle());
+    let pid = application.pid(&worker, 0);
+    let port = master.port().to_owned();
+    master.daemon.kill();
+    let next = Master::start_at(&port, &[]);
+    assert_eq!(next.url, master.url);
+    wait_until("the worker at the next master", || next.workers("ALIVE") == 1);
+    drop(application);
+    // The next master knows no such application: what runs for it is ended, and its room is free.
+    wait_until("the executor's end", || !is_running(pid));
+    wait_until("free cores", || next.json()["coresused"] == 0);
+}
+
+#[test]
+fn a_master_that_is_told_to_end_does_and_so_does_a_worker_that_waits_for_one() {
+    let mut master = Master::start(&[]);
+    assert_eq!(master.daemon.terminate().code(), Some(0));
+    let directory = tempfile::tempdir().unwrap();
+    let mut worker = Daemon::start(Worker::command(&master.url, directory.path(), &[]));
+    worker.wait_for_stderr("could not connect");
+    assert_eq!(worker.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_worker_that_finds_no_master_gives_up_with_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let once = ["--conf", "spark.worker.maxRegistrationRetries=1"];
+    let mut worker = Daemon::start(Worker::command("spark://127.0.0.1:1", directory.path(), &once));
+    assert_eq!(worker.end().code(), Some(1));
+    assert!(worker.stderr().contains("no master answered"), "{}", worker.stderr());
+}

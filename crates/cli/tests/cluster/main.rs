@@ -1,0 +1,8 @@
+//! A standalone cluster of real processes: how it comes together, what it refuses, what it survives, and
+//! that nothing of it is left.
+
+mod application;
+mod daemon;
+mod joining;
+mod leaving;
+mod running;
