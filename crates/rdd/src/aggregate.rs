@@ -344,7 +344,7 @@ pub(crate) fn records<T: Data>(
 
 /// The part of a key at a depth: another hash at each, or nothing would ever be divided.
 pub(crate) fn part_of_key<K: Hash>(key: &K, depth: u32) -> u32 {
-    (mixed_hash(key, 1 + depth) >> 60) as u32 % PARTS
+    (mixed_hash(key, depth) >> 60) as u32 % PARTS
 }
 
 /// Ends the job if dividing has not helped: the values of one key are more than memory holds.

@@ -32,9 +32,6 @@ const FIRST_BITS: u32 = 8;
 /// An index with fewer places is in the cache anyway.
 const STAGED_FROM: usize = 1 << 12;
 
-/// What the index uses hashes for; spilling uses them for 1 and up.
-const INDEX: u32 = 0;
-
 const FULL: &str = "a slot is only empty during its own merge";
 
 /// A hash map whose keys are numbered in the order in which they first came.
@@ -43,36 +40,89 @@ pub(crate) struct KeyMap<K, C> {
     index: Vec<u64>,
     /// The index has 2^bits places.
     bits: u32,
-    /// A slot is empty only while user code merges its combiner.
-    entries: Vec<(K, Option<C>)>,
+    entries: Entries<K, C>,
+}
+
+/// Entries by number. They never move: while a large table grows there are no two of it, and its
+/// memory is given back piece by piece while it is emptied.
+struct Entries<K, C> {
+    /// All but the last have [`CHUNK`] entries. A slot is empty only while user code merges its combiner.
+    chunks: Vec<Vec<(K, Option<C>)>>,
+    len: usize,
+}
+
+/// Entries in one piece of memory.
+const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 12;
+const CHUNK_BYTES: usize = 256 << 10;
+
+impl<K, C> Entries<K, C> {
+    /// Large entries are not asked for by the thousand.
+    const AT_ONCE: usize = {
+        let fit = CHUNK_BYTES / (size_of::<(K, Option<C>)>() + 1);
+        if fit < CHUNK { fit } else { CHUNK }
+    };
+
+    fn new() -> Self {
+        Entries { chunks: vec![Vec::new()], len: 0 }
+    }
+
+    #[inline]
+    fn at(&self, number: usize) -> &(K, Option<C>) {
+        &self.chunks[number >> CHUNK_BITS][number & (CHUNK - 1)]
+    }
+
+    #[inline]
+    fn at_mut(&mut self, number: usize) -> &mut (K, Option<C>) {
+        &mut self.chunks[number >> CHUNK_BITS][number & (CHUNK - 1)]
+    }
+
+    #[inline]
+    fn push(&mut self, key: K, combiner: C) {
+        if self.len & (CHUNK - 1) == 0 && self.len > 0 {
+            self.chunks.push(Vec::with_capacity(Self::AT_ONCE));
+        }
+        let last = self.chunks.last_mut().expect("there is always a chunk");
+        last.push((key, Some(combiner)));
+        self.len += 1;
+    }
+
+    /// Entries that there is memory for.
+    fn capacity(&self) -> usize {
+        let last = self.chunks.last().map_or(0, Vec::capacity);
+        (self.chunks.len() - 1) * CHUNK + last
+    }
 }
 
 /// The part of a key's hash that the index knows.
 #[inline]
 fn hash_of<K: Hash>(key: &K) -> u32 {
-    (mixed_hash(key, INDEX) >> 32) as u32
+    (mixed(FixedState::default().hash_one(key)) >> 32) as u32
 }
 
-/// A hash whose upper bits have nothing to do with those of another `purpose`, or of the partitioner's.
+/// A hash whose upper bits have nothing to do with those of another `depth`, of the index or of the
+/// partitioner.
 ///
 /// Hashes of small numbers under two seeds differ by little more than a constant: what one puts
 /// together the other would hardly take apart. So the hash is mixed, and not the seed changed.
+pub(crate) fn mixed_hash<K: Hash>(key: &K, depth: u32) -> u64 {
+    let hash = FixedState::default().hash_one(key) ^ ((1 + u64::from(depth)) << 17);
+    mixed(mixed(hash))
+}
+
 #[inline]
-pub(crate) fn mixed_hash<K: Hash>(key: &K, purpose: u32) -> u64 {
-    let hash = FixedState::default().hash_one(key) ^ (u64::from(purpose) << 17);
-    let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+fn mixed(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 impl<K: Hash + Eq, C> KeyMap<K, C> {
     fn new() -> Self {
-        KeyMap { index: vec![0; 1 << FIRST_BITS], bits: FIRST_BITS, entries: Vec::new() }
+        KeyMap { index: vec![0; 1 << FIRST_BITS], bits: FIRST_BITS, entries: Entries::new() }
     }
 
-    /// How many keys it can take before it has to grow.
+    /// How many keys it can take before the index has to grow.
     fn room(&self) -> usize {
-        let places = self.index.len() / 4 * 3;
-        self.entries.capacity().min(places).saturating_sub(self.entries.len())
+        (self.index.len() / 4 * 3).saturating_sub(self.entries.len)
     }
 
     fn bytes_of(places: usize, entries: usize) -> u64 {
@@ -83,28 +133,9 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
         Self::bytes_of(self.index.len(), self.entries.capacity())
     }
 
-    /// What there is for a moment while it grows: the old entries or the old index besides the new.
+    /// What there is for a moment while the index grows: the old one besides the new.
     fn bytes_while_growing(&self) -> u64 {
-        let (places, entries) = (self.index.len(), self.entries.capacity().max(BATCH));
-        if self.index_is_full() {
-            Self::bytes_of(places * 3, entries)
-        } else {
-            Self::bytes_of(places, entries * 3)
-        }
-    }
-
-    fn index_is_full(&self) -> bool {
-        self.entries.len() + BATCH > self.index.len() / 4 * 3
-    }
-
-    /// Makes room for a batch.
-    fn grow(&mut self) {
-        if self.index_is_full() {
-            self.widen_index();
-        }
-        if self.entries.capacity() - self.entries.len() < BATCH {
-            self.entries.reserve(BATCH.max(self.entries.len()));
-        }
+        Self::bytes_of(self.index.len() * 3, self.entries.capacity())
     }
 
     /// Places are by the hash's upper bits: the new index is written from its start to its end.
@@ -130,24 +161,42 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
         (place + 1) & (self.index.len() - 1)
     }
 
-    /// Numbers, plus one, of the keys of a batch that are found at once; zero for the others.
+    /// Numbers, plus one, of the keys of a batch that are here; zero for those that are not, and for the
+    /// few whose hash is also another's.
     #[inline]
     fn find_batch<I>(&self, hashes: &[u32; BATCH], batch: &[(K, I)]) -> [u32; BATCH] {
-        let mut numbers = hashes.map(|hash| {
-            let slot = self.index[self.place(hash)];
-            if (slot >> 32) as u32 == hash { slot as u32 } else { 0 }
-        });
+        // Three loops, so that no load waits for another key's.
+        let firsts = hashes.map(|hash| self.index[self.place(hash)]);
+        let mut numbers = [0; BATCH];
+        let mut entries = [None; BATCH];
         let mut here = 0;
-        for number in numbers.iter().filter(|number| **number != 0) {
-            here += usize::from(self.entries[*number as usize - 1].1.is_some());
+        for (at, (hash, first)) in hashes.iter().zip(firsts).enumerate() {
+            numbers[at] = self.candidate(*hash, first);
+            if let Some(number) = numbers[at].checked_sub(1) {
+                let entry = self.entries.at(number as usize);
+                here += usize::from(entry.1.is_some());
+                entries[at] = Some(entry);
+            }
         }
         black_box(here);
-        for (number, (key, _)) in numbers.iter_mut().zip(batch) {
-            if *number != 0 && self.entries[*number as usize - 1].0 != *key {
-                *number = 0;
+        for (at, (key, _)) in batch.iter().enumerate() {
+            if entries[at].is_none_or(|entry| entry.0 != *key) {
+                numbers[at] = 0;
             }
         }
         numbers
+    }
+
+    /// The number, plus one, of the first key with this hash; zero if there is none.
+    #[inline]
+    fn candidate(&self, hash: u32, first: u64) -> u32 {
+        let mut slot = first;
+        let mut place = self.place(hash);
+        while slot != 0 && (slot >> 32) as u32 != hash {
+            place = self.after(place);
+            slot = self.index[place];
+        }
+        slot as u32
     }
 
     /// The number of a key, or the place in the index where it would be.
@@ -160,7 +209,7 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
                 return Err(place);
             }
             let number = (slot as u32).wrapping_sub(1) as usize;
-            if (slot >> 32) as u32 == hash && self.entries[number].0 == *key {
+            if (slot >> 32) as u32 == hash && self.entries.at(number).0 == *key {
                 return Ok(number);
             }
             place = self.after(place);
@@ -176,29 +225,33 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
     /// The combiner of a key by its number.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &C {
-        self.entries[number].1.as_ref().expect(FULL)
+        self.entries.at(number).1.as_ref().expect(FULL)
     }
 
     #[inline]
     fn insert(&mut self, place: usize, hash: u32, key: K, combiner: C) {
-        self.entries.push((key, Some(combiner)));
-        self.index[place] = u64::from(hash) << 32 | self.entries.len() as u64;
+        self.entries.push(key, combiner);
+        self.index[place] = u64::from(hash) << 32 | self.entries.len as u64;
     }
 }
 
 /// The pairs of a table, in the order in which their keys first came.
-pub(crate) struct TablePairs<K, C>(std::vec::IntoIter<(K, Option<C>)>);
+pub(crate) struct TablePairs<K, C> {
+    chunks: std::vec::IntoIter<Vec<(K, Option<C>)>>,
+    chunk: std::vec::IntoIter<(K, Option<C>)>,
+}
 
 impl<K, C> Iterator for TablePairs<K, C> {
     type Item = (K, C);
 
     #[inline]
     fn next(&mut self) -> Option<(K, C)> {
-        self.0.next().map(|(key, slot)| (key, slot.expect(FULL)))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
+        loop {
+            if let Some((key, slot)) = self.chunk.next() {
+                return Some((key, slot.expect(FULL)));
+            }
+            self.chunk = self.chunks.next()?.into_iter();
+        }
     }
 }
 
@@ -297,7 +350,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 
     #[inline]
     fn merge(&mut self, number: usize, input: I) {
-        let (key, slot) = &mut self.map.entries[number];
+        let (key, slot) = self.map.entries.at_mut(number);
         let merged = self.fold.merge(slot.take().expect(FULL), input);
         if !F::GROWS && std::mem::needs_drop::<C>() {
             self.entries.see(&(&*key, &merged));
@@ -308,14 +361,14 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     /// Makes room for another batch, if the memory for it is granted.
     #[cold]
     fn may_grow(&mut self) -> bool {
-        let entries = self.map.entries.len();
+        let entries = self.map.entries.len;
         // Numbers of entries have 32 bits, hashes too.
         let allowed = entries < 1 << 30 && {
             let bytes = self.map.bytes_while_growing() + self.heap_bytes();
             self.account.allows(bytes)
         };
         if allowed {
-            self.map.grow();
+            self.map.widen_index();
         }
         allowed
     }
@@ -329,7 +382,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     }
 
     fn heap_bytes(&self) -> u64 {
-        (self.map.entries.len() as f64 * self.entries.heap_each() + self.grown) as u64
+        (self.map.entries.len as f64 * self.entries.heap_each() + self.grown) as u64
     }
 
     /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
@@ -340,7 +393,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         self.unchecked = 0.0;
         self.until_check = CHECK_EVERY;
         self.account.clear();
-        TablePairs(std::mem::replace(&mut self.map, KeyMap::new()).entries.into_iter())
+        std::mem::replace(&mut self.map, KeyMap::new()).into_pairs()
     }
 
     /// The map, and the account of the memory it holds.
@@ -353,7 +406,9 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 impl<K, C> KeyMap<K, C> {
     /// Everything in it.
     pub(crate) fn into_pairs(self) -> TablePairs<K, C> {
-        TablePairs(self.entries.into_iter())
+        let mut chunks = self.entries.chunks.into_iter();
+        let chunk = chunks.next().unwrap_or_default().into_iter();
+        TablePairs { chunks, chunk }
     }
 }
 
@@ -373,15 +428,15 @@ mod tests {
             let numbers = map.find_batch(&hashes, &batch);
             for (at, (key, ())) in batch.into_iter().enumerate() {
                 match numbers[at].checked_sub(1) {
-                    Some(number) => *map.entries[number as usize].1.as_mut().unwrap() += 1,
+                    Some(number) => *map.entries.at_mut(number as usize).1.as_mut().unwrap() += 1,
                     None => match map.probe(hashes[at], &key) {
-                        Ok(number) => *map.entries[number].1.as_mut().unwrap() += 1,
+                        Ok(number) => *map.entries.at_mut(number).1.as_mut().unwrap() += 1,
                         Err(place) => map.insert(place, hashes[at], key, 1),
                     },
                 }
             }
             while map.room() < BATCH {
-                map.grow();
+                map.widen_index();
             }
         }
         map
@@ -415,9 +470,14 @@ mod tests {
     fn hashes_of_one_purpose_spread_what_another_put_together() {
         let partitioner = crate::HashPartitioner::new(8);
         let mut keys: Vec<u64> = (0..400_000).filter(|key| partitioner.index(key) == 3).collect();
-        for purpose in 0..3 {
+        let index = |key: &u64| hash_of(key) >> 28;
+        let hashes: [&dyn Fn(&u64) -> u32; 3] =
+            [&index, &|key| (mixed_hash(key, 0) >> 60) as u32, &|key| {
+                (mixed_hash(key, 1) >> 60) as u32
+            }];
+        for (purpose, hash) in hashes.iter().enumerate() {
             let mut parts = vec![Vec::new(); 16];
-            keys.iter().for_each(|key| parts[(mixed_hash(key, purpose) >> 60) as usize].push(*key));
+            keys.iter().for_each(|key| parts[hash(key) as usize].push(*key));
             let even = keys.len() / 16;
             let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
             assert!(

@@ -46,7 +46,8 @@ fn split_file(file: FileRef, target: u64) -> Vec<Split> {
     }
     // A remainder of a tenth is not worth a task of its own.
     let count = (len.saturating_sub(target / 10)).div_ceil(target).max(1);
-    let at = |i: u64| if i == count { len } else { i * target };
+    // All of one size: a short one at the end would leave cores idle.
+    let at = |i: u64| (u128::from(len) * u128::from(i) / u128::from(count)) as u64;
     (0..count).map(|i| Split { location: location.clone(), start: at(i), end: at(i + 1) }).collect()
 }
 
@@ -271,7 +272,7 @@ mod tests {
                 .map(|split| (split.start, split.end))
                 .collect()
         };
-        assert_eq!(of("a"), [(0, 40), (40, 80), (80, 100)]);
+        assert_eq!(of("a"), [(0, 33), (33, 66), (66, 100)]);
         assert_eq!(of("b"), [(0, 0)]);
         assert_eq!(of("c"), [(0, 41)]);
         assert_eq!(of("d.gz"), [(0, TO_THE_END)]);
