@@ -1,41 +1,59 @@
-//! `firesteel launch PARENT PROGRAM ARGUMENTS..`: becomes PROGRAM, which ends when the process PARENT does.
+//! What a worker starts beside and before its processes, so that none outlives it, however it ends. Not for
+//! people.
 //!
-//! A worker starts its processes this way, so that none outlives it, however it ends. Only a process
-//! itself can ask for that, and only before it becomes another program. It is not for people.
+//! * `firesteel launch PARENT PROGRAM ARGUMENTS..` becomes PROGRAM, which ends when the process PARENT does.
+//!   Only a process itself can ask for that, and only before it becomes another program.
+//! * `firesteel keep` reads the worker's process groups, and kills those that are left at the end. So goes
+//!   what the programs have started themselves.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::BufRead;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// The word that asks for it.
-pub(crate) const WORD: &str = "launch";
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The word that asks for the first.
+pub(crate) const LAUNCH: &str = "launch";
+/// The word that asks for the second.
+pub(crate) const KEEP: &str = "keep";
 
 /// What a shell says of a program it could not run.
 const NOT_RUN: u8 = 127;
 
-/// Nothing if the arguments are for somebody else. Does not return if all goes well.
+/// Nothing if the arguments are for somebody else.
 pub(crate) fn requested(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.skip(1);
-    if arguments.next()? != WORD {
-        return None;
+    let word = arguments.next()?;
+    if word == KEEP {
+        for group in left(std::io::stdin().lock()).into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL); // gone is what it shall be
+        }
+        return Some(ExitCode::SUCCESS);
     }
+    (word == LAUNCH).then(|| {
+        eprintln!("firesteel launch: {}", launch(arguments));
+        ExitCode::from(NOT_RUN)
+    })
+}
+
+/// Returns only with why it did not become the program.
+fn launch(mut arguments: impl Iterator<Item = OsString>) -> String {
     let (Some(parent), Some(program)) = (arguments.next(), arguments.next()) else {
-        eprintln!("firesteel launch: needs the id of a process, and a program");
-        return Some(ExitCode::from(NOT_RUN));
+        return "it needs the id of a process, and a program".to_owned();
     };
     if !bound_to(&parent) {
-        eprintln!("firesteel launch: the worker is gone");
-        return Some(ExitCode::from(NOT_RUN));
+        return "the worker is gone".to_owned();
     }
     let error = Command::new(&program).args(arguments).exec();
-    eprintln!("firesteel launch: could not run {}: {error}", program.display());
-    Some(ExitCode::from(NOT_RUN))
+    format!("could not run {}: {error}", program.display())
 }
 
 /// Ends with its parent from now on; false if that has gone before.
 #[cfg(target_os = "linux")]
 fn bound_to(parent: &OsString) -> bool {
-    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    use rustix::process::{getppid, set_parent_process_death_signal};
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("firesteel launch: cannot be bound to the worker: {error}");
     }
@@ -43,7 +61,33 @@ fn bound_to(parent: &OsString) -> bool {
     now.is_some_and(|now| parent.to_str() == Some(&now))
 }
 
+/// The worker's keeper does it alone.
 #[cfg(not(target_os = "linux"))]
 fn bound_to(_: &OsString) -> bool {
     true
+}
+
+/// Groups that began and did not end. What is no line of a worker's counts as the end.
+fn left(lines: impl BufRead) -> BTreeSet<i32> {
+    let mut groups = BTreeSet::new();
+    for line in lines.lines().map_while(Result::ok) {
+        let group = |text: &str| text.parse::<i32>().ok().filter(|group| *group > 1);
+        match (line.strip_prefix('+').and_then(group), line.strip_prefix('-').and_then(group)) {
+            (Some(began), _) => groups.insert(began),
+            (None, Some(ended)) => groups.remove(&ended),
+            (None, None) => break,
+        };
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_ended_are_left_alone() {
+        let left = left(&b"+11\n+12\n-11\n+13\nx\n+14\n"[..]);
+        assert_eq!(Vec::from_iter(left), [12, 13]);
+    }
 }

@@ -69,7 +69,11 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
     let work_dir = flags.work_dir.or_else(|| given("SPARK_WORKER_DIR").map(PathBuf::from));
     let local_dirs = given("SPARK_LOCAL_DIRS").unwrap_or_default();
     let local_dirs = local_dirs.split(',').map(str::trim).filter(|path| !path.is_empty());
-    let launcher = Launcher { program: own_program()?, arguments: vec![launch::WORD.to_owned()] };
+    let launcher = Launcher {
+        program: own_program()?,
+        launch: vec![launch::LAUNCH.to_owned()],
+        keep: vec![launch::KEEP.to_owned()],
+    };
     Ok(WorkerArgs {
         masters: masters(&flags.master)?,
         host: flags.shared.host("SPARK_WORKER_HOST", &rpc),

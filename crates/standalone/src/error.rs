@@ -31,6 +31,9 @@ pub enum StartError {
         /// What the system said last.
         source: io::Error,
     },
+    /// The process that ends a worker's processes when it is killed.
+    #[error("could not start the process that looks after the worker's processes: {0}")]
+    Keeper(#[source] io::Error),
     /// The directory of a worker.
     #[error("could not make the work directory {}: {source}; choose another with --work-dir", path.display())]
     WorkDirectory {

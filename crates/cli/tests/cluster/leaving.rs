@@ -33,11 +33,12 @@ fn a_worker_that_is_told_to_end_takes_even_stubborn_processes_with_it() {
 fn executors_of_a_worker_that_is_killed_end_with_it_and_run_elsewhere() {
     let master = Master::start(&[]);
     let mut one = Worker::start(&master, &[]);
-    let application = Application::register(&master, idle());
+    let application = Application::register(&master, stubborn());
     let pid = application.pid(&one, 0);
+    let child = pid_in(&one.directory(&application.id(), 0).join("child"));
     let other = Worker::start(&master, &[]);
     one.daemon.kill();
-    wait_until("the executor's end", || !is_running(pid));
+    wait_until("the executor's end", || !is_running(pid) && !is_running(child));
     assert!(is_running(application.pid(&other, 1)));
 }
 

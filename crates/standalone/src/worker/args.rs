@@ -38,14 +38,17 @@ pub struct WorkerArgs {
     pub rpc: RpcOptions,
 }
 
-/// A program that asks the system to end it with its parent, and then becomes the program it is given:
-/// `PROGRAM ARGUMENTS.. PARENT_PID TARGET TARGET_ARGUMENTS..`.
+/// A program that sees to it that nothing outlives the worker.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     /// The program.
     pub program: PathBuf,
-    /// Its first arguments.
-    pub arguments: Vec<String>,
+    /// With these arguments, followed by the worker's process id, a program and its arguments, it asks the
+    /// system to end it with its parent, and becomes that program.
+    pub launch: Vec<String>,
+    /// With these arguments it reads process groups, one a line, `+` those that began and `-` those that
+    /// ended, and kills what is left when there are no more lines.
+    pub keep: Vec<String>,
 }
 
 impl WorkerArgs {

@@ -7,6 +7,7 @@
 //! | `order` | what is to be started: program, variables, directory |
 //! | `executable` | whether a program is the one that was meant |
 //! | `process` | one child process from its start to its end |
+//! | `keeper` | the end of all children, when the worker itself is killed |
 //! | `logs` | what a child prints, in files |
 //! | `directories` | work directories: made, cleared, removed |
 //! | `pages` | what can be seen of it |
@@ -14,6 +15,7 @@
 mod args;
 mod directories;
 mod executable;
+mod keeper;
 mod logs;
 mod order;
 mod pages;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::args::Launcher;
 use super::directories::{Directories, Place};
 use super::executable::{ExecutableError, Hashes};
+use super::keeper::Keeper;
 use super::logs::{self, Rolling};
 use super::order::{NOT_INHERITED, Order};
 
@@ -43,6 +44,7 @@ pub(super) struct Launch {
     pub(super) directories: Directories,
     pub(super) hashes: Hashes,
     pub(super) launcher: Option<Launcher>,
+    pub(super) keeper: Option<Keeper>,
     pub(super) rolling: Option<Rolling>,
     pub(super) grace: Duration,
     /// The host that executors are told is theirs.
@@ -99,7 +101,7 @@ impl Launch {
         let mut command = match &self.launcher {
             Some(launcher) => {
                 let mut command = Command::new(&launcher.program);
-                command.args(&launcher.arguments).arg(std::process::id().to_string());
+                command.args(&launcher.launch).arg(std::process::id().to_string());
                 command.arg(Path::new(&told.program));
                 command
             }
@@ -111,6 +113,8 @@ impl Launch {
 
     async fn watch(&self, mut child: Child, kill: CancellationToken) -> ExitStatus {
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+        let kept = self.keeper.as_ref().zip(group);
+        kept.inspect(|(keeper, group)| keeper.began(*group));
         tokio::select! {
             _ = child.wait() => {}
             () = kill.cancelled() => {
@@ -123,6 +127,7 @@ impl Launch {
         let status = child.wait().await; // once known, it is only repeated
         // Its number is not given out again while anything is left of the group.
         signal(group, Signal::KILL);
+        kept.inspect(|(keeper, group)| keeper.ended(*group));
         match status {
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => ExitStatus::Code(code),

@@ -23,6 +23,7 @@ use super::Ended;
 use super::args::WorkerArgs;
 use super::directories::Directories;
 use super::executable::Hashes;
+use super::keeper::Keeper;
 use super::order::{Order, ProcessKey};
 use super::process::{Launch, LaunchError};
 use crate::StartError;
@@ -53,7 +54,9 @@ impl Setting {
             cores: args.cores,
             memory_mb: args.memory_mb,
         };
+        let keeper = args.launcher.as_ref().map(Keeper::start).transpose();
         let launch = Launch {
+            keeper: keeper.map_err(StartError::Keeper)?,
             directories,
             hashes: Hashes::default(),
             launcher: args.launcher.clone(),
