@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+const MASTER: &str =
+    "Where it runs: local[*], local-cluster[2,1,1024], spark://host:7077 [default: local[*]]";
+
 #[derive(Args, Debug, Default)]
 #[command(override_usage = "firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]")]
 pub(crate) struct SubmitFlags {
-    /// Where it runs: local[*], local-cluster[2,1,1024], spark://host:7077 [default: local[*]].
-    #[arg(long, value_name = "URL")]
+    /// Where it runs.
+    #[arg(long, value_name = "URL", help = MASTER)]
     pub(super) master: Option<String>,
     /// Where the driver runs: client, which is here.
     #[arg(long, value_name = "MODE")]
