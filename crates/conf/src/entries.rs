@@ -262,7 +262,7 @@ entries! {
     }
 
     "Checkpoints" {
-        /// The directory for checkpoints, unless `set_checkpoint_dir` names one.
+        /// The directory for checkpoints, a path or the URL of an object store, unless `set_checkpoint_dir` names one.
         CHECKPOINT_DIR: Option<String> = Entry::optional("spark.checkpoint.dir")
             .example("/data/checkpoints").since("4.0.0");
 

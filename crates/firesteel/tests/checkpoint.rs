@@ -70,7 +70,7 @@ fn a_checkpoint_is_written_after_the_first_job_and_everything_behind_it_is_let_g
         assert_eq!(sorted(&checkpointed), expected());
         assert!(checkpointed.is_checkpointed(), "{transport}");
         let directory = PathBuf::from(checkpointed.get_checkpoint_file().unwrap());
-        assert_eq!(directory, ctx.get_checkpoint_dir().unwrap().join("rdd-4"));
+        assert_eq!(directory, Path::new(&ctx.get_checkpoint_dir().unwrap()).join("rdd-4"));
         assert_eq!(names(&directory), ["_SUCCESS", "part-00000", "part-00001"]);
         assert_eq!(names(directory.parent().unwrap()), ["rdd-4"], "nothing beside it");
         let lineage = checkpointed.to_debug_string();
@@ -106,8 +106,8 @@ fn without_a_directory_or_with_a_wrong_one_there_is_a_clear_error() {
     let ctx = over("direct");
     let error = ctx.range(0..3u64).checkpoint().count().unwrap_err().to_string();
     assert!(error.contains("set_checkpoint_dir") && error.contains("checkpoint.rs"), "{error}");
-    let error = ctx.set_checkpoint_dir("s3://bucket/dir").unwrap_err().to_string();
-    assert!(error.contains("s3://bucket/dir"), "{error}");
+    let error = ctx.set_checkpoint_dir("").unwrap_err().to_string();
+    assert!(error.contains("needs a name"), "{error}");
     let file = tempfile::NamedTempFile::new().unwrap();
     let below = file.path().join("below");
     let error = ctx.set_checkpoint_dir(below.to_str().unwrap()).unwrap_err().to_string();
@@ -120,7 +120,7 @@ fn a_checkpoint_that_cannot_be_written_fails_the_action_and_is_tried_again() {
     let root = tempfile::tempdir().unwrap();
     let ctx = over("direct");
     ctx.set_checkpoint_dir(&format!("file://{}", root.path().display())).unwrap();
-    let own = ctx.get_checkpoint_dir().unwrap();
+    let own = PathBuf::from(ctx.get_checkpoint_dir().unwrap());
     let calls = ctx.accumulator::<u64>();
     let checkpointed = sums(&ctx, &calls).checkpoint();
     fs::remove_dir(&own).unwrap();

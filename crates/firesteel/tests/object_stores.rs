@@ -94,6 +94,41 @@ fn every_format_is_saved_to_a_store_and_read_back() {
 }
 
 #[test]
+fn checkpoints_are_kept_in_a_store_and_removed_when_that_is_asked_for() {
+    let s3 = S3::start();
+    for transport in TRANSPORTS {
+        let mut builder = builder()
+            .config("spark.firesteel.local.transport", transport)
+            .config("spark.cleaner.referenceTracking.cleanCheckpoints", "true");
+        for (key, value) in s3.settings() {
+            builder = builder.config(key, value);
+        }
+        let ctx = builder.build().unwrap();
+        ctx.set_checkpoint_dir("s3://bucket/checkpoints/").unwrap();
+        let calls = ctx.accumulator::<u64>();
+        let rows = ctx.range_in(3, 0..3_000u64, 1).with(calls.clone()).map(|calls, id| {
+            calls.add(1);
+            row(id)
+        });
+        let kept = rows.checkpoint();
+        assert_eq!(kept.count().unwrap(), 3_000);
+        assert!(kept.is_checkpointed());
+        let file = kept.get_checkpoint_file().unwrap();
+        assert!(file.starts_with("s3://bucket/checkpoints/"), "{file}");
+        let computed = calls.value();
+        assert_eq!(kept.collect().unwrap(), (0..3_000).map(row).collect::<Vec<_>>());
+        assert_eq!(calls.value(), computed, "{transport}: nothing is computed again");
+        let key = file.trim_start_matches("s3://bucket/").to_owned();
+        assert!(s3.lock().objects.contains_key(&format!("{key}/part-00002")));
+        s3.lock().objects.remove(&format!("{key}/part-00001"));
+        fails_with(kept.count().map(drop), &["checkpoint", "part-00001"]);
+        drop(kept);
+        ctx.stop();
+        assert!(!s3.lock().objects.keys().any(|name| name.starts_with(&key)), "{transport}");
+    }
+}
+
+#[test]
 fn large_files_are_uploaded_in_parts() {
     let s3 = S3::start();
     let ctx = context_of(&s3, "direct");

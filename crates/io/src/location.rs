@@ -58,6 +58,28 @@ impl Location {
         }
     }
 
+    /// What is called `name` in this directory.
+    pub fn child(&self, name: &str) -> Self {
+        match self {
+            Location::Local(path) => Location::Local(path.join(name)),
+            Location::Remote { url, options } => {
+                let url = format!("{}/{name}", url.trim_end_matches('/'));
+                Location::Remote { url, options: options.clone() }
+            }
+        }
+    }
+
+    /// Removes this directory and what is in it.
+    pub fn remove_directory(&self) -> std::io::Result<()> {
+        match self {
+            Location::Local(path) => std::fs::remove_dir_all(path),
+            #[cfg(feature = "object-store")]
+            Location::Remote { url, options } => crate::store::remove_directory(url, options),
+            #[cfg(not(feature = "object-store"))]
+            Location::Remote { .. } => Err(crate::output::without_stores()),
+        }
+    }
+
     /// The path, if it is one of this machine.
     pub fn local(&self) -> Option<&Path> {
         match self {
@@ -98,6 +120,8 @@ mod tests {
         }
         assert_eq!(of("/x/a b://c").local(), Some(Path::new("/x/a b://c")));
         assert_eq!(of("s3a://bucket/key").to_string(), "s3a://bucket/key");
+        assert_eq!(of("s3a://bucket/key/").child("x").to_string(), "s3a://bucket/key/x");
+        assert_eq!(of("file:///a/").child("x").local(), Some(Path::new("/a/x")));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Checkpoints inside a task: writing a partition to a file that stays, reading it back, and the link
 //! to a parent that is let go of when its items lie elsewhere.
 
-use std::path::{Path, PathBuf};
+use std::io::{self, BufReader, BufWriter, Read};
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use firesteel_closure::{Data, Decoder, Encoder, Value, Wire, WireError, wire};
-use firesteel_io::{Written, WrittenAt};
-use firesteel_shuffle::{Codec, Records, SpillError, open_file, write_file};
+use firesteel_io::{Input, Location, Target, Written};
+use firesteel_shuffle::{Codec, FramedReader, FramedWriter, SpillError};
 
 use crate::action::Action;
 use crate::task::{fail_for_good, fail_with};
 use crate::{Pipe, TaskContext};
+
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A parent, until it is let go of.
 pub struct Link<P>(RwLock<Option<Arc<P>>>);
@@ -49,12 +52,12 @@ impl<P: Wire> Wire for Link<P> {
 /// `checkpoint`: the parent's items, or what was written of them once everything is.
 pub struct Checkpointed<P> {
     parent: Arc<Link<P>>,
-    directory: Value<PathBuf>,
+    directory: Value<Location>,
 }
 
 impl<P> Checkpointed<P> {
     /// Reads `parent` until it is cut, then the files in `directory`.
-    pub fn new(parent: Arc<Link<P>>, directory: PathBuf) -> Self {
+    pub fn new(parent: Arc<Link<P>>, directory: Location) -> Self {
         Checkpointed { parent, directory: Value(directory) }
     }
 }
@@ -82,25 +85,46 @@ fn file_name(partition: u32) -> String {
 }
 
 fn read<T: Data>(
-    directory: &Path,
+    directory: &Location,
     partition: u32,
     task: &TaskContext,
 ) -> impl Iterator<Item = T> + use<T> + 'static {
-    let slice = open_file(&directory.join(file_name(partition))).unwrap_or_else(unreadable);
-    task.count(|metrics| {
-        metrics.input_records += slice.records();
-        metrics.input_bytes += slice.bytes();
+    let file = directory.child(&file_name(partition));
+    let input = Input::open_stored(&file).unwrap_or_else(|error| {
+        unreadable(&format!("could not open {file}: {error}"));
     });
-    Records::new(slice).map(|record| record.unwrap_or_else(unreadable))
+    let input = Counted { input, task: task.clone() };
+    let input = BufReader::with_capacity(BUFFER_BYTES, input);
+    let path = file.to_string();
+    let records = FramedReader::new(input, Path::new(&path), 0);
+    let counter = task.clone();
+    records.map(move |record| {
+        counter.count(|metrics| metrics.input_records += 1);
+        record.unwrap_or_else(|error| unreadable(&error.to_string()))
+    })
 }
 
 /// What it was computed from is gone, so trying again cannot help.
 #[cold]
-fn unreadable<T>(error: firesteel_shuffle::ReadError) -> T {
+fn unreadable(reason: &str) -> ! {
     fail_for_good(format!(
-        "a checkpoint cannot be read: {error}; the RDDs it was made from are forgotten, so build them \
+        "a checkpoint cannot be read: {reason}; the RDDs it was made from are forgotten, so build them \
          again"
     ))
+}
+
+/// Counts what the task reads.
+struct Counted {
+    input: Input,
+    task: TaskContext,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.task.count(|metrics| metrics.input_bytes += read as u64);
+        Ok(read)
+    }
 }
 
 enum Items<A, B> {
@@ -129,38 +153,53 @@ impl<T, A: Iterator<Item = T>, B: Iterator<Item = T>> Iterator for Items<A, B> {
 
 /// Writes the partitions of a checkpoint.
 pub struct WriteCheckpoint {
-    directory: Value<PathBuf>,
+    target: Value<Target>,
     codec: Value<Codec>,
 }
 
 impl WriteCheckpoint {
-    /// Attempts write into `directory`, which exists.
-    pub fn new(directory: PathBuf, codec: Codec) -> Self {
-        WriteCheckpoint { directory: Value(directory), codec: Value(codec) }
+    /// Attempts write to `target`.
+    pub fn new(target: Target, codec: Codec) -> Self {
+        WriteCheckpoint { target: Value(target), codec: Value(codec) }
+    }
+
+    fn write<T: Data>(
+        &self,
+        items: impl Iterator<Item = T>,
+        task: &TaskContext,
+    ) -> Result<(u64, Written), SpillError> {
+        let name = file_name(task.partition());
+        let out = self.target.0.create(&name, task.task().0, None)?;
+        let out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        let mut writer = FramedWriter::new(out, self.codec.0);
+        let mut records = 0;
+        for item in items {
+            task.check_killed();
+            writer.push(&item)?;
+            records += 1;
+        }
+        let out = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok((records, out.finish()?))
     }
 }
 
-wire!([] WriteCheckpoint { directory, codec });
+wire!([] WriteCheckpoint { target, codec });
 
 impl<T: Data> Action<T> for WriteCheckpoint {
     type Output = Written;
 
     fn run(&self, items: impl Iterator<Item = T>, task: &TaskContext) -> Written {
-        let partition = task.partition();
-        let name = format!("{}.attempt-{}", file_name(partition), task.task());
-        let path = self.directory.0.join(name);
-        let items = items.inspect(|_| task.check_killed());
-        let (records, bytes) =
-            write_file(&path, self.codec.0, items).unwrap_or_else(|error| match error {
-                SpillError::Wire(error) => fail_for_good(error.to_string()),
-                SpillError::Write { source } => {
-                    fail_with(format!("could not write {}: {source}", path.display()))
-                }
-            });
+        let (records, written) = self.write(items, task).unwrap_or_else(|error| match error {
+            SpillError::Wire(error) => fail_for_good(error.to_string()),
+            SpillError::Write { source } => {
+                let name = file_name(task.partition());
+                fail_with(format!("could not write {name} of a checkpoint: {source}"))
+            }
+        });
         task.count(|metrics| {
             metrics.output_records += records;
-            metrics.output_bytes += bytes;
+            metrics.output_bytes += written.bytes;
         });
-        Written { name: file_name(partition), bytes, at: WrittenAt::Local(path) }
+        written
     }
 }

@@ -34,7 +34,30 @@ impl<P: Pipe> Pipe for Arc<P> {
 }
 
 /// The items of one partition, as user code gets them.
-pub struct Partition<T>(Box<dyn Iterator<Item = T>>);
+pub struct Partition<T>(Box<dyn Items<T>>);
+
+/// An iterator whose type is hidden. Unlike a boxed `Iterator`, it keeps the loop of the one who
+/// consumes all of it: what is inside runs as one loop, and only its items cross the border.
+trait Items<T> {
+    fn next(&mut self) -> Option<T>;
+    fn size_hint(&self) -> (usize, Option<usize>);
+    fn each(self: Box<Self>, f: &mut dyn FnMut(T));
+}
+
+impl<T, I: Iterator<Item = T>> Items<T> for I {
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        Iterator::next(self)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        Iterator::size_hint(self)
+    }
+
+    fn each(self: Box<Self>, f: &mut dyn FnMut(T)) {
+        (*self).for_each(f);
+    }
+}
 
 impl<T> Partition<T> {
     /// Wraps an iterator.
@@ -55,8 +78,10 @@ impl<T> Iterator for Partition<T> {
         self.0.size_hint()
     }
 
-    fn fold<B, F: FnMut(B, T) -> B>(self, init: B, f: F) -> B {
-        self.0.fold(init, f)
+    fn fold<B, F: FnMut(B, T) -> B>(self, init: B, mut f: F) -> B {
+        let mut state = Some(init);
+        self.0.each(&mut |item| state = state.take().map(|state| f(state, item)));
+        state.expect("a panic of `f` goes further than this")
     }
 }
 

@@ -29,5 +29,5 @@ pub use error::{ReadError, SpillError};
 pub use framed::{FramedReader, FramedWriter};
 pub use output::{MapOutput, Slice};
 pub use records::Records;
-pub use run::{PackedWriter, RunWriter, open_file, write_file, write_run};
+pub use run::{PackedWriter, RunWriter, write_run};
 pub use scratch::{Scratch, ScratchSettings};

@@ -1,10 +1,9 @@
 //! One map task's output: in memory or in a file, with an index by reader.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -42,30 +41,8 @@ pub(crate) struct InMemory {
 }
 
 struct InFile {
-    file: Backing,
+    file: TempFile,
     segments: Vec<Segment>,
-}
-
-/// A file that goes with the last slice of it, or one that stays.
-enum Backing {
-    Temporary(TempFile),
-    Lasting(PathBuf, File),
-}
-
-impl Backing {
-    fn path(&self) -> &Path {
-        match self {
-            Backing::Temporary(file) => file.path(),
-            Backing::Lasting(path, _) => path,
-        }
-    }
-
-    fn file(&self) -> &File {
-        match self {
-            Backing::Temporary(file) => file.file(),
-            Backing::Lasting(_, file) => file,
-        }
-    }
 }
 
 impl MapOutput {
@@ -82,7 +59,7 @@ impl MapOutput {
     }
 
     pub(crate) fn in_file(file: TempFile, segments: Vec<Segment>) -> Self {
-        MapOutput(Stored::File(Arc::new(InFile { file: Backing::Temporary(file), segments })))
+        MapOutput(Stored::File(Arc::new(InFile { file, segments })))
     }
 
     fn segments(&self) -> &[Segment] {
@@ -198,17 +175,6 @@ impl Slice {
 
     pub(crate) fn packed(blocks: Vec<Box<[u8]>>, records: u64, bytes: u64) -> Self {
         Slice { source: Source::Packed(blocks.into(), 0), records, bytes }
-    }
-
-    pub(crate) fn of_file(path: PathBuf, file: File, segment: Segment) -> Self {
-        let range = segment.offset..segment.offset + segment.bytes;
-        let file = Backing::Lasting(path, file);
-        let stored = Arc::new(InFile { file, segments: Vec::new() });
-        Slice {
-            source: Source::File(stored, range),
-            records: segment.records,
-            bytes: segment.bytes,
-        }
     }
 
     /// The file it lies in, if it does.

@@ -1,17 +1,16 @@
-//! Runs: records put aside in order and read back one after the other, from a temporary file, from
-//! packed blocks in memory, or from a file that stays.
+//! Runs: records put aside in order and read back one after the other, from a temporary file
+//! or from packed blocks in memory.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 
 use serde::Serialize;
 
 use firesteel_storage::TempFile;
 
-use crate::codec::{BLOCK_BYTES, BlockWriter, HEADER_BYTES};
+use crate::codec::{BLOCK_BYTES, BlockWriter};
 use crate::output::{MapOutput, Segment};
-use crate::{Codec, ReadError, Scratch, Slice, SpillError, spilled};
+use crate::{Codec, Scratch, Slice, SpillError, spilled};
 
 const WRITE_BUFFER: usize = 256 * 1024;
 
@@ -174,64 +173,10 @@ impl PackedWriter {
     }
 }
 
-/// The end of a file that stays: tells a whole file from one that was cut off between two blocks.
-///
-/// ```text
-/// file := block* | magic | bytes of blocks u64 | records u64 | crc32 of the two u32
-/// ```
-const MAGIC: [u8; 8] = *b"FSTLRUN1";
-const END_BYTES: usize = 8 + 8 + 8 + 4;
-
-/// Writes `records` to a new file that stays; how many records, and the bytes of the file.
-pub fn write_file<T: Serialize>(
-    path: &Path,
-    codec: Codec,
-    records: impl Iterator<Item = T>,
-) -> Result<(u64, u64), SpillError> {
-    let file = File::create_new(path)?;
-    let mut blocks = Blocks::new(codec);
-    for record in records {
-        blocks.push(&record, &file)?;
-    }
-    let Segment { bytes, records, .. } = blocks.finish(&file)?;
-    let end = file_end(bytes, records);
-    (&file).write_all(&end)?;
-    file.sync_all()?;
-    Ok((records, bytes + END_BYTES as u64))
-}
-
-fn file_end(bytes: u64, records: u64) -> [u8; END_BYTES] {
-    let mut end = [0; END_BYTES];
-    end[..8].copy_from_slice(&MAGIC);
-    end[8..16].copy_from_slice(&bytes.to_le_bytes());
-    end[16..24].copy_from_slice(&records.to_le_bytes());
-    let sum = crc32fast::hash(&end[8..24]);
-    end[24..].copy_from_slice(&sum.to_le_bytes());
-    end
-}
-
-/// The records that [`write_file`] wrote.
-pub fn open_file(path: &Path) -> Result<Slice, ReadError> {
-    let failed = |source| ReadError::Io { path: path.to_owned(), offset: 0, source };
-    let corrupt = |what| ReadError::Corrupt { path: path.to_owned(), offset: 0, what };
-    let file = File::open(path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?.len();
-    let bytes = length.checked_sub(END_BYTES as u64).ok_or_else(|| corrupt(CUT_OFF))?;
-    let mut end = [0; END_BYTES];
-    crate::buckets::read_exact_at(&file, &mut end, bytes).map_err(failed)?;
-    let records = u64::from_le_bytes(end[16..24].try_into().expect("eight bytes"));
-    if end != file_end(bytes, records) || (records > 0) != (bytes >= HEADER_BYTES as u64) {
-        return Err(corrupt(CUT_OFF));
-    }
-    Ok(Slice::of_file(path.to_owned(), file, Segment { offset: 0, bytes, records }))
-}
-
-const CUT_OFF: &str = "no end of file where one must be: it was cut off or overwritten";
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Records;
+    use crate::{ReadError, Records};
 
     fn read(slice: Slice) -> Result<Vec<String>, ReadError> {
         Records::new(slice).collect()
@@ -262,29 +207,6 @@ mod tests {
             for slice in [packed.clone(), packed, copy.clone(), copy] {
                 assert_eq!(slice.records(), 20_000);
                 assert!(read(slice).unwrap().into_iter().eq(texts(20_000)));
-            }
-        }
-    }
-
-    #[test]
-    fn a_file_that_stays_is_read_whole_or_refused_by_name() {
-        let root = tempfile::tempdir().unwrap();
-        for count in [0, 1, 9_000] {
-            let path = root.path().join(format!("part-{count}"));
-            let (records, bytes) = write_file(&path, Codec::Lz4, texts(count)).unwrap();
-            let whole = std::fs::read(&path).unwrap();
-            assert_eq!((records, bytes), (count, whole.len() as u64));
-            assert!(read(open_file(&path).unwrap()).unwrap().into_iter().eq(texts(count)));
-            for cut in [0, 1, bytes / 2, bytes - 28, bytes - 1] {
-                std::fs::write(&path, &whole[..cut as usize]).unwrap();
-                let error = open_file(&path).and_then(read).unwrap_err().to_string();
-                assert!(error.contains(&format!("part-{count}")), "{error}");
-            }
-            for flipped in [0, whole.len() / 3, whole.len() - 1] {
-                let mut broken = whole.clone();
-                broken[flipped] ^= 4;
-                std::fs::write(&path, broken).unwrap();
-                assert!(open_file(&path).and_then(read).is_err(), "{flipped}");
             }
         }
     }

@@ -11,13 +11,12 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use firesteel_closure::Data;
 use firesteel_conf::entries;
-use firesteel_io::Written;
+use firesteel_io::{Location, Written};
 use firesteel_rdd::action::Count;
 use firesteel_rdd::cache::{Cached, SharedLevel};
 use firesteel_rdd::checkpoint::{Checkpointed, Link, WriteCheckpoint};
@@ -27,64 +26,59 @@ use firesteel_storage::BlockId;
 use firesteel_types::{Attachment, CallSite, Dependency, NarrowMapping, RddInfo, StorageLevel};
 
 use super::graph::extras;
-use crate::output::Staged;
-use crate::{Context, Error, Rdd, Result, options};
+use crate::output::Output;
+use crate::{Context, Error, Rdd, Result, input, options};
 
 /// What a context knows of checkpoints.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
-    directory: Mutex<Option<PathBuf>>,
+    directory: Mutex<Option<Location>>,
     /// Asked for and not yet done.
     pending: Arc<AtomicUsize>,
 }
 
 impl Context {
-    /// Where [`Rdd::checkpoint`] writes: a new directory under this one, a path or a `file:` URL. It
-    /// stays when the application ends.
+    /// Where [`Rdd::checkpoint`] writes: a new directory under this one, a path or the URL of an object
+    /// store. It stays when the application ends.
     #[track_caller]
     pub fn set_checkpoint_dir(&self, directory: &str) -> Result<()> {
-        let root = local_path(directory).ok_or_else(|| {
-            let reason = format!("{directory:?} is not a path or a file: URL of this machine");
-            Error::invalid(&CallSite::here("set_checkpoint_dir"), reason)
-        })?;
-        let own = root.join(format!("{:032x}", fastrand::u128(..)));
-        std::fs::create_dir_all(&own).map_err(|source| Error::Output {
-            action: "create the checkpoint directory",
-            path: own.clone(),
-            source: Arc::new(source),
-        })?;
+        let root = Location::parse(directory, &input::store_options(self.conf()));
+        if root.local().is_some_and(|path| path.as_os_str().is_empty()) {
+            let reason = "a checkpoint directory needs a name";
+            return Err(Error::invalid(&CallSite::here("set_checkpoint_dir"), reason));
+        }
+        let own = root.child(&format!("{:032x}", fastrand::u128(..)));
+        if let Some(path) = own.local() {
+            std::fs::create_dir_all(path).map_err(|source| Error::Output {
+                action: "create the checkpoint directory",
+                path: path.to_owned(),
+                source: Arc::new(source),
+            })?;
+        }
         *lock(&self.0.checkpoints.directory) = Some(own);
         Ok(())
     }
 
-    /// The directory that [`Context::set_checkpoint_dir`] made.
-    pub fn get_checkpoint_dir(&self) -> Option<PathBuf> {
-        lock(&self.0.checkpoints.directory).clone()
+    /// The directory that [`Context::set_checkpoint_dir`] chose.
+    pub fn get_checkpoint_dir(&self) -> Option<String> {
+        lock(&self.0.checkpoints.directory).as_ref().map(Location::to_string)
     }
 
     /// Made now if only `spark.checkpoint.dir` names one.
-    fn checkpoint_dir(&self, site: &CallSite) -> Result<PathBuf> {
-        if let Some(directory) = self.get_checkpoint_dir() {
+    fn checkpoint_dir(&self, site: &CallSite) -> Result<Location> {
+        let set = || lock(&self.0.checkpoints.directory).clone();
+        if let Some(directory) = set() {
             return Ok(directory);
         }
         if let Some(directory) = self.conf().get(&entries::CHECKPOINT_DIR)? {
             self.set_checkpoint_dir(&directory)?;
         }
-        self.get_checkpoint_dir().ok_or_else(|| {
+        set().ok_or_else(|| {
             let reason = "the checkpoint directory has not been set: call ctx.set_checkpoint_dir(..) \
                           or set spark.checkpoint.dir";
             Error::invalid(site, reason)
         })
     }
-}
-
-fn local_path(text: &str) -> Option<&Path> {
-    let path = match text.split_once(':') {
-        Some(("file", rest)) => rest.strip_prefix("//").unwrap_or(rest),
-        Some((scheme, rest)) if rest.starts_with("//") && !scheme.contains('/') => return None,
-        _ => text,
-    };
-    (!path.is_empty()).then_some(Path::new(path))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,7 +100,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         let found = self.context.checkpoint_dir(&site).and_then(|directory| {
             let conf = self.context.conf();
             let codec = options::codec_if(conf, conf.get(&entries::CHECKPOINT_COMPRESS)?)?;
-            Ok((directory.join(format!("rdd-{}", node.id)), codec))
+            Ok((directory.child(&format!("rdd-{}", node.id)), codec))
         });
         let (directory, codec) = match found {
             Ok(found) => found,
@@ -154,7 +148,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// The directory that [`Rdd::checkpoint`] wrote, once it has.
     pub fn get_checkpoint_file(&self) -> Option<String> {
         let checkpoint = self.checkpoint_state().filter(|checkpoint| checkpoint.is_done())?;
-        checkpoint.work.directory().map(|directory| directory.display().to_string())
+        checkpoint.work.directory().map(Location::to_string)
     }
 
     fn checkpoint_state(&self) -> Option<&Checkpoint> {
@@ -171,7 +165,7 @@ trait Work: Send + Sync {
     /// The kind of RDD that stands for what was written.
     fn leaf_kind(&self) -> &'static str;
     /// Where, if in files that stay.
-    fn directory(&self) -> Option<&Path>;
+    fn directory(&self) -> Option<&Location>;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -257,9 +251,9 @@ impl Drop for Checkpoint {
         if !done {
             self.pending.fetch_sub(1, Ordering::AcqRel);
         } else if let (true, Some(directory)) = (self.clean, self.work.directory())
-            && let Err(error) = std::fs::remove_dir_all(directory)
+            && let Err(error) = directory.remove_directory()
         {
-            tracing::warn!(directory = %directory.display(), %error, "checkpoint not removed");
+            tracing::warn!(%directory, %error, "checkpoint not removed");
         }
     }
 }
@@ -314,7 +308,7 @@ struct Reliable<T, P> {
     /// What is written, until it is.
     rdd: Mutex<Option<Rdd<T, P>>>,
     link: Arc<Link<P>>,
-    directory: PathBuf,
+    directory: Location,
     codec: Codec,
     site: CallSite,
 }
@@ -322,8 +316,8 @@ struct Reliable<T, P> {
 impl<T: Data, P: Pipe<Item = T>> Work for Reliable<T, P> {
     fn write(&self, _: &Arc<RddInfo>) -> Result<bool> {
         let Some(rdd) = lock(&self.rdd).clone() else { return Ok(true) };
-        let staged = Staged::create(&self.directory, false, &rdd.context.0.leftovers)?;
-        let action = WriteCheckpoint::new(staged.attempts(), self.codec);
+        let staged = Output::create(&self.directory, false, &rdd.context.0.leftovers)?;
+        let action = WriteCheckpoint::new(staged.target(), self.codec);
         let files: Result<Vec<Written>> = rdd.run_all(self.site, action)?.collect();
         staged.commit(files?)?;
         Ok(true)
@@ -337,7 +331,7 @@ impl<T: Data, P: Pipe<Item = T>> Work for Reliable<T, P> {
         "ReliableCheckpointRDD"
     }
 
-    fn directory(&self) -> Option<&Path> {
+    fn directory(&self) -> Option<&Location> {
         Some(&self.directory)
     }
 }
@@ -389,29 +383,7 @@ impl<T: Data, P: Pipe<Item = T>> Work for Local<T, P> {
         "LocalCheckpointRDD"
     }
 
-    fn directory(&self) -> Option<&Path> {
+    fn directory(&self) -> Option<&Location> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_and_file_urls_are_of_this_machine() {
-        let table = [
-            ("/a/b", Some("/a/b")),
-            ("a/b", Some("a/b")),
-            ("a:b/c", Some("a:b/c")),
-            ("file:///a/b", Some("/a/b")),
-            ("file:/a/b", Some("/a/b")),
-            ("s3://bucket/a", None),
-            ("", None),
-            ("file:", None),
-        ];
-        for (text, path) in table {
-            assert_eq!(local_path(text), path.map(Path::new), "{text}");
-        }
     }
 }

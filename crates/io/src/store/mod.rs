@@ -27,6 +27,7 @@ use crate::fault::Fault;
 pub(crate) use read::{Reader, find};
 pub(crate) use settings::Scheme;
 pub(crate) use write::Upload;
+pub(crate) use write::remove_directory;
 pub use write::{CommitError, RemoteOutput};
 
 /// More clients than this are not kept: programs have a bucket or two.

@@ -294,6 +294,16 @@ impl RemoteOutput {
     }
 }
 
+/// Removes everything below `url`.
+pub(crate) fn remove_directory(url: &str, options: &Arc<StoreOptions>) -> io::Result<()> {
+    let output =
+        RemoteOutput::create(url, options, "remove", true).map_err(|error| match error {
+            CommitError::Io(error) => error,
+            CommitError::Exists | CommitError::Locked(_) => io::Error::other("it is being written"),
+        })?;
+    output.delete(output.listed(output.address.path())?)
+}
+
 impl Drop for RemoteOutput {
     fn drop(&mut self) {
         let _ = self.give_up();
