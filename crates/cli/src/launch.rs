@@ -46,8 +46,23 @@ fn launch(mut arguments: impl Iterator<Item = OsString>) -> String {
     if !bound_to(&parent) {
         return "the worker is gone".to_owned();
     }
-    let error = Command::new(&program).args(arguments).exec();
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    let error = exec_when_idle(&mut command);
     format!("could not run {}: {error}", program.display())
+}
+
+/// A program that the worker has just fetched may still be open for writing in a process that it is
+/// starting at the same time, which is not for long.
+fn exec_when_idle(command: &mut Command) -> std::io::Error {
+    for _ in 0..100 {
+        let error = command.exec();
+        if error.kind() != std::io::ErrorKind::ExecutableFileBusy {
+            return error;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    command.exec()
 }
 
 /// Ends with its parent from now on; false if that has gone before.

@@ -61,7 +61,7 @@ fn an_application_is_told_its_settings_and_flags_win_over_settings_over_files() 
         "--files",
         data.to_str().unwrap(),
     ]));
-    let path = std::fs::canonicalize(&data).unwrap();
+    let path = std::path::absolute(&data).unwrap();
     let files = format!("spark.files={}", path.display());
     for line in [
         "spark.app.name=of the flag",
@@ -146,6 +146,9 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["--properties-file", "/nowhere/at/all", "/bin/true"], "/nowhere/at/all"),
         (&["--files", "/nowhere/at/all", "/bin/true"], "--files /nowhere/at/all"),
         (&["--files", "/tmp", "/bin/true"], "not a file"),
+        (&["--files", "/bin/sh,/usr/bin/../bin/sh", "/bin/true"], "rename one of them"),
+        (&["--files", "s3://bucket/file", "/bin/true"], "copy it here"),
+        (&["--conf", "spark.files=/nowhere/at/all", "/bin/true"], "spark.files /nowhere/at/all"),
         (&["/nowhere/at/all"], "build it with cargo build --release"),
         (&["hdfs://h/app"], "copy it here"),
         (&["/tmp"], "is not an executable"),

@@ -1,6 +1,7 @@
 //! Which executable a process runs, and the proof that a peer runs the same.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::OnceLock;
 
@@ -18,7 +19,7 @@ impl ExecutableHash {
             return Ok(*hash);
         }
         let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
+        hasher.update_reader(open_current()?)?;
         Ok(*CURRENT.get_or_init(|| ExecutableHash(*hasher.finalize().as_bytes())))
     }
 
@@ -26,6 +27,12 @@ impl ExecutableHash {
     pub fn bytes(self) -> [u8; 32] {
         self.0
     }
+}
+
+/// The executable this process runs, also if its path names another file by now, or none.
+pub fn open_current() -> io::Result<File> {
+    let running = File::open("/proc/self/exe");
+    running.or_else(|_| File::open(std::env::current_exe()?))
 }
 
 impl fmt::Display for ExecutableHash {

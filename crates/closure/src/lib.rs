@@ -22,5 +22,5 @@ mod hook;
 mod wire;
 
 pub use call::{Call, Pure, Shared};
-pub use executable::{ExecutableHash, SameExecutable};
+pub use executable::{ExecutableHash, SameExecutable, open_current};
 pub use wire::{Data, Decoder, Encoder, Value, Wire, WireError, encoded_len, from_bytes, to_bytes};

@@ -1,6 +1,7 @@
 //! What the parts of a cluster know about each other: plain data, as it travels and as it is kept.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use firesteel_types::ExecutorId;
@@ -9,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::{Address, AppId, DriverId, ExecutorKey, Incarnation, WorkerId};
 
 /// A program with its arguments, never through a shell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// The executable: a path on the worker, or what the worker fetches it as.
+    /// The executable's path, on the worker or on the driver that serves it.
     pub program: String,
     /// Its arguments, one by one.
     pub arguments: Vec<String>,
@@ -19,6 +20,43 @@ pub struct Command {
     pub environment: BTreeMap<String, String>,
     /// The executable's hash, when it must be this very one.
     pub hash: Option<[u8; 32]>,
+    /// Where the worker gets the executable if it has no such one, and the files that go with it.
+    pub served: Option<Served>,
+}
+
+impl fmt::Debug for Command {
+    /// Without the values of variables: a secret is among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Command { program, arguments, environment, hash: _, served } = self;
+        f.debug_struct("Command")
+            .field("program", program)
+            .field("arguments", arguments)
+            .field("environment", &environment.keys())
+            .field("served", served)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a driver serves to the workers that start its executors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Where.
+    pub address: Address,
+    /// The length of the executable.
+    pub program_bytes: u64,
+    /// What is to lie in an executor's working directory before it starts.
+    pub files: Vec<ServedFile>,
+}
+
+/// A file for executors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedFile {
+    /// Its name, without a directory.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its hash, by which it is asked for.
+    pub hash: [u8; 32],
 }
 
 /// What an application asks for.

@@ -515,6 +515,11 @@ entries! {
         WORKER_CLEANUP_APP_DATA_TTL: Duration =
             Entry::new("spark.worker.cleanup.appDataTtl", "604800s")
             .time_unit(TimeUnit::Seconds).positive().since("1.0.0").for_cluster();
+
+        /// How many bytes of executables and files of applications a worker keeps, so that the next
+        /// executor need not fetch them from its driver. Those not used for the longest time go first.
+        WORKER_CACHE_MAX_SIZE: ByteSize = Entry::new("spark.firesteel.worker.cache.maxSize", "8g")
+            .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0").for_cluster();
     }
 }
 

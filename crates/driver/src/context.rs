@@ -18,6 +18,7 @@ use firesteel_types::{
 
 use crate::bus::{Bus, Listener};
 use crate::engine::{Engine, NewPlace};
+use crate::files::Files;
 use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
@@ -32,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) leftovers: Leftovers,
     pub(crate) checkpoints: Checkpoints,
+    files: Files,
     id: u64,
     conf: Conf,
     master: Master,
@@ -136,7 +138,8 @@ impl Context {
         let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
         let dag = options::dag_options(&conf)?;
         let tasks = options::task_options(&conf, master.local_max_failures())?;
-        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task)?;
+        let files = Files::gather(&conf)?;
+        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files)?;
         let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
         if conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal() {
             let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
@@ -146,7 +149,10 @@ impl Context {
         let scratch = options::scratch(&conf)?;
         let engine =
             Engine::start(place, dag, tasks, scratch, bus.clone()).inspect_err(|_| bus.close())?;
-        let context = Context(Arc::new(Inner::new(engine, conf, master)?));
+        if let Some(root) = files.root() {
+            engine.environment().set_files_root(root.to_owned());
+        }
+        let context = Context(Arc::new(Inner::new(engine, conf, master, files)?));
         context.announce();
         if context.0.conf.get(&entries::HANDLE_INTERRUPT)? {
             interrupt::watch(Arc::downgrade(&context.0));
@@ -427,7 +433,7 @@ impl Context {
 }
 
 impl Inner {
-    fn new(engine: Arc<Engine>, conf: Conf, master: Master) -> Result<Self> {
+    fn new(engine: Arc<Engine>, conf: Conf, master: Master, files: Files) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let local = || format!("local-{}", since_epoch.map_or(0, |since| since.as_millis()));
@@ -437,6 +443,7 @@ impl Inner {
             engine,
             leftovers: Leftovers::default(),
             checkpoints: Checkpoints::default(),
+            files,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             conf,
             master,
@@ -455,6 +462,7 @@ impl Inner {
             return;
         }
         self.engine.stop();
+        self.files.remove();
         self.engine.bus().post(Event::ApplicationEnd { at: self.engine.now() });
         self.engine.bus().close();
     }

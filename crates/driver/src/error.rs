@@ -35,6 +35,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A file that executors shall get cannot be used.
+    #[error("spark.files (--files) {file}: {reason}")]
+    File {
+        /// The file.
+        file: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The job ran and failed, or was cancelled.
     #[error(transparent)]
     Job(#[from] JobError),

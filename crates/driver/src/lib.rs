@@ -14,6 +14,7 @@ mod bus;
 mod context;
 mod engine;
 mod error;
+mod files;
 mod input;
 mod inspect;
 mod interrupt;

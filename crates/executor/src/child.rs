@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_closure::{ExecutableHash, SameExecutable};
 use firesteel_rdd::task::TaskIdentity;
-use firesteel_rdd::{Environment, KillSwitch};
+use firesteel_rdd::{Environment, KillSwitch, SparkFiles};
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore};
 use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
@@ -22,6 +22,9 @@ use crate::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 
 /// Says which role a process has; `executor` is the only one so far.
 pub const ROLE: &str = "FIRESTEEL_ROLE";
+
+/// Where a child process finds the files of `spark.files`.
+pub const FILES: &str = "FIRESTEEL_FILES";
 
 /// Called before `main`: if this process is to be an executor, it is one until it exits.
 pub fn take_over_if_executor() {
@@ -61,6 +64,9 @@ pub(crate) fn survive_broken_pipes() -> io::Result<()> {
 
 fn serve() -> io::Result<()> {
     survive_broken_pipes()?;
+    if let Some(root) = std::env::var_os(FILES) {
+        SparkFiles::set_root_directory(root.into());
+    }
     let mut stream = take_socket()?;
     write_frame(&mut stream, &FromChild::Hello(ExecutableHash::current()?))?;
     let ToChild::Hello(hash, settings) = read_frame(&mut stream)? else {

@@ -1,7 +1,8 @@
 //! What this process offers to tasks in its threads: blocks, map outputs, broadcasts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use firesteel_closure::{Data, WireError, to_bytes};
 use firesteel_rdd::Environment;
@@ -18,6 +19,7 @@ pub struct LocalEnvironment {
     blocks: Arc<MemoryStore>,
     scratch: Scratch,
     broadcasts: Mutex<BTreeMap<BroadcastId, EncodeValue>>,
+    files: OnceLock<PathBuf>,
     /// The shuffles that somebody can read.
     shuffles: Mutex<BTreeSet<ShuffleId>>,
     /// Of the child processes that live.
@@ -58,9 +60,15 @@ impl LocalEnvironment {
             blocks,
             scratch,
             broadcasts: Mutex::default(),
+            files: OnceLock::new(),
             shuffles: Mutex::default(),
             inboxes: Mutex::default(),
         }
+    }
+
+    /// Says where the files of `spark.files` are; the first word counts.
+    pub fn set_files_root(&self, root: PathBuf) {
+        let _ = self.files.set(root);
     }
 
     /// Tells a child process from now on what nobody needs any more.
@@ -152,6 +160,10 @@ impl Environment for LocalEnvironment {
             executor: ExecutorId::DRIVER,
             message: "the block is not there".to_owned(),
         })
+    }
+
+    fn files_root(&self) -> Option<PathBuf> {
+        self.files.get().cloned()
     }
 
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {

@@ -45,7 +45,7 @@ pub use firesteel_rdd::source::RangeItem;
 pub use firesteel_rdd::stats::{Number, Stats};
 pub use firesteel_rdd::{
     Accumulate, Accumulator, Boxed, Broadcast, HashPartitioner, Partition, Partitioner, Pipe,
-    TaskContext,
+    SparkFiles, TaskContext,
 };
 pub use firesteel_types as types;
 pub use firesteel_types::StorageLevel;
@@ -54,8 +54,8 @@ pub use firesteel_types::StorageLevel;
 pub mod prelude {
     pub use crate::{
         Accumulator, Broadcast, By, Compression, Context, CsvOptions, Data, Error, HashPartitioner,
-        JsonOptions, ParseMode, Partition, Partitioner, Rdd, Result, SaveOptions, StorageLevel,
-        TaskContext, TextOptions, Total,
+        JsonOptions, ParseMode, Partition, Partitioner, Rdd, Result, SaveOptions, SparkFiles,
+        StorageLevel, TaskContext, TextOptions, Total,
     };
 }
 

@@ -32,6 +32,7 @@ mod shape;
 pub mod sketch;
 pub mod sort;
 pub mod source;
+mod spark_files;
 pub mod stats;
 mod table;
 pub mod task;
@@ -44,6 +45,7 @@ pub use body::{Payload, TaskBody};
 pub use broadcast::Broadcast;
 pub use partitioner::{AnyPartitioner, HashPartitioner, Partitioner, RangePartitioner};
 pub use pipe::{Boxed, Partition, Pipe};
+pub use spark_files::SparkFiles;
 pub use task::{Environment, KillSwitch, TaskContext, fail};
 
 /// A hash map with a fixed seed: fast, and iterated in the same order in every run.

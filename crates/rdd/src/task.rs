@@ -4,6 +4,7 @@
 //! iterators of plain items, and the loop they fuse into carries no error checks.
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,10 @@ pub trait Environment: Send + Sync {
         map: u32,
         reduce: u32,
     ) -> Result<Slice, TaskFailure>;
+    /// Where the files of `spark.files` are, if not where the whole process has them.
+    fn files_root(&self) -> Option<PathBuf> {
+        None
+    }
     /// The encoded value of a broadcast that is not in `blocks` yet.
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
 }

@@ -77,7 +77,7 @@ pub use handshake::{HandshakeError, PROTOCOL_VERSION};
 pub use listener::BindTo;
 pub use options::{RpcOptions, SECRET_VARIABLE};
 pub use reference::{EndpointRef, PendingReply};
-pub use secret::{DEFAULT_IDENTITY, Identity, Keyring, Secret};
+pub use secret::{APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, Keyring, Secret};
 pub use stream::{
     IncomingStream, MAX_STREAM_ID, OpenError, StreamBody, StreamClient, StreamError, StreamSource,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use firesteel_conf::{ByteSize, Conf, entries};
 
 use crate::SetupError;
-use crate::secret::{DEFAULT_IDENTITY, Identity, Keyring, Secret};
+use crate::secret::{APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, Keyring, Secret};
 use crate::tls::Tls;
 
 /// The variable that hands an application's secret to its processes, as Spark's does.
@@ -94,6 +94,18 @@ impl RpcOptions {
     pub fn authenticate_as(&mut self, identity: Identity) {
         self.keyring.get_or_insert_default().insert(identity.clone());
         self.identity = Some(identity);
+    }
+
+    /// The same settings between the processes of one application: its secret alone counts, also if
+    /// there is none.
+    #[must_use]
+    pub fn for_application(&self, secret: Option<Secret>) -> Self {
+        let mut options = Self { identity: None, keyring: None, ..self.clone() };
+        if let Some(secret) = secret {
+            let name = Identity::new(APPLICATION_IDENTITY, secret);
+            options.authenticate_as(name.expect("it is a valid name"));
+        }
+        options
     }
 }
 
@@ -186,6 +198,20 @@ mod tests {
             let error = secret(&conf(&[on, setting]), None).unwrap_err().to_string();
             assert!(error.contains(needle), "{error}");
         }
+    }
+
+    #[test]
+    fn an_application_knows_its_own_secret_and_not_the_clusters() {
+        let settings = [("spark.authenticate", "true"), ("spark.authenticate.secret", "of all")];
+        let cluster = RpcOptions::from_conf(&conf(&settings), |_| None).unwrap();
+        let options = cluster.for_application(Some(Secret::generate()));
+        let identity = options.identity.unwrap();
+        assert_eq!(identity.name(), APPLICATION_IDENTITY);
+        assert_ne!(identity.secret().expose(), "of all");
+        let keyring = options.keyring.unwrap();
+        assert!(keyring.find(DEFAULT_IDENTITY).is_none());
+        assert!(keyring.find(APPLICATION_IDENTITY).is_some());
+        assert!(cluster.keyring.unwrap().find(DEFAULT_IDENTITY).is_some(), "it is left alone");
     }
 
     #[test]

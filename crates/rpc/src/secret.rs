@@ -11,6 +11,9 @@ use crate::address::check_name;
 
 /// The identity of whoever has the cluster's one secret.
 pub const DEFAULT_IDENTITY: &str = "cluster";
+/// The identity of whoever has the secret of one application: its driver, its executors, and the
+/// workers that start them.
+pub const APPLICATION_IDENTITY: &str = "application";
 
 /// A shared secret.
 #[derive(Clone)]

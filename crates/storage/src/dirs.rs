@@ -54,6 +54,20 @@ impl LocalDirs {
         Err(last.unwrap_or_else(|| io::Error::other("spark.local.dir names no directory")))
     }
 
+    /// A new directory, on the first disk that takes one. It goes with all the rest.
+    pub fn create_directory(&self, purpose: &str) -> io::Result<PathBuf> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut last = io::Error::other("spark.local.dir names no directory");
+        for directory in self.directories()? {
+            let path = directory.join(format!("{purpose}-{number}"));
+            match private_directory().create(&path) {
+                Ok(()) => return Ok(path),
+                Err(error) => last = named(&path, error),
+            }
+        }
+        Err(last)
+    }
+
     fn directories(&self) -> io::Result<Vec<PathBuf>> {
         let mut made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if made.is_none() {
@@ -183,6 +197,20 @@ mod tests {
         assert!(!first.exists());
         drop(dirs);
         assert!(paths.iter().all(|root| std::fs::read_dir(root).unwrap().count() == 0));
+    }
+
+    #[test]
+    fn a_directory_is_for_its_user_only_and_vanishes_with_the_rest() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let dirs = LocalDirs::new(vec![root.path().to_owned()]);
+        let (one, other) =
+            (dirs.create_directory("x").unwrap(), dirs.create_directory("x").unwrap());
+        assert_ne!(one, other);
+        assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::write(one.join("file"), "x").unwrap();
+        dirs.remove();
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     }
 
     #[test]

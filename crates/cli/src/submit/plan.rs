@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use firesteel_conf::{Conf, DeployMode, Origin, entries};
+use firesteel_conf::{Conf, DeployMode, Origin, entries, shared_files};
 
 use super::flags::SubmitFlags;
 use crate::{Failure, cluster};
@@ -64,6 +64,7 @@ fn settings(flags: &SubmitFlags, executable: &Path) -> Result<Conf, Failure> {
         conf.set(entries::APP_NAME.key(), name.to_string_lossy());
     }
     conf.validate()?;
+    shared_files(&conf.get(&entries::FILES)?).map_err(|error| format!("spark.files {error}"))?;
     if conf.get(&entries::SUBMIT_DEPLOY_MODE)? == DeployMode::Cluster {
         return Err("the cluster cannot run drivers yet: leave --deploy-mode out, or write --deploy-mode client, and the driver \
                     runs here"
@@ -74,16 +75,10 @@ fn settings(flags: &SubmitFlags, executable: &Path) -> Result<Conf, Failure> {
 
 /// The driver may run elsewhere than it was submitted: paths are made whole.
 fn absolute_files(list: &str) -> Result<String, Failure> {
-    let files = list.split(',').map(str::trim).filter(|file| !file.is_empty());
-    let absolute = files.map(|file| {
-        let path = std::fs::canonicalize(file.strip_prefix("file:").unwrap_or(file))
-            .map_err(|error| format!("--files {file}: {error}"))?;
-        if !path.is_file() {
-            return Err(format!("--files {file}: it is not a file; name its files one by one"));
-        }
-        Ok(path.to_string_lossy().into_owned())
-    });
-    Ok(absolute.collect::<Result<Vec<_>, _>>()?.join(","))
+    let files: Vec<&str> = list.split(',').collect();
+    let found = shared_files(&files).map_err(|error| format!("--files {error}"))?;
+    let paths = found.iter().map(|file| file.path.to_string_lossy().into_owned());
+    Ok(paths.collect::<Vec<_>>().join(","))
 }
 
 /// What of Spark's is not here, and what to do instead.

@@ -6,3 +6,4 @@ mod daemon;
 mod joining;
 mod leaving;
 mod running;
+mod shipping;

@@ -10,6 +10,7 @@ use firesteel_types::{Event, ExecutorId, Host, ShuffleId, TaskId};
 
 use super::cluster::{Cluster, NewCluster, dispatch};
 use super::{Engine, local};
+use crate::files::Files;
 use crate::{Error, Result};
 
 pub(super) enum Place {
@@ -27,7 +28,12 @@ pub(crate) enum NewPlace {
 
 impl NewPlace {
     /// The place that a master names. A task that needs more cores than there are would wait for ever.
-    pub(crate) fn of(master: &Master, conf: &Conf, cpus_per_task: u32) -> Result<Self> {
+    pub(crate) fn of(
+        master: &Master,
+        conf: &Conf,
+        cpus_per_task: u32,
+        files: &Files,
+    ) -> Result<Self> {
         match master {
             Master::Local { threads, .. } => {
                 let workers = threads_of(*threads);
@@ -44,13 +50,13 @@ impl NewPlace {
             Master::Standalone { masters } => {
                 let cores = conf.get(&entries::EXECUTOR_CORES)?;
                 check_cores(master, cores, cpus_per_task)?;
-                Ok(NewPlace::Cluster(Box::new(NewCluster::join(master, masters, conf)?)))
+                Ok(NewPlace::Cluster(Box::new(NewCluster::join(master, masters, conf, files)?)))
             }
             Master::LocalCluster { workers, cores, memory_mb } => {
                 let wanted = conf.get(&entries::EXECUTOR_CORES)?;
                 check_cores(master, wanted.or(Some(cores.get())), cpus_per_task)?;
                 let size = (workers.get(), cores.get(), memory_mb.get());
-                Ok(NewPlace::Cluster(Box::new(NewCluster::with_own(master, size, conf)?)))
+                Ok(NewPlace::Cluster(Box::new(NewCluster::with_own(master, size, conf, files)?)))
             }
             other => Err(Error::Master {
                 master: other.to_string(),

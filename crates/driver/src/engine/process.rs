@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firesteel_closure::{ExecutableHash, SameExecutable};
-use firesteel_executor::child::ROLE;
+use firesteel_executor::child::{FILES, ROLE};
 use firesteel_executor::{
     EncodedReport, FromChild, Inbox, LocalEnvironment, TaskReport, ToChild, read_frame, write_frame,
 };
@@ -57,7 +57,11 @@ impl Child {
     fn start(environment: &LocalEnvironment, sharers: u32) -> io::Result<Child> {
         // A pair has no name: nobody else can reach it, and no file is left behind.
         let (mut stream, theirs) = UnixStream::pair()?;
-        let mut process = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(files) = environment.files_root() {
+            command.env(FILES, files);
+        }
+        let mut process = command
             .env(ROLE, "executor")
             .stdin(OwnedFd::from(theirs))
             // Ctrl-C in a terminal goes to whole groups: the driver alone decides what ends, and how.

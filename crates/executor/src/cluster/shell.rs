@@ -15,7 +15,7 @@ use firesteel_cluster::messages::{ToDriver, ToExecutor};
 use firesteel_cluster::mutant::Planted;
 use firesteel_cluster::wire;
 use firesteel_conf::entries;
-use firesteel_rdd::KillSwitch;
+use firesteel_rdd::{KillSwitch, SparkFiles};
 use firesteel_rpc::{
     BindTo, Caller, Context, Endpoint, HandlerError, Peer, RpcAddress, RpcEnv, RpcError, RpcOptions,
 };
@@ -123,13 +123,18 @@ fn end(code: i32, reason: &str, scratch: &Scratch) -> ! {
 /// Works until told to end.
 pub(super) fn run() -> Result<Infallible, StartError> {
     crate::child::survive_broken_pipes()?;
+    // Its worker has put them here before it started this process.
+    SparkFiles::set_root_directory(std::env::current_dir()?);
     let settings = Settings::read(|name| std::env::var(name).ok())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("firesteel-rpc")
         .enable_all()
         .build()?;
-    let mut options = RpcOptions::from_process(&settings.conf)?;
+    let options = RpcOptions::from_process(&settings.conf)?;
+    // What the worker handed over is the secret of this application, not the cluster's.
+    let secret = options.identity.as_ref().map(|identity| identity.secret().clone());
+    let mut options = options.for_application(secret);
     options.port_retries = 0;
     let bind = BindTo::new(&settings.host, 0);
     let env = runtime.block_on(RpcEnv::server(options, bind))?;

@@ -89,6 +89,11 @@ impl WorkerArgs {
         Ok(options)
     }
 
+    /// How many bytes of what drivers serve are kept.
+    pub(super) fn cache_bytes(&self) -> Result<u64, ConfError> {
+        self.conf.get(&entries::WORKER_CACHE_MAX_SIZE).map(|ByteSize(bytes)| bytes)
+    }
+
     /// How long a process gets to end by itself.
     pub(super) fn grace(&self) -> Result<Duration, ConfError> {
         self.conf.get(&entries::WORKER_DRIVER_TERMINATE_TIMEOUT)

@@ -41,6 +41,11 @@ impl Directories {
         Ok(Self { work, local })
     }
 
+    /// Where what drivers serve is kept.
+    pub(super) fn cache(&self) -> PathBuf {
+        self.work.join("cache")
+    }
+
     pub(super) fn for_executor(&self, key: &ExecutorKey) -> io::Result<Place> {
         let app = name(&key.app.0)?;
         let work = self.work.join(app).join(key.executor.to_string());
@@ -91,7 +96,7 @@ impl Directories {
 }
 
 /// A name that is one part of a path, and no way out of it.
-fn name(text: &str) -> io::Result<&str> {
+pub(super) fn name(text: &str) -> io::Result<&str> {
     let mut parts = Path::new(text).components();
     match (parts.next(), parts.next()) {
         (Some(Component::Normal(part)), None) if part == text => Ok(text),

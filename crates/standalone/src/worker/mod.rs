@@ -6,6 +6,8 @@
 //! | `shell` | feeds the core and carries out its effects |
 //! | `order` | what is to be started: program, variables, directory |
 //! | `executable` | whether a program is the one that was meant |
+//! | `cache` | executables and files that drivers serve, by their hash |
+//! | `prepare` | what has to be there before a process starts |
 //! | `process` | one child process from its start to its end |
 //! | `keeper` | the end of all children, when the worker itself is killed |
 //! | `logs` | what a child prints, in files |
@@ -13,12 +15,14 @@
 //! | `pages` | what can be seen of it |
 
 mod args;
+mod cache;
 mod directories;
 mod executable;
 mod keeper;
 mod logs;
 mod order;
 mod pages;
+mod prepare;
 mod process;
 mod shell;
 

@@ -17,17 +17,29 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::args::Launcher;
-use super::directories::{Directories, Place};
+use super::cache::{Cache, FetchError};
+use super::directories::Directories;
 use super::executable::{ExecutableError, Hashes};
 use super::keeper::Keeper;
 use super::logs::{self, Rolling};
 use super::order::{NOT_INHERITED, Order};
+use super::prepare::Prepared;
+
+/// How often, and after which time, to try again a program that is still open for writing.
+const BUSY_TRIES: u32 = 100;
+const BUSY_WAIT: Duration = Duration::from_millis(10);
 
 /// Why a process was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
     #[error(transparent)]
     Executable(#[from] ExecutableError),
+    #[error("{here}; and it could not be had from its driver: {source}")]
+    Program { here: ExecutableError, source: FetchError },
+    #[error("its file {name} could not be had from its driver: {source}")]
+    File { name: String, source: FetchError },
+    #[error("could not put its file {name} into its work directory: {source}")]
+    CopyFile { name: String, source: io::Error },
     #[error("could not make its work directory: {0}")]
     Directory(#[source] io::Error),
     #[error("could not open the files of its output: {0}")]
@@ -41,6 +53,7 @@ pub(super) enum LaunchError {
 /// What all processes of a worker have in common.
 #[derive(Debug)]
 pub(super) struct Launch {
+    pub(super) cache: Arc<Cache>,
     pub(super) directories: Directories,
     pub(super) hashes: Hashes,
     pub(super) launcher: Option<Launcher>,
@@ -60,27 +73,22 @@ impl Launch {
         order: Order,
         kill: CancellationToken,
     ) -> Result<ExitStatus, LaunchError> {
-        let (launch, order) = (self.clone(), Arc::new(order));
-        let told = order.clone();
-        let prepared = tokio::task::spawn_blocking(move || launch.prepare(&told)).await;
-        let place = prepared.map_err(|_| LaunchError::Ending)??;
+        let stopped = Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
+        let order = Arc::new(order);
+        let prepared = tokio::select! {
+            prepared = self.prepare(&order) => prepared?,
+            () = kill.cancelled() => return stopped,
+        };
         if kill.is_cancelled() {
-            return Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
+            return stopped;
         }
-        let child = self.spawn(&order, &place)?;
+        let child = self.spawn(&order, &prepared).await?;
         Ok(self.watch(child, kill).await)
     }
 
-    /// What takes time before a process can start. Blocks.
-    fn prepare(&self, order: &Order) -> Result<Place, LaunchError> {
-        let told = order.command();
-        self.hashes.check(&told.program, told.hash)?;
-        order.place(&self.directories).map_err(LaunchError::Directory)
-    }
-
-    fn spawn(&self, order: &Order, place: &Place) -> Result<Child, LaunchError> {
-        let told = order.command();
-        let mut command = self.command(told);
+    async fn spawn(&self, order: &Order, prepared: &Prepared) -> Result<Child, LaunchError> {
+        let (told, place) = (order.command(), &prepared.place);
+        let mut command = self.command(told, prepared.program(told));
         for variable in NOT_INHERITED {
             command.env_remove(variable);
         }
@@ -94,18 +102,18 @@ impl Launch {
             .process_group(0)
             .kill_on_drop(true);
         let failed = |source| LaunchError::Spawn { program: told.program.clone(), source };
-        command.spawn().map_err(failed)
+        spawn_when_idle(&mut command).await.map_err(failed)
     }
 
-    fn command(&self, told: &Told) -> Command {
+    fn command(&self, told: &Told, program: &Path) -> Command {
         let mut command = match &self.launcher {
             Some(launcher) => {
                 let mut command = Command::new(&launcher.program);
                 command.args(&launcher.launch).arg(std::process::id().to_string());
-                command.arg(Path::new(&told.program));
+                command.arg(program);
                 command
             }
-            None => Command::new(&told.program),
+            None => Command::new(program),
         };
         command.args(&told.arguments);
         command
@@ -139,6 +147,20 @@ impl Launch {
             }
         }
     }
+}
+
+/// A program that was just written cannot be run while a process that is being started has inherited the
+/// open file, which is not for long.
+async fn spawn_when_idle(command: &mut Command) -> io::Result<Child> {
+    for _ in 0..BUSY_TRIES {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                tokio::time::sleep(BUSY_WAIT).await;
+            }
+            spawned => return spawned,
+        }
+    }
+    command.spawn()
 }
 
 /// Nobody left in the group is no mistake.

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Ended;
 use super::args::WorkerArgs;
+use super::cache::Cache;
 use super::directories::Directories;
 use super::executable::Hashes;
 use super::keeper::Keeper;
@@ -55,7 +56,9 @@ impl Setting {
             memory_mb: args.memory_mb,
         };
         let keeper = args.launcher.as_ref().map(Keeper::start).transpose();
+        let cache = Cache::new(directories.cache(), args.cache_bytes()?, args.rpc.clone());
         let launch = Launch {
+            cache: Arc::new(cache),
             keeper: keeper.map_err(StartError::Keeper)?,
             directories,
             hashes: Hashes::default(),
@@ -215,7 +218,10 @@ impl Shell {
             }
             Effect::CleanWorkDirectories { age_ms, keep } => {
                 let age = Duration::from_millis(age_ms);
-                self.blocking(move |launch| launch.directories.remove_old(age, &keep));
+                self.blocking(move |launch| {
+                    launch.directories.remove_old(age, &keep);
+                    launch.cache.remove_old(age);
+                });
             }
             Effect::ArmTimer(at) => self.alarm.arm(at),
             Effect::Exit { code, reason } => {

@@ -139,6 +139,9 @@ pub(super) struct Streams {
 
 impl StreamSource for Streams {
     fn open(&self, id: &str, _: &Peer) -> Result<StreamBody, OpenError> {
+        if let Some(hash) = wire::parse_content(id) {
+            return self.cluster.contents.open(&hash);
+        }
         match StreamId::parse(id) {
             Some(StreamId::Code(code)) => {
                 let code = lock(&self.cluster.code).get(&code).and_then(std::sync::Weak::upgrade);

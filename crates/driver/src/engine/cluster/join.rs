@@ -1,6 +1,5 @@
 //! How an application comes to its cluster: settings, the runtime, the registration with a master.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::sync::mpsc::{Receiver, channel};
@@ -12,26 +11,29 @@ use tokio::runtime::Runtime;
 use firesteel_closure::ExecutableHash;
 use firesteel_cluster::Incarnation;
 use firesteel_cluster::application::{Backend, BackendOptions};
-use firesteel_cluster::description::{ApplicationDescription, Command};
 use firesteel_cluster::jitter::Jitter;
 use firesteel_cluster::wire;
 use firesteel_conf::{ByteSize, Conf, HostPort, Master, entries};
-use firesteel_executor::child::ROLE;
-use firesteel_executor::cluster::{BLOCK_MASTER, DRIVER_URL, SETTINGS};
-use firesteel_rpc::{BindTo, RpcAddress, RpcEnv, RpcOptions, SECRET_VARIABLE};
+use firesteel_executor::cluster::BLOCK_MASTER;
+use firesteel_rpc::{BindTo, RpcAddress, RpcEnv, RpcOptions, Secret};
 
 use super::super::Engine;
 use super::super::local::guarded_with;
 use super::actor::{Actor, News};
+use super::contents::Contents;
+use super::describe::{describe, wanted};
 use super::endpoints::{AppClient, BlockMaster, Scheduler, Streams};
 use super::local_cluster::{self, LocalCluster, Size};
 use super::{Cluster, Joined, lock};
-use crate::context::executable_name;
+use crate::files::Files;
 use crate::{Error, Result};
 
 /// What ends after everything that uses it.
 pub(super) struct Network {
     runtime: Runtime,
+    /// The way to masters, with the cluster's secret. The driver's own environment has the
+    /// application's.
+    outside: RpcEnv,
     own: Option<LocalCluster>,
 }
 
@@ -40,6 +42,7 @@ impl Network {
     pub(super) fn end(self, env: &RpcEnv) {
         self.runtime.block_on(async {
             env.shutdown().await;
+            self.outside.shutdown().await;
             if let Some(own) = self.own {
                 own.stop().await;
             }
@@ -62,9 +65,14 @@ pub(crate) struct NewCluster {
 
 impl NewCluster {
     /// Opens the driver's port and prepares what is asked of these masters.
-    pub(crate) fn join(master: &Master, masters: &[HostPort], conf: &Conf) -> Result<Self> {
+    pub(crate) fn join(
+        master: &Master,
+        masters: &[HostPort],
+        conf: &Conf,
+        files: &Files,
+    ) -> Result<Self> {
         let masters = masters.iter().map(|at| RpcAddress::new(bare(&at.host), at.port)).collect();
-        Self::prepare(master, masters, conf, runtime()?, None)
+        Self::prepare(master, masters, conf, files, (runtime()?, None))
     }
 
     /// Starts a cluster of its own first.
@@ -72,6 +80,7 @@ impl NewCluster {
         master: &Master,
         (workers, cores, memory_mb): (u32, u32, u32),
         conf: &Conf,
+        files: &Files,
     ) -> Result<Self> {
         let refused = |reason: String| Error::Master { master: master.to_string(), reason };
         let size = Size { workers, cores, memory_mb };
@@ -79,32 +88,38 @@ impl NewCluster {
         let runtime = runtime()?;
         let own = runtime.block_on(LocalCluster::start(&conf, size));
         let own = own.map_err(|error| refused(error.to_string()))?;
-        Self::prepare(master, vec![own.master()], &conf, runtime, Some(own))
+        Self::prepare(master, vec![own.master()], &conf, files, (runtime, Some(own)))
     }
 
     fn prepare(
         master: &Master,
         masters: Vec<RpcAddress>,
         conf: &Conf,
-        runtime: Runtime,
-        own: Option<LocalCluster>,
+        files: &Files,
+        (runtime, own): (Runtime, Option<LocalCluster>),
     ) -> Result<Self> {
         let refused = |reason: String| Error::Master { master: master.to_string(), reason };
         // A cluster of its own has a secret of its own.
         let variable = |name: &str| std::env::var(name).ok().filter(|_| own.is_none());
         let options = RpcOptions::from_conf(conf, variable);
         let options = options.map_err(|error| refused(error.to_string()))?;
-        let secret = options.identity.as_ref().map(|it| it.secret().expose().to_owned());
+        // Where one is needed at all, this application has one that no other knows.
+        let secret = options.keyring.is_some().then(Secret::generate);
         let bind = bind_to(conf, &masters).map_err(|error| {
             refused(format!(
                 "its address cannot be found ({error}): check the host, or set spark.driver.host"
             ))
         })?;
-        let env = runtime.block_on(RpcEnv::server(options, bind));
+        let inside = options.for_application(secret.clone());
+        let env = runtime.block_on(RpcEnv::server(inside, bind));
         let env = env.map_err(|error| refused(error.to_string()))?;
+        let outside = runtime.block_on(async { RpcEnv::client(options) });
         let address = env.address().cloned().ok_or_else(|| refused("it has no port".to_owned()))?;
         let hash = hash()?;
-        let description = describe(conf, &address, secret, hash)?;
+        let unreadable = |source| start_error("executors: the executable or a file", source);
+        let contents = Contents::new(hash, files).map_err(unreadable)?;
+        let served = contents.served_at(&address).map_err(unreadable)?;
+        let description = describe(conf, &address, secret, hash, served)?;
         let wanted = wanted(&description);
         let incarnation = Incarnation(fastrand::u64(..));
         let mut options = BackendOptions::new(Arc::new(description), incarnation, masters.len());
@@ -124,10 +139,11 @@ impl NewCluster {
             joined: Mutex::new(Joined::NotYet),
             joining: Condvar::new(),
             thread: Mutex::new(None),
+            contents,
             max_result_bytes,
         });
         let master = master.to_string();
-        let network = Network { runtime, own };
+        let network = Network { runtime, outside, own };
         Ok(NewCluster { cluster, master, masters, network, news, core, wanted, hash })
     }
 
@@ -137,6 +153,7 @@ impl NewCluster {
         let (env, sender) = (&cluster.env, &cluster.news);
         let environment = engine.environment.clone();
         env.serve_streams(Arc::new(Streams { cluster: cluster.clone(), environment }));
+        let outside = network.outside.clone();
         let actor = Actor::new(engine.clone(), cluster.clone(), core, wanted);
         let thread = std::thread::Builder::new().name("firesteel-cluster".into());
         let shared = engine.clone();
@@ -155,8 +172,8 @@ impl NewCluster {
                 env.register(wire::DRIVER, Scheduler { news: sender.clone(), known }).map(drop)
             })
             .and_then(|()| {
-                env.register(wire::APP_CLIENT, AppClient { news: sender.clone(), masters })
-                    .map(drop)
+                let client = AppClient { news: sender.clone(), masters };
+                outside.register(wire::APP_CLIENT, client).map(drop)
             });
         registered.map_err(|error| refused(error.to_string()))?;
         cluster.wait_until_joined().map_err(refused)
@@ -176,7 +193,7 @@ fn hash() -> Result<ExecutableHash> {
     ExecutableHash::current().map_err(|source| start_error("executors: the executable", source))
 }
 
-fn start_error(what: &str, source: io::Error) -> Error {
+pub(super) fn start_error(what: &str, source: io::Error) -> Error {
     Error::Start { what: what.to_owned(), source: Arc::new(source) }
 }
 
@@ -215,51 +232,4 @@ fn own_address(masters: &[RpcAddress]) -> io::Result<String> {
         }
     }
     Err(last)
-}
-
-/// What is asked of a master: executors of this very executable.
-fn describe(
-    conf: &Conf,
-    driver: &RpcAddress,
-    secret: Option<String>,
-    hash: ExecutableHash,
-) -> Result<ApplicationDescription> {
-    let program = std::env::current_exe().map_err(|source| start_error("executors", source))?;
-    let mut settings = conf.clone();
-    settings.remove(entries::AUTHENTICATE_SECRET.key());
-    settings.remove(entries::AUTHENTICATE_SECRET_FILE.key());
-    let mut environment = BTreeMap::from([
-        (ROLE.to_owned(), "executor".to_owned()),
-        (DRIVER_URL.to_owned(), driver.endpoint("driver").to_string()),
-        (SETTINGS.to_owned(), settings.to_properties()),
-    ]);
-    if let Some(secret) = secret {
-        environment.insert(SECRET_VARIABLE.to_owned(), secret);
-    }
-    let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
-    Ok(ApplicationDescription {
-        name: conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name),
-        user: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
-        max_cores: conf.get(&entries::CORES_MAX)?,
-        memory_per_executor_mb: (memory >> 20).max(1),
-        cores_per_executor: conf.get(&entries::EXECUTOR_CORES)?,
-        initial_executor_limit: None,
-        command: Command {
-            program: program.to_string_lossy().into_owned(),
-            arguments: Vec::new(),
-            environment,
-            hash: Some(hash.bytes()),
-        },
-        web_ui: String::new(),
-    })
-}
-
-/// For the warning that nothing of it can be had.
-fn wanted(description: &ApplicationDescription) -> String {
-    let cores = description.cores_per_executor.map_or_else(
-        || "at least one core".to_owned(),
-        |cores| format!("{cores} core(s) (spark.executor.cores)"),
-    );
-    let memory = description.memory_per_executor_mb;
-    format!("executors with {cores} and {memory} MiB (spark.executor.memory)")
 }

@@ -2,15 +2,14 @@
 //!
 //! They listen on loopback, with a secret that nobody else has, and end with the context.
 
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use firesteel_conf::{ByteSize, Conf, entries};
 use firesteel_rpc::{RpcAddress, RpcOptions, Secret};
 use firesteel_standalone::StartError;
 use firesteel_standalone::master::{self, MasterArgs, RunningMaster};
 use firesteel_standalone::worker::{self, RunningWorker, WorkerArgs};
+use firesteel_storage::LocalDirs;
 
 /// The numbers of `local-cluster[n,c,m]`.
 #[derive(Clone, Copy)]
@@ -23,7 +22,7 @@ pub(super) struct Size {
 pub(super) struct LocalCluster {
     master: RunningMaster,
     workers: Vec<RunningWorker>,
-    directory: PathBuf,
+    directories: LocalDirs,
 }
 
 /// The settings of an application on such a cluster: with its secret, and with executors as large as
@@ -52,7 +51,12 @@ impl LocalCluster {
     pub(super) async fn start(conf: &Conf, size: Size) -> Result<Self, StartError> {
         let options = RpcOptions::from_conf(conf, |_| None)?;
         let master = master::start(MasterArgs::loopback(conf.clone(), options.clone())).await?;
-        let directory = private_directory(conf)?;
+        let roots = conf.get(&entries::LOCAL_DIR)?;
+        // Of a driver that is killed they stay, until the next one starts.
+        let directories = LocalDirs::new(roots.into_iter().map(PathBuf::from).collect());
+        let directory = directories.create_directory("cluster").map_err(|source| {
+            StartError::WorkDirectory { path: PathBuf::from("spark.local.dir"), source }
+        })?;
         let mut workers = Vec::new();
         for index in 0..size.workers {
             let masters = vec![master.address.clone()];
@@ -64,7 +68,7 @@ impl LocalCluster {
         for worker in &workers {
             worker.registered().await;
         }
-        Ok(LocalCluster { master, workers, directory })
+        Ok(LocalCluster { master, workers, directories })
     }
 
     pub(super) fn master(&self) -> RpcAddress {
@@ -76,27 +80,6 @@ impl LocalCluster {
             worker.stop().await;
         }
         self.master.stop().await;
-        if let Err(error) = std::fs::remove_dir_all(&self.directory) {
-            let directory = self.directory.display();
-            tracing::warn!(%directory, %error, "the work directories could not be removed");
-        }
+        self.directories.remove();
     }
-}
-
-/// A directory in the first of `spark.local.dir` that takes one.
-fn private_directory(conf: &Conf) -> Result<PathBuf, StartError> {
-    let name = format!("firesteel-cluster-{:x}-{:016x}", std::process::id(), fastrand::u64(..));
-    let roots = conf.get(&entries::LOCAL_DIR)?;
-    let mut last = StartError::WorkDirectory {
-        path: PathBuf::new(),
-        source: io::Error::other("spark.local.dir names no directory"),
-    };
-    for root in roots {
-        let path = Path::new(&root).join(&name);
-        match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path) {
-            Ok(()) => return Ok(path),
-            Err(source) => last = StartError::WorkDirectory { path, source },
-        }
-    }
-    Err(last)
 }

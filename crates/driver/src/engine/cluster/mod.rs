@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `join` | settings, the runtime, the first registration |
 //! | `actor` | the thread with the core of `firesteel_cluster::application`: one event at a time |
+//! | `describe` | what is asked of a master, and what executors are told |
 //! | `endpoints` | what comes in over the network |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
+//! | `contents` | the executable and the files that workers fetch |
 //! | `tracker` | where map outputs lie |
 //! | `report` | what tasks brought |
 //!
@@ -15,6 +17,8 @@
 //! What is decided about executors is decided in the core, what about tasks in the schedulers.
 
 mod actor;
+mod contents;
+mod describe;
 mod endpoints;
 mod join;
 mod local_cluster;
@@ -39,6 +43,7 @@ use super::local::{failed, identity};
 use super::place::Place;
 use super::state::Launch;
 use actor::News;
+use contents::Contents;
 pub(crate) use join::NewCluster;
 use tracker::Tracker;
 
@@ -82,6 +87,7 @@ pub(crate) struct Cluster {
     joined: Mutex<Joined>,
     joining: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
+    contents: Contents,
     /// Results of one job beyond this are refused; 0: none are.
     max_result_bytes: u64,
 }

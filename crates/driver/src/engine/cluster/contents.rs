@@ -1,0 +1,63 @@
+//! What the driver serves to workers by its hash: its own executable, and the files of `spark.files`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use firesteel_closure::{ExecutableHash, open_current};
+use firesteel_cluster::Address;
+use firesteel_cluster::description::{Served, ServedFile};
+use firesteel_rpc::{OpenError, RpcAddress, StreamBody};
+use firesteel_types::Host;
+
+use crate::files::Files;
+
+/// Everything that can be asked for; nothing else is opened.
+pub(super) struct Contents {
+    /// Held open: what is served is what runs, also after its file was replaced.
+    executable: File,
+    executable_hash: [u8; 32],
+    files: BTreeMap<[u8; 32], PathBuf>,
+    named: Vec<ServedFile>,
+}
+
+impl Contents {
+    /// Reads the files once, for their hashes.
+    pub(super) fn new(hash: ExecutableHash, shared: &Files) -> io::Result<Self> {
+        let mut contents = Contents {
+            executable: open_current()?,
+            executable_hash: hash.bytes(),
+            files: BTreeMap::new(),
+            named: Vec::new(),
+        };
+        for (name, path) in shared.iter() {
+            let file = File::open(&path)?;
+            let bytes = file.metadata()?.len();
+            let mut hasher = blake3::Hasher::new();
+            hasher.update_reader(file)?;
+            let hash = *hasher.finalize().as_bytes();
+            contents.files.insert(hash, path);
+            contents.named.push(ServedFile { name: name.to_owned(), bytes, hash });
+        }
+        Ok(contents)
+    }
+
+    /// What workers are told of it.
+    pub(super) fn served_at(&self, address: &RpcAddress) -> io::Result<Served> {
+        Ok(Served {
+            address: Address { host: Host::new(&address.host), port: address.port },
+            program_bytes: self.executable.metadata()?.len(),
+            files: self.named.clone(),
+        })
+    }
+
+    pub(super) fn open(&self, hash: &[u8; 32]) -> Result<StreamBody, OpenError> {
+        let file = match self.files.get(hash) {
+            Some(path) => File::open(path)?,
+            None if *hash == self.executable_hash => self.executable.try_clone()?,
+            None => return Err(OpenError::Missing),
+        };
+        Ok(StreamBody::whole(file)?)
+    }
+}

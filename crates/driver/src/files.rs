@@ -1,0 +1,81 @@
+//! The files of `spark.files` in the driver: copied when the context starts, so that everybody gets the
+//! same bytes whatever becomes of the originals, and removed when it stops.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use firesteel_conf::{Conf, SharedFile, entries, shared_files};
+use firesteel_rdd::SparkFiles;
+use firesteel_storage::LocalDirs;
+
+use crate::{Error, Result};
+
+/// The copies.
+pub(crate) struct Files(Option<Copies>);
+
+struct Copies {
+    root: PathBuf,
+    names: Vec<String>,
+    directories: LocalDirs,
+}
+
+impl Files {
+    /// Copies what `spark.files` names; nothing is made if that is nothing.
+    pub(crate) fn gather(conf: &Conf) -> Result<Self> {
+        let list = conf.get(&entries::FILES)?;
+        let refused = |file: &str, reason: String| Error::File { file: file.to_owned(), reason };
+        let files = shared_files(&list).map_err(|error| refused(&error.file, error.reason))?;
+        if files.is_empty() {
+            return Ok(Files(None));
+        }
+        let roots = conf.get(&entries::LOCAL_DIR)?;
+        let directories = LocalDirs::new(roots.into_iter().map(PathBuf::from).collect());
+        let root = directories.create_directory("files").map_err(|source| Error::Start {
+            what: "the context: the directory of spark.files".to_owned(),
+            source: Arc::new(source),
+        })?;
+        for file in &files {
+            let copied = copy(file, &root);
+            copied.map_err(|error| refused(&file.path.to_string_lossy(), error.to_string()))?;
+        }
+        let names = files.into_iter().map(|file| file.name).collect();
+        SparkFiles::set_root_directory(root.clone());
+        Ok(Files(Some(Copies { root, names, directories })))
+    }
+
+    /// Where they are, if there are any.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.0.as_ref().map(|copies| &*copies.root)
+    }
+
+    /// Names and places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let copies = self.0.iter();
+        copies.flat_map(|copies| {
+            copies.names.iter().map(|name| (name.as_str(), copies.root.join(name)))
+        })
+    }
+
+    /// Removes the copies.
+    pub(crate) fn remove(&self) {
+        if let Some(copies) = &self.0 {
+            SparkFiles::unset_root_directory(&copies.root);
+            copies.directories.remove();
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// As executors have it: theirs to read, write and run.
+fn copy(file: &SharedFile, root: &Path) -> io::Result<()> {
+    let target = root.join(&file.name);
+    std::fs::copy(&file.path, &target)?;
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o700))
+}

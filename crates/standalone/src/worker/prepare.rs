@@ -1,0 +1,102 @@
+//! What has to be there before a process starts: its directories, its executable, its files. What the worker
+//! does not have, the application's driver serves.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use firesteel_cluster::Address;
+use firesteel_cluster::description::{Command, Served, ServedFile};
+use firesteel_rpc::{RpcAddress, SECRET_VARIABLE};
+
+use super::cache::{Cached, FetchError, Wanted};
+use super::directories::{self, Place};
+use super::order::Order;
+use super::process::{Launch, LaunchError};
+
+/// Ready to be started.
+pub(super) struct Prepared {
+    pub(super) place: Place,
+    /// The executable, if it is not the one that the order names. It stays while the process runs.
+    program: Option<Cached>,
+}
+
+impl Prepared {
+    /// What is to be run.
+    pub(super) fn program<'a>(&'a self, told: &'a Command) -> &'a Path {
+        self.program.as_ref().map_or(Path::new(&told.program), Cached::path)
+    }
+}
+
+impl Launch {
+    /// What takes time before a process can start.
+    pub(super) async fn prepare(
+        self: &Arc<Self>,
+        order: &Arc<Order>,
+    ) -> Result<Prepared, LaunchError> {
+        let (launch, told) = (self.clone(), order.clone());
+        let checked = move || {
+            let Command { program, hash, .. } = told.command();
+            let program = launch.hashes.check(program, *hash);
+            let place = told.place(&launch.directories).map_err(LaunchError::Directory);
+            Ok::<_, LaunchError>((program, place?))
+        };
+        let (checked, place) = blocking(checked).await?;
+        let told = order.command();
+        let program = match (checked, &told.served, told.hash) {
+            (Ok(()), ..) => None,
+            (Err(here), Some(served), Some(hash)) => {
+                let fetched = self.fetch(told, served, hash, served.program_bytes).await;
+                Some(fetched.map_err(|source| LaunchError::Program { here, source })?)
+            }
+            (Err(here), ..) => return Err(here.into()),
+        };
+        for file in told.served.iter().flat_map(|served| &served.files) {
+            self.put(told, file, &place).await?;
+        }
+        Ok(Prepared { place, program })
+    }
+
+    async fn fetch(
+        &self,
+        told: &Command,
+        served: &Served,
+        hash: [u8; 32],
+        bytes: u64,
+    ) -> Result<Cached, FetchError> {
+        let Address { host, port } = &served.address;
+        let from = &RpcAddress::new(&*host.0, *port);
+        let secret = told.environment.get(SECRET_VARIABLE).map(String::as_str);
+        self.cache.obtain(&Wanted { hash, bytes, from, secret }).await
+    }
+
+    /// Puts a copy of a file into the work directory: the process may do with it what it likes.
+    async fn put(
+        &self,
+        told: &Command,
+        file: &ServedFile,
+        place: &Place,
+    ) -> Result<(), LaunchError> {
+        let Some(served) = &told.served else { return Ok(()) };
+        let name = file.name.clone();
+        let failed = |source| LaunchError::CopyFile { name: file.name.clone(), source };
+        let target = place.work.join(directories::name(&file.name).map_err(failed)?);
+        let fetched = self.fetch(told, served, file.hash, file.bytes).await;
+        let cached = fetched.map_err(|source| LaunchError::File { name, source })?;
+        let name = file.name.clone();
+        let copied = move || {
+            let copied = fs::copy(cached.path(), &target)
+                .and_then(|_| fs::set_permissions(&target, fs::Permissions::from_mode(0o700)));
+            copied.map_err(|source| LaunchError::CopyFile { name, source })
+        };
+        blocking(copied).await
+    }
+}
+
+/// On a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LaunchError> + Send + 'static,
+) -> Result<T, LaunchError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| LaunchError::Ending)?
+}
