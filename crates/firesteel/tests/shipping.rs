@@ -157,6 +157,28 @@ fn a_worker_that_shares_no_disk_gets_executable_files_and_a_secret_that_no_other
 }
 
 #[test]
+fn an_application_with_another_secret_or_none_is_told_so_and_does_not_wait_for_better() {
+    let scratch = Scratch::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (master, worker) = runtime.block_on(cluster(&scratch.path("work")));
+    for secret in [None, Some("one that is not the cluster's")] {
+        let mut ctx = Context::builder().arguments([""; 0]).master(&master.url());
+        if let Some(secret) = secret {
+            ctx = ctx.config("spark.authenticate", true);
+            ctx = ctx.config("spark.authenticate.secret", secret);
+        }
+        let error = ctx.build().err().expect("it is refused").to_string();
+        assert!(error.contains("spark.authenticate.secret"), "{error}");
+        assert!(!error.contains("attempts"), "it was tried once: {error}");
+        assert!(secret.is_none_or(|secret| !error.contains(secret)), "{error}");
+    }
+    runtime.block_on(async {
+        worker.stop().await;
+        master.stop().await;
+    });
+}
+
+#[test]
 fn what_a_local_cluster_leaves_when_its_driver_is_killed_goes_with_the_next() {
     let scratch = Scratch::new();
     let tmp = scratch.path("tmp");

@@ -237,6 +237,27 @@ pub enum RpcError {
     },
 }
 
+impl RpcError {
+    /// Whether the two sides are set up so that they will never trust or understand each other: waiting
+    /// does not help.
+    pub fn is_lasting(&self) -> bool {
+        use HandshakeError::{
+            MissingSecret, NotAuthenticating, NotTls, Refused, SpeaksTls, Unproven, Version,
+        };
+        let Self::Handshake { source, .. } = self else { return false };
+        matches!(
+            **source,
+            MissingSecret
+                | NotAuthenticating
+                | Refused
+                | Unproven
+                | SpeaksTls
+                | NotTls
+                | Version { .. }
+        )
+    }
+}
+
 /// A failure as it travels to the asker. Names and addresses are added there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RemoteFailure {

@@ -77,7 +77,9 @@ fn a_worker_without_the_secret_or_with_another_is_refused_and_both_sides_say_so(
     let open: Vec<String> = Vec::new();
     for (server, dialler) in [(&ours, &theirs), (&ours, &open), (&open, &ours)] {
         let master = Master::start(&texts(server));
-        let worker = Daemon::start(Worker::command(&master.url, &work, &texts(dialler)));
+        let mut worker = Daemon::start(Worker::command(&master.url, &work, &texts(dialler)));
+        assert_eq!(worker.end().code(), Some(1), "waiting does not help");
+        worker.wait_for_stderr("firesteel worker: 127.0.0.1");
         worker.wait_for_stderr("secret");
         worker.wait_for_stderr("spark.authenticate");
         master.daemon.wait_for_stderr("a connection was refused");

@@ -53,9 +53,10 @@ impl Backend {
     /// Asks all masters. While executors work, for as long as it takes.
     fn try_to_register(&mut self, turn: &mut Turn<'_>, attempts: u32) {
         if attempts >= self.options.registration_attempts && self.executors.is_empty() {
+            let cause = self.unreachable.take().map_or_else(String::new, |why| format!(" ({why})"));
             let reason = format!(
                 "all masters are unresponsive, giving up after {attempts} attempts: check that one \
-                 runs at the address in spark.master"
+                 runs at the address in spark.master{cause}"
             );
             return self.fail(turn, reason);
         }
@@ -133,6 +134,7 @@ impl Backend {
             Link::Registered { .. } if epoch == self.newest => {}
             _ => {
                 self.newest = epoch;
+                self.unreachable = None;
                 self.link = Link::Registered { master, next_heartbeat: turn.now };
                 if self.app.as_ref() != Some(&app) {
                     self.app = Some(app.clone());
@@ -158,5 +160,41 @@ impl Backend {
             }
             _ => {}
         }
+    }
+
+    /// An application that no master will ever take in ends at once. Else the user hears of it once, long
+    /// before the attempts are over. Jobs that run go on.
+    pub(super) fn master_unreachable(
+        &mut self,
+        turn: &mut Turn<'_>,
+        master: usize,
+        reason: String,
+        lasting: bool,
+    ) {
+        self.master_disconnected(turn, master);
+        let Link::Registering { .. } = self.link else { return };
+        if lasting {
+            self.hopeless.insert(master);
+        } else {
+            self.hopeless.remove(&master);
+        }
+        if self.app.is_none() && self.hopeless.len() >= self.options.masters {
+            return self.fail(turn, reason);
+        }
+        if self.unreachable.is_none() {
+            let (attempts, wait) =
+                (self.options.registration_attempts, self.options.registration_wait_ms);
+            let seconds = wait.saturating_mul(attempts.into()) / 1000;
+            let message = match self.app {
+                None => {
+                    format!("no master has answered yet ({reason}): trying for about {seconds} s")
+                }
+                Some(_) => {
+                    format!("no master answers ({reason}): jobs go on, and one is looked for")
+                }
+            };
+            turn.out.push(Effect::Warn { message });
+        }
+        self.unreachable = Some(reason);
     }
 }

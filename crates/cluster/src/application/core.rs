@@ -29,6 +29,15 @@ pub enum Event {
         /// Which of its masters.
         master: usize,
     },
+    /// A connection to a master could not be made.
+    MasterUnreachable {
+        /// Which of its masters.
+        master: usize,
+        /// Why, for people.
+        reason: String,
+        /// Whether it never will be: the two have different secrets, for example.
+        lasting: bool,
+    },
     /// An executor said something.
     ReceivedExecutor {
         /// Over which connection.
@@ -136,6 +145,10 @@ pub struct Backend {
     /// The first number no executor was heard of with.
     pub(super) next_executor: u32,
     pub(super) next_check: Tick,
+    /// Masters that will never take it in.
+    pub(super) hopeless: BTreeSet<usize>,
+    /// Why a master could not be reached, since the last one that answered.
+    pub(super) unreachable: Option<String>,
     armed: Option<Tick>,
     pub(super) stale: u64,
 }
@@ -155,6 +168,8 @@ impl Backend {
             lost: BTreeSet::new(),
             next_executor: 0,
             next_check: Tick(0),
+            hopeless: BTreeSet::new(),
+            unreachable: None,
             armed: None,
             stale: 0,
         }
@@ -166,6 +181,9 @@ impl Backend {
         match event {
             Event::ReceivedMaster { master, said } => self.received_master(turn, master, said),
             Event::MasterDisconnected { master } => self.master_disconnected(turn, master),
+            Event::MasterUnreachable { master, reason, lasting } => {
+                self.master_unreachable(turn, master, reason, lasting);
+            }
             Event::ReceivedExecutor { from, message } => {
                 self.received_executor(turn, from, message);
             }

@@ -120,6 +120,47 @@ fn without_an_answer_of_any_master_the_application_ends_with_a_clear_error() {
     assert!(reason.contains("all masters are unresponsive"), "{reason}");
 }
 
+fn unreachable(master: usize, lasting: bool) -> Event {
+    Event::MasterUnreachable { master, reason: "the door is shut".to_owned(), lasting }
+}
+
+fn warnings(effects: &[Effect]) -> Vec<&str> {
+    let warning = |effect| match effect {
+        &Effect::Warn { ref message } => Some(message.as_str()),
+        _ => None,
+    };
+    effects.iter().filter_map(warning).collect()
+}
+
+#[test]
+fn a_master_out_of_reach_is_told_of_at_once_and_once_and_its_reason_is_in_the_error() {
+    let mut scene = Scene::new();
+    scene.tick_after(0);
+    let out = scene.feed(unreachable(0, false));
+    let [warning] = warnings(&out)[..] else { panic!("{out:?}") };
+    assert!(warning.contains("the door is shut") && warning.contains("60 s"), "{warning}");
+    assert_eq!(warnings(&scene.feed(unreachable(0, false))), [""; 0]);
+    let out: Vec<Effect> = (0..4).flat_map(|_| scene.tick_after(100_000)).collect();
+    let reason = end_of_application(&out).expect("it gives up");
+    assert!(reason.contains("unresponsive") && reason.contains("the door is shut"), "{reason}");
+}
+
+#[test]
+fn a_master_that_will_never_take_it_in_ends_a_new_application_at_once_and_no_other() {
+    let mut scene = Scene::new();
+    scene.tick_after(0);
+    assert_eq!(end_of_application(&scene.feed(unreachable(0, true))), None, "there is another one");
+    let out = scene.feed(unreachable(1, true));
+    assert_eq!(end_of_application(&out), Some("the door is shut"));
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(Event::MasterDisconnected { master: 0 });
+    let mut out = scene.feed(unreachable(0, true));
+    out.extend(scene.feed(unreachable(1, true)));
+    assert_eq!(end_of_application(&out), None, "it has executors");
+    assert_eq!(warnings(&out).len(), 1);
+}
+
 #[test]
 fn with_executors_at_work_it_looks_for_a_master_for_as_long_as_it_takes() {
     let mut scene = Scene::ready();

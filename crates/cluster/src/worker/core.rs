@@ -1,6 +1,6 @@
 //! One event in, effects out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firesteel_types::Tick;
@@ -31,6 +31,15 @@ pub enum Event {
     MasterDisconnected {
         /// Which of its masters.
         master: usize,
+    },
+    /// A connection to a master could not be made.
+    MasterUnreachable {
+        /// Which of its masters.
+        master: usize,
+        /// Why, for people.
+        reason: String,
+        /// Whether it never will be: the two have different secrets, for example.
+        lasting: bool,
     },
     /// An executor's process ended.
     ExecutorExited {
@@ -149,6 +158,8 @@ pub struct Worker {
     pub(super) ended_drivers: BTreeMap<DriverId, DriverReport>,
     pub(super) memory: Memory,
     pub(super) next_clean_up: Option<Tick>,
+    /// Masters that will never take it in.
+    pub(super) hopeless: BTreeSet<usize>,
     armed: Option<Tick>,
     pub(super) stopped: bool,
     pub(super) stale: u64,
@@ -169,6 +180,7 @@ impl Worker {
             ended_drivers: BTreeMap::new(),
             memory: Memory::default(),
             next_clean_up: None,
+            hopeless: BTreeSet::new(),
             armed: None,
             stopped: false,
             stale: 0,
@@ -184,6 +196,9 @@ impl Worker {
         match event {
             Event::Received { master, said } => self.received(turn, master, said),
             Event::MasterDisconnected { master } => self.master_disconnected(turn, master),
+            Event::MasterUnreachable { master, reason, lasting } => {
+                self.master_unreachable(turn, master, reason, lasting);
+            }
             Event::ExecutorExited { key, status } => self.executor_exited(turn, &key, status),
             Event::ExecutorSpawnFailed { key, message } => {
                 self.executor_spawn_failed(turn, &key, message);

@@ -130,4 +130,27 @@ impl Worker {
             _ => {}
         }
     }
+
+    /// A worker that no master will ever take in ends at once. One that was taken in before has something
+    /// to lose, and goes on asking for as long as others do.
+    pub(super) fn master_unreachable(
+        &mut self,
+        turn: &mut Turn<'_>,
+        master: usize,
+        reason: String,
+        lasting: bool,
+    ) {
+        self.master_disconnected(turn, master);
+        let Link::Registering { refusal, .. } = &mut self.link else { return };
+        *refusal = Some(format!("no master answered: {reason}"));
+        if lasting {
+            self.hopeless.insert(master);
+        } else {
+            self.hopeless.remove(&master);
+        }
+        let was_never_taken_in = self.newest == (Epoch(0), Registration(0));
+        if was_never_taken_in && self.hopeless.len() >= self.options.masters {
+            self.stop(turn, 1, reason);
+        }
+    }
 }

@@ -115,6 +115,32 @@ fn exits(executor: u32) -> Event {
     Event::ExecutorExited { key: key(executor), status: ExitStatus::Code(3) }
 }
 
+fn unreachable(master: usize, lasting: bool) -> Event {
+    Event::MasterUnreachable { master, reason: format!("door {master} is shut"), lasting }
+}
+
+fn exit(effects: &[Effect]) -> Option<&str> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Exit { code: 1, reason } => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_worker_that_no_master_will_ever_take_in_ends_at_once_and_one_that_was_taken_in_does_not() {
+    let mut scene = Scene::new();
+    scene.feed(Event::Ticked);
+    assert_eq!(exit(&scene.feed(unreachable(0, true))), None, "there is another one");
+    assert_eq!(exit(&scene.feed(unreachable(1, false))), None, "that one may come");
+    assert_eq!(exit(&scene.feed(unreachable(1, true))), Some("door 1 is shut"));
+    let mut scene = Scene::new();
+    scene.feed(registered(1));
+    scene.feed(Event::MasterDisconnected { master: 0 });
+    for master in [0, 1] {
+        assert_eq!(exit(&scene.feed(unreachable(master, true))), None);
+    }
+}
+
 #[test]
 fn it_asks_all_masters_and_gives_up_after_as_many_attempts_as_it_may() {
     let mut scene = Scene::new();

@@ -343,6 +343,9 @@ impl Endpoint for Door {
         _: &Context<Said<ToWorker>>,
     ) {
         tracing::warn!(master = %address, "{error}");
-        self.lost(&address);
+        if let Some(master) = self.index(&address) {
+            let (reason, lasting) = (error.to_string(), error.is_lasting());
+            self.shell.feed(Event::MasterUnreachable { master, reason, lasting });
+        }
     }
 }

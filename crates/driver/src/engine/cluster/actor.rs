@@ -10,9 +10,10 @@ use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToMaster};
 use firesteel_cluster::{AppId, Peer};
 use firesteel_executor::TaskReport;
 use firesteel_executor::cluster::ToBlockMaster;
-use firesteel_rpc::{EndpointRef, RpcAddress};
+use firesteel_rpc::{EndpointRef, RpcAddress, RpcError};
 use firesteel_scheduler::engine::Input;
 use firesteel_types::{ExecutorId, Host, TaskId, Tick};
+use tracing::subscriber::NoSubscriber;
 
 use super::super::Engine;
 use super::join::Network;
@@ -29,8 +30,10 @@ pub(super) enum News {
     Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
     /// A master said something.
     FromMaster(RpcAddress, Said<ToApplication>),
-    /// The connection to a master broke, or could not be made.
+    /// The connection to a master broke.
     MasterGone(RpcAddress),
+    /// A connection to a master could not be made.
+    MasterUnreachable(RpcAddress, RpcError),
     /// An executor said something.
     FromExecutor(u64, Option<Link>, ToDriver),
     /// A connection to an executor broke.
@@ -54,8 +57,7 @@ pub(super) struct Actor {
     next: Option<Tick>,
     /// What the application asked for, for the warning that it gets nothing.
     wanted: String,
-    /// Since when jobs wait and there is no executor.
-    starved: Option<Tick>,
+    starvation: Starvation,
     app: Option<AppId>,
 }
 
@@ -74,7 +76,7 @@ impl Actor {
             links: BTreeMap::new(),
             next: None,
             wanted,
-            starved: None,
+            starvation: Starvation::default(),
             app: None,
         }
     }
@@ -114,6 +116,12 @@ impl Actor {
             News::MasterGone(address) => {
                 if let Some(master) = self.master(&address) {
                     self.feed(Event::MasterDisconnected { master });
+                }
+            }
+            News::MasterUnreachable(address, error) => {
+                if let Some(master) = self.master(&address) {
+                    let (reason, lasting) = (error.to_string(), error.is_lasting());
+                    self.feed(Event::MasterUnreachable { master, reason, lasting });
                 }
             }
             News::FromExecutor(connection, link, message) => {
@@ -178,7 +186,7 @@ impl Actor {
                 self.cluster.joined(Joined::As(app.to_string()));
                 self.app = Some(app);
             }
-            Effect::Warn { message } => tracing::warn!("{message}"),
+            Effect::Warn { message } => warn(&message),
             Effect::EndApplication { reason } => {
                 tracing::error!(%reason, "the application is over");
                 self.cluster.joined(Joined::Never(reason.clone()));
@@ -211,18 +219,76 @@ impl Actor {
     /// A job that waits for executors which do not come says nothing by itself.
     fn warn_if_starved(&mut self) {
         let waits = lock(&self.cluster.executors).is_empty() && self.engine.has_jobs();
-        let now = self.engine.now();
-        if !waits {
-            self.starved = None;
-        } else if now.since_ms(*self.starved.get_or_insert(now)) >= PATIENCE_MS {
-            self.starved = Some(now);
-            let app = self.app.as_ref().map_or("this application", |app| &app.0);
-            tracing::warn!(
-                "a job of {app} waits for executors and has got none for {} s: it asks for {}; look \
-                 at the master's page whether workers are registered and have as much free",
-                PATIENCE_MS / 1000,
-                self.wanted
-            );
+        if self.starvation.is_due(self.engine.now(), waits) {
+            warn(&starved(self.app.as_ref(), &self.wanted));
         }
+    }
+}
+
+/// For how long jobs have waited without an executor.
+#[derive(Default)]
+struct Starvation(Option<Tick>);
+
+impl Starvation {
+    /// Whether it is time to tell the user, once more.
+    fn is_due(&mut self, now: Tick, waits: bool) -> bool {
+        if !waits {
+            self.0 = None;
+            return false;
+        }
+        let due = now.since_ms(*self.0.get_or_insert(now)) >= PATIENCE_MS;
+        if due {
+            self.0 = Some(now);
+        }
+        due
+    }
+}
+
+fn starved(app: Option<&AppId>, wanted: &str) -> String {
+    let app = app.map_or("this application", |app| &app.0);
+    format!(
+        "a job of {app} waits for executors and has got none for {} s: it asks for {wanted}; look at the \
+         master's page whether workers are registered and have as much free",
+        PATIENCE_MS / 1000,
+    )
+}
+
+/// In the program's log, or on its standard error if it keeps none: a program that waits for something says so.
+fn warn(message: &str) {
+    let has_log = tracing::dispatcher::get_default(|log| !log.is::<NoSubscriber>());
+    if has_log {
+        tracing::warn!("{message}");
+    } else {
+        eprintln!("firesteel: {message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_without_executors_is_told_of_after_its_time_and_again_and_not_while_it_has_some() {
+        let mut starvation = Starvation::default();
+        let mut told = Vec::new();
+        for (seconds, waits) in [
+            (0, false),
+            (10, true),
+            (24, true),
+            (25, true),
+            (26, true),
+            (40, true),
+            (54, false),
+            (56, true),
+            (70, true),
+            (71, true),
+        ] {
+            if starvation.is_due(Tick(seconds * 1000), waits) {
+                told.push(seconds);
+            }
+        }
+        assert_eq!(told, [25, 40, 71]);
+        let text = starved(Some(&AppId::new("app-1")), "executors with 9 core(s) and 7 MiB");
+        assert!(text.contains("app-1") && text.contains("9 core(s) and 7 MiB"), "{text}");
     }
 }

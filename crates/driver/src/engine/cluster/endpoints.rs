@@ -54,10 +54,10 @@ impl Endpoint for AppClient {
     async fn on_network_error(
         &mut self,
         address: RpcAddress,
-        _: RpcError,
+        error: RpcError,
         _: &Context<Self::Message>,
     ) {
-        let _ = self.news.send(News::MasterGone(address));
+        let _ = self.news.send(News::MasterUnreachable(address, error));
     }
 }
 
