@@ -21,6 +21,11 @@ impl ExecutableHash {
         hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
         Ok(*CURRENT.get_or_init(|| ExecutableHash(*hasher.finalize().as_bytes())))
     }
+
+    /// The hash itself, for messages that carry it as bytes.
+    pub fn bytes(self) -> [u8; 32] {
+        self.0
+    }
 }
 
 impl fmt::Display for ExecutableHash {

@@ -94,6 +94,12 @@ entries! {
         DRIVER_MAX_RESULT_SIZE: ByteSize = Entry::new("spark.driver.maxResultSize", "1g")
             .since("1.2.0").for_cluster();
 
+        /// Results of a task up to this size travel with the report of its end; larger ones wait on the
+        /// executor until the driver fetches them.
+        TASK_MAX_DIRECT_RESULT_SIZE: ByteSize =
+            Entry::new("spark.task.maxDirectResultSize", "1m")
+            .between(512.0, 67_108_864.0).since("2.0.0").for_cluster();
+
         /// How the tasks of a local master reach the threads that run them, for tests: `direct` (as
         /// they are), `encoded` (through encode and decode, so that a value that cannot travel is
         /// found without a cluster) or `process` (in child processes of the same executable).
@@ -281,6 +287,24 @@ entries! {
         /// Memory of each executor.
         EXECUTOR_MEMORY: ByteSize = Entry::new("spark.executor.memory", "1g")
             .byte_unit(ByteUnit::Mebi).positive().since("0.7.0").for_cluster();
+
+        /// The name or address under which executors and masters reach the driver. When it is not set:
+        /// the address of this machine from which the master is reached.
+        DRIVER_HOST: Option<String> = Entry::optional("spark.driver.host")
+            .example("driver.example.org").since("0.7.0").for_cluster();
+
+        /// The address the driver listens at. When it is not set: `spark.driver.host`.
+        DRIVER_BIND_ADDRESS: Option<String> = Entry::optional("spark.driver.bindAddress")
+            .example("0.0.0.0").since("2.1.0").for_cluster();
+
+        /// The port the driver listens at; 0 takes any that is free.
+        DRIVER_PORT: u32 = Entry::new("spark.driver.port", "0")
+            .between(0.0, 65_535.0).since("0.7.0").for_cluster();
+
+        /// How many bytes of map outputs of other executors a task holds at once while it reads a
+        /// shuffle. A single output that is larger goes through a temporary file.
+        REDUCER_MAX_SIZE_IN_FLIGHT: ByteSize = Entry::new("spark.reducer.maxSizeInFlight", "48m")
+            .byte_unit(ByteUnit::Mebi).positive().since("1.4.0").for_cluster();
 
         /// Cores of each executor. When it is not set: all cores of the worker on a standalone
         /// cluster, 1 on Kubernetes.

@@ -1,12 +1,12 @@
 //! The context: where a program starts, where RDDs come from, where jobs are run.
 
-use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, Master, Threads, entries};
+use firesteel_executor::Forgotten;
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
 use firesteel_rdd::{Accumulate, Accumulator, Broadcast, Pipe};
 use firesteel_scheduler::engine::Input;
@@ -17,7 +17,7 @@ use firesteel_types::{
 };
 
 use crate::bus::{Bus, Listener};
-use crate::engine::Engine;
+use crate::engine::{Engine, NewPlace};
 use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
@@ -37,7 +37,6 @@ pub(crate) struct Inner {
     master: Master,
     app_name: String,
     app_id: String,
-    threads: u32,
     next_rdd: AtomicU32,
     next_shuffle: AtomicU32,
     next_broadcast: AtomicU64,
@@ -135,11 +134,9 @@ impl Context {
             return Err(Error::Unsupported { message });
         }
         let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
-        let threads = local_threads(&master)?;
         let dag = options::dag_options(&conf)?;
         let tasks = options::task_options(&conf, master.local_max_failures())?;
-        check_task_fits(tasks.cpus_per_task, threads, &master)?;
-        let transport = conf.get(&entries::LOCAL_TRANSPORT)?;
+        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task)?;
         let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
         if conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal() {
             let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
@@ -147,9 +144,9 @@ impl Context {
         }
         listeners.into_iter().for_each(|listener| bus.add(listener));
         let scratch = options::scratch(&conf)?;
-        let engine = Engine::start(threads, dag, tasks, transport, scratch, bus.clone())
-            .inspect_err(|_| bus.close())?;
-        let context = Context(Arc::new(Inner::new(engine, conf, master, threads)?));
+        let engine =
+            Engine::start(place, dag, tasks, scratch, bus.clone()).inspect_err(|_| bus.close())?;
+        let context = Context(Arc::new(Inner::new(engine, conf, master)?));
         context.announce();
         if context.0.conf.get(&entries::HANDLE_INTERRUPT)? {
             interrupt::watch(Arc::downgrade(&context.0));
@@ -197,7 +194,7 @@ impl Context {
     /// How many partitions `parallelize` makes (`spark.default.parallelism`, else all cores).
     pub fn default_parallelism(&self) -> usize {
         let set = self.0.conf.get(&entries::DEFAULT_PARALLELISM).ok().flatten();
-        set.unwrap_or(self.0.threads) as usize
+        set.unwrap_or_else(|| self.0.engine.cores()) as usize
     }
 
     /// Whether a shuffle's partitions are set for all shuffles.
@@ -355,6 +352,7 @@ struct KeptBroadcast {
 impl Drop for KeptBroadcast {
     fn drop(&mut self) {
         self.engine.environment().remove_broadcast(self.id);
+        self.engine.forget(Forgotten::Broadcast(self.id));
         self.engine.bus().post(Event::BroadcastRemoved { broadcast: self.id });
     }
 }
@@ -429,10 +427,11 @@ impl Context {
 }
 
 impl Inner {
-    fn new(engine: Arc<Engine>, conf: Conf, master: Master, threads: u32) -> Result<Self> {
+    fn new(engine: Arc<Engine>, conf: Conf, master: Master) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let app_id = format!("local-{}", since_epoch.map_or(0, |since| since.as_millis()));
+        let local = || format!("local-{}", since_epoch.map_or(0, |since| since.as_millis()));
+        let app_id = engine.application_id().unwrap_or_else(local);
         let app_name = conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name);
         Ok(Inner {
             engine,
@@ -443,7 +442,6 @@ impl Inner {
             master,
             app_name,
             app_id,
-            threads,
             next_rdd: AtomicU32::new(0),
             next_shuffle: AtomicU32::new(0),
             next_broadcast: AtomicU64::new(0),
@@ -476,7 +474,7 @@ impl Drop for Inner {
     }
 }
 
-fn executable_name() -> String {
+pub(crate) fn executable_name() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_ref().and_then(|path| path.file_stem());
     name.map_or_else(|| "firesteel".to_owned(), |name| name.to_string_lossy().into_owned())
@@ -484,33 +482,6 @@ fn executable_name() -> String {
 
 fn local_on_all_cores() -> Master {
     Master::Local { threads: Threads::All, max_failures: None }
-}
-
-fn local_threads(master: &Master) -> Result<u32> {
-    match master {
-        Master::Local { threads, .. } => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            let cores = u32::try_from(cores).ok().and_then(NonZeroU32::new);
-            Ok(threads.resolve(cores.unwrap_or(NonZeroU32::MIN)).get())
-        }
-        other => Err(Error::Master {
-            master: other.to_string(),
-            reason: "this version runs in one process only; use local, local[N] or local[*]"
-                .to_owned(),
-        }),
-    }
-}
-
-/// A task that needs more cores than there are would wait for ever.
-fn check_task_fits(cpus: u32, threads: u32, master: &Master) -> Result<()> {
-    if cpus <= threads {
-        return Ok(());
-    }
-    let reason = format!(
-        "it has {threads} core(s), but spark.task.cpus asks for {cpus} per task; lower \
-         spark.task.cpus or use local[{cpus}]"
-    );
-    Err(Error::Master { master: master.to_string(), reason })
 }
 
 fn stderr_is_terminal() -> bool {

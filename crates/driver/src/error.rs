@@ -41,6 +41,12 @@ pub enum Error {
     /// The context was stopped.
     #[error("the context is stopped; build a new one to run more jobs")]
     ContextStopped,
+    /// The application lost its cluster.
+    #[error("no more jobs can be run: {reason}")]
+    ApplicationEnded {
+        /// Why.
+        reason: String,
+    },
     /// An argument of a transformation or action is out of its range.
     #[error("{operation} ({place}): {reason}")]
     InvalidArgument {

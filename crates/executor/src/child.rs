@@ -28,6 +28,9 @@ pub fn take_over_if_executor() {
     if std::env::var_os(ROLE).is_none_or(|role| role != "executor") {
         return;
     }
+    if std::env::var_os(crate::cluster::DRIVER_URL).is_some() {
+        crate::cluster::become_executor();
+    }
     let code = match std::panic::catch_unwind(serve) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
@@ -51,7 +54,7 @@ struct Assignment {
 /// Before `main`, Rust has not yet told the system that a write to a closed pipe is an error to be
 /// returned and not a signal to die of. A handler, because a program started from here (`pipe`) gets
 /// the default back, which an ignored signal would not.
-fn survive_broken_pipes() -> io::Result<()> {
+pub(crate) fn survive_broken_pipes() -> io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGPIPE, unread).map(drop)
 }
@@ -127,6 +130,8 @@ fn forget(blocks: &MemoryStore, forgotten: Forgotten) {
     match forgotten {
         Forgotten::Rdd(rdd) => drop(blocks.remove_rdd(rdd)),
         Forgotten::Broadcast(id) => drop(blocks.remove(BlockId::Broadcast(id))),
+        Forgotten::Shuffle(shuffle) => drop(blocks.remove_shuffle(shuffle)),
+        Forgotten::Result(_) => {}
         Forgotten::Everything => blocks.clear(),
     }
 }

@@ -6,6 +6,7 @@
 //! This crate never schedules; it runs what it is given and reports how that ended.
 
 pub mod child;
+pub mod cluster;
 mod environment;
 mod panics;
 mod protocol;

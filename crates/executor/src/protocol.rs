@@ -51,6 +51,10 @@ pub enum Forgotten {
     Rdd(RddId),
     /// A broadcast value.
     Broadcast(BroadcastId),
+    /// The map outputs of a shuffle.
+    Shuffle(ShuffleId),
+    /// The result of a task, which waited to be fetched.
+    Result(TaskId),
     /// So much that it is not worth telling apart.
     Everything,
 }

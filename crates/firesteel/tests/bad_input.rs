@@ -326,9 +326,8 @@ fn master_urls_that_cannot_be_used_say_what_can() {
         ("spark://", &["spark://host:port"]),
         ("yarn", &["YARN is not supported", "local[*]"]),
         ("mesos://host:5050", &["not supported"]),
-        ("spark://host:7077", &["spark://host:7077", "one process only", "local[*]"]),
-        ("k8s://https://host:6443", &["k8s://", "one process only", "local[N]"]),
-        ("local-cluster[2,1,1024]", &["one process only"]),
+        ("spark://no.such.host.invalid:7077", &["no.such.host.invalid", "check the host"]),
+        ("k8s://https://host:6443", &["k8s://", "standalone cluster", "local[N]"]),
     ] {
         fails_with(builder().master(master).build().map(drop), words);
     }

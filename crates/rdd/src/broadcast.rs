@@ -3,14 +3,18 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use firesteel_closure::{Data, from_bytes};
-use firesteel_storage::BlockId;
+use firesteel_storage::{BlockId, Claim, Outcome};
 use firesteel_types::BroadcastId;
 
 use crate::TaskContext;
+
+/// Between two looks at the kill switch, while another task fetches the value.
+const POLL: Duration = Duration::from_millis(50);
 
 /// A read-only value, shared by the tasks of a process. Put it into an environment:
 /// `rdd.with(broadcast).map(|table, x| table.get(&x))`.
@@ -77,11 +81,23 @@ fn local_value<T: Data>(id: BroadcastId) -> Result<Arc<T>, String> {
     let task = TaskContext::current().ok_or("a broadcast can only be read inside a task")?;
     let environment = task.environment();
     let block = BlockId::Broadcast(id);
+    let claimed = loop {
+        if let Some(value) = environment.blocks().get::<T>(block) {
+            return Ok(value);
+        }
+        match environment.blocks().claim(block) {
+            Claim::Mine(claimed) => break claimed,
+            Claim::Theirs(waiting) => waiting.wait(POLL),
+        };
+        task.check_killed();
+    };
+    // Between the look and the claim, another task may have brought it.
     if let Some(value) = environment.blocks().get::<T>(block) {
         return Ok(value);
     }
     let bytes = environment.fetch_broadcast(id).map_err(|failure| failure.to_string())?;
     let value = Arc::new(from_bytes::<T>(&bytes).map_err(|error| error.to_string())?);
     environment.blocks().put(block, value.clone());
+    claimed.end(Outcome::Kept);
     Ok(value)
 }

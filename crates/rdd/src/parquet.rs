@@ -19,7 +19,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use serde::de::DeserializeOwned;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
-use firesteel_closure::{Data, Value, Wire, wire};
+use firesteel_closure::{Data, Value, wire};
 use firesteel_io::{Compression, FileRef, Input, Location};
 
 use crate::shape::fields_of;
@@ -223,16 +223,20 @@ fn fits(shape: &str, found: &DataType) -> bool {
 }
 
 /// The format of `save_as_parquet`.
-pub struct ParquetRows(Value<Option<Compression>>);
+pub struct ParquetRows {
+    compression: Value<Option<Compression>>,
+}
+
+wire!([] ParquetRows { compression });
 
 impl ParquetRows {
     /// With compressed pages: Snappy, as Spark does, or what is asked for.
     pub fn new(compression: Option<Compression>) -> Self {
-        ParquetRows(Value(compression))
+        ParquetRows { compression: Value(compression) }
     }
 
     fn codec(&self) -> Result<Codec, WriteError> {
-        match self.0.0 {
+        match self.compression.0 {
             None => Ok(Codec::SNAPPY),
             Some(Compression::Gzip) => Ok(Codec::GZIP(GzipLevel::default())),
             Some(Compression::Zstd) => Ok(Codec::ZSTD(ZstdLevel::default())),
@@ -240,21 +244,6 @@ impl ParquetRows {
                 Err(WriteError::Row("Parquet has no bzip2; use zstd or gzip".to_owned()))
             }
         }
-    }
-}
-
-impl Wire for ParquetRows {
-    fn encode(
-        &self,
-        out: &mut firesteel_closure::Encoder,
-    ) -> Result<(), firesteel_closure::WireError> {
-        self.0.encode(out)
-    }
-
-    fn decode(
-        input: &mut firesteel_closure::Decoder<'_>,
-    ) -> Result<Self, firesteel_closure::WireError> {
-        Value::decode(input).map(ParquetRows)
     }
 }
 

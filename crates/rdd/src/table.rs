@@ -44,8 +44,8 @@ pub(crate) struct KeyMap<K, C> {
     entries: Entries<K, C>,
 }
 
-/// Entries by number. They never move: while a large table grows there are no two of it, and its
-/// memory is given back piece by piece while it is emptied.
+/// Entries by number. Those of a full piece never move: while a large table grows there are no two of
+/// it, and its memory is given back piece by piece while it is emptied.
 struct Entries<K, C> {
     /// All but the last have [`CHUNK`] entries. A slot is empty only while user code merges its combiner.
     chunks: Vec<Vec<(K, Option<C>)>>,
@@ -179,6 +179,7 @@ impl<K: Hash + Eq, C> KeyMap<K, C> {
                 entries[at] = Some(entry);
             }
         }
+        // Without a use of what was read the loads would move to where the keys are compared.
         black_box(here);
         for (at, (key, _)) in batch.iter().enumerate() {
             if entries[at].is_none_or(|entry| entry.0 != *key) {
@@ -334,7 +335,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     /// and those after it wait for the next map.
     pub(crate) fn settle(&mut self) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
-        let staged = self.map.index.len() >= STAGED_FROM;
+        let staged = self.map.index.len() >= STAGED_FROM && batch.len() == BATCH;
         let numbers = if staged { self.map.find_batch(&self.hashes, &batch) } else { [0; BATCH] };
         let mut inputs = batch.drain(..).enumerate();
         let refused = inputs.find_map(|(at, (key, input))| {

@@ -13,13 +13,17 @@ use firesteel_shuffle::{Buckets, MapOutput, ReadError, Scratch, Slice, SpillErro
 use firesteel_storage::MemoryStore;
 use firesteel_storage::Reservation;
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ShuffleId, StageRef, TaskFailure, TaskId, TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, ShuffleId, StageRef, TaskFailure, TaskId, TaskMetrics,
 };
 
 use crate::accumulator::Update;
 
 /// What an executor offers to the tasks in it.
 pub trait Environment: Send + Sync {
+    /// Which executor this is.
+    fn executor(&self) -> ExecutorId {
+        ExecutorId::DRIVER
+    }
     /// Blocks of this process.
     fn blocks(&self) -> &MemoryStore;
     /// Memory by grant and temporary files.

@@ -224,8 +224,10 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
                 metrics.shuffle_read_records += slice.records();
                 metrics.shuffle_read_bytes += slice.bytes();
             });
+            // What comes from elsewhere was checked when it came: only what lies here can be broken.
+            let holder = task.environment().executor();
             task.interruptible(Records::new(slice).map(move |record| {
-                record.unwrap_or_else(|error| unreadable(shuffle, map, partition, error))
+                record.unwrap_or_else(|error| unreadable(holder, shuffle, map, partition, error))
             }))
         })
     }
@@ -233,14 +235,20 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
 
 /// An output that is there but cannot be read is as good as lost: its map task runs again.
 #[cold]
-fn unreadable(shuffle: ShuffleId, map: u32, reduce: u32, error: ReadError) -> ! {
+fn unreadable(
+    executor: ExecutorId,
+    shuffle: ShuffleId,
+    map: u32,
+    reduce: u32,
+    error: ReadError,
+) -> ! {
     match error {
         ReadError::Wire(error) => fail_for_good(error.to_string()),
         other => fail(TaskFailure::FetchFailed {
             shuffle,
             map_partition: map,
             reduce_partition: reduce,
-            executor: ExecutorId::DRIVER,
+            executor,
             message: other.to_string(),
         }),
     }

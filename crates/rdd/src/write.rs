@@ -162,27 +162,16 @@ impl<T: Serialize> RowFormat<T> for JsonLines {
 }
 
 /// `save_as_csv`: a row per item.
-pub struct CsvRows(Value<CsvOptions>);
+pub struct CsvRows {
+    options: Value<CsvOptions>,
+}
+
+wire!([] CsvRows { options });
 
 impl CsvRows {
     /// In the form that `options` say.
     pub fn new(options: CsvOptions) -> Self {
-        CsvRows(Value(options))
-    }
-}
-
-impl Wire for CsvRows {
-    fn encode(
-        &self,
-        out: &mut firesteel_closure::Encoder,
-    ) -> Result<(), firesteel_closure::WireError> {
-        self.0.encode(out)
-    }
-
-    fn decode(
-        input: &mut firesteel_closure::Decoder<'_>,
-    ) -> Result<Self, firesteel_closure::WireError> {
-        Value::decode(input).map(CsvRows)
+        CsvRows { options: Value(options) }
     }
 }
 
@@ -194,7 +183,7 @@ impl<T: Serialize> RowFormat<T> for CsvRows {
         items: impl Iterator<Item = T>,
         out: W,
     ) -> Result<(W, u64), WriteError> {
-        let mut writer = self.0.0.writer(out);
+        let mut writer = self.options.0.writer(out);
         let mut records = 0;
         for item in items {
             writer.serialize(&item).map_err(csv_error)?;

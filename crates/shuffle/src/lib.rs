@@ -22,6 +22,7 @@ mod records;
 mod run;
 mod scratch;
 pub mod spilled;
+mod travel;
 
 pub use buckets::Buckets;
 pub use codec::Codec;

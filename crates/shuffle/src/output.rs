@@ -40,7 +40,7 @@ pub(crate) struct InMemory {
     _kept: Option<Kept>,
 }
 
-struct InFile {
+pub(crate) struct InFile {
     file: TempFile,
     segments: Vec<Segment>,
 }
@@ -135,17 +135,19 @@ impl<'de> Deserialize<'de> for MapOutput {
 /// One reader's part of a map output.
 #[derive(Clone)]
 pub struct Slice {
-    source: Source,
-    records: u64,
-    bytes: u64,
+    pub(crate) source: Source,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
 }
 
 #[derive(Clone)]
-enum Source {
+pub(crate) enum Source {
     Memory(Arc<InMemory>, Range<u64>),
     File(Arc<InFile>, Range<u64>),
     /// Packed blocks, and the next to be read.
     Packed(Arc<[Box<[u8]>]>, usize),
+    /// Blocks one after the other, and where the next starts.
+    Blocks(Arc<Vec<u8>>, usize),
 }
 
 /// A run of encoded records in memory.
@@ -181,7 +183,7 @@ impl Slice {
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::File(stored, _) => Some(stored.file.path()),
-            Source::Memory(..) | Source::Packed(..) => None,
+            Source::Memory(..) | Source::Packed(..) | Source::Blocks(..) => None,
         }
     }
 
@@ -194,12 +196,7 @@ impl Slice {
     /// that hands records on cannot take them back when a later block turns out to be broken.
     pub fn verify(&self) -> Result<(), ReadError> {
         let Source::File(stored, range) = &self.source else { return Ok(()) };
-        let (mut range, mut buffer, mut records) = (range.clone(), Vec::new(), 0);
-        while !range.is_empty() {
-            let found = stored.take(&mut range, |read| check_block(read, &mut buffer))?;
-            records += u64::from(found);
-        }
-        match records == self.records {
+        match self.check()? == self.records {
             true => Ok(()),
             false => Err(ReadError::Corrupt {
                 path: stored.file.path().to_owned(),
@@ -207,6 +204,17 @@ impl Slice {
                 what: "another number of records than were written",
             }),
         }
+    }
+
+    /// Reads a file through once; the records it holds.
+    pub(crate) fn check(&self) -> Result<u64, ReadError> {
+        let Source::File(stored, range) = &self.source else { return Ok(self.records) };
+        let (mut range, mut buffer, mut records) = (range.clone(), Vec::new(), 0);
+        while !range.is_empty() {
+            let found = stored.take(&mut range, |read| check_block(read, &mut buffer))?;
+            records += u64::from(found);
+        }
+        Ok(records)
     }
 
     /// How many records.
@@ -248,6 +256,18 @@ impl Slice {
                 self.records = self.records.saturating_sub(u64::from(block.records));
                 Ok(Some((Encoded::Owned(block.raw), u64::from(block.records))))
             }
+            Source::Blocks(blocks, next) => {
+                let mut rest = &blocks[*next..];
+                if rest.is_empty() {
+                    return Ok(None);
+                }
+                let read = read_block(|buffer| io::Read::read_exact(&mut rest, buffer));
+                let (block, length) =
+                    read.map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
+                *next += length as usize;
+                self.records = self.records.saturating_sub(u64::from(block.records));
+                Ok(Some((Encoded::Owned(block.raw), u64::from(block.records))))
+            }
             Source::File(_, range) if range.is_empty() => Ok(None),
             Source::File(stored, range) => {
                 let block = stored.read(range)?;
@@ -260,6 +280,10 @@ impl Slice {
 }
 
 impl InFile {
+    pub(crate) fn file(&self) -> &std::fs::File {
+        self.file.file()
+    }
+
     /// Reads the block at the start of `range` and moves the start behind it.
     fn read(&self, range: &mut Range<u64>) -> Result<Block, ReadError> {
         self.take(range, |read| read_block(read))

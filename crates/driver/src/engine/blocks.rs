@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
+use firesteel_executor::Forgotten;
 use firesteel_rdd::Environment;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
@@ -11,6 +12,7 @@ use firesteel_storage::{BlockId, Watch};
 use firesteel_types::{Event, ExecutorId, Host, Location, RddId, StorageLevel};
 
 use super::Engine;
+use super::place::Place;
 
 /// The kept partitions of an RDD, held by its node. They go when nobody can read them any more.
 pub(crate) struct KeptPartitions {
@@ -74,12 +76,13 @@ impl Engine {
 
     /// Whether tasks keep partitions in this process, where every other task finds them.
     pub(crate) fn keeps_blocks_here(&self) -> bool {
-        self.transport != LocalTransport::Process
+        matches!(&self.place, Place::Threads { transport, .. } if *transport != LocalTransport::Process)
     }
 
     /// Drops the kept partitions of an RDD.
     pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
         self.environment.remove_rdd(rdd);
+        self.forget(Forgotten::Rdd(rdd));
         self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
         self.bus.post(Event::UnpersistRdd { rdd });
     }

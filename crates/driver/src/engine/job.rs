@@ -1,6 +1,7 @@
 //! A job that runs, and the cell its waiter looks into.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use firesteel_closure::Encoder;
@@ -14,6 +15,8 @@ use crate::{Error, Result};
 pub(super) struct ActiveJob {
     pub(super) code: Arc<StageCode>,
     pub(super) results: Vec<Option<Payload>>,
+    /// What its results so far have cost the way from executors to here.
+    pub(super) result_bytes: u64,
     cell: Arc<JobCell>,
     _lineage: Arc<RddInfo>,
     /// What was cut off the lineage since the job started: its stages may still need it.
@@ -29,7 +32,7 @@ impl ActiveJob {
     ) -> Self {
         let results = std::iter::repeat_with(|| None).take(partitions).collect();
         let code = Arc::new(StageCode::new(body));
-        ActiveJob { code, results, cell, _lineage: lineage, cut_off: Vec::new() }
+        ActiveJob { code, results, result_bytes: 0, cell, _lineage: lineage, cut_off: Vec::new() }
     }
 
     /// Tells the waiter; only then is anything of the user's dropped.
@@ -44,13 +47,16 @@ impl ActiveJob {
 
 /// The code of a stage's tasks, and its wire form once a task needed it.
 pub(crate) struct StageCode {
+    /// Its name on the way to executors; no other code of this process has it.
+    pub(super) id: u64,
     pub(super) body: Arc<dyn TaskBody>,
     encoded: OnceLock<Result<Vec<u8>, TaskFailure>>,
 }
 
 impl StageCode {
     pub(super) fn new(body: Arc<dyn TaskBody>) -> Self {
-        StageCode { body, encoded: OnceLock::new() }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        StageCode { id: NEXT.fetch_add(1, Ordering::Relaxed), body, encoded: OnceLock::new() }
     }
 
     /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the

@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use firesteel_closure::SameExecutable;
 use firesteel_conf::LocalTransport;
+use firesteel_executor::cluster::STACK_BYTES;
 use firesteel_executor::{TaskReport, run_encoded, run_task};
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_types::{TaskFailure, TaskInfo, TaskMetrics, TaskOutcome};
 
 use super::Engine;
+use super::place::Place;
 use super::process::Child;
 use super::state::Launch;
 use crate::{Error, Result};
 
-/// Address space, not memory: a long chain of boxed pipelines calls deeply.
-const STACK_BYTES: usize = 16 << 20;
-
-pub(super) fn spawn_workers(engine: &Arc<Engine>, threads: u32) -> Result<()> {
+/// Starts this many threads that take tasks.
+pub(super) fn spawn_workers(
+    engine: &Arc<Engine>,
+    threads: u32,
+    work: fn(&Arc<Engine>),
+) -> Result<()> {
     for index in 0..threads {
         let shared = engine.clone();
         let thread = std::thread::Builder::new()
@@ -27,21 +31,19 @@ pub(super) fn spawn_workers(engine: &Arc<Engine>, threads: u32) -> Result<()> {
         let handle = spawned.map_err(|source| Error::Start {
             what: format!("worker thread {index} of {threads}"),
             source: Arc::new(source),
-        });
-        match handle {
-            Ok(handle) => engine.lock().threads.push(handle),
-            Err(error) => {
-                engine.stop();
-                return Err(error);
-            }
-        }
+        })?;
+        engine.lock().threads.push(handle);
     }
     Ok(())
 }
 
 /// Runs a thread of the engine; a panic of the engine itself ends all jobs with its message.
 pub(super) fn guarded(engine: &Arc<Engine>, work: fn(&Arc<Engine>)) {
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| work(engine)));
+    guarded_with(engine, || work(engine));
+}
+
+pub(super) fn guarded_with(engine: &Arc<Engine>, work: impl FnOnce()) {
+    let result = std::panic::catch_unwind(AssertUnwindSafe(work));
     if let Err(panic) = result {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -49,7 +51,8 @@ pub(super) fn guarded(engine: &Arc<Engine>, work: fn(&Arc<Engine>)) {
     }
 }
 
-fn work(engine: &Arc<Engine>) {
+/// Runs tasks until the engine stops.
+pub(super) fn work(engine: &Arc<Engine>) {
     let mut child = None;
     let mut next = engine.next_task();
     while let Some(launch) = next {
@@ -64,13 +67,16 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     let Launch { task, code, kill } = launch;
     let identity = identity(task);
     let environment = engine.environment.clone();
-    if engine.transport == LocalTransport::Direct {
+    let Place::Threads { transport, workers } = engine.place else {
+        unreachable!("tasks of a cluster are not run here");
+    };
+    if transport == LocalTransport::Direct {
         return run_task(&*code.body, identity, kill.clone(), environment);
     }
     match code.encoded() {
         Err(failure) => failed(failure.clone()),
-        Ok(bytes) if engine.transport == LocalTransport::Process => {
-            Child::run(child, bytes.clone(), identity, kill, &environment, engine.workers)
+        Ok(bytes) if transport == LocalTransport::Process => {
+            Child::run(child, bytes.clone(), identity, kill, &environment, workers)
         }
         Ok(bytes) => {
             let here = SameExecutable::this_process();
@@ -79,7 +85,7 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     }
 }
 
-fn identity(task: &TaskInfo) -> TaskIdentity {
+pub(super) fn identity(task: &TaskInfo) -> TaskIdentity {
     TaskIdentity {
         task: task.task,
         stage: task.stage,

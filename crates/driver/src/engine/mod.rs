@@ -7,8 +7,10 @@
 
 mod aftermath;
 mod blocks;
+mod cluster;
 mod job;
 mod local;
+mod place;
 mod process;
 mod state;
 mod timer;
@@ -16,8 +18,7 @@ mod timer;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
-use firesteel_conf::LocalTransport;
-use firesteel_executor::{LocalEnvironment, TaskReport};
+use firesteel_executor::{Forgotten, LocalEnvironment, TaskReport};
 use firesteel_rdd::accumulator::UpdateTarget;
 use firesteel_rdd::{Environment, TaskBody};
 use firesteel_scheduler::engine::{Effect, Input};
@@ -26,7 +27,7 @@ use firesteel_scheduler::messages::{
 };
 use firesteel_shuffle::Scratch;
 use firesteel_types::{
-    AccumulatorId, Event, ExecutorId, Host, JobId, RddInfo, ShuffleId, TaskFailure, TaskInfo,
+    AccumulatorId, ExecutorId, JobId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
     TaskOutcome, Tick,
 };
 
@@ -37,6 +38,8 @@ use aftermath::Aftermath;
 pub(crate) use blocks::KeptPartitions;
 pub(crate) use job::JobCell;
 use job::{ActiveJob, StageCode};
+pub(crate) use place::NewPlace;
+use place::Place;
 use state::{Launch, State};
 
 /// The code of a shuffle's map tasks, kept by the RDD that reads the shuffle. When nobody can read it
@@ -66,17 +69,15 @@ pub(crate) struct Engine {
     bus: Bus,
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
-    transport: LocalTransport,
-    workers: u32,
+    place: Place,
 }
 
 impl Engine {
-    /// Starts `threads` workers.
+    /// Starts the threads that run tasks, or that send them to where they run.
     pub(crate) fn start(
-        threads: u32,
+        place: NewPlace,
         dag: DagOptions,
         tasks: TaskOptions,
-        transport: LocalTransport,
         scratch: Scratch,
         bus: Bus,
     ) -> Result<Arc<Engine>> {
@@ -88,22 +89,10 @@ impl Engine {
             bus,
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),
-            transport,
-            workers: threads,
+            place: place.place(),
         });
         blocks::watch(&engine);
-        engine.feed(Input::ExecutorAdded {
-            executor: ExecutorId::DRIVER,
-            host: Host::new("localhost"),
-            cores: threads,
-        });
-        engine.bus.post(Event::ExecutorAdded {
-            executor: ExecutorId::DRIVER,
-            host: Host::new("localhost"),
-            cores: threads,
-            at: engine.now(),
-        });
-        local::spawn_workers(&engine, threads)?;
+        place.start(&engine).inspect_err(|_| engine.stop())?;
         Ok(engine)
     }
 
@@ -131,6 +120,9 @@ impl Engine {
         let mut state = self.lock();
         if state.stopped {
             return Err(Error::ContextStopped);
+        }
+        if let Some(reason) = state.ended.clone() {
+            return Err(Error::ApplicationEnded { reason });
         }
         let job = state.next_job();
         let cell = Arc::new(JobCell::new(job));
@@ -170,6 +162,7 @@ impl Engine {
         state.shuffles.remove(&shuffle);
         self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
         self.environment.remove_shuffle(shuffle);
+        self.forget(Forgotten::Shuffle(shuffle));
     }
 
     pub(crate) fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {
@@ -182,24 +175,30 @@ impl Engine {
 
     /// Reports a task's end and, if there is one, takes the next.
     fn report(self: &Arc<Self>, info: &TaskInfo, report: TaskReport) -> Option<Launch> {
-        let TaskReport { outcome, output, updates, metrics } = report;
-        warn_of_failure(info, &outcome);
-        let task = info.task;
         let mut state = self.lock();
-        state.kills.remove(&task);
-        if let Some(output) = output {
-            state.outputs.insert(task, (output, updates));
-        }
-        let reported = TaskEvent::TaskReported {
-            task,
-            executor: ExecutorId::DRIVER,
-            outcome,
-            metrics: Some(metrics),
-        };
-        self.apply(&mut state, Input::Task(reported));
+        self.take_report(&mut state, info.task, info.executor, report);
         let next = state.ready.pop_front();
         self.let_go(state);
         next
+    }
+
+    fn take_report(
+        self: &Arc<Self>,
+        state: &mut State,
+        task: TaskId,
+        executor: ExecutorId,
+        report: TaskReport,
+    ) {
+        let TaskReport { outcome, output, updates, metrics } = report;
+        if let Some(running) = state.running.remove(&task) {
+            warn_of_failure(&running.info, &outcome);
+        }
+        if let Some(output) = output {
+            state.outputs.insert(task, (output, updates));
+        }
+        let metrics = Some(metrics);
+        let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
+        self.apply(state, Input::Task(reported));
     }
 
     /// Waits for a task; `None` when the engine stops.
@@ -244,13 +243,17 @@ impl Engine {
         for effect in effects.drain(..) {
             match effect {
                 Effect::LaunchTask { task, kind } => state.launch(task, kind),
-                Effect::KillTask { task, reason, .. } => state.kill(task, &reason),
+                Effect::KillTask { task, executor, reason } => {
+                    state.kill(task, &reason);
+                    self.place.kill(executor, task, reason);
+                }
                 Effect::DeliverResult { job, index, task } => state.deliver(job, index, task),
                 Effect::ApplyAccumulators { task } => state.apply_accumulators(task),
                 Effect::ReleaseTask { task } => state.release(task),
                 Effect::EndJob { job, result } => state.end_job(job, result.map_err(Error::from)),
-                // All map outputs of local mode lie in this process: readers find them by name.
-                Effect::PublishMapOutputs { .. } => {}
+                Effect::PublishMapOutputs { shuffle, locations } => {
+                    self.place.publish(shuffle, locations);
+                }
                 Effect::Post(event) => self.bus.post(event),
                 Effect::ArmTimer(at) => self.arm_timer(state, at),
             }
@@ -281,6 +284,7 @@ impl Engine {
         threads.into_iter().filter(|thread| thread.thread().id() != current).for_each(|thread| {
             let _ = thread.join();
         });
+        self.place.stop();
         self.environment.blocks().clear();
         self.environment.scratch().remove_files();
     }

@@ -22,6 +22,14 @@ pub(super) struct Launch {
     pub(super) kill: Arc<KillSwitch>,
 }
 
+/// A task that was handed to whoever runs it, until its end is reported.
+pub(super) struct Running {
+    pub(super) info: TaskInfo,
+    pub(super) kill: Arc<KillSwitch>,
+    /// The job that its result is for, unless it writes map outputs.
+    pub(super) job: Option<JobId>,
+}
+
 /// A successful task's output and accumulator updates, until the schedulers say what counts.
 type Output = (Payload, Vec<(AccumulatorId, Payload)>);
 
@@ -33,11 +41,13 @@ pub(super) struct State {
     pub(super) shuffles: BTreeMap<ShuffleId, Weak<ShuffleHandle>>,
     pub(super) accumulators: BTreeMap<AccumulatorId, Weak<dyn UpdateTarget>>,
     pub(super) outputs: BTreeMap<TaskId, Output>,
-    pub(super) kills: BTreeMap<TaskId, Arc<KillSwitch>>,
+    pub(super) running: BTreeMap<TaskId, Running>,
     pub(super) timers: BTreeSet<Tick>,
     pub(super) timer_running: bool,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) stopped: bool,
+    /// Why no job can be run any more, though the context was not stopped.
+    pub(super) ended: Option<String>,
     /// A panic left the schedulers in a state that must not be looked at again.
     pub(super) broken: bool,
     /// To be done after the lock is let go.
@@ -55,7 +65,8 @@ impl State {
             shuffles: BTreeMap::new(),
             accumulators: BTreeMap::new(),
             outputs: BTreeMap::new(),
-            kills: BTreeMap::new(),
+            running: BTreeMap::new(),
+            ended: None,
             timers: BTreeSet::new(),
             timer_running: false,
             threads: Vec::new(),
@@ -73,21 +84,25 @@ impl State {
     }
 
     pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind) {
-        let code = match kind {
-            TaskSetKind::Result(job) => self.jobs.get(&job).map(|job| job.code.clone()),
+        let (code, job) = match kind {
+            TaskSetKind::Result(job) => {
+                (self.jobs.get(&job).map(|job| job.code.clone()), Some(job))
+            }
             TaskSetKind::ShuffleMap(shuffle) => {
-                self.shuffles.get(&shuffle).and_then(Weak::upgrade).map(|kept| kept.code.clone())
+                let kept = self.shuffles.get(&shuffle).and_then(Weak::upgrade);
+                (kept.map(|kept| kept.code.clone()), None)
             }
         };
         let code = code.expect("a task's job keeps the code of all its stages alive");
         let kill = Arc::new(KillSwitch::default());
-        self.kills.insert(task.task, kill.clone());
+        let running = Running { info: task.clone(), kill: kill.clone(), job };
+        self.running.insert(task.task, running);
         self.ready.push_back(Launch { task, code, kill });
     }
 
     pub(super) fn kill(&mut self, task: TaskId, reason: &str) {
-        if let Some(kill) = self.kills.get(&task) {
-            kill.throw(reason);
+        if let Some(running) = self.running.get(&task) {
+            running.kill.throw(reason);
         }
     }
 

@@ -1,0 +1,220 @@
+//! The driver's end of a standalone cluster: sends tasks to executors, and hears what became of them.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `join` | settings, the runtime, the first registration |
+//! | `actor` | the thread with the core of `firesteel_cluster::application`: one event at a time |
+//! | `endpoints` | what comes in over the network |
+//! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
+//! | `tracker` | where map outputs lie |
+//! | `report` | what tasks brought |
+//!
+//! Locks are taken in this order: the engine's, the executors', the tracker's. The actor holds none
+//! while it feeds the engine, because user code may run then that stops the context.
+//!
+//! What is decided about executors is decided in the core, what about tasks in the schedulers.
+
+mod actor;
+mod endpoints;
+mod join;
+mod local_cluster;
+mod report;
+mod tracker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
+
+use firesteel_closure::to_bytes;
+use firesteel_cluster::messages::ToExecutor;
+use firesteel_executor::Forgotten;
+use firesteel_executor::cluster::{MapOutputLocations, TaskOrder};
+use firesteel_rpc::{EndpointRef, RpcAddress, RpcEnv};
+use firesteel_types::{ExecutorId, Host, ShuffleId, TaskId};
+
+use super::Engine;
+use super::job::StageCode;
+use super::local::{failed, identity};
+use super::place::Place;
+use super::state::Launch;
+use actor::News;
+pub(crate) use join::NewCluster;
+use tracker::Tracker;
+
+/// Code up to this size goes with the first task that needs it; an executor fetches what is larger.
+const CODE_SENT_ALONG: usize = 1 << 20;
+/// So many stages' code an executor is known to have; the oldest is sent again if it is needed.
+const CODE_KNOWN: usize = 256;
+
+/// A way to an executor.
+#[derive(Clone)]
+struct Link {
+    tasks: EndpointRef<ToExecutor>,
+    blocks: EndpointRef<Forgotten>,
+}
+
+/// An executor that may get tasks.
+struct Live {
+    link: Link,
+    address: Option<RpcAddress>,
+    host: Host,
+    cores: u32,
+    /// The code it was sent.
+    code: BTreeSet<u64>,
+}
+
+/// How far the registration with a master is.
+enum Joined {
+    NotYet,
+    As(String),
+    Never(String),
+}
+
+pub(crate) struct Cluster {
+    env: RpcEnv,
+    news: Sender<News>,
+    executors: Mutex<BTreeMap<ExecutorId, Live>>,
+    /// Where executors serve their blocks, by the connection they said so over.
+    addresses: Mutex<BTreeMap<u64, RpcAddress>>,
+    tracker: Tracker,
+    code: Mutex<BTreeMap<u64, Weak<StageCode>>>,
+    joined: Mutex<Joined>,
+    joining: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Results of one job beyond this are refused; 0: none are.
+    max_result_bytes: u64,
+}
+
+/// Whatever panicked under a lock, what it protects is whole: each change is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Sends tasks to their executors until the engine stops. A thread of its own, because encoding a
+/// stage's code runs code of the user's.
+pub(super) fn dispatch(engine: &Arc<Engine>) {
+    let Place::Cluster(cluster) = &engine.place else { return };
+    while let Some(launch) = engine.next_task() {
+        cluster.launch(engine, &launch);
+    }
+}
+
+impl Cluster {
+    fn launch(&self, engine: &Arc<Engine>, launch: &Launch) {
+        let Launch { task, code, kill } = launch;
+        let body = match code.encoded() {
+            Ok(body) => body,
+            Err(failure) => {
+                return engine.report_remote(task.task, task.executor, failed(failure.clone()));
+            }
+        };
+        self.offer_code(code);
+        let epoch = self.tracker.epoch();
+        // One that is not there was lost: the schedulers hear of it, if they have not already.
+        let mut executors = lock(&self.executors);
+        let Some(live) = executors.get_mut(&task.executor) else { return };
+        let is_new = live.code.insert(code.id) && body.len() <= CODE_SENT_ALONG;
+        if live.code.len() > CODE_KNOWN {
+            live.code.pop_first();
+        }
+        let body = is_new.then(|| body.clone());
+        let order = TaskOrder { identity: identity(task), code: code.id, body, epoch };
+        let data = to_bytes(&order).expect("it consists of numbers and bytes");
+        let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
+        let tasks = live.link.tasks.clone();
+        drop(executors);
+        if let Err(error) = tasks.try_send(message) {
+            tracing::warn!(executor = %task.executor, %error, "a task could not be sent");
+            let _ = self.news.send(News::Unreachable(task.executor));
+        }
+        // Killed meanwhile: the wish may have overtaken the task.
+        if let Some(reason) = kill.thrown() {
+            self.kill(task.executor, task.task, reason);
+        }
+    }
+
+    /// Lets executors fetch the code for as long as anybody has it.
+    fn offer_code(&self, code: &Arc<StageCode>) {
+        let mut offered = lock(&self.code);
+        if offered.contains_key(&code.id) {
+            return;
+        }
+        if offered.len().is_multiple_of(64) {
+            offered.retain(|_, code| code.strong_count() > 0);
+        }
+        offered.insert(code.id, Arc::downgrade(code));
+    }
+
+    /// Never waits: called under the engine's lock.
+    pub(super) fn kill(&self, executor: ExecutorId, task: TaskId, reason: String) {
+        let executors = lock(&self.executors);
+        if let Some(live) = executors.get(&executor) {
+            // A task that is not told runs to its end for nobody.
+            let _ = live.link.tasks.try_send(ToExecutor::KillTask { task, reason });
+        }
+    }
+
+    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<ExecutorId>>) {
+        self.tracker.publish(shuffle, locations);
+    }
+
+    pub(super) fn forget(&self, forgotten: Forgotten) {
+        if let Forgotten::Shuffle(shuffle) = forgotten {
+            self.tracker.remove(shuffle);
+        }
+        for (executor, live) in lock(&self.executors).iter() {
+            if let Err(error) = live.link.blocks.try_send(forgotten) {
+                tracing::warn!(%executor, ?forgotten, %error, "blocks are kept for nobody");
+            }
+        }
+    }
+
+    /// Where the outputs of a shuffle lie; `None`: there is no such shuffle.
+    fn locate(&self, shuffle: ShuffleId) -> Option<MapOutputLocations> {
+        let executors = lock(&self.executors);
+        let address = |id| executors.get(&id).and_then(|live| live.address.clone());
+        self.tracker.locate(shuffle, address)
+    }
+
+    pub(super) fn cores(&self) -> u32 {
+        lock(&self.executors).values().map(|live| live.cores).sum()
+    }
+
+    pub(super) fn application_id(&self) -> Option<String> {
+        match &*lock(&self.joined) {
+            Joined::As(app) => Some(app.clone()),
+            Joined::NotYet | Joined::Never(_) => None,
+        }
+    }
+
+    fn joined(&self, how: Joined) {
+        let mut joined = lock(&self.joined);
+        // The id that the application had first stays its name, whatever a later master calls it.
+        if matches!(*joined, Joined::NotYet) {
+            *joined = how;
+            self.joining.notify_all();
+        }
+    }
+
+    /// Waits until a master has taken the application in; else why none did.
+    fn wait_until_joined(&self) -> std::result::Result<(), String> {
+        let waiting = |joined: &mut Joined| matches!(joined, Joined::NotYet);
+        let joined = self.joining.wait_while(lock(&self.joined), waiting);
+        match &*joined.unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Joined::Never(reason) => Err(reason.clone()),
+            Joined::As(_) | Joined::NotYet => Ok(()),
+        }
+    }
+
+    /// Lets master and executors go, and waits for the end of everything but the caller.
+    pub(super) fn stop(&self) {
+        let _ = self.news.send(News::Stop);
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}

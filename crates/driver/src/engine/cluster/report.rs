@@ -1,0 +1,164 @@
+//! What tasks brought: results that came along or are fetched, and the limit for all of a job's.
+
+use std::sync::Arc;
+
+use firesteel_closure::from_bytes;
+use firesteel_executor::cluster::{StreamId, TaskData, TaskOutput, ToBlockMaster};
+use firesteel_executor::{Forgotten, TaskReport};
+use firesteel_rdd::Payload;
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::DagEvent;
+use firesteel_types::{
+    Event, ExecutorId, Location, StorageLevel, TaskFailure, TaskId, TaskOutcome,
+};
+
+use super::super::Engine;
+use super::super::local::failed;
+use super::actor::{Actor, News};
+use super::lock;
+
+impl Actor {
+    pub(super) fn report(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        outcome: TaskOutcome,
+        data: &[u8],
+    ) {
+        let data: TaskData = match from_bytes(data) {
+            Ok(data) => data,
+            Err(error) => {
+                let message = format!("executor {executor} sent a result that is none: {error}");
+                let report = failed(TaskFailure::Fatal { message });
+                return self.engine.report_remote(task, executor, report);
+            }
+        };
+        let TaskData { output, updates, metrics } = data;
+        let bytes = match &output {
+            None => 0,
+            Some(TaskOutput::Here(output)) => output.len() as u64,
+            Some(TaskOutput::There { bytes }) => *bytes,
+        };
+        if let Some(failure) = self.engine.refuse_result(task, bytes, self.cluster.max_result_bytes)
+        {
+            self.forget_result(executor, task, &output);
+            let report = TaskReport { metrics, ..failed(failure) };
+            return self.engine.report_remote(task, executor, report);
+        }
+        let encode = |(id, bytes)| (id, Payload::Encoded(bytes));
+        let updates = updates.into_iter().map(encode).collect();
+        let mut report = TaskReport { outcome, output: None, updates, metrics };
+        match output {
+            None => self.engine.report_remote(task, executor, report),
+            Some(TaskOutput::Here(output)) => {
+                report.output = Some(Payload::Encoded(output));
+                self.engine.report_remote(task, executor, report);
+            }
+            Some(TaskOutput::There { bytes }) => self.fetch(executor, task, bytes, report),
+        }
+    }
+
+    fn forget_result(&self, executor: ExecutorId, task: TaskId, output: &Option<TaskOutput>) {
+        if let Some(TaskOutput::There { .. }) = output
+            && let Some(live) = lock(&self.cluster.executors).get(&executor)
+        {
+            let _ = live.link.blocks.try_send(Forgotten::Result(task));
+        }
+    }
+
+    /// Reads a result that waits on its executor, without holding up others.
+    fn fetch(&self, executor: ExecutorId, task: TaskId, bytes: u64, mut report: TaskReport) {
+        let executors = lock(&self.cluster.executors);
+        // Without the executor its tasks have ended: nobody waits for the result.
+        let Some(live) = executors.get(&executor) else { return };
+        let (Some(address), blocks) = (live.address.clone(), live.link.blocks.clone()) else {
+            return;
+        };
+        drop(executors);
+        let (env, news) = (self.cluster.env.clone(), self.cluster.news.clone());
+        self.cluster.env.runtime().spawn(async move {
+            let id = StreamId::Result(task).to_string();
+            match env.streams().read(&address, &id, bytes).await {
+                Ok(output) => report.output = Some(Payload::Encoded(output)),
+                Err(error) => {
+                    let message = format!("its result could not be fetched: {error}");
+                    let metrics = report.metrics;
+                    report = TaskReport { metrics, ..failed(TaskFailure::Error { message }) };
+                }
+            }
+            let _ = blocks.try_send(Forgotten::Result(task));
+            let _ = news.send(News::Fetched(executor, task, Box::new(report)));
+        });
+    }
+
+    pub(super) fn block_updated(&self, updated: ToBlockMaster) {
+        let ToBlockMaster::BlockUpdated { executor, rdd, partition, status } = updated else {
+            return;
+        };
+        let host = lock(&self.cluster.executors).get(&executor).map(|live| live.host.clone());
+        let Some(host) = host else { return };
+        let (memory_bytes, disk_bytes, level) = status.unwrap_or((0, 0, StorageLevel::NONE));
+        self.engine.bus.post(Event::BlockUpdated {
+            block: format!("rdd_{rdd}_{partition}"),
+            executor,
+            memory_bytes,
+            disk_bytes,
+            level,
+        });
+        let location = Location { host, executor: Some(executor) };
+        let present = status.is_some();
+        let updated = DagEvent::CacheUpdated { rdd, partition, location, present };
+        self.engine.feed(Input::Dag(updated));
+    }
+}
+
+impl Engine {
+    /// Reports the end of a task that ran elsewhere.
+    pub(super) fn report_remote(
+        self: &Arc<Self>,
+        task: TaskId,
+        executor: ExecutorId,
+        report: TaskReport,
+    ) {
+        let mut state = self.lock();
+        self.take_report(&mut state, task, executor, report);
+        self.let_go(state);
+    }
+
+    /// Counts a result of this many bytes; why it cannot be taken, if that is too much for its job.
+    pub(super) fn refuse_result(
+        &self,
+        task: TaskId,
+        bytes: u64,
+        limit: u64,
+    ) -> Option<TaskFailure> {
+        let mut state = self.lock();
+        let job = state.running.get(&task)?.job?;
+        let job = state.jobs.get_mut(&job)?;
+        job.result_bytes = job.result_bytes.saturating_add(bytes);
+        let total = job.result_bytes;
+        (limit > 0 && total > limit).then(|| TaskFailure::Fatal {
+            message: format!(
+                "the results of the job's tasks have {total} bytes so far, more than \
+                 spark.driver.maxResultSize ({limit}): bring less to the driver, or raise it"
+            ),
+        })
+    }
+
+    /// An executor is gone: nothing more is heard of its tasks.
+    pub(super) fn note_lost(&self, executor: ExecutorId, reason: &str) {
+        tracing::warn!(%executor, reason, "executor lost");
+        self.lock().running.retain(|_, running| running.info.executor != executor);
+        let (reason, at) = (reason.to_owned(), self.now());
+        self.bus.post(Event::ExecutorRemoved { executor, reason, at });
+    }
+
+    /// No job can be run any more, though the context was not stopped.
+    pub(super) fn end_application(&self, reason: String) {
+        self.lock().ended.get_or_insert(reason);
+    }
+
+    pub(super) fn has_jobs(&self) -> bool {
+        !self.lock().jobs.is_empty()
+    }
+}

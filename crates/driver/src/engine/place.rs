@@ -1,0 +1,154 @@
+//! Where tasks run: in threads of this process, or on the executors of a cluster. What is decided about
+//! them is the same.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
+use firesteel_executor::Forgotten;
+use firesteel_types::{Event, ExecutorId, Host, ShuffleId, TaskId};
+
+use super::cluster::{Cluster, NewCluster, dispatch};
+use super::{Engine, local};
+use crate::{Error, Result};
+
+pub(super) enum Place {
+    Threads { transport: LocalTransport, workers: u32 },
+    Cluster(Arc<Cluster>),
+}
+
+/// A place that is not used yet.
+pub(crate) enum NewPlace {
+    /// Threads of this process.
+    Threads { transport: LocalTransport, workers: u32 },
+    /// A cluster that the application is registered with.
+    Cluster(Box<NewCluster>),
+}
+
+impl NewPlace {
+    /// The place that a master names. A task that needs more cores than there are would wait for ever.
+    pub(crate) fn of(master: &Master, conf: &Conf, cpus_per_task: u32) -> Result<Self> {
+        match master {
+            Master::Local { threads, .. } => {
+                let workers = threads_of(*threads);
+                let reason = format!(
+                    "it has {workers} core(s), but spark.task.cpus asks for {cpus_per_task} per \
+                     task; lower spark.task.cpus or use local[{cpus_per_task}]"
+                );
+                if cpus_per_task > workers {
+                    return Err(Error::Master { master: master.to_string(), reason });
+                }
+                let transport = conf.get(&entries::LOCAL_TRANSPORT)?;
+                Ok(NewPlace::Threads { transport, workers })
+            }
+            Master::Standalone { masters } => {
+                let cores = conf.get(&entries::EXECUTOR_CORES)?;
+                check_cores(master, cores, cpus_per_task)?;
+                Ok(NewPlace::Cluster(Box::new(NewCluster::join(master, masters, conf)?)))
+            }
+            Master::LocalCluster { workers, cores, memory_mb } => {
+                let wanted = conf.get(&entries::EXECUTOR_CORES)?;
+                check_cores(master, wanted.or(Some(cores.get())), cpus_per_task)?;
+                let size = (workers.get(), cores.get(), memory_mb.get());
+                Ok(NewPlace::Cluster(Box::new(NewCluster::with_own(master, size, conf)?)))
+            }
+            other => Err(Error::Master {
+                master: other.to_string(),
+                reason: "this version runs in one process or on a standalone cluster; use local, \
+                         local[N], local[*], local-cluster[n,cores,memory] or spark://host:port"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        match self {
+            NewPlace::Threads { transport, workers } => {
+                Place::Threads { transport: *transport, workers: *workers }
+            }
+            NewPlace::Cluster(new) => Place::Cluster(new.cluster.clone()),
+        }
+    }
+
+    pub(super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
+        match self {
+            NewPlace::Threads { workers, .. } => {
+                let host = Host::new("localhost");
+                engine.executor_added(ExecutorId::DRIVER, host, workers);
+                local::spawn_workers(engine, workers, local::work)
+            }
+            NewPlace::Cluster(new) => {
+                new.start(engine)?;
+                local::spawn_workers(engine, 1, dispatch)
+            }
+        }
+    }
+}
+
+fn check_cores(master: &Master, cores: Option<u32>, cpus_per_task: u32) -> Result<()> {
+    let Some(cores) = cores.filter(|cores| *cores < cpus_per_task) else { return Ok(()) };
+    let reason = format!(
+        "an executor has {cores} core(s), but spark.task.cpus asks for {cpus_per_task} per task; \
+         lower it or raise spark.executor.cores"
+    );
+    Err(Error::Master { master: master.to_string(), reason })
+}
+
+fn threads_of(threads: Threads) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = u32::try_from(cores).ok().and_then(NonZeroU32::new);
+    threads.resolve(cores.unwrap_or(NonZeroU32::MIN)).get()
+}
+
+impl Place {
+    /// Passes the wish on to who runs the task, if that is not this process.
+    pub(super) fn kill(&self, executor: ExecutorId, task: TaskId, reason: String) {
+        if let Place::Cluster(cluster) = self {
+            cluster.kill(executor, task, reason);
+        }
+    }
+
+    /// All map outputs of local mode lie in this process: readers find them by name.
+    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<ExecutorId>>) {
+        if let Place::Cluster(cluster) = self {
+            cluster.publish(shuffle, locations);
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        if let Place::Cluster(cluster) = self {
+            cluster.stop();
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn executor_added(self: &Arc<Self>, executor: ExecutorId, host: Host, cores: u32) {
+        let at = self.now();
+        self.bus.post(Event::ExecutorAdded { executor, host: host.clone(), cores, at });
+        self.feed(firesteel_scheduler::engine::Input::ExecutorAdded { executor, host, cores });
+    }
+
+    /// How many tasks run at once, as far as is known.
+    pub(crate) fn cores(&self) -> u32 {
+        match &self.place {
+            Place::Threads { workers, .. } => *workers,
+            Place::Cluster(cluster) => cluster.cores().max(2),
+        }
+    }
+
+    /// The id that a cluster gave the application.
+    pub(crate) fn application_id(&self) -> Option<String> {
+        match &self.place {
+            Place::Threads { .. } => None,
+            Place::Cluster(cluster) => cluster.application_id(),
+        }
+    }
+
+    /// Tells executors what nobody needs any more.
+    pub(crate) fn forget(&self, forgotten: Forgotten) {
+        if let Place::Cluster(cluster) = &self.place {
+            cluster.forget(forgotten);
+        }
+    }
+}

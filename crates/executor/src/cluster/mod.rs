@@ -1,0 +1,40 @@
+//! An executor of a cluster: a process of the application's executable that a worker started.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `shell` | the core of `firesteel_cluster::executor`, and carrying out what it decides |
+//! | `work` | the threads that run tasks |
+//! | `node` | blocks of this process: served to others, kept and forgotten |
+//! | `fetch` | what a task sees of the cluster: map outputs and broadcasts from elsewhere |
+//! | `code` | the code of stages |
+//! | `settings` | what worker and driver say through the environment |
+//! | `protocol` | what driver and executors say to each other beyond the cores' messages |
+//!
+//! It never decides when to work or to end; that is the core's.
+
+mod code;
+mod fetch;
+mod node;
+mod protocol;
+mod settings;
+mod shell;
+mod work;
+
+pub use protocol::{
+    BLOCK_MASTER, BLOCKS, BlockMasterReply, DRIVER_URL, MapOutputLocations, SETTINGS, StreamId,
+    TaskData, TaskOrder, TaskOutput, ToBlockMaster,
+};
+pub use work::STACK_BYTES;
+
+/// Before `main`: works for the driver that the environment names, and ends with it.
+pub(crate) fn become_executor() -> ! {
+    let code = match std::panic::catch_unwind(shell::run) {
+        Ok(Ok(never)) => match never {},
+        Ok(Err(error)) => {
+            eprintln!("firesteel executor: {error}");
+            1
+        }
+        Err(_) => 2,
+    };
+    std::process::exit(code);
+}

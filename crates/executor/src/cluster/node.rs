@@ -1,0 +1,217 @@
+//! The blocks of this executor: kept for its tasks, served to other executors, forgotten when told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use bytes::Bytes;
+
+use firesteel_rpc::{
+    Caller, Context, Endpoint, EndpointRef, HandlerError, OpenError, Peer, RpcAddress, RpcEnv,
+    StreamBody, StreamSource,
+};
+use firesteel_shuffle::{MapOutput, ReadError, Scratch, Slice};
+use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
+use firesteel_types::{ExecutorId, ShuffleId, TaskId};
+
+use super::code::CodeCache;
+use super::protocol::{MapOutputLocations, StreamId, ToBlockMaster, append_part};
+use crate::Forgotten;
+
+/// So many shuffles are remembered as removed, for tasks on their way to an end that still bring outputs.
+const REMOVED_LIMIT: usize = 1 << 16;
+
+/// What the tasks of this process share.
+pub(super) struct Node {
+    pub(super) executor: ExecutorId,
+    pub(super) blocks: Arc<MemoryStore>,
+    pub(super) scratch: Scratch,
+    pub(super) code: CodeCache,
+    pub(super) env: RpcEnv,
+    pub(super) driver: RpcAddress,
+    pub(super) block_master: EndpointRef<ToBlockMaster>,
+    /// How many bytes of other executors' outputs a task may hold.
+    pub(super) max_in_flight: u64,
+    /// Where map outputs lie, as last heard.
+    pub(super) locations: Mutex<BTreeMap<ShuffleId, Arc<MapOutputLocations>>>,
+    /// One task at a time asks where map outputs lie.
+    pub(super) asking: Mutex<()>,
+    removed: Mutex<BTreeSet<ShuffleId>>,
+    results: Mutex<BTreeMap<TaskId, Bytes>>,
+    telling: Mutex<()>,
+}
+
+/// Whatever panicked under a lock, what it protects is whole: each change is one step.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Node {
+    pub(super) fn new(
+        executor: ExecutorId,
+        scratch: Scratch,
+        env: RpcEnv,
+        driver: RpcAddress,
+        block_master: EndpointRef<ToBlockMaster>,
+        max_in_flight: u64,
+    ) -> Arc<Self> {
+        let blocks = Arc::new(MemoryStore::new(scratch.memory().clone()));
+        let evictor: Arc<dyn Evict> = blocks.clone();
+        scratch.memory().set_evictor(Arc::downgrade(&evictor));
+        let node = Arc::new(Node {
+            executor,
+            blocks,
+            scratch,
+            code: CodeCache::default(),
+            env,
+            driver,
+            block_master,
+            max_in_flight,
+            locations: Mutex::default(),
+            asking: Mutex::default(),
+            removed: Mutex::default(),
+            results: Mutex::default(),
+            telling: Mutex::default(),
+        });
+        node.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&node))));
+        node
+    }
+
+    /// Keeps a map output, unless nobody can read it any more.
+    pub(super) fn put_map_output(&self, shuffle: ShuffleId, map: u32, output: MapOutput) {
+        let removed = lock(&self.removed);
+        if !removed.contains(&shuffle) {
+            self.blocks.put(BlockId::MapOutput(shuffle, map), Arc::new(output));
+        }
+    }
+
+    /// Keeps a result until the driver has fetched it.
+    pub(super) fn keep_result(&self, task: TaskId, result: Vec<u8>) {
+        lock(&self.results).insert(task, result.into());
+    }
+
+    /// One reader's part of a map output of this executor.
+    pub(super) fn slice(&self, shuffle: ShuffleId, map: u32, reduce: u32) -> Option<Slice> {
+        self.blocks.get::<MapOutput>(BlockId::MapOutput(shuffle, map))?.slice(reduce)
+    }
+
+    fn forget(&self, forgotten: Forgotten) {
+        match forgotten {
+            Forgotten::Rdd(rdd) => drop(self.blocks.remove_rdd(rdd)),
+            Forgotten::Broadcast(id) => drop(self.blocks.remove(BlockId::Broadcast(id))),
+            Forgotten::Result(task) => drop(lock(&self.results).remove(&task)),
+            Forgotten::Shuffle(shuffle) => self.forget_shuffle(shuffle),
+            Forgotten::Everything => self.blocks.clear(),
+        }
+    }
+
+    fn forget_shuffle(&self, shuffle: ShuffleId) {
+        let mut removed = lock(&self.removed);
+        removed.insert(shuffle);
+        if removed.len() > REMOVED_LIMIT {
+            removed.pop_first();
+        }
+        self.blocks.remove_shuffle(shuffle);
+        lock(&self.locations).remove(&shuffle);
+    }
+
+    fn open_slice(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+    ) -> Result<StreamBody, OpenError> {
+        let slice = self.slice(shuffle, map, reduce).ok_or(OpenError::Missing)?;
+        match slice.file_range() {
+            Some(range) => {
+                let (file, offset, length) = range?;
+                Ok(StreamBody::File { file, offset, length })
+            }
+            None => {
+                let mut blocks = Vec::new();
+                slice.write_blocks(&mut blocks).map_err(unreadable)?;
+                Ok(StreamBody::Bytes(blocks.into()))
+            }
+        }
+    }
+
+    /// A first few of the parts asked for. What lies in a file is not copied through memory.
+    fn open_slices(
+        &self,
+        shuffle: ShuffleId,
+        reduce: u32,
+        limit: u64,
+        maps: &[u32],
+    ) -> Result<StreamBody, OpenError> {
+        let (mut all, mut blocks) = (Vec::new(), Vec::new());
+        for map in maps {
+            let Some(slice) = self.slice(shuffle, *map, reduce) else { break };
+            if slice.is_on_disk() && slice.bytes() > 0 {
+                append_part(*map, None, &mut all);
+                continue;
+            }
+            if !all.is_empty() && all.len() as u64 + slice.bytes() > limit {
+                break;
+            }
+            blocks.clear();
+            slice.write_blocks(&mut blocks).map_err(unreadable)?;
+            append_part(*map, Some(&blocks), &mut all);
+        }
+        if all.is_empty() { Err(OpenError::Missing) } else { Ok(StreamBody::Bytes(all.into())) }
+    }
+}
+
+fn unreadable(error: ReadError) -> OpenError {
+    OpenError::Failed(io::Error::other(error.to_string()))
+}
+
+impl StreamSource for Node {
+    fn open(&self, id: &str, _: &Peer) -> Result<StreamBody, OpenError> {
+        match StreamId::parse(id).ok_or(OpenError::Missing)? {
+            StreamId::Slice { shuffle, reduce, map } => self.open_slice(shuffle, map, reduce),
+            StreamId::Slices { shuffle, reduce, limit, maps } => {
+                self.open_slices(shuffle, reduce, limit, &maps)
+            }
+            StreamId::Result(task) => {
+                let result = lock(&self.results).get(&task).cloned();
+                result.map(StreamBody::Bytes).ok_or(OpenError::Missing)
+            }
+            StreamId::Code(_) | StreamId::Broadcast(_) => Err(OpenError::Missing),
+        }
+    }
+}
+
+/// Tells the driver of kept partitions.
+struct BlockWatch(Weak<Node>);
+
+impl Watch for BlockWatch {
+    /// Looks and tells under one lock: of two changes, the one told last is how it ended.
+    fn block_changed(&self, id: BlockId) {
+        let (Some(node), BlockId::Rdd(rdd, partition)) = (self.0.upgrade(), id) else { return };
+        let _telling = lock(&node.telling);
+        let status = node.blocks.status(id);
+        let status = status.map(|status| (status.memory_bytes, status.disk_bytes, status.level));
+        let executor = node.executor;
+        let updated = ToBlockMaster::BlockUpdated { executor, rdd, partition, status };
+        if let Err(error) = node.block_master.try_send(updated) {
+            tracing::warn!(%id, %error, "the driver was not told of a kept partition");
+        }
+    }
+}
+
+/// Hears what nobody needs any more.
+pub(super) struct Blocks(pub(super) Arc<Node>);
+
+impl Endpoint for Blocks {
+    type Message = Forgotten;
+
+    async fn receive(
+        &mut self,
+        forgotten: Forgotten,
+        _: Caller<()>,
+        _: &Context<Forgotten>,
+    ) -> Result<(), HandlerError> {
+        self.0.forget(forgotten);
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! What a driver and the executors of a cluster say to each other beyond the cores' messages: what a
+//! task is, what it brought, where blocks lie. Both sides run the same executable, so that the format
+//! needs no version.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use firesteel_closure::ExecutableHash;
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_rpc::{Message, RpcAddress};
+use firesteel_types::{
+    AccumulatorId, BroadcastId, ExecutorId, RddId, ShuffleId, StorageLevel, TaskId, TaskMetrics,
+};
+
+use crate::Forgotten;
+
+/// The name of the driver's endpoint that knows where blocks lie.
+pub const BLOCK_MASTER: &str = "BlockManagerMaster";
+/// The name of an executor's endpoint that is told which blocks nobody needs.
+pub const BLOCKS: &str = "BlockManagerEndpoint";
+
+/// The driver's address for a new executor: `spark://driver@host:port`.
+pub const DRIVER_URL: &str = "FIRESTEEL_DRIVER_URL";
+/// The driver's settings for a new executor, as properties text.
+pub const SETTINGS: &str = "FIRESTEEL_CONF";
+
+/// A task to be run: the data of a `LaunchTask`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TaskOrder {
+    /// Which.
+    pub identity: TaskIdentity,
+    /// The name of its stage's code.
+    pub code: u64,
+    /// The code, if this executor has not been sent it before; otherwise it is fetched if need be.
+    pub body: Option<Vec<u8>>,
+    /// Where map outputs lie must be known at least as of this.
+    pub epoch: u64,
+}
+
+/// What a task brought: the data of a `StatusUpdate`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TaskData {
+    /// Its encoded result, after success.
+    pub output: Option<TaskOutput>,
+    /// What it added to accumulators, encoded.
+    pub updates: Vec<(AccumulatorId, Vec<u8>)>,
+    /// What it cost.
+    pub metrics: TaskMetrics,
+}
+
+/// A task's encoded result.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum TaskOutput {
+    /// It is small enough to come along.
+    Here(Vec<u8>),
+    /// It waits on its executor to be fetched.
+    There {
+        /// How long it is.
+        bytes: u64,
+    },
+}
+
+/// To the driver's [`BLOCK_MASTER`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToBlockMaster {
+    /// First: where the executor at the other end of this connection serves its blocks.
+    Introduce {
+        /// There.
+        address: RpcAddress,
+    },
+    /// Where do the map outputs of a shuffle lie?
+    LocateMapOutputs(ShuffleId),
+    /// A kept partition came, moved or went.
+    BlockUpdated {
+        /// On this executor.
+        executor: ExecutorId,
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+        /// Bytes in memory and on disk and how it is kept; `None`: it is gone.
+        status: Option<(u64, u64, StorageLevel)>,
+    },
+}
+
+/// The answer of [`BLOCK_MASTER`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum BlockMasterReply {
+    /// To `Introduce`: which executable the driver runs.
+    Welcome(ExecutableHash),
+    /// To `LocateMapOutputs`; `None`: there is no such shuffle.
+    MapOutputs(Option<MapOutputLocations>),
+    /// To all else.
+    Noted,
+}
+
+/// Where the map outputs of one shuffle lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapOutputLocations {
+    /// As of when.
+    pub epoch: u64,
+    /// Where those executors serve their blocks.
+    pub executors: Vec<(ExecutorId, RpcAddress)>,
+    /// Executor by map partition.
+    pub locations: Vec<Option<ExecutorId>>,
+}
+
+impl Message for ToBlockMaster {
+    type Reply = BlockMasterReply;
+}
+
+impl Message for Forgotten {
+    type Reply = ();
+}
+
+/// What can be read as a stream, from a driver or an executor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamId {
+    /// From a driver: a stage's code.
+    Code(u64),
+    /// From a driver: an encoded broadcast value.
+    Broadcast(BroadcastId),
+    /// From an executor: a task's result.
+    Result(TaskId),
+    /// From an executor: one reader's part of one map output, as blocks.
+    Slice {
+        /// Of this shuffle.
+        shuffle: ShuffleId,
+        /// For this reader.
+        reduce: u32,
+        /// Of this map partition.
+        map: u32,
+    },
+    /// From an executor: one reader's parts of several map outputs, as `read_parts` reads them.
+    Slices {
+        /// Of this shuffle.
+        shuffle: ShuffleId,
+        /// For this reader.
+        reduce: u32,
+        /// So many bytes, and at least the first.
+        limit: u64,
+        /// Of these map partitions.
+        maps: Vec<u32>,
+    },
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StreamId::Code(code) => write!(f, "code/{code}"),
+            StreamId::Broadcast(id) => write!(f, "broadcast/{id}"),
+            StreamId::Result(task) => write!(f, "result/{task}"),
+            StreamId::Slice { shuffle, reduce, map } => write!(f, "slice/{shuffle}/{reduce}/{map}"),
+            StreamId::Slices { shuffle, reduce, limit, maps } => {
+                write!(f, "slices/{shuffle}/{reduce}/{limit}")?;
+                maps.iter().try_for_each(|map| write!(f, "/{map}"))
+            }
+        }
+    }
+}
+
+impl StreamId {
+    /// Reads what `Display` wrote; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once('/')?;
+        let numbers: Option<Vec<u64>> = rest.split('/').map(|part| part.parse().ok()).collect();
+        let narrow = |number: u64| u32::try_from(number).ok();
+        Some(match (kind, &numbers?[..]) {
+            ("code", [code]) => StreamId::Code(*code),
+            ("broadcast", [id]) => StreamId::Broadcast(BroadcastId(*id)),
+            ("result", [task]) => StreamId::Result(TaskId(*task)),
+            ("slice", [shuffle, reduce, map]) => StreamId::Slice {
+                shuffle: ShuffleId(narrow(*shuffle)?),
+                reduce: narrow(*reduce)?,
+                map: narrow(*map)?,
+            },
+            ("slices", [shuffle, reduce, limit, maps @ ..]) => StreamId::Slices {
+                shuffle: ShuffleId(narrow(*shuffle)?),
+                reduce: narrow(*reduce)?,
+                limit: *limit,
+                maps: maps.iter().map(|map| narrow(*map)).collect::<Option<_>>()?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// One map output's part for one reader: its blocks, or `None` if it is to be read by itself.
+pub(super) type Part = (u32, Option<Vec<u8>>);
+
+/// Stands for the length of a part that is to be read by itself.
+const BY_ITSELF: u64 = u64::MAX;
+
+/// Appends a part to the answer to [`StreamId::Slices`].
+pub(super) fn append_part(map: u32, blocks: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&map.to_le_bytes());
+    out.extend_from_slice(&blocks.map_or(BY_ITSELF, |blocks| blocks.len() as u64).to_le_bytes());
+    out.extend_from_slice(blocks.unwrap_or_default());
+}
+
+/// Reads the answer to [`StreamId::Slices`]; `None` if it is none.
+pub(super) fn read_parts(mut bytes: &[u8]) -> Option<Vec<Part>> {
+    let mut parts = Vec::new();
+    while !bytes.is_empty() {
+        let (map, rest) = bytes.split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let length = u64::from_le_bytes(*length);
+        let length = if length == BY_ITSELF { None } else { Some(usize::try_from(length).ok()?) };
+        let (blocks, rest) = rest.split_at_checked(length.unwrap_or(0))?;
+        parts.push((u32::from_le_bytes(*map), length.map(|_| blocks.to_vec())));
+        bytes = rest;
+    }
+    Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_read_as_they_are_written_and_cut_short_they_are_none() {
+        let mut bytes = Vec::new();
+        append_part(1, Some(&[7, 8]), &mut bytes);
+        append_part(2, None, &mut bytes);
+        append_part(3, Some(&[]), &mut bytes);
+        let parts = vec![(1, Some(vec![7, 8])), (2, None), (3, Some(Vec::new()))];
+        assert_eq!(read_parts(&bytes), Some(parts));
+        assert!((1..12).all(|cut| read_parts(&bytes[..bytes.len() - cut]).is_none()));
+    }
+
+    #[test]
+    fn names_of_streams_are_read_as_they_are_written_and_nothing_else_is() {
+        let shuffle = ShuffleId(7);
+        for id in [
+            StreamId::Code(u64::MAX),
+            StreamId::Broadcast(BroadcastId(3)),
+            StreamId::Result(TaskId(9)),
+            StreamId::Slice { shuffle, reduce: 1, map: u32::MAX },
+            StreamId::Slices { shuffle, reduce: 1, limit: 2, maps: vec![3, 4] },
+        ] {
+            assert_eq!(StreamId::parse(&id.to_string()), Some(id));
+        }
+        for text in ["", "code", "code/", "code/x", "code/1/2", "slice/1/2", "slice/1/2/4294967296"]
+        {
+            assert_eq!(StreamId::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What worker and driver say through the environment.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use firesteel_cluster::AppId;
+use firesteel_conf::{ByteSize, CompressionCodec, Conf, ConfError, Loader, entries};
+use firesteel_rpc::{EndpointAddress, RpcAddress};
+use firesteel_shuffle::{Codec, Scratch};
+use firesteel_storage::{LocalDirs, MemoryManager};
+use firesteel_types::{ExecutorId, Host};
+
+use super::protocol::{DRIVER_URL, SETTINGS};
+
+/// Why a process cannot become an executor.
+pub(super) type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) struct Settings {
+    pub(super) app: AppId,
+    pub(super) executor: ExecutorId,
+    pub(super) host: String,
+    pub(super) cores: u32,
+    pub(super) driver: RpcAddress,
+    /// Whether the parent process is a worker, with which this one ends.
+    pub(super) has_worker: bool,
+    pub(super) conf: Conf,
+    memory_mb: u64,
+    local_dirs: Option<String>,
+}
+
+impl Settings {
+    /// Reads them; `variable` looks a variable up.
+    pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, StartError> {
+        let text = |name: &str| {
+            let missing = || format!("{name} is not set: executors are started by workers");
+            variable(name).ok_or_else(missing)
+        };
+        let driver: EndpointAddress = text(DRIVER_URL)?.parse()?;
+        let settings = variable(SETTINGS).unwrap_or_default();
+        let no_arguments: [String; 0] = [];
+        let loader = Loader::new().arguments(no_arguments).environment([(SETTINGS, settings)]);
+        Ok(Settings {
+            app: AppId::new(&text("FIRESTEEL_APP_ID")?),
+            executor: ExecutorId(number(&text("FIRESTEEL_EXECUTOR_ID")?)?),
+            host: text("FIRESTEEL_EXECUTOR_HOST")?,
+            cores: number::<u32>(&text("FIRESTEEL_EXECUTOR_CORES")?)?.max(1),
+            driver: driver.address,
+            has_worker: variable("FIRESTEEL_WORKER_URL").is_some(),
+            conf: loader.load()?.conf,
+            memory_mb: number(&text("FIRESTEEL_EXECUTOR_MEMORY_MB")?)?,
+            local_dirs: variable("SPARK_LOCAL_DIRS"),
+        })
+    }
+
+    pub(super) fn host(&self) -> Host {
+        Host::new(&self.host)
+    }
+
+    /// Memory and directories as the worker says, all else as the driver says.
+    pub(super) fn scratch(&self) -> Result<Scratch, ConfError> {
+        let conf = &self.conf;
+        let memory = self.memory_mb.saturating_mul(1 << 20);
+        let budget = (memory as f64 * conf.get(&entries::MEMORY_FRACTION)?) as u64;
+        let manager = MemoryManager::new(budget, conf.get(&entries::MEMORY_STORAGE_FRACTION)?);
+        let dirs = match &self.local_dirs {
+            Some(dirs) => dirs.split(',').map(|dir| PathBuf::from(dir.trim())).collect(),
+            None => conf.get(&entries::LOCAL_DIR)?.into_iter().map(PathBuf::from).collect(),
+        };
+        let codec = codec_if(conf, conf.get(&entries::SHUFFLE_COMPRESS)?)?;
+        let kept_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
+        let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
+        Ok(scratch.with_kept_codec(kept_codec))
+    }
+
+    pub(super) fn bytes(&self, entry: &firesteel_conf::Entry<ByteSize>) -> Result<u64, ConfError> {
+        self.conf.get(entry).map(|ByteSize(bytes)| bytes)
+    }
+}
+
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
+    text.trim().parse().map_err(|_| format!("`{text}` is not a number a worker would write"))
+}
+
+/// The codec that is set, if there shall be one.
+fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec, ConfError> {
+    let level = conf.get(&entries::IO_COMPRESSION_ZSTD_LEVEL)?;
+    Ok(match (compressed, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
+        (false, _) => Codec::None,
+        (true, CompressionCodec::Lz4) => Codec::Lz4,
+        (true, CompressionCodec::Zstd) => Codec::Zstd(i32::try_from(level.min(22)).unwrap_or(22)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(&str, &str); 6] = [
+        ("FIRESTEEL_DRIVER_URL", "spark://driver@10.0.0.1:5000"),
+        ("FIRESTEEL_APP_ID", "app-1"),
+        ("FIRESTEEL_EXECUTOR_ID", "3"),
+        ("FIRESTEEL_EXECUTOR_HOST", "h"),
+        ("FIRESTEEL_EXECUTOR_CORES", "2"),
+        ("FIRESTEEL_EXECUTOR_MEMORY_MB", "512"),
+    ];
+
+    fn read(change: Option<(&str, Option<&str>)>) -> Result<Settings, StartError> {
+        Settings::read(|name| match change {
+            Some((changed, value)) if changed == name => value.map(str::to_owned),
+            _ => ALL.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()),
+        })
+    }
+
+    #[test]
+    fn what_a_worker_sets_is_read_and_what_it_forgot_is_named() {
+        let settings = read(None).unwrap();
+        assert_eq!(settings.driver, RpcAddress::new("10.0.0.1", 5000));
+        assert_eq!((settings.executor, settings.cores), (ExecutorId(3), 2));
+        let budget = settings.scratch().unwrap().memory().budget();
+        assert!(budget > 100 << 20 && budget < 512 << 20, "{budget}");
+        for (name, _) in ALL {
+            let missing = read(Some((name, None))).err().unwrap().to_string();
+            assert!(missing.contains(name), "{missing}");
+        }
+        assert!(read(Some(("FIRESTEEL_EXECUTOR_ID", Some("x")))).is_err());
+    }
+}

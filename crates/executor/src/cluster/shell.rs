@@ -1,0 +1,263 @@
+//! The shell of an executor: clock, sockets and threads around the core, which decides.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use firesteel_closure::{ExecutableHash, SameExecutable, from_bytes};
+use firesteel_cluster::executor::{Effect, Event, Executor, ExecutorOptions, exit};
+use firesteel_cluster::jitter::Jitter;
+use firesteel_cluster::messages::{ToDriver, ToExecutor};
+use firesteel_cluster::mutant::Planted;
+use firesteel_cluster::wire;
+use firesteel_conf::entries;
+use firesteel_rdd::KillSwitch;
+use firesteel_rpc::{
+    BindTo, Caller, Context, Endpoint, HandlerError, Peer, RpcAddress, RpcEnv, RpcError, RpcOptions,
+};
+use firesteel_shuffle::Scratch;
+use firesteel_types::{TaskId, TaskOutcome, Tick};
+
+use super::node::{Blocks, Node, lock};
+use super::protocol::{BLOCK_MASTER, BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
+use super::settings::{Settings, StartError};
+use super::work::{self, Assignment, Workplace};
+
+/// How often to look whether the worker is still the parent.
+const PARENT_CHECK: Duration = Duration::from_secs(1);
+
+/// The core, and where its effects go. Nothing done under its lock waits for anything.
+pub(super) struct Shell {
+    core: Mutex<(Executor, Vec<Effect>)>,
+    origin: Instant,
+    node: Arc<Node>,
+    outgoing: UnboundedSender<ToDriver>,
+    assignments: Sender<Assignment>,
+    timers: Sender<Tick>,
+    kills: Mutex<BTreeMap<TaskId, Arc<KillSwitch>>>,
+}
+
+impl Shell {
+    fn now(&self) -> Tick {
+        Tick(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn feed(&self, event: Event) {
+        let core = &mut *lock(&self.core);
+        core.0.handle(self.now(), event, &mut core.1);
+        for effect in core.1.drain(..) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&self, effect: Effect) {
+        match effect {
+            Effect::Send(message) => drop(self.outgoing.send(message)),
+            Effect::RunTask { task, data } => self.assign(task, &data),
+            Effect::KillTask { task, reason } => {
+                if let Some(kill) = lock(&self.kills).get(&task) {
+                    kill.throw(&reason);
+                }
+            }
+            Effect::ArmTimer(at) => drop(self.timers.send(at)),
+            Effect::Exit { code, reason } => end(code, &reason, &self.node.scratch),
+        }
+    }
+
+    fn assign(&self, task: TaskId, data: &[u8]) {
+        let mut order: TaskOrder = match from_bytes(data) {
+            Ok(order) => order,
+            Err(error) => {
+                let reason = format!("its driver sent a task that cannot be read: {error}");
+                end(exit::UNFIT, &reason, &self.node.scratch)
+            }
+        };
+        if let Some(body) = order.body.take() {
+            self.node.code.put(order.code, body);
+        }
+        let kill = Arc::new(KillSwitch::default());
+        lock(&self.kills).insert(task, kill.clone());
+        let _ = self.assignments.send(Assignment { order, kill });
+    }
+
+    pub(super) fn task_ended(&self, task: TaskId, outcome: TaskOutcome, data: Arc<[u8]>) {
+        lock(&self.kills).remove(&task);
+        self.feed(Event::TaskEnded { task, outcome, data });
+    }
+
+    /// Feeds the moments that the core asks for, and looks whether the worker lives; for ever.
+    fn keep_time(&self, timers: &Receiver<Tick>, has_worker: bool) -> ! {
+        let parent = rustix::process::getppid();
+        let mut next: Option<Tick> = None;
+        loop {
+            let until = next.map(|next| Duration::from_millis(next.since_ms(self.now())));
+            let wait = until.map_or(PARENT_CHECK, |until| until.min(PARENT_CHECK));
+            match timers.recv_timeout(wait) {
+                Ok(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    end(exit::DRIVER_LOST, "its shell is gone", &self.node.scratch)
+                }
+            }
+            if has_worker && rustix::process::getppid() != parent {
+                self.feed(Event::WorkerGone);
+            }
+            if next.is_some_and(|next| next <= self.now()) {
+                next = None;
+                self.feed(Event::Ticked);
+            }
+        }
+    }
+}
+
+fn end(code: i32, reason: &str, scratch: &Scratch) -> ! {
+    eprintln!("firesteel executor: ends because {reason} (exit code {code})");
+    scratch.remove_files();
+    std::process::exit(code);
+}
+
+/// Works until told to end.
+pub(super) fn run() -> Result<Infallible, StartError> {
+    crate::child::survive_broken_pipes()?;
+    let settings = Settings::read(|name| std::env::var(name).ok())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("firesteel-rpc")
+        .enable_all()
+        .build()?;
+    let mut options = RpcOptions::from_process(&settings.conf)?;
+    options.port_retries = 0;
+    let bind = BindTo::new(&settings.host, 0);
+    let env = runtime.block_on(RpcEnv::server(options, bind))?;
+    let address = env.address().cloned().ok_or("the executor has no port")?;
+    let block_master = env.endpoint_ref(&settings.driver.endpoint(BLOCK_MASTER))?;
+    let node = Node::new(
+        settings.executor,
+        settings.scratch()?,
+        env.clone(),
+        settings.driver.clone(),
+        block_master,
+        settings.bytes(&entries::REDUCER_MAX_SIZE_IN_FLIGHT)?,
+    );
+    env.serve_streams(node.clone());
+    env.register(BLOCKS, Blocks(node.clone()))?;
+    let peer = runtime.block_on(introduce(&node, address)).map_err(|error| {
+        let message = format!("its driver at {} does not answer: {error}", settings.driver);
+        eprintln!("firesteel executor: {message}");
+        std::process::exit(exit::DRIVER_LOST)
+    })?;
+    start(&settings, &env, node, peer)
+}
+
+/// Tells the driver where this executor's blocks are served, and hears what it runs.
+async fn introduce(node: &Node, address: RpcAddress) -> Result<SameExecutable, StartError> {
+    match node.block_master.ask(ToBlockMaster::Introduce { address }).await? {
+        BlockMasterReply::Welcome(hash) => match SameExecutable::verify(hash)? {
+            Some(peer) => Ok(peer),
+            None => {
+                let reason = "its executable differs from the driver's: make the same file \
+                              available on every worker, or let the driver serve it";
+                end(exit::UNFIT, reason, &node.scratch)
+            }
+        },
+        _ => Err("it answers out of turn".into()),
+    }
+}
+
+fn start(
+    settings: &Settings,
+    env: &RpcEnv,
+    node: Arc<Node>,
+    peer: SameExecutable,
+) -> Result<Infallible, StartError> {
+    let conf = &settings.conf;
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let options = ExecutorOptions {
+        app: settings.app.clone(),
+        executor: settings.executor,
+        host: settings.host(),
+        cores: settings.cores,
+        hash: Some(ExecutableHash::current()?.bytes()),
+        heartbeat_ms: millis(conf.get(&entries::EXECUTOR_HEARTBEAT_INTERVAL)?),
+        timeout_ms: millis(conf.get(&entries::NETWORK_TIMEOUT)?),
+        planted: Planted::default(),
+    };
+    let jitter = Jitter::new(u64::from(std::process::id()) << 32 | u64::from(settings.executor.0));
+    let (outgoing, to_send) = unbounded_channel();
+    let (assignments, assigned) = channel();
+    let (timers, asked) = channel();
+    let shell = Arc::new(Shell {
+        core: Mutex::new((Executor::new(options, jitter), Vec::new())),
+        origin: Instant::now(),
+        node: node.clone(),
+        outgoing,
+        assignments,
+        timers,
+        kills: Mutex::default(),
+    });
+    let workplace = Workplace {
+        node,
+        shell: shell.clone(),
+        peer,
+        assigned: Mutex::new(assigned),
+        direct_bytes: settings.bytes(&entries::TASK_MAX_DIRECT_RESULT_SIZE)?,
+        max_result_bytes: settings.bytes(&entries::DRIVER_MAX_RESULT_SIZE)?,
+    };
+    work::spawn(&Arc::new(workplace), settings.cores)?;
+    let driver = settings.driver.clone();
+    env.register(wire::EXECUTOR, Ears { shell: shell.clone(), driver, to_send: Some(to_send) })?;
+    shell.keep_time(&asked, settings.has_worker)
+}
+
+/// The endpoint that hears the driver.
+struct Ears {
+    shell: Arc<Shell>,
+    driver: RpcAddress,
+    to_send: Option<UnboundedReceiver<ToDriver>>,
+}
+
+impl Endpoint for Ears {
+    type Message = ToExecutor;
+
+    async fn on_start(&mut self, context: &Context<ToExecutor>) {
+        let reference = context.endpoint_ref(&self.driver.endpoint(wire::DRIVER));
+        let (Ok(driver), Some(mut to_send)) = (reference, self.to_send.take()) else {
+            return self.shell.feed(Event::DriverDisconnected);
+        };
+        let shell = self.shell.clone();
+        context.env().runtime().spawn(async move {
+            while let Some(message) = to_send.recv().await {
+                if driver.send(message).await.is_err() {
+                    shell.feed(Event::DriverDisconnected);
+                }
+            }
+        });
+        self.shell.feed(Event::Ticked);
+    }
+
+    async fn receive(
+        &mut self,
+        message: ToExecutor,
+        _: Caller<()>,
+        _: &Context<ToExecutor>,
+    ) -> Result<(), HandlerError> {
+        self.shell.feed(Event::Received(message));
+        Ok(())
+    }
+
+    async fn on_disconnected(&mut self, peer: Peer, _: &Context<ToExecutor>) {
+        if peer.address == self.driver {
+            self.shell.feed(Event::DriverDisconnected);
+        }
+    }
+
+    async fn on_network_error(&mut self, from: RpcAddress, _: RpcError, _: &Context<ToExecutor>) {
+        if from == self.driver {
+            self.shell.feed(Event::DriverDisconnected);
+        }
+    }
+}
