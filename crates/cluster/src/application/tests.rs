@@ -125,11 +125,11 @@ fn unreachable(master: usize, lasting: bool) -> Event {
 }
 
 fn warnings(effects: &[Effect]) -> Vec<&str> {
-    let warning = |effect| match effect {
-        &Effect::Warn { ref message } => Some(message.as_str()),
+    let warnings = effects.iter().filter_map(|effect| match effect {
+        Effect::Warn { message } => Some(message.as_str()),
         _ => None,
-    };
-    effects.iter().filter_map(warning).collect()
+    });
+    warnings.collect()
 }
 
 #[test]

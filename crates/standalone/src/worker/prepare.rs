@@ -64,11 +64,11 @@ impl Launch {
         served: &Served,
         hash: [u8; 32],
         bytes: u64,
-    ) -> Result<Cached, FetchError> {
+    ) -> Result<Cached, Box<FetchError>> {
         let Address { host, port } = &served.address;
         let from = &RpcAddress::new(&*host.0, *port);
         let secret = told.environment.get(SECRET_VARIABLE).map(String::as_str);
-        self.cache.obtain(&Wanted { hash, bytes, from, secret }).await
+        self.cache.obtain(&Wanted { hash, bytes, from, secret }).await.map_err(Box::new)
     }
 
     /// Puts a copy of a file into the work directory: the process may do with it what it likes.

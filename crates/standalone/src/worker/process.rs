@@ -35,9 +35,9 @@ pub(super) enum LaunchError {
     #[error(transparent)]
     Executable(#[from] ExecutableError),
     #[error("{here}; and it could not be had from its driver: {source}")]
-    Program { here: ExecutableError, source: FetchError },
+    Program { here: ExecutableError, source: Box<FetchError> },
     #[error("its file {name} could not be had from its driver: {source}")]
-    File { name: String, source: FetchError },
+    File { name: String, source: Box<FetchError> },
     #[error("could not put its file {name} into its work directory: {source}")]
     CopyFile { name: String, source: io::Error },
     #[error("could not make its work directory: {0}")]
