@@ -18,6 +18,9 @@ use firesteel_types::{
 
 use crate::accumulator::Update;
 
+/// One reader's parts of map outputs, in the order of map partitions; nothing follows a failure.
+pub type MapOutputs = Box<dyn Iterator<Item = Result<Slice, TaskFailure>>>;
+
 /// What an executor offers to the tasks in it.
 pub trait Environment: Send + Sync {
     /// Which executor this is.
@@ -42,6 +45,11 @@ pub trait Environment: Send + Sync {
         map: u32,
         reduce: u32,
     ) -> Result<Slice, TaskFailure>;
+    /// One reader's parts of all map outputs of a shuffle, in order, where reading ahead pays; else they
+    /// are to be fetched one by one.
+    fn read_ahead(&self, _: ShuffleId, _maps: u32, _reduce: u32) -> Option<MapOutputs> {
+        None
+    }
     /// The encoded value of a broadcast that is not in `blocks` yet.
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
 }

@@ -5,7 +5,9 @@
 //! | `shell` | the core of `firesteel_cluster::executor`, and carrying out what it decides |
 //! | `work` | the threads that run tasks |
 //! | `node` | blocks of this process: served to others, kept and forgotten |
-//! | `fetch` | what a task sees of the cluster: map outputs and broadcasts from elsewhere |
+//! | `fetch` | what a task sees of the cluster |
+//! | `flow`, `plan` | map outputs from elsewhere: bringing them, and which to bring next |
+//! | `transfer` | one block from elsewhere, with retries |
 //! | `code` | the code of stages |
 //! | `settings` | what worker and driver say through the environment |
 //! | `protocol` | what driver and executors say to each other beyond the cores' messages |
@@ -14,10 +16,13 @@
 
 mod code;
 mod fetch;
+mod flow;
 mod node;
+mod plan;
 mod protocol;
 mod settings;
 mod shell;
+mod transfer;
 mod work;
 
 pub use protocol::{

@@ -15,11 +15,15 @@ use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
 use firesteel_types::{ExecutorId, ShuffleId, TaskId};
 
 use super::code::CodeCache;
-use super::protocol::{MapOutputLocations, StreamId, ToBlockMaster, append_part};
+use super::protocol::{MapOutputLocations, StreamId, ToBlockMaster, append_part, append_reference};
+use super::transfer::Retries;
 use crate::Forgotten;
 
 /// So many shuffles are remembered as removed, for tasks on their way to an end that still bring outputs.
 const REMOVED_LIMIT: usize = 1 << 16;
+
+/// What lies in a file and is larger goes by itself.
+const BY_ITSELF_BYTES: u64 = 256 << 10;
 
 /// What the tasks of this process share.
 pub(super) struct Node {
@@ -32,6 +36,7 @@ pub(super) struct Node {
     pub(super) block_master: EndpointRef<ToBlockMaster>,
     /// How many bytes of other executors' outputs a task may hold.
     pub(super) max_in_flight: u64,
+    pub(super) retries: Retries,
     /// Where map outputs lie, as last heard.
     pub(super) locations: Mutex<BTreeMap<ShuffleId, Arc<MapOutputLocations>>>,
     /// One task at a time asks where map outputs lie.
@@ -54,6 +59,7 @@ impl Node {
         driver: RpcAddress,
         block_master: EndpointRef<ToBlockMaster>,
         max_in_flight: u64,
+        retries: Retries,
     ) -> Arc<Self> {
         let blocks = Arc::new(MemoryStore::new(scratch.memory().clone()));
         let evictor: Arc<dyn Evict> = blocks.clone();
@@ -67,6 +73,7 @@ impl Node {
             driver,
             block_master,
             max_in_flight,
+            retries,
             locations: Mutex::default(),
             asking: Mutex::default(),
             removed: Mutex::default(),
@@ -135,7 +142,8 @@ impl Node {
         }
     }
 
-    /// A first few of the parts asked for. What lies in a file is not copied through memory.
+    /// A first few of the parts asked for. Large ones in files are only named: they go by themselves,
+    /// without a copy through memory.
     fn open_slices(
         &self,
         shuffle: ShuffleId,
@@ -143,19 +151,18 @@ impl Node {
         limit: u64,
         maps: &[u32],
     ) -> Result<StreamBody, OpenError> {
-        let (mut all, mut blocks) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for map in maps {
             let Some(slice) = self.slice(shuffle, *map, reduce) else { break };
-            if slice.is_on_disk() && slice.bytes() > 0 {
-                append_part(*map, None, &mut all);
+            let bytes = slice.bytes();
+            if slice.is_on_disk() && bytes > BY_ITSELF_BYTES {
+                append_reference(*map, bytes, &mut all);
                 continue;
             }
-            if !all.is_empty() && all.len() as u64 + slice.bytes() > limit {
+            if !all.is_empty() && all.len() as u64 + bytes > limit {
                 break;
             }
-            blocks.clear();
-            slice.write_blocks(&mut blocks).map_err(unreadable)?;
-            append_part(*map, Some(&blocks), &mut all);
+            append_part(*map, &mut all, |out| slice.write_blocks(out)).map_err(unreadable)?;
         }
         if all.is_empty() { Err(OpenError::Missing) } else { Ok(StreamBody::Bytes(all.into())) }
     }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::ExecutableHash;
@@ -71,6 +72,8 @@ pub enum ToBlockMaster {
     },
     /// Where do the map outputs of a shuffle lie?
     LocateMapOutputs(ShuffleId),
+    /// Does an executor count?
+    IsAlive(ExecutorId),
     /// A kept partition came, moved or went.
     BlockUpdated {
         /// On this executor.
@@ -91,6 +94,8 @@ pub enum BlockMasterReply {
     Welcome(ExecutableHash),
     /// To `LocateMapOutputs`; `None`: there is no such shuffle.
     MapOutputs(Option<MapOutputLocations>),
+    /// To `IsAlive`.
+    Alive(bool),
     /// To all else.
     Noted,
 }
@@ -186,30 +191,49 @@ impl StreamId {
     }
 }
 
-/// One map output's part for one reader: its blocks, or `None` if it is to be read by itself.
-pub(super) type Part = (u32, Option<Vec<u8>>);
+/// One map output's part for one reader: its blocks, or how long they are if they are to be read by
+/// themselves.
+pub(super) type Part = (u32, Result<Bytes, u64>);
 
-/// Stands for the length of a part that is to be read by itself.
-const BY_ITSELF: u64 = u64::MAX;
+/// In the length of a part: it is to be read by itself.
+const BY_ITSELF: u64 = 1 << 63;
 
-/// Appends a part to the answer to [`StreamId::Slices`].
-pub(super) fn append_part(map: u32, blocks: Option<&[u8]>, out: &mut Vec<u8>) {
+/// Appends the head of a part to the answer to [`StreamId::Slices`], which is read by itself.
+pub(super) fn append_reference(map: u32, length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&map.to_le_bytes());
-    out.extend_from_slice(&blocks.map_or(BY_ITSELF, |blocks| blocks.len() as u64).to_le_bytes());
-    out.extend_from_slice(blocks.unwrap_or_default());
+    out.extend_from_slice(&(length | BY_ITSELF).to_le_bytes());
+}
+
+/// Appends a part to the answer to [`StreamId::Slices`]; `write` appends its blocks.
+pub(super) fn append_part<E>(
+    map: u32,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    out.extend_from_slice(&map.to_le_bytes());
+    let start = out.len() + 8;
+    out.extend_from_slice(&[0; 8]);
+    write(out)?;
+    let length = (out.len() - start) as u64;
+    out[start - 8..start].copy_from_slice(&length.to_le_bytes());
+    Ok(())
 }
 
 /// Reads the answer to [`StreamId::Slices`]; `None` if it is none.
-pub(super) fn read_parts(mut bytes: &[u8]) -> Option<Vec<Part>> {
-    let mut parts = Vec::new();
-    while !bytes.is_empty() {
-        let (map, rest) = bytes.split_first_chunk::<4>()?;
+pub(super) fn read_parts(answer: &Bytes) -> Option<Vec<Part>> {
+    let (mut parts, mut place) = (Vec::new(), 0);
+    while place < answer.len() {
+        let (map, rest) = answer[place..].split_first_chunk::<4>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
-        let length = u64::from_le_bytes(*length);
-        let length = if length == BY_ITSELF { None } else { Some(usize::try_from(length).ok()?) };
-        let (blocks, rest) = rest.split_at_checked(length.unwrap_or(0))?;
-        parts.push((u32::from_le_bytes(*map), length.map(|_| blocks.to_vec())));
-        bytes = rest;
+        let (map, length) = (u32::from_le_bytes(*map), u64::from_le_bytes(*length));
+        place += 12;
+        if length & BY_ITSELF != 0 {
+            parts.push((map, Err(length & !BY_ITSELF)));
+            continue;
+        }
+        let length = usize::try_from(length).ok().filter(|length| *length <= rest.len())?;
+        parts.push((map, Ok(answer.slice(place..place + length))));
+        place += length;
     }
     Some(parts)
 }
@@ -221,12 +245,21 @@ mod tests {
     #[test]
     fn parts_are_read_as_they_are_written_and_cut_short_they_are_none() {
         let mut bytes = Vec::new();
-        append_part(1, Some(&[7, 8]), &mut bytes);
-        append_part(2, None, &mut bytes);
-        append_part(3, Some(&[]), &mut bytes);
-        let parts = vec![(1, Some(vec![7, 8])), (2, None), (3, Some(Vec::new()))];
+        let append = |map, part: &[u8], out: &mut Vec<u8>| {
+            append_part(map, out, |out| {
+                out.extend_from_slice(part);
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+        };
+        append(1, &[7, 8], &mut bytes);
+        append_reference(2, 99, &mut bytes);
+        append(3, &[], &mut bytes);
+        let part = |bytes: &'static [u8]| Ok(Bytes::from_static(bytes));
+        let parts = vec![(1, part(&[7, 8])), (2, Err(99)), (3, part(&[]))];
+        let bytes = Bytes::from(bytes);
         assert_eq!(read_parts(&bytes), Some(parts));
-        assert!((1..12).all(|cut| read_parts(&bytes[..bytes.len() - cut]).is_none()));
+        assert!((1..12).all(|cut| read_parts(&bytes.slice(..bytes.len() - cut)).is_none()));
     }
 
     #[test]

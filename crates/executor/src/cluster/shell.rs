@@ -142,6 +142,7 @@ pub(super) fn run() -> Result<Infallible, StartError> {
         settings.driver.clone(),
         block_master,
         settings.bytes(&entries::REDUCER_MAX_SIZE_IN_FLIGHT)?,
+        settings.retries()?,
     );
     env.serve_streams(node.clone());
     env.register(BLOCKS, Blocks(node.clone()))?;

@@ -60,7 +60,7 @@ impl Workplace {
 
     fn run(&self, assignment: Assignment) -> EncodedReport {
         let Assignment { order, kill } = assignment;
-        let environment = TaskEnvironment::new(self.node.clone(), order.epoch);
+        let environment = TaskEnvironment::new(self.node.clone(), order.epoch, kill.clone());
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.node.code.get(order.code, fetch) {
             Ok(body) => run_encoded(&body, self.peer, order.identity, kill, Arc::new(environment)),

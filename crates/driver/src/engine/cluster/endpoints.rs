@@ -117,6 +117,9 @@ impl Endpoint for BlockMaster {
             ToBlockMaster::LocateMapOutputs(shuffle) => {
                 BlockMasterReply::MapOutputs(self.cluster.locate(shuffle))
             }
+            ToBlockMaster::IsAlive(executor) => {
+                BlockMasterReply::Alive(lock(&self.cluster.executors).contains_key(&executor))
+            }
             updated @ ToBlockMaster::BlockUpdated { .. } => {
                 let _ = self.cluster.news.send(News::BlockUpdated(updated));
                 BlockMasterReply::Noted
