@@ -306,6 +306,11 @@ entries! {
         REDUCER_MAX_SIZE_IN_FLIGHT: ByteSize = Entry::new("spark.reducer.maxSizeInFlight", "48m")
             .byte_unit(ByteUnit::Mebi).positive().since("1.4.0").for_cluster();
 
+        /// The size of the pieces in which a broadcast value goes to executors, which pass them on
+        /// to each other.
+        BROADCAST_BLOCK_SIZE: ByteSize = Entry::new("spark.broadcast.blockSize", "4m")
+            .byte_unit(ByteUnit::Kibi).positive().since("0.5.0").for_cluster();
+
         /// How often a block of another executor is asked for again when the connection is in
         /// trouble, unless the driver says that the executor is lost.
         SHUFFLE_IO_MAX_RETRIES: u32 = Entry::new("spark.shuffle.io.maxRetries", "3")

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_closure::WireError;
 use firesteel_shuffle::{Buckets, MapOutput, ReadError, Scratch, Slice, SpillError};
-use firesteel_storage::MemoryStore;
-use firesteel_storage::Reservation;
+use firesteel_storage::{BlockId, MemoryStore, Reservation};
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, ShuffleId, StageRef, TaskFailure, TaskId, TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, ShuffleId, StageRef, StorageLevel, TaskFailure, TaskId,
+    TaskMetrics,
 };
 
 use crate::accumulator::Update;
@@ -50,6 +50,14 @@ pub trait Environment: Send + Sync {
     fn read_ahead(&self, _: ShuffleId, _maps: u32, _reduce: u32) -> Option<MapOutputs> {
         None
     }
+    /// Hears what a task cost so far, whenever that changes.
+    fn publish(&self, _: &TaskMetrics) {}
+    /// A kept partition that is not in `blocks`, if another executor has it.
+    fn fetch_kept(&self, _: BlockId) -> Option<Slice> {
+        None
+    }
+    /// Copies a partition that was just kept here to other executors, as its level says.
+    fn replicate(&self, _: BlockId, _: StorageLevel) {}
     /// The encoded value of a broadcast that is not in `blocks` yet.
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
 }
@@ -209,6 +217,7 @@ impl TaskContext {
     pub fn count(&self, change: impl FnOnce(&mut TaskMetrics)) {
         let mut metrics = self.0.metrics.take();
         change(&mut metrics);
+        self.0.environment.publish(&metrics);
         self.0.metrics.set(metrics);
     }
 

@@ -1,13 +1,13 @@
 //! What a task sees of the cluster: map outputs and broadcasts, from here or from elsewhere.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use firesteel_rdd::{Environment, KillSwitch, MapOutputs};
 use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
-use firesteel_storage::MemoryStore;
-use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure};
+use firesteel_storage::{BlockId, MemoryStore};
+use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskMetrics};
 
 use super::flow::{Outputs, Reader};
 use super::node::{Node, lock};
@@ -19,11 +19,18 @@ pub(super) struct TaskEnvironment {
     /// Where map outputs lie must be known at least as of this.
     epoch: u64,
     kill: Arc<KillSwitch>,
+    /// What it cost so far.
+    metrics: Arc<Mutex<TaskMetrics>>,
 }
 
 impl TaskEnvironment {
-    pub(super) fn new(node: Arc<Node>, epoch: u64, kill: Arc<KillSwitch>) -> Self {
-        TaskEnvironment { node, epoch, kill }
+    pub(super) fn new(
+        node: Arc<Node>,
+        epoch: u64,
+        kill: Arc<KillSwitch>,
+        metrics: Arc<Mutex<TaskMetrics>>,
+    ) -> Self {
+        TaskEnvironment { node, epoch, kill, metrics }
     }
 
     fn outputs(&self, reader: Reader, maps: Range<u32>) -> MapOutputs {
@@ -111,12 +118,22 @@ impl Environment for TaskEnvironment {
         Some(self.outputs(Reader { shuffle, reduce }, 0..maps))
     }
 
+    fn publish(&self, metrics: &TaskMetrics) {
+        lock(&self.metrics).clone_from(metrics);
+    }
+
+    fn fetch_kept(&self, block: BlockId) -> Option<Slice> {
+        let BlockId::Rdd(rdd, partition) = block else { return None };
+        self.node.env.runtime().block_on(self.node.fetch_kept(rdd, partition))
+    }
+
+    fn replicate(&self, block: BlockId, level: StorageLevel) {
+        if let BlockId::Rdd(rdd, partition) = block {
+            self.node.env.runtime().block_on(self.node.replicate(rdd, partition, level));
+        }
+    }
+
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
-        self.read_from_driver(&StreamId::Broadcast(id)).map_err(|error| match error {
-            StreamError::Missing { .. } => TaskFailure::Fatal {
-                message: format!("broadcast {id} is gone: keep its handle as long as jobs use it"),
-            },
-            other => TaskFailure::Error { message: other.to_string() },
-        })
+        self.node.env.runtime().block_on(self.node.fetch_broadcast(id))
     }
 }

@@ -11,7 +11,8 @@ use firesteel_closure::ExecutableHash;
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, RddId, ShuffleId, StorageLevel, TaskId, TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, RddId, RunningTask, ShuffleId, StorageLevel, TaskId,
+    TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -62,6 +63,12 @@ pub enum TaskOutput {
     },
 }
 
+/// How a partition is kept: bytes in memory and on disk, and as its level says.
+pub type KeptStatus = (u64, u64, StorageLevel);
+
+/// A partition that an executor keeps.
+pub type KeptPartition = (RddId, u32, KeptStatus);
+
 /// To the driver's [`BLOCK_MASTER`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToBlockMaster {
@@ -74,6 +81,44 @@ pub enum ToBlockMaster {
     LocateMapOutputs(ShuffleId),
     /// Does an executor count?
     IsAlive(ExecutorId),
+    /// Which executors keep a partition?
+    LocateKept {
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+    },
+    /// Which executors are to keep a copy of a partition, the best first?
+    LocatePeers {
+        /// Which this executor keeps.
+        executor: ExecutorId,
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+    },
+    /// Which piece of a broadcast value to get next, and where?
+    NextPiece {
+        /// For this executor.
+        executor: ExecutorId,
+        /// Of this value.
+        broadcast: BroadcastId,
+        /// Pieces that came since it asked last, and whether it serves them to others.
+        came: Vec<(u32, bool)>,
+        /// Those it misses; `None`: all.
+        missing: Option<Vec<u32>>,
+        /// Others did not serve it: the driver shall.
+        from_driver: bool,
+    },
+    /// With a heartbeat: what its running tasks cost so far, and what it keeps.
+    Heartbeat {
+        /// Of this executor.
+        executor: ExecutorId,
+        /// Its running tasks.
+        tasks: Vec<RunningTask>,
+        /// All partitions it keeps, unless they are too many to be told each time.
+        kept: Option<Vec<KeptPartition>>,
+    },
     /// A kept partition came, moved or went.
     BlockUpdated {
         /// On this executor.
@@ -83,7 +128,7 @@ pub enum ToBlockMaster {
         /// Which.
         partition: u32,
         /// Bytes in memory and on disk and how it is kept; `None`: it is gone.
-        status: Option<(u64, u64, StorageLevel)>,
+        status: Option<KeptStatus>,
     },
 }
 
@@ -94,10 +139,38 @@ pub enum BlockMasterReply {
     Welcome(ExecutableHash),
     /// To `LocateMapOutputs`; `None`: there is no such shuffle.
     MapOutputs(Option<MapOutputLocations>),
+    /// To `LocateKept` and `LocatePeers`: these, and where they serve their blocks.
+    Executors(Vec<(ExecutorId, RpcAddress)>),
+    /// To `NextPiece`.
+    Piece(NextPiece),
     /// To `IsAlive`.
     Alive(bool),
     /// To all else.
     Noted,
+}
+
+/// Which piece of a broadcast value to get next.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum NextPiece {
+    /// The value is gone.
+    Gone,
+    /// It is so small that this is all of it.
+    Whole(Vec<u8>),
+    /// This one.
+    Piece {
+        /// Its number.
+        piece: u32,
+        /// How many there are.
+        of: u32,
+        /// Its length.
+        bytes: u64,
+        /// The CRC-32 of its bytes.
+        checksum: u32,
+        /// From the executor there; `None`: from the driver.
+        from: Option<RpcAddress>,
+    },
+    /// All that are missing are under way to others: ask again soon.
+    Wait,
 }
 
 /// Where the map outputs of one shuffle lie.
@@ -124,10 +197,22 @@ impl Message for Forgotten {
 pub enum StreamId {
     /// From a driver: a stage's code.
     Code(u64),
-    /// From a driver: an encoded broadcast value.
-    Broadcast(BroadcastId),
+    /// From a driver or an executor: a piece of an encoded broadcast value.
+    Piece {
+        /// Of this value.
+        broadcast: BroadcastId,
+        /// Which.
+        piece: u32,
+    },
     /// From an executor: a task's result.
     Result(TaskId),
+    /// From an executor: a kept partition, as blocks.
+    Kept {
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+    },
     /// From an executor: one reader's part of one map output, as blocks.
     Slice {
         /// Of this shuffle.
@@ -154,8 +239,9 @@ impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StreamId::Code(code) => write!(f, "code/{code}"),
-            StreamId::Broadcast(id) => write!(f, "broadcast/{id}"),
+            StreamId::Piece { broadcast, piece } => write!(f, "piece/{broadcast}/{piece}"),
             StreamId::Result(task) => write!(f, "result/{task}"),
+            StreamId::Kept { rdd, partition } => write!(f, "kept/{rdd}/{partition}"),
             StreamId::Slice { shuffle, reduce, map } => write!(f, "slice/{shuffle}/{reduce}/{map}"),
             StreamId::Slices { shuffle, reduce, limit, maps } => {
                 write!(f, "slices/{shuffle}/{reduce}/{limit}")?;
@@ -173,8 +259,13 @@ impl StreamId {
         let narrow = |number: u64| u32::try_from(number).ok();
         Some(match (kind, &numbers?[..]) {
             ("code", [code]) => StreamId::Code(*code),
-            ("broadcast", [id]) => StreamId::Broadcast(BroadcastId(*id)),
+            ("piece", [id, piece]) => {
+                StreamId::Piece { broadcast: BroadcastId(*id), piece: narrow(*piece)? }
+            }
             ("result", [task]) => StreamId::Result(TaskId(*task)),
+            ("kept", [rdd, partition]) => {
+                StreamId::Kept { rdd: RddId(narrow(*rdd)?), partition: narrow(*partition)? }
+            }
             ("slice", [shuffle, reduce, map]) => StreamId::Slice {
                 shuffle: ShuffleId(narrow(*shuffle)?),
                 reduce: narrow(*reduce)?,
@@ -267,8 +358,9 @@ mod tests {
         let shuffle = ShuffleId(7);
         for id in [
             StreamId::Code(u64::MAX),
-            StreamId::Broadcast(BroadcastId(3)),
+            StreamId::Piece { broadcast: BroadcastId(3), piece: 4 },
             StreamId::Result(TaskId(9)),
+            StreamId::Kept { rdd: RddId(2), partition: 5 },
             StreamId::Slice { shuffle, reduce: 1, map: u32::MAX },
             StreamId::Slices { shuffle, reduce: 1, limit: 2, maps: vec![3, 4] },
         ] {

@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use firesteel_rpc::{RpcAddress, RpcError, StreamError};
+use firesteel_rpc::{RpcAddress, StreamError};
 use firesteel_shuffle::{ReadError, Scratch, Slice};
 use firesteel_storage::TempFile;
 use firesteel_types::ExecutorId;
@@ -58,13 +58,7 @@ impl std::fmt::Display for TransferError {
 impl TransferError {
     /// Whether trying again may help.
     fn may_pass(&self) -> bool {
-        use RpcError::{Disconnected, Timeout, Unreachable};
-        let TransferError::Stream(error) = self else { return false };
-        matches!(
-            error,
-            StreamError::Broken { .. }
-                | StreamError::Connect(Unreachable { .. } | Disconnected { .. } | Timeout { .. })
-        )
+        matches!(self, TransferError::Stream(error) if error.may_pass())
     }
 }
 
@@ -154,5 +148,91 @@ async fn to_file(
             return Ok(file);
         }
         block_in_place(|| file.file().write_all(&buffer[..read])).map_err(TransferError::Disk)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use firesteel_rpc::{BindTo, Caller, Context, Endpoint, HandlerError, RpcEnv, RpcOptions};
+
+    use super::super::protocol::BLOCK_MASTER;
+    use super::super::settings::Settings;
+    use super::*;
+
+    /// Says whether the executor lives.
+    struct Master(Arc<AtomicBool>);
+
+    impl Endpoint for Master {
+        type Message = ToBlockMaster;
+
+        async fn receive(
+            &mut self,
+            _: ToBlockMaster,
+            caller: Caller<BlockMasterReply>,
+            _: &Context<ToBlockMaster>,
+        ) -> Result<(), HandlerError> {
+            caller.reply(BlockMasterReply::Alive(self.0.load(Ordering::Relaxed)));
+            Ok(())
+        }
+    }
+
+    async fn node(alive: &Arc<AtomicBool>, retry_wait: &str) -> Arc<Node> {
+        let env = RpcEnv::server(RpcOptions::default(), BindTo::loopback()).await.unwrap();
+        env.register(BLOCK_MASTER, Master(alive.clone())).unwrap();
+        let address = env.address().cloned().unwrap();
+        let settings = Settings::read(|name| {
+            Some(match name {
+                "FIRESTEEL_DRIVER_URL" => address.endpoint("driver").to_string(),
+                "FIRESTEEL_CONF" => format!("spark.shuffle.io.retryWait={retry_wait}"),
+                "FIRESTEEL_EXECUTOR_HOST" => "127.0.0.1".to_owned(),
+                "FIRESTEEL_WORKER_URL" | "SPARK_LOCAL_DIRS" => return None,
+                _ => "1".to_owned(),
+            })
+        });
+        Node::new(&settings.unwrap(), env, address.clone()).unwrap()
+    }
+
+    /// Fails `failures` times as `error` says, then succeeds; the result and how often it was tried.
+    fn tried(
+        alive: bool,
+        retry_wait: &str,
+        failures: u32,
+        error: fn(&Node) -> StreamError,
+    ) -> (Result<u32, TransferError>, u32) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let alive = Arc::new(AtomicBool::new(alive));
+        runtime.block_on(async {
+            let (node, tries) = (node(&alive, retry_wait).await, AtomicU32::new(0));
+            let transfer = async || {
+                let tried = tries.fetch_add(1, Ordering::Relaxed);
+                if tried < failures { Err(error(&node).into()) } else { Ok(tried) }
+            };
+            let result = node.retrying(ExecutorId(9), || true, transfer).await;
+            (result, tries.into_inner())
+        })
+    }
+
+    fn broken(node: &Node) -> StreamError {
+        let source = std::io::ErrorKind::ConnectionReset.into();
+        StreamError::Broken { id: "slice/0/0/0".to_owned(), address: node.address.clone(), source }
+    }
+
+    fn missing(node: &Node) -> StreamError {
+        StreamError::Missing { id: "slice/0/0/0".to_owned(), address: node.address.clone() }
+    }
+
+    #[test]
+    fn trouble_with_a_connection_is_met_with_patience_and_a_missing_block_is_not() {
+        assert!(matches!(tried(true, "1ms", 3, broken), (Ok(3), 4)));
+        assert!(matches!(tried(true, "1ms", 9, broken), (Err(TransferError::Stream(_)), 4)));
+        assert!(matches!(tried(true, "1ms", 1, missing), (Err(TransferError::Stream(_)), 1)));
+    }
+
+    #[test]
+    fn an_executor_that_the_driver_gave_up_is_not_waited_for() {
+        assert!(matches!(tried(false, "1h", 1, broken), (Err(TransferError::Lost(_)), 1)));
     }
 }

@@ -23,6 +23,7 @@ use firesteel_rpc::{BindTo, RpcAddress, RpcEnv, RpcOptions, SECRET_VARIABLE};
 use super::super::Engine;
 use super::super::local::guarded_with;
 use super::actor::{Actor, News};
+use super::broadcasts::Broadcasts;
 use super::endpoints::{AppClient, BlockMaster, Scheduler, Streams};
 use super::local_cluster::{self, LocalCluster, Size};
 use super::{Cluster, Joined, lock};
@@ -112,7 +113,10 @@ impl NewCluster {
         let timeout = conf.get(&entries::NETWORK_TIMEOUT)?.as_millis();
         options.network_timeout_ms = u64::try_from(timeout).unwrap_or(u64::MAX);
         let core = Backend::new(options, Jitter::new(fastrand::u64(..)));
+        let ByteSize(piece_bytes) = conf.get(&entries::BROADCAST_BLOCK_SIZE)?;
         let ByteSize(max_result_bytes) = conf.get(&entries::DRIVER_MAX_RESULT_SIZE)?;
+        let tries = conf.get(&entries::SHUFFLE_IO_MAX_RETRIES)?;
+        let retries = (tries, conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)?);
         let (sender, news) = channel();
         let cluster = Arc::new(Cluster {
             env,
@@ -120,11 +124,14 @@ impl NewCluster {
             executors: Mutex::default(),
             addresses: Mutex::default(),
             tracker: Default::default(),
+            kept: Default::default(),
+            broadcasts: Broadcasts::new(piece_bytes),
             code: Mutex::default(),
             joined: Mutex::new(Joined::NotYet),
             joining: Condvar::new(),
             thread: Mutex::new(None),
             max_result_bytes,
+            retries,
         });
         let master = master.to_string();
         let network = Network { runtime, own };
@@ -136,7 +143,7 @@ impl NewCluster {
         let NewCluster { cluster, master, masters, network, news, core, wanted, hash } = self;
         let (env, sender) = (&cluster.env, &cluster.news);
         let environment = engine.environment.clone();
-        env.serve_streams(Arc::new(Streams { cluster: cluster.clone(), environment }));
+        env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
         let actor = Actor::new(engine.clone(), cluster.clone(), core, wanted);
         let thread = std::thread::Builder::new().name("firesteel-cluster".into());
         let shared = engine.clone();
@@ -149,7 +156,7 @@ impl NewCluster {
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
         let known = Default::default();
         let registered = env
-            .register(BLOCK_MASTER, BlockMaster { cluster: cluster.clone(), hash })
+            .register(BLOCK_MASTER, BlockMaster { cluster: cluster.clone(), environment, hash })
             .map(drop)
             .and_then(|()| {
                 env.register(wire::DRIVER, Scheduler { news: sender.clone(), known }).map(drop)
