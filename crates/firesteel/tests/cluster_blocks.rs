@@ -6,6 +6,7 @@ mod executors;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use executors::*;
 use firesteel::prelude::*;
@@ -154,20 +155,42 @@ fn outputs_of_an_executor_that_dies_while_they_are_read_are_made_again_at_once()
     seen.wait(|events| events.iter().any(failed));
 }
 
+/// Counts how often it was encoded.
+#[derive(Clone, serde::Deserialize)]
+struct Heavy(Vec<u8>);
+
+static ENCODED: AtomicUsize = AtomicUsize::new(0);
+
+impl serde::Serialize for Heavy {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        let encoded = self.0.serialize(serializer);
+        ENCODED.fetch_add(1, Ordering::SeqCst);
+        encoded
+    }
+}
+
 #[test]
 fn a_queue_that_is_full_for_a_moment_costs_no_executor() {
     let builder = builder(1).master("local-cluster[1,8,256]");
     let (ctx, seen) = started(builder.config("spark.firesteel.rpc.outbox.size", "64k"), 1);
-    // Each brings code that fills the queue alone.
-    let jobs: Vec<_> = (0..24u64)
+    let executor = processes(&ctx)[0];
+    // It takes nothing, while each of these has code that fills the queue alone.
+    signal("-STOP", executor);
+    let jobs: Vec<_> = (0..8u64)
         .map(|n| {
-            let numbers = ctx.parallelize_in(2, 0..2u64).with(vec![n; 200_000]);
-            numbers.map(|table, n| table[n as usize]).count_async()
+            let numbers = ctx.parallelize_in(1, [n]).with(Heavy(vec![1; 900_000]));
+            numbers.map(|heavy, n| n + heavy.0.len() as u64).count_async()
         })
         .collect();
+    wait_until(|| ENCODED.load(Ordering::SeqCst) == 8);
+    signal("-CONT", executor);
     for job in jobs {
-        assert_eq!(job.wait().unwrap(), 2);
+        assert_eq!(job.wait().unwrap(), 1);
     }
+    assert_eq!(processes(&ctx), [executor]);
     ctx.stop();
     seen.wait(|events| events.iter().any(|e| matches!(e, Event::ApplicationEnd { .. })));
     seen.wait(|events| alive(events) == 1);
