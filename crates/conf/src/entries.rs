@@ -306,6 +306,20 @@ entries! {
         REDUCER_MAX_SIZE_IN_FLIGHT: ByteSize = Entry::new("spark.reducer.maxSizeInFlight", "48m")
             .byte_unit(ByteUnit::Mebi).positive().since("1.4.0").for_cluster();
 
+        /// The size of the pieces in which a broadcast value goes to executors, which pass them on
+        /// to each other.
+        BROADCAST_BLOCK_SIZE: ByteSize = Entry::new("spark.broadcast.blockSize", "4m")
+            .byte_unit(ByteUnit::Kibi).positive().since("0.5.0").for_cluster();
+
+        /// How often a block of another executor is asked for again when the connection is in
+        /// trouble, unless the driver says that the executor is lost.
+        SHUFFLE_IO_MAX_RETRIES: u32 = Entry::new("spark.shuffle.io.maxRetries", "3")
+            .since("1.2.0").for_cluster();
+
+        /// The pause before a block is asked for again.
+        SHUFFLE_IO_RETRY_WAIT: Duration = Entry::new("spark.shuffle.io.retryWait", "5s")
+            .since("1.2.1").for_cluster();
+
         /// Cores of each executor. When it is not set: all cores of the worker on a standalone
         /// cluster, 1 on Kubernetes.
         EXECUTOR_CORES: Option<u32> = Entry::optional("spark.executor.cores")

@@ -19,6 +19,12 @@ impl Context {
         self.0.engine.environment().scratch().memory().used()
     }
 
+    /// Bytes of broadcast values that the driver itself sent to executors of a cluster.
+    #[doc(hidden)]
+    pub fn served_broadcast_bytes(&self) -> u64 {
+        self.0.engine.served_broadcast_bytes()
+    }
+
     /// Drops a block without telling the schedulers; whether it was there.
     #[doc(hidden)]
     pub fn lose_block(&self, name: &str) -> bool {

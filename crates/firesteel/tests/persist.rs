@@ -104,7 +104,11 @@ fn every_level_gives_the_same_items_over_every_transport_and_computes_them_once(
                     assert_eq!(kept.filter(|text| text.len() == 60).count().unwrap(), 4_000);
                     if transport == "process" {
                         // Each of two children keeps what it computed.
-                        assert!((4_000..=8_000).contains(&calls.value()), "{name}");
+                        assert!(
+                            (4_000..=8_000).contains(&calls.value()),
+                            "{name}: {}",
+                            calls.value()
+                        );
                         continue;
                     }
                     assert_eq!(calls.value(), 4_000, "{name} {transport}");

@@ -6,6 +6,8 @@
 //!       │ no
 //!   does another task compute it? ── yes ──► wait for that one, then ask again
 //!       │ no
+//!   does another executor keep it? ── yes ──► read it from there
+//!       │ no
 //!   compute it within memory ── fits ──► keep it, read it
 //!       │ does not fit
 //!   go on to disk, if the level has one; else hand it on unkept
@@ -15,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
-use firesteel_shuffle::{PackedWriter, Records, RunWriter, Scratch, Slice, SpillError};
-use firesteel_storage::{BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Waiting};
+use firesteel_shuffle::{Codec, PackedWriter, Records, RunWriter, Scratch, Slice, SpillError};
+use firesteel_storage::{AnyValue, BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Waiting};
 use firesteel_types::{RddId, StorageLevel};
 
 use crate::checkpoint::Link;
@@ -90,7 +92,8 @@ impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
     ) -> impl Iterator<Item = P::Item> + use<P> + 'static {
         let block = BlockId::Rdd(RddId(self.rdd), partition);
         let Some(parent) = self.parent.get() else {
-            return task.interruptible(find(block, task).unwrap_or_else(|| checkpoint_lost(block)));
+            let kept = find(block, task).or_else(|| find_elsewhere(block, task));
+            return task.interruptible(kept.unwrap_or_else(|| checkpoint_lost(block)));
         };
         let computed = || parent.compute(partition, task);
         let level = self.level.get();
@@ -155,6 +158,11 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             claim.end(Outcome::Kept);
             return items;
         }
+        if let Some(items) = find_elsewhere(self.block, self.task) {
+            // Whoever waits here reads it from there too.
+            claim.end(Outcome::Kept);
+            return items;
+        }
         let (outcome, items) = match self.level {
             StorageLevel { use_memory: true, deserialized: true, .. } => self.keep_values(),
             StorageLevel { use_memory: true, .. } => self.keep_packed(),
@@ -201,6 +209,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             disk_bytes: 0,
             level: self.level,
             demote,
+            pack: Some(pack::<T>),
         });
         (Outcome::Kept, Items::Kept(items, 0))
     }
@@ -244,6 +253,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             disk_bytes: 0,
             level: self.level,
             demote,
+            pack: None,
         });
         (Outcome::Kept, items)
     }
@@ -274,6 +284,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             value: Arc::new(slice),
             level: self.level,
             demote: None,
+            pack: None,
         });
         (Outcome::Kept, items)
     }
@@ -284,6 +295,8 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
         if self.task.is_killed() || !self.shared.get().is_valid() {
             // Nobody may be left who would drop it.
             blocks.discard(self.block);
+        } else if self.level.replication > 1 {
+            self.task.environment().replicate(self.block, self.level);
         }
     }
 }
@@ -303,7 +316,7 @@ fn demoted(
     scratch: &Scratch,
     name: &str,
     records: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
-) -> Result<(firesteel_storage::AnyValue, u64), String> {
+) -> Result<(AnyValue, u64), String> {
     let slice = write(scratch, name, records).map_err(|error| error.to_string())?;
     let bytes = slice.bytes();
     Ok((Arc::new(slice), bytes))
@@ -335,6 +348,29 @@ pub(crate) fn find<T: Data, I: Iterator<Item = T>>(
         metrics.input_bytes += bytes;
     });
     Some(items)
+}
+
+/// The partition, if another executor keeps it.
+fn find_elsewhere<T: Data, I: Iterator<Item = T>>(
+    block: BlockId,
+    task: &TaskContext,
+) -> Option<Items<T, I>> {
+    let slice = task.environment().fetch_kept(block)?;
+    task.count(|metrics| {
+        metrics.input_records += slice.records();
+        metrics.input_bytes += slice.bytes();
+    });
+    let (records, task) = (Records::new(slice), task.clone());
+    Some(Items::Read(Reading { records, block, task, rest: None }))
+}
+
+/// Encodes values for another executor.
+fn pack<T: Data>(value: &AnyValue) -> Result<AnyValue, String> {
+    let items = value.downcast_ref::<Vec<T>>().ok_or("it holds items of another type")?;
+    let mut writer = PackedWriter::new(Codec::None);
+    let packed = items.iter().try_for_each(|item| writer.push(item).map(drop));
+    let packed = packed.and_then(|()| writer.finish());
+    packed.map(|slice| Arc::new(slice) as AnyValue).map_err(|error| error.to_string())
 }
 
 /// The items of a partition, from wherever they come.

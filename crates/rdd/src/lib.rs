@@ -49,7 +49,7 @@ pub use broadcast::Broadcast;
 pub use partitioner::{AnyPartitioner, HashPartitioner, Partitioner, RangePartitioner};
 pub use pipe::{Boxed, Partition, Pipe};
 pub use spark_files::SparkFiles;
-pub use task::{Environment, KillSwitch, TaskContext, fail};
+pub use task::{Environment, KillSwitch, MapOutputs, TaskContext, fail};
 
 /// A hash map with a fixed seed: fast, and iterated in the same order in every run.
 pub type FixedMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;

@@ -11,13 +11,16 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_closure::WireError;
 use firesteel_shuffle::{Buckets, MapOutput, ReadError, Scratch, Slice, SpillError};
-use firesteel_storage::MemoryStore;
-use firesteel_storage::Reservation;
+use firesteel_storage::{BlockId, MemoryStore, Reservation};
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, ShuffleId, StageRef, TaskFailure, TaskId, TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, ShuffleId, StageRef, StorageLevel, TaskFailure, TaskId,
+    TaskMetrics,
 };
 
 use crate::accumulator::Update;
+
+/// One reader's parts of map outputs, in the order of map partitions; nothing follows a failure.
+pub type MapOutputs = Box<dyn Iterator<Item = Result<Slice, TaskFailure>>>;
 
 /// What an executor offers to the tasks in it.
 pub trait Environment: Send + Sync {
@@ -47,6 +50,19 @@ pub trait Environment: Send + Sync {
     fn files_root(&self) -> Option<PathBuf> {
         None
     }
+    /// One reader's parts of all map outputs of a shuffle, in order, where reading ahead pays; else they
+    /// are to be fetched one by one.
+    fn read_ahead(&self, _: ShuffleId, _maps: u32, _reduce: u32) -> Option<MapOutputs> {
+        None
+    }
+    /// Hears what a task cost so far, whenever that changes.
+    fn publish(&self, _: &TaskMetrics) {}
+    /// A kept partition that is not in `blocks`, if another executor has it.
+    fn fetch_kept(&self, _: BlockId) -> Option<Slice> {
+        None
+    }
+    /// Copies a partition that was just kept here to other executors, as its level says.
+    fn replicate(&self, _: BlockId, _: StorageLevel) {}
     /// The encoded value of a broadcast that is not in `blocks` yet.
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
 }
@@ -206,6 +222,7 @@ impl TaskContext {
     pub fn count(&self, change: impl FnOnce(&mut TaskMetrics)) {
         let mut metrics = self.0.metrics.take();
         change(&mut metrics);
+        self.0.environment.publish(&metrics);
         self.0.metrics.set(metrics);
     }
 

@@ -217,9 +217,18 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
         task: &TaskContext,
     ) -> impl Iterator<Item = T> + use<T> + 'static {
         let (shuffle, maps, task) = (ShuffleId(self.shuffle), self.maps, task.clone());
+        let mut ahead = None;
         (0..maps).flat_map(move |map| {
             task.check_killed();
-            let slice = task.environment().fetch_map_output(shuffle, map, partition).or_fail();
+            let environment = task.environment();
+            // Started by the first record that is wanted: until then nothing is held.
+            let ahead =
+                ahead.get_or_insert_with(|| environment.read_ahead(shuffle, maps, partition));
+            let slice = match ahead {
+                Some(outputs) => outputs.next().expect("one for each map partition"),
+                None => environment.fetch_map_output(shuffle, map, partition),
+            };
+            let slice = slice.or_fail();
             task.count(|metrics| {
                 metrics.shuffle_read_records += slice.records();
                 metrics.shuffle_read_bytes += slice.bytes();

@@ -9,6 +9,7 @@
 
 use std::io::{self, Write};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::WireError;
@@ -156,9 +157,41 @@ pub(crate) struct Block {
 /// A block as it is stored, checked.
 struct Stored {
     bytes: Vec<u8>,
+    header: Header,
+}
+
+/// What stands before a block's bytes.
+struct Header {
+    bytes: [u8; HEADER_BYTES],
     raw_len: u32,
+    stored_len: u32,
     records: u32,
     is_zstd: bool,
+}
+
+impl Header {
+    fn parse(bytes: [u8; HEADER_BYTES]) -> Result<Self, BlockError> {
+        let number =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let (raw_len, stored_len, records) = (number(0), number(4), number(8));
+        let (stored_len, is_zstd) = (stored_len & !ZSTD, stored_len & ZSTD != 0);
+        if raw_len > LARGEST_BLOCK || stored_len > raw_len {
+            return Err(BlockError::Corrupt("lengths that cannot be"));
+        }
+        Ok(Header { bytes, raw_len, stored_len, records, is_zstd })
+    }
+
+    fn check(&self, stored: &[u8]) -> Result<(), BlockError> {
+        match checksum(&self.bytes, stored).to_le_bytes() == self.bytes[12..] {
+            true => Ok(()),
+            false => Err(BlockError::Corrupt("a wrong checksum")),
+        }
+    }
+
+    /// Whether the bytes are the records themselves.
+    fn is_plain(&self) -> bool {
+        self.stored_len == self.raw_len
+    }
 }
 
 fn read_stored(
@@ -167,18 +200,42 @@ fn read_stored(
 ) -> Result<Stored, BlockError> {
     let mut header = [0; HEADER_BYTES];
     read(&mut header)?;
-    let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
-    let (raw_len, stored_len, records, sum) = (number(0), number(4), number(8), number(12));
-    let (stored_len, is_zstd) = (stored_len & !ZSTD, stored_len & ZSTD != 0);
-    if raw_len > LARGEST_BLOCK || stored_len > raw_len {
-        return Err(BlockError::Corrupt("lengths that cannot be"));
-    }
-    bytes.resize(stored_len as usize, 0);
+    let header = Header::parse(header)?;
+    bytes.resize(header.stored_len as usize, 0);
     read(&mut bytes)?;
-    if checksum(&header, &bytes) != sum {
-        return Err(BlockError::Corrupt("a wrong checksum"));
+    header.check(&bytes)?;
+    Ok(Stored { bytes, header })
+}
+
+/// The header of the first block in `blocks`, and where its bytes lie.
+fn first(blocks: &[u8]) -> Result<(Header, std::ops::Range<usize>), BlockError> {
+    const CUT: BlockError = BlockError::Corrupt("its end missing");
+    let (header, rest) = blocks.split_first_chunk::<HEADER_BYTES>().ok_or(CUT)?;
+    let header = Header::parse(*header)?;
+    let length = header.stored_len as usize;
+    if rest.len() < length {
+        return Err(CUT);
     }
-    Ok(Stored { bytes, raw_len, records, is_zstd })
+    Ok((header, HEADER_BYTES..HEADER_BYTES + length))
+}
+
+/// Checks the first block in `blocks` where it lies; its records and its length.
+pub(crate) fn check_first(blocks: &[u8]) -> Result<(u32, usize), BlockError> {
+    let (header, range) = first(blocks)?;
+    header.check(&blocks[range.clone()])?;
+    Ok((header.records, range.end))
+}
+
+/// The records of the first block in `blocks`, which was checked before, and how many; without a copy
+/// if they are not compressed. Leaves `blocks` at the next one.
+pub(crate) fn take_first(blocks: &mut Bytes) -> Result<(Bytes, u32), BlockError> {
+    let (header, range) = first(blocks)?;
+    let stored = blocks.split_to(range.end).slice(range);
+    let raw = match header.is_plain() {
+        true => stored,
+        false => decompress(&stored, header.is_zstd, header.raw_len as usize)?.into(),
+    };
+    Ok((raw, header.records))
 }
 
 /// Reads the block at the start of what `read` gives; `read` fills a buffer completely. The bytes it
@@ -186,13 +243,13 @@ fn read_stored(
 pub(crate) fn read_block(
     read: impl FnMut(&mut [u8]) -> io::Result<()>,
 ) -> Result<(Block, u64), BlockError> {
-    let Stored { bytes, raw_len, records, is_zstd } = read_stored(read, Vec::new())?;
+    let Stored { bytes, header } = read_stored(read, Vec::new())?;
     let length = (HEADER_BYTES + bytes.len()) as u64;
-    let raw = match bytes.len() == raw_len as usize {
+    let raw = match header.is_plain() {
         true => bytes,
-        false => decompress(&bytes, is_zstd, raw_len as usize)?,
+        false => decompress(&bytes, header.is_zstd, header.raw_len as usize)?,
     };
-    Ok((Block { raw, records }, length))
+    Ok((Block { raw, records: header.records }, length))
 }
 
 /// Checks the block at the start of what `read` gives without unpacking it; its records and the bytes
@@ -203,7 +260,7 @@ pub(crate) fn check_block(
 ) -> Result<(u32, u64), BlockError> {
     let stored = read_stored(read, std::mem::take(buffer))?;
     *buffer = stored.bytes;
-    Ok((stored.records, (HEADER_BYTES + buffer.len()) as u64))
+    Ok((stored.header.records, (HEADER_BYTES + buffer.len()) as u64))
 }
 
 /// Why a block cannot be read.
@@ -255,11 +312,11 @@ mod tests {
         out
     }
 
-    /// Reading and checking must agree.
+    /// Reading and checking, from anywhere and in place, must agree.
     fn read_all(mut bytes: &[u8]) -> Result<u64, BlockError> {
         let (mut records, mut buffer) = (0, Vec::new());
         while !bytes.is_empty() {
-            let mut same = bytes;
+            let (whole, mut same) = (bytes, bytes);
             let checked =
                 check_block(|buffer| io::Read::read_exact(&mut same, buffer), &mut buffer);
             let read = read_block(|buffer| io::Read::read_exact(&mut bytes, buffer));
@@ -267,7 +324,13 @@ mod tests {
                 checked.as_ref().ok(),
                 read.as_ref().ok().map(|r| (r.0.records, r.1)).as_ref()
             );
-            records += u64::from(read?.0.records);
+            assert_eq!(checked.is_ok(), check_first(whole).is_ok());
+            let (block, length) = read?;
+            records += u64::from(block.records);
+            let mut same = Bytes::copy_from_slice(whole);
+            let (raw, found) = take_first(&mut same)?;
+            assert_eq!((&raw[..], found), (&block.raw[..], block.records));
+            assert_eq!((whole.len() - same.len()) as u64, length);
         }
         Ok(records)
     }

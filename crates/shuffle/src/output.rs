@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use firesteel_storage::TempFile;
 
 use crate::ReadError;
 use crate::buckets::{Buffer, read_exact_at};
-use crate::codec::{Block, BlockError, check_block, read_block};
+use crate::codec::{Block, BlockError, check_block, read_block, take_first};
 use crate::scratch::Kept;
 
 /// Where one reader's blocks lie in a file.
@@ -35,7 +36,7 @@ enum Stored {
 }
 
 pub(crate) struct InMemory {
-    data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     segments: Vec<Segment>,
     _kept: Option<Kept>,
 }
@@ -146,14 +147,14 @@ pub(crate) enum Source {
     File(Arc<InFile>, Range<u64>),
     /// Packed blocks, and the next to be read.
     Packed(Arc<[Box<[u8]>]>, usize),
-    /// Blocks one after the other, and where the next starts.
-    Blocks(Arc<Vec<u8>>, usize),
+    /// Blocks one after the other, checked: those still to be read.
+    Blocks(Bytes),
 }
 
 /// A run of encoded records in memory.
 pub(crate) enum Encoded {
     Shared(Arc<InMemory>, Range<usize>),
-    Owned(Vec<u8>),
+    Owned(Bytes),
 }
 
 impl std::ops::Deref for Encoded {
@@ -254,26 +255,22 @@ impl Slice {
                 let (block, _) =
                     read.map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
                 self.records = self.records.saturating_sub(u64::from(block.records));
-                Ok(Some((Encoded::Owned(block.raw), u64::from(block.records))))
+                Ok(Some((Encoded::Owned(block.raw.into()), u64::from(block.records))))
             }
-            Source::Blocks(blocks, next) => {
-                let mut rest = &blocks[*next..];
-                if rest.is_empty() {
-                    return Ok(None);
-                }
-                let read = read_block(|buffer| io::Read::read_exact(&mut rest, buffer));
-                let (block, length) =
-                    read.map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
-                *next += length as usize;
-                self.records = self.records.saturating_sub(u64::from(block.records));
-                Ok(Some((Encoded::Owned(block.raw), u64::from(block.records))))
+            Source::Blocks(blocks) if blocks.is_empty() => Ok(None),
+            Source::Blocks(blocks) => {
+                let taken = take_first(blocks);
+                let (raw, records) = taken
+                    .map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
+                self.records = self.records.saturating_sub(u64::from(records));
+                Ok(Some((Encoded::Owned(raw), u64::from(records))))
             }
             Source::File(_, range) if range.is_empty() => Ok(None),
             Source::File(stored, range) => {
                 let block = stored.read(range)?;
                 let records = u64::from(block.records);
                 self.records = self.records.saturating_sub(records);
-                Ok(Some((Encoded::Owned(block.raw), records)))
+                Ok(Some((Encoded::Owned(block.raw.into()), records)))
             }
         }
     }

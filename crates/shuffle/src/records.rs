@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use firesteel_closure::WireError;
@@ -21,7 +22,13 @@ pub struct Records<T> {
 impl<T: DeserializeOwned> Records<T> {
     /// Reads `slice`.
     pub fn new(slice: Slice) -> Self {
-        Records { slice, run: Encoded::Owned(Vec::new()), position: 0, left: 0, item: PhantomData }
+        Records {
+            slice,
+            run: Encoded::Owned(Bytes::new()),
+            position: 0,
+            left: 0,
+            item: PhantomData,
+        }
     }
 
     /// Goes to the next run of records that has any.

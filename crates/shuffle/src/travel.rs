@@ -5,11 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use bytes::Bytes;
 
 use firesteel_storage::TempFile;
 
-use crate::codec::{Codec, check_block, write_block};
+use crate::codec::{Codec, check_first, write_block};
 use crate::output::{MapOutput, Segment, Slice, Source};
 use crate::{ReadError, Scratch};
 
@@ -21,29 +24,52 @@ impl Slice {
         Some(stored.file().try_clone().map(|file| (file, range.start, length)))
     }
 
-    /// Appends its records to `out` as blocks.
+    /// Appends its records to `out` as blocks: as they lie, if they lie as blocks.
     pub fn write_blocks(&self, out: &mut Vec<u8>) -> Result<(), ReadError> {
-        let (mut rest, mut packed) = (self.clone(), Vec::new());
-        while let Some((bytes, records)) = rest.next_run()? {
-            let records = u32::try_from(records).map_err(io::Error::other);
-            let records = records.map_err(ReadError::Memory)?;
-            write_block(Codec::None, &bytes, records, &mut packed, out)
-                .map_err(ReadError::Memory)?;
+        match &self.source {
+            Source::Memory(stored, range) => {
+                let raw = &stored.data[range.start as usize..range.end as usize];
+                if self.records == 0 {
+                    return Ok(());
+                }
+                let records = u32::try_from(self.records).map_err(io::Error::other);
+                let written = records.and_then(|records| {
+                    write_block(Codec::None, raw, records, &mut Vec::new(), out)
+                });
+                written.map(drop).map_err(ReadError::Memory)
+            }
+            Source::File(stored, range) => {
+                let start = out.len();
+                out.resize(start + (range.end - range.start) as usize, 0);
+                let read = stored.file().read_exact_at(&mut out[start..], range.start);
+                read.map_err(|source| ReadError::Io {
+                    path: self.path().unwrap_or(Path::new("")).to_owned(),
+                    offset: range.start,
+                    source,
+                })
+            }
+            Source::Packed(blocks, next) => {
+                blocks[*next..].iter().for_each(|block| out.extend_from_slice(block));
+                Ok(())
+            }
+            Source::Blocks(blocks) => {
+                out.extend_from_slice(blocks);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
-    /// Blocks of another process, checked.
-    pub fn received(blocks: Vec<u8>) -> Result<Slice, ReadError> {
-        let (mut rest, mut buffer, mut records) = (&blocks[..], Vec::new(), 0);
+    /// Blocks of another process, checked where they lie.
+    pub fn received(blocks: Bytes) -> Result<Slice, ReadError> {
+        let (mut rest, mut records) = (&blocks[..], 0);
         while !rest.is_empty() {
-            let checked = check_block(|space| io::Read::read_exact(&mut rest, space), &mut buffer);
-            let (found, _) =
-                checked.map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
+            let (found, length) = check_first(rest)
+                .map_err(|error| ReadError::Memory(io::Error::other(error.to_string())))?;
             records += u64::from(found);
+            rest = &rest[length..];
         }
         let bytes = blocks.len() as u64;
-        Ok(Slice { source: Source::Blocks(Arc::new(blocks), 0), records, bytes })
+        Ok(Slice { source: Source::Blocks(blocks), records, bytes })
     }
 
     /// Blocks of another process that were too many for memory, checked. The file lives as long as
@@ -90,23 +116,18 @@ mod tests {
         for records in [0, 7, 2_000_000] {
             let output = output(&scratch, records);
             let slice = output.slice(1).unwrap();
-            let sent = match slice.file_range() {
-                None => {
-                    let mut blocks = Vec::new();
-                    slice.write_blocks(&mut blocks).unwrap();
-                    blocks
-                }
-                Some(range) => {
-                    let (file, offset, length) = range.unwrap();
-                    let mut blocks = vec![0; length as usize];
-                    std::os::unix::fs::FileExt::read_exact_at(&file, &mut blocks, offset).unwrap();
-                    blocks
-                }
-            };
+            let mut sent = Vec::new();
+            slice.write_blocks(&mut sent).unwrap();
+            if let Some(range) = slice.file_range() {
+                let (file, offset, length) = range.unwrap();
+                let mut blocks = vec![0; length as usize];
+                file.read_exact_at(&mut blocks, offset).unwrap();
+                assert_eq!(blocks, sent);
+            }
             assert_eq!(output.is_on_disk(), records == 2_000_000);
             let file = scratch.file_for_received().unwrap();
             io::Write::write_all(&mut file.file(), &sent).unwrap();
-            let arrived = Slice::received(sent).unwrap();
+            let arrived = Slice::received(sent.into()).unwrap();
             assert_eq!(arrived.records(), slice.records());
             assert_eq!(read(arrived), read(slice.clone()));
             let arrived = Slice::received_in_file(file).unwrap();
@@ -124,9 +145,9 @@ mod tests {
         for place in 0..blocks.len() {
             let mut broken = blocks.clone();
             broken[place] ^= 4;
-            assert!(Slice::received(broken).is_err(), "{place}");
+            assert!(Slice::received(broken.into()).is_err(), "{place}");
         }
         blocks.pop();
-        assert!(Slice::received(blocks).is_err());
+        assert!(Slice::received(blocks.into()).is_err());
     }
 }

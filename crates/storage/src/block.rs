@@ -13,6 +13,8 @@ pub enum BlockId {
     MapOutput(ShuffleId, u32),
     /// A broadcast value.
     Broadcast(BroadcastId),
+    /// A piece of a broadcast value's encoded bytes.
+    BroadcastPiece(BroadcastId, u32),
 }
 
 impl fmt::Display for BlockId {
@@ -21,6 +23,7 @@ impl fmt::Display for BlockId {
             BlockId::Rdd(rdd, partition) => write!(f, "rdd_{rdd}_{partition}"),
             BlockId::MapOutput(shuffle, map) => write!(f, "shuffle_{shuffle}_{map}"),
             BlockId::Broadcast(id) => write!(f, "broadcast_{id}"),
+            BlockId::BroadcastPiece(id, piece) => write!(f, "broadcast_{id}_piece{piece}"),
         }
     }
 }

@@ -13,4 +13,4 @@ pub use block::BlockId;
 pub use claims::{Claim, Claimed, Outcome, Waiting};
 pub use dirs::{LocalDirs, TempFile};
 pub use manager::{Evict, MemoryManager, Reservation};
-pub use memory::{AnyValue, BlockStatus, Demote, KeptBlock, MemoryStore, Watch};
+pub use memory::{AnyValue, BlockStatus, Demote, KeptBlock, MemoryStore, Pack, Watch};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use firesteel_types::{RddId, ShuffleId, StorageLevel};
+use firesteel_types::{BroadcastId, RddId, ShuffleId, StorageLevel};
 
 use crate::claims::Claims;
 use crate::{BlockId, Claim, Evict, MemoryManager};
@@ -22,6 +22,9 @@ pub type AnyValue = Arc<dyn Any + Send + Sync>;
 
 /// Brings a block to disk: the value that stands for it there and its bytes, or why that cannot be.
 pub type Demote = Arc<dyn Fn() -> Result<(AnyValue, u64), String> + Send + Sync>;
+
+/// Packs a value for another process: what it becomes, or why that cannot be.
+pub type Pack = fn(&AnyValue) -> Result<AnyValue, String>;
 
 /// A partition to be kept.
 pub struct KeptBlock {
@@ -35,6 +38,8 @@ pub struct KeptBlock {
     pub level: StorageLevel,
     /// How it gets from memory to disk; without, it is dropped when it must give way.
     pub demote: Option<Demote>,
+    /// How it is packed for another process; without, it goes as it is.
+    pub pack: Option<Pack>,
 }
 
 /// Where a kept partition lies.
@@ -62,6 +67,7 @@ struct Stored {
     disk_bytes: u64,
     level: StorageLevel,
     demote: Option<Demote>,
+    pack: Option<Pack>,
     /// Tells it from another of the same name.
     number: u64,
     last_used: u64,
@@ -96,6 +102,7 @@ impl Blocks {
             disk_bytes,
             level,
             demote: None,
+            pack: None,
             number,
             last_used,
             leaving: false,
@@ -141,8 +148,9 @@ impl MemoryStore {
 
     /// Puts a block that is not on the books, replacing an older one of the same name.
     pub fn put<T: Any + Send + Sync>(&self, id: BlockId, value: Arc<T>) {
-        let level = StorageLevel::NONE;
-        self.insert(id, KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote: None });
+        let (level, demote, pack) = (StorageLevel::NONE, None, None);
+        let block = KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack };
+        self.insert(id, block);
     }
 
     /// Takes memory for a block that is being computed, pushing out those of other RDDs if need be;
@@ -187,7 +195,7 @@ impl MemoryStore {
     }
 
     fn insert(&self, id: BlockId, block: KeptBlock) {
-        let KeptBlock { value, memory_bytes, disk_bytes, level, demote } = block;
+        let KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack } = block;
         let mut blocks = self.lock();
         let number = blocks.tick();
         let stored = Stored {
@@ -196,6 +204,7 @@ impl MemoryStore {
             disk_bytes,
             level,
             demote,
+            pack,
             number,
             last_used: number,
             leaving: false,
@@ -217,6 +226,21 @@ impl MemoryStore {
         let stored = blocks.map.get_mut(&id)?;
         stored.last_used = now;
         Some((stored.value.clone(), stored.memory_bytes + stored.disk_bytes))
+    }
+
+    /// The block as it goes to another process, if it is here. Packing runs the user's code, without
+    /// the lock.
+    pub fn get_packed(&self, id: BlockId) -> Option<Result<AnyValue, String>> {
+        let (value, pack) = {
+            let blocks = self.lock();
+            let stored = blocks.map.get(&id)?;
+            (stored.value.clone(), stored.pack)
+        };
+        let Some(pack) = pack else { return Some(Ok(value)) };
+        let packed = std::panic::catch_unwind(AssertUnwindSafe(|| pack(&value)));
+        Some(
+            packed.unwrap_or_else(|_| Err("its items panicked while they were encoded".to_owned())),
+        )
     }
 
     /// Where a kept partition lies, if it does.
@@ -256,6 +280,12 @@ impl MemoryStore {
     /// Drops all map outputs of a shuffle.
     pub fn remove_shuffle(&self, shuffle: ShuffleId) -> usize {
         self.remove_range(BlockId::MapOutput(shuffle, 0), BlockId::MapOutput(shuffle, u32::MAX))
+    }
+
+    /// Drops a broadcast value and its pieces.
+    pub fn remove_broadcast(&self, id: BroadcastId) {
+        self.remove(BlockId::Broadcast(id));
+        self.remove_range(BlockId::BroadcastPiece(id, 0), BlockId::BroadcastPiece(id, u32::MAX));
     }
 
     /// The names of all blocks.
@@ -402,7 +432,8 @@ mod tests {
         let (value, level) = (Arc::new(value), StorageLevel::MEMORY_ONLY);
         let fits = store.acquire(id, bytes);
         if fits {
-            store.keep(id, KeptBlock { value, memory_bytes: bytes, disk_bytes: 0, level, demote });
+            let (memory_bytes, disk_bytes, pack) = (bytes, 0, None);
+            store.keep(id, KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack });
         }
         fits
     }
@@ -498,6 +529,38 @@ mod tests {
         assert_eq!(memory.used(), (600, 0));
         store.clear();
         assert_eq!(memory.used(), (0, 0));
+    }
+
+    #[test]
+    fn blocks_are_packed_for_others_as_they_know_how_and_a_panic_is_an_error() {
+        let (store, _) = store(1000);
+        let number = |value: &AnyValue| -> Result<AnyValue, String> {
+            let value = value.downcast_ref::<u8>().ok_or("another type")?;
+            Ok(Arc::new(value.to_string()))
+        };
+        let packs: [Option<Pack>; 3] = [None, Some(number), Some(|_| panic!("on purpose"))];
+        for (rdd, pack) in packs.into_iter().enumerate() {
+            let (value, level) = (Arc::new(7u8), StorageLevel::MEMORY_ONLY);
+            let kept =
+                KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote: None, pack };
+            store.keep(block(rdd as u32, 0), kept);
+        }
+        let packed = |rdd| store.get_packed(block(rdd, 0)).unwrap();
+        assert!(packed(0).unwrap().is::<u8>());
+        assert_eq!(packed(1).unwrap().downcast_ref::<String>().unwrap(), "7");
+        assert!(packed(2).is_err() && store.get_packed(block(3, 0)).is_none());
+    }
+
+    #[test]
+    fn a_broadcast_goes_with_its_pieces() {
+        let (store, _) = store(1000);
+        for id in [BroadcastId(1), BroadcastId(2)] {
+            store.put(BlockId::Broadcast(id), Arc::new(0u8));
+            (0..3).for_each(|n| store.put(BlockId::BroadcastPiece(id, n), Arc::new(0u8)));
+        }
+        store.remove_broadcast(BroadcastId(1));
+        assert_eq!(store.len(), 4);
+        assert!(store.ids().iter().all(|id| id.to_string().starts_with("broadcast_2")));
     }
 
     #[test]

@@ -152,6 +152,13 @@ pub enum Event {
         /// When.
         at: Tick,
     },
+    /// An executor of a cluster told, with a heartbeat, what its running tasks cost so far.
+    ExecutorMetricsUpdate {
+        /// The executor.
+        executor: ExecutorId,
+        /// Its running tasks.
+        tasks: Vec<RunningTask>,
+    },
     /// A block came, moved or went.
     BlockUpdated {
         /// Its name as Spark spells it, e.g. `broadcast_0`.
@@ -213,6 +220,17 @@ pub struct TaskInfo {
     pub locality: Locality,
     /// When it was launched.
     pub launched: Tick,
+}
+
+/// What a task cost that is not over.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RunningTask {
+    /// The attempt.
+    pub task: TaskId,
+    /// Its stage attempt.
+    pub stage: StageRef,
+    /// So far.
+    pub metrics: TaskMetrics,
 }
 
 /// How near a task runs to its data, nearest first.

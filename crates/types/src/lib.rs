@@ -9,7 +9,7 @@ pub mod lineage;
 pub mod outcome;
 pub mod storage_level;
 
-pub use event::{Event, StageInfo, TaskInfo, TaskMetrics};
+pub use event::{Event, RunningTask, StageInfo, TaskInfo, TaskMetrics};
 pub use id::*;
 pub use lineage::{
     Attachment, CallSite, Dependency, Lent, Location, NarrowMapping, PartitionerId, RddInfo, Reads,

@@ -151,6 +151,14 @@ impl Engine {
         }
     }
 
+    /// Bytes of broadcast values that this process sent to executors.
+    pub(crate) fn served_broadcast_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Threads { .. } => 0,
+            Place::Cluster(cluster) => cluster.served_broadcast_bytes(),
+        }
+    }
+
     /// Tells executors what nobody needs any more.
     pub(crate) fn forget(&self, forgotten: Forgotten) {
         if let Place::Cluster(cluster) = &self.place {

@@ -5,7 +5,12 @@
 //! | `shell` | the core of `firesteel_cluster::executor`, and carrying out what it decides |
 //! | `work` | the threads that run tasks |
 //! | `node` | blocks of this process: served to others, kept and forgotten |
-//! | `fetch` | what a task sees of the cluster: map outputs and broadcasts from elsewhere |
+//! | `fetch` | what a task sees of the cluster |
+//! | `flow`, `plan` | map outputs from elsewhere: bringing them, and which to bring next |
+//! | `kept` | kept partitions read from elsewhere, and copies of them |
+//! | `pieces` | broadcast values from the driver and other executors |
+//! | `heartbeat` | what running tasks cost so far, for the driver |
+//! | `transfer` | one block from elsewhere, with retries |
 //! | `code` | the code of stages |
 //! | `settings` | what worker and driver say through the environment |
 //! | `protocol` | what driver and executors say to each other beyond the cores' messages |
@@ -14,15 +19,22 @@
 
 mod code;
 mod fetch;
+mod flow;
+mod heartbeat;
+mod kept;
 mod node;
+mod pieces;
+mod plan;
 mod protocol;
 mod settings;
 mod shell;
+mod transfer;
 mod work;
 
 pub use protocol::{
-    BLOCK_MASTER, BLOCKS, BlockMasterReply, DRIVER_URL, MapOutputLocations, SETTINGS, StreamId,
-    TaskData, TaskOrder, TaskOutput, ToBlockMaster,
+    BLOCK_MASTER, BLOCKS, BlockMasterReply, DRIVER_URL, KeptPartition, KeptStatus,
+    MapOutputLocations, NextPiece, SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput,
+    ToBlockMaster,
 };
 pub use work::STACK_BYTES;
 

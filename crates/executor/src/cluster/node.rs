@@ -6,20 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 
+use firesteel_conf::entries;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, OpenError, Peer, RpcAddress, RpcEnv,
     StreamBody, StreamSource,
 };
 use firesteel_shuffle::{MapOutput, ReadError, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
-use firesteel_types::{ExecutorId, ShuffleId, TaskId};
+use firesteel_types::{ExecutorId, RddId, ShuffleId, TaskId};
 
 use super::code::CodeCache;
-use super::protocol::{MapOutputLocations, StreamId, ToBlockMaster, append_part};
+use super::heartbeat::RunningTasks;
+use super::protocol::{
+    BLOCK_MASTER, MapOutputLocations, StreamId, ToBlockMaster, append_part, append_reference,
+};
+use super::settings::{Settings, StartError};
+use super::transfer::Retries;
 use crate::Forgotten;
 
 /// So many shuffles are remembered as removed, for tasks on their way to an end that still bring outputs.
 const REMOVED_LIMIT: usize = 1 << 16;
+
+/// What lies in a file and is larger goes by itself.
+const BY_ITSELF_BYTES: u64 = 256 << 10;
 
 /// What the tasks of this process share.
 pub(super) struct Node {
@@ -28,17 +37,21 @@ pub(super) struct Node {
     pub(super) scratch: Scratch,
     pub(super) code: CodeCache,
     pub(super) env: RpcEnv,
+    /// Where it serves its blocks.
+    pub(super) address: RpcAddress,
     pub(super) driver: RpcAddress,
     pub(super) block_master: EndpointRef<ToBlockMaster>,
     /// How many bytes of other executors' outputs a task may hold.
     pub(super) max_in_flight: u64,
+    pub(super) retries: Retries,
     /// Where map outputs lie, as last heard.
     pub(super) locations: Mutex<BTreeMap<ShuffleId, Arc<MapOutputLocations>>>,
     /// One task at a time asks where map outputs lie.
     pub(super) asking: Mutex<()>,
     removed: Mutex<BTreeSet<ShuffleId>>,
     results: Mutex<BTreeMap<TaskId, Bytes>>,
-    telling: Mutex<()>,
+    pub(super) telling: Mutex<()>,
+    pub(super) running: RunningTasks,
 }
 
 /// Whatever panicked under a lock, what it protects is whole: each change is one step.
@@ -47,34 +60,36 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Node {
+    /// One whose blocks others can read at the port of `env`.
     pub(super) fn new(
-        executor: ExecutorId,
-        scratch: Scratch,
+        settings: &Settings,
         env: RpcEnv,
-        driver: RpcAddress,
-        block_master: EndpointRef<ToBlockMaster>,
-        max_in_flight: u64,
-    ) -> Arc<Self> {
+        address: RpcAddress,
+    ) -> Result<Arc<Self>, StartError> {
+        let scratch = settings.scratch()?;
         let blocks = Arc::new(MemoryStore::new(scratch.memory().clone()));
         let evictor: Arc<dyn Evict> = blocks.clone();
         scratch.memory().set_evictor(Arc::downgrade(&evictor));
         let node = Arc::new(Node {
-            executor,
+            executor: settings.executor,
             blocks,
             scratch,
             code: CodeCache::default(),
+            block_master: env.endpoint_ref(&settings.driver.endpoint(BLOCK_MASTER))?,
             env,
-            driver,
-            block_master,
-            max_in_flight,
+            address,
+            driver: settings.driver.clone(),
+            max_in_flight: settings.bytes(&entries::REDUCER_MAX_SIZE_IN_FLIGHT)?,
+            retries: settings.retries()?,
             locations: Mutex::default(),
             asking: Mutex::default(),
             removed: Mutex::default(),
             results: Mutex::default(),
             telling: Mutex::default(),
+            running: RunningTasks::default(),
         });
         node.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&node))));
-        node
+        Ok(node)
     }
 
     /// Keeps a map output, unless nobody can read it any more.
@@ -98,7 +113,7 @@ impl Node {
     fn forget(&self, forgotten: Forgotten) {
         match forgotten {
             Forgotten::Rdd(rdd) => drop(self.blocks.remove_rdd(rdd)),
-            Forgotten::Broadcast(id) => drop(self.blocks.remove(BlockId::Broadcast(id))),
+            Forgotten::Broadcast(id) => self.blocks.remove_broadcast(id),
             Forgotten::Result(task) => drop(lock(&self.results).remove(&task)),
             Forgotten::Shuffle(shuffle) => self.forget_shuffle(shuffle),
             Forgotten::Everything => self.blocks.clear(),
@@ -121,21 +136,18 @@ impl Node {
         map: u32,
         reduce: u32,
     ) -> Result<StreamBody, OpenError> {
-        let slice = self.slice(shuffle, map, reduce).ok_or(OpenError::Missing)?;
-        match slice.file_range() {
-            Some(range) => {
-                let (file, offset, length) = range?;
-                Ok(StreamBody::File { file, offset, length })
-            }
-            None => {
-                let mut blocks = Vec::new();
-                slice.write_blocks(&mut blocks).map_err(unreadable)?;
-                Ok(StreamBody::Bytes(blocks.into()))
-            }
-        }
+        body(&self.slice(shuffle, map, reduce).ok_or(OpenError::Missing)?)
     }
 
-    /// A first few of the parts asked for. What lies in a file is not copied through memory.
+    fn open_kept(&self, rdd: RddId, partition: u32) -> Result<StreamBody, OpenError> {
+        let packed = self.blocks.get_packed(BlockId::Rdd(rdd, partition));
+        let packed = packed.ok_or(OpenError::Missing)?;
+        let packed = packed.map_err(|reason| OpenError::Failed(io::Error::other(reason)))?;
+        body(packed.downcast_ref::<Slice>().ok_or(OpenError::Missing)?)
+    }
+
+    /// A first few of the parts asked for. Large ones in files are only named: they go by themselves,
+    /// without a copy through memory.
     fn open_slices(
         &self,
         shuffle: ShuffleId,
@@ -143,21 +155,35 @@ impl Node {
         limit: u64,
         maps: &[u32],
     ) -> Result<StreamBody, OpenError> {
-        let (mut all, mut blocks) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         for map in maps {
             let Some(slice) = self.slice(shuffle, *map, reduce) else { break };
-            if slice.is_on_disk() && slice.bytes() > 0 {
-                append_part(*map, None, &mut all);
+            let bytes = slice.bytes();
+            if slice.is_on_disk() && bytes > BY_ITSELF_BYTES {
+                append_reference(*map, bytes, &mut all);
                 continue;
             }
-            if !all.is_empty() && all.len() as u64 + slice.bytes() > limit {
+            if !all.is_empty() && all.len() as u64 + bytes > limit {
                 break;
             }
-            blocks.clear();
-            slice.write_blocks(&mut blocks).map_err(unreadable)?;
-            append_part(*map, Some(&blocks), &mut all);
+            append_part(*map, &mut all, |out| slice.write_blocks(out)).map_err(unreadable)?;
         }
         if all.is_empty() { Err(OpenError::Missing) } else { Ok(StreamBody::Bytes(all.into())) }
+    }
+}
+
+/// From its file, or as blocks.
+fn body(slice: &Slice) -> Result<StreamBody, OpenError> {
+    match slice.file_range() {
+        Some(range) => {
+            let (file, offset, length) = range?;
+            Ok(StreamBody::File { file, offset, length })
+        }
+        None => {
+            let mut blocks = Vec::new();
+            slice.write_blocks(&mut blocks).map_err(unreadable)?;
+            Ok(StreamBody::Bytes(blocks.into()))
+        }
     }
 }
 
@@ -172,11 +198,16 @@ impl StreamSource for Node {
             StreamId::Slices { shuffle, reduce, limit, maps } => {
                 self.open_slices(shuffle, reduce, limit, &maps)
             }
+            StreamId::Kept { rdd, partition } => self.open_kept(rdd, partition),
             StreamId::Result(task) => {
                 let result = lock(&self.results).get(&task).cloned();
                 result.map(StreamBody::Bytes).ok_or(OpenError::Missing)
             }
-            StreamId::Code(_) | StreamId::Broadcast(_) => Err(OpenError::Missing),
+            StreamId::Piece { broadcast, piece } => {
+                let piece = self.blocks.get::<Bytes>(BlockId::BroadcastPiece(broadcast, piece));
+                piece.map(|bytes| StreamBody::Bytes((*bytes).clone())).ok_or(OpenError::Missing)
+            }
+            StreamId::Code(_) => Err(OpenError::Missing),
         }
     }
 }

@@ -4,13 +4,15 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::ExecutableHash;
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, RddId, ShuffleId, StorageLevel, TaskId, TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, RddId, RunningTask, ShuffleId, StorageLevel, TaskId,
+    TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -61,6 +63,12 @@ pub enum TaskOutput {
     },
 }
 
+/// How a partition is kept: bytes in memory and on disk, and as its level says.
+pub type KeptStatus = (u64, u64, StorageLevel);
+
+/// A partition that an executor keeps.
+pub type KeptPartition = (RddId, u32, KeptStatus);
+
 /// To the driver's [`BLOCK_MASTER`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToBlockMaster {
@@ -71,6 +79,46 @@ pub enum ToBlockMaster {
     },
     /// Where do the map outputs of a shuffle lie?
     LocateMapOutputs(ShuffleId),
+    /// Does an executor count?
+    IsAlive(ExecutorId),
+    /// Which executors keep a partition?
+    LocateKept {
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+    },
+    /// Which executors are to keep a copy of a partition, the best first?
+    LocatePeers {
+        /// Which this executor keeps.
+        executor: ExecutorId,
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+    },
+    /// Which piece of a broadcast value to get next, and where?
+    NextPiece {
+        /// For this executor.
+        executor: ExecutorId,
+        /// Of this value.
+        broadcast: BroadcastId,
+        /// Pieces that came since it asked last, and whether it serves them to others.
+        came: Vec<(u32, bool)>,
+        /// Those it misses; `None`: all.
+        missing: Option<Vec<u32>>,
+        /// Others did not serve it: the driver shall.
+        from_driver: bool,
+    },
+    /// With a heartbeat: what its running tasks cost so far, and what it keeps.
+    Heartbeat {
+        /// Of this executor.
+        executor: ExecutorId,
+        /// Its running tasks.
+        tasks: Vec<RunningTask>,
+        /// All partitions it keeps, unless they are too many to be told each time.
+        kept: Option<Vec<KeptPartition>>,
+    },
     /// A kept partition came, moved or went.
     BlockUpdated {
         /// On this executor.
@@ -80,7 +128,7 @@ pub enum ToBlockMaster {
         /// Which.
         partition: u32,
         /// Bytes in memory and on disk and how it is kept; `None`: it is gone.
-        status: Option<(u64, u64, StorageLevel)>,
+        status: Option<KeptStatus>,
     },
 }
 
@@ -91,8 +139,38 @@ pub enum BlockMasterReply {
     Welcome(ExecutableHash),
     /// To `LocateMapOutputs`; `None`: there is no such shuffle.
     MapOutputs(Option<MapOutputLocations>),
+    /// To `LocateKept` and `LocatePeers`: these, and where they serve their blocks.
+    Executors(Vec<(ExecutorId, RpcAddress)>),
+    /// To `NextPiece`.
+    Piece(NextPiece),
+    /// To `IsAlive`.
+    Alive(bool),
     /// To all else.
     Noted,
+}
+
+/// Which piece of a broadcast value to get next.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum NextPiece {
+    /// The value is gone.
+    Gone,
+    /// It is so small that this is all of it.
+    Whole(Vec<u8>),
+    /// This one.
+    Piece {
+        /// Its number.
+        piece: u32,
+        /// How many there are.
+        of: u32,
+        /// Its length.
+        bytes: u64,
+        /// The CRC-32 of its bytes.
+        checksum: u32,
+        /// From the executor there; `None`: from the driver.
+        from: Option<RpcAddress>,
+    },
+    /// All that are missing are under way to others: ask again soon.
+    Wait,
 }
 
 /// Where the map outputs of one shuffle lie.
@@ -119,10 +197,22 @@ impl Message for Forgotten {
 pub enum StreamId {
     /// From a driver: a stage's code.
     Code(u64),
-    /// From a driver: an encoded broadcast value.
-    Broadcast(BroadcastId),
+    /// From a driver or an executor: a piece of an encoded broadcast value.
+    Piece {
+        /// Of this value.
+        broadcast: BroadcastId,
+        /// Which.
+        piece: u32,
+    },
     /// From an executor: a task's result.
     Result(TaskId),
+    /// From an executor: a kept partition, as blocks.
+    Kept {
+        /// Of this RDD.
+        rdd: RddId,
+        /// Which.
+        partition: u32,
+    },
     /// From an executor: one reader's part of one map output, as blocks.
     Slice {
         /// Of this shuffle.
@@ -149,8 +239,9 @@ impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StreamId::Code(code) => write!(f, "code/{code}"),
-            StreamId::Broadcast(id) => write!(f, "broadcast/{id}"),
+            StreamId::Piece { broadcast, piece } => write!(f, "piece/{broadcast}/{piece}"),
             StreamId::Result(task) => write!(f, "result/{task}"),
+            StreamId::Kept { rdd, partition } => write!(f, "kept/{rdd}/{partition}"),
             StreamId::Slice { shuffle, reduce, map } => write!(f, "slice/{shuffle}/{reduce}/{map}"),
             StreamId::Slices { shuffle, reduce, limit, maps } => {
                 write!(f, "slices/{shuffle}/{reduce}/{limit}")?;
@@ -168,8 +259,13 @@ impl StreamId {
         let narrow = |number: u64| u32::try_from(number).ok();
         Some(match (kind, &numbers?[..]) {
             ("code", [code]) => StreamId::Code(*code),
-            ("broadcast", [id]) => StreamId::Broadcast(BroadcastId(*id)),
+            ("piece", [id, piece]) => {
+                StreamId::Piece { broadcast: BroadcastId(*id), piece: narrow(*piece)? }
+            }
             ("result", [task]) => StreamId::Result(TaskId(*task)),
+            ("kept", [rdd, partition]) => {
+                StreamId::Kept { rdd: RddId(narrow(*rdd)?), partition: narrow(*partition)? }
+            }
             ("slice", [shuffle, reduce, map]) => StreamId::Slice {
                 shuffle: ShuffleId(narrow(*shuffle)?),
                 reduce: narrow(*reduce)?,
@@ -186,30 +282,49 @@ impl StreamId {
     }
 }
 
-/// One map output's part for one reader: its blocks, or `None` if it is to be read by itself.
-pub(super) type Part = (u32, Option<Vec<u8>>);
+/// One map output's part for one reader: its blocks, or how long they are if they are to be read by
+/// themselves.
+pub(super) type Part = (u32, Result<Bytes, u64>);
 
-/// Stands for the length of a part that is to be read by itself.
-const BY_ITSELF: u64 = u64::MAX;
+/// In the length of a part: it is to be read by itself.
+const BY_ITSELF: u64 = 1 << 63;
 
-/// Appends a part to the answer to [`StreamId::Slices`].
-pub(super) fn append_part(map: u32, blocks: Option<&[u8]>, out: &mut Vec<u8>) {
+/// Appends the head of a part to the answer to [`StreamId::Slices`], which is read by itself.
+pub(super) fn append_reference(map: u32, length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&map.to_le_bytes());
-    out.extend_from_slice(&blocks.map_or(BY_ITSELF, |blocks| blocks.len() as u64).to_le_bytes());
-    out.extend_from_slice(blocks.unwrap_or_default());
+    out.extend_from_slice(&(length | BY_ITSELF).to_le_bytes());
+}
+
+/// Appends a part to the answer to [`StreamId::Slices`]; `write` appends its blocks.
+pub(super) fn append_part<E>(
+    map: u32,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    out.extend_from_slice(&map.to_le_bytes());
+    let start = out.len() + 8;
+    out.extend_from_slice(&[0; 8]);
+    write(out)?;
+    let length = (out.len() - start) as u64;
+    out[start - 8..start].copy_from_slice(&length.to_le_bytes());
+    Ok(())
 }
 
 /// Reads the answer to [`StreamId::Slices`]; `None` if it is none.
-pub(super) fn read_parts(mut bytes: &[u8]) -> Option<Vec<Part>> {
-    let mut parts = Vec::new();
-    while !bytes.is_empty() {
-        let (map, rest) = bytes.split_first_chunk::<4>()?;
+pub(super) fn read_parts(answer: &Bytes) -> Option<Vec<Part>> {
+    let (mut parts, mut place) = (Vec::new(), 0);
+    while place < answer.len() {
+        let (map, rest) = answer[place..].split_first_chunk::<4>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
-        let length = u64::from_le_bytes(*length);
-        let length = if length == BY_ITSELF { None } else { Some(usize::try_from(length).ok()?) };
-        let (blocks, rest) = rest.split_at_checked(length.unwrap_or(0))?;
-        parts.push((u32::from_le_bytes(*map), length.map(|_| blocks.to_vec())));
-        bytes = rest;
+        let (map, length) = (u32::from_le_bytes(*map), u64::from_le_bytes(*length));
+        place += 12;
+        if length & BY_ITSELF != 0 {
+            parts.push((map, Err(length & !BY_ITSELF)));
+            continue;
+        }
+        let length = usize::try_from(length).ok().filter(|length| *length <= rest.len())?;
+        parts.push((map, Ok(answer.slice(place..place + length))));
+        place += length;
     }
     Some(parts)
 }
@@ -221,12 +336,21 @@ mod tests {
     #[test]
     fn parts_are_read_as_they_are_written_and_cut_short_they_are_none() {
         let mut bytes = Vec::new();
-        append_part(1, Some(&[7, 8]), &mut bytes);
-        append_part(2, None, &mut bytes);
-        append_part(3, Some(&[]), &mut bytes);
-        let parts = vec![(1, Some(vec![7, 8])), (2, None), (3, Some(Vec::new()))];
+        let append = |map, part: &[u8], out: &mut Vec<u8>| {
+            append_part(map, out, |out| {
+                out.extend_from_slice(part);
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+        };
+        append(1, &[7, 8], &mut bytes);
+        append_reference(2, 99, &mut bytes);
+        append(3, &[], &mut bytes);
+        let part = |bytes: &'static [u8]| Ok(Bytes::from_static(bytes));
+        let parts = vec![(1, part(&[7, 8])), (2, Err(99)), (3, part(&[]))];
+        let bytes = Bytes::from(bytes);
         assert_eq!(read_parts(&bytes), Some(parts));
-        assert!((1..12).all(|cut| read_parts(&bytes[..bytes.len() - cut]).is_none()));
+        assert!((1..12).all(|cut| read_parts(&bytes.slice(..bytes.len() - cut)).is_none()));
     }
 
     #[test]
@@ -234,8 +358,9 @@ mod tests {
         let shuffle = ShuffleId(7);
         for id in [
             StreamId::Code(u64::MAX),
-            StreamId::Broadcast(BroadcastId(3)),
+            StreamId::Piece { broadcast: BroadcastId(3), piece: 4 },
             StreamId::Result(TaskId(9)),
+            StreamId::Kept { rdd: RddId(2), partition: 5 },
             StreamId::Slice { shuffle, reduce: 1, map: u32::MAX },
             StreamId::Slices { shuffle, reduce: 1, limit: 2, maps: vec![3, 4] },
         ] {

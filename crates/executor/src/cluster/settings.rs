@@ -12,6 +12,7 @@ use firesteel_storage::{LocalDirs, MemoryManager};
 use firesteel_types::{ExecutorId, Host};
 
 use super::protocol::{DRIVER_URL, SETTINGS};
+use super::transfer::Retries;
 
 /// Why a process cannot become an executor.
 pub(super) type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -71,6 +72,11 @@ impl Settings {
         let kept_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
         let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
         Ok(scratch.with_kept_codec(kept_codec))
+    }
+
+    pub(super) fn retries(&self) -> Result<Retries, ConfError> {
+        let most = self.conf.get(&entries::SHUFFLE_IO_MAX_RETRIES)?;
+        Ok(Retries { most, wait: self.conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)? })
     }
 
     pub(super) fn bytes(&self, entry: &firesteel_conf::Entry<ByteSize>) -> Result<u64, ConfError> {

@@ -22,8 +22,9 @@ use firesteel_rpc::{
 use firesteel_shuffle::Scratch;
 use firesteel_types::{TaskId, TaskOutcome, Tick};
 
+use super::kept::{REPLICAS, Replicas};
 use super::node::{Blocks, Node, lock};
-use super::protocol::{BLOCK_MASTER, BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
+use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
 
@@ -56,7 +57,12 @@ impl Shell {
 
     fn carry_out(&self, effect: Effect) {
         match effect {
-            Effect::Send(message) => drop(self.outgoing.send(message)),
+            Effect::Send(message) => {
+                if let ToDriver::ExecutorHeartbeat { .. } = &message {
+                    self.node.tell_state();
+                }
+                drop(self.outgoing.send(message));
+            }
             Effect::RunTask { task, data } => self.assign(task, &data),
             Effect::KillTask { task, reason } => {
                 if let Some(kill) = lock(&self.kills).get(&task) {
@@ -139,17 +145,10 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     let bind = BindTo::new(&settings.host, 0);
     let env = runtime.block_on(RpcEnv::server(options, bind))?;
     let address = env.address().cloned().ok_or("the executor has no port")?;
-    let block_master = env.endpoint_ref(&settings.driver.endpoint(BLOCK_MASTER))?;
-    let node = Node::new(
-        settings.executor,
-        settings.scratch()?,
-        env.clone(),
-        settings.driver.clone(),
-        block_master,
-        settings.bytes(&entries::REDUCER_MAX_SIZE_IN_FLIGHT)?,
-    );
+    let node = Node::new(&settings, env.clone(), address.clone())?;
     env.serve_streams(node.clone());
     env.register(BLOCKS, Blocks(node.clone()))?;
+    env.register(REPLICAS, Replicas(node.clone()))?;
     let peer = runtime.block_on(introduce(&node, address)).map_err(|error| {
         let message = format!("its driver at {} does not answer: {error}", settings.driver);
         eprintln!("firesteel executor: {message}");
@@ -236,8 +235,12 @@ impl Endpoint for Ears {
         let shell = self.shell.clone();
         context.env().runtime().spawn(async move {
             while let Some(message) = to_send.recv().await {
-                if driver.send(message).await.is_err() {
-                    shell.feed(Event::DriverDisconnected);
+                while let Err(error) = driver.send(message.clone()).await {
+                    // Slow is not lost: the core knows when the driver was silent for too long.
+                    if !matches!(error, RpcError::QueueFull { .. }) {
+                        shell.feed(Event::DriverDisconnected);
+                        break;
+                    }
                 }
             }
         });

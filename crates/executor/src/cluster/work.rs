@@ -52,6 +52,7 @@ impl Workplace {
             let Ok(assignment) = lock(&self.assigned).recv() else { return };
             let task = assignment.order.identity.task;
             let report = self.run(assignment);
+            self.node.running.ended(task);
             let outcome = report.outcome.clone();
             let (outcome, data) = self.pack(outcome, report, task);
             self.shell.task_ended(task, outcome, data.into());
@@ -60,7 +61,9 @@ impl Workplace {
 
     fn run(&self, assignment: Assignment) -> EncodedReport {
         let Assignment { order, kill } = assignment;
-        let environment = TaskEnvironment::new(self.node.clone(), order.epoch);
+        let metrics = self.node.running.started(&order.identity);
+        let environment =
+            TaskEnvironment::new(self.node.clone(), order.epoch, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.node.code.get(order.code, fetch) {
             Ok(body) => run_encoded(&body, self.peer, order.identity, kill, Arc::new(environment)),

@@ -163,3 +163,15 @@ pub enum StreamError {
         source: io::Error,
     },
 }
+
+impl StreamError {
+    /// Whether asking again may help: the connection was in trouble, not the stream.
+    pub fn may_pass(&self) -> bool {
+        use RpcError::{Disconnected, Timeout, Unreachable};
+        matches!(
+            self,
+            Self::Broken { .. }
+                | Self::Connect(Unreachable { .. } | Disconnected { .. } | Timeout { .. })
+        )
+    }
+}

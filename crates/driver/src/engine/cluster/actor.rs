@@ -12,7 +12,7 @@ use firesteel_executor::TaskReport;
 use firesteel_executor::cluster::ToBlockMaster;
 use firesteel_rpc::{EndpointRef, RpcAddress, RpcError};
 use firesteel_scheduler::engine::Input;
-use firesteel_types::{ExecutorId, Host, TaskId, Tick};
+use firesteel_types::{ExecutorId, Host, RunningTask, TaskId, Tick};
 use tracing::subscriber::NoSubscriber;
 
 use super::super::Engine;
@@ -40,6 +40,8 @@ pub(super) enum News {
     ExecutorGone(u64),
     /// An executor could not be sent to.
     Unreachable(ExecutorId),
+    /// An executor told what its tasks cost so far.
+    Heartbeat(ExecutorId, Vec<RunningTask>),
     /// A kept partition changed.
     BlockUpdated(ToBlockMaster),
     /// A task's result that had to be fetched is there, or is not.
@@ -141,6 +143,10 @@ impl Actor {
                     self.feed(Event::ExecutorDisconnected { peer });
                 }
             }
+            News::Heartbeat(executor, tasks) => {
+                let told = firesteel_types::Event::ExecutorMetricsUpdate { executor, tasks };
+                self.engine.bus().post(told);
+            }
             News::BlockUpdated(updated) => self.block_updated(updated),
             News::Fetched(executor, task, report) => {
                 self.engine.report_remote(task, executor, *report);
@@ -174,6 +180,7 @@ impl Actor {
             Effect::Schedule(input) => {
                 if let Input::ExecutorLost { executor, reason, .. } = &input {
                     lock(&self.cluster.executors).remove(executor);
+                    self.cluster.kept.executor_lost(*executor);
                     self.engine.note_lost(*executor, reason);
                 }
                 self.engine.feed(input);

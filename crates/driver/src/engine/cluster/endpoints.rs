@@ -8,14 +8,18 @@ use firesteel_closure::ExecutableHash;
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver};
 use firesteel_cluster::wire;
 use firesteel_executor::LocalEnvironment;
-use firesteel_executor::cluster::{BLOCKS, BlockMasterReply, StreamId, ToBlockMaster};
-use firesteel_rdd::Environment;
+use firesteel_executor::cluster::{
+    BLOCKS, BlockMasterReply, KeptPartition, NextPiece, StreamId, ToBlockMaster,
+};
 use firesteel_rpc::{
     Caller, Context, Endpoint, HandlerError, OpenError, Peer, RpcAddress, RpcError, StreamBody,
     StreamSource,
 };
 
+use firesteel_types::ExecutorId;
+
 use super::actor::News;
+use super::broadcasts::{Asking, Next};
 use super::{Cluster, Link, lock};
 
 /// Hears masters.
@@ -96,7 +100,29 @@ impl Endpoint for Scheduler {
 /// Knows where blocks lie.
 pub(super) struct BlockMaster {
     pub(super) cluster: Arc<Cluster>,
+    pub(super) environment: Arc<LocalEnvironment>,
     pub(super) hash: ExecutableHash,
+}
+
+impl BlockMaster {
+    /// What an executor keeps, in case that a change was not heard.
+    fn heal(&self, executor: ExecutorId, kept: Option<Vec<KeptPartition>>) {
+        let Some(kept) = kept else { return };
+        for (rdd, partition, status) in self.cluster.kept.changes(executor, &kept) {
+            let updated = ToBlockMaster::BlockUpdated { executor, rdd, partition, status };
+            self.note_kept(&updated);
+            let _ = self.cluster.news.send(News::BlockUpdated(updated));
+        }
+    }
+
+    /// At once, so that who asks next hears of it. Of executors that were given up, nothing counts.
+    fn note_kept(&self, updated: &ToBlockMaster) {
+        if let ToBlockMaster::BlockUpdated { executor, rdd, partition, status } = updated
+            && self.cluster.is_live(*executor)
+        {
+            self.cluster.kept.update(*executor, *rdd, *partition, status.is_some());
+        }
+    }
 }
 
 impl Endpoint for BlockMaster {
@@ -106,9 +132,18 @@ impl Endpoint for BlockMaster {
         &mut self,
         message: ToBlockMaster,
         caller: Caller<BlockMasterReply>,
-        _: &Context<ToBlockMaster>,
+        context: &Context<ToBlockMaster>,
     ) -> Result<(), HandlerError> {
         let reply = match message {
+            asking @ ToBlockMaster::NextPiece { .. } => {
+                // It may have to encode the value, which nobody else shall wait for.
+                let (cluster, environment) = (self.cluster.clone(), self.environment.clone());
+                context.env().runtime().spawn_blocking(move || {
+                    let next = next_piece(&cluster, &environment, asking);
+                    caller.reply(BlockMasterReply::Piece(next));
+                });
+                return Ok(());
+            }
             ToBlockMaster::Introduce { address } => {
                 let connection = caller.peer().connection;
                 lock(&self.cluster.addresses).insert(connection, address);
@@ -117,7 +152,25 @@ impl Endpoint for BlockMaster {
             ToBlockMaster::LocateMapOutputs(shuffle) => {
                 BlockMasterReply::MapOutputs(self.cluster.locate(shuffle))
             }
+            ToBlockMaster::IsAlive(executor) => {
+                BlockMasterReply::Alive(self.cluster.is_live(executor))
+            }
+            ToBlockMaster::LocateKept { rdd, partition } => {
+                let holders = self.cluster.kept.holders(rdd, partition);
+                BlockMasterReply::Executors(self.cluster.addresses(holders))
+            }
+            ToBlockMaster::LocatePeers { executor, rdd, partition } => {
+                BlockMasterReply::Executors(self.cluster.peers(executor, rdd, partition))
+            }
+            ToBlockMaster::Heartbeat { executor, tasks, kept } => {
+                if self.cluster.is_live(executor) {
+                    let _ = self.cluster.news.send(News::Heartbeat(executor, tasks));
+                    self.heal(executor, kept);
+                }
+                BlockMasterReply::Noted
+            }
             updated @ ToBlockMaster::BlockUpdated { .. } => {
+                self.note_kept(&updated);
                 let _ = self.cluster.news.send(News::BlockUpdated(updated));
                 BlockMasterReply::Noted
             }
@@ -131,10 +184,30 @@ impl Endpoint for BlockMaster {
     }
 }
 
+fn next_piece(
+    cluster: &Cluster,
+    environment: &LocalEnvironment,
+    asked: ToBlockMaster,
+) -> NextPiece {
+    let ToBlockMaster::NextPiece { executor, broadcast, came, missing, from_driver } = asked else {
+        return NextPiece::Gone;
+    };
+    let asking = Asking { executor, came: &came, missing, from_driver };
+    match cluster.broadcasts.next(broadcast, environment, asking, |id| cluster.is_live(id)) {
+        Next::Gone => NextPiece::Gone,
+        Next::Whole(value) => NextPiece::Whole(value.into()),
+        Next::Wait => NextPiece::Wait,
+        Next::Piece { piece, of, bytes, checksum, from } => {
+            // Lost since: the driver serves it.
+            let from = from.and_then(|from| Some(cluster.addresses([from]).pop()?.1));
+            NextPiece::Piece { piece, of, bytes, checksum, from }
+        }
+    }
+}
+
 /// What executors read of the driver.
 pub(super) struct Streams {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) environment: Arc<LocalEnvironment>,
 }
 
 impl StreamSource for Streams {
@@ -149,9 +222,9 @@ impl StreamSource for Streams {
                 let body = code.encoded().as_ref().map_err(|_| OpenError::Missing)?;
                 Ok(StreamBody::Bytes(body.clone().into()))
             }
-            Some(StreamId::Broadcast(id)) => {
-                let value = self.environment.fetch_broadcast(id);
-                Ok(StreamBody::Bytes(value.map_err(|_| OpenError::Missing)?.into()))
+            Some(StreamId::Piece { broadcast, piece }) => {
+                let bytes = self.cluster.broadcasts.piece(broadcast, piece);
+                bytes.map(StreamBody::Bytes).ok_or(OpenError::Missing)
             }
             _ => Err(OpenError::Missing),
         }

@@ -20,6 +20,7 @@ use firesteel_rpc::{BindTo, RpcAddress, RpcEnv, RpcOptions, Secret};
 use super::super::Engine;
 use super::super::local::guarded_with;
 use super::actor::{Actor, News};
+use super::broadcasts::Broadcasts;
 use super::contents::Contents;
 use super::describe::{describe, wanted};
 use super::endpoints::{AppClient, BlockMaster, Scheduler, Streams};
@@ -127,7 +128,10 @@ impl NewCluster {
         let timeout = conf.get(&entries::NETWORK_TIMEOUT)?.as_millis();
         options.network_timeout_ms = u64::try_from(timeout).unwrap_or(u64::MAX);
         let core = Backend::new(options, Jitter::new(fastrand::u64(..)));
+        let ByteSize(piece_bytes) = conf.get(&entries::BROADCAST_BLOCK_SIZE)?;
         let ByteSize(max_result_bytes) = conf.get(&entries::DRIVER_MAX_RESULT_SIZE)?;
+        let tries = conf.get(&entries::SHUFFLE_IO_MAX_RETRIES)?;
+        let retries = (tries, conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)?);
         let (sender, news) = channel();
         let cluster = Arc::new(Cluster {
             env,
@@ -135,12 +139,15 @@ impl NewCluster {
             executors: Mutex::default(),
             addresses: Mutex::default(),
             tracker: Default::default(),
+            kept: Default::default(),
+            broadcasts: Broadcasts::new(piece_bytes),
             code: Mutex::default(),
             joined: Mutex::new(Joined::NotYet),
             joining: Condvar::new(),
             thread: Mutex::new(None),
             contents,
             max_result_bytes,
+            retries,
         });
         let master = master.to_string();
         let network = Network { runtime, outside, own };
@@ -152,7 +159,7 @@ impl NewCluster {
         let NewCluster { cluster, master, masters, network, news, core, wanted, hash } = self;
         let (env, sender) = (&cluster.env, &cluster.news);
         let environment = engine.environment.clone();
-        env.serve_streams(Arc::new(Streams { cluster: cluster.clone(), environment }));
+        env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
         let outside = network.outside.clone();
         let actor = Actor::new(engine.clone(), cluster.clone(), core, wanted);
         let thread = std::thread::Builder::new().name("firesteel-cluster".into());
@@ -166,7 +173,7 @@ impl NewCluster {
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
         let known = Default::default();
         let registered = env
-            .register(BLOCK_MASTER, BlockMaster { cluster: cluster.clone(), hash })
+            .register(BLOCK_MASTER, BlockMaster { cluster: cluster.clone(), environment, hash })
             .map(drop)
             .and_then(|()| {
                 env.register(wire::DRIVER, Scheduler { news: sender.clone(), known }).map(drop)

@@ -8,7 +8,8 @@
 //! | `endpoints` | what comes in over the network |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
 //! | `contents` | the executable and the files that workers fetch |
-//! | `tracker` | where map outputs lie |
+//! | `tracker`, `kept` | where map outputs lie, and kept partitions |
+//! | `broadcasts` | broadcast values, dealt out in pieces |
 //! | `report` | what tasks brought |
 //!
 //! Locks are taken in this order: the engine's, the executors', the tracker's. The actor holds none
@@ -17,10 +18,12 @@
 //! What is decided about executors is decided in the core, what about tasks in the schedulers.
 
 mod actor;
+mod broadcasts;
 mod contents;
 mod describe;
 mod endpoints;
 mod join;
+mod kept;
 mod local_cluster;
 mod report;
 mod tracker;
@@ -29,13 +32,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use firesteel_closure::to_bytes;
 use firesteel_cluster::messages::ToExecutor;
 use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{MapOutputLocations, TaskOrder};
-use firesteel_rpc::{EndpointRef, RpcAddress, RpcEnv};
-use firesteel_types::{ExecutorId, Host, ShuffleId, TaskId};
+use firesteel_rpc::{EndpointRef, RpcAddress, RpcEnv, RpcError};
+use firesteel_types::{ExecutorId, Host, RddId, ShuffleId, TaskId};
 
 use super::Engine;
 use super::job::StageCode;
@@ -43,8 +47,10 @@ use super::local::{failed, identity};
 use super::place::Place;
 use super::state::Launch;
 use actor::News;
+use broadcasts::Broadcasts;
 use contents::Contents;
 pub(crate) use join::NewCluster;
+use kept::Kept;
 use tracker::Tracker;
 
 /// Code up to this size goes with the first task that needs it; an executor fetches what is larger.
@@ -83,11 +89,15 @@ pub(crate) struct Cluster {
     /// Where executors serve their blocks, by the connection they said so over.
     addresses: Mutex<BTreeMap<u64, RpcAddress>>,
     tracker: Tracker,
+    kept: Kept,
+    broadcasts: Broadcasts,
     code: Mutex<BTreeMap<u64, Weak<StageCode>>>,
     joined: Mutex<Joined>,
     joining: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
     contents: Contents,
+    /// How often a result is asked for again, and after which pause.
+    retries: (u32, Duration),
     /// Results of one job beyond this are refused; 0: none are.
     max_result_bytes: u64,
 }
@@ -107,7 +117,7 @@ pub(super) fn dispatch(engine: &Arc<Engine>) {
 }
 
 impl Cluster {
-    fn launch(&self, engine: &Arc<Engine>, launch: &Launch) {
+    fn launch(self: &Arc<Self>, engine: &Arc<Engine>, launch: &Launch) {
         let Launch { task, code, kill } = launch;
         let body = match code.encoded() {
             Ok(body) => body,
@@ -130,14 +140,49 @@ impl Cluster {
         let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
         let tasks = live.link.tasks.clone();
         drop(executors);
-        if let Err(error) = tasks.try_send(message) {
-            tracing::warn!(executor = %task.executor, %error, "a task could not be sent");
-            let _ = self.news.send(News::Unreachable(task.executor));
+        match tasks.try_send(message.clone()) {
+            Ok(()) => {}
+            Err(RpcError::QueueFull { .. }) => return self.send_later(launch, tasks, message),
+            Err(error) => self.unreachable(task.executor, &error),
         }
         // Killed meanwhile: the wish may have overtaken the task.
         if let Some(reason) = kill.thrown() {
             self.kill(task.executor, task.task, reason);
         }
+    }
+
+    /// Sends a task to an executor that takes its messages too slowly for now: there are no more of these
+    /// than it has cores. Whether it is slow or lost, its heartbeats tell.
+    fn send_later(
+        self: &Arc<Self>,
+        launch: &Launch,
+        tasks: EndpointRef<ToExecutor>,
+        message: ToExecutor,
+    ) {
+        let (executor, task, kill) = (launch.task.executor, launch.task.task, launch.kill.clone());
+        let cluster = self.clone();
+        self.env.runtime().spawn(async move {
+            loop {
+                match tasks.send(message.clone()).await {
+                    Ok(()) => break,
+                    Err(RpcError::QueueFull { .. }) if cluster.is_live(executor) => {}
+                    Err(RpcError::QueueFull { .. }) => return,
+                    Err(error) => return cluster.unreachable(executor, &error),
+                }
+            }
+            if let Some(reason) = kill.thrown() {
+                cluster.kill(executor, task, reason);
+            }
+        });
+    }
+
+    fn unreachable(&self, executor: ExecutorId, error: &RpcError) {
+        tracing::warn!(%executor, %error, "a task could not be sent");
+        let _ = self.news.send(News::Unreachable(executor));
+    }
+
+    fn is_live(&self, executor: ExecutorId) -> bool {
+        lock(&self.executors).contains_key(&executor)
     }
 
     /// Lets executors fetch the code for as long as anybody has it.
@@ -166,8 +211,11 @@ impl Cluster {
     }
 
     pub(super) fn forget(&self, forgotten: Forgotten) {
-        if let Forgotten::Shuffle(shuffle) = forgotten {
-            self.tracker.remove(shuffle);
+        match forgotten {
+            Forgotten::Shuffle(shuffle) => self.tracker.remove(shuffle),
+            Forgotten::Rdd(rdd) => self.kept.remove_rdd(rdd),
+            Forgotten::Broadcast(id) => self.broadcasts.remove(id),
+            Forgotten::Result(_) | Forgotten::Everything => {}
         }
         for (executor, live) in lock(&self.executors).iter() {
             if let Err(error) = live.link.blocks.try_send(forgotten) {
@@ -181,6 +229,35 @@ impl Cluster {
         let executors = lock(&self.executors);
         let address = |id| executors.get(&id).and_then(|live| live.address.clone());
         self.tracker.locate(shuffle, address)
+    }
+
+    /// Where these executors serve their blocks, as far as they live.
+    fn addresses(
+        &self,
+        executors: impl IntoIterator<Item = ExecutorId>,
+    ) -> Vec<(ExecutorId, RpcAddress)> {
+        let live = lock(&self.executors);
+        let address = |id| Some((id, live.get(&id)?.address.clone()?));
+        executors.into_iter().filter_map(address).collect()
+    }
+
+    /// Who is to keep a copy of a partition, the best first.
+    fn peers(
+        &self,
+        keeper: ExecutorId,
+        rdd: RddId,
+        partition: u32,
+    ) -> Vec<(ExecutorId, RpcAddress)> {
+        let live = lock(&self.executors);
+        let hosts = live.iter().map(|(id, live)| (*id, live.host.clone())).collect();
+        drop(live);
+        let holders = self.kept.holders(rdd, partition);
+        self.addresses(kept::peers(keeper, (rdd, partition), &holders, &hosts))
+    }
+
+    /// Bytes of broadcast values that the driver itself sent to executors.
+    pub(super) fn served_broadcast_bytes(&self) -> u64 {
+        self.broadcasts.served()
     }
 
     pub(super) fn cores(&self) -> u32 {

@@ -6,6 +6,7 @@ use firesteel_closure::from_bytes;
 use firesteel_executor::cluster::{StreamId, TaskData, TaskOutput, ToBlockMaster};
 use firesteel_executor::{Forgotten, TaskReport};
 use firesteel_rdd::Payload;
+use firesteel_rpc::{RpcAddress, StreamError};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
@@ -15,7 +16,7 @@ use firesteel_types::{
 use super::super::Engine;
 use super::super::local::failed;
 use super::actor::{Actor, News};
-use super::lock;
+use super::{Cluster, lock};
 
 impl Actor {
     pub(super) fn report(
@@ -75,10 +76,10 @@ impl Actor {
             return;
         };
         drop(executors);
-        let (env, news) = (self.cluster.env.clone(), self.cluster.news.clone());
+        let cluster = self.cluster.clone();
         self.cluster.env.runtime().spawn(async move {
             let id = StreamId::Result(task).to_string();
-            match env.streams().read(&address, &id, bytes).await {
+            match cluster.read(executor, &address, &id, bytes).await {
                 Ok(output) => report.output = Some(Payload::Encoded(output)),
                 Err(error) => {
                     let message = format!("its result could not be fetched: {error}");
@@ -87,7 +88,7 @@ impl Actor {
                 }
             }
             let _ = blocks.try_send(Forgotten::Result(task));
-            let _ = news.send(News::Fetched(executor, task, Box::new(report)));
+            let _ = cluster.news.send(News::Fetched(executor, task, Box::new(report)));
         });
     }
 
@@ -109,6 +110,29 @@ impl Actor {
         let present = status.is_some();
         let updated = DagEvent::CacheUpdated { rdd, partition, location, present };
         self.engine.feed(Input::Dag(updated));
+    }
+}
+
+impl Cluster {
+    /// Reads a stream of an executor, again if the connection is in trouble and the executor counts.
+    async fn read(
+        &self,
+        executor: ExecutorId,
+        address: &RpcAddress,
+        id: &str,
+        limit: u64,
+    ) -> Result<Vec<u8>, StreamError> {
+        let (mut left, wait) = self.retries;
+        loop {
+            match self.env.streams().read(address, id, limit).await {
+                Err(error) if error.may_pass() && left > 0 && self.is_live(executor) => {
+                    tracing::warn!(%executor, %error, left, "a result is asked for again");
+                    left -= 1;
+                    tokio::time::sleep(wait).await;
+                }
+                done => return done,
+            }
+        }
     }
 }
 

@@ -1,0 +1,75 @@
+//! What goes to the driver beside a heartbeat of the core: what running tasks cost so far, and the kept
+//! partitions. Nobody decides by it whether this executor lives.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use firesteel_rdd::task::TaskIdentity;
+use firesteel_storage::BlockId;
+use firesteel_types::{RunningTask, StageRef, TaskId, TaskMetrics};
+
+use super::node::{Node, lock};
+use super::protocol::{KeptPartition, ToBlockMaster};
+
+/// More kept partitions than this are not told each time: single changes are.
+const KEPT_LIMIT: usize = 10_000;
+
+/// The tasks that run here.
+#[derive(Default)]
+pub(super) struct RunningTasks(Mutex<BTreeMap<TaskId, Running>>);
+
+struct Running {
+    stage: StageRef,
+    since: Instant,
+    metrics: Arc<Mutex<TaskMetrics>>,
+}
+
+impl RunningTasks {
+    /// Where the task is to put what it cost so far, until [`RunningTasks::ended`].
+    pub(super) fn started(&self, identity: &TaskIdentity) -> Arc<Mutex<TaskMetrics>> {
+        let metrics = Arc::<Mutex<TaskMetrics>>::default();
+        let (stage, since) = (identity.stage, Instant::now());
+        let running = Running { stage, since, metrics: metrics.clone() };
+        lock(&self.0).insert(identity.task, running);
+        metrics
+    }
+
+    pub(super) fn ended(&self, task: TaskId) {
+        lock(&self.0).remove(&task);
+    }
+
+    fn so_far(&self) -> Vec<RunningTask> {
+        let running = lock(&self.0);
+        let so_far = running.iter().map(|(task, running)| {
+            let mut metrics = lock(&running.metrics).clone();
+            metrics.run_time_us = running.since.elapsed().as_micros() as u64;
+            RunningTask { task: *task, stage: running.stage, metrics }
+        });
+        so_far.collect()
+    }
+}
+
+impl Node {
+    /// Tells the driver. Never waits: the next one says the same and more.
+    pub(super) fn tell_state(&self) {
+        // As with single changes: what is told last is how it is.
+        let _telling = lock(&self.telling);
+        let (executor, tasks) = (self.executor, self.running.so_far());
+        let told = ToBlockMaster::Heartbeat { executor, tasks, kept: self.kept_partitions() };
+        if let Err(error) = self.block_master.try_send(told) {
+            tracing::debug!(%error, "the driver was not told what tasks cost so far");
+        }
+    }
+
+    fn kept_partitions(&self) -> Option<Vec<KeptPartition>> {
+        let ids = self.blocks.ids();
+        let kept = ids.into_iter().filter_map(|id| {
+            let BlockId::Rdd(rdd, partition) = id else { return None };
+            let status = self.blocks.status(id)?;
+            Some((rdd, partition, (status.memory_bytes, status.disk_bytes, status.level)))
+        });
+        let kept: Vec<_> = kept.take(KEPT_LIMIT + 1).collect();
+        (kept.len() <= KEPT_LIMIT).then_some(kept)
+    }
+}

@@ -1,0 +1,238 @@
+//! One block on its way from another process: into memory, or into a temporary file if it is large;
+//! tried again when the connection is in trouble, until the driver says that the other side is lost.
+
+use std::io::Write;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use firesteel_rpc::{RpcAddress, StreamError};
+use firesteel_shuffle::{ReadError, Scratch, Slice};
+use firesteel_storage::TempFile;
+use firesteel_types::ExecutorId;
+
+use super::node::Node;
+use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
+
+/// How often to try again, and after which pause.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retries {
+    /// `spark.shuffle.io.maxRetries`
+    pub(super) most: u32,
+    /// `spark.shuffle.io.retryWait`
+    pub(super) wait: Duration,
+}
+
+/// The first pause between two questions whether the other side is lost, and the longest.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
+/// Why a block did not come.
+#[derive(Debug)]
+pub(super) enum TransferError {
+    /// The other side, or the way to it.
+    Stream(StreamError),
+    /// What came is broken.
+    Broken(ReadError),
+    /// This side's disk.
+    Disk(std::io::Error),
+    /// The driver says that the other side is lost.
+    Lost(StreamError),
+}
+
+impl std::fmt::Display for TransferError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TransferError::Stream(error) => error.fmt(f),
+            TransferError::Broken(error) => error.fmt(f),
+            TransferError::Disk(error) => {
+                write!(f, "a block of another executor could not be put aside: {error}")
+            }
+            TransferError::Lost(error) => write!(f, "that executor is lost ({error})"),
+        }
+    }
+}
+
+impl TransferError {
+    /// Whether trying again may help.
+    fn may_pass(&self) -> bool {
+        matches!(self, TransferError::Stream(error) if error.may_pass())
+    }
+}
+
+impl From<StreamError> for TransferError {
+    fn from(error: StreamError) -> Self {
+        TransferError::Stream(error)
+    }
+}
+
+impl Node {
+    /// Reads a whole stream into memory.
+    pub(super) async fn receive(
+        &self,
+        address: &RpcAddress,
+        id: &StreamId,
+        limit: u64,
+    ) -> Result<Vec<u8>, TransferError> {
+        Ok(self.env.streams().read(address, &id.to_string(), limit).await?)
+    }
+
+    /// Reads blocks of records, checked; through a file if they have more than `limit` bytes.
+    pub(super) async fn receive_slice(
+        &self,
+        address: &RpcAddress,
+        id: &StreamId,
+        limit: u64,
+    ) -> Result<Slice, TransferError> {
+        let stream = self.env.streams().open(address, &id.to_string(), u64::MAX).await?;
+        if stream.length() <= limit {
+            let mut blocks = Vec::new(); // grows with what arrives, not with what was promised
+            stream.copy_to(&mut blocks).await?;
+            return Slice::received(blocks.into()).map_err(TransferError::Broken);
+        }
+        let file = to_file(stream, &self.scratch).await?;
+        block_in_place(|| Slice::received_in_file(file)).map_err(TransferError::Broken)
+    }
+
+    /// Does `transfer` until it succeeds, fails for good or was tried often enough.
+    pub(super) async fn retrying<T, F: Future<Output = Result<T, TransferError>>>(
+        &self,
+        holder: ExecutorId,
+        is_wanted: impl Fn() -> bool,
+        transfer: impl Fn() -> F,
+    ) -> Result<T, TransferError> {
+        let mut left = self.retries.most;
+        loop {
+            let error = match transfer().await {
+                Err(error) if error.may_pass() && left > 0 && is_wanted() => error,
+                done => return done,
+            };
+            left -= 1;
+            tracing::warn!(executor = %holder, %error, left, "a block is asked for again");
+            if let (false, TransferError::Stream(error)) = (self.pause(holder).await, error) {
+                return Err(TransferError::Lost(error));
+            }
+        }
+    }
+
+    /// Waits before the next try; `false` as soon as the driver says that the executor is lost.
+    async fn pause(&self, holder: ExecutorId) -> bool {
+        let (mut left, mut look) = (self.retries.wait, FIRST_LOOK);
+        while !left.is_zero() {
+            let step = look.min(left);
+            sleep(step).await;
+            (left, look) = (left - step, (look * 2).min(LAST_LOOK));
+            let asked = self.block_master.ask(ToBlockMaster::IsAlive(holder)).await;
+            if let Ok(BlockMasterReply::Alive(false)) = asked {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+async fn to_file(
+    mut stream: firesteel_rpc::IncomingStream,
+    scratch: &Scratch,
+) -> Result<TempFile, TransferError> {
+    let file = block_in_place(|| scratch.file_for_received()).map_err(TransferError::Disk)?;
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        let read = stream.read(&mut buffer).await.map_err(|error| match error.downcast() {
+            Ok(error) => TransferError::Stream(error),
+            Err(error) => TransferError::Disk(error),
+        })?;
+        if read == 0 {
+            return Ok(file);
+        }
+        block_in_place(|| file.file().write_all(&buffer[..read])).map_err(TransferError::Disk)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use firesteel_rpc::{BindTo, Caller, Context, Endpoint, HandlerError, RpcEnv, RpcOptions};
+
+    use super::super::protocol::BLOCK_MASTER;
+    use super::super::settings::Settings;
+    use super::*;
+
+    /// Says whether the executor lives.
+    struct Master(Arc<AtomicBool>);
+
+    impl Endpoint for Master {
+        type Message = ToBlockMaster;
+
+        async fn receive(
+            &mut self,
+            _: ToBlockMaster,
+            caller: Caller<BlockMasterReply>,
+            _: &Context<ToBlockMaster>,
+        ) -> Result<(), HandlerError> {
+            caller.reply(BlockMasterReply::Alive(self.0.load(Ordering::Relaxed)));
+            Ok(())
+        }
+    }
+
+    async fn node(alive: &Arc<AtomicBool>, retry_wait: &str) -> Arc<Node> {
+        let env = RpcEnv::server(RpcOptions::default(), BindTo::loopback()).await.unwrap();
+        env.register(BLOCK_MASTER, Master(alive.clone())).unwrap();
+        let address = env.address().cloned().unwrap();
+        let settings = Settings::read(|name| {
+            Some(match name {
+                "FIRESTEEL_DRIVER_URL" => address.endpoint("driver").to_string(),
+                "FIRESTEEL_CONF" => format!("spark.shuffle.io.retryWait={retry_wait}"),
+                "FIRESTEEL_EXECUTOR_HOST" => "127.0.0.1".to_owned(),
+                "FIRESTEEL_WORKER_URL" | "SPARK_LOCAL_DIRS" => return None,
+                _ => "1".to_owned(),
+            })
+        });
+        Node::new(&settings.unwrap(), env, address.clone()).unwrap()
+    }
+
+    /// Fails `failures` times as `error` says, then succeeds; the result and how often it was tried.
+    fn tried(
+        alive: bool,
+        retry_wait: &str,
+        failures: u32,
+        error: fn(&Node) -> StreamError,
+    ) -> (Result<u32, TransferError>, u32) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let alive = Arc::new(AtomicBool::new(alive));
+        runtime.block_on(async {
+            let (node, tries) = (node(&alive, retry_wait).await, AtomicU32::new(0));
+            let transfer = async || {
+                let tried = tries.fetch_add(1, Ordering::Relaxed);
+                if tried < failures { Err(error(&node).into()) } else { Ok(tried) }
+            };
+            let result = node.retrying(ExecutorId(9), || true, transfer).await;
+            (result, tries.into_inner())
+        })
+    }
+
+    fn broken(node: &Node) -> StreamError {
+        let source = std::io::ErrorKind::ConnectionReset.into();
+        StreamError::Broken { id: "slice/0/0/0".to_owned(), address: node.address.clone(), source }
+    }
+
+    fn missing(node: &Node) -> StreamError {
+        StreamError::Missing { id: "slice/0/0/0".to_owned(), address: node.address.clone() }
+    }
+
+    #[test]
+    fn trouble_with_a_connection_is_met_with_patience_and_a_missing_block_is_not() {
+        assert!(matches!(tried(true, "1ms", 3, broken), (Ok(3), 4)));
+        assert!(matches!(tried(true, "1ms", 9, broken), (Err(TransferError::Stream(_)), 4)));
+        assert!(matches!(tried(true, "1ms", 1, missing), (Err(TransferError::Stream(_)), 1)));
+    }
+
+    #[test]
+    fn an_executor_that_the_driver_gave_up_is_not_waited_for() {
+        assert!(matches!(tried(false, "1h", 1, broken), (Err(TransferError::Lost(_)), 1)));
+    }
+}

@@ -1,0 +1,302 @@
+//! What moves between the executors of a cluster, and what becomes of it when they die: map outputs, kept
+//! partitions and their copies, broadcast values in pieces, metrics of running tasks.
+
+mod executors;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use executors::*;
+use firesteel::prelude::*;
+use firesteel::types::{Event, TaskFailure};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+const DIRECTORY: &str = "FIRESTEEL_TEST_DIRECTORY";
+
+/// Waits for a file.
+fn await_file(path: &str) {
+    wait_until(|| Path::new(path).exists());
+}
+
+/// A file that is not there yet.
+fn flag() -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flag").to_str().unwrap().to_owned();
+    (directory, path)
+}
+
+#[test]
+fn partitions_are_read_from_the_executor_that_keeps_them() {
+    let (ctx, seen) = started(builder(2).config("spark.locality.wait", "0s"), 2);
+    let (_directory, path) = flag();
+    let blocked = ctx.parallelize_in(1, 0..1u32).with(path.clone()).map(|path, n| {
+        await_file(path);
+        n
+    });
+    let blocked = blocked.count_async();
+    seen.wait(|events| events.iter().any(|event| matches!(event, Event::TaskStart { .. })));
+    let computed = ctx.accumulator::<u64>();
+    let kept = ctx.parallelize_in(8, 0..800u64).with(computed.clone()).map(|computed, n| {
+        computed.add(1);
+        n
+    });
+    for level in [StorageLevel::MEMORY_ONLY, StorageLevel::MEMORY_ONLY_SER, StorageLevel::DISK_ONLY]
+    {
+        computed.reset();
+        let kept = kept.persist(level);
+        assert_eq!(kept.count().unwrap(), 800, "on the executor that is free");
+        std::fs::write(&path, "").unwrap();
+        let ids = kept.map_partitions(|items| {
+            work();
+            let sum: u64 = items.sum();
+            std::iter::once((std::process::id(), sum))
+        });
+        let ids = ids.collect().unwrap();
+        assert_eq!(ids.iter().map(|(_, sum)| sum).sum::<u64>(), 800 * 799 / 2);
+        assert_eq!(computed.value(), 800, "{level}: nothing was computed twice");
+        if level == StorageLevel::MEMORY_ONLY {
+            let ids = distinct(ids.into_iter().map(|(id, _)| id).collect());
+            assert_eq!(ids.len(), 2, "both executors read them");
+        }
+    }
+    blocked.wait().unwrap();
+}
+
+/// Executors that keep each partition of an RDD.
+fn holders(events: &[Event]) -> BTreeSet<(String, u32)> {
+    let mut holders = BTreeSet::new();
+    for event in events {
+        if let Event::BlockUpdated { block, executor, memory_bytes, disk_bytes, .. } = event {
+            match memory_bytes + disk_bytes {
+                0 => holders.remove(&(block.clone(), executor.0)),
+                _ => holders.insert((block.clone(), executor.0)),
+            };
+        }
+    }
+    holders
+}
+
+#[test]
+fn partitions_with_two_copies_outlive_an_executor_that_is_killed() {
+    for level in [
+        StorageLevel::MEMORY_ONLY_2,
+        StorageLevel::DISK_ONLY_2,
+        StorageLevel::MEMORY_AND_DISK_SER_2,
+    ] {
+        let (ctx, seen) = started(builder(2), 2);
+        let computed = ctx.accumulator::<u64>();
+        let kept = ctx.parallelize_in(6, 0..600u64).with(computed.clone()).map(|computed, n| {
+            computed.add(1);
+            n
+        });
+        let kept = kept.persist(level);
+        assert_eq!(kept.sum().unwrap(), 600 * 599 / 2);
+        seen.wait(|events| holders(events).len() == 12);
+        signal("-9", processes(&ctx)[0]);
+        seen.wait(|events| events.iter().any(|e| matches!(e, Event::ExecutorRemoved { .. })));
+        assert_eq!(kept.sum().unwrap(), 600 * 599 / 2);
+        assert_eq!(computed.value(), 600, "{level}: nothing was computed twice");
+    }
+}
+
+#[test]
+fn a_large_broadcast_leaves_the_driver_about_once_for_three_executors() {
+    let (ctx, _) = started(builder(3).config("spark.broadcast.blockSize", "1m"), 3);
+    let bytes: Vec<u8> =
+        (0..24u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let sum = bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    let length = bytes.len() as u64;
+    let table = ctx.broadcast(bytes);
+    let sums = ctx.parallelize_in(12, 0..12u64).with(table.clone()).map(|table, _| {
+        work();
+        (std::process::id(), table.iter().map(|byte| u64::from(*byte)).sum::<u64>())
+    });
+    let sums = sums.collect().unwrap();
+    assert!(sums.iter().all(|(_, found)| *found == sum));
+    assert_eq!(distinct(sums.into_iter().map(|(id, _)| id).collect()).len(), 3);
+    let served = ctx.served_broadcast_bytes();
+    assert!((length..length * 3 / 2).contains(&served), "{served} of {length}");
+    let small = ctx.broadcast(7u64);
+    let sevens = ctx.parallelize_in(6, 0..6u64).with(small).map(|small, _| **small);
+    assert_eq!(sevens.sum().unwrap(), 42);
+}
+
+#[test]
+fn thousands_of_small_map_outputs_arrive() {
+    let (ctx, _) = started(builder(2), 2);
+    let pairs = ctx.parallelize_in(3000, 0..30_000u64).map(|n| (n % 50, n));
+    let sums = pairs.reduce_by_key_into(4, |a, b| a + b);
+    assert_eq!(sums.map(|(_, sum)| sum).sum().unwrap(), 30_000 * 29_999 / 2);
+}
+
+#[test]
+fn outputs_of_an_executor_that_dies_while_they_are_read_are_made_again_at_once() {
+    // Who did not ask the driver whether that executor lives would wait an hour.
+    let builder = builder(2).config("spark.shuffle.io.retryWait", "1h");
+    let (ctx, seen) = started(builder.config("spark.reducer.maxSizeInFlight", "64k"), 2);
+    let ids = processes(&ctx);
+    assert_eq!(ids.len(), 2);
+    let (_directory, path) = flag();
+    let pairs = ctx.range_in(40, 0..40_000u64, 1).map(|n| (n % 3, format!("{n:0>30}")));
+    let read = pairs.partition_by(3).with((ids, path)).map(|(ids, path), (_, text)| {
+        let killed = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+        if killed.is_ok() {
+            let own = std::process::id();
+            ids.iter().filter(|id| **id != own).for_each(|id| signal("-9", *id));
+        }
+        text.len() as u64
+    });
+    assert_eq!(read.sum().unwrap(), 40_000 * 30);
+    let failed = |event: &Event| {
+        matches!(event, Event::TaskEnd { failure: Some(TaskFailure::FetchFailed { .. }), .. })
+    };
+    seen.wait(|events| events.iter().any(failed));
+}
+
+/// Counts how often it was encoded.
+#[derive(Clone, serde::Deserialize)]
+struct Heavy(Vec<u8>);
+
+static ENCODED: AtomicUsize = AtomicUsize::new(0);
+
+impl serde::Serialize for Heavy {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        let encoded = self.0.serialize(serializer);
+        ENCODED.fetch_add(1, Ordering::SeqCst);
+        encoded
+    }
+}
+
+#[test]
+fn a_queue_that_is_full_for_a_moment_costs_no_executor() {
+    let builder = builder(1).master("local-cluster[1,8,256]");
+    let (ctx, seen) = started(builder.config("spark.firesteel.rpc.outbox.size", "64k"), 1);
+    let executor = processes(&ctx)[0];
+    // It takes nothing, while each of these has code that fills the queue alone.
+    signal("-STOP", executor);
+    let jobs: Vec<_> = (0..8u64)
+        .map(|n| {
+            let numbers = ctx.parallelize_in(1, [n]).with(Heavy(vec![1; 900_000]));
+            numbers.map(|heavy, n| n + heavy.0.len() as u64).count_async()
+        })
+        .collect();
+    wait_until(|| ENCODED.load(Ordering::SeqCst) == 8);
+    signal("-CONT", executor);
+    for job in jobs {
+        assert_eq!(job.wait().unwrap(), 1);
+    }
+    assert_eq!(processes(&ctx), [executor]);
+    ctx.stop();
+    seen.wait(|events| events.iter().any(|e| matches!(e, Event::ApplicationEnd { .. })));
+    seen.wait(|events| alive(events) == 1);
+}
+
+#[test]
+fn heartbeats_tell_what_running_tasks_cost_so_far() {
+    let (ctx, seen) = started(builder(2).config("spark.executor.heartbeatInterval", "100ms"), 2);
+    let (_directory, path) = flag();
+    let pairs = ctx.parallelize_in(2, 0..100u64).map(|n| (n % 2, n)).partition_by(2);
+    let waiting = pairs.with(path.clone()).map(|path, pair| {
+        await_file(path);
+        pair
+    });
+    let waiting = waiting.count_async();
+    seen.wait(|events| {
+        events.iter().any(|event| {
+            let Event::ExecutorMetricsUpdate { tasks, .. } = event else { return false };
+            let read = |task: &firesteel::types::RunningTask| {
+                task.metrics.shuffle_read_records > 0 && task.metrics.run_time_us > 0
+            };
+            tasks.iter().any(read)
+        })
+    });
+    std::fs::write(path, "").unwrap();
+    assert_eq!(waiting.wait().unwrap(), 100);
+}
+
+#[test]
+fn an_executor_that_hangs_is_given_up_and_replaced() {
+    let builder = builder(2).config("spark.network.timeout", "4s");
+    let (ctx, seen) = started(builder.config("spark.executor.heartbeatInterval", "500ms"), 2);
+    let stopped = processes(&ctx)[0];
+    signal("-STOP", stopped);
+    let sums =
+        ctx.parallelize_in(8, 0..800u64).map(|n| (n % 5, n)).reduce_by_key_into(3, |a, b| a + b);
+    assert_eq!(sums.map(|(_, sum)| sum).sum().unwrap(), 800 * 799 / 2);
+    seen.wait(|events| {
+        alive(events) == 2 && events.iter().any(|e| matches!(e, Event::ExecutorRemoved { .. }))
+    });
+    wait_until(|| is_gone(stopped));
+    assert!(!processes(&ctx).contains(&stopped));
+}
+
+#[test]
+#[ignore = "not a test: the driver that the next one kills"]
+fn the_driver() {
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let (ctx, _) = started(builder(2), 2);
+    let ids: Vec<String> = processes(&ctx).iter().map(ToString::to_string).collect();
+    let directory = Path::new(&directory);
+    std::fs::write(directory.join("part"), ids.join(" ")).unwrap();
+    std::fs::rename(directory.join("part"), directory.join("flag")).unwrap();
+    let endless = ctx.range_in(2, 0..u64::MAX / 4, 1).filter(|n| *n == u64::MAX);
+    endless.count().unwrap();
+}
+
+#[test]
+fn no_executor_outlives_a_driver_that_is_killed() {
+    let (directory, path) = flag();
+    let mut driver = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_driver", "--ignored"])
+        .env(DIRECTORY, directory.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    await_file(&path);
+    let ids: Vec<u32> =
+        std::fs::read_to_string(&path).unwrap().split(' ').map(|id| id.parse().unwrap()).collect();
+    assert!(ids.len() == 2 && !ids.iter().any(|id| is_gone(*id)));
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    wait_until(|| ids.iter().all(|id| is_gone(*id)));
+}
+
+/// An authority in `directory`, with a certificate of its own for this machine.
+fn certify(directory: &Path) {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = certificate.signed_by(&key, &authority).unwrap();
+    let write = |name: &str, text: String| std::fs::write(directory.join(name), text).unwrap();
+    write("ca.pem", authority.as_ref().pem());
+    write("cert.pem", certificate.pem());
+    write("key.pem", key.serialize_pem());
+}
+
+#[test]
+fn everything_moves_over_tls_beside_the_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    certify(directory.path());
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let builder = builder(2)
+        .config("spark.ssl.rpc.enabled", true)
+        .config("spark.ssl.rpc.certChain", file("cert.pem"))
+        .config("spark.ssl.rpc.privateKey", file("key.pem"))
+        .config("spark.ssl.rpc.trustStore", file("ca.pem"));
+    let (ctx, _) = started(builder, 2);
+    let table = ctx.broadcast(vec![3u8; 6 << 20]);
+    let pairs = ctx
+        .range_in(4, 0..200_000u64, 1)
+        .with(table)
+        .map(|table, n| (n % 3, (format!("{n:0>30}"), u64::from(table[n as usize]))));
+    let kept = pairs.partition_by(3).persist(StorageLevel::MEMORY_ONLY_2);
+    assert_eq!(kept.map(|(_, (text, n))| text.len() as u64 * n).sum().unwrap(), 200_000 * 90);
+    assert_eq!(kept.count().unwrap(), 200_000);
+}
