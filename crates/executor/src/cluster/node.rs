@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 
+use firesteel_rdd::TaskBody;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, OpenError, Peer, RpcAddress, RpcEnv,
     StreamBody, StreamSource,
@@ -26,7 +27,7 @@ pub(super) struct Node {
     pub(super) executor: ExecutorId,
     pub(super) blocks: Arc<MemoryStore>,
     pub(super) scratch: Scratch,
-    pub(super) code: CodeCache,
+    pub(super) code: CodeCache<dyn TaskBody>,
     pub(super) env: RpcEnv,
     pub(super) driver: RpcAddress,
     pub(super) block_master: EndpointRef<ToBlockMaster>,
