@@ -1,7 +1,8 @@
 //! The threads that run tasks, one at a time each.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use firesteel_closure::{SameExecutable, to_bytes};
 use firesteel_rdd::KillSwitch;
@@ -16,6 +17,9 @@ use crate::runner::{decoded, run_decoded};
 
 /// Address space, not memory: a long chain of boxed pipelines calls deeply.
 pub const STACK_BYTES: usize = 16 << 20;
+
+/// The next of many short tasks comes within this time.
+const SOON: Duration = Duration::from_micros(100);
 
 /// A task for a thread.
 pub(super) struct Assignment {
@@ -50,7 +54,7 @@ impl Workplace {
     fn work(&self) {
         loop {
             // Only the wait is under the lock: whoever takes a task lets the next one wait.
-            let Ok(assignment) = lock(&self.assigned).recv() else { return };
+            let Some(assignment) = next(&lock(&self.assigned)) else { return };
             let task = assignment.order.identity.task;
             let report = self.run(assignment);
             let outcome = report.outcome.clone();
@@ -104,6 +108,19 @@ impl Workplace {
         });
         (outcome, encode(&TaskData { output, updates, metrics }))
     }
+}
+
+/// Waits for the next task, at first without falling asleep: to be woken may cost more than a short task.
+fn next(assigned: &Receiver<Assignment>) -> Option<Assignment> {
+    let started = Instant::now();
+    while started.elapsed() < SOON {
+        match assigned.try_recv() {
+            Ok(assignment) => return Some(assignment),
+            Err(TryRecvError::Empty) => std::thread::yield_now(),
+            Err(TryRecvError::Disconnected) => return None,
+        }
+    }
+    assigned.recv().ok()
 }
 
 fn encode(data: &TaskData) -> Vec<u8> {

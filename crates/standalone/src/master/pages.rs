@@ -112,3 +112,25 @@ fn drivers(views: &[DriverView]) -> Vec<Vec<String>> {
     };
     views.iter().map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use firesteel_cluster::Epoch;
+    use firesteel_cluster::master::{Master, MasterOptions, RecoveryState};
+
+    use super::metrics;
+
+    #[test]
+    fn gauges_are_told_as_spark_tells_them_and_the_longest_decision_with_them() {
+        let master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Alive);
+        let text = metrics(&master.view(), Duration::from_micros(1234));
+        assert!(text.starts_with(r#"{"version":"4.0.0","gauges":{"#), "{text}");
+        for gauge in ["master.aliveWorkers", "master.apps", "master.waitingApps", "master.workers"]
+        {
+            assert!(text.contains(&format!(r#""{gauge}":{{"value":0}}"#)), "{gauge}: {text}");
+        }
+        assert!(text.contains(r#""master.longestRoundMicros":{"value":1234}"#), "{text}");
+    }
+}

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
 
 use firesteel_cluster::application::{Backend, Effect, Event};
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToMaster};
@@ -22,6 +22,8 @@ use super::{Cluster, Joined, Link, Live, lock};
 const PATIENCE_MS: u64 = 15_000;
 /// How often to look at that.
 const LOOK: Duration = Duration::from_secs(1);
+/// While many short tasks run, the next report comes within this time.
+const SOON: Duration = Duration::from_micros(100);
 
 /// Something for the actor.
 pub(super) enum News {
@@ -59,6 +61,19 @@ pub(super) struct Actor {
     app: Option<AppId>,
 }
 
+/// Waits for news, at first without falling asleep: to be woken may cost more than a short task.
+fn next(news: &Receiver<News>, limit: Duration) -> Result<News, RecvTimeoutError> {
+    let started = Instant::now();
+    while started.elapsed() < SOON.min(limit) {
+        match news.try_recv() {
+            Ok(news) => return Ok(news),
+            Err(TryRecvError::Empty) => std::thread::yield_now(),
+            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+        }
+    }
+    news.recv_timeout(limit)
+}
+
 impl Actor {
     pub(super) fn new(
         engine: Arc<Engine>,
@@ -84,7 +99,7 @@ impl Actor {
         loop {
             let now = self.engine.now();
             let until = self.next.map(|next| Duration::from_millis(next.since_ms(now)));
-            match news.recv_timeout(until.map_or(LOOK, |until| until.min(LOOK))) {
+            match next(news, until.map_or(LOOK, |until| until.min(LOOK))) {
                 Ok(News::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(news) => self.hear(news),
                 Err(RecvTimeoutError::Timeout) => {}
