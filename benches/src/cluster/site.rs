@@ -216,9 +216,9 @@ impl<'a> Site<'a> {
     /// Kills a worker and forgets it.
     pub(crate) fn kill_worker(&mut self, index: usize) -> Result<()> {
         let mut worker = self.workers.remove(index);
-        worker.kill()?;
+        let killed = worker.kill();
         worker.wait()?;
-        Ok(())
+        Ok(killed?)
     }
 
     /// Ends it as an administrator would; what was still running after that.
