@@ -153,6 +153,8 @@ impl Bench {
         self.push(vec!["one_group".to_owned(), size, seconds, "-".to_owned(), peak, outcome]);
         let target = Target::AtLeast(1.0);
         self.bars.push(Bar { name: "one_group_refused".to_owned(), value: Some(value), target });
+        let (peak, target) = (ended.ok().map(|ended| mib(&ended.finished)), Target::AtMost(PEAK));
+        self.bars.push(Bar { name: "one_group_peak_mib".to_owned(), value: peak, target });
     }
 
     fn terasorts(&mut self, selection: &Selection) -> Result<()> {

@@ -7,6 +7,7 @@ use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wi
 
 use firesteel_shuffle::{MapOutput, Records};
 
+use crate::growth::{Groups, Growth, More, Steady};
 use crate::memory::{Account, Meter};
 use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
 use crate::task::{OrFail, fail_for_good};
@@ -139,10 +140,20 @@ pub(crate) trait Fold<I, C>: Clone + 'static {
     fn create(&self, input: I) -> C;
     fn merge(&self, combiner: C, input: I) -> C;
     fn merge_combiners(&self, left: C, right: C) -> C;
-    /// Whether combiners grow with every input (a group), rather than stay as they are (a sum).
-    const GROWS: bool = false;
-    /// Lets the meter look at an input, where combiners grow by it.
-    fn weigh(&self, _input: &I, _meter: &mut Meter) {}
+    /// What combiners do as inputs come. Those below are for combiners that grow.
+    type Growth: Growth<C>;
+    /// What the values in an input own on the heap, about.
+    fn weigh(&self, _input: &I, _meter: &mut Meter) -> f64 {
+        0.0
+    }
+    /// Bytes of memory for the values in an input themselves.
+    fn slots(&self, _input: &I) -> u64 {
+        size_of::<I>() as u64
+    }
+    /// How many values an input has.
+    fn values(&self, _input: &I) -> More {
+        More(0, 0)
+    }
 }
 
 /// Values into combiners.
@@ -151,6 +162,7 @@ pub(crate) struct Values<M>(pub(crate) M);
 
 impl<V: 'static, C: Data, M: Combine<V, C>> Fold<V, C> for Values<M> {
     type Again = Combiners<Values<M>, V>;
+    type Growth = Steady;
 
     fn again(&self) -> Self::Again {
         Combiners(self.clone(), PhantomData)
@@ -183,15 +195,25 @@ impl<F: Clone, I> Clone for Combiners<F, I> {
 
 impl<I: 'static, C: Data, F: Fold<I, C>> Fold<C, C> for Combiners<F, I> {
     type Again = Self;
-    const GROWS: bool = F::GROWS;
+    type Growth = F::Growth;
 
     fn again(&self) -> Self {
         self.clone()
     }
 
     #[inline]
-    fn weigh(&self, combiner: &C, meter: &mut Meter) {
-        meter.see(combiner);
+    fn weigh(&self, combiner: &C, meter: &mut Meter) -> f64 {
+        F::Growth::weigh(combiner, meter)
+    }
+
+    #[inline]
+    fn slots(&self, combiner: &C) -> u64 {
+        F::Growth::slots(combiner)
+    }
+
+    #[inline]
+    fn values(&self, combiner: &C) -> More {
+        F::Growth::len(combiner)
     }
 
     #[inline(always)]
@@ -216,15 +238,21 @@ pub(crate) struct Grouping;
 
 impl<V: Data> Fold<V, Vec<V>> for Grouping {
     type Again = Combiners<Grouping, V>;
-    const GROWS: bool = true;
+    type Growth = Groups;
 
     fn again(&self) -> Self::Again {
         Combiners(Grouping, PhantomData)
     }
 
     #[inline]
-    fn weigh(&self, value: &V, meter: &mut Meter) {
+    fn weigh(&self, value: &V, meter: &mut Meter) -> f64 {
         meter.see(value);
+        meter.heap_each()
+    }
+
+    #[inline(always)]
+    fn values(&self, _: &V) -> More {
+        More(1, 0)
     }
 
     #[inline(always)]
@@ -287,16 +315,24 @@ where
     F: Fold<I, C>,
 {
     let mut table = Table::new(fold.clone(), task);
-    if items.all(|(key, input)| table.push(key, input)) {
+    if items.all(|(key, input)| table.push(key, input)) && table.settle() {
         let (map, account) = table.into_map();
         return Filled::Held(map, account);
     }
-    check_depth(depth, operation, task);
+    if depth >= DEEPEST {
+        refuse_key(operation, task);
+    }
     let mut parts = task.buckets(PARTS);
     let mut put_aside = |table: &mut Table<K, I, C, F>| {
         task.check_killed();
-        for pair in table.empty() {
-            parts.push(part_of_key(&pair.0, depth), &pair).or_fail();
+        if table.is_one_key_beyond(task.scratch().memory().budget()) {
+            refuse_key(operation, task);
+        }
+        for (key, combiner) in table.empty() {
+            let part = part_of_key(&key, depth);
+            F::Growth::in_pieces(combiner, &mut |piece| {
+                parts.push(part, &(&key, piece)).or_fail();
+            });
         }
     };
     put_aside(&mut table);
@@ -305,7 +341,9 @@ where
             put_aside(&mut table);
         }
     });
-    put_aside(&mut table);
+    while !table.is_empty() {
+        put_aside(&mut table);
+    }
     drop(table);
     Filled::Parts(parts.finish().or_fail())
 }
@@ -347,11 +385,9 @@ pub(crate) fn part_of_key<K: Hash>(key: &K, depth: u32) -> u32 {
     (mixed_hash(key, depth) >> 60) as u32 % PARTS
 }
 
-/// Ends the job if dividing has not helped: the values of one key are more than memory holds.
-fn check_depth(depth: u32, operation: &'static str, task: &TaskContext) {
-    if depth < DEEPEST {
-        return;
-    }
+/// Ends the job: the values of one key are more than memory holds.
+#[cold]
+fn refuse_key(operation: &'static str, task: &TaskContext) -> ! {
     let budget = task.scratch().memory().budget() >> 20;
     fail_for_good(format!(
         "{operation}: what belongs to one key does not fit into the {budget} MiB that tasks share; \
@@ -460,3 +496,6 @@ impl<K: Data + Hash + Eq, V: Data, P: Pipe<Item = (K, V)>> Pipe for Group<P> {
         task.interruptible(fold_by_key(pairs, Grouping, "group_by_key", 0, task))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::slice::from_ref;
 
 use firesteel_closure::{Data, Wire, wire};
 use firesteel_shuffle::MapOutput;
@@ -14,6 +15,7 @@ use firesteel_shuffle::MapOutput;
 use crate::aggregate::{
     Combiners, Filled, Fold, Grouping, PARTS, fill, fold_by_key, part_of_key, records,
 };
+use crate::growth::{More, TwoGroups, weigh};
 use crate::memory::{Account, Meter};
 use crate::table::KeyMap;
 use crate::task::OrFail;
@@ -298,20 +300,27 @@ pub(crate) enum Side<V, W> {
 
 /// Values of both sides into groups of both.
 #[derive(Clone)]
-struct CoGrouping;
+pub(crate) struct CoGrouping;
 
 impl<V: Data, W: Data> Fold<Side<V, W>, (Vec<V>, Vec<W>)> for CoGrouping {
     type Again = Combiners<CoGrouping, Side<V, W>>;
-    const GROWS: bool = true;
+    type Growth = TwoGroups;
 
     fn again(&self) -> Self::Again {
         Combiners(CoGrouping, PhantomData)
     }
 
-    fn weigh(&self, input: &Side<V, W>, meter: &mut Meter) {
+    fn weigh(&self, input: &Side<V, W>, meter: &mut Meter) -> f64 {
         match input {
-            Side::Left(value) => meter.see(value),
-            Side::Right(value) => meter.see(value),
+            Side::Left(value) => weigh(from_ref(value), meter),
+            Side::Right(value) => weigh(from_ref(value), meter),
+        }
+    }
+
+    fn values(&self, input: &Side<V, W>) -> More {
+        match input {
+            Side::Left(_) => More(1, 0),
+            Side::Right(_) => More(0, 1),
         }
     }
 

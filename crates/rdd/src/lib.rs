@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod csv;
 pub mod external;
 pub mod files;
+mod growth;
 pub mod join;
 pub mod json;
 pub mod malformed;
@@ -35,6 +36,8 @@ pub mod source;
 pub mod stats;
 mod table;
 pub mod task;
+#[cfg(test)]
+mod testing;
 pub mod text;
 pub mod wide;
 pub mod write;

@@ -19,7 +19,8 @@ use foldhash::fast::FixedState;
 
 use crate::TaskContext;
 use crate::aggregate::Fold;
-use crate::memory::{Account, Meter};
+use crate::growth::{Growth, More};
+use crate::memory::{Account, FREE_BYTES, Meter};
 
 /// Inputs that are looked up together.
 const BATCH: usize = 64;
@@ -267,8 +268,12 @@ pub(crate) struct Table<K, I, C, F> {
     batch_len: usize,
     entries: Meter,
     inputs: Meter,
-    /// Bytes of inputs that went into growing combiners.
+    /// Bytes that the values in growing combiners own on the heap.
     grown: f64,
+    /// Bytes of memory for those values themselves, as it is allocated.
+    slots: u64,
+    /// What was asked for last, in all.
+    asked: u64,
     until_check: usize,
     /// Bytes by which combiners grew since the last look at the memory.
     unchecked: f64,
@@ -284,8 +289,10 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
             hashes: [0; BATCH],
             batch_len: 1,
             entries: Meter::of::<(K, C)>(),
-            inputs: Meter::of::<I>(),
+            inputs: F::Growth::meter(),
             grown: 0.0,
+            slots: 0,
+            asked: 0,
             until_check: CHECK_EVERY,
             unchecked: 0.0,
             account: Account::new(task),
@@ -298,65 +305,123 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         self.weigh(&input);
         self.hashes[self.batch.len()] = hash_of(&key);
         self.batch.push((key, input));
-        let heavy = F::GROWS && self.unchecked > CHECK_BYTES;
+        let heavy = F::Growth::GROWS && self.unchecked > CHECK_BYTES;
         let full = self.batch.len() >= self.batch_len || heavy;
         !full || self.fold_batch()
     }
 
     #[inline]
     fn weigh(&mut self, input: &I) {
-        if F::GROWS {
-            self.fold.weigh(input, &mut self.inputs);
-            let weight = size_of::<I>() as f64 * 1.5 + self.inputs.heap_each();
-            self.grown += weight;
-            self.unchecked += weight;
+        if F::Growth::GROWS {
+            let heap = self.fold.weigh(input, &mut self.inputs);
+            self.grown += heap;
+            self.unchecked += heap + self.fold.slots(input) as f64;
         }
     }
 
     fn fold_batch(&mut self) -> bool {
         self.until_check = self.until_check.saturating_sub(self.batch.len());
-        self.settle();
+        if !self.settle() {
+            return false;
+        }
         // Inputs are about as large as what they are folded into.
-        let each = if F::GROWS { 0.0 } else { self.entries.heap_each() };
+        let each = if F::Growth::GROWS { 0.0 } else { self.entries.heap_each() };
         self.batch_len = ((CHECK_BYTES / (1.0 + each)) as usize).clamp(1, BATCH);
         let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
         (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
     }
 
-    /// Puts the batch into the map.
-    fn settle(&mut self) {
+    /// Puts the batch into the map; `false` when a combiner had no memory to grow by an input. That one
+    /// and those after it wait for the next map.
+    pub(crate) fn settle(&mut self) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
         let staged = self.map.index.len() >= STAGED_FROM && batch.len() == BATCH;
         let numbers = if staged { self.map.find_batch(&self.hashes, &batch) } else { [0; BATCH] };
-        for (at, (key, input)) in batch.drain(..).enumerate() {
-            match numbers[at].checked_sub(1) {
-                Some(number) => self.merge(number as usize, input),
+        let mut inputs = batch.drain(..).enumerate();
+        let refused = inputs.find_map(|(at, (key, input))| {
+            let refused = match numbers[at].checked_sub(1) {
+                Some(number) => self.merge(number as usize, input).map(|input| (key, input)),
                 None => self.put(self.hashes[at], key, input),
-            }
+            };
+            refused.map(|pair| (at, pair))
+        });
+        let settled = refused.is_none();
+        if let Some((at, pair)) = refused {
+            self.hashes.copy_within(at.., 0);
+            self.batch.push(pair);
+            self.batch.extend(inputs.map(|(_, pair)| pair));
+        } else {
+            drop(inputs);
+            self.batch = batch;
         }
-        self.batch = batch;
+        settled
     }
 
+    /// Folds an input in, or gives it back.
     #[inline]
-    fn put(&mut self, hash: u32, key: K, input: I) {
+    fn put(&mut self, hash: u32, key: K, input: I) -> Option<(K, I)> {
         match self.map.probe(hash, &key) {
-            Ok(number) => self.merge(number, input),
+            Ok(number) => self.merge(number, input).map(|input| (key, input)),
             Err(place) => {
                 let created = self.fold.create(input);
-                self.entries.see(&(&key, &created));
+                match F::Growth::GROWS {
+                    true => self.entries.see(&key),
+                    false => self.entries.see(&(&key, &created)),
+                }
+                self.slots += F::Growth::slots(&created);
                 self.map.insert(place, hash, key, created);
+                None
             }
         }
     }
 
+    /// Folds an input into a combiner, or gives it back if there is no memory to grow by it.
     #[inline]
-    fn merge(&mut self, number: usize, input: I) {
+    fn merge(&mut self, number: usize, input: I) -> Option<I> {
+        if F::Growth::GROWS {
+            let more = self.fold.values(&input);
+            let slot = &mut self.map.entries.at_mut(number).1;
+            if !F::Growth::has_room(slot.as_ref().expect(FULL), more) {
+                return self.stretch_and_merge(number, more, input);
+            }
+            *slot = Some(self.fold.merge(slot.take().expect(FULL), input));
+            return None;
+        }
         let (key, slot) = self.map.entries.at_mut(number);
         let merged = self.fold.merge(slot.take().expect(FULL), input);
-        if !F::GROWS && std::mem::needs_drop::<C>() {
+        if std::mem::needs_drop::<C>() {
             self.entries.see(&(&*key, &merged));
         }
         *slot = Some(merged);
+        None
+    }
+
+    #[cold]
+    fn stretch_and_merge(&mut self, number: usize, more: More, input: I) -> Option<I> {
+        let combiner = self.map.entries.at_mut(number).1.as_mut().expect(FULL);
+        let before = F::Growth::slots(combiner);
+        let has_room = F::Growth::stretch_small(combiner, more);
+        self.slots += F::Growth::slots(combiner) - before;
+        if !has_room && !self.stretch(number, more) {
+            return Some(input);
+        }
+        let slot = &mut self.map.entries.at_mut(number).1;
+        *slot = Some(self.fold.merge(slot.take().expect(FULL), input));
+        None
+    }
+
+    /// Makes room in a large combiner, if the memory for it is granted.
+    fn stretch(&mut self, number: usize, more: More) -> bool {
+        let held = self.bytes();
+        let Table { map, account, asked, slots, .. } = self;
+        let combiner = map.entries.at_mut(number).1.as_mut().expect(FULL);
+        let before = F::Growth::slots(combiner);
+        let stretched = F::Growth::stretch(combiner, more, &mut |bytes| {
+            *asked = held + bytes;
+            account.allows(*asked)
+        });
+        *slots += F::Growth::slots(combiner) - before;
+        stretched
     }
 
     /// Makes room for another batch, if the memory for it is granted.
@@ -365,8 +430,8 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         let entries = self.map.entries.len;
         // Numbers of entries have 32 bits, hashes too.
         let allowed = entries < 1 << 30 && {
-            let bytes = self.map.bytes_while_growing() + self.heap_bytes();
-            self.account.allows(bytes)
+            self.asked = self.map.bytes_while_growing() + self.heap_bytes();
+            self.account.allows(self.asked)
         };
         if allowed {
             self.map.widen_index();
@@ -378,28 +443,50 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     fn check(&mut self) -> bool {
         self.until_check = CHECK_EVERY;
         self.unchecked = 0.0;
-        let bytes = self.map.bytes() + self.heap_bytes();
-        self.account.allows(bytes)
+        self.asked = self.bytes();
+        self.account.allows(self.asked)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.map.bytes() + self.heap_bytes()
     }
 
     fn heap_bytes(&self) -> u64 {
-        (self.map.entries.len as f64 * self.entries.heap_each() + self.grown) as u64
+        (self.map.entries.len as f64 * self.entries.heap_each() + self.grown) as u64 + self.slots
     }
 
-    /// Takes everything out. The memory is given back at once, before the pairs are consumed: the
+    /// Whether nothing is in it, nor waits to be.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.entries.len == 0 && self.batch.is_empty()
+    }
+
+    /// Whether it asked for more than `budget` for the sake of one key: no other table would hold that
+    /// key's values either.
+    pub(crate) fn is_one_key_beyond(&self, budget: u64) -> bool {
+        F::Growth::GROWS && self.map.entries.len == 1 && self.asked > budget.max(FREE_BYTES)
+    }
+
+    /// Takes everything out, except for inputs of the last batch that found no room: they are in the next map. The memory is given back at once, before the pairs are consumed: the
     /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
     pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
         self.settle();
         self.grown = 0.0;
+        self.slots = 0;
+        self.asked = 0;
         self.unchecked = 0.0;
         self.until_check = CHECK_EVERY;
         self.account.clear();
-        std::mem::replace(&mut self.map, KeyMap::new()).into_pairs()
+        let batch = std::mem::take(&mut self.batch);
+        batch.iter().for_each(|(_, input)| self.weigh(input));
+        self.batch = batch;
+        let full = std::mem::replace(&mut self.map, KeyMap::new());
+        self.settle();
+        full.into_pairs()
     }
 
-    /// The map, and the account of the memory it holds.
-    pub(crate) fn into_map(mut self) -> (KeyMap<K, C>, Account) {
-        self.settle();
+    /// The map, and the account of the memory it holds. Everything has been settled.
+    pub(crate) fn into_map(self) -> (KeyMap<K, C>, Account) {
+        debug_assert!(self.batch.is_empty());
         (self.map, self.account)
     }
 }
@@ -416,6 +503,8 @@ impl<K, C> KeyMap<K, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregate::Grouping;
+    use crate::testing::TestTask;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -500,5 +589,30 @@ mod tests {
         assert!(
             pairs.iter().all(|(key, n)| *n == 3 + u64::from(key.parse::<u64>().unwrap() < 10_000))
         );
+    }
+
+    #[test]
+    fn a_group_is_on_the_books_with_all_its_slots_and_asks_before_it_grows() {
+        let test = TestTask::new(32 << 20);
+        let mut table = Table::new(Grouping, &test.task);
+        let mut most = 0;
+        let refused = (0u64..).find(|n| {
+            let kept = table.push(0u8, *n);
+            let slots = match table.map.entries.len {
+                0 => 0,
+                _ => table.map.get(0).capacity() as u64 * 8,
+            };
+            assert!(slots <= test.memory().used().1 + FREE_BYTES, "{slots} after {n}");
+            most = most.max(slots);
+            !kept
+        });
+        // Where the last step was not granted, old and new slots would have been more than the budget.
+        assert!((14 << 20..=16 << 20).contains(&most), "{most}");
+        assert!(table.is_one_key_beyond(32 << 20));
+        let mut values = Vec::new();
+        while !table.is_empty() {
+            table.empty().for_each(|(_, group)| values.extend(group));
+        }
+        assert!(values.into_iter().eq(0..=refused.unwrap()), "those that found no room come later");
     }
 }

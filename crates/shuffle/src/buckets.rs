@@ -16,6 +16,8 @@ use crate::{Scratch, SpillError, spilled};
 /// Buffers up to this size in all are not asked for: they are what a task needs to run at all.
 const FREE_BYTES: u64 = 1 << 20;
 const WRITE_BUFFER: usize = 256 * 1024;
+/// Buffers from this size on ask before they grow.
+const LARGE_BUFFER: usize = 1 << 20;
 
 /// Buffers of encoded records, one per reduce partition.
 pub struct Buckets {
@@ -92,11 +94,34 @@ impl Buckets {
         buffer.records += 1;
         self.records += 1;
         let marked = buffer.marks.last().map_or(0, |mark| mark.0);
-        if buffer.bytes.len() - marked >= BLOCK_BYTES {
+        let is_block = buffer.bytes.len() - marked >= BLOCK_BYTES;
+        if is_block {
             buffer.marks.push((buffer.bytes.len(), buffer.records));
         }
         let grown = buffer.bytes.capacity() - before;
-        if grown > 0 { self.account(grown as u64) } else { Ok(()) }
+        if grown > 0 {
+            self.account(grown as u64)?;
+        }
+        if is_block { self.prepare(partition) } else { Ok(()) }
+    }
+
+    /// Makes room for the next blocks of a large buffer: before it moves to a larger place, there must be
+    /// memory for both. A record that is larger than that finds out on its own.
+    fn prepare(&mut self, partition: u32) -> Result<(), SpillError> {
+        let bytes = &mut self.buffers[partition as usize].bytes;
+        let (old, len) = (bytes.capacity(), bytes.len());
+        if old < LARGE_BUFFER || old - len >= 2 * BLOCK_BYTES {
+            return Ok(());
+        }
+        let mut allows = |new: &usize| self.reservation.resize(self.capacity + *new as u64);
+        let Some(new) = [old * 2, old / 4 * 5].into_iter().find(|new| allows(new)) else {
+            return self.spill();
+        };
+        bytes.reserve_exact(new - len);
+        self.capacity += (bytes.capacity() - old) as u64;
+        // Less than was granted for the moment.
+        self.reservation.resize(self.capacity);
+        Ok(())
     }
 
     #[cold]
@@ -164,14 +189,12 @@ impl Buckets {
         let mut out = BufWriter::with_capacity(WRITE_BUFFER, file.file());
         let mut merged = Vec::with_capacity(self.buffers.len());
         let mut offset = 0;
-        let mut copied = Vec::new();
+        let mut copied = vec![0; WRITE_BUFFER];
         for reader in 0..self.buffers.len() {
             let mut segment = Segment { offset, bytes: 0, records: 0 };
             for spill in &self.spills {
                 let part = spill.segments[reader];
-                copied.resize(part.bytes as usize, 0);
-                read_exact_at(spill.file.file(), &mut copied, part.offset)?;
-                out.write_all(&copied)?;
+                copy(spill.file.file(), part, &mut copied, &mut out)?;
                 segment.bytes += part.bytes;
                 segment.records += part.records;
             }
@@ -182,6 +205,23 @@ impl Buckets {
         drop(out);
         Ok(MapOutput::in_file(file, merged))
     }
+}
+
+/// Copies a part of a file, through `buffer`: parts may be as large as memory.
+fn copy(
+    from: &std::fs::File,
+    part: Segment,
+    buffer: &mut [u8],
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let (mut offset, end) = (part.offset, part.offset + part.bytes);
+    while offset < end {
+        let length = (end - offset).min(buffer.len() as u64) as usize;
+        read_exact_at(from, &mut buffer[..length], offset)?;
+        out.write_all(&buffer[..length])?;
+        offset += length as u64;
+    }
+    Ok(())
 }
 
 pub(crate) fn read_exact_at(

@@ -152,6 +152,34 @@ mod tests {
     }
 
     #[test]
+    fn a_large_buffer_asks_for_its_old_and_its_new_place_before_it_grows() {
+        let (scratch, _root) = scratch(64 << 20, Codec::Lz4);
+        let mut buckets = Buckets::new(1, &scratch, TaskId(1));
+        (0..15_000u64).for_each(|n| buckets.push(0, &(n, "x".repeat(1000))).unwrap());
+        assert_eq!(buckets.spills(), 0);
+        let granted = scratch.memory().peak();
+        assert!((23 << 20..=25 << 20).contains(&granted), "about 8 and 16 MiB: {granted}");
+        let held = scratch.memory().used().1;
+        assert!((15 << 20..=16 << 20).contains(&held), "about 16 MiB: {held}");
+        (0..60_000u64).for_each(|n| buckets.push(0, &(n, "x".repeat(1000))).unwrap());
+        assert_eq!(buckets.spills(), 2, "no place besides 32 MiB for more than 40");
+    }
+
+    #[test]
+    fn parts_of_many_runs_come_together_whatever_their_size() {
+        let (scratch, _root) = scratch(8 << 20, Codec::None);
+        let mut buckets = Buckets::new(2, &scratch, TaskId(1));
+        let text = |n: u64| format!("{n:0>1000}");
+        (0..30_000u64).for_each(|n| buckets.push(u32::from(n == 77), &text(n)).unwrap());
+        assert!(buckets.spills() > 2, "{}", buckets.spills());
+        let output = buckets.finish().unwrap();
+        assert!(
+            read::<String>(&output, 0).into_iter().eq((0..30_000).filter(|n| *n != 77).map(text))
+        );
+        assert_eq!(read::<String>(&output, 1), [text(77)]);
+    }
+
+    #[test]
     fn records_that_take_no_bytes_are_still_counted() {
         let (scratch, _root) = scratch(1 << 30, Codec::Lz4);
         let mut buckets = Buckets::new(1, &scratch, TaskId(1));

@@ -1,0 +1,123 @@
+//! Groups that are put aside: in bounded records, in order, and refused when they cannot fit.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use firesteel_closure::encoded_len;
+use firesteel_shuffle::spilled;
+use firesteel_types::{TaskFailure, TaskId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::growth::PIECE_BYTES;
+use crate::join::{CoGrouping, Side};
+use crate::testing::TestTask;
+
+const MIB: u64 = 1 << 20;
+
+fn text(n: u64) -> String {
+    format!("{n:0>90}")
+}
+
+/// With another task beside it, a task is refused before its key is too large for the budget.
+fn with_company<R>(test: &TestTask, work: impl FnOnce() -> R) -> R {
+    let company = test.memory().reserve(TaskId(2));
+    let result = work();
+    drop(company);
+    test.memory().end_task(TaskId(2));
+    result
+}
+
+#[test]
+fn a_group_is_put_aside_in_bounded_records_and_comes_together_in_order() {
+    let test = TestTask::new(12 * MIB);
+    // About 7 MiB: more than half of the budget.
+    let values = 50_000;
+    let filled = with_company(&test, || {
+        fill((0..values).map(|n| (7u64, text(n))), &Grouping, "group_by_key", 0, &test.task)
+    });
+    let Filled::Parts(parts) = filled else { panic!("it fits into half of the budget") };
+    let part = part_of_key(&7u64, 0);
+    let pieces: Vec<(u64, Vec<String>)> = records(&parts, part).collect();
+    assert_eq!(pieces.len() as u64, parts.records(), "all of one key");
+    let longest = pieces.iter().map(|piece| encoded_len(piece).unwrap()).max().unwrap();
+    assert!(longest <= PIECE_BYTES + 200, "{longest}");
+    let again = Grouping.again();
+    let mut groups = fold_by_key(pieces.into_iter(), again, "group_by_key", 1, &test.task);
+    let (key, group) = groups.next().unwrap();
+    assert!(matches!(groups, Pairs::Held { .. }), "alone, it fits");
+    assert!(key == 7 && group.into_iter().eq((0..values).map(text)));
+    assert!(groups.next().is_none());
+}
+
+#[test]
+fn both_sides_of_a_cogroup_are_put_aside_in_bounded_records() {
+    let test = TestTask::new(12 * MIB);
+    let items = (0..100_000).map(|n| match n % 2 {
+        0 => (7u64, Side::Left(text(n))),
+        _ => (7, Side::Right(n)),
+    });
+    let filled = with_company(&test, || fill(items, &CoGrouping, "cogroup", 0, &test.task));
+    let Filled::Parts(parts) = filled else { panic!("it fits into half of the budget") };
+    type Groups = (Vec<String>, Vec<u64>);
+    let pieces: Vec<(u64, Groups)> = records(&parts, part_of_key(&7u64, 0)).collect();
+    let longest = pieces.iter().map(|piece| encoded_len(piece).unwrap()).max().unwrap();
+    assert!(longest <= PIECE_BYTES + 200, "{longest}");
+    let again = Fold::<Side<String, u64>, Groups>::again(&CoGrouping);
+    let mut groups = fold_by_key(pieces.into_iter(), again, "cogroup", 1, &test.task);
+    let (_, (left, right)) = groups.next().unwrap();
+    assert!(left.into_iter().eq((0..100_000).step_by(2).map(text)));
+    assert!(right.into_iter().eq((1..100_000).step_by(2)));
+}
+
+#[test]
+fn a_key_that_cannot_fit_is_refused_as_soon_as_that_is_certain() {
+    let test = TestTask::new(8 * MIB);
+    let mut pulled = 0;
+    spilled::take();
+    let refused = catch_unwind(AssertUnwindSafe(|| {
+        let items = (0..10_000_000).map(|n| {
+            pulled += 1;
+            (7u64, text(n))
+        });
+        fill(items, &Grouping, "group_by_key", 0, &test.task)
+    }));
+    let Err(payload) = refused else { panic!("ten million texts fit into 8 MiB") };
+    let failure = payload.downcast::<TaskFailure>().unwrap();
+    let TaskFailure::Fatal { message } = *failure else { panic!("{failure:?}") };
+    let expected = ["group_by_key", "8 MiB", "spark.driver.memory"];
+    assert!(expected.iter().all(|word| message.contains(word)), "{message}");
+    let read = pulled * text(0).len() as u64;
+    assert!((4 * MIB..8 * MIB).contains(&read), "after {read} bytes");
+    assert_eq!(spilled::take(), spilled::Spilled::default(), "nothing was put aside");
+    assert_eq!(test.memory().used(), (0, 0), "memory was given back");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// The lower the key the more values it has; several runs are put aside, at several depths.
+    #[test]
+    fn groups_are_right_however_often_they_are_put_aside(
+        seed in any::<u64>(),
+        keys in 20u64..400,
+        length in 0usize..120,
+        budget in 2 * MIB..6 * MIB,
+    ) {
+        let test = TestTask::new(budget);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let items: Vec<(u64, (u64, String))> = (0..40_000)
+            .map(|n| (rng.u64(..keys).min(rng.u64(..keys)), (n, "x".repeat(rng.usize(..=length)))))
+            .collect();
+        let mut expected: BTreeMap<u64, Vec<(u64, String)>> = BTreeMap::new();
+        for (key, value) in items.clone() {
+            expected.entry(key).or_default().push(value);
+        }
+        let found = with_company(&test, || {
+            let groups = fold_by_key(items.into_iter(), Grouping, "group_by_key", 0, &test.task);
+            groups.collect::<Vec<_>>()
+        });
+        prop_assert_eq!(found.len(), expected.len(), "each key once");
+        prop_assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected);
+    }
+}
