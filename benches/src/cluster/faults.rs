@@ -198,11 +198,15 @@ fn driver_kill(site: &mut Site<'_>) -> Result<Outcome> {
     let killed = Instant::now();
     processes::signal(driver.pid(), Signal::KILL)?;
     until("the end of executors and booked cores", LIMIT, || {
-        let overview = site.overview().ok()?;
-        let free = overview.active == 0 && overview.cores_used == 0;
+        let free = site.overview().ok()?.cores_used == 0;
         (free && site.executors().is_empty()).then_some(())
     })?;
-    Ok(Outcome::Over(killed.elapsed()))
+    let after = killed.elapsed();
+    // A driver may come back after its connection broke: its application is listed for a while.
+    until("the end of the application", LIMIT, || {
+        (site.overview().ok()?.active == 0).then_some(())
+    })?;
+    Ok(Outcome::Over(after))
 }
 
 /// Spark's Java does not know an option; our executors are told an address where no driver listens.
