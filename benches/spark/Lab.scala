@@ -8,6 +8,7 @@ package lab
 import java.util.HexFormat
 
 import org.apache.spark.{SparkConf, SparkContext}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorAdded, SparkListenerExecutorRemoved, SparkListenerTaskEnd}
 
 /** Start, count 1,000 numbers in two tasks, stop. */
 object Trivial {
@@ -18,12 +19,47 @@ object Trivial {
   }
 }
 
+/** The same job over and over until its input ends; tells of executors and tasks that come and go.
+ *  `survive TASKS MILLISECONDS`
+ */
+object Survive {
+  def main(args: Array[String]): Unit = {
+    val (tasks, millis) = (args(1).toInt, args(2).toLong)
+    val sc = new SparkContext(new SparkConf().setAppName("survive"))
+    sc.addSparkListener(new SparkListener {
+      override def onExecutorAdded(e: SparkListenerExecutorAdded): Unit = say("EXECUTOR added " + e.executorId)
+      override def onExecutorRemoved(e: SparkListenerExecutorRemoved): Unit = say("EXECUTOR removed " + e.executorId)
+      override def onTaskEnd(e: SparkListenerTaskEnd): Unit = if (e.reason.toString == "Success") say("TASK")
+    })
+    @volatile var over = false
+    val input = new Thread(() => { while (System.in.read() >= 0) {}; over = true })
+    input.setDaemon(true)
+    input.start()
+    var sum = 0L
+    do {
+      sum = sc
+        .range(0L, tasks.toLong, 1, tasks)
+        .map { i => Thread.sleep(millis); (i % 7, i) }
+        .reduceByKey(_ + _, 2)
+        .values
+        .reduce(_ + _)
+      say("ROUND " + sum)
+    } while (!over)
+    sc.stop()
+  }
+
+  private def say(line: String): Unit = Console.out.synchronized { println(line); Console.out.flush() }
+}
+
 /** `tasks` | `pagerank FILE` | `longs PARTITIONS` | `wordcount PATH` | `sort RECORDS PARTITIONS` | `join ROWS PARTITIONS` |
  *  `group PAIRS PARTITIONS` | `distinct STRINGS PARTITIONS`
  */
 object Bench {
   def main(args: Array[String]): Unit = {
     val sc = new SparkContext(new SparkConf().setAppName("bench-" + args(0)))
+    // In a cluster of executors with one core each: what is timed starts when all are there.
+    val wanted = sc.getConf.getInt("spark.cores.max", 0)
+    while (sc.getExecutorMemoryStatus.size - 1 < wanted) Thread.sleep(5)
     args(0) match {
       case "tasks"     => tasks(sc)
       case "pagerank"  => pagerank(sc, args(1))

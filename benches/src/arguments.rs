@@ -1,6 +1,6 @@
 //! What `./bench` was asked for, or what is wrong with it.
 
-use crate::{memory, memory::Selection, rdd};
+use crate::{cluster, memory, memory::Selection, rdd};
 
 /// A command with its flags.
 #[derive(Debug, PartialEq)]
@@ -8,6 +8,7 @@ pub(crate) enum Request {
     Engine { rounds: usize },
     Rdd { rounds: usize, only: Vec<String> },
     Memory(Selection),
+    Cluster { rounds: usize, only: Vec<String> },
 }
 
 const ROUNDS: usize = 3;
@@ -30,6 +31,10 @@ pub(crate) fn parse(words: &[&str]) -> Result<Request, String> {
             let flags = Flags::parse(rest, &["--only", "--gigabytes"], &memory::NAMES)?;
             let gigabytes = flags.gigabytes.unwrap_or(GIGABYTES);
             Ok(Request::Memory(Selection { only: flags.only, gigabytes }))
+        }
+        "cluster" => {
+            let flags = Flags::parse(rest, &["--rounds", "--only"], &cluster::NAMES)?;
+            Ok(Request::Cluster { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
         }
         other => Err(format!("no command is called `{other}`")),
     }
@@ -83,6 +88,7 @@ mod tests {
     fn without_flags_there_are_three_rounds_of_everything() {
         assert_eq!(parsed("engine"), Ok(Request::Engine { rounds: 3 }));
         assert_eq!(parsed("rdd"), Ok(Request::Rdd { rounds: 3, only: vec![] }));
+        assert_eq!(parsed("cluster"), Ok(Request::Cluster { rounds: 3, only: vec![] }));
         let all = Selection { only: vec![], gigabytes: 8 };
         assert_eq!(parsed("memory"), Ok(Request::Memory(all)));
     }
@@ -108,6 +114,7 @@ mod tests {
             ("engine --rounds many", "not `many`"),
             ("engine --only sort", "`--only` is no flag"),
             ("rdd --only terasort", "wordcount, sort, longs, join, group, distinct"),
+            ("cluster --only sort", "speed, memory, jobs, faults, load"),
             ("memory --rounds 3", "`--rounds` is no flag"),
             ("memory --gigabytes 0.5", "not `0.5`"),
         ] {

@@ -88,7 +88,10 @@ impl Contest {
         if let Some(different) = all.find(|result| !agree(&first, result)) {
             let job = &self.job;
             self.problems.push(format!("{job}: results differ: `{first}`, `{different}`"));
-            self.runs.iter_mut().filter(|runs| runs.side == Side::OURS).for_each(Runs::clear);
+            self.runs
+                .iter_mut()
+                .filter(|runs| runs.side.starts_with(Side::OURS))
+                .for_each(Runs::clear);
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
+    cluster::{Site, Spot},
     output::Output,
     process::{self, Finished},
     spark::{self, Spark},
@@ -18,6 +19,9 @@ use crate::{
 
 /// No job takes a minute on a quiet machine.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// As many as `local[2]` has.
+const CORES: u32 = 2;
 
 /// One job, written for every side that runs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,6 +140,8 @@ pub(crate) enum Side<'a> {
     Limit(PathBuf),
     /// The same program on Firesteel, in firesteel-bench-app.
     Firesteel(PathBuf),
+    /// The same program on a standalone cluster of either.
+    Cluster(&'a Site<'a>),
 }
 
 impl Side<'_> {
@@ -146,12 +152,19 @@ impl Side<'_> {
 
     pub(crate) const LIMIT: &'static str = "limit";
 
+    /// Starts with [`Self::OURS`], as everything of ours.
+    pub(crate) const OUR_CLUSTER: &'static str = "Firesteel cluster";
+
+    pub(crate) const SPARK_CLUSTER: &'static str = "Spark cluster";
+
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Side::Spark(_) | Side::NoSpark => Self::SPARK,
             Side::ByHand(_) => "by hand",
             Side::Limit(_) => Self::LIMIT,
             Side::Firesteel(_) => Self::OURS,
+            Side::Cluster(site) if site.is_ours() => Self::OUR_CLUSTER,
+            Side::Cluster(_) => Self::SPARK_CLUSTER,
         }
     }
 
@@ -172,6 +185,7 @@ impl Side<'_> {
             Side::NoSpark => anyhow::bail!("could not be set up"),
             Side::Spark(spark) if *job == Job::Trivial => Ok(spark.submit("lab.Trivial", &[])),
             Side::Spark(spark) => Ok(spark.submit("lab.Bench", &job.arguments())),
+            Side::Cluster(site) => Ok(site.submit(&Spot::loopback(), CORES, &[], &job.arguments())),
             Side::ByHand(app) => Ok(program(app, &["by-hand".into()], job)),
             Side::Limit(app) | Side::Firesteel(app) => Ok(program(app, &[], job)),
         }

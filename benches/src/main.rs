@@ -7,6 +7,7 @@
 //!   │                 └── contest  one job on several sides, in turns
 //!   │                      └── job    what runs on each side and which number counts
 //!   ├── memory ── scratch          a place for large files
+//!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
 //!   │       all of them: process, output   run a child, read what it printed; table
 //!   └── bars                    `bar NAME VALUE TARGET ok|short` and the exit code
 //! ```
@@ -17,6 +18,7 @@
 mod arguments;
 mod bars;
 mod cache;
+mod cluster;
 mod contest;
 mod data;
 mod engine;
@@ -49,6 +51,7 @@ fn run(request: &Request) -> ExitCode {
     let bars = match request {
         Request::Engine { rounds } => engine::run(*rounds),
         Request::Rdd { rounds, only } => rdd::run(*rounds, only),
+        Request::Cluster { rounds, only } => cluster::run(*rounds, only),
         Request::Memory(selection) => memory::run(selection),
     };
     match bars {

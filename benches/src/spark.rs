@@ -47,10 +47,10 @@ impl Spark {
 
     /// `spark-submit` of the class `class` with `arguments`, on two cores of this machine.
     pub(crate) fn submit(&self, class: &str, arguments: &[OsString]) -> Command {
-        let mut command = Command::new(self.home.join("bin/spark-submit"));
+        let mut command = Command::new(self.program("spark-submit"));
         remove_settings(&mut command);
+        self.prepare_command(&mut command);
         command
-            .env("SPARK_HOME", &self.home)
             .env("SPARK_LOCAL_IP", "127.0.0.1")
             .current_dir(&self.scratch)
             .args(["--master", "local[2]", "--driver-memory", "4g"])
@@ -60,6 +60,21 @@ impl Spark {
             .arg(&self.jar)
             .args(arguments);
         command
+    }
+
+    /// One of its commands, such as `spark-class`.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.home.join("bin").join(name)
+    }
+
+    /// What each of its commands has to know.
+    pub(crate) fn prepare_command(&self, command: &mut Command) {
+        command.env("SPARK_HOME", &self.home);
+    }
+
+    /// Our jobs for it.
+    pub(crate) fn jar(&self) -> &Path {
+        &self.jar
     }
 }
 

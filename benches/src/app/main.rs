@@ -12,6 +12,7 @@ mod by_hand;
 mod generated;
 mod on_firesteel;
 mod rdd;
+mod survive;
 mod terasort;
 mod timing;
 
@@ -19,7 +20,7 @@ use std::{fmt, process::ExitCode, str::FromStr};
 
 const USAGE: &str = "usage: firesteel-bench-app JOB
   by-hand pipelines | by-hand chain10 | by-hand longs PARTITIONS
-  trivial | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
+  trivial | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS
   bounded group_by_key|join|cogroup|distinct|cache|one_group BYTES
@@ -73,6 +74,8 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["terasort", "sort", input, output] => terasort::sort(input, output),
         ["terasort", "validate", input, output] => terasort::validate(input, output),
         ["trivial"] => Ok(on_firesteel::trivial()?),
+        ["hold"] => Ok(survive::hold()?),
+        ["survive", tasks, millis] => Ok(survive::survive(number(tasks)?, number(millis)?)?),
         ["tasks"] => Ok(on_firesteel::tasks()?),
         ["pagerank", file] => Ok(on_firesteel::pagerank(file)?),
         ["longs", partitions] => Ok(on_firesteel::longs(number(partitions)?)?),

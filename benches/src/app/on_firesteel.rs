@@ -1,29 +1,54 @@
-//! The jobs of `./bench engine` on Firesteel, in `local[2]`.
+//! The jobs of `./bench engine` on Firesteel, in `local[2]` unless they were submitted elsewhere.
 //!
 //! What a real program only knows at run time (sizes, captured values) passes through `black_box`, as
 //! in the hand-written loops.
 
 use std::hint::black_box;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use firesteel::prelude::*;
+use firesteel::types::Event;
 
 use crate::by_hand::{FACTOR, NUMBERS};
 use crate::timing;
 
+/// How long executors may take to come; then the job starts with those that came.
+const EXECUTORS: Duration = Duration::from_secs(60);
+
+/// Where `firesteel submit` says, else in `local[2]`.
+pub(crate) fn builder(name: &str) -> firesteel::Builder {
+    let builder = Context::builder().app_name(name).arguments([] as [&str; 0]);
+    let submitted = std::env::var_os("FIRESTEEL_CONF").is_some();
+    if submitted { builder } else { builder.master("local[2]") }
+}
+
+/// A context whose executors, of one core each, are all there: what is timed does not wait for them.
 pub(crate) fn context(name: &str) -> Result<Context> {
-    Context::builder().app_name(name).master("local[2]").arguments([] as [&str; 0]).build()
+    let (sender, added) = channel();
+    let listener = move |event: &Event| {
+        if matches!(event, Event::ExecutorAdded { .. }) {
+            let _ = sender.send(());
+        }
+    };
+    let ctx = builder(name).listener(listener).build()?;
+    let wanted = ctx.conf().get_raw("spark.cores.max").and_then(|cores| cores.parse().ok());
+    for _ in 0..wanted.unwrap_or(0) {
+        let _ = added.recv_timeout(EXECUTORS);
+    }
+    Ok(ctx)
 }
 
 /// Start, one tiny job, exit.
 pub(crate) fn trivial() -> Result<()> {
-    let ctx = context("trivial")?;
+    let ctx = builder("trivial").build()?;
     println!("RESULT trivial {}", ctx.parallelize_in(2, 1..=1000u32).count()?);
     Ok(())
 }
 
-/// 10,000 empty tasks, four times; the first run is the cold one.
+/// 10,000 empty tasks, four times; the first run is the cold one, and waits for executors.
 pub(crate) fn tasks() -> Result<()> {
-    let ctx = context("tasks")?;
+    let ctx = builder("tasks").build()?;
     let numbers = ctx.parallelize_in(10_000, 1..=10_000u32);
     for run in 1..=4 {
         let count = timing::timed(&format!("tasks10000 run{run}"), || numbers.count())?;

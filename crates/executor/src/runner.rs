@@ -109,17 +109,33 @@ pub fn run_encoded(
     kill: Arc<KillSwitch>,
     environment: Arc<dyn Environment>,
 ) -> EncodedReport {
+    run_decoded(|| decoded(body, peer).into(), identity, kill, environment)
+}
+
+/// The body in these bytes. Fails as tasks do.
+pub(crate) fn decoded(body: &[u8], peer: SameExecutable) -> Box<dyn TaskBody> {
+    let mut input = Decoder::new(body, peer);
+    let body = decode_body(&mut input).unwrap_or_else(give_up);
+    if !input.is_empty() {
+        fail_for_good(UNREAD);
+    }
+    body
+}
+
+/// Runs the body that `decode` brings, as part of the task, and encodes what it gives.
+pub(crate) fn run_decoded(
+    decode: impl FnOnce() -> Arc<dyn TaskBody>,
+    identity: TaskIdentity,
+    kill: Arc<KillSwitch>,
+    environment: Arc<dyn Environment>,
+) -> EncodedReport {
     let task = TaskContext::new(identity, kill, environment);
     let started = Instant::now();
     spilled::take();
     let result = task.enter(|| {
         panics::catch(|| {
             task.check_killed();
-            let mut input = Decoder::new(body, peer);
-            let body = decode_body(&mut input).unwrap_or_else(give_up);
-            if !input.is_empty() {
-                fail_for_good(UNREAD);
-            }
+            let body = decode();
             let decoded = started.elapsed();
             task.count(|metrics| metrics.deserialize_time_us = decoded.as_micros() as u64);
             let output = body.run(&task);

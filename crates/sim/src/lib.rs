@@ -13,6 +13,7 @@
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
 //! | `check` | the invariants, by id |
 //! | `load` | a large cluster's master, timed |
+//! | `mutants` | planted mistakes, and the rules that find them |
 //! | `counters` | what happened how often: a fault that never fires proves nothing |
 //!
 //! Nothing here decides anything a cluster would decide: cores do, and they are production's.
@@ -23,6 +24,7 @@ mod driver;
 mod faults;
 mod lineage;
 mod load;
+mod mutants;
 mod network;
 mod nodes;
 mod plan;
@@ -31,6 +33,7 @@ mod world;
 pub use counters::Counters;
 pub use firesteel_cluster::mutant::{Mutant, Planted};
 pub use load::longest_decision;
+pub use mutants::{MUTANTS, first_violation, is_caught};
 
 /// What to live, and how to tell of it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,6 @@
 //! A few thousand lives without a violation, and lives of mutants that are found out.
 
-use firesteel_sim::{Counters, Mutant, Planted, Settings, live};
+use firesteel_sim::{Counters, MUTANTS, Settings, first_violation, is_caught, live};
 
 const LIVES: u64 = 2500;
 
@@ -27,30 +27,13 @@ fn the_same_seed_lives_the_same_life() {
     assert_ne!(one.hash, other.hash, "seeds make no difference");
 }
 
-/// Which rule a mutant breaks first, over so many lives.
-fn caught(mutant: Mutant, lives: u64) -> Option<String> {
-    let settings = Settings { planted: Planted::only(mutant), ..Settings::default() };
-    (0..lives).find_map(|seed| live(seed, &settings).err()).map(|broken| broken.message)
-}
-
 #[test]
 fn every_mutant_is_caught_by_the_rule_it_breaks() {
     let mut missed = Vec::new();
-    for (mutant, rules) in [
-        (Mutant::ForgetsLostLaunches, &["L01", "L02"][..]),
-        (Mutant::ObeysOldRegistrations, &["S", "L"]),
-        (Mutant::ReportsEndsOnce, &["L01", "L02", "L03"]),
-        (Mutant::TakesLostExecutorsBack, &["S04", "L"]),
-        (Mutant::IgnoresSilence, &["L05", "L01", "L02"]),
-        (Mutant::OutlivesDriver, &["L03", "L01"]),
-        (Mutant::ForgivesOnStart, &["L02"]),
-        (Mutant::ReusesRegistrations, &["S", "L"]),
-        (Mutant::KeepsSilentApplications, &["L01", "L02", "L03"]),
-    ] {
-        let broken = caught(mutant, 4 * LIVES);
+    for (mutant, rules) in MUTANTS {
+        let broken = first_violation(mutant, 4 * LIVES);
         println!("{mutant:?}: {broken:?}");
-        let right = |broken: &String| rules.iter().any(|rule| broken.starts_with(rule));
-        if !broken.as_ref().is_some_and(right) {
+        if !is_caught(broken.as_deref(), rules) {
             missed.push((mutant, broken));
         }
     }

@@ -1,6 +1,9 @@
 //! Ends: told to, killed, alone. Nothing is left of a worker, and a master's end costs nothing.
 
-use rustix::process::Signal;
+use firesteel_cluster::AppId;
+use firesteel_cluster::messages::ToMaster;
+use firesteel_types::ExecutorId;
+use rustix::process::{Signal, kill_process};
 
 use crate::application::{Application, idle, pid_in, script};
 use crate::daemon::{Daemon, Master, Worker, is_running, wait_until};
@@ -40,6 +43,19 @@ fn executors_of_a_worker_that_is_killed_end_with_it_and_run_elsewhere() {
     one.daemon.kill();
     wait_until("the executor's end", || !is_running(pid) && !is_running(child));
     assert!(is_running(application.pid(&other, 1)));
+}
+
+#[test]
+fn an_executor_that_is_stopped_hears_that_it_shall_end() {
+    let master = Master::start(&[]);
+    // Longer than anybody waits: it must not take SIGKILL.
+    let worker = Worker::start(&master, &["--conf", "spark.worker.driverTerminateTimeout=600s"]);
+    let application = Application::register(&master, idle());
+    let pid = application.pid(&worker, 0);
+    kill_process(pid, Signal::STOP).unwrap();
+    let (app, executors) = (AppId::new(&application.id()), vec![ExecutorId(0)]);
+    application.say(ToMaster::KillExecutors { app, executors });
+    wait_until("the executor's end", || !is_running(pid));
 }
 
 #[test]

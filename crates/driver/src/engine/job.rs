@@ -59,6 +59,11 @@ impl StageCode {
         StageCode { id: NEXT.fetch_add(1, Ordering::Relaxed), body, encoded: OnceLock::new() }
     }
 
+    /// Whether it was encoded, and could be.
+    pub(super) fn is_encoded(&self) -> bool {
+        matches!(self.encoded.get(), Some(Ok(_)))
+    }
+
     /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the
     /// task's failure.
     pub(super) fn encoded(&self) -> &Result<Vec<u8>, TaskFailure> {

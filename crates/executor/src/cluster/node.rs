@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use bytes::Bytes;
 
 use firesteel_conf::entries;
+use firesteel_rdd::TaskBody;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, OpenError, Peer, RpcAddress, RpcEnv,
     StreamBody, StreamSource,
@@ -35,7 +36,7 @@ pub(super) struct Node {
     pub(super) executor: ExecutorId,
     pub(super) blocks: Arc<MemoryStore>,
     pub(super) scratch: Scratch,
-    pub(super) code: CodeCache,
+    pub(super) code: CodeCache<dyn TaskBody>,
     pub(super) env: RpcEnv,
     /// Where it serves its blocks.
     pub(super) address: RpcAddress,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -17,7 +18,8 @@ use firesteel_cluster::wire;
 use firesteel_conf::entries;
 use firesteel_rdd::{KillSwitch, SparkFiles};
 use firesteel_rpc::{
-    BindTo, Caller, Context, Endpoint, HandlerError, Peer, RpcAddress, RpcEnv, RpcError, RpcOptions,
+    BindTo, Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv,
+    RpcError, RpcOptions,
 };
 use firesteel_shuffle::Scratch;
 use firesteel_types::{TaskId, TaskOutcome, Tick};
@@ -36,7 +38,10 @@ pub(super) struct Shell {
     core: Mutex<(Executor, Vec<Effect>)>,
     origin: Instant,
     node: Arc<Node>,
+    driver: OnceLock<EndpointRef<ToDriver>>,
+    /// For the driver when its queue is full, and how many of these are not sent yet.
     outgoing: UnboundedSender<ToDriver>,
+    waiting: AtomicUsize,
     assignments: Sender<Assignment>,
     timers: Sender<Tick>,
     kills: Mutex<BTreeMap<TaskId, Arc<KillSwitch>>>,
@@ -61,7 +66,7 @@ impl Shell {
                 if let ToDriver::ExecutorHeartbeat { .. } = &message {
                     self.node.tell_state();
                 }
-                drop(self.outgoing.send(message));
+                self.send(message);
             }
             Effect::RunTask { task, data } => self.assign(task, &data),
             Effect::KillTask { task, reason } => {
@@ -72,6 +77,17 @@ impl Shell {
             Effect::ArmTimer(at) => drop(self.timers.send(at)),
             Effect::Exit { code, reason } => end(code, &reason, &self.node.scratch),
         }
+    }
+
+    /// From whatever thread has something to say, unless others wait already. Called under the core's lock, so
+    /// that nothing overtakes.
+    fn send(&self, message: ToDriver) {
+        let direct = self.driver.get().filter(|_| self.waiting.load(Ordering::Acquire) == 0);
+        if direct.is_some_and(|driver| driver.try_send(message.clone()).is_ok()) {
+            return;
+        }
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let _ = self.outgoing.send(message);
     }
 
     fn assign(&self, task: TaskId, data: &[u8]) {
@@ -198,7 +214,9 @@ fn start(
         core: Mutex::new((Executor::new(options, jitter), Vec::new())),
         origin: Instant::now(),
         node: node.clone(),
+        driver: OnceLock::new(),
         outgoing,
+        waiting: AtomicUsize::new(0),
         assignments,
         timers,
         kills: Mutex::default(),
@@ -233,6 +251,7 @@ impl Endpoint for Ears {
             return self.shell.feed(Event::DriverDisconnected);
         };
         let shell = self.shell.clone();
+        let _ = shell.driver.set(driver.clone());
         context.env().runtime().spawn(async move {
             while let Some(message) = to_send.recv().await {
                 while let Err(error) = driver.send(message.clone()).await {
@@ -242,6 +261,7 @@ impl Endpoint for Ears {
                         break;
                     }
                 }
+                shell.waiting.fetch_sub(1, Ordering::AcqRel);
             }
         });
         self.shell.feed(Event::Ticked);

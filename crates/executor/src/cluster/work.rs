@@ -11,7 +11,8 @@ use super::fetch::TaskEnvironment;
 use super::node::{Node, lock};
 use super::protocol::{StreamId, TaskData, TaskOrder, TaskOutput};
 use super::shell::Shell;
-use crate::{EncodedReport, run_encoded};
+use crate::EncodedReport;
+use crate::runner::{decoded, run_decoded};
 
 /// Address space, not memory: a long chain of boxed pipelines calls deeply.
 pub const STACK_BYTES: usize = 16 << 20;
@@ -66,7 +67,10 @@ impl Workplace {
             TaskEnvironment::new(self.node.clone(), order.epoch, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.node.code.get(order.code, fetch) {
-            Ok(body) => run_encoded(&body, self.peer, order.identity, kill, Arc::new(environment)),
+            Ok(code) => {
+                let decode = || code.decoded(|bytes| decoded(bytes, self.peer).into());
+                run_decoded(decode, order.identity, kill, Arc::new(environment))
+            }
             Err(error) => failed(TaskFailure::Error {
                 message: format!(
                     "the code of stage {} cannot be had: {error}",

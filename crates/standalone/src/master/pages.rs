@@ -1,10 +1,13 @@
-//! The master's pages: `/json/` as Spark has it, and `/` for a quick look.
+//! The master's pages: `/json/` and `/metrics/master/json` as Spark has them, and `/` for a quick look.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use firesteel_cluster::date;
 use firesteel_cluster::json::master_json;
-use firesteel_cluster::master::{ApplicationView, DriverView, MasterView, WorkerView};
+use firesteel_cluster::master::{
+    ApplicationState, ApplicationView, DriverView, MasterView, WorkerStatus, WorkerView,
+};
 
 use super::shell::Shell;
 use crate::page::{Html, row};
@@ -16,9 +19,31 @@ pub(super) fn of(shell: Arc<Shell>) -> Pages {
             let (view, now) = shell.view();
             Some(Page::json(master_json(&view, now)))
         }
+        "/metrics/master/json" | "/metrics/master/json/" => {
+            let view = shell.view().0;
+            Some(Page::json(metrics(&view, shell.longest_round())))
+        }
         "/" => Some(Page::html(overview(&shell.view().0))),
         _ => None,
     })
+}
+
+/// Spark's gauges, and what the longest decision took.
+fn metrics(view: &MasterView, longest_round: Duration) -> String {
+    let alive = view.workers.iter().filter(|worker| worker.status == WorkerStatus::Alive).count();
+    let waiting = |app: &&ApplicationView| app.state == ApplicationState::Waiting;
+    let gauges = [
+        ("master.aliveWorkers", alive as u128),
+        ("master.apps", view.active_apps.len() as u128),
+        ("master.longestRoundMicros", longest_round.as_micros()),
+        ("master.waitingApps", view.active_apps.iter().filter(waiting).count() as u128),
+        ("master.workers", view.workers.len() as u128),
+    ];
+    let gauges = gauges.map(|(name, value)| format!("\"{name}\":{{\"value\":{value}}}"));
+    format!(
+        "{{\"version\":\"4.0.0\",\"gauges\":{{{}}},\"counters\":{{}},\"histograms\":{{}},\"meters\":{{}},\"timers\":{{}}}}",
+        gauges.join(",")
+    )
 }
 
 fn overview(view: &MasterView) -> String {
@@ -86,4 +111,26 @@ fn drivers(views: &[DriverView]) -> Vec<Vec<String>> {
         row![view.driver, view.description.name, worker, submitted, view.state.name()]
     };
     views.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use firesteel_cluster::Epoch;
+    use firesteel_cluster::master::{Master, MasterOptions, RecoveryState};
+
+    use super::metrics;
+
+    #[test]
+    fn gauges_are_told_as_spark_tells_them_and_the_longest_decision_with_them() {
+        let master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Alive);
+        let text = metrics(&master.view(), Duration::from_micros(1234));
+        assert!(text.starts_with(r#"{"version":"4.0.0","gauges":{"#), "{text}");
+        for gauge in ["master.aliveWorkers", "master.apps", "master.waitingApps", "master.workers"]
+        {
+            assert!(text.contains(&format!(r#""{gauge}":{{"value":0}}"#)), "{gauge}: {text}");
+        }
+        assert!(text.contains(r#""master.longestRoundMicros":{"value":1234}"#), "{text}");
+    }
 }

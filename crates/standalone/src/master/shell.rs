@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use firesteel_cluster::master::{
     Change, Effect, Event, Master, MasterOptions, MasterView, RecoveryState,
@@ -28,6 +29,8 @@ struct State {
     core: Master,
     /// Those who have said something over a connection that still stands.
     peers: BTreeMap<Peer, Links>,
+    /// What the decision took that took longest.
+    longest_round: Duration,
 }
 
 /// The two ways to talk to a peer. Which one it has an endpoint for, it has said by what it asked.
@@ -55,7 +58,8 @@ impl Shell {
     pub(super) fn new(options: MasterOptions) -> Self {
         let clock = Clock::new();
         let core = Master::new(options, Epoch(clock.now().0), RecoveryState::Alive);
-        let state = Mutex::new(State { core, peers: BTreeMap::new() });
+        let state =
+            Mutex::new(State { core, peers: BTreeMap::new(), longest_round: Duration::ZERO });
         Self { clock, alarm: Alarm::default(), state }
     }
 
@@ -73,6 +77,11 @@ impl Shell {
         (self.lock().core.view(), self.clock.now())
     }
 
+    /// What the decision took that took longest since the start.
+    pub(super) fn longest_round(&self) -> Duration {
+        self.lock().longest_round
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("the master's core panicked: its books cannot be trusted")
     }
@@ -83,7 +92,9 @@ impl Shell {
 
     fn feed_locked(&self, state: &mut State, event: Event, mut asker: Option<Asker>) {
         let mut effects = Vec::new();
+        let started = Instant::now();
         state.core.handle(self.clock.now(), event, &mut effects);
+        state.longest_round = state.longest_round.max(started.elapsed());
         for effect in effects {
             self.apply(state, effect, &mut asker);
         }

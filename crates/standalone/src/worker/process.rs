@@ -1,7 +1,8 @@
 //! One child process from its start to its end, with everything it started.
 //!
-//! A process is a group of its own. Told to end, the group gets SIGTERM and, when the time is over,
-//! SIGKILL; whatever the first process leaves behind in its group is killed after it.
+//! A process is a group of its own. Told to end, the group gets SIGTERM, with SIGCONT so that one that is
+//! stopped hears it, and, when the time is over, SIGKILL; whatever the first process leaves behind in its
+//! group is killed after it.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -127,6 +128,7 @@ impl Launch {
             _ = child.wait() => {}
             () = kill.cancelled() => {
                 signal(group, Signal::TERM);
+                signal(group, Signal::CONT);
                 if timeout(self.grace, child.wait()).await.is_err() {
                     signal(group, Signal::KILL);
                 }

@@ -15,6 +15,8 @@ use firesteel_types::{
 
 use super::super::Engine;
 use super::super::local::failed;
+use super::super::place::Place;
+use super::super::state::Launch;
 use super::actor::{Actor, News};
 use super::{Cluster, lock};
 
@@ -137,7 +139,8 @@ impl Cluster {
 }
 
 impl Engine {
-    /// Reports the end of a task that ran elsewhere.
+    /// Reports the end of a task that ran elsewhere, and sends what may run instead: a task that brings another one
+    /// of its stage does so without a switch to the thread that encodes.
     pub(super) fn report_remote(
         self: &Arc<Self>,
         task: TaskId,
@@ -146,7 +149,12 @@ impl Engine {
     ) {
         let mut state = self.lock();
         self.take_report(&mut state, task, executor, report);
+        let encoded = |launch: &mut Launch| launch.code.is_encoded();
+        let next: Vec<Launch> = std::iter::from_fn(|| state.ready.pop_front_if(encoded)).collect();
         self.let_go(state);
+        if let Place::Cluster(cluster) = &self.place {
+            next.iter().for_each(|launch| cluster.launch(self, launch));
+        }
     }
 
     /// Counts a result of this many bytes; why it cannot be taken, if that is too much for its job.
