@@ -222,12 +222,18 @@ impl Engine {
 
     /// Unlocks, wakes who is needed, and only then does what runs user code: that may take long, may
     /// panic, and may come back here.
-    fn let_go(&self, mut state: MutexGuard<'_, State>) {
+    fn let_go(&self, state: MutexGuard<'_, State>) {
+        self.let_go_after(state, || {});
+    }
+
+    /// The same, with something that nobody shall wait for before user code runs.
+    fn let_go_after(&self, mut state: MutexGuard<'_, State>, first: impl FnOnce()) {
         let waiting = state.ready.len();
         let follows = !state.aftermath.is_empty();
         self.aftermath.add(&mut state.aftermath);
         drop(state);
         (0..waiting).for_each(|_| self.work.notify_one());
+        first();
         if follows {
             self.aftermath.settle();
         }

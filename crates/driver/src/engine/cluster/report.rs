@@ -151,10 +151,11 @@ impl Engine {
         self.take_report(&mut state, task, executor, report);
         let encoded = |launch: &mut Launch| launch.code.is_encoded();
         let next: Vec<Launch> = std::iter::from_fn(|| state.ready.pop_front_if(encoded)).collect();
-        self.let_go(state);
-        if let Place::Cluster(cluster) = &self.place {
-            next.iter().for_each(|launch| cluster.launch(self, launch));
-        }
+        self.let_go_after(state, || {
+            if let Place::Cluster(cluster) = &self.place {
+                next.iter().for_each(|launch| cluster.launch(self, launch));
+            }
+        });
     }
 
     /// Counts a result of this many bytes; why it cannot be taken, if that is too much for its job.
