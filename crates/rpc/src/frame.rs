@@ -36,8 +36,10 @@ pub(crate) enum Header<'a> {
     Lookup { id: u64, endpoint: &'a str },
     /// So much of the window is free again.
     Credit { amount: u32 },
-    /// Nothing to say, but alive.
+    /// Nothing to say, but alive. The other side says the same: each may be of another patience.
     Ping,
+    /// The answer to that.
+    Pong,
 }
 
 /// Why the bytes of a peer are not frames.

@@ -89,6 +89,7 @@ mod tests {
             Header::Lookup { id: 2, endpoint: "" },
             Header::Credit { amount: u32::MAX },
             Header::Ping,
+            Header::Pong,
         ];
         let frames = headers.iter().map(|header| {
             let mut out = BytesMut::new();

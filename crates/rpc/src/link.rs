@@ -257,7 +257,8 @@ async fn read(
                 None => link.fail(id, RemoteFailure::UnknownEndpoint),
             },
             Header::Credit { amount } => credit(link, amount)?,
-            Header::Ping => {}
+            Header::Ping => link.answer(&Header::Pong, Bytes::new()),
+            Header::Pong => {}
         }
     }
     Ok(())

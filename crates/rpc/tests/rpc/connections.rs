@@ -163,13 +163,26 @@ fn a_peer_that_is_silent_for_too_long_counts_as_lost() {
 
 #[test]
 fn connections_without_traffic_stay() {
+    let quick = RpcOptions { network_timeout: Duration::from_millis(200), ..options() };
+    stays_without_traffic(quick.clone(), quick);
+}
+
+#[test]
+fn connections_without_traffic_stay_whoever_has_more_patience() {
+    let quick = RpcOptions { network_timeout: Duration::from_millis(200), ..options() };
+    let patient = RpcOptions { network_timeout: Duration::from_secs(120), ..options() };
+    stays_without_traffic(quick.clone(), patient.clone());
+    stays_without_traffic(patient, quick);
+}
+
+fn stays_without_traffic(ours: RpcOptions, theirs: RpcOptions) {
     run(async {
-        let options = RpcOptions { network_timeout: Duration::from_millis(200), ..options() };
-        let server = Desk::open(options.clone()).await;
-        let client = RpcEnv::client(options.clone());
+        let quicker = ours.network_timeout.min(theirs.network_timeout);
+        let server = Desk::open(theirs).await;
+        let client = RpcEnv::client(ours);
         let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
         let kept = endpoint.try_ask(Ask::Keep).unwrap();
-        tokio::time::sleep(5 * options.network_timeout).await; // what is tested is that nothing happens
+        tokio::time::sleep(5 * quicker).await; // what is tested is that nothing happens
         endpoint.ask(Ask::AnswerKept(3)).await.unwrap();
         assert_eq!(kept.wait().await.unwrap(), Answer::Number(3));
         assert_eq!(server.diary.count("disconnected"), 0);
