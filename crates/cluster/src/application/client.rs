@@ -138,9 +138,14 @@ impl Backend {
                 self.link = Link::Registered { master, next_heartbeat: turn.now };
                 if self.app.as_ref() != Some(&app) {
                     self.app = Some(app.clone());
-                    turn.out.push(Effect::Registered { app });
+                    turn.out.push(Effect::Registered { app: app.clone() });
                 }
                 self.show_life(turn);
+                // What was said about them before may have been lost with the connection.
+                if !self.lost.is_empty() {
+                    let executors = self.lost.iter().copied().collect();
+                    self.tell_master(turn, ToMaster::KillExecutors { app, executors });
+                }
             }
         }
     }

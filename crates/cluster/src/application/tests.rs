@@ -262,6 +262,22 @@ fn an_executor_that_is_silent_or_never_comes_is_given_up_and_replaced() {
 }
 
 #[test]
+fn what_was_given_up_while_no_master_heard_is_told_to_the_next_one() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(Event::MasterDisconnected { master: 0 });
+    assert_eq!(lost(&scene.tick_after(135_000)), Some(false));
+    let out = scene.feed(registered(6));
+    let told = out.iter().any(|effect| match effect {
+        Effect::SendMaster { message: ToMaster::KillExecutors { executors, .. }, .. } => {
+            executors == &[ExecutorId(0)]
+        }
+        _ => false,
+    });
+    assert!(told, "{out:?}");
+}
+
+#[test]
 fn what_an_older_master_says_changes_nothing() {
     let mut scene = Scene::ready();
     scene.feed(introduces(9, 0));
