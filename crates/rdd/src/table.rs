@@ -466,8 +466,9 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         F::Growth::GROWS && self.map.entries.len == 1 && self.asked > budget.max(FREE_BYTES)
     }
 
-    /// Takes everything out, except for inputs of the last batch that found no room: they are in the next map. The memory is given back at once, before the pairs are consumed: the
-    /// buckets they go into ask for theirs meanwhile, and what is left here shrinks as those grow.
+    /// Takes everything out, except for inputs of the last batch that found no room: they are in the next
+    /// map. The memory is given back at once, before the pairs are consumed: the buckets they go into ask
+    /// for theirs meanwhile, and what is left here shrinks as those grow.
     pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
         self.settle();
         self.grown = 0.0;

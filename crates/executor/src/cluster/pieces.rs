@@ -63,10 +63,8 @@ impl Gathered {
     fn whole(&self) -> Option<Vec<u8>> {
         let complete = !self.pieces.is_empty() && self.pieces.iter().all(Option::is_some);
         complete.then(|| {
-            self.pieces.iter().flatten().fold(Vec::new(), |mut all, piece| {
-                all.extend_from_slice(piece);
-                all
-            })
+            let pieces: Vec<&[u8]> = self.pieces.iter().flatten().map(|piece| &**piece).collect();
+            pieces.concat()
         })
     }
 }
