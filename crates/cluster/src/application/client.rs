@@ -6,9 +6,9 @@ use super::core::{Backend, Effect, Turn};
 use crate::messages::{Said, ToApplication, ToMaster};
 use crate::{AppId, Epoch};
 
-/// How far beyond all executors it has heard of a driver asks to begin, when it registers with another
-/// master: the one before may have ordered executors that it never heard of, and numbers are not
-/// used twice (S05).
+/// How far beyond all executors it has heard of a driver asks to begin, each time it asks to be taken in
+/// again: whoever heard it before may have ordered executors that it never heard of, even if the
+/// answer was lost, and numbers are not used twice (S05).
 const NUMBERS_LEFT_OUT: u32 = 10_000;
 
 /// How things stand with the masters.
@@ -63,13 +63,15 @@ impl Backend {
         let wait = self.jitter.around_ms(self.options.registration_wait_ms).max(1);
         let attempts = attempts.saturating_add(1);
         self.link = Link::Registering { attempts, next: turn.now.plus_ms(wait) };
-        let left_out = if self.app.is_some() { NUMBERS_LEFT_OUT } else { 0 };
+        if self.app.is_some() {
+            self.next_executor = self.next_executor.saturating_add(NUMBERS_LEFT_OUT);
+        }
         for master in 0..self.options.masters {
             let message = ToMaster::RegisterApplication {
                 description: self.options.description.clone(),
                 incarnation: self.options.incarnation,
                 previous: self.app.clone(),
-                first_executor: ExecutorId(self.next_executor.saturating_add(left_out)),
+                first_executor: ExecutorId(self.next_executor),
             };
             turn.out.push(Effect::SendMaster { master, message });
         }
