@@ -333,7 +333,7 @@ pub enum ToDriver {
         task: TaskId,
         /// How.
         outcome: TaskOutcome,
-        /// Its result and what it cost, as the shell encodes it.
+        /// Its result and what it cost, as the shell encodes it; empty if it never ran.
         data: Arc<[u8]>,
     },
 }

@@ -116,6 +116,12 @@ entries! {
         /// How many cores each task takes.
         TASK_CPUS: u32 = Entry::new("spark.task.cpus", "1").positive().since("0.5.0");
 
+        /// How much work may wait at an executor for its cores, by how long the tasks of its stage
+        /// took so far: very short tasks are sent before the last one is done, because the way would
+        /// take longer than they do. At most 32 tasks per core; `0`: none.
+        TASK_AHEAD: Duration = Entry::new("spark.firesteel.task.ahead", "5ms")
+            .since("Firesteel 0.1.0").for_cluster();
+
         /// How often in a row a stage may be attempted, because map outputs were lost, before its
         /// job is aborted.
         STAGE_MAX_CONSECUTIVE_ATTEMPTS: u32 = Entry::new("spark.stage.maxConsecutiveAttempts", "4")

@@ -137,7 +137,7 @@ impl Context {
         }
         let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
         let dag = options::dag_options(&conf)?;
-        let tasks = options::task_options(&conf, master.local_max_failures())?;
+        let tasks = options::task_options(&conf, &master)?;
         let files = Files::gather(&conf)?;
         let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files)?;
         let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firesteel_conf::{CompressionCodec, Conf, allocation, entries};
+use firesteel_conf::{CompressionCodec, Conf, Master, allocation, entries};
 use firesteel_scheduler::messages::{
     DagOptions, ExclusionOptions, PoolSpec, SchedulingMode, SpeculationOptions, TaskOptions,
 };
@@ -18,20 +18,28 @@ pub(crate) fn dag_options(conf: &Conf) -> Result<DagOptions> {
     Ok(DagOptions { max_consecutive_attempts, ..DagOptions::default() })
 }
 
-/// The task scheduler's rules; `max_failures` is what the master says, if it does.
-pub(crate) fn task_options(conf: &Conf, max_failures: Option<u32>) -> Result<TaskOptions> {
+/// The task scheduler's rules.
+pub(crate) fn task_options(conf: &Conf, master: &Master) -> Result<TaskOptions> {
     let configured = conf.get(&entries::TASK_MAX_FAILURES)?;
     Ok(TaskOptions {
         mode: scheduling_mode(conf.get(&entries::SCHEDULER_MODE)?),
         pools: pools(conf)?,
-        max_failures: max_failures.unwrap_or(configured),
+        max_failures: master.local_max_failures().unwrap_or(configured),
         cpus_per_task: conf.get(&entries::TASK_CPUS)?,
         wait_process_ms: millis(conf.get(&entries::LOCALITY_WAIT_PROCESS)?),
         wait_node_ms: millis(conf.get(&entries::LOCALITY_WAIT_NODE)?),
         wait_rack_ms: millis(conf.get(&entries::LOCALITY_WAIT_RACK)?),
         speculation: speculation(conf)?,
         exclusion: exclusion(conf)?,
+        ahead_us: ahead_us(conf, master)?,
     })
+}
+
+/// Threads of this process need nothing ahead: they take their next task with the report of the last.
+fn ahead_us(conf: &Conf, master: &Master) -> Result<u64> {
+    let is_local = matches!(master, Master::Local { .. });
+    let ahead = conf.get(&entries::TASK_AHEAD)?.as_micros();
+    Ok(if is_local { 0 } else { u64::try_from(ahead).unwrap_or(u64::MAX) })
 }
 
 /// The memory that tasks and kept data share, and where temporary files go.

@@ -94,6 +94,48 @@ fn tasks_run_in_other_processes_which_are_gone_when_the_context_has_stopped() {
     }
 }
 
+/// How many tasks were at executors at once, at most.
+#[derive(Clone, Default)]
+struct Crowd(Arc<Mutex<(i64, i64)>>);
+
+impl Listener for Crowd {
+    fn on_event(&mut self, event: &Event) {
+        let (now, most) = &mut *self.0.lock().unwrap();
+        match event {
+            Event::TaskStart { .. } => *now += 1,
+            Event::TaskEnd { .. } => *now -= 1,
+            _ => {}
+        }
+        *most = *now.max(most);
+    }
+}
+
+#[test]
+fn short_tasks_are_sent_ahead_and_none_waits_for_a_long_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let crowd = Crowd::default();
+    let builder = builder().config("spark.task.maxFailures", 1).listener(crowd.clone());
+    let (ctx, _) = started(builder);
+    let done = directory.path().to_str().unwrap().to_owned();
+    let numbers = ctx.parallelize_in(400, 0..400u32).with(done).map(|done, number| {
+        // One of them ends after all others.
+        let others = || std::fs::read_dir(done).unwrap().count();
+        let started = Instant::now();
+        while number == 200 && others() < 399 {
+            assert!(started.elapsed() < DEADLINE, "only {} of 399 are done", others());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if number != 200 {
+            std::fs::write(format!("{done}/{number}"), "").unwrap();
+        }
+        number
+    });
+    assert_eq!(numbers.collect().unwrap(), (0..400).collect::<Vec<_>>());
+    ctx.stop();
+    let (left, most) = *crowd.0.lock().unwrap();
+    assert!(left == 0 && (3..=66).contains(&most), "{left} left, at most {most}");
+}
+
 #[test]
 fn shuffles_move_records_between_executors() {
     let (ctx, _) = context();

@@ -405,6 +405,8 @@ pub struct TaskOptions {
     pub speculation: Option<SpeculationOptions>,
     /// `spark.excludeOnFailure.enabled` and its settings, if on.
     pub exclusion: Option<ExclusionOptions>,
+    /// How much work may wait at an executor for its cores, by what tasks took so far; 0: none.
+    pub ahead_us: u64,
 }
 
 impl Default for TaskOptions {
@@ -419,6 +421,7 @@ impl Default for TaskOptions {
             wait_rack_ms: 3000,
             speculation: None,
             exclusion: None,
+            ahead_us: 0,
         }
     }
 }

@@ -10,6 +10,9 @@ use crate::nodes::{MasterNode, WorkerNode};
 use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS};
 use crate::world::{Body, Event, Kind, Proc, ProcId, World};
 
+/// How long it may take until others have the executors that an application had which is over.
+const TURN_OVER_MS: u64 = 500;
+
 /// S06: an order under a registration that is no more changes nothing.
 pub(crate) fn check_void_order(node: &WorkerNode, out: &[Effect]) -> Result<(), String> {
     let acts = |effect: &Effect| {
@@ -108,8 +111,8 @@ impl World {
         let orphans: Vec<_> = orphans.map(|(key, proc)| (key.clone(), *proc)).collect();
         let mut again = None;
         for (key, proc) in orphans {
-            let awake = self.procs[proc].paused_until.max(self.started(proc));
-            let allowed = awake + NETWORK_TIMEOUT_MS + 2 * HEARTBEAT_MS;
+            let heard = self.procs[proc].paused_until.max(self.heard_driver(proc));
+            let allowed = heard + NETWORK_TIMEOUT_MS + 2 * HEARTBEAT_MS;
             if self.now > allowed {
                 return Err(format!("L03: executor {key} outlives its driver"));
             }
@@ -121,21 +124,35 @@ impl World {
         Ok(())
     }
 
-    fn started(&self, proc: ProcId) -> u64 {
+    /// When an executor heard its driver last, or started.
+    fn heard_driver(&self, proc: ProcId) -> u64 {
         match &self.procs[proc].body {
-            Some(Body::Executor(node)) => node.started,
+            Some(Body::Executor(node)) => node.core.heard().0.max(node.started),
             _ => 0,
         }
     }
 
     /// The faults have been over for long: views must agree (L01), and who waited for that goes on.
     pub(crate) fn settle(&mut self) -> Result<(), String> {
+        if self.is_turning_over() {
+            self.push(self.now + TURN_OVER_MS, Event::SettleDue);
+            return Ok(());
+        }
         self.tell(|_| "everything must have settled".to_owned());
         self.check_agreement()?;
         for driver in self.drivers.clone().into_iter().flatten() {
             self.finish_if_done(driver)?;
         }
         Ok(())
+    }
+
+    /// Whether an application has just ended, or is about to: others get what it had.
+    fn is_turning_over(&self) -> bool {
+        let ending = self.drivers.iter().flatten().any(|driver| {
+            let proc = &self.procs[*driver];
+            proc.alive && matches!(&proc.body, Some(Body::Driver(node)) if node.stopped)
+        });
+        ending || self.driver_gone.is_some_and(|at| at + TURN_OVER_MS > self.now)
     }
 
     /// L01: nobody who could have an executor lacks one; what the master counts on runs on its worker

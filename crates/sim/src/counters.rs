@@ -71,6 +71,10 @@ counters! {
     fetch_failures,
     /// Tasks told to stop.
     task_kills,
+    /// Tasks that waited at an executor for its cores.
+    tasks_sent_ahead,
+    /// Of these, tasks that waited for too long and were given back.
+    tasks_given_back,
     /// Stage attempts after the first.
     stage_reruns,
     /// Jobs cancelled by their user.

@@ -14,7 +14,7 @@ use firesteel_scheduler::messages::{
 };
 use firesteel_types::{
     Dependency, ExecutorId, JobError, JobId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
-    TaskOutcome,
+    TaskMetrics, TaskOutcome,
 };
 
 use crate::lineage::{self, Oracle};
@@ -95,9 +95,10 @@ impl World {
             ..BackendOptions::new(description, incarnation, self.plan.masters)
         };
         let rdds = lineage::random(&mut self.rng);
+        let tasks = TaskOptions { ahead_us: plan.ahead_us, ..TaskOptions::default() };
         let node = DriverNode {
             backend: Backend::new(options, Jitter::new(self.rng.u64(..))),
-            scheduler: Scheduler::new(DagOptions::default(), TaskOptions::default()),
+            scheduler: Scheduler::new(DagOptions::default(), tasks),
             app,
             map_sides: map_sides(&rdds),
             rdds,
@@ -180,7 +181,8 @@ impl World {
                 if let Ok(bytes) = <[u8; 8]>::try_from(&*data) {
                     node.outputs.insert(task, u64::from_le_bytes(bytes));
                 }
-                let metrics = None;
+                let run_time_us = self.rng.u64(..200_000);
+                let metrics = Some(TaskMetrics { run_time_us, ..TaskMetrics::default() });
                 let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
                 inputs.push(Input::Task(reported));
             }
@@ -400,7 +402,9 @@ impl World {
         let killed = executor.killed.contains(&task);
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let (info, kind) = node.tasks[&task].clone();
-        if self.faulty() && self.rng.u16(..1000) < self.plan.task_crashes {
+        // Never so often that it looks like an application whose executors cannot work.
+        let spared = self.counters.task_crashes >= 5;
+        if self.faulty() && self.rng.u16(..1000) < self.plan.task_crashes && !spared {
             self.counters.task_crashes += 1;
             return self.die(proc, ExitStatus::Code(134), false);
         }

@@ -183,8 +183,8 @@ impl World {
             }
             Some(Body::Driver(node)) => {
                 self.counters.stale_for_drivers += node.backend.stale_messages();
-                // Word that was on its way still counts as a sign of life; none is longer on its way.
-                let at = self.now + 14_000;
+                self.driver_gone = Some(self.now);
+                let at = self.now + NETWORK_TIMEOUT_MS;
                 self.push(at, Event::OrphansDue { driver: proc });
             }
             None => {}

@@ -27,7 +27,9 @@ fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo>
 
 /// Sources, maps, unions and shuffles, some read by several children.
 pub(crate) fn random(rng: &mut Rng) -> Vec<Arc<RddInfo>> {
-    let mut rdds: Vec<Arc<RddInfo>> = vec![node(0, rng.u32(1..5), Vec::new())];
+    // Few, or more than there are cores.
+    let most = if rng.u8(..4) == 0 { 24 } else { 5 };
+    let mut rdds: Vec<Arc<RddInfo>> = vec![node(0, rng.u32(1..most), Vec::new())];
     let mut next_shuffle = 0;
     for id in 1..rng.u32(3..9) {
         let parent = rdds[rng.usize(..rdds.len())].clone();
@@ -37,7 +39,7 @@ pub(crate) fn random(rng: &mut Rng) -> Vec<Arc<RddInfo>> {
             Dependency::Shuffle { shuffle: ShuffleId(next_shuffle), rdd }
         };
         let made = match rng.u8(..10) {
-            0 => node(id, rng.u32(1..5), Vec::new()),
+            0 => node(id, rng.u32(1..most), Vec::new()),
             1..=2 => {
                 let mapping = NarrowMapping::OneToOne;
                 node(id, parent.partitions, vec![Dependency::Narrow { rdd: parent, mapping }])
@@ -45,9 +47,9 @@ pub(crate) fn random(rng: &mut Rng) -> Vec<Arc<RddInfo>> {
             3 => union(id, parent, other),
             4..=5 => {
                 let both = vec![shuffle(parent), shuffle(other)];
-                node(id, rng.u32(1..5), both)
+                node(id, rng.u32(1..most), both)
             }
-            _ => node(id, rng.u32(1..5), vec![shuffle(parent)]),
+            _ => node(id, rng.u32(1..most), vec![shuffle(parent)]),
         };
         rdds.push(made);
     }

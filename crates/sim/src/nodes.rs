@@ -8,12 +8,12 @@ use firesteel_cluster::description::{
 };
 use firesteel_cluster::jitter::Jitter;
 use firesteel_cluster::master::{self, Master, MasterOptions, RecoveryState};
-use firesteel_cluster::messages::{ToMaster, ToWorker};
+use firesteel_cluster::messages::{ToDriver, ToMaster, ToWorker};
 use firesteel_cluster::worker::{self, Worker, WorkerOptions};
 use firesteel_cluster::{
     Address, DriverId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId, executor,
 };
-use firesteel_types::{Host, ShuffleId, TaskId};
+use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
 use crate::check::check_void_order;
 use crate::network::{CLIENT, Message, SERVER};
@@ -318,6 +318,7 @@ impl World {
             executor: key.executor,
             host: Host::new("a"),
             cores,
+            slots: cores,
             hash: None,
             heartbeat_ms: HEARTBEAT_MS,
             timeout_ms: NETWORK_TIMEOUT_MS,
@@ -390,7 +391,9 @@ impl World {
     ) -> Result<(), String> {
         let Some(Body::Executor(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let mut out = Vec::new();
+        let waited = node.core.waiting();
         node.core.handle(self.tick(), event, &mut out);
+        self.counters.tasks_sent_ahead += u64::from(node.core.waiting() > waited);
         let driver = node.driver;
         let busy = node.core.running().count();
         if busy > node.cores as usize {
@@ -400,6 +403,7 @@ impl World {
         for effect in out {
             match effect {
                 executor::Effect::Send(message) => {
+                    self.counters.tasks_given_back += u64::from(is_given_back(&message));
                     self.send_to(proc, Some(driver), 0, Message::ToDriver(message));
                 }
                 executor::Effect::RunTask { task, .. } => {
@@ -421,6 +425,14 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Whether it is the end of a task that never ran though nobody killed it.
+fn is_given_back(message: &ToDriver) -> bool {
+    let ToDriver::StatusUpdate { outcome: TaskOutcome::Failed(failure), .. } = message else {
+        return false;
+    };
+    matches!(failure, TaskFailure::Killed { reason } if reason == executor::WAITED_TOO_LONG)
 }
 
 /// A worker that was given up and wants to join again, and its registration till then.

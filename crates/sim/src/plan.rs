@@ -32,6 +32,8 @@ pub(crate) struct AppPlan {
     pub(crate) memory_mb: u64,
     pub(crate) limit: Option<u32>,
     pub(crate) jobs: Vec<u64>,
+    /// How much work may wait at its executors, in microseconds.
+    pub(crate) ahead_us: u64,
     /// It stays until master, workers and drivers must agree.
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
@@ -99,6 +101,7 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         memory_mb: 100 * rng.u64(1..5),
         limit: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
         jobs,
+        ahead_us: [0, 300_000, 10_000_000][rng.usize(..3)],
         lingers: rng.u8(..4) == 0,
         flaw,
     }

@@ -171,6 +171,8 @@ pub(crate) struct World {
     pub(crate) spawned: BTreeSet<ExecutorKey>,
     pub(crate) empty: Arc<[u8]>,
     over_since: Option<u64>,
+    /// When a driver died last.
+    pub(crate) driver_gone: Option<u64>,
     pub(crate) counters: Counters,
 }
 
@@ -197,6 +199,7 @@ impl World {
             spawned: BTreeSet::new(),
             empty: Arc::from([]),
             over_since: None,
+            driver_gone: None,
             counters: Counters::default(),
             plan,
         };
@@ -343,8 +346,9 @@ impl World {
     /// Whether nothing has ended for a while; not asked of short lives, where nothing is checked then.
     fn is_left_alone(&mut self) -> bool {
         let over = *self.over_since.get_or_insert(self.now);
-        let checked = self.plan.apps.iter().any(|app| app.lingers);
-        !checked || self.now > (over + 3000).max(self.plan.quiet_at + SETTLE_MS)
+        let settled = self.plan.quiet_at + SETTLE_MS;
+        let checked = over > settled || self.plan.apps.iter().any(|app| app.lingers);
+        !checked || self.now > (over + 3000).max(settled)
     }
 
     /// Whether nothing is left to happen but signs of life.

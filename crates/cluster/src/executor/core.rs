@@ -1,15 +1,21 @@
 //! One event in, effects out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
+use firesteel_types::{ExecutorId, Host, TaskFailure, TaskId, TaskOutcome, Tick};
 
 use super::exit;
 use crate::AppId;
 use crate::jitter::Jitter;
 use crate::messages::{Refusal, ToDriver, ToExecutor};
 use crate::mutant::{Mutant, Planted};
+
+/// A task that waits for a core for longer than this is given back: whoever is free shall have it.
+const PATIENCE_MS: u64 = 100;
+
+/// Why a task ends as killed that nobody killed.
+pub const WAITED_TOO_LONG: &str = "it waited for a core of its executor for too long";
 
 /// The rules of an executor.
 #[derive(Clone, Debug)]
@@ -20,8 +26,10 @@ pub struct ExecutorOptions {
     pub executor: ExecutorId,
     /// Where.
     pub host: Host,
-    /// How many tasks at once.
+    /// How many cores it offers.
     pub cores: u32,
+    /// How many tasks run at once.
+    pub slots: u32,
     /// The hash of its executable.
     pub hash: Option<[u8; 32]>,
     /// `spark.executor.heartbeatInterval`
@@ -92,6 +100,12 @@ enum Phase {
     Ended,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    data: Arc<[u8]>,
+    since: Tick,
+}
+
 /// The executor's state machine.
 #[derive(Debug)]
 pub struct Executor {
@@ -99,6 +113,10 @@ pub struct Executor {
     jitter: Jitter,
     phase: Phase,
     running: BTreeSet<TaskId>,
+    /// Tasks that were sent ahead, in the order in which they came.
+    waiting: BTreeMap<TaskId, Waiting>,
+    /// When to look whether they wait for too long.
+    next_look: Option<Tick>,
     /// When the driver was heard last.
     heard: Tick,
     next_heartbeat: Tick,
@@ -112,6 +130,8 @@ impl Executor {
             jitter,
             phase: Phase::Starting,
             running: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            next_look: None,
             heard: Tick(0),
             next_heartbeat: Tick(0),
         }
@@ -131,9 +151,10 @@ impl Executor {
             Event::WorkerGone => self.exit(exit::WORKER_LOST, "its worker is gone", out),
             Event::TaskEnded { task, outcome, data } => {
                 if self.running.remove(&task) {
-                    let executor = self.options.executor;
-                    let update = ToDriver::StatusUpdate { executor, task, outcome, data };
-                    out.push(Effect::Send(update));
+                    self.report(task, outcome, data, out);
+                    if let Some((task, Waiting { data, .. })) = self.waiting.pop_first() {
+                        self.run(task, data, out);
+                    }
                 }
             }
             Event::Ticked => self.ticked(now, out),
@@ -161,16 +182,69 @@ impl Executor {
                 }
             }
             ToExecutor::LaunchTask { task, data } => {
-                if self.phase == Phase::Registered && self.running.insert(task) {
-                    out.push(Effect::RunTask { task, data });
+                if self.phase == Phase::Registered && !self.has(task) {
+                    self.launch(now, task, data, out);
                 }
             }
             ToExecutor::KillTask { task, reason } => {
                 if self.running.contains(&task) {
                     out.push(Effect::KillTask { task, reason });
+                } else if self.waiting.remove(&task).is_some() {
+                    self.give_back(task, reason, out);
                 }
             }
             ToExecutor::StopExecutor => self.exit(exit::STOPPED, "its driver told it to end", out),
+        }
+    }
+
+    fn has(&self, task: TaskId) -> bool {
+        self.running.contains(&task) || self.waiting.contains_key(&task)
+    }
+
+    fn launch(&mut self, now: Tick, task: TaskId, data: Arc<[u8]>, out: &mut Vec<Effect>) {
+        if self.running.len() < self.options.slots.max(1) as usize {
+            return self.run(task, data, out);
+        }
+        self.waiting.insert(task, Waiting { data, since: now });
+        if self.next_look.is_none() {
+            self.look_at(now.plus_ms(PATIENCE_MS), out);
+        }
+    }
+
+    fn run(&mut self, task: TaskId, data: Arc<[u8]>, out: &mut Vec<Effect>) {
+        self.running.insert(task);
+        out.push(Effect::RunTask { task, data });
+    }
+
+    fn report(&self, task: TaskId, outcome: TaskOutcome, data: Arc<[u8]>, out: &mut Vec<Effect>) {
+        let executor = self.options.executor;
+        out.push(Effect::Send(ToDriver::StatusUpdate { executor, task, outcome, data }));
+    }
+
+    /// Reports the end of a task that never ran.
+    fn give_back(&self, task: TaskId, reason: String, out: &mut Vec<Effect>) {
+        let outcome = TaskOutcome::Failed(TaskFailure::Killed { reason });
+        self.report(task, outcome, Arc::from([]), out);
+    }
+
+    fn look_at(&mut self, at: Tick, out: &mut Vec<Effect>) {
+        self.next_look = Some(at);
+        out.push(Effect::ArmTimer(at));
+    }
+
+    /// When one waits for too long, all do: what runs takes longer than was thought when they were sent.
+    fn look_at_waiting(&mut self, now: Tick, out: &mut Vec<Effect>) {
+        let Some(look) = self.next_look.take() else { return };
+        if look > now {
+            return self.look_at(look, out);
+        }
+        let Some(oldest) = self.waiting.values().map(|waiting| waiting.since).min() else { return };
+        let due = oldest.plus_ms(PATIENCE_MS);
+        if due > now {
+            return self.look_at(due, out);
+        }
+        for (task, _) in std::mem::take(&mut self.waiting) {
+            self.give_back(task, WAITED_TOO_LONG.to_owned(), out);
         }
     }
 
@@ -196,6 +270,7 @@ impl Executor {
             }
         }
         out.push(Effect::ArmTimer(self.next_heartbeat));
+        self.look_at_waiting(now, out);
     }
 
     fn register(&mut self, out: &mut Vec<Effect>) {
@@ -213,6 +288,16 @@ impl Executor {
     fn exit(&mut self, code: i32, reason: &str, out: &mut Vec<Effect>) {
         self.phase = Phase::Ended;
         out.push(Effect::Exit { code, reason: reason.to_owned() });
+    }
+
+    /// When its driver was heard last.
+    pub fn heard(&self) -> Tick {
+        self.heard
+    }
+
+    /// Tasks that wait for a core.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Tasks it runs.

@@ -16,6 +16,7 @@ fn started() -> Executor {
         executor: ExecutorId(3),
         host: Host::new("h"),
         cores: 1,
+        slots: 1,
         hash: None,
         heartbeat_ms: 10,
         timeout_ms: 100,
@@ -80,4 +81,67 @@ fn tasks_run_once_registered_and_each_reports_its_end_once() {
     let ended = || Event::TaskEnded { task, outcome: TaskOutcome::Success, data: data.clone() };
     assert_eq!(feed(&mut executor, 1004, ended()).len(), 1);
     assert!(feed(&mut executor, 1005, ended()).is_empty());
+}
+
+/// What happens to tasks, in words.
+fn told(out: &[Effect]) -> Vec<String> {
+    let word = |effect: &Effect| match effect {
+        Effect::RunTask { task, .. } => Some(format!("run {task}")),
+        Effect::KillTask { task, .. } => Some(format!("kill {task}")),
+        Effect::Send(ToDriver::StatusUpdate { task, outcome, data, .. }) => Some(match outcome {
+            TaskOutcome::Success => format!("{task} succeeded"),
+            TaskOutcome::Failed(failure) if data.is_empty() => format!("{task} back: {failure}"),
+            TaskOutcome::Failed(failure) => format!("{task} failed: {failure}"),
+        }),
+        Effect::ArmTimer(at) => Some(format!("look at {}", at.0)),
+        Effect::Send(_) | Effect::Exit { .. } => None,
+    };
+    out.iter().filter_map(word).collect()
+}
+
+fn launch(task: u64) -> Event {
+    Event::Received(ToExecutor::LaunchTask { task: TaskId(task), data: Arc::from([]) })
+}
+
+fn ended(task: u64) -> Event {
+    let (task, outcome) = (TaskId(task), TaskOutcome::Success);
+    Event::TaskEnded { task, outcome, data: Arc::from([1]) }
+}
+
+#[test]
+fn tasks_beyond_its_cores_wait_and_follow_one_another() {
+    let mut executor = started();
+    feed(&mut executor, 1002, Event::Received(ToExecutor::RegisteredExecutor));
+    assert_eq!(told(&feed(&mut executor, 1003, launch(1))), ["run 1"]);
+    assert_eq!(told(&feed(&mut executor, 1003, launch(2))), ["look at 1103"]);
+    assert_eq!(told(&feed(&mut executor, 1004, launch(3))), [] as [&str; 0], "it looks anyway");
+    assert!(feed(&mut executor, 1004, launch(3)).is_empty(), "it waits already");
+    assert_eq!((executor.running().count(), executor.waiting()), (1, 2));
+    assert_eq!(told(&feed(&mut executor, 1005, ended(1))), ["1 succeeded", "run 2"]);
+    assert_eq!(told(&feed(&mut executor, 1006, ended(2))), ["2 succeeded", "run 3"]);
+    assert_eq!(told(&feed(&mut executor, 1007, ended(3))), ["3 succeeded"]);
+}
+
+#[test]
+fn what_waits_for_too_long_is_given_back_and_a_killed_task_at_once() {
+    let mut executor = started();
+    feed(&mut executor, 1002, Event::Received(ToExecutor::RegisteredExecutor));
+    for task in 1..=4 {
+        feed(&mut executor, 1003 + task, launch(task));
+    }
+    let reason = "unwanted".to_owned();
+    let kill = Event::Received(ToExecutor::KillTask { task: TaskId(3), reason });
+    let out = told(&feed(&mut executor, 1020, kill));
+    assert_eq!(out.len(), 1, "{out:?}");
+    assert!(out[0].starts_with("3 back: ") && out[0].contains("unwanted"), "{out:?}");
+    let out = told(&feed(&mut executor, 1104, Event::Ticked));
+    assert!(out.iter().any(|told| told == "look at 1105"), "{out:?}");
+    assert!(!out.iter().any(|told| told.contains("back")), "too early: {out:?}");
+    let out = told(&feed(&mut executor, 1105, Event::Ticked));
+    let back: Vec<&str> =
+        out.iter().filter_map(|told| told.split_once(" back: ")).map(|it| it.0).collect();
+    assert_eq!(back, ["2", "4"], "{out:?}");
+    assert!(out.iter().any(|told| told.contains(WAITED_TOO_LONG)), "{out:?}");
+    assert_eq!(executor.running().collect::<Vec<_>>(), [TaskId(1)], "what runs goes on");
+    assert_eq!(told(&feed(&mut executor, 1106, ended(1))), ["1 succeeded"]);
 }

@@ -201,6 +201,7 @@ fn start(
         executor: settings.executor,
         host: settings.host(),
         cores: settings.cores,
+        slots: settings.cores / conf.get(&entries::TASK_CPUS)?,
         hash: Some(ExecutableHash::current()?.bytes()),
         heartbeat_ms: millis(conf.get(&entries::EXECUTOR_HEARTBEAT_INTERVAL)?),
         timeout_ms: millis(conf.get(&entries::NETWORK_TIMEOUT)?),

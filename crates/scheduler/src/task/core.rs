@@ -50,6 +50,8 @@ pub struct TaskScheduler {
     pub(super) next_task: u64,
     /// Executors that a task left in this event.
     pub(super) freed: Vec<ExecutorId>,
+    /// Where a task succeeded in this event, if tasks are sent ahead.
+    pub(super) succeeded_on: Option<ExecutorId>,
     /// More may be launchable than on the freed executors.
     pub(super) offer_all: bool,
     /// Sets that launched a task with a preference in this event.
@@ -76,6 +78,7 @@ impl TaskScheduler {
             running: BTreeMap::new(),
             next_task: 0,
             freed: Vec::new(),
+            succeeded_on: None,
             offer_all: false,
             launched_near: Vec::new(),
             sweeps: 0,

@@ -55,6 +55,13 @@ impl TaskScheduler {
             }
             return;
         };
+        if let (TaskOutcome::Success, Some(metrics)) = (&report.outcome, &report.metrics)
+            && self.options.ahead_us > 0
+        {
+            let set = self.sets.get_mut(&attempt.info.stage).expect("a set outlives its attempts");
+            set.pace.note(metrics);
+            self.succeeded_on = Some(report.executor);
+        }
         self.end_attempt(now, attempt, report.outcome, report.metrics, out);
     }
 

@@ -4,7 +4,8 @@
 //!                 sets in pool order (pool)      executors with free cores (state)
 //!                            │                              │
 //!   TaskEvent ──► core ──► offer ── pick a task (set, locality, speculation, exclusion)
-//!                   │        └────► LaunchTask, ArmTimer
+//!                   │        ├────► LaunchTask, ArmTimer
+//!                   │        └ ahead: short tasks for executors without a free core
 //!                   └──► ending ──► TaskEnded, TaskSetFailed, KillTask, DiscardTask
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! whatever the size of the set. Only rare events (an executor comes or goes, a set is submitted or
 //! cancelled) may walk a list of tasks.
 
+mod ahead;
 mod audit;
 mod core;
 mod ending;

@@ -5,16 +5,25 @@
 //! anything that may make more tasks launchable, every executor with free cores (`offer_all`).
 
 use firesteel_types::event::Locality;
-use firesteel_types::{Event, ExecutorId, StageRef, TaskId, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, Host, StageRef, TaskId, TaskInfo, Tick};
 
 use super::core::TaskScheduler;
 use super::locality::{Answer, Offer};
+use super::set::SetState;
 use super::state::Attempt;
 use crate::messages::TaskEffect;
 
 /// Sweeps over all executors: first what is nearest to its data, so that no executor takes a task
 /// from one that is free too and nearer.
 const SWEEPS: [Locality; 3] = [Locality::ProcessLocal, Locality::NodeLocal, Locality::Any];
+
+/// A task for an executor.
+pub(super) struct Found {
+    pub(super) stage: StageRef,
+    index: u32,
+    locality: Locality,
+    pub(super) speculative: bool,
+}
 
 impl TaskScheduler {
     /// Launches whatever can be launched.
@@ -24,13 +33,16 @@ impl TaskScheduler {
             if std::mem::take(&mut self.offer_all) {
                 round.clear();
                 SWEEPS.into_iter().for_each(|farthest| self.sweep(now, farthest, out));
-            } else if round.is_empty() {
-                break;
-            } else {
+            } else if !round.is_empty() {
                 round.retain(|id| self.launch_on(now, *id, Locality::Any, out));
+            } else if let Some(id) = self.succeeded_on.take() {
+                self.send_ahead(now, id, out);
+            } else {
+                break;
             }
         }
         self.offer_all = false;
+        self.succeeded_on = None;
         round.clear();
         self.freed = round;
         while let Some(stage) = self.launched_near.pop() {
@@ -66,15 +78,30 @@ impl TaskScheduler {
         out: &mut Vec<TaskEffect>,
     ) -> bool {
         let Some(executor) = self.executors.offerable(id) else { return false };
-        let offer = Offer { now, executor: id, host: &executor.host, farthest };
+        let offer = (now, id, executor.host.clone());
+        let Some(found) = self.find(offer, farthest, |_| true) else { return false };
+        self.launch(now, found, id, out);
+        true
+    }
+
+    /// The task that an executor gets now, of the first set that has one for it, unless a set before
+    /// that is not to be asked. What is found must be launched, unless it is a copy.
+    pub(super) fn find(
+        &mut self,
+        (now, id, host): (Tick, ExecutorId, Host),
+        farthest: Locality,
+        may_ask: impl Fn(&SetState) -> bool,
+    ) -> Option<Found> {
+        let offer = Offer { now, executor: id, host: &host, farthest };
         let original = |task: TaskId| self.running[&task].info.executor;
-        let mut found = None;
         for stage in self.pools.in_order() {
             let set = self.sets.get_mut(&stage).expect("pools list sets that exist");
+            if !may_ask(set) {
+                break;
+            }
             match set.answer(&offer, &self.executors, original) {
                 Answer::Launch { index, locality, speculative } => {
-                    found = Some((stage, index, locality, speculative));
-                    break;
+                    return Some(Found { stage, index, locality, speculative });
                 }
                 Answer::Later => break,
                 Answer::Held { until } => {
@@ -88,17 +115,14 @@ impl TaskScheduler {
                 Answer::Nothing => {}
             }
         }
-        let Some((stage, index, locality, speculative)) = found else { return false };
-        self.launch(now, (stage, index), id, (locality, speculative), out);
-        true
+        None
     }
 
-    fn launch(
+    pub(super) fn launch(
         &mut self,
         now: Tick,
-        (stage, index): (StageRef, u32),
+        Found { stage, index, locality, speculative }: Found,
         executor: ExecutorId,
-        (locality, speculative): (Locality, bool),
         out: &mut Vec<TaskEffect>,
     ) {
         let task = TaskId(self.next_task);

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use firesteel_types::{ExecutorId, StageRef, TaskId, Tick};
 
+use super::ahead::Pace;
 use super::exclusion::SetExclusion;
 use super::locality::{Answer, Offer, Waiting};
 use super::pool::Member;
@@ -89,6 +90,7 @@ pub(super) struct SetState {
     pub(super) copies: BTreeSet<u32>,
     /// Durations of successful attempts, if anybody asks.
     pub(super) durations: Median,
+    pub(super) pace: Pace,
     pub(super) exclusion: Option<SetExclusion>,
     /// The moment for which a look at the set is booked, because a locality level opens.
     pub(super) opening: Option<Tick>,
@@ -119,6 +121,7 @@ impl SetState {
             member,
             copies: BTreeSet::new(),
             durations: Median::default(),
+            pace: Pace::default(),
             exclusion,
             opening: None,
             succeeded: 0,

@@ -1,6 +1,7 @@
 //! The ledger of executors: who is there, how many cores are free, who may get tasks.
 //!
-//! Invariant S03: used + free = cores, for every executor, after every change. Invariants S04 and
+//! Invariant S03: used + free = cores, for every executor, after every change; tasks that wait there
+//! use none, and there are such only where no core is free for them. Invariants S04 and
 //! S05: an id that was lost once is never taken in again.
 
 use std::cmp::Reverse;
@@ -26,9 +27,12 @@ pub(super) struct Executor {
     pub(super) host: Host,
     cores: u32,
     free: u32,
+    /// Tasks on its cores.
     tasks: u32,
-    /// It has the cores for at least one task.
-    fits: bool,
+    /// Tasks that wait there for a core.
+    ahead: u32,
+    /// How many tasks it has the cores for.
+    slots: u32,
     /// It shall get no new tasks because it will go.
     pub(super) decommissioned: bool,
     /// It gets no tasks of the application for now, because of failures on it or its node.
@@ -45,9 +49,19 @@ impl Executor {
         self.is_candidate() && !self.excluded
     }
 
+    /// How many tasks it has the cores for.
+    pub(super) fn slots(&self) -> u64 {
+        u64::from(self.slots)
+    }
+
+    /// How many tasks wait there for a core.
+    pub(super) fn ahead(&self) -> u32 {
+        self.ahead
+    }
+
     /// Whether it could run a task of the application if nothing were excluded.
     fn is_candidate(&self) -> bool {
-        self.fits && !self.decommissioned && !self.condemned
+        self.slots > 0 && !self.decommissioned && !self.condemned
     }
 }
 
@@ -59,6 +73,8 @@ pub(super) struct Executors {
     lost: BTreeSet<ExecutorId>,
     offerable: BTreeSet<OfferKey>,
     usable_by_host: BTreeMap<Host, u32>,
+    /// Of all that are usable.
+    slots: u64,
 }
 
 impl Executors {
@@ -70,6 +86,7 @@ impl Executors {
             lost: BTreeSet::new(),
             offerable: BTreeSet::new(),
             usable_by_host: BTreeMap::new(),
+            slots: 0,
         }
     }
 
@@ -83,7 +100,8 @@ impl Executors {
             cores,
             free: cores,
             tasks: 0,
-            fits: cores >= self.cpus,
+            ahead: 0,
+            slots: cores / self.cpus,
             decommissioned: false,
             excluded,
             condemned: true,
@@ -105,26 +123,34 @@ impl Executors {
     /// Forgets a condemned executor, after its attempts were ended.
     pub(super) fn remove(&mut self, id: ExecutorId) {
         let executor = self.alive.remove(&id);
-        debug_assert!(executor.is_none_or(|e| e.condemned && e.tasks == 0), "S03: tasks left");
+        debug_assert!(
+            executor.is_none_or(|e| e.condemned && e.tasks + e.ahead == 0),
+            "S03: tasks left"
+        );
     }
 
-    /// Takes the cores of one task.
+    /// Takes the cores of one task; where none are free, it waits for them.
     pub(super) fn reserve(&mut self, id: ExecutorId) {
         let cpus = self.cpus;
-        self.change(id, |executor| {
-            executor.free =
-                executor.free.checked_sub(cpus).expect("S03: a task was placed without free cores");
-            executor.tasks += 1;
+        self.change(id, |executor| match executor.free.checked_sub(cpus) {
+            Some(free) => {
+                executor.free = free;
+                executor.tasks += 1;
+            }
+            None => executor.ahead += 1,
         });
     }
 
-    /// Gives the cores of one task back.
+    /// Gives the cores of one task back, or to one that waits for them.
     pub(super) fn release(&mut self, id: ExecutorId) {
         let cpus = self.cpus;
-        self.change(id, |executor| {
-            executor.free += cpus;
-            executor.tasks =
-                executor.tasks.checked_sub(1).expect("S03: a task ended that did not run");
+        self.change(id, |executor| match executor.ahead.checked_sub(1) {
+            Some(ahead) => executor.ahead = ahead,
+            None => {
+                executor.free += cpus;
+                executor.tasks =
+                    executor.tasks.checked_sub(1).expect("S03: a task ended that did not run");
+            }
         });
     }
 
@@ -142,6 +168,8 @@ impl Executors {
             self.offerable.insert((Reverse(free), id));
         }
         if was_usable != usable {
+            let slots = executor.slots();
+            self.slots = if usable { self.slots + slots } else { self.slots - slots };
             count_host(&mut self.usable_by_host, &executor.host, usable);
         }
     }
@@ -149,6 +177,16 @@ impl Executors {
     /// The executor if it can take a task now.
     pub(super) fn offerable(&self, id: ExecutorId) -> Option<&Executor> {
         self.alive.get(&id).filter(|executor| executor.usable() && executor.free >= self.cpus)
+    }
+
+    /// The executor if it may get tasks and has no core for one now.
+    pub(super) fn busy(&self, id: ExecutorId) -> Option<&Executor> {
+        self.alive.get(&id).filter(|executor| executor.usable() && executor.free < self.cpus)
+    }
+
+    /// How many tasks the usable executors have the cores for.
+    pub(super) fn slots(&self) -> u64 {
+        self.slots
     }
 
     /// The next executor after `cursor` that can take a task and was not reached by this sweep.
@@ -174,12 +212,17 @@ impl Executors {
         }
         for (id, executor) in &self.alive {
             let running = tasks.remove(id).unwrap_or(0);
-            assert_eq!(executor.tasks, running, "S03: executor {id} miscounts its tasks");
-            let cores = executor.free + running * self.cpus;
+            let there = executor.tasks + executor.ahead;
+            assert_eq!(there, running, "S03: executor {id} miscounts its tasks");
+            let cores = executor.free + executor.tasks * self.cpus;
             assert_eq!(cores, executor.cores, "S03: executor {id} miscounts its cores");
+            let idle = executor.ahead > 0 && executor.free >= self.cpus;
+            assert!(!idle, "S03: tasks wait at executor {id} beside free cores");
             let offered = self.offerable.contains(&(Reverse(executor.free), *id));
             assert_eq!(offered, executor.usable() && executor.free >= self.cpus, "executor {id}");
         }
+        let usable = self.alive.values().filter(|executor| executor.usable());
+        assert_eq!(usable.map(Executor::slots).sum::<u64>(), self.slots, "slots are miscounted");
         assert!(tasks.is_empty(), "tasks run on unknown executors {tasks:?}");
         assert!(self.offerable.len() <= self.alive.len(), "an executor is offered twice");
     }

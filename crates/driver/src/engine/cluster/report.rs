@@ -10,7 +10,7 @@ use firesteel_rpc::{RpcAddress, StreamError};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
-    Event, ExecutorId, Location, StorageLevel, TaskFailure, TaskId, TaskOutcome,
+    Event, ExecutorId, Location, StorageLevel, TaskFailure, TaskId, TaskMetrics, TaskOutcome,
 };
 
 use super::super::Engine;
@@ -28,6 +28,11 @@ impl Actor {
         outcome: TaskOutcome,
         data: &[u8],
     ) {
+        if data.is_empty() {
+            let (output, updates, metrics) = (None, Vec::new(), TaskMetrics::default());
+            let never_ran = TaskReport { outcome, output, updates, metrics };
+            return self.engine.report_remote(task, executor, never_ran);
+        }
         let data: TaskData = match from_bytes(data) {
             Ok(data) => data,
             Err(error) => {

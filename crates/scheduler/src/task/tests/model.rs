@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_types::{
     Event, ExecutorId, Host, JobId, Location, RddId, ShuffleId, StageId, StageRef, TaskFailure,
-    TaskId, TaskInfo, TaskOutcome, Tick,
+    TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
 };
 
 use super::properties::Step;
@@ -17,7 +17,8 @@ use crate::task::TaskScheduler;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults(BTreeMap<&'static str, u64>);
 
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 18] = [
+    "sent ahead",
     "counted failure",
     "fatal failure",
     "fetch failure",
@@ -371,7 +372,9 @@ impl Model {
         }
         let cause = Cause { reported: Some((info, outcome.clone())), lost: None };
         let mut out = Vec::new();
-        let event = TaskEvent::TaskReported { task, executor, outcome, metrics: None };
+        let run_time_us = task.0 * 7919 % 2000;
+        let metrics = Some(TaskMetrics { run_time_us, ..TaskMetrics::default() });
+        let event = TaskEvent::TaskReported { task, executor, outcome, metrics };
         self.scheduler.handle(self.now, event, &mut out);
         self.judge(&cause, &out);
         assert!(!self.live.contains_key(&task), "a reported attempt has ended");
@@ -406,7 +409,7 @@ impl Model {
         }
         for effect in out {
             match effect {
-                TaskEffect::LaunchTask(info) => self.judge_launch(info),
+                TaskEffect::LaunchTask(info) => self.judge_launch(cause, info),
                 TaskEffect::KillTask { task, executor, .. } => {
                     assert_eq!(self.live[task].executor, *executor, "kills reach live attempts");
                     assert!(self.executors.contains_key(executor), "no kill to the dead");
@@ -424,7 +427,7 @@ impl Model {
         self.judge_discards(cause, out);
     }
 
-    fn judge_launch(&mut self, info: &TaskInfo) {
+    fn judge_launch(&mut self, cause: &Cause, info: &TaskInfo) {
         assert_eq!(info.task, TaskId(self.next_task), "S05: ids count up");
         self.next_task += 1;
         assert_eq!(info.launched, self.now);
@@ -432,8 +435,19 @@ impl Model {
         let executor = &self.executors[&info.executor];
         assert!(!executor.decommissioned, "S13: a decommissioned executor got a task");
         let there = self.live.values().filter(|other| other.executor == info.executor).count();
-        let cores = (there as u32 + 1) * self.options.cpus_per_task;
-        assert!(cores <= executor.cores, "S03: more tasks than cores");
+        let slots = (executor.cores / self.options.cpus_per_task) as usize;
+        if there >= slots {
+            self.faults.fired("sent ahead");
+            assert!(self.options.ahead_us > 0, "S03: more tasks than cores");
+            assert!(there < 33 * slots, "too many tasks are sent ahead");
+            let there = |(task, outcome): &(TaskInfo, TaskOutcome)| {
+                task.executor == info.executor && *outcome == TaskOutcome::Success
+            };
+            assert!(
+                cause.reported.as_ref().is_some_and(there),
+                "only a success brings tasks ahead"
+            );
+        }
         let copies: Vec<_> = self
             .live
             .values()

@@ -59,30 +59,33 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn options() -> impl Strategy<Value = TaskOptions> {
-    let switches = (any::<bool>(), any::<bool>(), any::<bool>());
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let numbers = (1..5u32, 1..3u32, 0..300u64, 0..300u64);
-    (switches, numbers).prop_map(|((fair, speculate, exclude), (failures, cpus, process, node))| {
-        let pool = |mode, weight, min_share| PoolSpec { mode, weight, min_share };
-        TaskOptions {
-            mode: if fair { SchedulingMode::Fair } else { SchedulingMode::Fifo },
-            pools: BTreeMap::from([
-                ("pool1".into(), pool(SchedulingMode::Fair, 2, 0)),
-                ("pool2".into(), pool(SchedulingMode::Fifo, 1, 3)),
-            ]),
-            max_failures: failures,
-            cpus_per_task: cpus,
-            wait_process_ms: process,
-            wait_node_ms: node,
-            speculation: speculate.then(|| SpeculationOptions {
-                quantile_milli: 300,
-                multiplier_milli: 1500,
-                ..SpeculationOptions::default()
-            }),
-            exclusion: exclude
-                .then(|| ExclusionOptions { timeout_ms: 700, ..ExclusionOptions::default() }),
-            ..TaskOptions::default()
-        }
-    })
+    (switches, numbers).prop_map(
+        |((fair, speculate, exclude, ahead), (failures, cpus, process, node))| {
+            let pool = |mode, weight, min_share| PoolSpec { mode, weight, min_share };
+            TaskOptions {
+                mode: if fair { SchedulingMode::Fair } else { SchedulingMode::Fifo },
+                pools: BTreeMap::from([
+                    ("pool1".into(), pool(SchedulingMode::Fair, 2, 0)),
+                    ("pool2".into(), pool(SchedulingMode::Fifo, 1, 3)),
+                ]),
+                max_failures: failures,
+                cpus_per_task: cpus,
+                wait_process_ms: process,
+                wait_node_ms: node,
+                speculation: speculate.then(|| SpeculationOptions {
+                    quantile_milli: 300,
+                    multiplier_milli: 1500,
+                    ..SpeculationOptions::default()
+                }),
+                exclusion: exclude
+                    .then(|| ExclusionOptions { timeout_ms: 700, ..ExclusionOptions::default() }),
+                ahead_us: if ahead { 5000 } else { 0 },
+                ..TaskOptions::default()
+            }
+        },
+    )
 }
 
 fn life() -> impl Strategy<Value = (TaskOptions, Vec<Step>)> {

@@ -3,7 +3,7 @@
 use firesteel_types::event::Locality;
 use firesteel_types::{
     Event, ExecutorId, Host, JobId, Location, RddId, ShuffleId, StageId, StageRef, TaskFailure,
-    TaskId, TaskInfo, TaskOutcome, Tick,
+    TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
 };
 
 use crate::messages::{
@@ -81,6 +81,14 @@ impl Rig {
 
     pub(super) fn succeed(&mut self, task: u64, executor: u32) {
         self.report(task, executor, TaskOutcome::Success);
+    }
+
+    /// A success that took so long.
+    pub(super) fn succeed_in(&mut self, task: u64, executor: u32, run_time_us: u64) {
+        let (task, executor) = (TaskId(task), ExecutorId(executor));
+        let metrics = Some(TaskMetrics { run_time_us, ..TaskMetrics::default() });
+        let outcome = TaskOutcome::Success;
+        self.send(TaskEvent::TaskReported { task, executor, outcome, metrics });
     }
 
     pub(super) fn fail(&mut self, task: u64, executor: u32) {

@@ -1,0 +1,65 @@
+//! Tasks sent ahead: what an executor gets beyond its cores.
+//!
+//! A task that takes less time than its report and the next launch need on their way leaves its core
+//! idle most of the time. So an executor that has just ended one gets some more of the same kind to
+//! wait there: as many as it works off in [`TaskOptions::ahead_us`], by what tasks of their set took so
+//! far. An executor gives back, as killed, what waited too long there.
+//!
+//! Only a success brings tasks ahead, so an executor that stands still, or gives back, gets none. And
+//! none go ahead when no more tasks of the set wait than there are slots: the last ones are left to
+//! whichever slot is free first.
+//!
+//! [`TaskOptions::ahead_us`]: crate::messages::TaskOptions::ahead_us
+
+use firesteel_types::event::Locality;
+use firesteel_types::{ExecutorId, TaskMetrics, Tick};
+
+use super::core::TaskScheduler;
+use super::set::SetState;
+use crate::messages::TaskEffect;
+
+/// So many tasks per slot wait at most, however short they are.
+const MOST: u64 = 32;
+
+/// How long the tasks of a set take, once they run.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    tasks: u64,
+    total_us: u64,
+}
+
+impl Pace {
+    pub(super) fn note(&mut self, metrics: &TaskMetrics) {
+        self.tasks += 1;
+        let took = metrics.run_time_us.saturating_add(metrics.deserialize_time_us);
+        self.total_us = self.total_us.saturating_add(took);
+    }
+
+    /// How many tasks a slot works off in that time; never more than were seen.
+    fn fit_into(&self, us: u64) -> u64 {
+        let mean = (self.total_us / self.tasks.max(1)).max(1);
+        (us / mean).min(self.tasks).min(MOST)
+    }
+}
+
+impl TaskScheduler {
+    /// Sends tasks ahead to the executor of a task that has just succeeded, when half of those it may
+    /// have are done.
+    pub(super) fn send_ahead(&mut self, now: Tick, id: ExecutorId, out: &mut Vec<TaskEffect>) {
+        let (us, all_slots) = (self.options.ahead_us, self.executors.slots());
+        let mut filling = false;
+        while let Some(executor) = self.executors.busy(id) {
+            let (slots, there) = (executor.slots(), u64::from(executor.ahead()));
+            let has_more = |set: &SetState| {
+                let room = set.pace.fit_into(us).saturating_mul(slots);
+                let enough = if filling { room } else { room.div_ceil(2) };
+                there < enough && u64::from(set.waiting.count()) > all_slots
+            };
+            let offer = (now, id, executor.host.clone());
+            let found = self.find(offer, Locality::Any, has_more);
+            let Some(found) = found.filter(|found| !found.speculative) else { return };
+            filling = true;
+            self.launch(now, found, id, out);
+        }
+    }
+}
