@@ -40,6 +40,7 @@ fn check(flags: &MasterFlags) -> Result<MasterArgs, Failure> {
         advertise: None,
         port: cluster::number(flags.port, "SPARK_MASTER_PORT", 7077)?,
         web_port: Some(cluster::number(flags.webui_port, "SPARK_MASTER_WEBUI_PORT", 8080)?),
+        rest_port: MasterArgs::rest_port_of(&conf, rpc.keyring.is_some())?,
         conf,
         rpc,
     })
@@ -47,5 +48,7 @@ fn check(flags: &MasterFlags) -> Result<MasterArgs, Failure> {
 
 fn announce(running: &RunningMaster) {
     let web = running.web_address.as_ref().expect("it has a page");
-    println!("firesteel master: {}, page http://{web}/", running.url());
+    let rest = running.rest_address.as_ref();
+    let rest = rest.map_or_else(String::new, |rest| format!(", REST http://{rest}"));
+    println!("firesteel master: {}{rest}, page http://{web}/", running.url());
 }

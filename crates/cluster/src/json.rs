@@ -153,7 +153,8 @@ pub fn master_json(view: &MasterView, now: Tick) -> String {
     render(&page)
 }
 
-fn render(page: &impl Serialize) -> String {
+/// Data in Spark's layout of JSON.
+pub fn render(page: &impl Serialize) -> String {
     let mut bytes = Vec::new();
     let layout = Layout { depth: 0, empty: true };
     let mut serializer = Serializer::with_formatter(&mut bytes, layout);

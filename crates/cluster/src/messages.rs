@@ -121,6 +121,12 @@ pub enum ToMaster {
         /// Which.
         driver: DriverId,
     },
+    /// End all drivers.
+    RequestKillAllDrivers,
+    /// Forget the applications and drivers that are over.
+    RequestClearCompletedDriversAndApps,
+    /// Does this master act?
+    RequestReadyz,
 }
 
 /// Anything a master says carries the master's epoch: what an older one said is void.
@@ -158,6 +164,8 @@ pub enum MasterReply {
         /// Where.
         worker: Option<(WorkerId, Address)>,
     },
+    /// It was done, or it is so.
+    Done,
 }
 
 /// From a master to a worker.

@@ -118,7 +118,7 @@ entries! {
 
         /// How much work may wait at an executor for its cores, by how long the tasks of its stage
         /// took so far: very short tasks are sent before the last one is done, because the way would
-        /// take longer than they do. At most 32 tasks per core; `0`: none.
+        /// take longer than they do. At most 50 ms, and 32 tasks for each that runs; `0`: none.
         TASK_AHEAD: Duration = Entry::new("spark.firesteel.task.ahead", "5ms")
             .since("Firesteel 0.1.0").for_cluster();
 
@@ -486,6 +486,24 @@ entries! {
         /// How many completed applications the master remembers.
         DEPLOY_RETAINED_APPLICATIONS: u32 = Entry::new("spark.deploy.retainedApplications", "200")
             .since("0.8.0").for_cluster();
+
+        /// Whether the master takes submissions over HTTP (`/v1/submissions`). They prove nothing, so
+        /// a master with a secret refuses to start with it. When it is not set: if there is no
+        /// secret.
+        MASTER_REST_ENABLED: Option<bool> = Entry::optional("spark.master.rest.enabled")
+            .example("true").since("1.3.0").for_cluster();
+
+        /// The first port to try for that; `0`: any.
+        MASTER_REST_PORT: u32 = Entry::new("spark.master.rest.port", "6066")
+            .between(0.0, 65535.0).since("1.3.0").for_cluster();
+
+        /// How many cores of a worker a driver takes that the cluster runs.
+        DRIVER_CORES: u32 = Entry::new("spark.driver.cores", "1")
+            .positive().since("1.3.0").for_cluster();
+
+        /// Whether a driver that the cluster runs is started again when it fails.
+        DRIVER_SUPERVISE: bool = Entry::new("spark.driver.supervise", "false")
+            .since("1.3.0").for_cluster();
 
         /// How many completed drivers the master remembers.
         DEPLOY_RETAINED_DRIVERS: u32 = Entry::new("spark.deploy.retainedDrivers", "200")

@@ -35,11 +35,14 @@ pub(crate) fn task_options(conf: &Conf, master: &Master) -> Result<TaskOptions> 
     })
 }
 
+/// An executor gives back what waits for longer than twice this.
+const MOST_AHEAD_US: u64 = 50_000;
+
 /// Threads of this process need nothing ahead: they take their next task with the report of the last.
 fn ahead_us(conf: &Conf, master: &Master) -> Result<u64> {
     let is_local = matches!(master, Master::Local { .. });
     let ahead = conf.get(&entries::TASK_AHEAD)?.as_micros();
-    Ok(if is_local { 0 } else { u64::try_from(ahead).unwrap_or(u64::MAX) })
+    Ok(if is_local { 0 } else { u64::try_from(ahead).unwrap_or(u64::MAX).min(MOST_AHEAD_US) })
 }
 
 /// The memory that tasks and kept data share, and where temporary files go.

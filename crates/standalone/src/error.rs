@@ -20,8 +20,8 @@ pub enum StartError {
     Rpc(#[from] RpcError),
     /// Its page's port.
     #[error(
-        "could not listen for the page on {first} ({source}), nor on the {tries} ports tried after it: choose another port with \
-         --webui-port, 0 for any free one, or raise spark.port.maxRetries"
+        "could not listen for HTTP on {first} ({source}), nor on the {tries} ports tried after it: choose another port with \
+         --webui-port for the page or spark.master.rest.port for submissions, 0 for any free one, or raise spark.port.maxRetries"
     )]
     BindWeb {
         /// The port that was asked for.
@@ -31,6 +31,12 @@ pub enum StartError {
         /// What the system said last.
         source: io::Error,
     },
+    /// Submissions over HTTP prove nothing.
+    #[error(
+        "spark.master.rest.enabled=true and a secret (spark.authenticate) do not go together: whoever reaches the port for \
+         submissions could run programs without it; leave spark.master.rest.enabled out"
+    )]
+    RestWithSecret,
     /// The process that ends a worker's processes when it is killed.
     #[error("could not start the process that looks after the worker's processes: {0}")]
     Keeper(#[source] io::Error),

@@ -1,7 +1,7 @@
-//! The pages of a master or a worker over HTTP: a port, and answers to `GET`.
+//! HTTP for a master or a worker: a port, and one answer to each request.
 //!
 //! Whoever asks gets one answer per connection, within a time, from so many connections at once: a slow
-//! or silent reader costs a place for a while and nothing more. What is on a page is not its business.
+//! or silent reader costs a place for a while and nothing more. What is answered is not its business.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use firesteel_rpc::RpcAddress;
-use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http_body_util::{BodyExt, Collected, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -49,6 +52,21 @@ impl Page {
 /// Finds the page of a path.
 pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 
+/// What is asked.
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// Whether a web page made somebody's browser ask.
+    pub(crate) by_a_page: bool,
+    /// What came with it, or nothing if that is longer than is read.
+    pub(crate) body: Option<Bytes>,
+}
+
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// Answers whatever is asked.
+pub(crate) type Desk = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
+
 /// A port for pages.
 pub(crate) struct Web {
     listener: TcpListener,
@@ -76,30 +94,33 @@ pub(crate) async fn bind(
                 tries += 1;
             }
             Err(source) => {
-                return Err(StartError::BindWeb {
-                    first: RpcAddress::new(host, port),
-                    tries,
-                    source,
-                });
+                let first = RpcAddress::new(host, port);
+                return Err(StartError::BindWeb { first, tries, source });
             }
         }
     }
 }
 
-/// Answers until `stop`.
-pub(crate) async fn serve(web: Web, pages: Pages, stop: CancellationToken) {
+/// Shows pages until `stop`.
+pub(crate) async fn serve_pages(web: Web, pages: Pages, stop: CancellationToken) {
+    let desk = Arc::new(move |asked: Asked| respond(&asked.method, &asked.path, &pages));
+    serve(web, desk, 0, stop).await;
+}
+
+/// Answers until `stop`; of what comes with a request, so many bytes are read.
+pub(crate) async fn serve(web: Web, desk: Desk, body: usize, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let accepting = async {
         loop {
             let place = places.clone().acquire_owned().await.expect("never closed");
             match web.listener.accept().await {
                 Ok((stream, _)) => {
-                    let task = answer(stream, place, pages.clone());
+                    let task = answer(stream, place, desk.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
                     // Out of file handles, or the reader is gone again: neither is for ever.
-                    tracing::warn!(%error, "could not accept a connection to the page");
+                    tracing::warn!(%error, "could not accept a connection over HTTP");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -108,10 +129,19 @@ pub(crate) async fn serve(web: Web, pages: Pages, stop: CancellationToken) {
     stop.run_until_cancelled(accepting).await;
 }
 
-async fn answer(stream: TcpStream, _place: OwnedSemaphorePermit, pages: Pages) {
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let response = respond(request.method(), request.uri().path(), &pages);
-        async { Ok::<_, Infallible>(response) }
+async fn answer(stream: TcpStream, _place: OwnedSemaphorePermit, desk: Desk, limit: usize) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let desk = desk.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = match limit {
+                0 => None,
+                limit => Limited::new(body, limit).collect().await.ok().map(Collected::to_bytes),
+            };
+            let (method, path) = (head.method, head.uri.path().to_owned());
+            let by_a_page = head.headers.contains_key(ORIGIN);
+            Ok::<_, Infallible>(desk(Asked { method, path, by_a_page, body }))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -124,7 +154,7 @@ async fn answer(stream: TcpStream, _place: OwnedSemaphorePermit, pages: Pages) {
     }
 }
 
-fn respond(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> {
+fn respond(method: &Method, path: &str, pages: &Pages) -> Answer {
     if method != Method::GET && method != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -133,16 +163,22 @@ fn respond(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> 
     let Some(page) = pages(path) else {
         return plain(StatusCode::NOT_FOUND, "there is no such page: try / or /json/\n");
     };
-    let mut response = plain(StatusCode::OK, page.text);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
-    response
+    answer_of(StatusCode::OK, page.content_type, page.text)
 }
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    answer_of(status, "text/plain;charset=utf-8", text)
+}
+
+pub(crate) fn answer_of(
+    status: StatusCode,
+    content_type: &'static str,
+    text: impl Into<Bytes>,
+) -> Answer {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain;charset=utf-8"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, must-revalidate"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response

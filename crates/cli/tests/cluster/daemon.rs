@@ -118,6 +118,8 @@ pub(crate) struct Master {
     pub(crate) daemon: Daemon,
     pub(crate) url: String,
     pub(crate) page: String,
+    /// Where it takes submissions; empty if it takes none.
+    pub(crate) rest: String,
 }
 
 impl Master {
@@ -127,13 +129,14 @@ impl Master {
 
     pub(crate) fn start_at(port: &str, flags: &[&str]) -> Self {
         let mut command = firesteel(&["master", "--port", port, "--webui-port", "0"]);
-        command.args(flags);
+        command.args(["--conf", "spark.master.rest.port=0"]).args(flags);
         let mut daemon = Daemon::start(command);
         let line = daemon.ready();
         let url = line.strip_prefix("firesteel master: ").unwrap();
         let (url, page) = url.split_once(", page http://").unwrap();
+        let (url, rest) = url.split_once(", REST http://").unwrap_or((url, ""));
         let (url, page) = (url.to_owned(), page.trim_end_matches('/').to_owned());
-        Self { daemon, url, page }
+        Self { daemon, url, page, rest: rest.to_owned() }
     }
 
     pub(crate) fn port(&self) -> &str {
@@ -172,6 +175,11 @@ impl Worker {
         let mut command = firesteel(&["worker", master, "--webui-port", "0", "--cores", "2"]);
         command.args(["--memory", "1g", "--work-dir"]).arg(directory).args(flags);
         command
+    }
+
+    /// The work directory of a driver.
+    pub(crate) fn driver_directory(&self, driver: &str) -> PathBuf {
+        self.directory.path().join(driver)
     }
 
     /// The work directory of an executor.

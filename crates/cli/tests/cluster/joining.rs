@@ -50,7 +50,7 @@ fn pages_are_for_looking_at_and_strange_requests_are_refused() {
     assert_eq!(master.workers("ALIVE"), 1, "it still answers");
 }
 
-fn secret(directory: &TempDir, name: &str) -> PathBuf {
+pub(crate) fn secret(directory: &TempDir, name: &str) -> PathBuf {
     let path = directory.path().join(name);
     std::fs::write(&path, format!("the secret of {name}, which is long enough")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -5,5 +5,6 @@ mod application;
 mod daemon;
 mod joining;
 mod leaving;
+mod rest;
 mod running;
 mod shipping;

@@ -120,6 +120,7 @@ pub struct Executor {
     /// When the driver was heard last.
     heard: Tick,
     next_heartbeat: Tick,
+    armed: Option<Tick>,
 }
 
 impl Executor {
@@ -134,11 +135,21 @@ impl Executor {
             next_look: None,
             heard: Tick(0),
             next_heartbeat: Tick(0),
+            armed: None,
         }
     }
 
     /// Takes one event and appends what is to be done about it, in order.
     pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
+        if matches!(event, Event::Ticked) || self.armed.is_some_and(|armed| armed <= now) {
+            // A timer that came early is asked for again.
+            self.armed = None;
+        }
+        self.apply(now, event, out);
+        self.arm(out);
+    }
+
+    fn apply(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
         match event {
             _ if self.phase == Phase::Ended => {}
             Event::Received(message) => self.received(now, message, out),
@@ -206,9 +217,7 @@ impl Executor {
             return self.run(task, data, out);
         }
         self.waiting.insert(task, Waiting { data, since: now });
-        if self.next_look.is_none() {
-            self.look_at(now.plus_ms(PATIENCE_MS), out);
-        }
+        self.next_look.get_or_insert(now.plus_ms(PATIENCE_MS));
     }
 
     fn run(&mut self, task: TaskId, data: Arc<[u8]>, out: &mut Vec<Effect>) {
@@ -227,21 +236,29 @@ impl Executor {
         self.report(task, outcome, Arc::from([]), out);
     }
 
-    fn look_at(&mut self, at: Tick, out: &mut Vec<Effect>) {
-        self.next_look = Some(at);
-        out.push(Effect::ArmTimer(at));
+    /// Asks to be woken when something falls due before the timer that is set already.
+    fn arm(&mut self, out: &mut Vec<Effect>) {
+        if matches!(self.phase, Phase::Starting | Phase::Ended) {
+            return;
+        }
+        let wake = self.next_look.map_or(self.next_heartbeat, |look| look.min(self.next_heartbeat));
+        if self.armed.is_none_or(|armed| wake < armed) {
+            self.armed = Some(wake);
+            out.push(Effect::ArmTimer(wake));
+        }
     }
 
     /// When one waits for too long, all do: what runs takes longer than was thought when they were sent.
     fn look_at_waiting(&mut self, now: Tick, out: &mut Vec<Effect>) {
-        let Some(look) = self.next_look.take() else { return };
-        if look > now {
-            return self.look_at(look, out);
+        if self.next_look.is_none_or(|look| look > now) {
+            return;
         }
+        self.next_look = None;
         let Some(oldest) = self.waiting.values().map(|waiting| waiting.since).min() else { return };
         let due = oldest.plus_ms(PATIENCE_MS);
         if due > now {
-            return self.look_at(due, out);
+            self.next_look = Some(due);
+            return;
         }
         for (task, _) in std::mem::take(&mut self.waiting) {
             self.give_back(task, WAITED_TOO_LONG.to_owned(), out);
@@ -269,7 +286,6 @@ impl Executor {
                 out.push(Effect::Send(ToDriver::ExecutorHeartbeat { executor, running }));
             }
         }
-        out.push(Effect::ArmTimer(self.next_heartbeat));
         self.look_at_waiting(now, out);
     }
 

@@ -166,7 +166,10 @@ impl Master {
             }
             ToMaster::RequestSubmitDriver { .. }
             | ToMaster::RequestKillDriver { .. }
-            | ToMaster::RequestDriverStatus { .. } => {
+            | ToMaster::RequestDriverStatus { .. }
+            | ToMaster::RequestKillAllDrivers
+            | ToMaster::RequestClearCompletedDriversAndApps
+            | ToMaster::RequestReadyz => {
                 turn.reply(from, MasterReply::MasterInStandby);
             }
             _ => self.stale += 1,
@@ -218,6 +221,16 @@ impl Master {
             }
             ToMaster::RequestKillDriver { driver } => self.kill_driver(turn, from, driver),
             ToMaster::RequestDriverStatus { driver } => self.driver_status(turn, from, driver),
+            ToMaster::RequestKillAllDrivers => {
+                self.kill_all_drivers(turn);
+                turn.reply(from, MasterReply::Done);
+            }
+            ToMaster::RequestClearCompletedDriversAndApps => {
+                self.completed_apps.clear();
+                self.completed_drivers.clear();
+                turn.reply(from, MasterReply::Done);
+            }
+            ToMaster::RequestReadyz => turn.reply(from, MasterReply::Done),
         }
     }
 

@@ -48,19 +48,31 @@ impl Master {
 
     /// Ends a driver. What it holds on its worker is free when the worker says so.
     pub(super) fn kill_driver(&mut self, turn: &mut Turn<'_>, from: Peer, id: DriverId) {
-        let result = match self.drivers.get(&id).map(|driver| driver.worker.clone()) {
-            None => Err(format!("{id} is not running: it has ended, or its id is wrong")),
-            Some(worker) => {
-                if let Some(worker) = worker.and_then(|worker| self.workers.get(&worker)) {
-                    let registration = worker.registration;
-                    let kill = ToWorker::KillDriver { registration, driver: id.clone() };
-                    turn.tell_worker(worker.peer, kill);
-                }
-                self.end_driver(turn, &id, DriverState::Killed);
-                Ok(format!("kill request for {id} submitted"))
-            }
+        let result = match self.end_running_driver(turn, &id) {
+            false => Err(format!("{id} is not running: it has ended, or its id is wrong")),
+            true => Ok(format!("kill request for {id} submitted")),
         };
         turn.reply(from, MasterReply::KillDriverResponse { driver: id, result });
+    }
+
+    pub(super) fn kill_all_drivers(&mut self, turn: &mut Turn<'_>) {
+        let all: Vec<DriverId> = self.drivers.keys().cloned().collect();
+        for id in all {
+            self.end_running_driver(turn, &id);
+        }
+    }
+
+    /// Whether there was such a driver.
+    fn end_running_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId) -> bool {
+        let Some(driver) = self.drivers.get(id) else { return false };
+        let worker = driver.worker.as_ref();
+        if let Some(worker) = worker.and_then(|worker| self.workers.get(worker)) {
+            let registration = worker.registration;
+            let kill = ToWorker::KillDriver { registration, driver: id.clone() };
+            turn.tell_worker(worker.peer, kill);
+        }
+        self.end_driver(turn, id, DriverState::Killed);
+        true
     }
 
     pub(super) fn driver_status(&mut self, turn: &mut Turn<'_>, from: Peer, id: DriverId) {

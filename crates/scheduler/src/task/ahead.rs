@@ -11,6 +11,9 @@
 //!
 //! [`TaskOptions::ahead_us`]: crate::messages::TaskOptions::ahead_us
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use firesteel_types::event::Locality;
 use firesteel_types::{ExecutorId, TaskMetrics, Tick};
 
@@ -18,17 +21,35 @@ use super::core::TaskScheduler;
 use super::set::SetState;
 use crate::messages::TaskEffect;
 
-/// So many tasks per slot wait at most, however short they are.
+/// So many tasks wait at most for each that has a core, however short they are.
 const MOST: u64 = 32;
 
-/// How long the tasks of a set take, once they run.
+/// How long the tasks of a set take, once they run, and how many of them are where.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     tasks: u64,
     total_us: u64,
+    there: BTreeMap<ExecutorId, u64>,
 }
 
 impl Pace {
+    pub(super) fn came(&mut self, executor: ExecutorId) {
+        *self.there.entry(executor).or_insert(0) += 1;
+    }
+
+    pub(super) fn left(&mut self, executor: ExecutorId) {
+        if let Entry::Occupied(mut there) = self.there.entry(executor) {
+            *there.get_mut() -= 1;
+            if *there.get() == 0 {
+                there.remove();
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.tasks, self.total_us) = (0, 0);
+    }
+
     pub(super) fn note(&mut self, metrics: &TaskMetrics) {
         self.tasks += 1;
         let took = metrics.run_time_us.saturating_add(metrics.deserialize_time_us);
@@ -49,11 +70,14 @@ impl TaskScheduler {
         let (us, all_slots) = (self.options.ahead_us, self.executors.slots());
         let mut filling = false;
         while let Some(executor) = self.executors.busy(id) {
-            let (slots, there) = (executor.slots(), u64::from(executor.ahead()));
+            let waiting = u64::from(executor.ahead());
             let has_more = |set: &SetState| {
-                let room = set.pace.fit_into(us).saturating_mul(slots);
+                // Cores that others have for long do not work any of it off.
+                let there = set.pace.there.get(&id).copied().unwrap_or(0);
+                let cores = there.saturating_sub(waiting);
+                let room = set.pace.fit_into(us).saturating_mul(cores);
                 let enough = if filling { room } else { room.div_ceil(2) };
-                there < enough && u64::from(set.waiting.count()) > all_slots
+                waiting < enough && u64::from(set.waiting.count()) > all_slots
             };
             let offer = (now, id, executor.host.clone());
             let found = self.find(offer, Locality::Any, has_more);

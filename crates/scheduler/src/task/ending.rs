@@ -55,12 +55,17 @@ impl TaskScheduler {
             }
             return;
         };
-        if let (TaskOutcome::Success, Some(metrics)) = (&report.outcome, &report.metrics)
-            && self.options.ahead_us > 0
-        {
+        if self.options.ahead_us > 0 {
             let set = self.sets.get_mut(&attempt.info.stage).expect("a set outlives its attempts");
-            set.pace.note(metrics);
-            self.succeeded_on = Some(report.executor);
+            match (&report.outcome, &report.metrics) {
+                (TaskOutcome::Success, Some(metrics)) => {
+                    set.pace.note(metrics);
+                    self.succeeded_on = Some(report.executor);
+                }
+                // Perhaps given back: what was seen till now tells nothing any more.
+                (TaskOutcome::Failed(TaskFailure::Killed { .. }), _) => set.pace.forget(),
+                _ => {}
+            }
         }
         self.end_attempt(now, attempt, report.outcome, report.metrics, out);
     }
@@ -73,8 +78,11 @@ impl TaskScheduler {
         self.usability_changed(now, executor);
         let there = self.running.values().filter(|attempt| attempt.info.executor == executor);
         let tasks: Vec<TaskId> = there.map(|attempt| attempt.info.task).collect();
-        for task in tasks {
+        // They run in their order there: those behind have not begun, and it is not their doing.
+        let on_cores = self.executors.get(executor).map_or(0, |executor| executor.on_cores());
+        for (position, task) in tasks.into_iter().enumerate() {
             let attempt = self.running.remove(&task).expect("just found among the running");
+            let caused_by_app = caused_by_app && position < on_cores;
             let reason = reason.clone();
             let failure = TaskFailure::ExecutorLost { executor, caused_by_app, reason };
             self.end_attempt(now, attempt, TaskOutcome::Failed(failure), None, out);
@@ -111,6 +119,7 @@ impl TaskScheduler {
         self.freed.push(attempt.info.executor);
         let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
         set.attempt_left(attempt.index, attempt.info.task);
+        set.pace.left(attempt.info.executor);
         self.pools.ended(&mut set.member);
         let progress = set.slot(attempt.index).progress;
         let verdict = match (&set.phase, outcome) {

@@ -36,12 +36,14 @@ impl Waits {
     }
 }
 
-/// A free executor that looks for a task.
+/// An executor that looks for a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer<'a> {
     pub(super) now: Tick,
     pub(super) executor: ExecutorId,
     pub(super) host: &'a Host,
+    /// It has a core for the task, rather than room for it to wait.
+    pub(super) is_free: bool,
     /// Tasks further from their data than this are held back: a nearer executor may be free too.
     pub(super) farthest: Locality,
 }
@@ -236,7 +238,7 @@ impl Waiting {
                 Locality::Any => take(&mut self.anywhere, Locality::Any),
                 _ => None,
             })
-            .unwrap_or_else(|| self.refuse())
+            .unwrap_or_else(|| self.refuse(offer.is_free))
     }
 
     /// Steps to the level allowed at `now`.
@@ -264,9 +266,9 @@ impl Waiting {
         }
     }
 
-    fn refuse(&mut self) -> Answer {
+    fn refuse(&mut self, is_free: bool) -> Answer {
         let Some((_, wait_ms, _)) = self.held_level() else { return Answer::Nothing };
-        self.refused = true;
+        self.refused |= is_free;
         Answer::Held { until: self.since.plus_ms(wait_ms) }
     }
 

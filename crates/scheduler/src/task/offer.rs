@@ -92,7 +92,8 @@ impl TaskScheduler {
         farthest: Locality,
         may_ask: impl Fn(&SetState) -> bool,
     ) -> Option<Found> {
-        let offer = Offer { now, executor: id, host: &host, farthest };
+        let is_free = self.executors.offerable(id).is_some();
+        let offer = Offer { now, executor: id, host: &host, is_free, farthest };
         let original = |task: TaskId| self.running[&task].info.executor;
         for stage in self.pools.in_order() {
             let set = self.sets.get_mut(&stage).expect("pools list sets that exist");
@@ -140,6 +141,9 @@ impl TaskScheduler {
         let slot = set.slot(index);
         let (partition, attempt) = (slot.partition, slot.attempts);
         slot.attempt_started(task);
+        if self.options.ahead_us > 0 {
+            set.pace.came(executor);
+        }
         self.pools.started(&mut set.member);
         let wants_slots = set.wants_slots();
         self.pools.set_runnable(&mut set.member, wants_slots);

@@ -54,6 +54,11 @@ impl Executor {
         u64::from(self.slots)
     }
 
+    /// How many tasks have a core there.
+    pub(super) fn on_cores(&self) -> usize {
+        self.tasks as usize
+    }
+
     /// How many tasks wait there for a core.
     pub(super) fn ahead(&self) -> u32 {
         self.ahead

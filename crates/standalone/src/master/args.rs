@@ -6,6 +6,8 @@ use firesteel_cluster::master::MasterOptions;
 use firesteel_conf::{Conf, ConfError, entries};
 use firesteel_rpc::RpcOptions;
 
+use crate::StartError;
+
 /// What a master is started with.
 #[derive(Clone, Debug)]
 pub struct MasterArgs {
@@ -17,6 +19,8 @@ pub struct MasterArgs {
     pub port: u16,
     /// The first port to try for its page; `None` for no page.
     pub web_port: Option<u16>,
+    /// The first port to try for submissions over HTTP; `None` for none.
+    pub rest_port: Option<u16>,
     /// `spark.worker.timeout`, `spark.deploy.*` and the like.
     pub conf: Conf,
     /// Its secrets and limits.
@@ -27,7 +31,18 @@ impl MasterArgs {
     /// A master that only this machine reaches, on any free port, without a page.
     pub fn loopback(conf: Conf, rpc: RpcOptions) -> Self {
         let host = "127.0.0.1".to_owned();
-        Self { host, advertise: None, port: 0, web_port: None, conf, rpc }
+        Self { host, advertise: None, port: 0, web_port: None, rest_port: None, conf, rpc }
+    }
+
+    /// The port for submissions over HTTP that settings ask for, for a master that asks its peers for a
+    /// secret or does not.
+    pub fn rest_port_of(conf: &Conf, has_secret: bool) -> Result<Option<u16>, StartError> {
+        let wanted = conf.get(&entries::MASTER_REST_ENABLED)?;
+        if wanted == Some(true) && has_secret {
+            return Err(StartError::RestWithSecret);
+        }
+        let port = conf.get(&entries::MASTER_REST_PORT)?;
+        Ok(wanted.unwrap_or(!has_secret).then(|| u16::try_from(port).unwrap_or_default()))
     }
 
     /// The rules of its core.

@@ -2,6 +2,7 @@
 
 mod args;
 mod pages;
+mod rest;
 mod shell;
 
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct RunningMaster {
     pub address: RpcAddress,
     /// Where its page is, if it has one.
     pub web_address: Option<RpcAddress>,
+    /// Where it takes submissions over HTTP, if it does.
+    pub rest_address: Option<RpcAddress>,
     shell: Arc<Shell>,
     env: RpcEnv,
     stop: CancellationToken,
@@ -41,6 +44,11 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
         Some(port) => Some(web::bind(&args.host, &address.host, port, retries).await?),
         None => None,
     };
+    let rest = match args.rest_port {
+        Some(port) => Some(web::bind(&args.host, &address.host, port, retries).await?),
+        None => None,
+    };
+    let rest_address = rest.as_ref().map(|rest| rest.address.clone());
     let web_address = web.as_ref().map(|web| web.address.clone());
     options.url = format!("spark://{address}");
     options.web_ui = web_address.as_ref().map_or_else(String::new, |web| format!("http://{web}"));
@@ -49,9 +57,13 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
     if let Some(web) = web {
-        tasks.spawn(web::serve(web, pages::of(shell.clone()), stop.clone()));
+        tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
     }
-    Ok(RunningMaster { address, web_address, shell, env, stop, tasks })
+    if let Some(rest) = rest {
+        let desk = rest::desk(shell.clone(), format!("spark://{address}"));
+        tasks.spawn(web::serve(rest, desk, rest::LONGEST, stop.clone()));
+    }
+    Ok(RunningMaster { address, web_address, rest_address, shell, env, stop, tasks })
 }
 
 impl RunningMaster {

@@ -46,6 +46,9 @@ impl Links {
     }
 }
 
+/// Somebody without a connection.
+const NOBODY: Peer = Peer(u64::MAX);
+
 type Asker = Caller<Said<MasterReply>>;
 
 impl fmt::Debug for Shell {
@@ -68,7 +71,7 @@ impl Shell {
         self.alarm.arm(self.clock.now());
         loop {
             self.alarm.ring(&self.clock).await;
-            self.feed(Event::Ticked, None);
+            self.feed(&mut self.lock(), Event::Ticked, |_| {});
         }
     }
 
@@ -86,21 +89,25 @@ impl Shell {
         self.state.lock().expect("the master's core panicked: its books cannot be trusted")
     }
 
-    fn feed(&self, event: Event, asker: Option<Asker>) {
-        self.feed_locked(&mut self.lock(), event, asker);
+    /// Asks it something from inside this process.
+    pub(super) fn ask(&self, message: ToMaster) -> Option<MasterReply> {
+        let mut reply = None;
+        let event = Event::Received { from: NOBODY, message };
+        self.feed(&mut self.lock(), event, |said| reply = Some(said.message));
+        reply
     }
 
-    fn feed_locked(&self, state: &mut State, event: Event, mut asker: Option<Asker>) {
+    fn feed(&self, state: &mut State, event: Event, mut reply: impl FnMut(Said<MasterReply>)) {
         let mut effects = Vec::new();
         let started = Instant::now();
         state.core.handle(self.clock.now(), event, &mut effects);
         state.longest_round = state.longest_round.max(started.elapsed());
         for effect in effects {
-            self.apply(state, effect, &mut asker);
+            self.apply(state, effect, &mut reply);
         }
     }
 
-    fn apply(&self, state: &State, effect: Effect, asker: &mut Option<Asker>) {
+    fn apply(&self, state: &State, effect: Effect, reply: &mut impl FnMut(Said<MasterReply>)) {
         match effect {
             Effect::Persist(change) => note(&change),
             Effect::SendWorker { to, said } => {
@@ -115,11 +122,7 @@ impl Shell {
                 }
                 send(state.peers.get(&to).map(|links| &links.app), said);
             }
-            Effect::Reply { said, .. } => {
-                if let Some(asker) = asker.take() {
-                    asker.reply(said);
-                }
-            }
+            Effect::Reply { said, .. } => reply(said),
             Effect::ArmTimer(at) => self.alarm.arm(at),
         }
     }
@@ -132,14 +135,19 @@ impl Shell {
             let Some(links) = Links::to(&caller) else { return };
             vacant.insert(links);
         }
-        self.feed_locked(&mut state, Event::Received { from, message }, Some(caller));
+        let mut caller = Some(caller);
+        self.feed(&mut state, Event::Received { from, message }, |said| {
+            if let Some(caller) = caller.take() {
+                caller.reply(said);
+            }
+        });
     }
 
     fn disconnected(&self, connection: u64) {
         let peer = Peer(connection);
         let mut state = self.lock();
         if state.peers.remove(&peer).is_some() {
-            self.feed_locked(&mut state, Event::PeerDisconnected { peer }, None);
+            self.feed(&mut state, Event::PeerDisconnected { peer }, |_| {});
         }
     }
 }

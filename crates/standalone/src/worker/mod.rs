@@ -81,7 +81,7 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
     if let Some(web) = web {
-        tasks.spawn(web::serve(web, pages::of(shell.clone()), stop.clone()));
+        tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
     }
     let id = shell.id().clone();
     Ok(RunningWorker { id, address, web_address, shell, env, stop, tasks })

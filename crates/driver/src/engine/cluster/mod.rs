@@ -152,7 +152,7 @@ impl Cluster {
     }
 
     /// Sends a task to an executor that takes its messages too slowly for now: there are no more of these
-    /// than it has cores. Whether it is slow or lost, its heartbeats tell.
+    /// than it may have tasks. Whether it is slow or lost, its heartbeats tell.
     fn send_later(
         self: &Arc<Self>,
         launch: &Launch,

@@ -28,7 +28,7 @@ impl Actor {
         outcome: TaskOutcome,
         data: &[u8],
     ) {
-        if data.is_empty() {
+        if data.is_empty() && matches!(outcome, TaskOutcome::Failed(_)) {
             let (output, updates, metrics) = (None, Vec::new(), TaskMetrics::default());
             let never_ran = TaskReport { outcome, output, updates, metrics };
             return self.engine.report_remote(task, executor, never_ran);

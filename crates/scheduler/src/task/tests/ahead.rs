@@ -65,7 +65,7 @@ fn only_a_success_brings_tasks_ahead() {
     rig.fail(6, 1);
     assert_eq!(rig.scheduler.running_tasks(), before - 2);
     rig.succeed_in(7, 1, 1);
-    assert_eq!(rig.scheduler.running_tasks(), 7, "six were seen");
+    assert_eq!(rig.scheduler.running_tasks(), 3, "what was seen before counts no more");
 }
 
 #[test]
@@ -91,6 +91,31 @@ fn what_waits_there_is_lost_with_its_executor_and_killed_with_its_set() {
     cancelled.lines();
     cancelled.cancel(stage(0, 0));
     assert_eq!(cancelled.lines().iter().filter(|line| line.starts_with("kill")).count(), 6);
+}
+
+#[test]
+fn a_lost_executor_is_held_against_what_it_ran_and_not_against_what_waited_there() {
+    let options = TaskOptions { max_failures: 1, ..ahead() };
+    let mut rig = Rig::with_options(options, &[(1, "a", 1), (2, "b", 1)]);
+    rig.submit(set(0, 100));
+    rig.succeed_in(0, 1, 1);
+    rig.lines();
+    rig.lose(1, true, false);
+    let lines = rig.lines();
+    let failed = lines.iter().filter(|line| line.contains("failed: p")).collect::<Vec<_>>();
+    assert_eq!(failed, ["set 0.0 failed: p2 1 times, executor 1 lost: gone"], "{lines:?}");
+}
+
+#[test]
+fn cores_that_others_have_do_not_count() {
+    let mut rig = Rig::with_options(ahead(), &[(1, "a", 4)]);
+    rig.submit(set(0, 3));
+    rig.submit(TaskSet { priority: JobId(1), ..set(1, 100) });
+    let after = |task| {
+        rig.succeed_in(task, 1, 500);
+        rig.scheduler.running_tasks()
+    };
+    assert_eq!((3..20).map(after).max(), Some(3 + 1 + 2), "two take as long as may be");
 }
 
 #[test]

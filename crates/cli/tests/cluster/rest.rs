@@ -1,0 +1,115 @@
+//! Submissions over HTTP: drivers that the cluster runs.
+
+use rustix::process::Pid;
+use serde_json::{Value, json};
+
+use crate::daemon::{Master, Worker, file, firesteel, get, is_running, request, wait_until};
+use crate::joining::secret;
+
+fn post(master: &Master, path: &str, body: &str) -> (String, Value) {
+    let rest = &master.rest;
+    let length = body.len();
+    let text = format!(
+        "POST /v1/submissions/{path} HTTP/1.1\r\nHost: {rest}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    let (status, answer) = request(rest, &text);
+    (status, serde_json::from_str(&answer).unwrap())
+}
+
+/// Submits a script of a shell; its id.
+fn submit(master: &Master, script: &str) -> String {
+    let submission = json!({
+        "action": "CreateSubmissionRequest",
+        "appResource": "file:/bin/sh",
+        "appArgs": ["-c", script],
+        "clientSparkVersion": "4.3.0",
+        "environmentVariables": { "SPARK_COLOUR": "red" },
+        "mainClass": "script",
+        "sparkProperties": { "spark.app.name": "script", "spark.driver.memory": "100m" },
+    });
+    let (status, answer) = post(master, "create", &submission.to_string());
+    assert!(status.contains("200") && answer["success"] == true, "{status} {answer}");
+    answer["submissionId"].as_str().unwrap().to_owned()
+}
+
+fn status(master: &Master, driver: &str) -> Value {
+    let (line, answer) = get(&master.rest, &format!("/v1/submissions/status/{driver}"));
+    assert!(line.contains("200"), "{line}");
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn wait_for_state(master: &Master, driver: &str, state: &str) {
+    wait_until(&format!("{driver} is {state}"), || status(master, driver)["driverState"] == state);
+}
+
+#[test]
+fn a_submitted_driver_runs_on_a_worker_and_is_told_its_master() {
+    let master = Master::start(&[]);
+    let waiting = submit(&master, "echo \"$FIRESTEEL_CONF $SPARK_COLOUR\" > new; mv new told");
+    assert_eq!(status(&master, &waiting)["driverState"], "SUBMITTED", "there is no worker yet");
+    let worker = Worker::start(&master, &[]);
+    wait_for_state(&master, &waiting, "FINISHED");
+    let told = file(&worker.driver_directory(&waiting).join("told"));
+    let port = master.port();
+    assert!(told.contains(port) && told.contains("script") && told.contains("red"), "{told}");
+    let answer = status(&master, &waiting);
+    assert!(answer["workerId"].as_str().unwrap().starts_with("worker-"), "{answer}");
+    let failed = submit(&master, "exit 3");
+    wait_for_state(&master, &failed, "FAILED");
+    assert_eq!(master.json()["completeddrivers"].as_array().unwrap().len(), 2);
+    assert_eq!(post(&master, "clear", "").1["success"], true);
+    assert_eq!(status(&master, &failed)["success"], false, "it is forgotten");
+}
+
+#[test]
+fn drivers_are_killed_one_by_one_and_all_together() {
+    let master = Master::start(&[]);
+    let worker = Worker::start(&master, &[]);
+    let sleep = "echo $$ > new; mv new pid; exec sleep 1000";
+    let [first, second, third] = [(); 3].map(|()| submit(&master, sleep));
+    let pid = |driver: &str| {
+        let number = file(&worker.driver_directory(driver).join("pid"));
+        Pid::from_raw(number.trim().parse().unwrap()).unwrap()
+    };
+    let pids = [pid(&first), pid(&second)];
+    assert_eq!(status(&master, &third)["driverState"], "SUBMITTED", "the worker has two cores");
+    let (_, answer) = post(&master, &format!("kill/{first}"), "");
+    assert_eq!(answer["success"], true, "{answer}");
+    wait_until("the end of the first", || !is_running(pids[0]));
+    wait_for_state(&master, &first, "KILLED");
+    wait_for_state(&master, &third, "RUNNING");
+    assert_eq!(post(&master, &format!("kill/{first}"), "").1["success"], false, "it is over");
+    let third_pid = pid(&third);
+    assert_eq!(post(&master, "killall", "").1["success"], true);
+    wait_until("the end of all", || !is_running(pids[1]) && !is_running(third_pid));
+    assert_eq!(status(&master, &second)["driverState"], "KILLED");
+}
+
+#[test]
+fn what_is_no_submission_changes_nothing() {
+    let master = Master::start(&[]);
+    let ready = get(&master.rest, "/v1/submissions/readyz");
+    assert!(ready.0.contains("200") && ready.1.contains("ReadyzResponse"), "{ready:?}");
+    assert!(get(&master.rest, "/v7/submissions/readyz").0.contains("468"));
+    let (line, answer) = post(&master, "create", "{");
+    assert!(line.contains("400") && answer["action"] == "ErrorResponse", "{line} {answer}");
+    let (line, _) = post(&master, "create", &" ".repeat(2 << 20));
+    assert!(line.contains("413"), "{line}");
+    let page = "POST /v1/submissions/killall HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\nContent-Length: 0\r\n\r\n";
+    assert!(request(&master.rest, page).0.contains("403"));
+    assert!(master.json()["activedrivers"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_master_with_a_secret_takes_no_submissions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = secret(&directory, "the master");
+    let path = format!("spark.authenticate.secret.file={}", path.display());
+    let flags = ["--host", "127.0.0.1", "--conf", "spark.authenticate=true", "--conf", &path];
+    assert_eq!(Master::start(&flags).rest, "");
+    let mut both =
+        firesteel(&["master", "--port", "0", "--conf", "spark.master.rest.enabled=true"]);
+    let output = both.args(flags).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && told.contains("do not go together"), "{told}");
+}
