@@ -1,20 +1,40 @@
 //! Taking over before `main`: how an application's executable becomes an executor without a line of
-//! the user's program having run.
+//! the user's `main` having run.
+//!
+//! Other constructors may stand behind the hook, an allocator's among them, which works badly until it
+//! was called. They run first: who takes over finds the program as its `main` would.
 
-/// Runs a function before `main` in every program that links the crate which says this.
-///
-/// The function must not panic and must be quick when there is nothing to do; it may never return.
+/// Before `main` of every program that links the crate which says this: runs a function that never
+/// returns, if another one says so. That one must not panic and has to be quick.
 #[macro_export]
 macro_rules! before_main {
-    ($function:path) => {
+    (if $condition:path => $function:path) => {
         const _: () = {
-            extern "C" fn before_main() {
-                $function()
+            #[cfg(all(target_os = "linux", target_env = "gnu"))]
+            unsafe extern "C" fn before_main(
+                count: ::core::ffi::c_int,
+                arguments: $crate::hook::Texts,
+                variables: $crate::hook::Texts,
+            ) {
+                if $condition() {
+                    // SAFETY: called by the C library as a constructor, with what it gives to all
+                    // of them; the function takes over, so none is called a second time.
+                    unsafe { $crate::hook::run_later(before_main, count, arguments, variables) };
+                    $function()
+                }
             }
 
-            // SAFETY: the section holds pointers to functions without arguments and result which the
-            // C runtime calls in turn on the main thread, after the C library is set up and before
-            // `main`; this static is exactly such a pointer, and is never unloaded.
+            #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+            unsafe extern "C" fn before_main() {
+                if $condition() {
+                    $function()
+                }
+            }
+
+            // SAFETY: the section holds pointers to functions which the C runtime calls in turn on
+            // the main thread, after the C library is set up and before `main`; this static is exactly
+            // such a pointer, and is never unloaded. The C library of GNU gives them the program's
+            // arguments and variables.
             #[used]
             #[cfg_attr(
                 not(any(target_os = "macos", target_os = "ios")),
@@ -24,7 +44,95 @@ macro_rules! before_main {
                 any(target_os = "macos", target_os = "ios"),
                 unsafe(link_section = "__DATA,__mod_init_func")
             )]
-            static HOOK: extern "C" fn() = before_main;
+            #[cfg(all(target_os = "linux", target_env = "gnu"))]
+            static HOOK: $crate::hook::Constructor = before_main;
+            #[used]
+            #[cfg_attr(
+                not(any(target_os = "macos", target_os = "ios")),
+                unsafe(link_section = ".init_array")
+            )]
+            #[cfg_attr(
+                any(target_os = "macos", target_os = "ios"),
+                unsafe(link_section = "__DATA,__mod_init_func")
+            )]
+            #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+            static HOOK: unsafe extern "C" fn() = before_main;
         };
     };
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub use linux::*;
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod linux {
+    use std::ffi::{c_char, c_int};
+
+    /// Texts of C, up to a null.
+    pub type Texts = *const *const c_char;
+
+    /// What the C library of GNU calls before `main`.
+    pub type Constructor = unsafe extern "C" fn(c_int, Texts, Texts);
+
+    unsafe extern "C" {
+        // Made by the linker: where the constructors of this program begin and end.
+        static __init_array_start: [Option<Constructor>; 0];
+        static __init_array_end: [Option<Constructor>; 0];
+    }
+
+    /// Calls the constructors that stand behind this one.
+    ///
+    /// # Safety
+    ///
+    /// Only for that constructor itself, with the arguments it got, and if it never returns: else
+    /// they are called twice.
+    pub unsafe fn run_later(own: Constructor, count: c_int, arguments: Texts, variables: Texts) {
+        let start = (&raw const __init_array_start).cast::<Option<Constructor>>();
+        let end = (&raw const __init_array_end).cast::<Option<Constructor>>();
+        // SAFETY: between these two symbols the linker has put one constructor after the other, and
+        // all have been relocated before the first is called.
+        let all = unsafe { std::slice::from_raw_parts(start, end.offset_from_unsigned(start)) };
+        for constructor in later(all, own) {
+            // SAFETY: the C library would have called it next, in this way.
+            unsafe { constructor(count, arguments, variables) };
+        }
+    }
+
+    fn later(all: &[Option<Constructor>], own: Constructor) -> impl Iterator<Item = Constructor> {
+        let is_own = move |other: &Option<Constructor>| {
+            other.is_some_and(|other| std::ptr::fn_addr_eq(other, own))
+        };
+        let behind = all.iter().position(is_own).map_or(all.len(), |position| position + 1);
+        all[behind..].iter().flatten().copied()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        unsafe extern "C" fn first(count: c_int, _: Texts, _: Texts) {
+            assert_eq!(count, 1);
+        }
+
+        unsafe extern "C" fn second(count: c_int, _: Texts, _: Texts) {
+            assert_eq!(count, 2);
+        }
+
+        unsafe extern "C" fn third(count: c_int, _: Texts, _: Texts) {
+            assert_eq!(count, 3);
+        }
+
+        #[test]
+        fn those_behind_are_called_and_no_others() {
+            let all: [Option<Constructor>; 5] =
+                [Some(first), None, Some(second), None, Some(third)];
+            let of =
+                |own: Constructor, all| later(all, own).map(|it| it as usize).collect::<Vec<_>>();
+            let [second_at, third_at] = [second as Constructor, third].map(|it| it as usize);
+            assert_eq!(of(first, &all), [second_at, third_at]);
+            assert_eq!(of(second, &all), [third_at]);
+            assert!(of(third, &all).is_empty());
+            assert!(of(first, &all[1..]).is_empty(), "it is not among them");
+        }
+    }
 }

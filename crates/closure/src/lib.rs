@@ -18,7 +18,8 @@
 mod call;
 pub mod code;
 mod executable;
-mod hook;
+#[doc(hidden)]
+pub mod hook;
 mod wire;
 
 pub use call::{Call, Pure, Shared};

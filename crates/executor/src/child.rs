@@ -26,11 +26,13 @@ pub const ROLE: &str = "FIRESTEEL_ROLE";
 /// Where a child process finds the files of `spark.files`.
 pub const FILES: &str = "FIRESTEEL_FILES";
 
-/// Called before `main`: if this process is to be an executor, it is one until it exits.
-pub fn take_over_if_executor() {
-    if std::env::var_os(ROLE).is_none_or(|role| role != "executor") {
-        return;
-    }
+/// Whether this process is to be an executor.
+pub(crate) fn is_executor() -> bool {
+    std::env::var_os(ROLE).is_some_and(|role| role == "executor")
+}
+
+/// Called before `main`: is an executor until it exits.
+pub(crate) fn take_over() -> ! {
     if std::env::var_os(crate::cluster::DRIVER_URL).is_some() {
         crate::cluster::become_executor();
     }

@@ -17,4 +17,4 @@ pub use panics::catch;
 pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 pub use runner::{EncodedReport, TaskReport, run_encoded, run_task};
 
-firesteel_closure::before_main!(crate::child::take_over_if_executor);
+firesteel_closure::before_main!(if crate::child::is_executor => crate::child::take_over);
