@@ -44,25 +44,17 @@ macro_rules! before_main {
                 any(target_os = "macos", target_os = "ios"),
                 unsafe(link_section = "__DATA,__mod_init_func")
             )]
-            #[cfg(all(target_os = "linux", target_env = "gnu"))]
             static HOOK: $crate::hook::Constructor = before_main;
-            #[used]
-            #[cfg_attr(
-                not(any(target_os = "macos", target_os = "ios")),
-                unsafe(link_section = ".init_array")
-            )]
-            #[cfg_attr(
-                any(target_os = "macos", target_os = "ios"),
-                unsafe(link_section = "__DATA,__mod_init_func")
-            )]
-            #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-            static HOOK: unsafe extern "C" fn() = before_main;
         };
     };
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub use linux::*;
+
+/// What is called before `main`.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub type Constructor = unsafe extern "C" fn();
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod linux {

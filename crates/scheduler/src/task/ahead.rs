@@ -18,6 +18,7 @@ use firesteel_types::event::Locality;
 use firesteel_types::{ExecutorId, TaskMetrics, Tick};
 
 use super::core::TaskScheduler;
+use super::locality::Offer;
 use super::set::SetState;
 use crate::messages::TaskEffect;
 
@@ -79,8 +80,10 @@ impl TaskScheduler {
                 let enough = if filling { room } else { room.div_ceil(2) };
                 waiting < enough && u64::from(set.waiting.count()) > all_slots
             };
-            let offer = (now, id, executor.host.clone());
-            let found = self.find(offer, Locality::Any, has_more);
+            let host = executor.host.clone();
+            let farthest = Locality::Any;
+            let offer = Offer { now, executor: id, host: &host, is_free: false, farthest };
+            let found = self.find(&offer, has_more);
             let Some(found) = found.filter(|found| !found.speculative) else { return };
             filling = true;
             self.launch(now, found, id, out);

@@ -5,7 +5,7 @@
 //! anything that may make more tasks launchable, every executor with free cores (`offer_all`).
 
 use firesteel_types::event::Locality;
-use firesteel_types::{Event, ExecutorId, Host, StageRef, TaskId, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, StageRef, TaskId, TaskInfo, Tick};
 
 use super::core::TaskScheduler;
 use super::locality::{Answer, Offer};
@@ -19,7 +19,7 @@ const SWEEPS: [Locality; 3] = [Locality::ProcessLocal, Locality::NodeLocal, Loca
 
 /// A task for an executor.
 pub(super) struct Found {
-    pub(super) stage: StageRef,
+    stage: StageRef,
     index: u32,
     locality: Locality,
     pub(super) speculative: bool,
@@ -78,8 +78,9 @@ impl TaskScheduler {
         out: &mut Vec<TaskEffect>,
     ) -> bool {
         let Some(executor) = self.executors.offerable(id) else { return false };
-        let offer = (now, id, executor.host.clone());
-        let Some(found) = self.find(offer, farthest, |_| true) else { return false };
+        let host = executor.host.clone();
+        let offer = Offer { now, executor: id, host: &host, is_free: true, farthest };
+        let Some(found) = self.find(&offer, |_| true) else { return false };
         self.launch(now, found, id, out);
         true
     }
@@ -88,19 +89,16 @@ impl TaskScheduler {
     /// that is not to be asked. What is found must be launched, unless it is a copy.
     pub(super) fn find(
         &mut self,
-        (now, id, host): (Tick, ExecutorId, Host),
-        farthest: Locality,
+        offer: &Offer<'_>,
         may_ask: impl Fn(&SetState) -> bool,
     ) -> Option<Found> {
-        let is_free = self.executors.offerable(id).is_some();
-        let offer = Offer { now, executor: id, host: &host, is_free, farthest };
         let original = |task: TaskId| self.running[&task].info.executor;
         for stage in self.pools.in_order() {
             let set = self.sets.get_mut(&stage).expect("pools list sets that exist");
             if !may_ask(set) {
                 break;
             }
-            match set.answer(&offer, &self.executors, original) {
+            match set.answer(offer, &self.executors, original) {
                 Answer::Launch { index, locality, speculative } => {
                     return Some(Found { stage, index, locality, speculative });
                 }

@@ -201,22 +201,24 @@ pub(super) fn read(
 
 /// The fields of a submission that mean something here.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct Submission {
-    #[serde(rename = "action")]
-    _action: String,
     app_resource: String,
     #[serde(default)]
     app_args: Vec<String>,
-    client_spark_version: String,
+    /// Spark insists on one; any will do.
+    #[serde(rename = "clientSparkVersion")]
+    _client_spark_version: String,
     #[serde(default)]
     environment_variables: BTreeMap<String, String>,
     main_class: Option<String>,
     spark_properties: BTreeMap<String, String>,
 }
 
-const FIELDS: [&str; 7] = [
+/// Fields of a submission, whether they mean something here or not; others are named in the answer.
+const FIELDS: [&str; 8] = [
     "action",
+    "message",
     "appResource",
     "appArgs",
     "clientSparkVersion",
@@ -224,8 +226,6 @@ const FIELDS: [&str; 7] = [
     "mainClass",
     "sparkProperties",
 ];
-/// Fields that Spark knows and that mean nothing here.
-const KNOWN_FIELDS: [&str; 3] = ["message", "serverSparkVersion", "driverResources"];
 
 fn submission(body: Option<&[u8]>, master: &str) -> Result<Request, Refusal> {
     let malformed = |why: String| refusal(400, format!("Malformed request: {why}"));
@@ -246,11 +246,8 @@ fn submission(body: Option<&[u8]>, master: &str) -> Result<Request, Refusal> {
         return Err(malformed("a submission is an object".to_owned()));
     };
     fields.retain(|_, value| !value.is_null());
-    let strange = |name: &&String| !FIELDS.contains(&name.as_str());
-    let strange: Vec<String> = fields.keys().filter(strange).cloned().collect();
-    strange.iter().for_each(|name| drop(fields.remove(name)));
-    let unknown = strange.into_iter().filter(|name| !KNOWN_FIELDS.contains(&name.as_str()));
-    let unknown = unknown.collect();
+    let is_strange = |name: &&String| !FIELDS.contains(&name.as_str());
+    let unknown = fields.keys().filter(is_strange).cloned().collect();
     let submission: Submission =
         serde_json::from_value(Value::Object(fields)).map_err(|e| malformed(e.to_string()))?;
     let description = Arc::new(describe(submission, master).map_err(malformed)?);
@@ -260,7 +257,6 @@ fn submission(body: Option<&[u8]>, master: &str) -> Result<Request, Refusal> {
 /// The driver that a submission describes, for the master at this URL.
 fn describe(submission: Submission, master: &str) -> Result<DriverDescription, String> {
     let program = program(&submission.app_resource)?;
-    let _ = submission.client_spark_version; // asked for, as Spark does; any will do
     let mut conf = Conf::new();
     for (key, value) in submission.spark_properties {
         if !NOT_FOR_THE_DRIVER.contains(&key.as_str()) {
