@@ -218,9 +218,20 @@ fn quoted_newlines_are_an_error_with_advice_unless_they_are_declared() {
     let (ctx, scratch) = (context(), Scratch::new());
     let text = "1,\"a\r\nb\"\n2,\"c\n\n#d\"\n3,e";
     let path = scratch.write("lines.csv", text);
-    let lines = ctx.csv::<(u32, String)>(&path).unwrap();
-    let advice = ["lines.csv", "line 1", "not closed on its line", "multi_line(true)"];
+    let whole = CsvOptions::new().min_partitions(1);
+    let lines = ctx.csv_with::<(u32, String)>(&path, &whole).unwrap();
+    assert_eq!(lines.partition_count(), 1);
+    let advice = ["lines.csv", "line 1:", "not closed on its line", "multi_line(true)"];
     is_fatal(fails_with(lines.collect(), &advice));
+    // In parts, whichever task is first tells of its own line, with the same advice.
+    let parts = ctx.csv_with::<(u32, String)>(&path, &whole.clone().max_split_bytes(4)).unwrap();
+    assert!(parts.partition_count() > 4);
+    is_fatal(fails_with(parts.collect(), &["lines.csv", "multi_line(true)"]));
+    let rest = scratch.write("rest.csv", "1,a\nb\",x\n");
+    let rest = ctx.csv_with::<(u32, String)>(&rest, &whole).unwrap();
+    let advice =
+        ["line 2, column 1", "invalid digit", "quote without a partner", "multi_line(true)"];
+    is_fatal(fails_with(rest.collect(), &advice));
     let options = CsvOptions::new().multi_line(true).comment(b'#').max_split_bytes(4);
     let rows = ctx.csv_with::<(u32, String)>(&path, &options).unwrap();
     assert_eq!(rows.partition_count(), 1);

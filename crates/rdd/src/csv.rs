@@ -20,6 +20,8 @@ use crate::{Pipe, TaskContext};
 /// A row is not longer: more is a quote that was not closed.
 const LARGEST_ROW: usize = 256 << 20;
 
+const NEWLINES_IN_FIELDS: &str = "if fields hold newlines, read with CsvOptions::multi_line(true)";
+
 /// How CSV is read and written. The names are those of Spark's options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsvOptions {
@@ -248,7 +250,9 @@ impl Rows {
     fn next_item<T: Data>(&mut self, header: Option<&ByteRecord>, data_starts: u64) -> Option<T> {
         loop {
             let (offset, row) = self.advance(data_starts)?;
-            let item = row.and_then(|()| convert(&self.record, header));
+            let item = row.and_then(|()| {
+                convert(&self.record, header).map_err(|problem| self.explained(problem))
+            });
             match item {
                 Ok(item) => return Some(item),
                 Err(problem) => problem.treat(self.options.mode, &self.lines.split, offset),
@@ -330,19 +334,27 @@ impl Rows {
         }
     }
 
+    /// A row that does not fit may be the end of one whose quote was opened lines before, in a part of
+    /// the file that another task reads: which of the two tells of it first is chance.
+    #[cold]
+    fn explained(&self, mut problem: Malformed) -> Malformed {
+        let quotes = self.lines.bytes().iter().filter(|byte| **byte == self.options.quote).count();
+        if !self.options.multi_line && quotes % 2 == 1 {
+            problem.reason += "; its line has a quote without a partner: ";
+            problem.reason += NEWLINES_IN_FIELDS;
+        }
+        problem
+    }
+
     #[cold]
     fn unclosed(&mut self, filled: usize) -> Malformed {
         self.parser.reset();
         self.parsed = self.lines.bytes().len();
-        let advice = match self.options.multi_line {
-            true => "a quoted field is not closed before the end of the file",
-            false => {
-                "a quoted field is not closed on its line; if fields hold newlines, read with \
-                 CsvOptions::multi_line(true)"
-            }
+        let reason = match self.options.multi_line {
+            true => "a quoted field is not closed before the end of the file".to_owned(),
+            false => format!("a quoted field is not closed on its line; {NEWLINES_IN_FIELDS}"),
         };
-        let value = self.fields[..filled].to_vec();
-        Malformed { reason: advice.to_owned(), column: None, value }
+        Malformed { reason, column: None, value: self.fields[..filled].to_vec() }
     }
 }
 
