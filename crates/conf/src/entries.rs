@@ -317,6 +317,11 @@ entries! {
         BROADCAST_BLOCK_SIZE: ByteSize = Entry::new("spark.broadcast.blockSize", "4m")
             .byte_unit(ByteUnit::Kibi).positive().since("0.5.0").for_cluster();
 
+        /// Whether a partition that is kept by several executors (`MEMORY_ONLY_2` and the like) is
+        /// copied again when one of them is lost, or when there were too few of them before.
+        STORAGE_REPLICATION_PROACTIVE: bool = Entry::new("spark.storage.replication.proactive", "true")
+            .since("2.2.0").for_cluster();
+
         /// How often a block of another executor is asked for again when the connection is in
         /// trouble, unless the driver says that the executor is lost.
         SHUFFLE_IO_MAX_RETRIES: u32 = Entry::new("spark.shuffle.io.maxRetries", "3")

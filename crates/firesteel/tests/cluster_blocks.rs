@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use executors::*;
 use firesteel::prelude::*;
@@ -74,6 +75,9 @@ fn holders(events: &[Event]) -> BTreeSet<(String, u32)> {
                 _ => holders.insert((block.clone(), executor.0)),
             };
         }
+        if let Event::ExecutorRemoved { executor, .. } = event {
+            holders.retain(|(_, holder)| *holder != executor.0);
+        }
     }
     holders
 }
@@ -99,6 +103,86 @@ fn partitions_with_two_copies_outlive_an_executor_that_is_killed() {
         assert_eq!(kept.sum().unwrap(), 600 * 599 / 2);
         assert_eq!(computed.value(), 600, "{level}: nothing was computed twice");
     }
+}
+
+#[test]
+fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left() {
+    let (ctx, seen) = started(builder(3), 3);
+    let computed = ctx.accumulator::<u64>();
+    // Large enough to go through a file, and small enough to go through memory.
+    for length in [100_000, 10] {
+        computed.reset();
+        let kept = ctx.parallelize_in(6, 0..60u64).with((computed.clone(), length)).map(
+            |(computed, length), n| {
+                computed.add(1);
+                vec![n; *length]
+            },
+        );
+        let kept = kept.persist(StorageLevel::MEMORY_ONLY_2);
+        let sum = || kept.map(|numbers| numbers[numbers.len() - 1]).sum().unwrap();
+        assert_eq!(sum(), 60 * 59 / 2);
+        let firsts = processes(&ctx);
+        assert_eq!(firsts.len(), 3);
+        for first in firsts {
+            seen.wait(|events| holders(events).len() == 12 && alive(events) == 3);
+            signal("-9", first);
+            seen.wait(|events| holders(events).len() < 12 || alive(events) < 3);
+        }
+        seen.wait(|events| holders(events).len() == 12 && alive(events) == 3);
+        assert_eq!(sum(), 60 * 59 / 2);
+        assert_eq!(computed.value(), 60, "nothing was computed twice");
+        kept.unpersist();
+        seen.wait(|events| events.iter().any(|e| matches!(e, Event::UnpersistRdd { .. })));
+        seen.0.lock().unwrap().retain(|event| !matches!(event, Event::BlockUpdated { .. }));
+    }
+}
+
+#[test]
+fn copies_that_could_not_be_made_are_made_when_there_is_somebody_to_keep_them() {
+    for proactive in [true, false] {
+        let builder = builder(2).config("spark.storage.replication.proactive", proactive);
+        let (ctx, seen) = started(builder, 2);
+        let processes = processes(&ctx);
+        // It takes nothing, and the other one finds nobody for its copies.
+        signal("-9", processes[1]);
+        seen.wait(|events| alive(events) == 1);
+        let kept = ctx.parallelize_in(2, 0..20u64).persist(StorageLevel::DISK_ONLY_2);
+        assert_eq!(kept.count().unwrap(), 20);
+        seen.wait(|events| alive(events) == 2);
+        if proactive {
+            seen.wait(|events| holders(events).len() == 4);
+        }
+        assert_eq!(kept.count().unwrap(), 20);
+        assert_eq!(holders(&seen.0.lock().unwrap()).len(), if proactive { 4 } else { 2 });
+    }
+}
+
+#[test]
+fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
+    let builder = builder(1).config("spark.executor.heartbeatInterval", "100ms");
+    let (ctx, seen) = started(builder, 1);
+    let (_directory, path) = flag();
+    let kept = ctx.parallelize_in(1, 0..100u64).with(path.clone()).map(|path, n| {
+        await_file(path);
+        n
+    });
+    let kept = kept.persist(StorageLevel::MEMORY_ONLY);
+    let job = kept.count_async();
+    seen.wait(|events| events.iter().any(|event| matches!(event, Event::TaskStart { .. })));
+    kept.unpersist();
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(job.wait().unwrap(), 100);
+    // Whatever its executor still keeps, it tells with each of its heartbeats.
+    let beats = |events: &[Event]| {
+        let beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { .. });
+        events.iter().filter(beat).count()
+    };
+    let before = beats(&seen.0.lock().unwrap());
+    seen.wait(|events| beats(events) > before + 3);
+    assert!(holders(&seen.0.lock().unwrap()).is_empty());
+    let kept = kept.persist(StorageLevel::MEMORY_ONLY);
+    assert_eq!(kept.count().unwrap(), 100);
+    seen.wait(|events| holders(events).len() == 1);
 }
 
 #[test]
@@ -173,10 +257,24 @@ impl serde::Serialize for Heavy {
 }
 
 #[test]
-fn a_queue_that_is_full_for_a_moment_costs_no_executor() {
+fn a_queue_that_is_full_for_a_moment_costs_no_executor_and_no_wish_to_end_a_task() {
     let builder = builder(1).master("local-cluster[1,8,256]");
     let (ctx, seen) = started(builder.config("spark.firesteel.rpc.outbox.size", "64k"), 1);
     let executor = processes(&ctx)[0];
+    let endless = ctx.parallelize_in(1, [0u64]).map(|n| {
+        loop {
+            TaskContext::current().unwrap().check_killed();
+            std::thread::sleep(Duration::from_millis(1));
+            if n > 0 {
+                break n;
+            }
+        }
+    });
+    let endless = endless.count_async();
+    seen.wait(|events| events.iter().any(|e| matches!(e, Event::StageSubmitted { .. })));
+    let is_launched = |event: &Event| matches!(event, Event::TaskStart { .. });
+    let launched = |events: &[Event]| events.iter().filter(|event| is_launched(event)).count();
+    seen.wait(|events| launched(events) == 9);
     // It takes nothing, while each of these has code that fills the queue alone.
     signal("-STOP", executor);
     let jobs: Vec<_> = (0..8u64)
@@ -185,11 +283,17 @@ fn a_queue_that_is_full_for_a_moment_costs_no_executor() {
             numbers.map(|heavy, n| n + heavy.0.len() as u64).count_async()
         })
         .collect();
-    wait_until(|| ENCODED.load(Ordering::SeqCst) == 8);
+    wait_until(|| ENCODED.load(Ordering::SeqCst) >= 7);
+    endless.cancel();
+    assert!(endless.wait().is_err());
     signal("-CONT", executor);
     for job in jobs {
         assert_eq!(job.wait().unwrap(), 1);
     }
+    let killed = |event: &Event| {
+        matches!(event, Event::TaskEnd { failure: Some(TaskFailure::Killed { .. }), .. })
+    };
+    seen.wait(|events| events.iter().any(killed));
     assert_eq!(processes(&ctx), [executor]);
     ctx.stop();
     seen.wait(|events| events.iter().any(|e| matches!(e, Event::ApplicationEnd { .. })));

@@ -22,8 +22,15 @@ fn row(id: u64) -> Row {
     Row { id, name: format!("row {id}") }
 }
 
+/// Executors in processes of their own, with a master and workers: settings that may not be shown do not
+/// reach them as settings.
+const CLUSTER: &str = "cluster";
+
 fn context_of(s3: &S3, transport: &str) -> Context {
-    let mut builder = builder().config("spark.firesteel.local.transport", transport);
+    let mut builder = match transport {
+        CLUSTER => builder().master("local-cluster[2,1,256]"),
+        _ => builder().config("spark.firesteel.local.transport", transport),
+    };
     for (key, value) in s3.settings() {
         builder = builder.config(key, value);
     }
@@ -62,7 +69,7 @@ fn objects_are_listed_and_read_in_ranges_over_every_transport() {
 fn every_format_is_saved_to_a_store_and_read_back() {
     let s3 = S3::start();
     let rows: Vec<Row> = (0..3_000).map(row).collect();
-    for transport in TRANSPORTS {
+    for transport in TRANSPORTS.into_iter().chain([CLUSTER]) {
         let ctx = context_of(&s3, transport);
         let rdd = ctx.parallelize_in(3, rows.clone());
         let at = |name: &str| format!("s3://bucket/{transport}/{name}");

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
 use firesteel_shuffle::{Codec, PackedWriter, Records, RunWriter, Scratch, Slice, SpillError};
-use firesteel_storage::{AnyValue, BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Waiting};
+use firesteel_storage::{
+    AnyValue, BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Pack, Waiting,
+};
 use firesteel_types::{RddId, StorageLevel};
 
 use crate::checkpoint::Link;
@@ -28,6 +30,9 @@ use crate::{Pipe, TaskContext};
 
 /// How often the kill switch is looked at while another task computes the partition.
 const POLL: Duration = Duration::from_millis(20);
+
+/// Values that take more go to another process through a file.
+const PACKED_IN_MEMORY: u64 = 1 << 20;
 
 /// A storage level that the driver may change; a task sees the one it was sent with.
 #[derive(Debug)]
@@ -203,13 +208,18 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             demote
         });
         let memory_bytes = room.into_bytes();
+        let (scratch, name) = (self.task.scratch().clone(), self.block.to_string());
+        let pack: Pack = Arc::new(move |value| {
+            let items = value.downcast_ref::<Vec<T>>().ok_or("it holds items of another type")?;
+            pack(items, memory_bytes, &scratch, &name).map_err(|error| error.to_string())
+        });
         self.store(KeptBlock {
             value: items.clone(),
             memory_bytes,
             disk_bytes: 0,
             level: self.level,
             demote,
-            pack: Some(pack::<T>),
+            pack: Some(pack),
         });
         (Outcome::Kept, Items::Kept(items, 0))
     }
@@ -364,13 +374,22 @@ fn find_elsewhere<T: Data, I: Iterator<Item = T>>(
     Some(Items::Read(Reading { records, block, task, rest: None }))
 }
 
-/// Encodes values for another executor.
-fn pack<T: Data>(value: &AnyValue) -> Result<AnyValue, String> {
-    let items = value.downcast_ref::<Vec<T>>().ok_or("it holds items of another type")?;
-    let mut writer = PackedWriter::new(Codec::None);
-    let packed = items.iter().try_for_each(|item| writer.push(item).map(drop));
-    let packed = packed.and_then(|()| writer.finish());
-    packed.map(|slice| Arc::new(slice) as AnyValue).map_err(|error| error.to_string())
+/// Items that are kept as values, for another process: encoded in memory if they are small, else in a file, which
+/// takes nothing of the memory that others count on.
+fn pack<T: Data>(
+    items: &[T],
+    memory_bytes: u64,
+    scratch: &Scratch,
+    name: &str,
+) -> Result<AnyValue, SpillError> {
+    let slice = if memory_bytes > PACKED_IN_MEMORY {
+        write(scratch, name, |writer| items.iter().try_for_each(|item| writer.push(item)))?
+    } else {
+        let mut writer = PackedWriter::new(Codec::None);
+        items.iter().try_for_each(|item| writer.push(item).map(drop))?;
+        writer.finish()?
+    };
+    Ok(Arc::new(slice))
 }
 
 /// The items of a partition, from wherever they come.

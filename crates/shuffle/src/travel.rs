@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -16,12 +17,37 @@ use crate::codec::{Codec, check_first, write_block};
 use crate::output::{MapOutput, Segment, Slice, Source};
 use crate::{ReadError, Scratch};
 
+/// One of several blocks that are kept together.
+struct Packed(Arc<[Box<[u8]>]>, usize);
+
+impl AsRef<[u8]> for Packed {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[self.1]
+    }
+}
+
 impl Slice {
     /// The file its blocks lie in, with where they start and their length.
     pub fn file_range(&self) -> Option<io::Result<(File, u64, u64)>> {
         let Source::File(stored, range) = &self.source else { return None };
         let length = range.end - range.start;
         Some(stored.file().try_clone().map(|file| (file, range.start, length)))
+    }
+
+    /// Its records as blocks, not copied where they lie as blocks in memory.
+    pub fn blocks(&self) -> Result<Vec<Bytes>, ReadError> {
+        match &self.source {
+            Source::Packed(blocks, next) => {
+                let shared = |index| Bytes::from_owner(Packed(blocks.clone(), index));
+                Ok((*next..blocks.len()).map(shared).collect())
+            }
+            Source::Blocks(blocks) => Ok(vec![blocks.clone()]),
+            Source::Memory(..) | Source::File(..) => {
+                let mut blocks = Vec::new();
+                self.write_blocks(&mut blocks)?;
+                Ok(vec![blocks.into()])
+            }
+        }
     }
 
     /// Appends its records to `out` as blocks: as they lie, if they lie as blocks.
@@ -94,7 +120,7 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buckets, Records};
+    use crate::{Buckets, PackedWriter, Records};
     use firesteel_types::TaskId;
 
     fn output(scratch: &Scratch, records: u64) -> MapOutput {
@@ -118,6 +144,7 @@ mod tests {
             let slice = output.slice(1).unwrap();
             let mut sent = Vec::new();
             slice.write_blocks(&mut sent).unwrap();
+            assert_eq!(slice.blocks().unwrap().concat(), sent);
             if let Some(range) = slice.file_range() {
                 let (file, offset, length) = range.unwrap();
                 let mut blocks = vec![0; length as usize];
@@ -134,6 +161,23 @@ mod tests {
             assert_eq!(arrived.records(), slice.records());
             assert_eq!(read(arrived), read(slice));
         }
+    }
+
+    #[test]
+    fn packed_blocks_and_received_ones_go_on_without_a_copy() {
+        let mut writer = PackedWriter::new(Codec::None);
+        for record in 0..100_000u64 {
+            writer.push(&record).unwrap();
+        }
+        let packed = writer.finish().unwrap();
+        let parts = packed.blocks().unwrap();
+        assert!(parts.len() > 1);
+        let again = packed.blocks().unwrap();
+        assert!(parts.iter().zip(&again).all(|(a, b)| a.as_ptr() == b.as_ptr()));
+        let received = Slice::received(parts.concat().into()).unwrap();
+        let [whole] = &received.blocks().unwrap()[..] else { panic!("one part") };
+        assert_eq!(whole.as_ptr(), received.blocks().unwrap()[0].as_ptr());
+        assert_eq!(read(received), (0..100_000).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod alarm;
 mod clock;
 mod error;
+pub mod fuzzing;
 pub mod master;
 mod page;
 mod web;

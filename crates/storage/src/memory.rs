@@ -24,7 +24,7 @@ pub type AnyValue = Arc<dyn Any + Send + Sync>;
 pub type Demote = Arc<dyn Fn() -> Result<(AnyValue, u64), String> + Send + Sync>;
 
 /// Packs a value for another process: what it becomes, or why that cannot be.
-pub type Pack = fn(&AnyValue) -> Result<AnyValue, String>;
+pub type Pack = Arc<dyn Fn(&AnyValue) -> Result<AnyValue, String> + Send + Sync>;
 
 /// A partition to be kept.
 pub struct KeptBlock {
@@ -234,7 +234,7 @@ impl MemoryStore {
         let (value, pack) = {
             let blocks = self.lock();
             let stored = blocks.map.get(&id)?;
-            (stored.value.clone(), stored.pack)
+            (stored.value.clone(), stored.pack.clone())
         };
         let Some(pack) = pack else { return Some(Ok(value)) };
         let packed = std::panic::catch_unwind(AssertUnwindSafe(|| pack(&value)));
@@ -538,7 +538,8 @@ mod tests {
             let value = value.downcast_ref::<u8>().ok_or("another type")?;
             Ok(Arc::new(value.to_string()))
         };
-        let packs: [Option<Pack>; 3] = [None, Some(number), Some(|_| panic!("on purpose"))];
+        let broken = |_: &AnyValue| -> Result<AnyValue, String> { panic!("on purpose") };
+        let packs: [Option<Pack>; 3] = [None, Some(Arc::new(number)), Some(Arc::new(broken))];
         for (rdd, pack) in packs.into_iter().enumerate() {
             let (value, level) = (Arc::new(7u8), StorageLevel::MEMORY_ONLY);
             let kept =

@@ -79,6 +79,11 @@ impl Engine {
         matches!(&self.place, Place::Threads { transport, .. } if *transport != LocalTransport::Process)
     }
 
+    /// An RDD whose partitions were dropped keeps them from now on.
+    pub(crate) fn persist_again(&self, rdd: RddId) {
+        self.place.persisted(rdd);
+    }
+
     /// Drops the kept partitions of an RDD.
     pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
         self.environment.remove_rdd(rdd);

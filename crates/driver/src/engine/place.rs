@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
-use firesteel_types::{Event, ExecutorId, Host, ShuffleId, TaskId};
+use firesteel_types::{Event, ExecutorId, Host, RddId, ShuffleId, TaskId};
 
 use super::cluster::{Cluster, NewCluster, dispatch};
 use super::{Engine, local};
@@ -111,6 +111,13 @@ impl Place {
     pub(super) fn kill(&self, executor: ExecutorId, task: TaskId, reason: String) {
         if let Place::Cluster(cluster) = self {
             cluster.kill(executor, task, reason);
+        }
+    }
+
+    /// An RDD keeps its partitions again.
+    pub(super) fn persisted(&self, rdd: RddId) {
+        if let Place::Cluster(cluster) = self {
+            cluster.persisted(rdd);
         }
     }
 

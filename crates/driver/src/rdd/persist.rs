@@ -55,6 +55,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             return node.into_rdd(self.pipe.clone()).boxed();
         }
         self.info.persisted.store(level.is_valid(), Ordering::Release);
+        if level.is_valid() {
+            self.context.0.engine.persist_again(self.info.id);
+        }
         self.boxed()
     }
 

@@ -2,7 +2,8 @@
 //! storage level says.
 //!
 //! A copy is pulled by its keeper, over a stream: the executor that computed the partition only asks
-//! for it, and goes on when enough copies are kept. Copies are encoded, whatever the level says, and
+//! for it, and goes on when enough copies are kept. When copies are lost, the driver has one that is left
+//! copied again (`spark.storage.replication.proactive`). Copies are encoded, whatever the level says, and
 //! count as kept partitions like any other.
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use firesteel_shuffle::{RunWriter, Scratch, Slice, SpillError};
 use firesteel_storage::{AnyValue, BlockId, Demote, KeptBlock};
 use firesteel_types::{ExecutorId, RddId, StorageLevel};
 
-use super::node::Node;
+use super::node::{Node, lock};
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
 
 /// The name of an executor's endpoint that keeps copies.
@@ -66,14 +67,50 @@ impl Node {
         }
     }
 
-    /// Has a partition that is kept here copied to as many others as its level asks for.
+    /// Has a partition that this executor has just kept copied to as many others as its level asks for.
     pub(super) async fn replicate(&self, rdd: RddId, partition: u32, level: StorageLevel) {
-        let mut missing = level.replication.saturating_sub(1);
-        let executor = self.executor;
+        let copies = level.replication.saturating_sub(1);
+        self.copy_to_others(rdd, partition, level, copies).await;
+    }
+
+    /// Has partitions copied that fewer executors keep than their level asks for, one after the other.
+    pub(super) async fn copy_again(&self, blocks: &[(RddId, u32)]) {
+        let _turn = self.copying_again.lock().await;
+        for (rdd, partition) in blocks.iter().copied() {
+            // It may have gone, or have found others, while it waited for its turn.
+            let Some(status) = self.blocks.status(BlockId::Rdd(rdd, partition)) else { continue };
+            let others = self.executors(ToBlockMaster::LocateKept { rdd, partition }).await.len();
+            let copies = status.level.replication.saturating_sub(1);
+            let missing = copies.saturating_sub(u32::try_from(others).unwrap_or(u32::MAX));
+            self.copy_to_others(rdd, partition, status.level, missing).await;
+        }
+    }
+
+    async fn copy_to_others(&self, rdd: RddId, partition: u32, level: StorageLevel, copies: u32) {
+        let block = BlockId::Rdd(rdd, partition);
+        if copies == 0 || !lock(&self.copying).insert(block) {
+            return;
+        }
+        let missing = self.ask_for_copies(rdd, partition, level, copies).await;
+        lock(&self.copying).remove(&block);
+        if missing > 0 {
+            tracing::warn!(%block, missing, "fewer executors keep it than its storage level asks for");
+        }
+    }
+
+    /// How many copies are missing in the end.
+    async fn ask_for_copies(
+        &self,
+        rdd: RddId,
+        partition: u32,
+        level: StorageLevel,
+        copies: u32,
+    ) -> u32 {
+        let (mut missing, executor) = (copies, self.executor);
         let peers = self.executors(ToBlockMaster::LocatePeers { executor, rdd, partition }).await;
         for (peer, address) in peers {
             if missing == 0 {
-                return;
+                break;
             }
             let from = self.address.clone();
             let copy = KeepCopy { rdd, partition, level, from };
@@ -87,10 +124,7 @@ impl Node {
                 Err(error) => tracing::warn!(executor = %peer, %error, "it keeps no copy"),
             }
         }
-        if missing > 0 {
-            let block = BlockId::Rdd(rdd, partition);
-            tracing::warn!(%block, missing, "fewer executors keep it than its storage level asks for");
-        }
+        missing
     }
 
     async fn keep_copy(&self, copy: &KeepCopy) -> bool {

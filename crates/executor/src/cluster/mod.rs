@@ -34,7 +34,7 @@ mod work;
 pub use protocol::{
     BLOCK_MASTER, BLOCKS, BlockMasterReply, DRIVER_URL, KeptPartition, KeptStatus,
     MapOutputLocations, NextPiece, SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput,
-    ToBlockMaster,
+    ToBlockMaster, ToBlocks,
 };
 pub use work::STACK_BYTES;
 

@@ -19,7 +19,8 @@ use firesteel_types::{ExecutorId, RddId, ShuffleId, TaskId};
 use super::code::CodeCache;
 use super::heartbeat::RunningTasks;
 use super::protocol::{
-    BLOCK_MASTER, MapOutputLocations, StreamId, ToBlockMaster, append_part, append_reference,
+    BLOCK_MASTER, MapOutputLocations, StreamId, ToBlockMaster, ToBlocks, append_part,
+    append_reference,
 };
 use super::settings::{Settings, StartError};
 use super::transfer::Retries;
@@ -53,6 +54,10 @@ pub(super) struct Node {
     results: Mutex<BTreeMap<TaskId, Bytes>>,
     pub(super) telling: Mutex<()>,
     pub(super) running: RunningTasks,
+    /// Partitions that are being copied to others.
+    pub(super) copying: Mutex<BTreeSet<BlockId>>,
+    /// Copies that the driver asked for are made one after the other.
+    pub(super) copying_again: tokio::sync::Mutex<()>,
 }
 
 /// Whatever panicked under a lock, what it protects is whole: each change is one step.
@@ -88,6 +93,8 @@ impl Node {
             results: Mutex::default(),
             telling: Mutex::default(),
             running: RunningTasks::default(),
+            copying: Mutex::default(),
+            copying_again: tokio::sync::Mutex::default(),
         });
         node.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&node))));
         Ok(node)
@@ -180,11 +187,7 @@ fn body(slice: &Slice) -> Result<StreamBody, OpenError> {
             let (file, offset, length) = range?;
             Ok(StreamBody::File { file, offset, length })
         }
-        None => {
-            let mut blocks = Vec::new();
-            slice.write_blocks(&mut blocks).map_err(unreadable)?;
-            Ok(StreamBody::Bytes(blocks.into()))
-        }
+        None => Ok(StreamBody::Parts(slice.blocks().map_err(unreadable)?)),
     }
 }
 
@@ -231,19 +234,25 @@ impl Watch for BlockWatch {
     }
 }
 
-/// Hears what nobody needs any more.
+/// Hears what is to become of blocks.
 pub(super) struct Blocks(pub(super) Arc<Node>);
 
 impl Endpoint for Blocks {
-    type Message = Forgotten;
+    type Message = ToBlocks;
 
     async fn receive(
         &mut self,
-        forgotten: Forgotten,
+        message: ToBlocks,
         _: Caller<()>,
-        _: &Context<Forgotten>,
+        context: &Context<ToBlocks>,
     ) -> Result<(), HandlerError> {
-        self.0.forget(forgotten);
+        match message {
+            ToBlocks::Forget(forgotten) => self.0.forget(forgotten),
+            ToBlocks::Copy(blocks) => {
+                let node = self.0.clone();
+                context.env().runtime().spawn(async move { node.copy_again(&blocks).await });
+            }
+        }
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ use crate::Forgotten;
 
 /// The name of the driver's endpoint that knows where blocks lie.
 pub const BLOCK_MASTER: &str = "BlockManagerMaster";
-/// The name of an executor's endpoint that is told which blocks nobody needs.
+/// The name of an executor's endpoint that is told what is to become of its blocks.
 pub const BLOCKS: &str = "BlockManagerEndpoint";
 
 /// The driver's address for a new executor: `spark://driver@host:port`.
@@ -188,7 +188,16 @@ impl Message for ToBlockMaster {
     type Reply = BlockMasterReply;
 }
 
-impl Message for Forgotten {
+/// To an executor's [`BLOCKS`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToBlocks {
+    /// Nobody needs these.
+    Forget(Forgotten),
+    /// Fewer executors keep these partitions than their level asks for: have them copied.
+    Copy(Vec<(RddId, u32)>),
+}
+
+impl Message for ToBlocks {
     type Reply = ();
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn alive(events: &[Event]) -> usize {
 
 /// Everything that happened.
 #[derive(Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Vec<Event>>>);
+pub(crate) struct Seen(pub(crate) Arc<Mutex<Vec<Event>>>);
 
 impl Listener for Seen {
     fn on_event(&mut self, event: &Event) {
@@ -52,7 +52,7 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < DEADLINE, "it did not happen in time");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -49,6 +49,8 @@ pub trait StreamSource: Send + Sync + 'static {
 pub enum StreamBody {
     /// These bytes.
     Bytes(Bytes),
+    /// These, one after the other.
+    Parts(Vec<Bytes>),
     /// A range of a file.
     File {
         /// The file.
@@ -70,6 +72,7 @@ impl StreamBody {
     fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
             Self::File { length, .. } => *length,
         }
     }

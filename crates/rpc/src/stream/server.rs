@@ -89,6 +89,12 @@ async fn answer(
     writer.write(&head, patience).await?;
     match opened {
         Ok(StreamBody::Bytes(bytes)) => send_bytes(writer, bytes, patience).await,
+        Ok(StreamBody::Parts(parts)) => {
+            for part in parts {
+                writer = send_bytes(writer, part, patience).await?;
+            }
+            Ok(writer)
+        }
         Ok(StreamBody::File { file, offset, length }) => {
             send_file(writer, Part { file, offset, left: length }, env).await
         }

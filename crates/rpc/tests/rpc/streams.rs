@@ -35,6 +35,11 @@ impl StreamSource for Shelf {
         if let Some(bytes) = self.bytes.get(id) {
             return Ok(StreamBody::Bytes(bytes.clone()));
         }
+        if id == "parts" {
+            let mut whole = self.bytes["memory"].clone();
+            let start = whole.split_to(whole.len() / 5);
+            return Ok(StreamBody::Parts(vec![start, Bytes::new(), whole]));
+        }
         let (path, offset, length) = self.files.get(id).ok_or(OpenError::Missing)?;
         Ok(StreamBody::File { file: std::fs::File::open(path)?, offset: *offset, length: *length })
     }
@@ -81,7 +86,7 @@ impl Library {
         let middle = &self.contents[third..2 * third];
         let all = &self.contents[..];
         for (id, expected) in
-            [("whole", all), ("middle", middle), ("memory", all), ("empty", &empty)]
+            [("whole", all), ("middle", middle), ("memory", all), ("parts", all), ("empty", &empty)]
         {
             let read = client.streams().read(&address, id, u64::MAX).await.unwrap();
             assert_eq!(blake3::hash(&read), blake3::hash(expected), "{id}");

@@ -9,10 +9,10 @@ use firesteel_cluster::application::{Backend, Effect, Event};
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToMaster};
 use firesteel_cluster::{AppId, Peer};
 use firesteel_executor::TaskReport;
-use firesteel_executor::cluster::ToBlockMaster;
+use firesteel_executor::cluster::KeptStatus;
 use firesteel_rpc::{EndpointRef, RpcAddress, RpcError};
 use firesteel_scheduler::engine::Input;
-use firesteel_types::{ExecutorId, Host, RunningTask, TaskId, Tick};
+use firesteel_types::{ExecutorId, Host, RddId, RunningTask, TaskId, Tick};
 use tracing::subscriber::NoSubscriber;
 
 use super::super::Engine;
@@ -43,7 +43,7 @@ pub(super) enum News {
     /// An executor told what its tasks cost so far.
     Heartbeat(ExecutorId, Vec<RunningTask>),
     /// A kept partition changed.
-    BlockUpdated(ToBlockMaster),
+    BlockUpdated(ExecutorId, (RddId, u32), Option<KeptStatus>),
     /// A task's result that had to be fetched is there, or is not.
     Fetched(ExecutorId, TaskId, Box<TaskReport>),
     /// The context stops.
@@ -147,7 +147,9 @@ impl Actor {
                 let told = firesteel_types::Event::ExecutorMetricsUpdate { executor, tasks };
                 self.engine.bus().post(told);
             }
-            News::BlockUpdated(updated) => self.block_updated(updated),
+            News::BlockUpdated(executor, block, status) => {
+                self.block_updated(executor, block, status);
+            }
             News::Fetched(executor, task, report) => {
                 self.engine.report_remote(task, executor, *report);
             }
@@ -181,6 +183,7 @@ impl Actor {
                 if let Input::ExecutorLost { executor, reason, .. } = &input {
                     lock(&self.cluster.executors).remove(executor);
                     self.cluster.kept.executor_lost(*executor);
+                    self.cluster.ask_for_copies();
                     self.engine.note_lost(*executor, reason);
                 }
                 self.engine.feed(input);
@@ -220,6 +223,7 @@ impl Actor {
         tracing::info!(%executor, %host, cores, "executor registered");
         let live = Live { link, address, host: host.clone(), cores, code: Default::default() };
         lock(&self.cluster.executors).insert(executor, live);
+        self.cluster.ask_for_copies();
         self.engine.executor_added(executor, host, cores);
     }
 

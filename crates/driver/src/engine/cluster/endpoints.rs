@@ -7,16 +7,17 @@ use std::sync::mpsc::Sender;
 use firesteel_closure::ExecutableHash;
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver};
 use firesteel_cluster::wire;
-use firesteel_executor::LocalEnvironment;
 use firesteel_executor::cluster::{
-    BLOCKS, BlockMasterReply, KeptPartition, NextPiece, StreamId, ToBlockMaster,
+    BLOCKS, BlockMasterReply, KeptPartition, KeptStatus, NextPiece, StreamId, ToBlockMaster,
+    ToBlocks,
 };
+use firesteel_executor::{Forgotten, LocalEnvironment};
 use firesteel_rpc::{
     Caller, Context, Endpoint, HandlerError, OpenError, Peer, RpcAddress, RpcError, StreamBody,
     StreamSource,
 };
 
-use firesteel_types::ExecutorId;
+use firesteel_types::{ExecutorId, RddId};
 
 use super::actor::News;
 use super::broadcasts::{Asking, Next};
@@ -109,18 +110,20 @@ impl BlockMaster {
     fn heal(&self, executor: ExecutorId, kept: Option<Vec<KeptPartition>>) {
         let Some(kept) = kept else { return };
         for (rdd, partition, status) in self.cluster.kept.changes(executor, &kept) {
-            let updated = ToBlockMaster::BlockUpdated { executor, rdd, partition, status };
-            self.note_kept(&updated);
-            let _ = self.cluster.news.send(News::BlockUpdated(updated));
+            self.kept_changed(executor, (rdd, partition), status);
         }
     }
 
-    /// At once, so that who asks next hears of it. Of executors that were given up, nothing counts.
-    fn note_kept(&self, updated: &ToBlockMaster) {
-        if let ToBlockMaster::BlockUpdated { executor, rdd, partition, status } = updated
-            && self.cluster.is_live(*executor)
-        {
-            self.cluster.kept.update(*executor, *rdd, *partition, status.is_some());
+    /// Noted at once, so that who asks next hears of it. Of executors that were given up, nothing counts.
+    fn kept_changed(&self, executor: ExecutorId, block: (RddId, u32), status: Option<KeptStatus>) {
+        if !self.cluster.is_live(executor) {
+            return;
+        }
+        let level = status.map(|(_, _, level)| level);
+        match self.cluster.kept.update(executor, block, level) {
+            true => drop(self.cluster.news.send(News::BlockUpdated(executor, block, status))),
+            // A task or a copy that was on its way when the RDD was unpersisted.
+            false => self.cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Rdd(block.0))),
         }
     }
 }
@@ -156,7 +159,7 @@ impl Endpoint for BlockMaster {
                 BlockMasterReply::Alive(self.cluster.is_live(executor))
             }
             ToBlockMaster::LocateKept { rdd, partition } => {
-                let holders = self.cluster.kept.holders(rdd, partition);
+                let holders = self.cluster.kept.holders((rdd, partition));
                 BlockMasterReply::Executors(self.cluster.addresses(holders))
             }
             ToBlockMaster::LocatePeers { executor, rdd, partition } => {
@@ -169,9 +172,8 @@ impl Endpoint for BlockMaster {
                 }
                 BlockMasterReply::Noted
             }
-            updated @ ToBlockMaster::BlockUpdated { .. } => {
-                self.note_kept(&updated);
-                let _ = self.cluster.news.send(News::BlockUpdated(updated));
+            ToBlockMaster::BlockUpdated { executor, rdd, partition, status } => {
+                self.kept_changed(executor, (rdd, partition), status);
                 BlockMasterReply::Noted
             }
         };

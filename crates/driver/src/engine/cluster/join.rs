@@ -146,6 +146,7 @@ impl NewCluster {
             joining: Condvar::new(),
             thread: Mutex::new(None),
             contents,
+            proactive: conf.get(&entries::STORAGE_REPLICATION_PROACTIVE)?,
             max_result_bytes,
             retries,
         });

@@ -37,8 +37,8 @@ use std::time::Duration;
 use firesteel_closure::to_bytes;
 use firesteel_cluster::messages::ToExecutor;
 use firesteel_executor::Forgotten;
-use firesteel_executor::cluster::{MapOutputLocations, TaskOrder};
-use firesteel_rpc::{EndpointRef, RpcAddress, RpcEnv, RpcError};
+use firesteel_executor::cluster::{MapOutputLocations, TaskOrder, ToBlocks};
+use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
 use firesteel_types::{ExecutorId, Host, RddId, ShuffleId, TaskId};
 
 use super::Engine;
@@ -57,12 +57,14 @@ use tracker::Tracker;
 const CODE_SENT_ALONG: usize = 1 << 20;
 /// So many stages' code an executor is known to have; the oldest is sent again if it is needed.
 const CODE_KNOWN: usize = 256;
+/// So many copies are asked for in one message.
+const COPIES_ASKED: usize = 10_000;
 
 /// A way to an executor.
 #[derive(Clone)]
 struct Link {
     tasks: EndpointRef<ToExecutor>,
-    blocks: EndpointRef<Forgotten>,
+    blocks: EndpointRef<ToBlocks>,
 }
 
 /// An executor that may get tasks.
@@ -98,6 +100,8 @@ pub(crate) struct Cluster {
     contents: Contents,
     /// How often a result is asked for again, and after which pause.
     retries: (u32, Duration),
+    /// Whether copies that are lost are made again.
+    proactive: bool,
     /// Results of one job beyond this are refused; 0: none are.
     max_result_bytes: u64,
 }
@@ -162,18 +166,68 @@ impl Cluster {
         let (executor, task, kill) = (launch.task.executor, launch.task.task, launch.kill.clone());
         let cluster = self.clone();
         self.env.runtime().spawn(async move {
-            loop {
-                match tasks.send(message.clone()).await {
-                    Ok(()) => break,
-                    Err(RpcError::QueueFull { .. }) if cluster.is_live(executor) => {}
-                    Err(RpcError::QueueFull { .. }) => return,
-                    Err(error) => return cluster.unreachable(executor, &error),
-                }
+            match cluster.send_patiently(executor, &tasks, message).await {
+                Ok(()) => {}
+                Err(RpcError::QueueFull { .. }) => return,
+                Err(error) => return cluster.unreachable(executor, &error),
             }
             if let Some(reason) = kill.thrown() {
                 cluster.kill(executor, task, reason);
             }
         });
+    }
+
+    /// Waits for room in its queue for as long as the executor counts.
+    async fn send_patiently<M: Message + Clone>(
+        &self,
+        executor: ExecutorId,
+        to: &EndpointRef<M>,
+        message: M,
+    ) -> std::result::Result<(), RpcError> {
+        loop {
+            match to.send(message.clone()).await {
+                Err(RpcError::QueueFull { .. }) if self.is_live(executor) => {}
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Sends at once or, if its queue is full, as soon as there is room. One whose connection is lost is heard
+    /// of by itself.
+    fn send<M: Message + Clone>(
+        self: &Arc<Self>,
+        executor: ExecutorId,
+        to: &EndpointRef<M>,
+        message: M,
+    ) {
+        if let Err(RpcError::QueueFull { .. }) = to.try_send(message.clone()) {
+            let (cluster, to) = (self.clone(), to.clone());
+            self.env.runtime().spawn(async move {
+                let _ = cluster.send_patiently(executor, &to, message).await;
+            });
+        }
+    }
+
+    /// Tells an executor something about its blocks. Never waits.
+    fn tell_blocks(self: &Arc<Self>, executor: ExecutorId, message: ToBlocks) {
+        let blocks = lock(&self.executors).get(&executor).map(|live| live.link.blocks.clone());
+        if let Some(blocks) = blocks {
+            self.send(executor, &blocks, message);
+        }
+    }
+
+    /// Has partitions copied that fewer executors keep than their storage level asks for, because one was lost
+    /// or because there were too few.
+    fn ask_for_copies(self: &Arc<Self>) {
+        if !self.proactive {
+            return;
+        }
+        let executors = lock(&self.executors).len();
+        for (holder, blocks) in self.kept.short_of_copies(executors) {
+            for blocks in blocks.chunks(COPIES_ASKED) {
+                self.tell_blocks(holder, ToBlocks::Copy(blocks.to_vec()));
+            }
+        }
     }
 
     fn unreachable(&self, executor: ExecutorId, error: &RpcError) {
@@ -198,11 +252,10 @@ impl Cluster {
     }
 
     /// Never waits: called under the engine's lock.
-    pub(super) fn kill(&self, executor: ExecutorId, task: TaskId, reason: String) {
-        let executors = lock(&self.executors);
-        if let Some(live) = executors.get(&executor) {
-            // A task that is not told runs to its end for nobody.
-            let _ = live.link.tasks.try_send(ToExecutor::KillTask { task, reason });
+    pub(super) fn kill(self: &Arc<Self>, executor: ExecutorId, task: TaskId, reason: String) {
+        let tasks = lock(&self.executors).get(&executor).map(|live| live.link.tasks.clone());
+        if let Some(tasks) = tasks {
+            self.send(executor, &tasks, ToExecutor::KillTask { task, reason });
         }
     }
 
@@ -210,17 +263,20 @@ impl Cluster {
         self.tracker.publish(shuffle, locations);
     }
 
-    pub(super) fn forget(&self, forgotten: Forgotten) {
+    pub(super) fn persisted(&self, rdd: RddId) {
+        self.kept.persisted(rdd);
+    }
+
+    pub(super) fn forget(self: &Arc<Self>, forgotten: Forgotten) {
         match forgotten {
             Forgotten::Shuffle(shuffle) => self.tracker.remove(shuffle),
-            Forgotten::Rdd(rdd) => self.kept.remove_rdd(rdd),
+            Forgotten::Rdd(rdd) => self.kept.unpersisted(rdd),
             Forgotten::Broadcast(id) => self.broadcasts.remove(id),
             Forgotten::Result(_) | Forgotten::Everything => {}
         }
-        for (executor, live) in lock(&self.executors).iter() {
-            if let Err(error) = live.link.blocks.try_send(forgotten) {
-                tracing::warn!(%executor, ?forgotten, %error, "blocks are kept for nobody");
-            }
+        let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
+        for executor in executors {
+            self.tell_blocks(executor, ToBlocks::Forget(forgotten));
         }
     }
 
@@ -251,7 +307,7 @@ impl Cluster {
         let live = lock(&self.executors);
         let hosts = live.iter().map(|(id, live)| (*id, live.host.clone())).collect();
         drop(live);
-        let holders = self.kept.holders(rdd, partition);
+        let holders = self.kept.holders((rdd, partition));
         self.addresses(kept::peers(keeper, (rdd, partition), &holders, &hosts))
     }
 

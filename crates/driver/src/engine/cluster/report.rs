@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use firesteel_closure::from_bytes;
-use firesteel_executor::cluster::{StreamId, TaskData, TaskOutput, ToBlockMaster};
+use firesteel_executor::cluster::{KeptStatus, StreamId, TaskData, TaskOutput, ToBlocks};
 use firesteel_executor::{Forgotten, TaskReport};
 use firesteel_rdd::Payload;
 use firesteel_rpc::{RpcAddress, StreamError};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
-    Event, ExecutorId, Location, StorageLevel, TaskFailure, TaskId, TaskMetrics, TaskOutcome,
+    Event, ExecutorId, Location, RddId, StorageLevel, TaskFailure, TaskId, TaskMetrics, TaskOutcome,
 };
 
 use super::super::Engine;
@@ -67,10 +67,8 @@ impl Actor {
     }
 
     fn forget_result(&self, executor: ExecutorId, task: TaskId, output: &Option<TaskOutput>) {
-        if let Some(TaskOutput::There { .. }) = output
-            && let Some(live) = lock(&self.cluster.executors).get(&executor)
-        {
-            let _ = live.link.blocks.try_send(Forgotten::Result(task));
+        if let Some(TaskOutput::There { .. }) = output {
+            self.cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
         }
     }
 
@@ -79,9 +77,7 @@ impl Actor {
         let executors = lock(&self.cluster.executors);
         // Without the executor its tasks have ended: nobody waits for the result.
         let Some(live) = executors.get(&executor) else { return };
-        let (Some(address), blocks) = (live.address.clone(), live.link.blocks.clone()) else {
-            return;
-        };
+        let Some(address) = live.address.clone() else { return };
         drop(executors);
         let cluster = self.cluster.clone();
         self.cluster.env.runtime().spawn(async move {
@@ -94,15 +90,17 @@ impl Actor {
                     report = TaskReport { metrics, ..failed(TaskFailure::Error { message }) };
                 }
             }
-            let _ = blocks.try_send(Forgotten::Result(task));
+            cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
             let _ = cluster.news.send(News::Fetched(executor, task, Box::new(report)));
         });
     }
 
-    pub(super) fn block_updated(&self, updated: ToBlockMaster) {
-        let ToBlockMaster::BlockUpdated { executor, rdd, partition, status } = updated else {
-            return;
-        };
+    pub(super) fn block_updated(
+        &self,
+        executor: ExecutorId,
+        (rdd, partition): (RddId, u32),
+        status: Option<KeptStatus>,
+    ) {
         let host = lock(&self.cluster.executors).get(&executor).map(|live| live.host.clone());
         let Some(host) = host else { return };
         let (memory_bytes, disk_bytes, level) = status.unwrap_or((0, 0, StorageLevel::NONE));

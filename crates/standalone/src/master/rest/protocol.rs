@@ -6,7 +6,7 @@ use std::sync::Arc;
 use firesteel_cluster::description::{Command, DriverDescription, DriverState};
 use firesteel_cluster::json::render;
 use firesteel_cluster::{Address, DriverId, WorkerId};
-use firesteel_conf::{Conf, Origin, entries};
+use firesteel_conf::{Conf, Origin, entries, properties};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -304,11 +304,55 @@ fn program(resource: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
+/// Bytes as a submission, and as the path of a request: a driver that comes of it is one of this master, and is
+/// told nothing that only its worker may tell it.
+pub fn fuzz(bytes: &[u8]) {
+    const MASTER: &str = "spark://here:7077";
+    let answer = read(&Method::POST, "/v1/submissions/create", Some(bytes), MASTER);
+    if let Ok(Request::Create { description, .. }) = answer {
+        let Command { program, environment, .. } = &description.command;
+        assert!(program.starts_with('/'));
+        let ours = environment.keys().filter(|name| name.starts_with("FIRESTEEL_"));
+        assert_eq!(ours.collect::<Vec<_>>(), ["FIRESTEEL_CONF"]);
+        let settings = properties::parse(&environment["FIRESTEEL_CONF"]);
+        let settings = settings.expect("what was written can be read");
+        let masters = settings.iter().filter(|set| set.key == entries::MASTER.key());
+        assert!(masters.map(|set| set.value.as_str()).eq([MASTER]));
+    }
+    if let Ok(path) = std::str::from_utf8(bytes) {
+        for method in [Method::GET, Method::POST] {
+            if let Err(refusal) = read(&method, path, None, MASTER) {
+                assert!(!refusal.message.is_empty() && refusal.status >= 400);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const MASTER: &str = "spark://here:7077";
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_it_or_widen_what_a_submission_may_say(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), "\\PC{0,3}|FIRESTEEL_|spark\\.|\"|\\\\n|\\{"), 0..8),
+            cut in any::<prop::sample::Index>(),
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            fuzz(&bytes);
+            let mut body = SUBMISSION.to_owned();
+            for (place, text) in changes {
+                let place = body.floor_char_boundary(place.index(body.len()));
+                body.insert_str(place, &text);
+            }
+            fuzz(body.as_bytes());
+            fuzz(&body.as_bytes()[..cut.index(body.len())]);
+        }
+    }
 
     fn asks(method: &str, path: &str, body: &str) -> Result<Request, (u16, String)> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
