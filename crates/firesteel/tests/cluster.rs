@@ -55,7 +55,7 @@ impl Executors {
         let started = Instant::now();
         while !until(&self.0.lock().unwrap().0) {
             assert!(started.elapsed() < DEADLINE, "{:?}", self.0.lock().unwrap());
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -115,7 +115,8 @@ fn short_tasks_are_sent_ahead_and_none_waits_for_a_long_one() {
     let directory = tempfile::tempdir().unwrap();
     let crowd = Crowd::default();
     let builder = builder().config("spark.task.maxFailures", 1).listener(crowd.clone());
-    let (ctx, _) = started(builder);
+    // Tasks that write files are short even where that takes long.
+    let (ctx, _) = started(builder.config("spark.firesteel.task.ahead", "50ms"));
     let done = directory.path().to_str().unwrap().to_owned();
     let numbers = ctx.parallelize_in(400, 0..400u32).with(done).map(|done, number| {
         // One of them ends after all others.
@@ -245,7 +246,7 @@ fn an_executor_that_a_task_kills_is_replaced_and_the_job_ends_right() {
     });
     let sums = deadly.reduce_by_key_into(3, |a, b| a + b);
     assert_eq!(sums.map(|(_, sum)| sum).sum().unwrap(), 600 * 599 / 2);
-    executors.wait(|alive| alive.len() == 2);
+    executors.wait(|alive| alive.len() == 2 && alive.iter().any(|id| *id > 1));
     assert!(!executors.0.lock().unwrap().1.is_empty(), "one was lost");
 }
 

@@ -3,7 +3,7 @@
 
 mod executors;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ fn partitions_are_read_from_the_executor_that_keeps_them() {
         await_file(path);
         n
     });
-    let blocked = blocked.count_async();
+    let mut blocked = Some(blocked.count_async());
     seen.wait(|events| events.iter().any(|event| matches!(event, Event::TaskStart { .. })));
     let computed = ctx.accumulator::<u64>();
     let kept = ctx.parallelize_in(8, 0..800u64).with(computed.clone()).map(|computed, n| {
@@ -49,6 +49,9 @@ fn partitions_are_read_from_the_executor_that_keeps_them() {
         let kept = kept.persist(level);
         assert_eq!(kept.count().unwrap(), 800, "on the executor that is free");
         std::fs::write(&path, "").unwrap();
+        if let Some(blocked) = blocked.take() {
+            blocked.wait().unwrap();
+        }
         let ids = kept.map_partitions(|items| {
             work();
             let sum: u64 = items.sum();
@@ -62,7 +65,6 @@ fn partitions_are_read_from_the_executor_that_keeps_them() {
             assert_eq!(ids.len(), 2, "both executors read them");
         }
     }
-    blocked.wait().unwrap();
 }
 
 /// Executors that keep each partition of an RDD.
@@ -80,6 +82,15 @@ fn holders(events: &[Event]) -> BTreeSet<(String, u32)> {
         }
     }
     holders
+}
+
+/// How many executors keep each partition.
+fn copies(events: &[Event]) -> Vec<usize> {
+    let mut copies = BTreeMap::<_, usize>::new();
+    for (block, _) in holders(events) {
+        *copies.entry(block).or_default() += 1;
+    }
+    copies.into_values().collect()
 }
 
 #[test]
@@ -123,12 +134,20 @@ fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left
         assert_eq!(sum(), 60 * 59 / 2);
         let firsts = processes(&ctx);
         assert_eq!(firsts.len(), 3);
+        let whole = |events: &[Event]| {
+            let copies = copies(events);
+            copies.len() == 6 && copies.iter().all(|copies| *copies >= 2) && alive(events) == 3
+        };
+        let removed = |events: &[Event]| {
+            events.iter().filter(|e| matches!(e, Event::ExecutorRemoved { .. })).count()
+        };
         for first in firsts {
-            seen.wait(|events| holders(events).len() == 12 && alive(events) == 3);
+            seen.wait(whole);
+            let before = removed(&seen.0.lock().unwrap());
             signal("-9", first);
-            seen.wait(|events| holders(events).len() < 12 || alive(events) < 3);
+            seen.wait(|events| removed(events) > before);
         }
-        seen.wait(|events| holders(events).len() == 12 && alive(events) == 3);
+        seen.wait(whole);
         assert_eq!(sum(), 60 * 59 / 2);
         assert_eq!(computed.value(), 60, "nothing was computed twice");
         kept.unpersist();
@@ -140,21 +159,33 @@ fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left
 #[test]
 fn copies_that_could_not_be_made_are_made_when_there_is_somebody_to_keep_them() {
     for proactive in [true, false] {
-        let builder = builder(2).config("spark.storage.replication.proactive", proactive);
-        let (ctx, seen) = started(builder, 2);
-        let processes = processes(&ctx);
-        // It takes nothing, and the other one finds nobody for its copies.
-        signal("-9", processes[1]);
-        seen.wait(|events| alive(events) == 1);
-        let kept = ctx.parallelize_in(2, 0..20u64).persist(StorageLevel::DISK_ONLY_2);
-        assert_eq!(kept.count().unwrap(), 20);
-        seen.wait(|events| alive(events) == 2);
-        if proactive {
-            seen.wait(|events| holders(events).len() == 4);
-        }
-        assert_eq!(kept.count().unwrap(), 20);
-        assert_eq!(holders(&seen.0.lock().unwrap()).len(), if proactive { 4 } else { 2 });
+        // Until the job was over before there was somebody.
+        while !copied_later(proactive) {}
     }
+}
+
+fn copied_later(proactive: bool) -> bool {
+    let builder = builder(2).config("spark.storage.replication.proactive", proactive);
+    let (ctx, seen) = started(builder, 2);
+    signal("-9", processes(&ctx)[1]);
+    seen.wait(|events| events.iter().any(|e| matches!(e, Event::ExecutorRemoved { .. })));
+    let kept = ctx.parallelize_in(2, 0..20u64).persist(StorageLevel::DISK_ONLY_2);
+    assert_eq!(kept.count().unwrap(), 20);
+    seen.wait(|events| alive(events) == 2);
+    if proactive {
+        seen.wait(|events| holders(events).len() == 4);
+    }
+    assert_eq!(kept.count().unwrap(), 20);
+    let events = seen.0.lock().unwrap();
+    let last = |what: fn(&Event) -> bool| events.iter().rposition(what);
+    let kept_at = last(|event| matches!(event, Event::BlockUpdated { .. }));
+    let added_at = last(|event| matches!(event, Event::ExecutorAdded { .. }));
+    match proactive {
+        true => assert_eq!(holders(&events).len(), 4),
+        false if kept_at > added_at => return false,
+        false => assert_eq!(holders(&events).len(), 2),
+    }
+    true
 }
 
 #[test]
@@ -162,8 +193,11 @@ fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
     let builder = builder(1).config("spark.executor.heartbeatInterval", "100ms");
     let (ctx, seen) = started(builder, 1);
     let (_directory, path) = flag();
-    let kept = ctx.parallelize_in(1, 0..100u64).with(path.clone()).map(|path, n| {
+    let computed = ctx.accumulator::<u64>();
+    let kept = ctx.parallelize_in(1, 0..100u64).with((path.clone(), computed.clone()));
+    let kept = kept.map(|(path, computed), n| {
         await_file(path);
+        computed.add(1);
         n
     });
     let kept = kept.persist(StorageLevel::MEMORY_ONLY);
@@ -172,7 +206,8 @@ fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
     kept.unpersist();
     std::fs::write(&path, "").unwrap();
     assert_eq!(job.wait().unwrap(), 100);
-    // Whatever its executor still keeps, it tells with each of its heartbeats.
+    // The driver hears what is kept before the next heartbeat, and the executor that it is to drop it before
+    // the tasks that come after.
     let beats = |events: &[Event]| {
         let beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { .. });
         events.iter().filter(beat).count()
@@ -180,9 +215,13 @@ fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
     let before = beats(&seen.0.lock().unwrap());
     seen.wait(|events| beats(events) > before + 3);
     assert!(holders(&seen.0.lock().unwrap()).is_empty());
+    processes(&ctx);
     let kept = kept.persist(StorageLevel::MEMORY_ONLY);
     assert_eq!(kept.count().unwrap(), 100);
+    assert_eq!(computed.value(), 200);
     seen.wait(|events| holders(events).len() == 1);
+    assert_eq!(kept.count().unwrap(), 100);
+    assert_eq!(computed.value(), 200);
 }
 
 #[test]
@@ -325,7 +364,7 @@ fn heartbeats_tell_what_running_tasks_cost_so_far() {
 
 #[test]
 fn an_executor_that_hangs_is_given_up_and_replaced() {
-    let builder = builder(2).config("spark.network.timeout", "4s");
+    let builder = builder(2).config("spark.network.timeout", "10s");
     let (ctx, seen) = started(builder.config("spark.executor.heartbeatInterval", "500ms"), 2);
     let stopped = processes(&ctx)[0];
     signal("-STOP", stopped);

@@ -97,7 +97,16 @@ impl Program {
         command.env(SCENARIO, scenario).env(DIRECTORY, scratch.path(""));
         command.env("FIRESTEEL_CONF", conf).env(SECRET, OF_THE_CLUSTER);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
-        Program(command.spawn().unwrap())
+        // A thread that starts another program may hold the copy open for a moment.
+        let mut child = None;
+        wait_until("the program starts", || match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => false,
+            spawned => {
+                child = Some(spawned.unwrap());
+                true
+            }
+        });
+        Program(child.unwrap())
     }
 
     fn kill(&mut self) {

@@ -8,7 +8,6 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use firesteel::prelude::*;
 use scratch::{Scratch, names_in, wait_until};
@@ -238,10 +237,9 @@ fn a_second_ctrl_c_ends_at_once() {
         let mut said = [0; 11];
         program.process.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(&said, b"interrupted");
-        let asked = Instant::now();
         program.signal("-INT", false);
         let (status, said) = program.end();
-        assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+        assert!(!said.contains("did not end within"), "{said}");
         assert_eq!(status.code(), Some(130), "{said}");
         assert!(!Path::new(&program.scratch.path("out")).exists());
         assert_no_process_left(&program.scratch);

@@ -338,7 +338,11 @@ impl Rows {
     /// the file that another task reads: which of the two tells of it first is chance.
     #[cold]
     fn explained(&self, mut problem: Malformed) -> Malformed {
-        let quotes = self.lines.bytes().iter().filter(|byte| **byte == self.options.quote).count();
+        let CsvOptions { quote, escape, .. } = &self.options;
+        let line = self.lines.bytes();
+        let is_escaped = |place: usize| place > 0 && escape.as_ref() == Some(&line[place - 1]);
+        let quotes = line.iter().enumerate();
+        let quotes = quotes.filter(|(place, byte)| *byte == quote && !is_escaped(*place)).count();
         if !self.options.multi_line && quotes % 2 == 1 {
             problem.reason += "; its line has a quote without a partner: ";
             problem.reason += NEWLINES_IN_FIELDS;

@@ -114,8 +114,11 @@ fn make(root: &Path) -> io::Result<OwnDir> {
     std::fs::create_dir_all(root)?;
     let path = root.join(format!("{PREFIX}{:x}-{:016x}", std::process::id(), unique()));
     private_directory().create(&path)?;
-    let lock = File::create_new(path.join(LOCK))?;
+    // Nobody sees the lock before it is held: who does would take the directory for one that was left.
+    let making = path.join(format!("{LOCK}.new"));
+    let lock = File::create_new(&making)?;
     lock.lock()?;
+    std::fs::rename(making, path.join(LOCK))?;
     Ok(OwnDir { path, _lock: lock })
 }
 

@@ -133,7 +133,8 @@ fn output_is_kept_in_files_of_limited_size() {
     wait_until("the last line", || {
         fs::read_to_string(&current).is_ok_and(|text| text.ends_with("last\n"))
     });
-    assert_eq!(file(&directory.join("stderr")), "trouble\n");
+    let errors = directory.join("stderr");
+    wait_until("what went wrong", || fs::read_to_string(&errors).is_ok_and(|t| t == "trouble\n"));
     let sizes: Vec<u64> = fs::read_dir(&directory)
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -153,14 +154,15 @@ fn an_executor_that_is_not_wanted_any_more_ends_and_an_application_that_is_over_
     let executors = vec![ExecutorId(0)];
     application.say(ToMaster::KillExecutors { app: app.clone(), executors });
     assert_eq!(application.end_of(0).0, ExecutorState::Killed);
-    assert!(!is_running(first));
+    // Said when it is to be killed, not when it is.
+    wait_until("the executor's end", || !is_running(first));
 
     let local = worker.directory(&application.id(), 0).with_file_name("local");
     assert!(local.exists());
     application.say(ToMaster::UnregisterApplication { app });
     wait_until("the temporary files' end", || !local.exists());
     wait_until("the application's end", || completed(&master) == "FINISHED");
-    assert_eq!(master.json()["coresused"], 0);
+    wait_until("free cores", || master.json()["coresused"] == 0);
 }
 
 #[test]

@@ -78,6 +78,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         level.update(|_| Some(StorageLevel::NONE));
         self.info.persisted.store(false, Ordering::Release);
         self.context.0.engine.unpersist(self.info.id);
+        // Another thread may have persisted it meanwhile.
+        if level.get().is_valid() {
+            self.context.0.engine.persist_again(self.info.id);
+        }
     }
 
     /// Where and how this RDD keeps its partitions.

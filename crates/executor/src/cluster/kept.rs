@@ -18,6 +18,7 @@ use firesteel_types::{ExecutorId, RddId, StorageLevel};
 
 use super::node::{Node, lock};
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
+use super::transfer::{TransferError, into_file, into_memory};
 
 /// The name of an executor's endpoint that keeps copies.
 pub(super) const REPLICAS: &str = "BlockReplicas";
@@ -67,31 +68,38 @@ impl Node {
         }
     }
 
-    /// Has a partition that this executor has just kept copied to as many others as its level asks for.
-    pub(super) async fn replicate(&self, rdd: RddId, partition: u32, level: StorageLevel) {
-        let copies = level.replication.saturating_sub(1);
-        self.copy_to_others(rdd, partition, level, copies).await;
+    /// Notes that the driver wants partitions copied; whether [`Node::make_copies`] is to be called.
+    pub(super) fn want_copies(&self, blocks: Vec<(RddId, u32)>) -> bool {
+        let (wanted, at_it) = &mut *lock(&self.wanted_copies);
+        wanted.extend(blocks);
+        !std::mem::replace(at_it, true)
     }
 
-    /// Has partitions copied that fewer executors keep than their level asks for, one after the other.
-    pub(super) async fn copy_again(&self, blocks: &[(RddId, u32)]) {
-        let _turn = self.copying_again.lock().await;
-        for (rdd, partition) in blocks.iter().copied() {
-            // It may have gone, or have found others, while it waited for its turn.
-            let Some(status) = self.blocks.status(BlockId::Rdd(rdd, partition)) else { continue };
-            let others = self.executors(ToBlockMaster::LocateKept { rdd, partition }).await.len();
-            let copies = status.level.replication.saturating_sub(1);
-            let missing = copies.saturating_sub(u32::try_from(others).unwrap_or(u32::MAX));
-            self.copy_to_others(rdd, partition, status.level, missing).await;
+    /// Has partitions copied, one after the other, until none is wanted.
+    pub(super) async fn make_copies(&self) {
+        while let Some((rdd, partition)) = self.next_wanted_copy() {
+            // It may have gone while it waited for its turn.
+            if let Some(status) = self.blocks.status(BlockId::Rdd(rdd, partition)) {
+                self.replicate(rdd, partition, status.level).await;
+            }
         }
     }
 
-    async fn copy_to_others(&self, rdd: RddId, partition: u32, level: StorageLevel, copies: u32) {
+    fn next_wanted_copy(&self) -> Option<(RddId, u32)> {
+        let (wanted, at_it) = &mut *lock(&self.wanted_copies);
+        let next = wanted.pop_first();
+        *at_it = next.is_some();
+        next
+    }
+
+    /// Has a partition that is kept here copied until as many executors keep it as its level asks for, unless
+    /// that is being done already.
+    pub(super) async fn replicate(&self, rdd: RddId, partition: u32, level: StorageLevel) {
         let block = BlockId::Rdd(rdd, partition);
-        if copies == 0 || !lock(&self.copying).insert(block) {
+        if level.replication < 2 || !lock(&self.copying).insert(block) {
             return;
         }
-        let missing = self.ask_for_copies(rdd, partition, level, copies).await;
+        let missing = self.ask_for_copies(rdd, partition, level).await;
         lock(&self.copying).remove(&block);
         if missing > 0 {
             tracing::warn!(%block, missing, "fewer executors keep it than its storage level asks for");
@@ -99,15 +107,19 @@ impl Node {
     }
 
     /// How many copies are missing in the end.
-    async fn ask_for_copies(
-        &self,
-        rdd: RddId,
-        partition: u32,
-        level: StorageLevel,
-        copies: u32,
-    ) -> u32 {
-        let (mut missing, executor) = (copies, self.executor);
-        let peers = self.executors(ToBlockMaster::LocatePeers { executor, rdd, partition }).await;
+    async fn ask_for_copies(&self, rdd: RddId, partition: u32, level: StorageLevel) -> u32 {
+        let executor = self.executor;
+        let wanted = level.replication.saturating_sub(1);
+        let asked = self.block_master.ask(ToBlockMaster::LocatePeers { executor, rdd, partition });
+        let (copies, peers) = match asked.await {
+            Ok(BlockMasterReply::Peers { copies, executors }) => (copies, executors),
+            Ok(_) => return wanted,
+            Err(error) => {
+                tracing::warn!(%error, "the driver does not say who is to keep a copy");
+                return wanted;
+            }
+        };
+        let mut missing = wanted.saturating_sub(copies);
         for (peer, address) in peers {
             if missing == 0 {
                 break;
@@ -128,15 +140,16 @@ impl Node {
     }
 
     async fn keep_copy(&self, copy: &KeepCopy) -> bool {
-        let KeepCopy { rdd, partition, level, from } = copy;
-        let block = BlockId::Rdd(*rdd, *partition);
+        let block = BlockId::Rdd(copy.rdd, copy.partition);
         if self.blocks.status(block).is_some() {
             return true;
         }
-        let id = StreamId::Kept { rdd: *rdd, partition: *partition };
-        let limit = if level.use_memory { self.max_in_flight } else { 0 };
-        match self.receive_slice(from, &id, limit).await {
-            Ok(slice) => block_in_place(|| self.keep_slice(block, *level, slice)),
+        match self.pull_copy(block, copy).await {
+            Ok(Some(kept)) => {
+                block_in_place(|| self.blocks.keep(block, kept));
+                true
+            }
+            Ok(None) => false,
             Err(error) => {
                 tracing::warn!(%block, %error, "a copy could not be read");
                 false
@@ -144,71 +157,55 @@ impl Node {
         }
     }
 
-    /// In memory if there is room, else on disk, as the level allows; whether it is kept.
-    fn keep_slice(&self, block: BlockId, level: StorageLevel, slice: Slice) -> bool {
-        let bytes = slice.bytes();
-        if level.use_memory && self.blocks.acquire(block, bytes) {
-            let Some(slice) = in_memory(slice) else {
-                self.blocks.release(bytes);
-                return false;
-            };
-            let (scratch, copy) = (self.scratch.clone(), slice.clone());
-            let demote: Option<Demote> = level.use_disk.then(|| {
-                let demote: Demote = Arc::new(move || {
-                    let slice =
-                        on_disk(block, &scratch, &copy).map_err(|error| error.to_string())?;
-                    let bytes = slice.bytes();
-                    Ok((Arc::new(slice) as AnyValue, bytes))
-                });
-                demote
-            });
+    /// Into memory that is taken before the first byte comes, else onto disk, as the level allows; `None`: there
+    /// is no room for it.
+    async fn pull_copy(
+        &self,
+        block: BlockId,
+        copy: &KeepCopy,
+    ) -> Result<Option<KeptBlock>, TransferError> {
+        let KeepCopy { rdd, partition, level, from } = copy;
+        let level = *level;
+        let id = StreamId::Kept { rdd: *rdd, partition: *partition };
+        let stream = self.env.streams().open(from, &id.to_string(), u64::MAX).await?;
+        let bytes = stream.length();
+        let kept = |slice: Slice, memory_bytes, disk_bytes, demote| {
             let value = Arc::new(slice);
-            let kept =
-                KeptBlock { value, memory_bytes: bytes, disk_bytes: 0, level, demote, pack: None };
-            self.blocks.keep(block, kept);
-            return true;
+            Ok(Some(KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack: None }))
+        };
+        if level.use_memory && block_in_place(|| self.blocks.acquire(block, bytes)) {
+            return match into_memory(stream).await {
+                Ok(slice) => {
+                    let demote = level.use_disk.then(|| self.demote(block, slice.clone()));
+                    kept(slice, bytes, 0, demote)
+                }
+                Err(error) => {
+                    self.blocks.release(bytes);
+                    Err(error)
+                }
+            };
         }
         if !level.use_disk {
-            return false;
+            return Ok(None);
         }
-        match on_disk(block, &self.scratch, &slice) {
-            Ok(slice) => {
-                let disk_bytes = slice.bytes();
-                let value = Arc::new(slice);
-                let kept = KeptBlock {
-                    value,
-                    memory_bytes: 0,
-                    disk_bytes,
-                    level,
-                    demote: None,
-                    pack: None,
-                };
-                self.blocks.keep(block, kept);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%block, %error, "a copy could not be kept on disk");
-                false
-            }
-        }
+        let slice = into_file(stream, &self.scratch).await?;
+        let disk_bytes = slice.bytes();
+        kept(slice, 0, disk_bytes, None)
     }
-}
 
-/// The same blocks in memory; `None` if they cannot be read back.
-fn in_memory(slice: Slice) -> Option<Slice> {
-    if !slice.is_on_disk() {
-        return Some(slice);
+    /// How a copy in memory gives way.
+    fn demote(&self, block: BlockId, copy: Slice) -> Demote {
+        let scratch = self.scratch.clone();
+        Arc::new(move || {
+            let slice = on_disk(block, &scratch, &copy).map_err(|error| error.to_string())?;
+            let bytes = slice.bytes();
+            Ok((Arc::new(slice) as AnyValue, bytes))
+        })
     }
-    let mut blocks = Vec::new();
-    slice.write_blocks(&mut blocks).ok()?;
-    Slice::received(blocks.into()).ok()
 }
 
 /// The same records in a file.
 fn on_disk(block: BlockId, scratch: &Scratch, slice: &Slice) -> Result<Slice, SpillError> {
-    if slice.is_on_disk() {
-        return Ok(slice.clone());
-    }
     let mut writer = RunWriter::create(scratch, &block.to_string())?;
     writer.push_all(slice.clone())?;
     writer.finish()

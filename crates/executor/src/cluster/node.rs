@@ -56,8 +56,8 @@ pub(super) struct Node {
     pub(super) running: RunningTasks,
     /// Partitions that are being copied to others.
     pub(super) copying: Mutex<BTreeSet<BlockId>>,
-    /// Copies that the driver asked for are made one after the other.
-    pub(super) copying_again: tokio::sync::Mutex<()>,
+    /// Partitions that the driver wants copied, and whether somebody is at it.
+    pub(super) wanted_copies: Mutex<(BTreeSet<(RddId, u32)>, bool)>,
 }
 
 /// Whatever panicked under a lock, what it protects is whole: each change is one step.
@@ -94,7 +94,7 @@ impl Node {
             telling: Mutex::default(),
             running: RunningTasks::default(),
             copying: Mutex::default(),
-            copying_again: tokio::sync::Mutex::default(),
+            wanted_copies: Mutex::default(),
         });
         node.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&node))));
         Ok(node)
@@ -249,8 +249,10 @@ impl Endpoint for Blocks {
         match message {
             ToBlocks::Forget(forgotten) => self.0.forget(forgotten),
             ToBlocks::Copy(blocks) => {
-                let node = self.0.clone();
-                context.env().runtime().spawn(async move { node.copy_again(&blocks).await });
+                if self.0.want_copies(blocks) {
+                    let node = self.0.clone();
+                    context.env().runtime().spawn(async move { node.make_copies().await });
+                }
             }
         }
         Ok(())

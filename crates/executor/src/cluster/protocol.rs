@@ -139,8 +139,15 @@ pub enum BlockMasterReply {
     Welcome(ExecutableHash),
     /// To `LocateMapOutputs`; `None`: there is no such shuffle.
     MapOutputs(Option<MapOutputLocations>),
-    /// To `LocateKept` and `LocatePeers`: these, and where they serve their blocks.
+    /// To `LocateKept`: these, and where they serve their blocks.
     Executors(Vec<(ExecutorId, RpcAddress)>),
+    /// To `LocatePeers`.
+    Peers {
+        /// So many other executors keep it already.
+        copies: u32,
+        /// Those that do not, and where they are asked.
+        executors: Vec<(ExecutorId, RpcAddress)>,
+    },
     /// To `NextPiece`.
     Piece(NextPiece),
     /// To `IsAlive`.

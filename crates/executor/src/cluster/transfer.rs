@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use firesteel_rpc::{RpcAddress, StreamError};
+use firesteel_rpc::{IncomingStream, RpcAddress, StreamError};
 use firesteel_shuffle::{ReadError, Scratch, Slice};
 use firesteel_storage::TempFile;
 use firesteel_types::ExecutorId;
@@ -88,12 +88,10 @@ impl Node {
     ) -> Result<Slice, TransferError> {
         let stream = self.env.streams().open(address, &id.to_string(), u64::MAX).await?;
         if stream.length() <= limit {
-            let mut blocks = Vec::new(); // grows with what arrives, not with what was promised
-            stream.copy_to(&mut blocks).await?;
-            return Slice::received(blocks.into()).map_err(TransferError::Broken);
+            into_memory(stream).await
+        } else {
+            into_file(stream, &self.scratch).await
         }
-        let file = to_file(stream, &self.scratch).await?;
-        block_in_place(|| Slice::received_in_file(file)).map_err(TransferError::Broken)
     }
 
     /// Does `transfer` until it succeeds, fails for good or was tried often enough.
@@ -133,10 +131,23 @@ impl Node {
     }
 }
 
-async fn to_file(
-    mut stream: firesteel_rpc::IncomingStream,
+/// Blocks of records, checked.
+pub(super) async fn into_memory(stream: IncomingStream) -> Result<Slice, TransferError> {
+    let mut blocks = Vec::new(); // grows with what arrives, not with what was promised
+    stream.copy_to(&mut blocks).await?;
+    Slice::received(blocks.into()).map_err(TransferError::Broken)
+}
+
+/// The same, through a file.
+pub(super) async fn into_file(
+    stream: IncomingStream,
     scratch: &Scratch,
-) -> Result<TempFile, TransferError> {
+) -> Result<Slice, TransferError> {
+    let file = to_file(stream, scratch).await?;
+    block_in_place(|| Slice::received_in_file(file)).map_err(TransferError::Broken)
+}
+
+async fn to_file(mut stream: IncomingStream, scratch: &Scratch) -> Result<TempFile, TransferError> {
     let file = block_in_place(|| scratch.file_for_received()).map_err(TransferError::Disk)?;
     let mut buffer = vec![0; 256 << 10];
     loop {

@@ -171,7 +171,7 @@ fn a_recorded_client_gets_nowhere_and_decodes_nothing() {
 fn half_open_clients_are_cut_off_and_keep_nobody_out_for_long() {
     run(async {
         let options = RpcOptions {
-            handshake_timeout: Duration::from_millis(300),
+            handshake_timeout: Duration::from_secs(2),
             pending_handshakes: 4,
             ..options()
         };
@@ -195,7 +195,7 @@ fn half_open_clients_are_cut_off_and_keep_nobody_out_for_long() {
 #[test]
 fn a_client_that_drips_byte_by_byte_is_cut_off_by_the_same_deadline() {
     run(async {
-        let options = RpcOptions { handshake_timeout: Duration::from_millis(200), ..options() };
+        let options = RpcOptions { handshake_timeout: Duration::from_secs(2), ..options() };
         let server = Desk::open(options.clone()).await;
         let mut stream = connect(&server.rpc_address()).await;
         let hello = b"FSRP\x01\x00\x60\x00".iter().chain(std::iter::repeat(&b'x'));
@@ -222,17 +222,7 @@ async fn let_in(server: &Desk) -> TcpStream {
     endpoint.try_send(Ask::Recorded).unwrap();
     let (mut from, _) = listener.accept().await.unwrap();
     let mut to = connect(&server.rpc_address()).await;
-    // hello, challenge, proof, welcome: each with its length in the prefix.
-    for step in 0..4 {
-        let (reader, writer) =
-            if step % 2 == 0 { (&mut from, &mut to) } else { (&mut to, &mut from) };
-        let mut message = vec![0; 8];
-        reader.read_exact(&mut message).await.unwrap();
-        let body = usize::from(u16::from_le_bytes([message[6], message[7]]));
-        message.resize(8 + body, 0);
-        reader.read_exact(&mut message[8..]).await.unwrap();
-        writer.write_all(&message).await.unwrap();
-    }
+    pass_on_handshake(&mut from, &mut to).await;
     to
 }
 
@@ -310,7 +300,7 @@ proptest! {
         attacks in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), any::<bool>()), 20),
     ) {
         run(async move {
-            let options = RpcOptions { handshake_timeout: Duration::from_millis(500), ..with_secret("a secret") };
+            let options = RpcOptions { handshake_timeout: Duration::from_secs(2), ..with_secret("a secret") };
             let server = Desk::open(options.clone()).await;
             for (bytes, proper) in attacks {
                 let mut stream = connect(&server.rpc_address()).await;

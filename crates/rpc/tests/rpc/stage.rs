@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use firesteel_rpc::*;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -222,6 +224,20 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(start.elapsed() < DEADLINE, "not within the deadline: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Hello, challenge, proof, welcome: each with its length in the prefix.
+pub(crate) async fn pass_on_handshake(client: &mut TcpStream, server: &mut TcpStream) {
+    for step in 0..4 {
+        let (reader, writer) =
+            if step % 2 == 0 { (&mut *client, &mut *server) } else { (&mut *server, &mut *client) };
+        let mut message = vec![0; 8];
+        reader.read_exact(&mut message).await.unwrap();
+        let body = usize::from(u16::from_le_bytes([message[6], message[7]]));
+        message.resize(8 + body, 0);
+        reader.read_exact(&mut message[8..]).await.unwrap();
+        writer.write_all(&message).await.unwrap();
     }
 }
 

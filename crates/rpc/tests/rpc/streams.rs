@@ -212,7 +212,7 @@ fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
 #[test]
 fn a_connection_the_server_closed_meanwhile_is_replaced_without_a_word() {
     run(async {
-        let quick = RpcOptions { network_timeout: Duration::from_millis(100), ..options() };
+        let quick = RpcOptions { network_timeout: Duration::from_secs(1), ..options() };
         let library = Library::open(1000, quick).await;
         let client = RpcEnv::client(options());
         let address = library.desk.rpc_address();
@@ -232,6 +232,8 @@ fn a_peer_that_dies_in_the_middle_is_a_broken_connection() {
         drop(library);
         let broken = stream.copy_to(&mut tokio::io::sink()).await.unwrap_err();
         assert!(matches!(broken, StreamError::Broken { .. }), "{broken}");
+        let port = (address.host.as_str(), address.port);
+        eventually("the port is free", || std::net::TcpListener::bind(port).is_ok()).await;
         let gone = client.streams().read(&address, "whole", 1).await.unwrap_err();
         assert!(matches!(gone, StreamError::Connect(RpcError::Unreachable { .. })), "{gone}");
     });

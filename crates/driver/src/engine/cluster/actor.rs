@@ -171,7 +171,8 @@ impl Actor {
         match effect {
             Effect::SendMaster { master, message } => self.tell_master(master, message),
             Effect::SendExecutor { to, message } => {
-                // One that cannot be told has lost its connection, which is heard of by itself.
+                // One that cannot be told has lost its connection, which is heard of by itself, or takes nothing:
+                // then its heartbeats stay away.
                 if let Some(link) = self.links.get(&to) {
                     let _ = link.tasks.try_send(message);
                 }

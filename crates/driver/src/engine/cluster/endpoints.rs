@@ -109,22 +109,37 @@ impl BlockMaster {
     /// What an executor keeps, in case that a change was not heard.
     fn heal(&self, executor: ExecutorId, kept: Option<Vec<KeptPartition>>) {
         let Some(kept) = kept else { return };
-        for (rdd, partition, status) in self.cluster.kept.changes(executor, &kept) {
-            self.kept_changed(executor, (rdd, partition), status);
-        }
+        let changes = self.cluster.kept.changes(executor, &kept).into_iter();
+        let refused = changes.filter(|(rdd, partition, status)| {
+            !self.kept_changed(executor, (*rdd, *partition), *status)
+        });
+        let refused: BTreeSet<RddId> = refused.map(|(rdd, ..)| rdd).collect();
+        refused.into_iter().for_each(|rdd| self.drop_unpersisted(executor, rdd));
     }
 
-    /// Noted at once, so that who asks next hears of it. Of executors that were given up, nothing counts.
-    fn kept_changed(&self, executor: ExecutorId, block: (RddId, u32), status: Option<KeptStatus>) {
-        if !self.cluster.is_live(executor) {
-            return;
-        }
+    /// Noted at once, so that who asks next hears of it; `false` if nobody wants it kept.
+    fn kept_changed(
+        &self,
+        executor: ExecutorId,
+        block: (RddId, u32),
+        status: Option<KeptStatus>,
+    ) -> bool {
+        // Under the lock: of an executor that is being given up, nothing is noted after its end.
+        let executors = lock(&self.cluster.executors);
         let level = status.map(|(_, _, level)| level);
-        match self.cluster.kept.update(executor, block, level) {
-            true => drop(self.cluster.news.send(News::BlockUpdated(executor, block, status))),
-            // A task or a copy that was on its way when the RDD was unpersisted.
-            false => self.cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Rdd(block.0))),
+        if !executors.contains_key(&executor) {
+            return true;
         }
+        let is_wanted = self.cluster.kept.update(executor, block, level);
+        if is_wanted {
+            let _ = self.cluster.news.send(News::BlockUpdated(executor, block, status));
+        }
+        is_wanted
+    }
+
+    /// A task or a copy was on its way when the RDD was unpersisted.
+    fn drop_unpersisted(&self, executor: ExecutorId, rdd: RddId) {
+        self.cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Rdd(rdd)));
     }
 }
 
@@ -163,7 +178,8 @@ impl Endpoint for BlockMaster {
                 BlockMasterReply::Executors(self.cluster.addresses(holders))
             }
             ToBlockMaster::LocatePeers { executor, rdd, partition } => {
-                BlockMasterReply::Executors(self.cluster.peers(executor, rdd, partition))
+                let (copies, executors) = self.cluster.peers(executor, (rdd, partition));
+                BlockMasterReply::Peers { copies, executors }
             }
             ToBlockMaster::Heartbeat { executor, tasks, kept } => {
                 if self.cluster.is_live(executor) {
@@ -173,7 +189,9 @@ impl Endpoint for BlockMaster {
                 BlockMasterReply::Noted
             }
             ToBlockMaster::BlockUpdated { executor, rdd, partition, status } => {
-                self.kept_changed(executor, (rdd, partition), status);
+                if !self.kept_changed(executor, (rdd, partition), status) {
+                    self.drop_unpersisted(executor, rdd);
+                }
                 BlockMasterReply::Noted
             }
         };

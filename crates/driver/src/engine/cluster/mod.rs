@@ -12,7 +12,7 @@
 //! | `broadcasts` | broadcast values, dealt out in pieces |
 //! | `report` | what tasks brought |
 //!
-//! Locks are taken in this order: the engine's, the executors', the tracker's. The actor holds none
+//! Locks are taken in this order: the engine's, the executors', the tracker's or `kept`'s. The actor holds none
 //! while it feeds the engine, because user code may run then that stops the context.
 //!
 //! What is decided about executors is decided in the core, what about tasks in the schedulers.
@@ -297,18 +297,19 @@ impl Cluster {
         executors.into_iter().filter_map(address).collect()
     }
 
-    /// Who is to keep a copy of a partition, the best first.
+    /// How many others keep a partition, and who else may, the best first.
     fn peers(
         &self,
         keeper: ExecutorId,
-        rdd: RddId,
-        partition: u32,
-    ) -> Vec<(ExecutorId, RpcAddress)> {
+        block: (RddId, u32),
+    ) -> (u32, Vec<(ExecutorId, RpcAddress)>) {
         let live = lock(&self.executors);
         let hosts = live.iter().map(|(id, live)| (*id, live.host.clone())).collect();
         drop(live);
-        let holders = self.kept.holders((rdd, partition));
-        self.addresses(kept::peers(keeper, (rdd, partition), &holders, &hosts))
+        let holders = self.kept.holders(block);
+        let others = holders.iter().filter(|holder| **holder != keeper).count();
+        let peers = self.addresses(kept::peers(keeper, block, &holders, &hosts));
+        (u32::try_from(others).unwrap_or(u32::MAX), peers)
     }
 
     /// Bytes of broadcast values that the driver itself sent to executors.

@@ -674,7 +674,7 @@ fn a_shuffle_without_map_partitions_is_there_from_the_start() {
 }
 
 /// Generous: the machine is shared, and what is to be caught takes minutes or for ever.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 #[test]
 fn a_chain_of_100_000_narrow_nodes_is_one_stage_found_in_linear_time() {
