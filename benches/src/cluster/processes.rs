@@ -88,7 +88,7 @@ fn resident(status: &str) -> Option<f64> {
 mod tests {
     use std::process::Command;
 
-    use super::{MARK, leftovers, marked, resident, state_and_parent};
+    use super::{ENDING, MARK, leftovers, marked, resident, state_and_parent, until};
 
     #[test]
     fn resident_memory_is_read_in_millions_of_bytes() {
@@ -106,7 +106,10 @@ mod tests {
     fn marked_processes_are_found_and_nothing_is_left_of_them() {
         let mark = format!("test-{}", std::process::id());
         let mut child = Command::new("sleep").arg("600").env(MARK, &mark).spawn().unwrap();
-        let found = marked(&mark);
+        // A process is there before its environment can be read.
+        let found =
+            until("the child", ENDING, || Some(marked(&mark)).filter(|all| !all.is_empty()));
+        let found = found.unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].parent, std::process::id() as i32);
         assert_eq!(leftovers(&mark).len(), 1);

@@ -66,8 +66,8 @@ fn settings(flags: &SubmitFlags, executable: &Path) -> Result<Conf, Failure> {
     conf.validate()?;
     shared_files(&conf.get(&entries::FILES)?).map_err(|error| format!("spark.files {error}"))?;
     if conf.get(&entries::SUBMIT_DEPLOY_MODE)? == DeployMode::Cluster {
-        return Err("the cluster cannot run drivers yet: leave --deploy-mode out, or write --deploy-mode client, and the driver \
-                    runs here"
+        return Err("submit runs drivers here only: leave --deploy-mode out, or write --deploy-mode client; a worker runs the \
+                    driver if the master is asked over HTTP (port 6066, POST /v1/submissions/create)"
             .into());
     }
     Ok(conf)
