@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_io::{Location, Target, Written, WrittenAt};
 
-use crate::{Error, Result};
+#[cfg(feature = "object-store")]
+use crate::engine::Engine;
+use crate::{Context, Error, Result};
 
 /// Directories to remove if the application ends before their jobs do.
 #[derive(Clone, Default)]
@@ -36,12 +38,15 @@ pub(crate) enum Output {
 
 impl Output {
     /// Prepares to write `target`; refuses one that exists unless it shall be replaced.
-    pub(crate) fn create(target: &Location, replace: bool, leftovers: &Leftovers) -> Result<Self> {
+    pub(crate) fn create(target: &Location, replace: bool, context: &Context) -> Result<Self> {
         match target {
-            Location::Local(path) => Staged::create(path, replace, leftovers).map(Output::Local),
+            Location::Local(path) => {
+                Staged::create(path, replace, &context.0.leftovers).map(Output::Local)
+            }
             #[cfg(feature = "object-store")]
             Location::Remote { url, options } => {
-                RemoteStaged::create(url, options, replace).map(Output::Remote)
+                let engine = context.0.engine.clone();
+                RemoteStaged::create(url, options, replace, engine).map(Output::Remote)
             }
             #[cfg(not(feature = "object-store"))]
             Location::Remote { url, .. } => Err(Error::Unsupported {
@@ -58,7 +63,7 @@ impl Output {
         match self {
             Output::Local(staged) => Target::Local(staged.attempts()),
             #[cfg(feature = "object-store")]
-            Output::Remote(staged) => staged.output.target(),
+            Output::Remote(staged) => staged.target.clone(),
         }
     }
 
@@ -75,21 +80,41 @@ impl Output {
 /// A directory of an object store.
 #[cfg(feature = "object-store")]
 pub(crate) struct RemoteStaged {
-    output: firesteel_io::RemoteOutput,
+    /// `None` from the commit on.
+    output: Option<firesteel_io::RemoteOutput>,
+    target: Target,
     url: String,
+    engine: Arc<Engine>,
 }
 
 #[cfg(feature = "object-store")]
 impl RemoteStaged {
-    fn create(url: &str, options: &Arc<firesteel_io::StoreOptions>, replace: bool) -> Result<Self> {
+    fn create(
+        url: &str,
+        options: &Arc<firesteel_io::StoreOptions>,
+        replace: bool,
+        engine: Arc<Engine>,
+    ) -> Result<Self> {
         let job = format!("{:x}-{:016x}", std::process::id(), fastrand::u64(..));
         let output = firesteel_io::RemoteOutput::create(url, options, &job, replace)
             .map_err(|error| commit_failed(url, error))?;
-        Ok(RemoteStaged { output, url: url.to_owned() })
+        let target = output.target();
+        Ok(RemoteStaged { output: Some(output), target, url: url.to_owned(), engine })
     }
 
-    fn commit(self, files: Vec<Written>) -> Result<()> {
-        self.output.commit(files).map_err(|error| commit_failed(&self.url, error))
+    fn commit(mut self, files: Vec<Written>) -> Result<()> {
+        let committed = self.output.take().map_or(Ok(()), |output| output.commit(files));
+        committed.map_err(|error| commit_failed(&self.url, error))
+    }
+}
+
+/// What was uploaded is given up, also by tasks that have not yet heard that their job is over.
+#[cfg(feature = "object-store")]
+impl Drop for RemoteStaged {
+    fn drop(&mut self) {
+        if self.output.is_some() {
+            self.engine.await_tasks_of_ended_jobs();
+        }
     }
 }
 

@@ -6,8 +6,10 @@
 mod scratch;
 mod store;
 
+use std::sync::{Arc, Mutex};
+
 use firesteel::prelude::*;
-use firesteel::types::{JobError, TaskFailure};
+use firesteel::types::{Event, JobError, TaskFailure};
 use scratch::{TRANSPORTS, assert_usable, builder, fails_with, wait_until};
 use serde::{Deserialize, Serialize};
 use store::S3;
@@ -219,14 +221,26 @@ fn a_job_that_fails_leaves_no_object_and_no_open_upload() {
     let s3 = S3::start();
     for transport in TRANSPORTS {
         let ctx = context_of(&s3, transport);
+        let tasks = Arc::new(Mutex::new((0, 0)));
+        let seen = tasks.clone();
+        ctx.add_listener(move |event: &Event| match event {
+            Event::TaskStart { .. } => seen.lock().unwrap().0 += 1,
+            Event::TaskEnd { .. } => seen.lock().unwrap().1 += 1,
+            _ => {}
+        });
         let failing = ctx.range_in(4, 0..1000u64, 1).map(|x| {
             assert!(x != 800, "on purpose");
             x
         });
         fails_with(failing.save_as_text_file("s3://bucket/out"), &["on purpose"]);
         // A task that runs on for a moment clears up after itself.
-        wait_until("nothing is left", || s3.keys().is_empty() && s3.lock().uploads.is_empty());
         assert_usable(&ctx);
+        wait_until("all tasks have ended", || {
+            let (started, ended) = *tasks.lock().unwrap();
+            started >= 4 && started == ended
+        });
+        assert_eq!(s3.keys(), [""; 0], "{transport}");
+        assert!(s3.lock().uploads.is_empty(), "{transport}");
     }
     // Attempts that failed before the one that counts leave nothing either.
     let mut builder = builder().master("local[2,3]");

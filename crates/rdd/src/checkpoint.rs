@@ -179,6 +179,7 @@ impl WriteCheckpoint {
             records += 1;
         }
         let out = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        task.check_killed();
         Ok((records, out.finish()?))
     }
 }

@@ -93,6 +93,8 @@ impl<F> WriteFiles<F> {
         let out = BufWriter::with_capacity(BUFFER_BYTES, output);
         let (out, records) = self.format.write(task.interruptible(items), out)?;
         let output = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // What is finished waits for a commit, which does not come for a job that has ended.
+        task.check_killed();
         Ok((output.finish()?, records))
     }
 

@@ -16,6 +16,8 @@ mod state;
 mod timer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+#[cfg(feature = "object-store")]
+use std::time::Duration;
 use std::time::Instant;
 
 use firesteel_executor::{Forgotten, LocalEnvironment, TaskReport};
@@ -311,6 +313,17 @@ impl Engine {
         self.let_go(state);
         self.work.notify_all();
         self.timer.notify_all();
+    }
+
+    /// Waits for tasks that were told to end because their job is over; not for long, in case they do not notice.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn await_tasks_of_ended_jobs(&self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        const LOOK: Duration = Duration::from_millis(2);
+        let begun = Instant::now();
+        while self.lock().has_tasks_of_ended_jobs() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// After a panic under the lock, on whatever thread, the engine is broken down; it stays so.

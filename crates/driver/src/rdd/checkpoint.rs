@@ -316,7 +316,7 @@ struct Reliable<T, P> {
 impl<T: Data, P: Pipe<Item = T>> Work for Reliable<T, P> {
     fn write(&self, _: &Arc<RddInfo>) -> Result<bool> {
         let Some(rdd) = lock(&self.rdd).clone() else { return Ok(true) };
-        let staged = Output::create(&self.directory, false, &rdd.context.0.leftovers)?;
+        let staged = Output::create(&self.directory, false, &rdd.context)?;
         let action = WriteCheckpoint::new(staged.target(), self.codec);
         let files: Result<Vec<Written>> = rdd.run_all(self.site, action)?.collect();
         staged.commit(files?)?;

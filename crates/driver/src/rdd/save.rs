@@ -166,7 +166,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             Some(text) => Location::parse(text, &input::store_options(self.context.conf())),
             None => Location::Local(directory.to_owned()),
         };
-        let output = Output::create(&target, replace, &self.context.0.leftovers)?;
+        let output = Output::create(&target, replace, &self.context)?;
         let action = WriteFiles::new(output.target(), options.compression, format);
         let files: Result<Vec<Written>> = self.run_all(site, action)?.collect();
         output.commit(files?)

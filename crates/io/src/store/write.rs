@@ -273,13 +273,15 @@ impl RemoteOutput {
         result.map_err(|error| explain(self.address.store.scheme, &self.url, error))
     }
 
-    /// Gives up what attempts uploaded and nobody committed. Uploads that are complete are gone by name.
+    /// Gives up what attempts uploaded and nobody committed, as far as that can be done. Uploads that are complete
+    /// are gone by name.
     fn give_up(&self) -> io::Result<()> {
         let prefix = self.path(&format!("_temporary/{}", self.job));
         let uploads = uploads(&self.address)?;
+        let mut done = Ok(());
         for marker in self.listed(prefix)? {
             let (objects, uploads) = (self.address.store.objects.clone(), uploads.clone());
-            wait(async move {
+            let given_up = wait(async move {
                 let named = objects.get(&marker).await?.bytes().await?;
                 let named = String::from_utf8_lossy(&named).into_owned();
                 if let Some((path, id)) = named.split_once('\n') {
@@ -287,10 +289,14 @@ impl RemoteOutput {
                     let _ = uploads.abort_multipart(&object_path(path), &id.to_owned()).await;
                 }
                 objects.delete(&marker).await
-            })?
-            .map_err(|error| explain(self.address.store.scheme, &self.url, error))?;
+            })?;
+            match given_up {
+                // Its attempt has removed it meanwhile.
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => done = done.and(self.explained(Err(error))),
+            }
         }
-        Ok(())
+        done
     }
 }
 
