@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::{StartError, web};
 pub use args::MasterArgs;
 pub(crate) use args::millis;
-pub use rest::fuzz as fuzz_rest;
+pub(crate) use rest::fuzz as fuzz_rest;
 use shell::{Door, Shell};
 
 /// A master with its ports open.

@@ -92,8 +92,10 @@ impl Kept {
         let mut short = BTreeMap::<_, Vec<_>>::new();
         for (block, Holding { executors: holders, wanted }) in &lock(&self.0).blocks {
             if holders.len() < executors.min(*wanted) {
-                let one = holders.iter().nth(block.1 as usize % holders.len());
-                one.into_iter().for_each(|one| short.entry(*one).or_default().push(*block));
+                // Not always the same one.
+                if let Some(holder) = holders.iter().nth(block.1 as usize % holders.len()) {
+                    short.entry(*holder).or_default().push(*block);
+                }
             }
         }
         short

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use firesteel_cluster::messages::{MasterReply, ToMaster};
 use hyper::StatusCode;
 
-pub use self::protocol::fuzz;
+pub(crate) use self::protocol::fuzz;
 use self::protocol::{Reply, Request, read, refusal};
 use super::shell::Shell;
 use crate::web::{Answer, Asked, Desk, answer_of};

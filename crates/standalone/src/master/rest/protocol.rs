@@ -306,7 +306,7 @@ fn program(resource: &str) -> Result<String, String> {
 
 /// Bytes as a submission, and as the path of a request: a driver that comes of it is one of this master, and is
 /// told nothing that only its worker may tell it.
-pub fn fuzz(bytes: &[u8]) {
+pub(crate) fn fuzz(bytes: &[u8]) {
     const MASTER: &str = "spark://here:7077";
     let answer = read(&Method::POST, "/v1/submissions/create", Some(bytes), MASTER);
     if let Ok(Request::Create { description, .. }) = answer {
