@@ -117,6 +117,13 @@ impl DagScheduler {
         }
     }
 
+    /// Tasks of retired attempts are of no use once nobody needs the stage.
+    fn cancel_retired(&mut self, turn: &mut Turn<'_>, id: StageId, reason: &str) {
+        for stage in std::mem::take(&mut self.stage_mut(id).retired) {
+            turn.emit(DagEffect::CancelTaskSet { stage, reason: reason.to_string() });
+        }
+    }
+
     /// Ends the running attempt of a stage, if one runs, and leaves the stage idle.
     pub(super) fn end_attempt(
         &mut self,
@@ -132,7 +139,10 @@ impl DagScheduler {
         let nothing_runs = pending.is_empty() && (stage.shuffle().is_none() || *epoch == now_lost);
         let (attempt, info) = (stage.attempt(), stage.info());
         match leftover {
-            Leftover::Retire => turn.emit(DagEffect::RetireTaskSet { stage: attempt }),
+            Leftover::Retire => {
+                stage.retired.insert(attempt);
+                turn.emit(DagEffect::RetireTaskSet { stage: attempt });
+            }
             Leftover::Cancel if failure.is_none() && nothing_runs => {}
             Leftover::Cancel => turn.emit(DagEffect::CancelTaskSet {
                 stage: attempt,
@@ -176,6 +186,7 @@ impl DagScheduler {
         stage.jobs.remove(&job);
         if stage.jobs.is_empty() {
             self.end_attempt(turn, id, Some(reason), Leftover::Cancel);
+            self.cancel_retired(turn, id, reason);
             self.drop_stage(id);
         }
     }

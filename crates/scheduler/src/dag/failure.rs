@@ -123,8 +123,10 @@ impl DagScheduler {
         attempt: StageRef,
         cause: TaskSetFailure,
     ) {
-        let known = self.stages.get(&attempt.stage);
-        if !known.is_some_and(|stage| stage.is_latest(attempt) && stage.is_running()) {
+        let known = self.stages.get(&attempt.stage).filter(|stage| stage.is_latest(attempt));
+        // A task that took its executor along has retired its own attempt, if that executor had outputs it read.
+        let by_task = matches!(cause, TaskSetFailure::TaskFailed { .. });
+        if !known.is_some_and(|stage| stage.is_running() || by_task && !stage.is_idle()) {
             return;
         }
         let reason = describe(&cause);

@@ -82,6 +82,8 @@ pub(super) struct Stage {
     pub(super) failed_in_a_row: u32,
     /// Parents that a fetch failure proved to be read, whatever is said to be kept.
     pub(super) proven_parents: BTreeSet<StageId>,
+    /// Attempts that were retired: tasks of them may still run.
+    pub(super) retired: BTreeSet<StageRef>,
 }
 
 impl Stage {
@@ -107,6 +109,7 @@ impl Stage {
             attempts: 0,
             failed_in_a_row: 0,
             proven_parents: BTreeSet::new(),
+            retired: BTreeSet::new(),
         }
     }
 

@@ -469,7 +469,7 @@ fn late_successes_of_a_retired_attempt_count() {
     );
     let lines = bench.succeed((1, 0), 1, 1);
     assert_eq!(lines[1..4], ["deliver 0[1] t5", "release t5", "cancel 1.1"]);
-    assert_eq!(lines[4..], ["stage 1.1 ok", "job 0 ends", "end 0 ok"]);
+    assert_eq!(lines[4..], ["stage 1.1 ok", "cancel 1.0", "job 0 ends", "end 0 ok"]);
 }
 
 #[test]
@@ -478,7 +478,8 @@ fn a_job_that_ends_by_late_successes_takes_the_repairs_made_for_it_along() {
     bench.fail((1, 0), fetch_failure(0, 1, 1));
     bench.tick(200);
     let lines = bench.finish((1, 0), 2, 1);
-    assert_eq!(lines[3..], ["cancel 0.1", "stage 0.1 failed", "job 0 ends", "end 0 ok"]);
+    assert_eq!(lines[3..6], ["cancel 1.0", "cancel 0.1", "stage 0.1 failed"]);
+    assert_eq!(lines[6..], ["job 0 ends", "end 0 ok"]);
     assert!(bench.dag.is_idle());
 }
 
@@ -497,9 +498,10 @@ fn a_stage_that_fails_to_fetch_four_times_in_a_row_aborts_its_jobs() {
         assert!(fail_to_fetch(&mut bench, attempt).contains(&format!("retire 1.{attempt}")));
     }
     let lines = fail_to_fetch(&mut bench, 3);
-    assert_eq!(lines[..4], ["publish s0 [1 -]", "cancel 1.3", "stage 1.3 failed", "job 0 ends"]);
+    assert_eq!(lines[..3], ["publish s0 [1 -]", "cancel 1.3", "stage 1.3 failed"]);
+    assert_eq!(lines[3..7], ["cancel 1.0", "cancel 1.1", "cancel 1.2", "job 0 ends"]);
     assert_eq!(
-        lines[4],
+        lines[7],
         format!(
             "end job 0 aborted: stage 1 ({ACTION}): 4 attempt(s) in a row failed to fetch, most \
              recently: could not fetch map output 1 of shuffle 0 from executor 1: connection refused"
@@ -584,7 +586,7 @@ fn a_task_set_nothing_can_run_aborts_with_the_reason_and_that_of_an_old_attempt_
     bench.tick(200);
     assert_eq!(bench.send(failed(0)), NOTHING);
     let lines = bench.send(failed(1));
-    assert!(lines[3].ends_with("partition 1 cannot be placed: all excluded"), "{lines:?}");
+    assert!(lines[4].ends_with("partition 1 cannot be placed: all excluded"), "{lines:?}");
 }
 
 #[test]
@@ -726,4 +728,29 @@ fn a_ladder_of_diamonds_is_walked_once_and_not_once_per_path() {
     let lines = Bench::new().submit(0, &rdd);
     assert_eq!(lines[1..], ["stage 0.0 starts", "run 0.0 [0]", "stage 1.0 starts", "run 1.0 [0]"]);
     assert!(begun.elapsed() < SOON);
+}
+
+#[test]
+fn tasks_of_a_retired_attempt_go_with_the_job_that_is_cancelled_while_its_stages_rest_or_run_again()
+{
+    for ticks in [0, 200] {
+        let (mut bench, _rdd) = reducing();
+        bench.fail((1, 0), fetch_failure(0, 1, 1));
+        bench.tick(ticks);
+        let reason = "enough".to_string();
+        let lines = bench.send(DagEvent::JobCancelled { job: JobId(0), reason });
+        assert!(lines.contains(&"cancel 1.0".to_string()), "after {ticks} ms: {lines:?}");
+        assert!(bench.dag.is_idle());
+    }
+}
+
+#[test]
+fn a_task_that_takes_along_what_its_own_stage_reads_ends_the_job_though_its_attempt_was_retired() {
+    let (mut bench, _rdd) = reducing();
+    bench.lose(1, true);
+    let failure = TaskFailure::Error { message: "it ended its executor".into() };
+    let cause = TaskSetFailure::TaskFailed { partition: 1, attempts: 4, failure };
+    let lines = bench.send(DagEvent::TaskSetFailed { stage: stage_ref(1, 0), cause });
+    assert!(lines.last().unwrap().ends_with("it ended its executor"), "{lines:?}");
+    assert!(bench.dag.is_idle());
 }
