@@ -176,7 +176,8 @@ impl Scheduler {
 
     /// Whether nothing is left to do.
     pub fn is_idle(&self) -> bool {
-        self.dag.is_idle() && self.tasks.is_idle() && self.kinds.is_empty()
+        let idle = self.dag.is_idle() && self.tasks.is_idle();
+        idle && self.tasks.has_no_suspects() && self.kinds.is_empty()
     }
 
     /// The task scheduler, to look at.

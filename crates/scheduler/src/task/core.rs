@@ -11,6 +11,7 @@ use firesteel_types::{ExecutorId, Host, StageRef, TaskId, Tick};
 use super::ending::{Loss, Report};
 use super::exclusion::{ApplicationExclusion, SetExclusion};
 use super::locality::{Waiting, Waits};
+use super::losses::Losses;
 use super::pool::Pools;
 use super::set::{Phase, SetState};
 use super::state::{Attempt, Executors};
@@ -64,6 +65,8 @@ pub struct TaskScheduler {
     pub(super) exclusion: Option<ApplicationExclusion>,
     /// A task may have become unschedulable.
     pub(super) exclusion_changed: bool,
+    /// Executors lost through what ran on them.
+    pub(super) losses: Losses,
     pub(super) stale_reports: u64,
 }
 
@@ -87,6 +90,7 @@ impl TaskScheduler {
             armed: None,
             exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
             exclusion_changed: false,
+            losses: Losses::default(),
             stale_reports: 0,
             options,
         }
@@ -156,6 +160,7 @@ impl TaskScheduler {
     }
 
     fn cancel(&mut self, now: Tick, stage: StageRef, reason: String, out: &mut Vec<TaskEffect>) {
+        self.losses.forget(stage.stage);
         let Some(set) = self.sets.get_mut(&stage) else { return };
         let told_to_stop = matches!(set.phase, Phase::Failed | Phase::Cancelled { .. });
         set.phase = Phase::Cancelled { reason: reason.clone() };
@@ -199,6 +204,9 @@ impl TaskScheduler {
             return;
         }
         let set = self.sets.remove(&stage).expect("just looked at");
+        if set.phase == Phase::Finished {
+            self.losses.forget(stage.stage);
+        }
         set.opening.map(|at| self.openings.remove(&(at, stage)));
         self.note_failures(now, &set, out);
         self.pools.leave(set.member);
@@ -236,6 +244,11 @@ impl TaskScheduler {
     /// Whether nothing runs and nothing is left to run.
     pub fn is_idle(&self) -> bool {
         self.sets.is_empty() && self.running.is_empty()
+    }
+
+    /// Whether no task is suspected of having ended an executor.
+    pub fn has_no_suspects(&self) -> bool {
+        self.losses.is_empty()
     }
 
     /// How many executors are registered.

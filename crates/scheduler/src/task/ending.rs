@@ -4,11 +4,14 @@
 //! lost, so cores are given back and listeners told exactly once per attempt. Reports of attempts
 //! that have ended, or from an executor they do not run on, change nothing (S06).
 
+use std::cmp::Reverse;
+
 use firesteel_types::{
-    Event, ExecutorId, StageRef, TaskFailure, TaskId, TaskMetrics, TaskOutcome, Tick,
+    Event, ExecutorId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
 };
 
 use super::core::TaskScheduler;
+use super::losses::Suspect;
 use super::set::{Phase, Progress};
 use super::state::Attempt;
 use crate::messages::{TaskEffect, TaskSetFailure};
@@ -77,9 +80,13 @@ impl TaskScheduler {
         }
         self.usability_changed(now, executor);
         let there = self.running.values().filter(|attempt| attempt.info.executor == executor);
-        let tasks: Vec<TaskId> = there.map(|attempt| attempt.info.task).collect();
+        let mut tasks: Vec<TaskId> = there.map(|attempt| attempt.info.task).collect();
         // They run in their order there: those behind have not begun, and it is not their doing.
         let on_cores = self.executors.get(executor).map_or(0, |executor| executor.on_cores());
+        if caused_by_app {
+            let on_cores = on_cores.min(tasks.len());
+            self.suspect(&mut tasks[..on_cores]);
+        }
         for (position, task) in tasks.into_iter().enumerate() {
             let attempt = self.running.remove(&task).expect("just found among the running");
             let caused_by_app = caused_by_app && position < on_cores;
@@ -94,6 +101,20 @@ impl TaskScheduler {
         if let Some(all) = &mut self.exclusion {
             all.executor_lost(executor);
         }
+    }
+
+    /// Counts the loss against all of these, and puts first who most likely did it.
+    fn suspect(&mut self, tasks: &mut [TaskId]) {
+        let suspects = tasks.iter().filter_map(|task| {
+            let info = &self.running[task].info;
+            self.is_waited_for(info).then_some((info.stage.stage, info.partition))
+        });
+        let suspects: Vec<Suspect> = suspects.collect();
+        self.losses.add(suspects);
+        tasks.sort_by_key(|task| {
+            let TaskInfo { stage, partition, launched, .. } = &self.running[task].info;
+            (Reverse(self.losses.count((stage.stage, *partition))), Reverse((*launched, *task)))
+        });
     }
 
     fn lose_outputs(&mut self, now: Tick, executor: ExecutorId, out: &mut Vec<TaskEffect>) {
@@ -196,18 +217,28 @@ impl TaskScheduler {
             set.give_up(index);
             return;
         }
-        // The loser of a race may fail as it likes, and so may what runs of a retired set (S12).
-        let matters = set.is_active() && set.slot(index).progress == Progress::Open;
+        // The loser of a race may fail as it likes, and so may what runs of a retired set (S12), unless it takes its
+        // executor along: the next attempt would do so again (L06).
+        let lost = matches!(failure, TaskFailure::ExecutorLost { .. });
+        let active = set.is_active() && set.slot(index).progress == Progress::Open;
+        let matters = if lost { self.is_waited_for(&attempt.info) } else { active };
+        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
         if matters && failure.counts() {
-            set.slot(index).failures += 1;
+            set.slot(index).failures += u32::from(!lost);
             self.record_exclusion(now, attempt, out);
         }
         let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-        let (attempts, partition) = (set.slot(index).failures, set.slot(index).partition);
+        let partition = set.slot(index).partition;
+        let suspect = (stage.stage, partition);
+        let attempts = set.slot(index).failures + self.losses.count(suspect);
         let fatal = matches!(failure, TaskFailure::Fatal { .. });
         if matters && (fatal || attempts >= self.options.max_failures && failure.counts()) {
             let cause = TaskSetFailure::TaskFailed { partition, attempts, failure };
-            self.fail_set(stage, cause, out);
+            self.losses.convict(suspect);
+            self.losses.forget(stage.stage);
+            let newest = self.newest_attempt(stage);
+            self.fail_set(newest, cause, out);
+            self.settle(now, newest, out);
         } else {
             self.offer_all |= set.requeue(index);
         }
@@ -220,6 +251,18 @@ impl TaskScheduler {
         let executor = self.executors.get(id).expect("an executor outlives its attempts");
         exclusion.record(now, attempt.index, id, &executor.host, out);
         self.exclusion_changed = true;
+    }
+
+    /// Whether the partition is still to come: from the task's own set, or from the one that took over.
+    fn is_waited_for(&self, task: &TaskInfo) -> bool {
+        let newest = self.newest_attempt(task.stage);
+        self.sets.get(&newest).is_some_and(|set| set.waits_for(task.partition))
+    }
+
+    /// The set of the stage that somebody waits for.
+    fn newest_attempt(&self, stage: StageRef) -> StageRef {
+        let last = StageRef { stage: stage.stage, attempt: u32::MAX };
+        self.sets.range(stage..=last).next_back().map_or(stage, |(newest, _)| *newest)
     }
 
     /// Gives the set up: tells the DAG scheduler and stops what runs.

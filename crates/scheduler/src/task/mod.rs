@@ -22,6 +22,7 @@ mod core;
 mod ending;
 mod exclusion;
 mod locality;
+mod losses;
 mod offer;
 mod pool;
 mod set;

@@ -141,6 +141,13 @@ impl SetState {
         !self.is_active() && self.member.running() == 0
     }
 
+    /// Whether somebody waits for this partition, of this set or of one that will take over.
+    pub(super) fn waits_for(&self, partition: u32) -> bool {
+        let slot = self.slots.iter().find(|slot| slot.partition == partition);
+        let open = slot.is_some_and(|slot| slot.progress == Progress::Open);
+        matches!(self.phase, Phase::Active | Phase::Retired) && open
+    }
+
     /// Whether every partition succeeded.
     pub(super) fn is_complete(&self) -> bool {
         self.succeeded as usize == self.slots.len()

@@ -4,6 +4,7 @@
 mod ahead;
 mod model;
 mod placement;
+mod poison;
 mod properties;
 mod rig;
 mod rules;

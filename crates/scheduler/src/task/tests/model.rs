@@ -89,6 +89,8 @@ pub(super) struct Model {
     sets: BTreeMap<StageRef, ModelSet>,
     executors: BTreeMap<ExecutorId, ModelExecutor>,
     lost: Vec<ExecutorId>,
+    /// Executors that a task may have ended, at most.
+    lost_with: BTreeMap<(StageId, u32), u32>,
     live: BTreeMap<TaskId, TaskInfo>,
     ended: Vec<TaskInfo>,
     next_task: u64,
@@ -118,6 +120,7 @@ impl Model {
             sets: BTreeMap::new(),
             executors: BTreeMap::new(),
             lost: Vec::new(),
+            lost_with: BTreeMap::new(),
             live: BTreeMap::new(),
             ended: Vec::new(),
             next_task: 0,
@@ -494,7 +497,14 @@ impl Model {
     fn count_failure(&mut self, info: &TaskInfo, outcome: &TaskOutcome) {
         let set = self.sets.get_mut(&info.stage).expect("launched sets are known");
         let TaskOutcome::Failed(failure) = outcome else { return };
-        let matters = set.fate == Fate::Active && !set.done.contains_key(&info.partition);
+        let open = !set.done.contains_key(&info.partition);
+        if matches!(failure, TaskFailure::ExecutorLost { .. }) {
+            if failure.counts() && open {
+                *self.lost_with.entry((info.stage.stage, info.partition)).or_insert(0) += 1;
+            }
+            return;
+        }
+        let matters = set.fate == Fate::Active && open;
         if failure.counts() && matters {
             let failures = set.failures.entry(info.partition).or_insert(0);
             *failures += 1;
@@ -504,14 +514,23 @@ impl Model {
 
     fn judge_failure(&mut self, stage: StageRef, cause: &TaskSetFailure) {
         let set = self.sets.get_mut(&stage).expect("failed sets are known");
-        assert_eq!(set.fate, Fate::Active, "a set fails once, and only while it is active");
+        let lost = |failure: &TaskFailure| matches!(failure, TaskFailure::ExecutorLost { .. });
+        let by_loss = matches!(cause, TaskSetFailure::TaskFailed { failure, .. } if lost(failure));
+        let may = set.fate == Fate::Active || by_loss && set.fate == Fate::Retired;
+        assert!(may, "a set fails once, and only while somebody waits for it: {:?}", set.fate);
         set.fate = Fate::Failed;
         match cause {
             TaskSetFailure::TaskFailed { partition, attempts, failure } => {
                 self.faults.fired("set failed");
-                assert_eq!(set.failures[partition], *attempts);
+                // Losses that another task explains count against nobody else.
+                let own = set.failures.get(partition).copied().unwrap_or(0);
+                let lost = self.lost_with.get(&(stage.stage, *partition)).copied().unwrap_or(0);
+                assert!((own..=own + lost).contains(attempts), "S12: {attempts} of {own} + {lost}");
                 let fatal = matches!(failure, TaskFailure::Fatal { .. });
-                assert!(fatal || *attempts == self.options.max_failures, "S12: failed too soon");
+                assert!(
+                    fatal || *attempts == self.options.max_failures,
+                    "S12: failed after {attempts}"
+                );
             }
             TaskSetFailure::Unschedulable { reason, .. } => {
                 self.faults.fired("set unschedulable");
