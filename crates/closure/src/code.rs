@@ -13,7 +13,8 @@ pub type Builder<R> = fn(&mut Decoder<'_>) -> Result<R, WireError>;
 
 /// Writes the name of `builder`.
 pub fn encode<R: 'static>(builder: Builder<R>, out: &mut Encoder) -> Result<(), WireError> {
-    out.put(&(offset_of(builder as usize), fingerprint::<R>()))
+    let offset = offset_of(builder as usize);
+    out.put(&(offset, fingerprint::<R>(offset)))
 }
 
 /// Reads the name of a builder of `R`s and finds it in this executable.
@@ -23,14 +24,17 @@ pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireErr
     if !text().contains(&address) {
         return Err(WireError::OutsideCode { offset });
     }
-    if sent != fingerprint::<R>() {
+    if sent != fingerprint::<R>(offset) {
         let expected = std::any::type_name::<R>();
         return Err(WireError::WrongType { offset, expected });
     }
     // SAFETY: the bytes come from an `Encoder` in a process of the same executable (that is what whoever
     // made the `Decoder` has vouched for), and are read in the order in which they were written, so
-    // that `encode::<R>` wrote this offset of a `Builder<R>`. The fingerprint and the bounds are no
-    // proof of that, but find a reader that has lost its place.
+    // that `encode::<R>` wrote this offset of a `Builder<R>`. The order does not rest on users' types: each
+    // value stands in a frame of its own, and a `Deserialize` sees no byte outside of its frame
+    // (`Decoder::take`). Should a reader lose its place all the same, by a `Wire` that is wrong, it finds
+    // no name there: the fingerprint is one of this type and of this very offset, so that an offset
+    // that nobody wrote has none.
     // Code lies at equal offsets from the anchor in every process of one executable, whatever address
     // it is loaded at, and the address was found to lie inside its executable mapping.
     Ok(unsafe { std::mem::transmute::<usize, Builder<R>>(address) })
@@ -55,10 +59,10 @@ fn address_of(offset: i64) -> usize {
     (anchor() as i64).wrapping_add(offset) as usize
 }
 
-/// Tells result types apart; equal in all processes of one executable.
-fn fingerprint<R: 'static>() -> u64 {
+/// Tells result types and offsets apart; equal in all processes of one executable.
+fn fingerprint<R: 'static>(offset: i64) -> u64 {
     let name = std::any::type_name::<R>().as_bytes();
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+    name.iter().chain(&offset.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
@@ -121,7 +125,7 @@ mod tests {
     fn an_offset_outside_the_code_is_refused() {
         for offset in [i64::MAX, i64::MIN, 1 << 40, -(1 << 40)] {
             let mut out = Encoder::new();
-            out.put(&(offset, fingerprint::<u64>())).unwrap();
+            out.put(&(offset, fingerprint::<u64>(offset))).unwrap();
             let error = decode_from::<u64>(out.into_bytes()).unwrap_err();
             assert!(matches!(error, WireError::OutsideCode { .. }), "{error}");
         }
@@ -133,6 +137,35 @@ mod tests {
         encode(build_number, &mut out).unwrap();
         let error = decode_from::<String>(out.into_bytes()).unwrap_err();
         assert!(matches!(error, WireError::WrongType { .. }), "{error}");
+    }
+
+    #[test]
+    fn no_other_offset_has_the_fingerprint_of_a_function() {
+        let offset = offset_of(build_number as *const () as usize);
+        for other in (1..100_000).map(|step| offset.wrapping_add(step)).chain([offset >> 7]) {
+            let mut out = Encoder::new();
+            out.put(&(other, fingerprint::<u64>(offset))).unwrap();
+            assert!(decode_from::<u64>(out.into_bytes()).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_reads_more_than_it_wrote_never_moves_the_name_behind_it() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Env {
+            a: u64,
+            #[serde(skip_serializing)]
+            pad: u8,
+        }
+        let mut out = Encoder::new();
+        out.put(&Env { a: 1, pad: 2 }).unwrap();
+        encode(build_number, &mut out).unwrap();
+        let bytes = out.into_bytes();
+        let mut input = Decoder::new(&bytes, SameExecutable::this_process());
+        assert!(input.take::<Env>().is_err());
+        let found = decode::<u64>(&mut input).unwrap() as *const ();
+        assert_eq!(found, build_number as *const ());
+        let _ = (Env { a: 0, pad: 0 }).pad;
     }
 
     #[test]

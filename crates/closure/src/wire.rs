@@ -1,4 +1,11 @@
 //! Encoding of pipelines: [`Wire`] for structure and code, serde (postcard) for values.
+//!
+//! ```text
+//! value := length u64 (little-endian) | that many bytes
+//! ```
+//! Every value has its length in front and must be read to its last byte. A type whose `Deserialize` reads
+//! more or less than its `Serialize` wrote is refused, and never shifts what stands behind it: the names
+//! of code ([`crate::code`]) are read where they were written, whatever users' types do.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -67,6 +74,9 @@ pub enum WireError {
     },
 }
 
+/// What stands before every value.
+const LENGTH_BYTES: usize = 8;
+
 /// Grows the wire form of a task.
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -79,13 +89,17 @@ impl Encoder {
         Self::default()
     }
 
-    /// Appends a serde value.
+    /// Appends a serde value, with its length in front.
     pub fn put<T: Serialize>(&mut self, value: &T) -> Result<(), WireError> {
-        let bytes = std::mem::take(&mut self.bytes);
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let start = bytes.len() + LENGTH_BYTES;
+        bytes.extend_from_slice(&[0; LENGTH_BYTES]);
         self.bytes = postcard::to_extend(value, bytes).map_err(|source| WireError::Encode {
             type_name: std::any::type_name::<T>(),
             source,
         })?;
+        let length = (self.bytes.len() - start) as u64;
+        self.bytes[start - LENGTH_BYTES..start].copy_from_slice(&length.to_le_bytes());
         Ok(())
     }
 
@@ -107,13 +121,20 @@ impl<'a> Decoder<'a> {
         Decoder { bytes }
     }
 
-    /// Takes the next serde value.
+    /// Takes the next serde value: all of its bytes, and no others.
     pub fn take<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
-        let (value, rest) = postcard::take_from_bytes(self.bytes).map_err(|source| {
-            WireError::Decode { type_name: std::any::type_name::<T>(), source }
-        })?;
+        from_bytes(self.next_value().ok_or_else(|| WireError::Decode {
+            type_name: std::any::type_name::<T>(),
+            source: postcard::Error::DeserializeUnexpectedEnd,
+        })?)
+    }
+
+    fn next_value(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.bytes.split_first_chunk::<LENGTH_BYTES>()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (value, rest) = rest.split_at_checked(length)?;
         self.bytes = rest;
-        Ok(value)
+        Some(value)
     }
 
     /// Whether all was read.
@@ -134,10 +155,15 @@ pub fn encoded_len<T: Serialize>(value: &T) -> Result<usize, WireError> {
         .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
 }
 
-/// Decodes one value by itself.
+/// Decodes one value by itself, which must take all of `bytes`.
 pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    postcard::from_bytes(bytes)
-        .map_err(|source| WireError::Decode { type_name: std::any::type_name::<T>(), source })
+    let type_name = std::any::type_name::<T>();
+    let (value, rest) = postcard::take_from_bytes(bytes)
+        .map_err(|source| WireError::Decode { type_name, source })?;
+    match rest.is_empty() {
+        true => Ok(value),
+        false => Err(WireError::Unread { type_name }),
+    }
 }
 
 /// A thing made of code and values that can be sent to another process of the same executable.
