@@ -158,7 +158,8 @@ mod tests {
             pad: u8,
         }
         let mut out = Encoder::new();
-        out.put(&Env { a: 1, pad: 2 }).unwrap();
+        assert!(out.put(&Env { a: 1, pad: 2 }).is_err());
+        out.put_checked(&Env { a: 1, pad: 2 }).unwrap();
         encode(build_number, &mut out).unwrap();
         let bytes = out.into_bytes();
         let mut input = Decoder::new(&bytes, SameExecutable::this_process());

@@ -19,9 +19,16 @@ mod call;
 pub mod code;
 mod executable;
 #[doc(hidden)]
+pub mod fuzzing;
+#[doc(hidden)]
 pub mod hook;
+mod value;
 mod wire;
 
 pub use call::{Call, Pure, Shared};
 pub use executable::{ExecutableHash, SameExecutable, open_current};
-pub use wire::{Data, Decoder, Encoder, Value, Wire, WireError, encoded_len, from_bytes, to_bytes};
+pub use value::{
+    Appender, Taker, ValueError, check, encoded_len, from_bytes, is_checking, to_bytes,
+    to_readable_bytes,
+};
+pub use wire::{Data, Decoder, Encoder, Value, Wire, WireError};

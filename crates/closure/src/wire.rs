@@ -1,4 +1,4 @@
-//! Encoding of pipelines: [`Wire`] for structure and code, serde (postcard) for values.
+//! Encoding of pipelines: [`Wire`] for structure and code, serde ([`crate::value`]) for values.
 //!
 //! ```text
 //! value := length u64 (little-endian) | that many bytes
@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::SameExecutable;
+use crate::value::{self, ValueError, from_bytes};
 
 /// Anything that can be a record, a key, a result or an environment: derive serde's traits.
 #[diagnostic::on_unimplemented(
@@ -36,7 +37,7 @@ pub enum WireError {
         /// The value's type.
         type_name: &'static str,
         /// Serde's reason.
-        source: postcard::Error,
+        source: ValueError,
     },
     /// A value's `Deserialize` refused, or the bytes are not what was written.
     #[error("a value of type {type_name} cannot be decoded: {source}")]
@@ -44,7 +45,7 @@ pub enum WireError {
         /// The value's type.
         type_name: &'static str,
         /// Serde's reason.
-        source: postcard::Error,
+        source: ValueError,
     },
     /// Bytes are left after the last value.
     #[error(
@@ -81,6 +82,7 @@ const LENGTH_BYTES: usize = 8;
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
+    only_checks: bool,
 }
 
 impl Encoder {
@@ -89,15 +91,30 @@ impl Encoder {
         Self::default()
     }
 
+    /// One that writes nothing, and finds out whether the values could be sent.
+    pub fn checking() -> Self {
+        Encoder { bytes: Vec::new(), only_checks: true }
+    }
+
     /// Appends a serde value, with its length in front.
-    pub fn put<T: Serialize>(&mut self, value: &T) -> Result<(), WireError> {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        let start = bytes.len() + LENGTH_BYTES;
-        bytes.extend_from_slice(&[0; LENGTH_BYTES]);
-        self.bytes = postcard::to_extend(value, bytes).map_err(|source| WireError::Encode {
-            type_name: std::any::type_name::<T>(),
-            source,
-        })?;
+    pub fn put<T: Data>(&mut self, value: &T) -> Result<(), WireError> {
+        value::check(value)?;
+        self.put_checked(value)
+    }
+
+    /// Appends items, of which one is checked beforehand.
+    pub fn put_items<T: Data>(&mut self, items: &Vec<T>) -> Result<(), WireError> {
+        items.first().map_or(Ok(()), value::check)?;
+        self.put_checked(items)
+    }
+
+    pub(crate) fn put_checked<T: Data>(&mut self, value: &T) -> Result<(), WireError> {
+        if self.only_checks {
+            return Ok(());
+        }
+        let start = self.bytes.len() + LENGTH_BYTES;
+        self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
+        value::append(&mut self.bytes, value)?;
         let length = (self.bytes.len() - start) as u64;
         self.bytes[start - LENGTH_BYTES..start].copy_from_slice(&length.to_le_bytes());
         Ok(())
@@ -122,10 +139,10 @@ impl<'a> Decoder<'a> {
     }
 
     /// Takes the next serde value: all of its bytes, and no others.
-    pub fn take<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
+    pub fn take<T: Data>(&mut self) -> Result<T, WireError> {
         from_bytes(self.next_value().ok_or_else(|| WireError::Decode {
             type_name: std::any::type_name::<T>(),
-            source: postcard::Error::DeserializeUnexpectedEnd,
+            source: ValueError::at_end(),
         })?)
     }
 
@@ -140,29 +157,6 @@ impl<'a> Decoder<'a> {
     /// Whether all was read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
-    }
-}
-
-/// Encodes one value by itself.
-pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
-    postcard::to_stdvec(value)
-        .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
-}
-
-/// How many bytes a value takes when it is encoded, without encoding it.
-pub fn encoded_len<T: Serialize>(value: &T) -> Result<usize, WireError> {
-    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default())
-        .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
-}
-
-/// Decodes one value by itself, which must take all of `bytes`.
-pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    let type_name = std::any::type_name::<T>();
-    let (value, rest) = postcard::take_from_bytes(bytes)
-        .map_err(|source| WireError::Decode { type_name, source })?;
-    match rest.is_empty() {
-        true => Ok(value),
-        false => Err(WireError::Unread { type_name }),
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::io::{self, Read, Write};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use firesteel_closure::{ExecutableHash, from_bytes, to_bytes};
+use firesteel_closure::{Data, ExecutableHash, from_bytes, to_bytes};
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_shuffle::{MapOutput, ScratchSettings};
 use firesteel_types::{BroadcastId, RddId, ShuffleId, TaskFailure, TaskId};
@@ -97,7 +96,7 @@ pub fn write_frame<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Re
 }
 
 /// Reads one message; `UnexpectedEof` when the peer is gone.
-pub fn read_frame<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
+pub fn read_frame<T: Data>(stream: &mut impl Read) -> io::Result<T> {
     let mut length = [0; 8];
     stream.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);

@@ -324,7 +324,8 @@ fn a_queue_that_is_full_for_a_moment_costs_no_executor_and_no_wish_to_end_a_task
             numbers.map(|heavy, n| n + heavy.0.len() as u64).count_async()
         })
         .collect();
-    wait_until(|| ENCODED.load(Ordering::SeqCst) >= 7);
+    // Each is encoded to be checked and to be sent, the first one also to be compared.
+    wait_until(|| ENCODED.load(Ordering::SeqCst) >= 15);
     endless.cancel();
     assert!(endless.wait().is_err());
     signal("-CONT", executor);

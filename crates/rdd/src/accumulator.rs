@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use firesteel_closure::{Data, WireError, to_bytes};
+use firesteel_closure::{Data, WireError, check, to_readable_bytes};
 use firesteel_types::AccumulatorId;
 
 use crate::{Payload, TaskContext};
@@ -143,6 +143,8 @@ pub trait Update {
     fn as_any(&mut self) -> &mut dyn Any;
     /// To send within the process.
     fn into_payload(self: Box<Self>) -> Payload;
+    /// Whether it could be sent to another.
+    fn check(&self) -> Result<(), WireError>;
     /// To send to another.
     fn encode(&self) -> Result<Vec<u8>, WireError>;
 }
@@ -156,8 +158,13 @@ impl<A: Accumulate> Update for A {
         Payload::Typed(self)
     }
 
+    fn check(&self) -> Result<(), WireError> {
+        check(self)
+    }
+
     fn encode(&self) -> Result<Vec<u8>, WireError> {
-        to_bytes(self)
+        // When the driver reads it, the task has counted as successful.
+        to_readable_bytes(self)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use firesteel_closure::{Call, Data, Value, Wire, wire};
+use firesteel_closure::{Call, Data, Value, Wire, WireError, check, wire};
 
 use crate::sample::reservoir;
 use crate::sketch::HyperLogLog;
@@ -19,6 +19,17 @@ pub trait Action<T>: Wire {
 
     /// Consumes the items.
     fn run(&self, items: impl Iterator<Item = T> + 'static, task: &TaskContext) -> Self::Output;
+
+    /// Whether the output could be sent, also where it is not: a program that runs on threads runs on a cluster.
+    fn check(&self, output: &Self::Output) -> Result<(), WireError> {
+        check(output)
+    }
+}
+
+/// Of many items, some stand for all: first, middle and last.
+fn check_items<T: Data>(items: &[T]) -> Result<(), WireError> {
+    let places = [0, items.len() / 2, items.len().saturating_sub(1)];
+    places.iter().filter_map(|place| items.get(*place)).try_for_each(check)
 }
 
 macro_rules! unit_action {
@@ -74,6 +85,10 @@ impl<T: Data> Action<T> for Collect {
     fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<T> {
         items.collect()
     }
+
+    fn check(&self, output: &Vec<T>) -> Result<(), WireError> {
+        check_items(output)
+    }
 }
 
 impl<T> Action<T> for Count {
@@ -90,6 +105,10 @@ impl<T: Data + Hash + Eq> Action<T> for CountByValue {
     fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<(T, u64)> {
         tally(items)
     }
+
+    fn check(&self, output: &Vec<(T, u64)>) -> Result<(), WireError> {
+        check_items(output)
+    }
 }
 
 impl<K: Data + Hash + Eq, V> Action<(K, V)> for CountByKey {
@@ -97,6 +116,10 @@ impl<K: Data + Hash + Eq, V> Action<(K, V)> for CountByKey {
 
     fn run(&self, items: impl Iterator<Item = (K, V)>, _: &TaskContext) -> Vec<(K, u64)> {
         tally(items.map(|(key, _)| key))
+    }
+
+    fn check(&self, output: &Vec<(K, u64)>) -> Result<(), WireError> {
+        check_items(output)
     }
 }
 
@@ -138,6 +161,10 @@ impl<T: Data> Action<T> for Take {
     fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<T> {
         items.take(self.limit as usize).collect()
     }
+
+    fn check(&self, output: &Vec<T>) -> Result<(), WireError> {
+        check_items(output)
+    }
 }
 
 /// The `limit` smallest items in a given order, sorted.
@@ -166,6 +193,10 @@ where
 
     fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<T> {
         smallest(items, self.limit as usize, |item| self.key.call((item,)))
+    }
+
+    fn check(&self, output: &Vec<T>) -> Result<(), WireError> {
+        check_items(output)
     }
 }
 

@@ -331,7 +331,7 @@ where
         for (key, combiner) in table.empty() {
             let part = part_of_key(&key, depth);
             F::Growth::in_pieces(combiner, &mut |piece| {
-                parts.push(part, &(&key, piece)).or_fail();
+                parts.push_as::<(K, C), _>(part, &(&key, piece)).or_fail();
             });
         }
     };

@@ -70,7 +70,10 @@ fn rebuild_result<P: Pipe, A: Action<P::Item>>(
 
 impl<P: Pipe, A: Action<P::Item>> TaskBody for ResultBody<P, A> {
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send> {
-        Box::new(self.action.run(self.pipe.compute(task.partition(), task), task))
+        let output = self.action.run(self.pipe.compute(task.partition(), task), task);
+        self.action.check(&output).or_fail();
+        task.check_updates();
+        Box::new(output)
     }
 
     fn encode_output(&self, output: Box<dyn Any + Send>) -> Result<Vec<u8>, WireError> {
@@ -118,6 +121,7 @@ impl<P: Pipe, W: Writer<P::Item>> TaskBody for ShuffleMapBody<P, W> {
         });
         let environment = task.environment();
         environment.put_map_output(ShuffleId(self.shuffle), partition, output).or_fail();
+        task.check_updates();
         Box::new(())
     }
 

@@ -1,13 +1,15 @@
 //! Broadcast values: sent once to each process, shared by all its tasks.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use firesteel_closure::{Data, from_bytes};
+use firesteel_closure::{Data, check, from_bytes, is_checking};
 use firesteel_storage::{BlockId, Claim, Outcome};
 use firesteel_types::BroadcastId;
 
@@ -62,8 +64,23 @@ impl<T> fmt::Debug for Broadcast<T> {
     }
 }
 
-impl<T> Serialize for Broadcast<T> {
+thread_local! {
+    /// Values of handles that this thread wrote to check whether an environment can be sent.
+    static CHECKED: RefCell<Vec<(BroadcastId, Weak<dyn Any + Send + Sync>)>> =
+        const { RefCell::new(Vec::new()) };
+}
+
+/// Sent as its id. When an environment is checked, so is the value.
+impl<T: Data> Serialize for Broadcast<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if is_checking() {
+            check(self.value()).map_err(serde::ser::Error::custom)?;
+            let value: Arc<dyn Any + Send + Sync> = self.value.clone();
+            CHECKED.with_borrow_mut(|checked| {
+                checked.retain(|(id, value)| *id != self.id && value.strong_count() > 0);
+                checked.push((self.id, Arc::downgrade(&value)));
+            });
+        }
         self.id.serialize(serializer)
     }
 }
@@ -72,9 +89,23 @@ impl<T> Serialize for Broadcast<T> {
 impl<'de, T: Data> Deserialize<'de> for Broadcast<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let id = BroadcastId::deserialize(deserializer)?;
-        let value = local_value(id).map_err(serde::de::Error::custom)?;
+        let value = match checked_value(id) {
+            Some(value) => value,
+            None => local_value(id).map_err(serde::de::Error::custom)?,
+        };
         Ok(Broadcast { id, value, kept: None })
     }
+}
+
+/// The value of a handle that is read back where it was written, to check it.
+fn checked_value<T: Data>(id: BroadcastId) -> Option<Arc<T>> {
+    if !is_checking() {
+        return None;
+    }
+    let found = CHECKED.with_borrow(|checked| {
+        checked.iter().find(|(other, _)| *other == id).and_then(|(_, value)| value.upgrade())
+    });
+    found?.downcast().ok()
 }
 
 fn local_value<T: Data>(id: BroadcastId) -> Result<Arc<T>, String> {

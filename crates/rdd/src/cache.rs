@@ -16,7 +16,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
+use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, check, wire};
 use firesteel_shuffle::{Codec, PackedWriter, Records, RunWriter, Scratch, Slice, SpillError};
 use firesteel_storage::{
     AnyValue, BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Pack, Waiting,
@@ -181,7 +181,12 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
     fn keep_values(&self) -> (Outcome, Items<T, I>) {
         let mut rest = (self.computed)();
         let mut unrolled = Unrolled::new(self.block, self.task);
+        let mut unchecked = true;
         for item in rest.by_ref() {
+            if std::mem::take(&mut unchecked) {
+                // It may be encoded later: for a disk, or for another executor.
+                check(&item).or_fail();
+            }
             if !unrolled.push(item) {
                 let (items, room) = unrolled.into_parts();
                 if !self.level.use_disk {

@@ -1,7 +1,7 @@
 //! Object files: items in our own encoding, with the shape of their type in front.
 //!
 //! ```text
-//! file := "FSTLOBJ1" | shape_len u32 | shape (text) | crc32 u32 | blocks of records | end
+//! file := "FSTLOBJ2" | shape_len u32 | shape (text) | crc32 u32 | blocks of records | end
 //! ```
 //! Spark's object files hold Java's serialisation, which nothing but Java reads.
 
@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use firesteel_closure::{Data, Value, wire};
@@ -24,7 +23,7 @@ use crate::text::{fail_opening, fail_reading};
 use crate::write::{RowFormat, WriteError};
 use crate::{Pipe, TaskContext};
 
-const MAGIC: &[u8; 8] = b"FSTLOBJ1";
+const MAGIC: &[u8; 8] = b"FSTLOBJ2";
 const LARGEST_SHAPE: u32 = 1 << 20;
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -53,7 +52,7 @@ impl<T: Data> RowFormat<T> for Objects {
     }
 }
 
-fn push<W: Write, T: Serialize>(writer: &mut FramedWriter<W>, item: &T) -> Result<(), WriteError> {
+fn push<W: Write, T: Data>(writer: &mut FramedWriter<W>, item: &T) -> Result<(), WriteError> {
     writer.push(item).map_err(|error| match error {
         SpillError::Wire(error) => WriteError::Row(error.to_string()),
         SpillError::Write { source } => WriteError::Io(source),
@@ -112,6 +111,8 @@ impl<T: Data> Pipe for ObjectSource<T> {
 fn fail_reading_records(location: &Location, error: ReadError) -> ! {
     match error {
         ReadError::Io { source, offset, .. } => fail_reading(location, offset, &source),
+        // Its checksum was right: the type is why.
+        ReadError::Wire(error) => fail_for_good(format!("{location} cannot be read: {error}")),
         damage => fail_for_good(format!("{location} is damaged: {damage}")),
     }
 }

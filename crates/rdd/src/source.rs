@@ -67,7 +67,7 @@ impl<T> Parallelized<T> {
 
 impl<T: Data> Wire for Parallelized<T> {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
-        out.put(&*self.items)?;
+        out.put_items(&self.items)?;
         out.put(&self.partitions)
     }
 

@@ -256,6 +256,11 @@ impl TaskContext {
         })
     }
 
+    /// Fails if an update could not be sent: also where none is.
+    pub(crate) fn check_updates(&self) {
+        self.0.updates.borrow().iter().for_each(|(_, update)| update.check().or_fail());
+    }
+
     /// Takes the accumulator updates at the task's end.
     pub fn take_updates(&self) -> Vec<(AccumulatorId, Box<dyn Update>)> {
         self.0.updates.take()
@@ -306,11 +311,14 @@ impl<T> OrFail<T> for Result<T, SpillError> {
     }
 }
 
-/// What a task put aside itself and cannot read back: try again from the start.
+/// What a task put aside itself and cannot read back: try again from the start, unless the type is why.
 impl<T> OrFail<T> for Result<T, ReadError> {
     #[inline]
     fn or_fail(self) -> T {
-        self.unwrap_or_else(|error| fail_with(error.to_string()))
+        self.unwrap_or_else(|error| match error {
+            ReadError::Wire(error) => fail_for_good(error.to_string()),
+            other => fail_with(other.to_string()),
+        })
     }
 }
 

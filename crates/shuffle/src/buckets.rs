@@ -2,10 +2,9 @@
 
 use std::io::{BufWriter, Write};
 
-use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
-use firesteel_closure::WireError;
+use firesteel_closure::{Appender, Data};
 use firesteel_storage::{Reservation, TempFile};
 use firesteel_types::TaskId;
 
@@ -22,6 +21,7 @@ const LARGE_BUFFER: usize = 1 << 20;
 /// Buffers of encoded records, one per reduce partition.
 pub struct Buckets {
     scratch: Scratch,
+    appender: Appender,
     buffers: Vec<Buffer>,
     /// What the buffers occupy.
     capacity: u64,
@@ -62,6 +62,7 @@ impl Buckets {
     pub fn new(partitions: u32, scratch: &Scratch, task: TaskId) -> Self {
         Buckets {
             scratch: scratch.clone(),
+            appender: Appender::default(),
             buffers: vec![Buffer::default(); partitions as usize],
             capacity: 0,
             reservation: scratch.reserve(task),
@@ -87,10 +88,20 @@ impl Buckets {
 
     /// Appends a record for reader `partition`, which must be in range.
     #[inline]
-    pub fn push<T: Serialize>(&mut self, partition: u32, record: &T) -> Result<(), SpillError> {
+    pub fn push<T: Data>(&mut self, partition: u32, record: &T) -> Result<(), SpillError> {
+        self.push_as::<T, T>(partition, record)
+    }
+
+    /// Appends a record that is read as a `T`, and is written as one.
+    #[inline]
+    pub fn push_as<T: Data, B: Serialize>(
+        &mut self,
+        partition: u32,
+        record: &B,
+    ) -> Result<(), SpillError> {
         let buffer = &mut self.buffers[partition as usize];
         let before = buffer.bytes.capacity();
-        append(&mut buffer.bytes, record)?;
+        self.appender.append_as::<T, B>(&mut buffer.bytes, record)?;
         buffer.records += 1;
         self.records += 1;
         let marked = buffer.marks.last().map_or(0, |mark| mark.0);
@@ -230,34 +241,4 @@ pub(crate) fn read_exact_at(
     offset: u64,
 ) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-/// Appends the encoded record.
-#[inline]
-pub(crate) fn append<T: Serialize>(buffer: &mut Vec<u8>, record: &T) -> Result<(), WireError> {
-    postcard::serialize_with_flavor(record, Append(buffer))
-        .map_err(|source| WireError::Encode { type_name: std::any::type_name::<T>(), source })
-}
-
-/// Writes straight into a buffer that is kept.
-struct Append<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Append<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
 }

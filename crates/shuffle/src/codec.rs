@@ -12,10 +12,9 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use firesteel_closure::WireError;
+use firesteel_closure::{Appender, Data, WireError};
 
 use crate::SpillError;
-use crate::buckets::append;
 
 /// Blocks are closed when they are this long.
 pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
@@ -41,6 +40,7 @@ const ZSTD: u32 = 1 << 31;
 /// Collects records into blocks and writes them.
 pub(crate) struct BlockWriter {
     codec: Codec,
+    appender: Appender,
     raw: Vec<u8>,
     packed: Vec<u8>,
     records: u32,
@@ -48,7 +48,8 @@ pub(crate) struct BlockWriter {
 
 impl BlockWriter {
     pub(crate) fn new(codec: Codec) -> Self {
-        BlockWriter { codec, raw: Vec::new(), packed: Vec::new(), records: 0 }
+        let (raw, packed) = (Vec::new(), Vec::new());
+        BlockWriter { codec, appender: Appender::default(), raw, packed, records: 0 }
     }
 
     /// Bytes of the records that wait for their block to be full.
@@ -57,12 +58,12 @@ impl BlockWriter {
     }
 
     /// Appends a record; writes a block when one is full. Bytes written to `out`.
-    pub(crate) fn push<T: Serialize>(
+    pub(crate) fn push<T: Data>(
         &mut self,
         record: &T,
         out: &mut impl Write,
     ) -> Result<u64, SpillError> {
-        append(&mut self.raw, record)?;
+        self.appender.append(&mut self.raw, record)?;
         self.records += 1;
         if self.raw.len() >= BLOCK_BYTES { Ok(self.flush(out)?) } else { Ok(0) }
     }

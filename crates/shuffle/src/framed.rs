@@ -9,10 +9,7 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use firesteel_closure::WireError;
+use firesteel_closure::{Data, Taker, WireError};
 
 use crate::codec::{Block, BlockError, BlockWriter, Codec, read_block, write_block};
 use crate::{ReadError, SpillError};
@@ -31,7 +28,7 @@ impl<W: Write> FramedWriter<W> {
     }
 
     /// Appends a record.
-    pub fn push<T: Serialize>(&mut self, record: &T) -> Result<(), SpillError> {
+    pub fn push<T: Data>(&mut self, record: &T) -> Result<(), SpillError> {
         self.blocks.push(record, &mut self.out)?;
         self.records += 1;
         Ok(())
@@ -51,6 +48,7 @@ pub struct FramedReader<R, T> {
     input: R,
     path: PathBuf,
     offset: u64,
+    taker: Taker,
     block: Block,
     position: usize,
     left: u32,
@@ -59,13 +57,14 @@ pub struct FramedReader<R, T> {
     item: PhantomData<fn() -> T>,
 }
 
-impl<R: Read, T: DeserializeOwned> FramedReader<R, T> {
+impl<R: Read, T: Data> FramedReader<R, T> {
     /// Reads `input`, the file `path` from `offset` on.
     pub fn new(input: R, path: &Path, offset: u64) -> Self {
         FramedReader {
             input,
             path: path.to_owned(),
             offset,
+            taker: Taker::of::<T>(),
             block: Block { raw: Vec::new(), records: 0 },
             position: 0,
             left: 0,
@@ -119,18 +118,15 @@ impl<R: Read, T: DeserializeOwned> FramedReader<R, T> {
     }
 
     fn decode(&mut self) -> Result<T, ReadError> {
-        let bytes = &self.block.raw[self.position..];
-        let (record, rest) = postcard::take_from_bytes(bytes).map_err(|source| {
-            WireError::Decode { type_name: std::any::type_name::<T>(), source }
-        })?;
-        self.position += bytes.len() - rest.len();
+        let (record, length) = self.taker.take(&self.block.raw[self.position..])?;
+        self.position += length;
         self.left -= 1;
         self.records += 1;
         Ok(record)
     }
 }
 
-impl<R: Read, T: DeserializeOwned> Iterator for FramedReader<R, T> {
+impl<R: Read, T: Data> Iterator for FramedReader<R, T> {
     type Item = Result<T, ReadError>;
 
     #[inline]

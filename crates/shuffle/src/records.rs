@@ -3,9 +3,8 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
 
-use firesteel_closure::WireError;
+use firesteel_closure::{Data, Taker, WireError};
 
 use crate::output::Encoded;
 use crate::{ReadError, Slice};
@@ -13,17 +12,19 @@ use crate::{ReadError, Slice};
 /// The records of one slice, in the order they were written. Ends after the first error.
 pub struct Records<T> {
     slice: Slice,
+    taker: Taker,
     run: Encoded,
     position: usize,
     left: u64,
     item: PhantomData<fn() -> T>,
 }
 
-impl<T: DeserializeOwned> Records<T> {
+impl<T: Data> Records<T> {
     /// Reads `slice`.
     pub fn new(slice: Slice) -> Self {
         Records {
             slice,
+            taker: Taker::of::<T>(),
             run: Encoded::Owned(Bytes::new()),
             position: 0,
             left: 0,
@@ -49,11 +50,8 @@ impl<T: DeserializeOwned> Records<T> {
 
     #[inline]
     fn decode(&mut self) -> Result<T, ReadError> {
-        let bytes = &self.run[self.position..];
-        let (record, rest) = postcard::take_from_bytes(bytes).map_err(|source| {
-            WireError::Decode { type_name: std::any::type_name::<T>(), source }
-        })?;
-        self.position += bytes.len() - rest.len();
+        let (record, length) = self.taker.take(&self.run[self.position..])?;
+        self.position += length;
         self.left -= 1;
         Ok(record)
     }
@@ -65,7 +63,7 @@ impl<T: DeserializeOwned> Records<T> {
     }
 }
 
-impl<T: DeserializeOwned> Iterator for Records<T> {
+impl<T: Data> Iterator for Records<T> {
     type Item = Result<T, ReadError>;
 
     #[inline]
@@ -96,7 +94,7 @@ mod tests {
     use firesteel_types::TaskId;
     use std::sync::Arc;
 
-    fn read<T: DeserializeOwned>(output: &MapOutput, partition: u32) -> Vec<T> {
+    fn read<T: Data>(output: &MapOutput, partition: u32) -> Vec<T> {
         Records::new(output.slice(partition).unwrap()).map(Result::unwrap).collect()
     }
 

@@ -4,8 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use serde::Serialize;
-
+use firesteel_closure::Data;
 use firesteel_storage::TempFile;
 
 use crate::codec::{BLOCK_BYTES, BlockWriter};
@@ -15,7 +14,7 @@ use crate::{Codec, Scratch, Slice, SpillError, spilled};
 const WRITE_BUFFER: usize = 256 * 1024;
 
 /// Writes `records` to a temporary file, which lives as long as the slice.
-pub fn write_run<'a, T: Serialize + 'a>(
+pub fn write_run<'a, T: Data>(
     scratch: &Scratch,
     records: impl Iterator<Item = &'a T>,
 ) -> Result<Slice, SpillError> {
@@ -44,7 +43,7 @@ impl RunWriter {
 
     /// Appends a record.
     #[inline]
-    pub fn push<T: Serialize>(&mut self, record: &T) -> Result<(), SpillError> {
+    pub fn push<T: Data>(&mut self, record: &T) -> Result<(), SpillError> {
         let pushed = self.blocks.push(record, self.file.file());
         pushed.map_err(|error| error.in_file(self.file.path()))
     }
@@ -88,7 +87,7 @@ impl Blocks {
     }
 
     #[inline]
-    fn push<T: Serialize>(&mut self, record: &T, file: &File) -> Result<(), SpillError> {
+    fn push<T: Data>(&mut self, record: &T, file: &File) -> Result<(), SpillError> {
         let before = self.writer.raw_len();
         let written = self.writer.push(record, &mut self.pending)?;
         self.segment.records += 1;
@@ -142,7 +141,7 @@ impl PackedWriter {
 
     /// Appends a record; whether that closed a block, so that [`PackedWriter::bytes`] has grown.
     #[inline]
-    pub fn push<T: Serialize>(&mut self, record: &T) -> Result<bool, SpillError> {
+    pub fn push<T: Data>(&mut self, record: &T) -> Result<bool, SpillError> {
         let mut block = Vec::new();
         let written = self.writer.push(record, &mut block)?;
         self.records += 1;

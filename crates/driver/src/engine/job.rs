@@ -51,17 +51,27 @@ pub(crate) struct StageCode {
     pub(super) id: u64,
     pub(super) body: Arc<dyn TaskBody>,
     encoded: OnceLock<Result<Vec<u8>, TaskFailure>>,
+    checked: OnceLock<Result<(), TaskFailure>>,
 }
 
 impl StageCode {
     pub(super) fn new(body: Arc<dyn TaskBody>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        StageCode { id: NEXT.fetch_add(1, Ordering::Relaxed), body, encoded: OnceLock::new() }
+        let (encoded, checked) = (OnceLock::new(), OnceLock::new());
+        StageCode { id: NEXT.fetch_add(1, Ordering::Relaxed), body, encoded, checked }
     }
 
     /// Whether it was encoded, and could be.
     pub(super) fn is_encoded(&self) -> bool {
         matches!(self.encoded.get(), Some(Ok(_)))
+    }
+
+    /// Whether its values could be sent to another process, for tasks that run here as they are.
+    pub(super) fn checked(&self) -> &Result<(), TaskFailure> {
+        self.checked.get_or_init(|| {
+            firesteel_executor::catch(|| self.body.encode(&mut Encoder::checking()))?
+                .map_err(|error| TaskFailure::Fatal { message: error.to_string() })
+        })
     }
 
     /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the

@@ -71,6 +71,9 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
         unreachable!("tasks of a cluster are not run here");
     };
     if transport == LocalTransport::Direct {
+        if let Err(failure) = code.checked() {
+            return failed(failure.clone());
+        }
         return run_task(&*code.body, identity, kill.clone(), environment);
     }
     match code.encoded() {

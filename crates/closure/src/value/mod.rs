@@ -1,0 +1,239 @@
+//! Values as bytes: what travels comes back the same, or is refused.
+//!
+//! ```text
+//! value := bytes in postcard's form | seal u32, unless the type is plain
+//! ```
+//! The form is positional and small, and says nothing about itself: whoever reads it must ask for what was written.
+//! Types derive both halves of serde, and attributes can make the two differ; then bytes of one field are
+//! read as another. So nothing rests on users' types here:
+//!
+//! * **Plain** types ([`plain`]) consist of the library's own; serde's implementations agree, and
+//!   nothing is added.
+//! * All others are followed by a **seal**: a sum over what was written ([`structure`]: kinds, numbers,
+//!   names of fields and variants, length). The reader makes its own sum; if they differ, the value is refused.
+//! * A value that shows a new part of its type is read back at once, by the writer ([`check`]), so that
+//!   a type that cannot travel is refused where it starts, also where nothing is sent.
+
+mod check;
+mod de;
+mod error;
+mod plain;
+mod ser;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod varint;
+
+use serde::Serialize;
+
+pub(crate) use check::check_anew;
+pub use check::{check, is_checking};
+pub use error::ValueError;
+
+use crate::{Data, WireError};
+use de::Deserializer;
+use plain::is_plain;
+use ser::{Counter, Serializer};
+use structure::{Shapes, Structure};
+
+/// Deeper nesting is refused: both halves of serde go down on the stack.
+const DEEPEST: u32 = 400;
+const SEAL_BYTES: usize = 4;
+/// Larger values are not read back as samples.
+const LARGE: usize = 64 << 10;
+
+/// Encodes values one behind the other, and checks those that show something new of their type.
+#[derive(Clone, Debug, Default)]
+pub struct Appender {
+    form: Form,
+    seen: Shapes,
+    /// Values so far of a type that is not plain.
+    values: u64,
+}
+
+impl Appender {
+    /// Appends `value` to `out`. What `out` holds after an error is of no use.
+    #[inline]
+    pub fn append<T: Data>(&mut self, out: &mut Vec<u8>, value: &T) -> Result<(), WireError> {
+        self.append_as::<T, T>(out, value)
+    }
+
+    /// Appends `value`, which is written as a `T` is, and will be read as one.
+    #[inline]
+    pub fn append_as<T: Data, B: Serialize>(
+        &mut self,
+        out: &mut Vec<u8>,
+        value: &B,
+    ) -> Result<(), WireError> {
+        let start = out.len();
+        let (structure, shapes) = write(out, value).map_err(encode_error::<T>)?;
+        if self.form.is_plain::<T>() {
+            return Ok(());
+        }
+        seal(out, start, &structure);
+        self.values += 1;
+        match shapes.are_in(self.seen) && !self.values.is_power_of_two() {
+            true => Ok(()),
+            false => self.see::<T>(&out[start..], structure, shapes),
+        }
+    }
+
+    /// Something new, or a sample: some differences show in some values only.
+    #[cold]
+    fn see<T: Data>(
+        &mut self,
+        bytes: &[u8],
+        structure: Structure,
+        shapes: Shapes,
+    ) -> Result<(), WireError> {
+        if bytes.len() < LARGE && shapes.are_in(self.seen) {
+            return check::again::<T>(bytes, structure);
+        }
+        self.seen.join(check::of_written::<T>(bytes, structure, shapes)?);
+        Ok(())
+    }
+}
+
+/// Whether the values of a type are plain; found out once and asked for every value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Form {
+    type_name: &'static str,
+    is_plain: bool,
+}
+
+impl Form {
+    fn of<T>() -> Self {
+        let type_name = std::any::type_name::<T>();
+        Form { type_name, is_plain: is_plain(type_name) }
+    }
+
+    #[inline(always)]
+    fn is_plain<T>(&mut self) -> bool {
+        if !std::ptr::eq(self.type_name, std::any::type_name::<T>()) {
+            *self = Form::of::<T>();
+        }
+        self.is_plain
+    }
+}
+
+/// Decodes values one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Taker {
+    is_plain: bool,
+}
+
+impl Taker {
+    /// Of values of type `T`.
+    pub fn of<T>() -> Self {
+        Taker { is_plain: Form::of::<T>().is_plain }
+    }
+
+    /// The value at the start of `bytes`, and how many bytes it takes.
+    #[inline]
+    pub fn take<T: Data>(self, bytes: &[u8]) -> Result<(T, usize), WireError> {
+        let mut from = Deserializer::new(bytes);
+        let value = T::deserialize(&mut from).map_err(decode_error::<T>)?;
+        let length = bytes.len() - from.bytes.len();
+        if self.is_plain {
+            return Ok((value, length));
+        }
+        let seal = from.bytes.first_chunk::<SEAL_BYTES>().map(|seal| u32::from_le_bytes(*seal));
+        if seal == Some(from.structure.seal(length)) {
+            return Ok((value, length + SEAL_BYTES));
+        }
+        let read = Read { structure: from.structure, has_aliases: from.has_aliases, seal, length };
+        Ok((read.again(value)?, length + SEAL_BYTES))
+    }
+}
+
+/// A value whose two sums differ, without the value: the compiler keeps in registers what no pointer leads to.
+struct Read {
+    structure: Structure,
+    has_aliases: bool,
+    seal: Option<u32>,
+    length: usize,
+}
+
+impl Read {
+    /// Names that the reader cannot know (aliases of fields, and variants behind some that have aliases) make the
+    /// sums differ too: then what was read, written again, has the seal.
+    #[cold]
+    fn again<T: Serialize>(self, value: T) -> Result<T, WireError> {
+        let written = write(&mut Counter::default(), &value).map_err(decode_error::<T>)?.0;
+        let names_agree = self.has_aliases || written.fields == self.structure.fields;
+        let is_sealed = self.seal == Some(written.seal(self.length));
+        match is_sealed && written.body == self.structure.body && names_agree {
+            true => Ok(value),
+            false => {
+                Err(decode_error::<T>(ValueError::asymmetric("it did not read what it wrote")))
+            }
+        }
+    }
+}
+
+fn write<T: Serialize>(
+    out: &mut impl ser::Output,
+    value: &T,
+) -> Result<(Structure, Shapes), ValueError> {
+    let mut to = Serializer::new(out);
+    value.serialize(&mut to)?;
+    Ok((to.structure, to.shapes))
+}
+
+#[inline]
+fn seal(out: &mut Vec<u8>, start: usize, structure: &Structure) {
+    let seal = structure.seal(out.len() - start);
+    out.extend_from_slice(&seal.to_le_bytes());
+}
+
+/// Encodes one value by itself.
+pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::new();
+    append(&mut out, value)?;
+    Ok(out)
+}
+
+/// Encodes one value that its reader could not refuse any more: it is read once by the writer.
+pub fn to_readable_bytes<T: Data>(value: &T) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::new();
+    Appender::default().append(&mut out, value)?;
+    match Form::of::<T>().is_plain {
+        true => Ok(out),
+        false => from_bytes::<T>(&out).map(|_| out),
+    }
+}
+
+pub(crate) fn append<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), WireError> {
+    let start = out.len();
+    let (structure, _) = write(out, value).map_err(encode_error::<T>)?;
+    if !Form::of::<T>().is_plain {
+        seal(out, start, &structure);
+    }
+    Ok(())
+}
+
+/// How many bytes a value takes when it is encoded, without encoding it.
+pub fn encoded_len<T: Serialize>(value: &T) -> Result<usize, WireError> {
+    let mut counter = Counter::default();
+    write(&mut counter, value).map_err(encode_error::<T>)?;
+    Ok(counter.0)
+}
+
+/// Decodes one value by itself, which must take all of `bytes`.
+pub fn from_bytes<T: Data>(bytes: &[u8]) -> Result<T, WireError> {
+    let (value, length) = Taker::of::<T>().take(bytes)?;
+    match length == bytes.len() {
+        true => Ok(value),
+        false => Err(WireError::Unread { type_name: std::any::type_name::<T>() }),
+    }
+}
+
+#[cold]
+fn encode_error<T>(source: ValueError) -> WireError {
+    WireError::Encode { type_name: std::any::type_name::<T>(), source }
+}
+
+#[cold]
+fn decode_error<T>(source: ValueError) -> WireError {
+    WireError::Decode { type_name: std::any::type_name::<T>(), source }
+}
