@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod csv;
 pub mod external;
 pub mod files;
+mod finite;
 mod growth;
 pub mod join;
 pub mod json;

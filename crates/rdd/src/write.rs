@@ -11,6 +11,7 @@ use firesteel_io::{Compression, Target, Written, is_final, is_full};
 use crate::TaskContext;
 use crate::action::Action;
 use crate::csv::CsvOptions;
+use crate::finite::is_finite;
 use crate::task::{fail_for_good, fail_with};
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -152,14 +153,32 @@ impl<T: Serialize> RowFormat<T> for JsonLines {
     ) -> Result<(W, u64), WriteError> {
         let mut records = 0;
         for item in items {
-            serde_json::to_writer(&mut out, &item).map_err(|error| match error.is_io() {
+            let mut nulls = Nulls(false);
+            let mut json = serde_json::Serializer::with_formatter(&mut out, &mut nulls);
+            item.serialize(&mut json).map_err(|error| match error.is_io() {
                 true => WriteError::Io(error.into()),
                 false => WriteError::Row(format!("an item has no JSON form: {error}")),
             })?;
+            if nulls.0 && !is_finite(&item) {
+                return Err(WriteError::Row(NOT_FINITE.to_owned()));
+            }
             out.write_all(b"\n")?;
             records += 1;
         }
         Ok((out, records))
+    }
+}
+
+const NOT_FINITE: &str = "an item has no JSON form: a NaN or an infinity is no JSON number, and would come back as \
+                          `null`; use an `Option`, or a text";
+
+/// Whether a row has a `null`, which is also what a number becomes that JSON does not have.
+struct Nulls(bool);
+
+impl serde_json::ser::Formatter for &mut Nulls {
+    fn write_null<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0 = true;
+        writer.write_all(b"null")
     }
 }
 
