@@ -131,6 +131,7 @@ impl Context {
     }
 
     fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
+        firesteel_storage::raise_open_file_limit();
         if cfg!(panic = "abort") {
             let message = "tasks end by unwinding: build with panic = \"unwind\"".to_owned();
             return Err(Error::Unsupported { message });

@@ -66,6 +66,7 @@ pub(crate) fn survive_broken_pipes() -> io::Result<()> {
 
 fn serve() -> io::Result<()> {
     survive_broken_pipes()?;
+    firesteel_storage::raise_open_file_limit();
     if let Some(root) = std::env::var_os(FILES) {
         SparkFiles::set_root_directory(root.into());
     }

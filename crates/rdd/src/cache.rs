@@ -347,9 +347,9 @@ pub(crate) fn find<T: Data, I: Iterator<Item = T>>(
     let (records, items) = match value.downcast::<Vec<T>>() {
         Ok(items) => (items.len() as u64, Items::Kept(items, 0)),
         Err(value) => {
-            let slice = Arc::unwrap_or_clone(value.downcast::<Slice>().ok()?);
-            if let Err(error) = slice.verify() {
-                tracing::warn!(%block, %error, "kept partition is dropped and computed again");
+            let mut slice = Arc::unwrap_or_clone(value.downcast::<Slice>().ok()?);
+            if let Err(error) = slice.hold_open().and_then(|()| slice.verify()) {
+                tracing::warn!(%block, %error, "cached partition is dropped and computed again");
                 blocks.discard(block);
                 return None;
             }

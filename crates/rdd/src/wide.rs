@@ -10,7 +10,7 @@ use firesteel_types::{ExecutorId, ShuffleId, TaskFailure};
 
 use crate::aggregate::{Combine, Values};
 use crate::table::Table;
-use crate::task::{OrFail, fail, fail_for_good};
+use crate::task::{OrFail, fail, fail_for_good, fail_with};
 use crate::{AnyPartitioner, Pipe, TaskContext};
 
 /// The map side: puts every item of a partition into the bucket of its reader.
@@ -253,6 +253,8 @@ fn unreadable(
 ) -> ! {
     match error {
         ReadError::Wire(error) => fail_for_good(error.to_string()),
+        // The output is there: this task may find a handle for it next time.
+        error @ ReadError::TooManyFiles { .. } => fail_with(error.to_string()),
         other => fail(TaskFailure::FetchFailed {
             shuffle,
             map_partition: map,

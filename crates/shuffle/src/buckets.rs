@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use serde::Serialize;
 
 use firesteel_closure::{Appender, Data};
-use firesteel_storage::{Reservation, TempFile};
+use firesteel_storage::{Reservation, StoredFile, TempFile};
 use firesteel_types::TaskId;
 
 use crate::codec::{BLOCK_BYTES, BlockWriter};
@@ -53,7 +53,7 @@ impl Buffer {
 }
 
 struct Spill {
-    file: TempFile,
+    file: StoredFile,
     segments: Vec<Segment>,
 }
 
@@ -146,17 +146,16 @@ impl Buckets {
 
     /// Writes all buffers to a file and gives their memory back.
     fn spill(&mut self) -> Result<(), SpillError> {
-        let file = self.scratch.dirs().create_file("spill")?;
-        let written = self.write_buffers(file.file());
-        let segments = written.map_err(|error| error.in_file(file.path()))?;
+        let mut file = self.scratch.dirs().create_file("spill")?;
+        let segments = self.write_buffers(&mut file)?;
         spilled::note(self.capacity, segments.iter().map(|segment| segment.bytes).sum());
-        self.spills.push(Spill { file, segments });
+        self.spills.push(Spill { file: file.store(), segments });
         self.capacity = 0;
         self.reservation.resize(0);
         Ok(())
     }
 
-    fn write_buffers(&mut self, file: &std::fs::File) -> Result<Vec<Segment>, SpillError> {
+    fn write_buffers(&mut self, file: &mut TempFile) -> Result<Vec<Segment>, SpillError> {
         let mut out = BufWriter::with_capacity(WRITE_BUFFER, file);
         let mut writer = BlockWriter::new(self.scratch.codec());
         let mut segments = Vec::with_capacity(self.buffers.len());
@@ -181,10 +180,9 @@ impl Buckets {
             if let Some(kept) = self.scratch.keep_inline(total) {
                 return Ok(MapOutput::in_memory(self.buffers, kept));
             }
-            let file = self.scratch.dirs().create_file("shuffle")?;
-            let written = self.write_buffers(file.file());
-            let segments = written.map_err(|error| error.in_file(file.path()))?;
-            return Ok(MapOutput::in_file(file, segments));
+            let mut file = self.scratch.dirs().create_file("shuffle")?;
+            let segments = self.write_buffers(&mut file)?;
+            return Ok(MapOutput::in_file(file.store(), segments));
         }
         self.spill()?;
         self.merge_spills()
@@ -196,8 +194,8 @@ impl Buckets {
             let Spill { file, segments } = self.spills.into_iter().next().expect("one spill");
             return Ok(MapOutput::in_file(file, segments));
         }
-        let file = self.scratch.dirs().create_file("shuffle")?;
-        let mut out = BufWriter::with_capacity(WRITE_BUFFER, file.file());
+        let mut file = self.scratch.dirs().create_file("shuffle")?;
+        let mut out = BufWriter::with_capacity(WRITE_BUFFER, &mut file);
         let mut merged = Vec::with_capacity(self.buffers.len());
         let mut offset = 0;
         let mut copied = vec![0; WRITE_BUFFER];
@@ -205,7 +203,7 @@ impl Buckets {
             let mut segment = Segment { offset, bytes: 0, records: 0 };
             for spill in &self.spills {
                 let part = spill.segments[reader];
-                copy(spill.file.file(), part, &mut copied, &mut out)?;
+                copy(&spill.file, part, &mut copied, &mut out)?;
                 segment.bytes += part.bytes;
                 segment.records += part.records;
             }
@@ -214,21 +212,25 @@ impl Buckets {
         }
         out.flush()?;
         drop(out);
-        Ok(MapOutput::in_file(file, merged))
+        Ok(MapOutput::in_file(file.store(), merged))
     }
 }
 
 /// Copies a part of a file, through `buffer`: parts may be as large as memory.
 fn copy(
-    from: &std::fs::File,
+    from: &StoredFile,
     part: Segment,
     buffer: &mut [u8],
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     let (mut offset, end) = (part.offset, part.offset + part.bytes);
+    if offset == end {
+        return Ok(());
+    }
+    let from = from.open()?;
     while offset < end {
         let length = (end - offset).min(buffer.len() as u64) as usize;
-        read_exact_at(from, &mut buffer[..length], offset)?;
+        read_exact_at(&from, &mut buffer[..length], offset)?;
         out.write_all(&buffer[..length])?;
         offset += length as u64;
     }

@@ -1,7 +1,7 @@
 //! Why records could not be put aside or brought back.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use firesteel_closure::WireError;
 
@@ -12,23 +12,11 @@ pub enum SpillError {
     #[error(transparent)]
     Wire(WireError),
     /// A temporary file cannot be written.
-    #[error("could not write a temporary file: {source}; spark.local.dir says where they go")]
+    #[error("could not write a temporary file: {source}")]
     Write {
         /// Why not.
         source: io::Error,
     },
-}
-
-impl SpillError {
-    /// With the name of the file.
-    pub(crate) fn in_file(self, path: &Path) -> Self {
-        match self {
-            SpillError::Write { source } => SpillError::Write {
-                source: io::Error::new(source.kind(), format!("{}: {source}", path.display())),
-            },
-            SpillError::Wire(error) => SpillError::Wire(error),
-        }
-    }
 }
 
 /// Why records could not be brought back.
@@ -40,6 +28,14 @@ pub enum ReadError {
     /// Packed records in memory cannot be unpacked.
     #[error("packed records in memory cannot be unpacked: {0}")]
     Memory(io::Error),
+    /// The file is there, but this process has too many open.
+    #[error("could not open {path:?}: {source}; raise the limit with `ulimit -n`")]
+    TooManyFiles {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The file cannot be read.
     #[error("could not read {path:?} at offset {offset}: {source}")]
     Io {

@@ -1,6 +1,7 @@
 //! One map task's output: in memory or in a file, with an index by reader.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -9,11 +10,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use firesteel_storage::TempFile;
+use firesteel_storage::{StoredFile, is_out_of_files};
 
 use crate::ReadError;
 use crate::buckets::{Buffer, read_exact_at};
-use crate::codec::{Block, BlockError, check_block, read_block, take_first};
+use crate::codec::{BlockError, check_block, read_block, take_first};
 use crate::scratch::Kept;
 
 /// Where one reader's blocks lie in a file.
@@ -41,8 +42,9 @@ pub(crate) struct InMemory {
     _kept: Option<Kept>,
 }
 
+/// Closed while nobody reads it.
 pub(crate) struct InFile {
-    file: TempFile,
+    file: StoredFile,
     segments: Vec<Segment>,
 }
 
@@ -59,7 +61,7 @@ impl MapOutput {
         MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept: Some(kept) })))
     }
 
-    pub(crate) fn in_file(file: TempFile, segments: Vec<Segment>) -> Self {
+    pub(crate) fn in_file(file: StoredFile, segments: Vec<Segment>) -> Self {
         MapOutput(Stored::File(Arc::new(InFile { file, segments })))
     }
 
@@ -91,7 +93,7 @@ impl MapOutput {
         let range = segment.offset..segment.offset + segment.bytes;
         let source = match &self.0 {
             Stored::Memory(stored) => Source::Memory(stored.clone(), range),
-            Stored::File(stored) => Source::File(stored.clone(), range),
+            Stored::File(stored) => Source::File(stored.clone(), range, None),
         };
         Some(Slice { source, records: segment.records, bytes: segment.bytes })
     }
@@ -144,7 +146,8 @@ pub struct Slice {
 #[derive(Clone)]
 pub(crate) enum Source {
     Memory(Arc<InMemory>, Range<u64>),
-    File(Arc<InFile>, Range<u64>),
+    /// A file, and a handle if it is held open.
+    File(Arc<InFile>, Range<u64>, Option<Arc<File>>),
     /// Packed blocks, and the next to be read.
     Packed(Arc<[Box<[u8]>]>, usize),
     /// Blocks one after the other, checked: those still to be read.
@@ -183,7 +186,7 @@ impl Slice {
     /// The file it lies in, if it does.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
-            Source::File(stored, _) => Some(stored.file.path()),
+            Source::File(stored, ..) => Some(stored.file.path()),
             Source::Memory(..) | Source::Packed(..) | Source::Blocks(..) => None,
         }
     }
@@ -196,7 +199,7 @@ impl Slice {
     /// Reads a file through once, and finds out whether everything in it is as it was written. A reader
     /// that hands records on cannot take them back when a later block turns out to be broken.
     pub fn verify(&self) -> Result<(), ReadError> {
-        let Source::File(stored, range) = &self.source else { return Ok(()) };
+        let Source::File(stored, range, _) = &self.source else { return Ok(()) };
         match self.check()? == self.records {
             true => Ok(()),
             false => Err(ReadError::Corrupt {
@@ -209,13 +212,25 @@ impl Slice {
 
     /// Reads a file through once; the records it holds.
     pub(crate) fn check(&self) -> Result<u64, ReadError> {
-        let Source::File(stored, range) = &self.source else { return Ok(self.records) };
+        let Source::File(stored, range, held) = &self.source else { return Ok(self.records) };
         let (mut range, mut buffer, mut records) = (range.clone(), Vec::new(), 0);
         while !range.is_empty() {
-            let found = stored.take(&mut range, |read| check_block(read, &mut buffer))?;
+            let with = |read: &mut dyn FnMut(&mut [u8]) -> _| check_block(read, &mut buffer);
+            let found = stored.take(&mut range, held.as_ref(), with)?;
             records += u64::from(found);
         }
         Ok(records)
+    }
+
+    /// Opens its file, if it lies in one, and holds it open: what can be read now can be read to the end,
+    /// whatever becomes of the file's name.
+    pub fn hold_open(&mut self) -> Result<(), ReadError> {
+        if let Source::File(stored, range, held) = &mut self.source
+            && held.is_none()
+        {
+            *held = Some(stored.open(range.start)?);
+        }
+        Ok(())
     }
 
     /// How many records.
@@ -265,9 +280,9 @@ impl Slice {
                 self.records = self.records.saturating_sub(u64::from(records));
                 Ok(Some((Encoded::Owned(raw), u64::from(records))))
             }
-            Source::File(_, range) if range.is_empty() => Ok(None),
-            Source::File(stored, range) => {
-                let block = stored.read(range)?;
+            Source::File(_, range, _) if range.is_empty() => Ok(None),
+            Source::File(stored, range, held) => {
+                let block = stored.take(range, held.as_ref(), |read| read_block(read))?;
                 let records = u64::from(block.records);
                 self.records = self.records.saturating_sub(records);
                 Ok(Some((Encoded::Owned(block.raw.into()), records)))
@@ -277,26 +292,33 @@ impl Slice {
 }
 
 impl InFile {
-    pub(crate) fn file(&self) -> &std::fs::File {
-        self.file.file()
+    /// A handle, to read what lies at `offset`.
+    pub(crate) fn open(&self, offset: u64) -> Result<Arc<File>, ReadError> {
+        let path = || self.file.path().to_owned();
+        self.file.open().map_err(|source| match is_out_of_files(&source) {
+            true => ReadError::TooManyFiles { path: path(), source },
+            false => ReadError::Io { path: path(), offset, source },
+        })
     }
 
     /// Reads the block at the start of `range` and moves the start behind it.
-    fn read(&self, range: &mut Range<u64>) -> Result<Block, ReadError> {
-        self.take(range, |read| read_block(read))
-    }
-
     fn take<R>(
         &self,
         range: &mut Range<u64>,
+        held: Option<&Arc<File>>,
         with: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> io::Result<()>) -> Result<(R, u64), BlockError>,
     ) -> Result<R, ReadError> {
+        let opened = match held {
+            Some(_) => None,
+            None => Some(self.open(range.start)?),
+        };
+        let file = held.or(opened.as_ref()).expect("one of them is there");
         let mut next = range.start;
         let read = with(&mut |buffer| {
             if next + buffer.len() as u64 > range.end {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            read_exact_at(self.file.file(), buffer, next)?;
+            read_exact_at(file, buffer, next)?;
             next += buffer.len() as u64;
             Ok(())
         });

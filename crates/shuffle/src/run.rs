@@ -1,7 +1,6 @@
 //! Runs: records put aside in order and read back one after the other, from a temporary file
 //! or from packed blocks in memory.
 
-use std::fs::File;
 use std::io::{self, Write};
 
 use firesteel_closure::Data;
@@ -44,15 +43,13 @@ impl RunWriter {
     /// Appends a record.
     #[inline]
     pub fn push<T: Data>(&mut self, record: &T) -> Result<(), SpillError> {
-        let pushed = self.blocks.push(record, self.file.file());
-        pushed.map_err(|error| error.in_file(self.file.path()))
+        self.blocks.push(record, &mut self.file)
     }
 
     /// Appends all records of a slice.
     pub fn push_all(&mut self, mut slice: Slice) -> Result<(), SpillError> {
         while let Some((run, records)) = slice.next_run().map_err(io::Error::other)? {
-            let pushed = self.blocks.push_encoded(&run, records, self.file.file());
-            pushed.map_err(|error| SpillError::from(error).in_file(self.file.path()))?;
+            self.blocks.push_encoded(&run, records, &mut self.file)?;
         }
         Ok(())
     }
@@ -64,10 +61,8 @@ impl RunWriter {
 
     /// The records; the file lives as long as the slice.
     pub fn finish(mut self) -> Result<Slice, SpillError> {
-        let finished = self.blocks.finish(self.file.file());
-        let segment =
-            finished.map_err(|error| SpillError::from(error).in_file(self.file.path()))?;
-        let output = MapOutput::in_file(self.file, vec![segment]);
+        let segment = self.blocks.finish(&mut self.file)?;
+        let output = MapOutput::in_file(self.file.store(), vec![segment]);
         Ok(output.slice(0).expect("a run has one segment"))
     }
 }
@@ -87,7 +82,7 @@ impl Blocks {
     }
 
     #[inline]
-    fn push<T: Data>(&mut self, record: &T, file: &File) -> Result<(), SpillError> {
+    fn push<T: Data>(&mut self, record: &T, file: &mut TempFile) -> Result<(), SpillError> {
         let before = self.writer.raw_len();
         let written = self.writer.push(record, &mut self.pending)?;
         self.segment.records += 1;
@@ -99,7 +94,12 @@ impl Blocks {
         Ok(self.note(written, file)?)
     }
 
-    fn push_encoded(&mut self, encoded: &[u8], records: u64, file: &File) -> io::Result<()> {
+    fn push_encoded(
+        &mut self,
+        encoded: &[u8],
+        records: u64,
+        file: &mut TempFile,
+    ) -> io::Result<()> {
         let written = self.writer.push_encoded(encoded, records, &mut self.pending)?;
         self.segment.records += records;
         self.raw_bytes += encoded.len() as u64;
@@ -107,18 +107,18 @@ impl Blocks {
     }
 
     #[cold]
-    fn note(&mut self, written: u64, file: &File) -> io::Result<()> {
+    fn note(&mut self, written: u64, file: &mut TempFile) -> io::Result<()> {
         self.segment.bytes += written;
         if self.pending.len() >= WRITE_BUFFER { self.write_out(file) } else { Ok(()) }
     }
 
-    fn write_out(&mut self, mut file: &File) -> io::Result<()> {
+    fn write_out(&mut self, file: &mut TempFile) -> io::Result<()> {
         file.write_all(&self.pending)?;
         self.pending.clear();
         Ok(())
     }
 
-    fn finish(&mut self, file: &File) -> io::Result<Segment> {
+    fn finish(&mut self, file: &mut TempFile) -> io::Result<Segment> {
         self.segment.bytes += self.writer.flush(&mut self.pending)?;
         self.write_out(file)?;
         Ok(self.segment)

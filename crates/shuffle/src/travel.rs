@@ -29,9 +29,10 @@ impl AsRef<[u8]> for Packed {
 impl Slice {
     /// The file its blocks lie in, with where they start and their length.
     pub fn file_range(&self) -> Option<io::Result<(File, u64, u64)>> {
-        let Source::File(stored, range) = &self.source else { return None };
+        let Source::File(stored, range, _) = &self.source else { return None };
         let length = range.end - range.start;
-        Some(stored.file().try_clone().map(|file| (file, range.start, length)))
+        let opened = stored.open(range.start).map_err(|error| io::Error::other(error.to_string()));
+        Some(opened.and_then(|file| Ok((file.try_clone()?, range.start, length))))
     }
 
     /// Its records as blocks, not copied where they lie as blocks in memory.
@@ -64,10 +65,11 @@ impl Slice {
                 });
                 written.map(drop).map_err(ReadError::Memory)
             }
-            Source::File(stored, range) => {
+            Source::File(stored, range, _) => {
                 let start = out.len();
+                let file = stored.open(range.start)?;
                 out.resize(start + (range.end - range.start) as usize, 0);
-                let read = stored.file().read_exact_at(&mut out[start..], range.start);
+                let read = file.read_exact_at(&mut out[start..], range.start);
                 read.map_err(|source| ReadError::Io {
                     path: self.path().unwrap_or(Path::new("")).to_owned(),
                     offset: range.start,
@@ -101,9 +103,8 @@ impl Slice {
     /// Blocks of another process that were too many for memory, checked. The file lives as long as
     /// the slice.
     pub fn received_in_file(file: TempFile) -> Result<Slice, ReadError> {
-        let length = file.file().metadata().map_err(ReadError::Memory)?.len();
-        let segment = Segment { offset: 0, bytes: length, records: 0 };
-        let output = MapOutput::in_file(file, vec![segment]);
+        let segment = Segment { offset: 0, bytes: file.length(), records: 0 };
+        let output = MapOutput::in_file(file.store(), vec![segment]);
         let mut slice = output.slice(0).expect("it has one segment");
         slice.records = slice.check()?;
         Ok(slice)
@@ -152,8 +153,8 @@ mod tests {
                 assert_eq!(blocks, sent);
             }
             assert_eq!(output.is_on_disk(), records == 2_000_000);
-            let file = scratch.file_for_received().unwrap();
-            io::Write::write_all(&mut file.file(), &sent).unwrap();
+            let mut file = scratch.file_for_received().unwrap();
+            io::Write::write_all(&mut file, &sent).unwrap();
             let arrived = Slice::received(sent.into()).unwrap();
             assert_eq!(arrived.records(), slice.records());
             assert_eq!(read(arrived), read(slice.clone()));

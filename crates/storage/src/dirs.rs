@@ -3,87 +3,107 @@
 //!
 //! A process keeps a lock on a file in its directory for as long as it lives, however it ends. A
 //! directory whose lock can be taken has no owner any more.
+//!
+//! A directory that refused a file, or a write, is passed over for a while: the others are used instead.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::files::TempFile;
+use crate::open_files::{self, is_out_of_files};
 
 const PREFIX: &str = "firesteel-local-";
 const LOCK: &str = "owner.lock";
+/// A directory that refused something is a last resort for this long: a disk may have room again.
+const PASSED_OVER: Duration = Duration::from_secs(60);
 
 /// The temporary directories of one context.
 #[derive(Debug)]
-pub struct LocalDirs {
+pub struct LocalDirs(Arc<Directories>);
+
+/// What files of these directories know of them.
+#[derive(Debug)]
+pub(crate) struct Directories {
     roots: Vec<PathBuf>,
-    made: Mutex<Option<Vec<OwnDir>>>,
+    made: Mutex<Option<Vec<Arc<OwnDir>>>>,
     next: AtomicU64,
 }
 
+/// One of them.
 #[derive(Debug)]
-struct OwnDir {
-    path: PathBuf,
+pub(crate) struct OwnDir {
+    pub(crate) path: PathBuf,
+    /// When it last refused something.
+    refused: Mutex<Option<Instant>>,
     _lock: File,
+}
+
+impl OwnDir {
+    /// It refused a file or a write.
+    pub(crate) fn refused(&self, error: &io::Error) {
+        let mut refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if refused.replace(Instant::now()).is_none() {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "local directory is passed over while others take files");
+        }
+    }
+
+    fn is_last_resort(&self) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *refused = refused.filter(|at| at.elapsed() < PASSED_OVER);
+        refused.is_some()
+    }
 }
 
 impl LocalDirs {
     /// Under these directories, which may be on several disks.
     pub fn new(roots: Vec<PathBuf>) -> Self {
-        LocalDirs { roots, made: Mutex::new(None), next: AtomicU64::new(0) }
+        let (made, next) = (Mutex::new(None), AtomicU64::new(0));
+        LocalDirs(Arc::new(Directories { roots, made, next }))
     }
 
     /// Where the directories are made.
     pub fn roots(&self) -> &[PathBuf] {
-        &self.roots
+        &self.0.roots
     }
 
     /// A new file, on the next of the disks, or on another if that one refuses.
     pub fn create_file(&self, purpose: &str) -> io::Result<TempFile> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let directories = self.directories()?;
-        let mut last = None;
-        for turn in 0..directories.len() {
-            let directory = &directories[(number as usize + turn) % directories.len()];
-            let path = directory.join(format!("{purpose}-{number}"));
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(TempFile { path, file }),
-                Err(error) => last = Some(named(&path, error)),
-            }
-        }
-        Err(last.unwrap_or_else(|| io::Error::other("spark.local.dir names no directory")))
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        TempFile::create(&self.0, &format!("{purpose}-{number}"), number)
     }
 
     /// A new directory, on the first disk that takes one. It goes with all the rest.
     pub fn create_directory(&self, purpose: &str) -> io::Result<PathBuf> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut last = io::Error::other("spark.local.dir names no directory");
-        for directory in self.directories()? {
-            let path = directory.join(format!("{purpose}-{number}"));
-            match private_directory().create(&path) {
-                Ok(()) => return Ok(path),
-                Err(error) => last = named(&path, error),
-            }
-        }
-        Err(last)
+        Ok(self.create_directories(purpose)?.swap_remove(0))
     }
 
-    fn directories(&self) -> io::Result<Vec<PathBuf>> {
-        let mut made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if made.is_none() {
-            *made = Some(make_all(&self.roots)?);
+    /// A new directory on each disk that takes one, at least one. They go with all the rest.
+    pub fn create_directories(&self, purpose: &str) -> io::Result<Vec<PathBuf>> {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (mut made, mut last) = (Vec::new(), nowhere());
+        for directory in self.0.in_turn(0)? {
+            let path = directory.path.join(format!("{purpose}-{number}"));
+            match private_directory().create(&path) {
+                Ok(()) => made.push(path),
+                Err(error) => last = named(&path, &error),
+            }
         }
-        Ok(made.iter().flatten().map(|directory| directory.path.clone()).collect())
+        if made.is_empty() { Err(last) } else { Ok(made) }
     }
 
     /// Removes what processes that are gone have left under these roots.
     pub fn remove_leftovers(&self) {
-        self.roots.iter().for_each(|root| remove_leftovers(root));
+        self.0.roots.iter().for_each(|root| remove_leftovers(root));
     }
 
     /// Removes everything.
     pub fn remove(&self) {
-        let made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let made = self.0.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         for directory in made.unwrap_or_default() {
             let _ = std::fs::remove_dir_all(&directory.path);
         }
@@ -96,15 +116,62 @@ impl Drop for LocalDirs {
     }
 }
 
+impl Directories {
+    /// All of them, from another one on each time; those that refused something lately come last.
+    fn in_turn(&self, number: u64) -> io::Result<Vec<Arc<OwnDir>>> {
+        let mut made = self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if made.is_none() {
+            *made = Some(make_all(&self.roots)?);
+        }
+        let mut all: Vec<_> = made.iter().flatten().cloned().collect();
+        drop(made);
+        let first = number as usize % all.len().max(1);
+        all.rotate_left(first);
+        all.sort_by_key(|directory| directory.is_last_resort());
+        Ok(all)
+    }
+
+    /// A new file in a directory that was not tried for it.
+    pub(crate) fn create(
+        &self,
+        name: &str,
+        number: u64,
+        tried: &mut Vec<PathBuf>,
+    ) -> io::Result<(File, Arc<OwnDir>)> {
+        let mut last = nowhere();
+        for directory in self.in_turn(number)? {
+            if tried.contains(&directory.path) {
+                continue;
+            }
+            let path = directory.path.join(name);
+            let create = || OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+            match open_files::shared().retrying(create) {
+                Ok(file) => return Ok((file, directory)),
+                Err(error) if is_out_of_files(&error) => return Err(named(&path, &error)),
+                Err(error) => {
+                    directory.refused(&error);
+                    tried.push(directory.path.clone());
+                    last = named(&path, &error);
+                }
+            }
+        }
+        Err(last)
+    }
+}
+
+fn nowhere() -> io::Error {
+    io::Error::other("spark.local.dir names no directory")
+}
+
 /// One directory under each root that can be written; an error if none can.
-fn make_all(roots: &[PathBuf]) -> io::Result<Vec<OwnDir>> {
+fn make_all(roots: &[PathBuf]) -> io::Result<Vec<Arc<OwnDir>>> {
     let mut made = Vec::new();
-    let mut last = io::Error::other("spark.local.dir names no directory");
+    let mut last = nowhere();
     for root in roots {
         remove_leftovers(root);
         match make(root) {
-            Ok(directory) => made.push(directory),
-            Err(error) => last = named(root, error),
+            Ok(directory) => made.push(Arc::new(directory)),
+            Err(error) => last = named(root, &error),
         }
     }
     if made.is_empty() { Err(last) } else { Ok(made) }
@@ -119,7 +186,7 @@ fn make(root: &Path) -> io::Result<OwnDir> {
     let lock = File::create_new(&making)?;
     lock.lock()?;
     std::fs::rename(making, path.join(LOCK))?;
-    Ok(OwnDir { path, _lock: lock })
+    Ok(OwnDir { path, refused: Mutex::new(None), _lock: lock })
 }
 
 fn private_directory() -> std::fs::DirBuilder {
@@ -152,33 +219,14 @@ fn is_abandoned(directory: &Path) -> bool {
     !matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-fn named(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{} (spark.local.dir): {error}", path.display()))
-}
-
-/// A temporary file; removed when it is dropped.
-#[derive(Debug)]
-pub struct TempFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl TempFile {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The open file.
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// The error with the file's name and what to do about it.
+pub(crate) fn named(path: &Path, error: &io::Error) -> io::Error {
+    let path = path.display();
+    let text = match is_out_of_files(error) {
+        true => format!("{path}: {error}; {}", open_files::hint()),
+        false => format!("{path}: {error}; spark.local.dir says where temporary files go"),
+    };
+    io::Error::new(error.kind(), text)
 }
 
 #[cfg(test)]

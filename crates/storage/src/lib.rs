@@ -6,11 +6,15 @@
 mod block;
 mod claims;
 mod dirs;
+mod files;
 mod manager;
 mod memory;
+mod open_files;
 
 pub use block::BlockId;
 pub use claims::{Claim, Claimed, Outcome, Waiting};
-pub use dirs::{LocalDirs, TempFile};
+pub use dirs::LocalDirs;
+pub use files::{StoredFile, TempFile};
 pub use manager::{Evict, MemoryManager, Reservation};
 pub use memory::{AnyValue, BlockStatus, Demote, KeptBlock, MemoryStore, Pack, Watch};
+pub use open_files::{is_out_of_files, raise_open_file_limit};

@@ -145,6 +145,7 @@ fn end(code: i32, reason: &str, scratch: &Scratch) -> ! {
 /// Works until told to end.
 pub(super) fn run() -> Result<Infallible, StartError> {
     crate::child::survive_broken_pipes()?;
+    firesteel_storage::raise_open_file_limit();
     // Its worker has put them here before it started this process.
     SparkFiles::set_root_directory(std::env::current_dir()?);
     let settings = Settings::read(|name| std::env::var(name).ok())?;

@@ -148,7 +148,7 @@ pub(super) async fn into_file(
 }
 
 async fn to_file(mut stream: IncomingStream, scratch: &Scratch) -> Result<TempFile, TransferError> {
-    let file = block_in_place(|| scratch.file_for_received()).map_err(TransferError::Disk)?;
+    let mut file = block_in_place(|| scratch.file_for_received()).map_err(TransferError::Disk)?;
     let mut buffer = vec![0; 256 << 10];
     loop {
         let read = stream.read(&mut buffer).await.map_err(|error| match error.downcast() {
@@ -158,7 +158,7 @@ async fn to_file(mut stream: IncomingStream, scratch: &Scratch) -> Result<TempFi
         if read == 0 {
             return Ok(file);
         }
-        block_in_place(|| file.file().write_all(&buffer[..read])).map_err(TransferError::Disk)?;
+        block_in_place(|| file.write_all(&buffer[..read])).map_err(TransferError::Disk)?;
     }
 }
 

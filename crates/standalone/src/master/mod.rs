@@ -36,6 +36,7 @@ pub struct RunningMaster {
 
 /// Starts a master in this runtime.
 pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
+    firesteel_storage::raise_open_file_limit();
     let mut options = args.options()?;
     let retries = args.rpc.port_retries;
     let bind = BindTo { host: args.host.clone(), port: args.port, advertise: args.advertise };

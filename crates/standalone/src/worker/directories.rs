@@ -58,10 +58,23 @@ impl Directories {
     }
 
     fn place(&self, work: PathBuf, owner: &str) -> io::Result<Place> {
-        let local = self.local_of(owner);
         make_private(&work)?;
-        local.iter().try_for_each(|path| make_private(path))?;
-        Ok(Place { work, local })
+        let (mut local, mut last) = (Vec::new(), None);
+        for path in self.local_of(owner) {
+            match make_private(&path) {
+                Ok(()) => local.push(path),
+                Err(error) => {
+                    let path = path.display();
+                    tracing::warn!(%path, %error, "local directory is left out");
+                    last = Some(error);
+                }
+            }
+        }
+        // One disk that takes nothing is the others' work.
+        match last.filter(|_| local.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(Place { work, local }),
+        }
     }
 
     /// Where temporary files of an application or a driver are.
@@ -153,6 +166,19 @@ mod tests {
         for bad in ["..", "a/b", "/etc", "", ".", "app-1/.."] {
             assert!(directories.for_executor(&key(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_takes_no_directory_is_left_out_unless_all_are_so() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, good) = (root.path().join("file"), root.path().join("good"));
+        fs::write(&file, "").unwrap();
+        let work = root.path().join("work");
+        let directories = Directories::make(&work, &[file.join("below"), good.clone()]).unwrap();
+        let place = directories.for_executor(&key("app-1")).unwrap();
+        assert_eq!(place.local, [good.join("firesteel-app-1")]);
+        let directories = Directories::make(&work, &[file.join("below")]).unwrap();
+        assert!(directories.for_executor(&key("app-1")).is_err());
     }
 
     #[test]

@@ -54,14 +54,16 @@ impl LocalCluster {
         let roots = conf.get(&entries::LOCAL_DIR)?;
         // Of a driver that is killed they stay, until the next one starts.
         let directories = LocalDirs::new(roots.into_iter().map(PathBuf::from).collect());
-        let directory = directories.create_directory("cluster").map_err(|source| {
+        let disks = directories.create_directories("cluster").map_err(|source| {
             StartError::WorkDirectory { path: PathBuf::from("spark.local.dir"), source }
         })?;
         let mut workers = Vec::new();
         for index in 0..size.workers {
             let masters = vec![master.address.clone()];
-            let work = directory.join(format!("worker-{index}"));
+            let worker = format!("worker-{index}");
+            let work = disks[0].join(&worker);
             let mut args = WorkerArgs::loopback(masters, work, conf.clone(), options.clone());
+            args.local_dirs = disks.iter().map(|disk| disk.join(&worker).join("local")).collect();
             (args.cores, args.memory_mb) = (size.cores, size.memory_mb.into());
             workers.push(worker::start(args).await?);
         }
