@@ -2,15 +2,17 @@
 
 use std::hash::Hash;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
 
 use firesteel_shuffle::{MapOutput, Records};
+use firesteel_storage::{LastResort, Resort};
 
 use crate::growth::{Groups, Growth, More, Steady};
-use crate::memory::{Account, Meter};
+use crate::memory::{Account, FREE_BYTES, Meter};
 use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
-use crate::task::{OrFail, fail_for_good};
+use crate::task::{OrFail, fail_for_good, fail_with};
 use crate::{Pipe, TaskContext};
 
 /// How values of one key become a combiner.
@@ -292,8 +294,11 @@ impl<K, C> Iterator for Pairs<K, C> {
 
 /// What does not fit is dealt out to so many parts by hash, each folded by itself.
 pub(crate) const PARTS: u32 = 16;
-/// 16 parts of 16 parts ...: if this is not enough, one key alone is too much.
+/// 16 parts of 16 parts ...: if this is not enough, one key alone is too much for the task's share, and there
+/// is one thing left to do: to wait for more than that.
 const DEEPEST: u32 = 6;
+/// Between two looks at the kill switch, while memory is waited for.
+const POLL: Duration = Duration::from_millis(50);
 
 /// The combiners of all keys: in one table, or in parts by hash if they do not fit into memory.
 pub(crate) enum Filled<K, C> {
@@ -314,13 +319,13 @@ where
     C: Data,
     F: Fold<I, C>,
 {
+    if depth > DEEPEST {
+        return fill_at_any_rate(items, fold, operation, task);
+    }
     let mut table = Table::new(fold.clone(), task);
     if items.all(|(key, input)| table.push(key, input)) && table.settle() {
         let (map, account) = table.into_map();
         return Filled::Held(map, account);
-    }
-    if depth >= DEEPEST {
-        refuse_key(operation, task);
     }
     let mut parts = task.buckets(PARTS);
     let mut put_aside = |table: &mut Table<K, I, C, F>| {
@@ -346,6 +351,71 @@ where
     }
     drop(table);
     Filled::Parts(parts.finish().or_fail())
+}
+
+/// Folds the inputs of each key into one table, which cannot be spilled: where it is refused memory, it waits
+/// until others have given back enough. It holds nothing while it waits for its turn, and its inputs come from
+/// what was spilled before, so that nobody else has to go on for it to end.
+fn fill_at_any_rate<K, I, C, F>(
+    items: impl Iterator<Item = (K, I)>,
+    fold: &F,
+    operation: &'static str,
+    task: &TaskContext,
+) -> Filled<K, C>
+where
+    K: Data + Hash + Eq,
+    C: Data,
+    F: Fold<I, C>,
+{
+    let mut right = loop {
+        task.check_killed();
+        if let Some(right) = LastResort::take(task.scratch().memory(), task.task(), POLL) {
+            break right;
+        }
+    };
+    let mut table = Table::new(fold.clone(), task);
+    let mut make_room = |table: &mut Table<K, I, C, F>| loop {
+        let asked = table.asked();
+        wait_for_memory(table.account(), asked, &mut right, operation, task);
+        if table.fold_batch() {
+            return;
+        }
+        if table.asked() == asked {
+            // It is not for want of memory.
+            refuse_key(operation, task);
+        }
+    };
+    for (key, input) in items {
+        if !table.push(key, input) {
+            make_room(&mut table);
+        }
+    }
+    while !table.settle() {
+        make_room(&mut table);
+    }
+    let (map, account) = table.into_map();
+    Filled::Held(map, account)
+}
+
+/// Waits until so many bytes in all are granted, or fails.
+fn wait_for_memory(
+    account: &mut Account,
+    asked: u64,
+    right: &mut LastResort,
+    operation: &'static str,
+    task: &TaskContext,
+) {
+    if asked > task.scratch().memory().budget().max(FREE_BYTES) {
+        refuse_key(operation, task);
+    }
+    loop {
+        task.check_killed();
+        match account.resort(right, asked, POLL) {
+            Resort::Granted => return,
+            Resort::NotYet => {}
+            Resort::Refused => short_of_memory(operation, asked, task),
+        }
+    }
 }
 
 /// Folds the inputs of each key. Parts that were put aside are folded one by one.
@@ -393,6 +463,22 @@ fn refuse_key(operation: &'static str, task: &TaskContext) -> ! {
         "{operation}: what belongs to one key does not fit into the {budget} MiB that tasks share; \
          raise spark.driver.memory (spark.executor.memory on a cluster), or fold the values with \
          reduce_by_key or aggregate_by_key instead of collecting them"
+    ))
+}
+
+/// Ends the task: it would fit, but cached partitions, or tasks that wait for each other, hold the memory now.
+#[cold]
+fn short_of_memory(operation: &'static str, asked: u64, task: &TaskContext) -> ! {
+    let memory = task.scratch().memory();
+    let (storage, execution) = memory.used();
+    fail_with(format!(
+        "{operation}: what belongs to one key needs {} MiB of the {} MiB that tasks share; now {} MiB are \
+         taken by blocks and {} MiB by tasks: unpersist what is not needed, lower \
+         spark.memory.storageFraction, or raise spark.driver.memory (spark.executor.memory on a cluster)",
+        asked >> 20,
+        memory.budget() >> 20,
+        storage >> 20,
+        execution >> 20,
     ))
 }
 

@@ -149,6 +149,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
     }
 
     fn wait_for(&self, other: &Waiting) -> Outcome {
+        let _blocked = self.task.scratch().memory().blocked(self.task.task());
         loop {
             self.task.check_killed();
             if let Some(outcome) = other.wait(POLL) {

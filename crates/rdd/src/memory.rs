@@ -2,11 +2,12 @@
 //! on the heap is learnt from samples.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use firesteel_closure::{Data, encoded_len};
-use firesteel_storage::{BlockId, Reservation};
+use firesteel_storage::{BlockId, LastResort, Reservation, Resort};
 
 use crate::{Environment, TaskContext};
 
@@ -71,6 +72,12 @@ impl Account {
     /// Whether so many bytes in all may be held.
     pub(crate) fn allows(&mut self, bytes: u64) -> bool {
         bytes <= FREE_BYTES || self.reservation.resize(bytes)
+    }
+
+    /// Whether so many bytes in all may be held as a last resort, whatever the task's share. Waits no longer
+    /// than `most`.
+    pub(crate) fn resort(&mut self, right: &mut LastResort, bytes: u64, most: Duration) -> Resort {
+        right.resize(&mut self.reservation, bytes, most)
     }
 
     /// Everything was given up.

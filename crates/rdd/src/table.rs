@@ -319,7 +319,8 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         }
     }
 
-    fn fold_batch(&mut self) -> bool {
+    /// Folds in what waits; `false` as [`Table::push`].
+    pub(crate) fn fold_batch(&mut self) -> bool {
         self.until_check = self.until_check.saturating_sub(self.batch.len());
         if !self.settle() {
             return false;
@@ -453,6 +454,15 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 
     fn heap_bytes(&self) -> u64 {
         (self.map.entries.len as f64 * self.entries.heap_each() + self.grown) as u64 + self.slots
+    }
+
+    /// What was asked for last, in all.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    pub(crate) fn account(&mut self) -> &mut Account {
+        &mut self.account
     }
 
     /// Whether nothing is in it, nor waits to be.

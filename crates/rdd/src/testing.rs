@@ -17,13 +17,17 @@ pub(crate) struct TestTask {
 impl TestTask {
     /// Tasks share `budget` bytes of memory.
     pub(crate) fn new(budget: u64) -> Self {
+        TestTask::sharing(Arc::new(MemoryManager::new(budget, 0.5)), TaskId(1))
+    }
+
+    /// One of several tasks.
+    pub(crate) fn sharing(memory: Arc<MemoryManager>, task: TaskId) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let memory = Arc::new(MemoryManager::new(budget, 0.5));
         let dirs = Arc::new(LocalDirs::new(vec![directory.path().to_owned()]));
         let scratch = Scratch::new(memory.clone(), dirs, Codec::Lz4);
         let environment = Arc::new(Alone { blocks: MemoryStore::new(memory), scratch });
         let stage = StageRef { stage: StageId(0), attempt: 0 };
-        let identity = TaskIdentity { task: TaskId(1), stage, partition: 0, attempt: 0 };
+        let identity = TaskIdentity { task, stage, partition: 0, attempt: 0 };
         let task = TaskContext::new(identity, Arc::new(KillSwitch::default()), environment);
         TestTask { task, _directory: directory }
     }

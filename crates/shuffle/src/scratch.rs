@@ -10,7 +10,8 @@ use firesteel_types::TaskId;
 
 use crate::Codec;
 
-/// Outputs up to this size stay in memory, if storage has room for them.
+/// Outputs up to this size stay in memory, within a small part of the budget: nobody can evict them, so they
+/// must not starve those who run.
 const INLINE_BYTES: u64 = 1 << 20;
 
 /// Memory and temporary files of one process.
@@ -103,7 +104,7 @@ impl Scratch {
 
     /// Room in storage for an output that is small enough to stay in memory.
     pub(crate) fn keep_inline(&self, bytes: u64) -> Option<Kept> {
-        let fits = bytes <= self.inline_bytes && self.memory.acquire_storage(bytes);
+        let fits = bytes <= self.inline_bytes && self.memory.acquire_pinned(bytes);
         fits.then(|| Kept { memory: self.memory.clone(), bytes })
     }
 }
@@ -116,6 +117,6 @@ pub(crate) struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.memory.release_storage(self.bytes);
+        self.memory.release_pinned(self.bytes);
     }
 }

@@ -15,6 +15,6 @@ pub use block::BlockId;
 pub use claims::{Claim, Claimed, Outcome, Waiting};
 pub use dirs::LocalDirs;
 pub use files::{StoredFile, TempFile};
-pub use manager::{Evict, MemoryManager, Reservation};
+pub use manager::{Blocked, Evict, LastResort, MemoryManager, Reservation, Resort};
 pub use memory::{AnyValue, BlockStatus, Demote, KeptBlock, MemoryStore, Pack, Watch};
 pub use open_files::{is_out_of_files, raise_open_file_limit};

@@ -1,14 +1,33 @@
 //! One budget of memory for everything that tasks keep while they run (execution) and for what is
 //! kept between tasks (storage).
 //!
-//! Nobody waits for memory. A task that asks for more than its fair share, or than there is, is
-//! refused, and then spills what it holds: so memory never deadlocks. Storage may use what execution
-//! does not need; when execution needs it, storage above its floor is asked to give way.
+//! ```text
+//!   budget = pinned | cached up to its floor | cached beyond it, which execution may evict | execution | free
+//!            ╰────── nobody can take this ──────╯╰──────────────── attainable for execution ─────────────╯
+//! ```
+//!
+//! With N tasks, each may have up to 1/N of what is attainable, and is sure of 1/2N of it: one that asks for no
+//! more than that, while others hold more than their share from a time when they were fewer, waits for them, for
+//! a bounded time. Refused, it spills what it holds.
+//!
+//! What cannot be spilled, because it belongs to one key, is asked for as a last resort ([`LastResort`]): by one
+//! task at a time, whatever its share, for as long as others that hold memory run. Nobody waits for ever: a
+//! task in its last resort reads only what it spilled itself, so the others end without it, unless they wait
+//! for a block that it computes ([`MemoryManager::blocked`]); then it is refused.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
 
 use firesteel_types::TaskId;
+
+/// How long a task waits in all for others to give back what they hold beyond their share, where it can spill
+/// instead.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long all who hold memory may wait for each other before one of them is refused.
+const STANDSTILL: Duration = Duration::from_secs(10);
+/// Map outputs in memory may take so much of the budget: 1 / 10.
+const PINNED_PART: u64 = 10;
 
 /// What is kept between tasks and can be dropped.
 pub trait Evict: Send + Sync {
@@ -17,18 +36,60 @@ pub trait Evict: Send + Sync {
     fn evict(&self, bytes: u64) -> u64;
 }
 
+/// What a task holds.
+#[derive(Debug)]
+struct Holder {
+    bytes: u64,
+    patience: Duration,
+    /// In how many ways it waits for other tasks.
+    blocked: u32,
+}
+
 /// The books.
 #[derive(Debug, Default)]
 struct Pools {
+    /// Blocks, pinned ones among them.
     storage: u64,
+    /// Blocks that nobody can evict.
+    pinned: u64,
     execution: u64,
-    tasks: BTreeMap<TaskId, u64>,
+    tasks: BTreeMap<TaskId, Holder>,
+    /// The task that is in its last resort, and in how many places.
+    last_resort: Option<(TaskId, u32)>,
+    waiting: usize,
+    /// How often something was given back.
+    releases: u64,
     peak: u64,
 }
 
 impl Pools {
     fn used(&self) -> u64 {
         self.storage + self.execution
+    }
+
+    fn cached(&self) -> u64 {
+        self.storage - self.pinned.min(self.storage)
+    }
+
+    fn held(&self, task: TaskId) -> u64 {
+        self.tasks.get(&task).map_or(0, |holder| holder.bytes)
+    }
+
+    fn grant(&mut self, task: TaskId, bytes: u64) {
+        self.holder(task).bytes += bytes;
+        self.execution += bytes;
+        self.peak = self.peak.max(self.used());
+    }
+
+    fn holder(&mut self, task: TaskId) -> &mut Holder {
+        let new = Holder { bytes: 0, patience: PATIENCE, blocked: 0 };
+        self.tasks.entry(task).or_insert(new)
+    }
+
+    /// Whether others hold memory, and some of them do not wait for anybody.
+    fn others_run(&self, task: TaskId) -> bool {
+        let others = self.tasks.iter().filter(|(id, _)| **id != task);
+        others.into_iter().any(|(_, holder)| holder.bytes > 0 && holder.blocked == 0)
     }
 }
 
@@ -38,6 +99,8 @@ pub struct MemoryManager {
     /// What storage keeps even if execution wants it.
     storage_floor: u64,
     pools: Mutex<Pools>,
+    /// Something was given back, or nobody waits any more for what it waited for.
+    released: Condvar,
     evictor: Mutex<Option<Weak<dyn Evict>>>,
 }
 
@@ -46,7 +109,13 @@ impl MemoryManager {
     /// (`spark.memory.storageFraction`).
     pub fn new(budget: u64, storage_fraction: f64) -> Self {
         let storage_floor = (budget as f64 * storage_fraction.clamp(0.0, 1.0)) as u64;
-        MemoryManager { budget, storage_floor, pools: Mutex::default(), evictor: Mutex::default() }
+        MemoryManager {
+            budget,
+            storage_floor,
+            pools: Mutex::default(),
+            released: Condvar::new(),
+            evictor: Mutex::default(),
+        }
     }
 
     /// Whom to ask when storage must give way.
@@ -77,7 +146,7 @@ impl MemoryManager {
 
     /// An account for one holder of memory in a task.
     pub fn reserve(self: &Arc<Self>, task: TaskId) -> Reservation {
-        self.lock().tasks.entry(task).or_insert(0);
+        self.lock().holder(task);
         Reservation { manager: self.clone(), task, bytes: 0 }
     }
 
@@ -85,15 +154,16 @@ impl MemoryManager {
     pub fn end_task(&self, task: TaskId) {
         let mut pools = self.lock();
         if let Some(left) = pools.tasks.remove(&task) {
-            pools.execution -= left;
+            pools.execution -= left.bytes;
         }
+        pools.last_resort = pools.last_resort.filter(|(other, _)| *other != task);
+        self.notify(&mut pools);
     }
 
     /// Takes memory for a block; `false` when there is not enough that is not in use by execution.
     pub fn acquire_storage(&self, bytes: u64) -> bool {
         let mut pools = self.lock();
-        let free = self.budget - pools.used().min(self.budget);
-        if bytes > free {
+        if bytes > self.free(&pools) {
             return false;
         }
         pools.storage += bytes;
@@ -105,57 +175,125 @@ impl MemoryManager {
     pub fn release_storage(&self, bytes: u64) {
         let mut pools = self.lock();
         pools.storage -= bytes;
+        self.notify(&mut pools);
+    }
+
+    /// Takes memory for a block that stays until its owner drops it, out of a small part of the budget.
+    pub fn acquire_pinned(&self, bytes: u64) -> bool {
+        let mut pools = self.lock();
+        if pools.pinned + bytes > self.budget / PINNED_PART || bytes > self.free(&pools) {
+            return false;
+        }
+        pools.pinned += bytes;
+        pools.storage += bytes;
+        pools.peak = pools.peak.max(pools.used());
+        true
+    }
+
+    /// A pinned block is gone.
+    pub fn release_pinned(&self, bytes: u64) {
+        let mut pools = self.lock();
+        pools.pinned -= bytes;
+        pools.storage -= bytes;
+        self.notify(&mut pools);
+    }
+
+    /// The task waits for another one from now on, until this is dropped: nobody is to wait for the memory
+    /// it holds.
+    pub fn blocked(self: &Arc<Self>, task: TaskId) -> Blocked {
+        let mut pools = self.lock();
+        let is_holder = pools.tasks.get_mut(&task).map(|holder| holder.blocked += 1).is_some();
+        Blocked { manager: self.clone(), task: is_holder.then_some(task) }
+    }
+
+    fn free(&self, pools: &Pools) -> u64 {
+        self.budget - pools.used().min(self.budget)
     }
 
     fn acquire_execution(&self, task: TaskId, bytes: u64) -> bool {
-        let lacking = match self.try_execution(task, bytes) {
-            Grant::Granted => return true,
-            Grant::OverShare => return false,
-            Grant::Lacking(lacking) => lacking,
-        };
-        // Asked without the lock held: the evictor's own lock comes first where both are needed.
-        if self.evict(lacking) < lacking {
-            return false;
+        let mut evicted = true;
+        loop {
+            match self.try_execution(task, bytes, false) {
+                Grant::Granted => return true,
+                Grant::Evict(lacking) if evicted => evicted = self.evict(lacking) >= lacking,
+                Grant::Short(releases) if self.wait_patiently(task, releases) => evicted = true,
+                Grant::Evict(_) | Grant::Short(_) | Grant::OverShare => return false,
+            }
         }
-        matches!(self.try_execution(task, bytes), Grant::Granted)
     }
 
-    fn try_execution(&self, task: TaskId, bytes: u64) -> Grant {
+    /// `at_any_rate`: whatever its share.
+    fn try_execution(&self, task: TaskId, bytes: u64, at_any_rate: bool) -> Grant {
         let mut pools = self.lock();
-        let share = self.budget / pools.tasks.len().max(1) as u64;
-        let held = pools.tasks.get(&task).copied().unwrap_or(0);
-        if held + bytes > share {
+        let kept = pools.pinned + pools.cached().min(self.storage_floor);
+        let attainable = self.budget - kept.min(self.budget);
+        let share = attainable / pools.tasks.len().max(1) as u64;
+        let wanted = pools.held(task) + bytes;
+        if wanted > share && !at_any_rate {
             return Grant::OverShare;
         }
-        let free = self.budget - pools.used().min(self.budget);
+        let free = self.free(&pools);
         if bytes <= free {
-            *pools.tasks.entry(task).or_insert(0) += bytes;
-            pools.execution += bytes;
-            pools.peak = pools.peak.max(pools.used());
+            pools.grant(task, bytes);
             return Grant::Granted;
         }
-        let evictable = pools.storage.saturating_sub(self.storage_floor);
+        let evictable = pools.cached().saturating_sub(self.storage_floor);
         match bytes - free {
-            lacking if lacking <= evictable => Grant::Lacking(lacking),
+            lacking if lacking <= evictable => Grant::Evict(lacking),
+            _ if wanted <= share / 2 => Grant::Short(pools.releases),
             _ => Grant::OverShare,
         }
     }
 
+    /// Waits until something is given back; `false`: the task has waited long enough, or for nobody.
+    fn wait_patiently(&self, task: TaskId, releases: u64) -> bool {
+        let pools = self.lock();
+        if pools.releases != releases {
+            return true;
+        }
+        let patience = pools.tasks.get(&task).map_or(Duration::ZERO, |holder| holder.patience);
+        if patience.is_zero() || !pools.others_run(task) {
+            return false;
+        }
+        let started = Instant::now();
+        let mut pools = self.wait(pools, patience);
+        pools.holder(task).patience = patience.saturating_sub(started.elapsed());
+        true
+    }
+
+    fn wait<'a>(&self, mut pools: MutexGuard<'a, Pools>, most: Duration) -> MutexGuard<'a, Pools> {
+        pools.waiting += 1;
+        let waited = self.released.wait_timeout(pools, most);
+        let (mut pools, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        pools.waiting -= 1;
+        pools
+    }
+
+    fn notify(&self, pools: &mut Pools) {
+        pools.releases += 1;
+        if pools.waiting > 0 {
+            self.released.notify_all();
+        }
+    }
+
     fn evict(&self, bytes: u64) -> u64 {
+        // Asked without the lock held: the evictor's own lock comes first where both are needed.
         let evictor = self.evictor.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let freed =
             evictor.and_then(|weak| weak.upgrade()).map_or(0, |evictor| evictor.evict(bytes));
         let mut pools = self.lock();
-        pools.storage -= freed.min(pools.storage);
+        pools.storage -= freed.min(pools.cached());
+        self.notify(&mut pools);
         freed
     }
 
     fn release_execution(&self, task: TaskId, bytes: u64) {
         let mut pools = self.lock();
-        let Some(held) = pools.tasks.get_mut(&task) else { return };
-        let given_back = bytes.min(*held);
-        *held -= given_back;
+        let Some(holder) = pools.tasks.get_mut(&task) else { return };
+        let given_back = bytes.min(holder.bytes);
+        holder.bytes -= given_back;
         pools.execution -= given_back;
+        self.notify(&mut pools);
     }
 
     fn lock(&self) -> MutexGuard<'_, Pools> {
@@ -165,8 +303,28 @@ impl MemoryManager {
 
 enum Grant {
     Granted,
+    /// There is enough once so much was evicted.
+    Evict(u64),
+    /// It is sure of so much, but others hold it; how often something was given back before.
+    Short(u64),
     OverShare,
-    Lacking(u64),
+}
+
+/// A task that waits for another one.
+pub struct Blocked {
+    manager: Arc<MemoryManager>,
+    task: Option<TaskId>,
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        let Some(task) = self.task else { return };
+        let mut pools = self.manager.lock();
+        if let Some(holder) = pools.tasks.get_mut(&task) {
+            holder.blocked -= 1;
+        }
+        self.manager.notify(&mut pools);
+    }
 }
 
 /// What one holder in a task has been granted; given back when it is dropped.
@@ -198,6 +356,88 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.manager.release_execution(self.task, self.bytes);
+    }
+}
+
+/// The right to memory beyond a task's share, for what cannot be spilled. One task has it at a time; while it
+/// waits for it, it should hold as little as it can.
+pub struct LastResort {
+    manager: Arc<MemoryManager>,
+    task: TaskId,
+    /// Since when nobody runs who could give something back.
+    standstill: Option<Instant>,
+}
+
+/// What became of a last resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resort {
+    /// It is granted.
+    Granted,
+    /// Not yet: others that run hold memory.
+    NotYet,
+    /// Nobody that runs holds memory: it is not there.
+    Refused,
+}
+
+impl LastResort {
+    /// The right, if it is free or becomes free within `most`.
+    pub fn take(manager: &Arc<MemoryManager>, task: TaskId, most: Duration) -> Option<Self> {
+        let mut pools = manager.lock();
+        if pools.last_resort.is_some_and(|(other, _)| other != task) {
+            pools.holder(task).blocked += 1;
+            manager.notify(&mut pools);
+            pools = manager.wait(pools, most);
+            if let Some(holder) = pools.tasks.get_mut(&task) {
+                holder.blocked -= 1;
+            }
+        }
+        let depth = match pools.last_resort {
+            Some((other, _)) if other != task => return None,
+            Some((_, depth)) => depth + 1,
+            None => 1,
+        };
+        pools.last_resort = Some((task, depth));
+        drop(pools);
+        Some(LastResort { manager: manager.clone(), task, standstill: None })
+    }
+
+    /// Asks for so much in all, whatever the task's share; waits for it no longer than `most`.
+    pub fn resize(&mut self, held: &mut Reservation, bytes: u64, most: Duration) -> Resort {
+        let more = bytes.saturating_sub(held.bytes);
+        let mut grant = self.manager.try_execution(self.task, more, true);
+        if let Grant::Evict(lacking) = grant {
+            self.manager.evict(lacking);
+            grant = self.manager.try_execution(self.task, more, true);
+        }
+        if let Grant::Granted = grant {
+            held.bytes += more;
+            self.standstill = None;
+            return Resort::Granted;
+        }
+        let pools = self.manager.lock();
+        match pools.others_run(self.task) {
+            true => self.standstill = None,
+            false => {
+                let others = pools.tasks.iter().any(|(id, it)| *id != self.task && it.bytes > 0);
+                let since = *self.standstill.get_or_insert_with(Instant::now);
+                if !others || since.elapsed() >= STANDSTILL {
+                    return Resort::Refused;
+                }
+            }
+        }
+        drop(self.manager.wait(pools, most));
+        Resort::NotYet
+    }
+}
+
+impl Drop for LastResort {
+    fn drop(&mut self) {
+        let mut pools = self.manager.lock();
+        pools.last_resort = match pools.last_resort {
+            Some((task, depth)) if task == self.task => (depth > 1).then_some((task, depth - 1)),
+            other => other,
+        };
+        self.manager.notify(&mut pools);
     }
 }
 
@@ -257,5 +497,85 @@ mod tests {
         assert_eq!(manager.used(), (300, 700));
         assert!(!held.resize(701), "but not below its floor");
         assert!(!manager.acquire_storage(1));
+    }
+
+    #[test]
+    fn a_task_within_its_guarantee_waits_for_others_that_hold_more_than_their_share() {
+        let manager = Arc::new(MemoryManager::new(1000, 0.5));
+        let mut first = manager.reserve(TaskId(1));
+        assert!(first.resize(1000));
+        let mut second = manager.reserve(TaskId(2));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| second.resize(250));
+            while manager.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            // Over its share now, it is refused, and spills.
+            assert!(!first.resize(1001) && first.resize(0));
+            assert!(waiting.join().unwrap());
+        });
+        assert!(first.resize(500));
+        assert!(!second.resize(501), "beyond its share nobody waits");
+    }
+
+    #[test]
+    fn patience_ends_and_nobody_waits_for_himself_or_for_those_who_wait() {
+        let manager = Arc::new(MemoryManager::new(1000, 0.5));
+        let mut first = manager.reserve(TaskId(1));
+        let mut second = manager.reserve(TaskId(2));
+        assert!(first.resize(500));
+        assert!(manager.acquire_storage(500));
+        assert!(!first.resize(501));
+        let blocked = manager.blocked(TaskId(1));
+        assert!(!second.resize(100), "at once");
+        drop(blocked);
+        let started = Instant::now();
+        assert!(!second.resize(100) && !second.resize(100));
+        assert!((PATIENCE..PATIENCE * 10).contains(&started.elapsed()), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn pinned_blocks_have_a_small_part_and_cost_no_cached_one_its_place() {
+        let manager = Arc::new(MemoryManager::new(1000, 0.5));
+        let blocks: Arc<dyn Evict> = Arc::new(Blocks(AtomicU64::new(500)));
+        manager.set_evictor(Arc::downgrade(&blocks));
+        assert!(manager.acquire_pinned(60) && manager.acquire_pinned(40));
+        assert!(!manager.acquire_pinned(1), "a tenth is enough");
+        assert!(manager.acquire_storage(500), "up to the floor");
+        let mut held = manager.reserve(TaskId(1));
+        assert!(held.resize(400), "tasks get all the rest");
+        assert!(!held.resize(401));
+        assert_eq!(manager.used(), (600, 400), "nothing was evicted for nothing");
+        manager.release_pinned(100);
+        assert!(held.resize(500));
+        assert_eq!(manager.used(), (500, 500));
+    }
+
+    #[test]
+    fn what_storage_keeps_is_no_part_of_the_shares() {
+        let manager = Arc::new(MemoryManager::new(1000, 0.5));
+        assert!(manager.acquire_storage(500));
+        let (mut first, mut second) = (manager.reserve(TaskId(1)), manager.reserve(TaskId(2)));
+        assert!(first.resize(250) && !first.resize(251));
+        assert!(second.resize(250));
+    }
+
+    #[test]
+    fn the_last_resort_is_one_tasks_at_a_time_whatever_its_share() {
+        let manager = Arc::new(MemoryManager::new(1000, 0.5));
+        let (mut first, mut second) = (manager.reserve(TaskId(1)), manager.reserve(TaskId(2)));
+        assert!(second.resize(300) && !first.resize(501));
+        let mut right = LastResort::take(&manager, TaskId(1), Duration::ZERO).unwrap();
+        assert!(LastResort::take(&manager, TaskId(2), Duration::ZERO).is_none());
+        let nested = LastResort::take(&manager, TaskId(1), Duration::ZERO);
+        drop(nested.unwrap());
+        assert_eq!(right.resize(&mut first, 700, Duration::ZERO), Resort::Granted);
+        assert_eq!(right.resize(&mut first, 900, Duration::ZERO), Resort::NotYet);
+        second.resize(0);
+        assert_eq!(right.resize(&mut first, 900, Duration::ZERO), Resort::Granted);
+        assert_eq!(right.resize(&mut first, 1001, Duration::ZERO), Resort::Refused);
+        drop(right);
+        assert!(LastResort::take(&manager, TaskId(2), Duration::ZERO).is_some());
+        assert_eq!(manager.used(), (0, 900));
     }
 }

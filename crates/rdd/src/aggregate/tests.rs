@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
 
 use firesteel_closure::encoded_len;
 use firesteel_shuffle::spilled;
+use firesteel_storage::MemoryManager;
 use firesteel_types::{TaskFailure, TaskId};
 use proptest::prelude::*;
 
@@ -91,6 +94,90 @@ fn a_key_that_cannot_fit_is_refused_as_soon_as_that_is_certain() {
     assert!((4 * MIB..8 * MIB).contains(&read), "after {read} bytes");
     assert_eq!(spilled::take(), spilled::Spilled::default(), "nothing was put aside");
     assert_eq!(test.memory().used(), (0, 0), "memory was given back");
+}
+
+/// A group of about 5 MiB, as another task makes it.
+fn group_in_a_task(memory: &Arc<MemoryManager>, task: TaskId) -> Result<u64, TaskFailure> {
+    let test = TestTask::sharing(memory.clone(), task);
+    let items = (0..40_000).map(|n| (7u64, text(n)));
+    let grouped = catch_unwind(AssertUnwindSafe(|| {
+        let mut groups = fold_by_key(items, Grouping, "group_by_key", 0, &test.task);
+        let (_, group) = groups.next().unwrap();
+        assert!(group.iter().enumerate().all(|(n, value)| *value == text(n as u64)));
+        group.len() as u64
+    }));
+    memory.end_task(task);
+    grouped.map_err(|payload| *payload.downcast::<TaskFailure>().unwrap())
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a task is in its last resort.
+fn is_in_last_resort(memory: &Arc<MemoryManager>) -> bool {
+    LastResort::take(memory, TaskId(99), Duration::ZERO).is_none()
+}
+
+#[test]
+fn a_key_that_fits_waits_until_others_have_given_their_memory_back() {
+    let memory = Arc::new(MemoryManager::new(16 * MIB, 0.5));
+    let mut held = memory.reserve(TaskId(2));
+    assert!(held.resize(16 * MIB), "alone for a while, it takes everything");
+    let group = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| group_in_a_task(&memory, TaskId(1)));
+        wait_until("the other one waits", || is_in_last_resort(&memory));
+        assert!(!waiting.is_finished());
+        drop(held);
+        waiting.join().unwrap()
+    });
+    assert_eq!(group, Ok(40_000));
+    assert_eq!(memory.used(), (0, 0));
+}
+
+#[test]
+fn tasks_with_a_key_beyond_their_share_take_turns() {
+    // Four of them, of which each needs more than a quarter, and more than a half while it grows.
+    let memory = Arc::new(MemoryManager::new(14 * MIB, 0.5));
+    std::thread::scope(|scope| {
+        let tasks: Vec<_> = (1..=4)
+            .map(|task| {
+                let memory = &memory;
+                scope.spawn(move || group_in_a_task(memory, TaskId(task)))
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.join().unwrap(), Ok(40_000));
+        }
+    });
+    assert!(memory.peak() <= 14 * MIB);
+    assert_eq!(memory.used(), (0, 0));
+}
+
+#[test]
+fn a_key_that_cached_partitions_leave_no_memory_for_fails_its_task_and_not_the_job() {
+    let memory = Arc::new(MemoryManager::new(16 * MIB, 1.0));
+    assert!(memory.acquire_storage(14 * MIB), "cached, and no task may evict it");
+    let failure = group_in_a_task(&memory, TaskId(1)).unwrap_err();
+    let TaskFailure::Error { message } = failure else { panic!("{failure:?}") };
+    let expected = ["group_by_key", "16 MiB", "14 MiB", "unpersist"];
+    assert!(expected.iter().all(|word| message.contains(word)), "{message}");
+}
+
+#[test]
+fn tasks_that_wait_for_each_other_do_not_wait_for_ever() {
+    let memory = Arc::new(MemoryManager::new(16 * MIB, 0.5));
+    let mut held = memory.reserve(TaskId(2));
+    assert!(held.resize(15 * MIB));
+    // It waits for a block that the other one computes.
+    let _blocked = memory.blocked(TaskId(2));
+    let failure = group_in_a_task(&memory, TaskId(1)).unwrap_err();
+    assert!(matches!(failure, TaskFailure::Error { .. }), "{failure:?}");
 }
 
 proptest! {
