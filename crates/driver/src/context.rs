@@ -8,7 +8,7 @@ use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, Master, Threads, entries};
 use firesteel_executor::Forgotten;
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
-use firesteel_rdd::{Accumulate, Accumulator, Broadcast, Pipe};
+use firesteel_rdd::{Accumulate, Accumulator, Broadcast, BroadcastOwner, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{
@@ -41,7 +41,6 @@ pub(crate) struct Inner {
     app_id: String,
     next_rdd: AtomicU32,
     next_shuffle: AtomicU32,
-    next_broadcast: AtomicU64,
     next_accumulator: AtomicU64,
     next_unique: AtomicU64,
 }
@@ -310,10 +309,21 @@ impl Context {
 /// Shared variables.
 impl Context {
     /// A read-only value for all tasks: goes to each executor once.
+    ///
+    /// A context that was stopped has no tasks any more: using what this returns then is an error that says so.
+    #[track_caller]
     pub fn broadcast<T: Data>(&self, value: T) -> Broadcast<T> {
-        let id = BroadcastId(self.0.next_broadcast.fetch_add(1, Ordering::Relaxed));
+        // No two contexts of a process have the same: a value in the wrong hands must not pass for another.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = BroadcastId(NEXT.fetch_add(1, Ordering::Relaxed));
         let value = Arc::new(value);
         let engine = &self.0.engine;
+        if engine.is_stopped() {
+            let site = CallSite::here("broadcast");
+            let reason =
+                format!("broadcast {id} cannot be used: its context was stopped before {site}");
+            return Broadcast::unusable(id, value, reason);
+        }
         engine.environment().put_broadcast(id, value.clone());
         engine.bus().post(Event::BlockUpdated {
             block: format!("broadcast_{id}"),
@@ -322,7 +332,7 @@ impl Context {
             disk_bytes: 0,
             level: StorageLevel::MEMORY_AND_DISK,
         });
-        Broadcast::new(id, value, Arc::new(KeptBroadcast { id, engine: engine.clone() }))
+        Broadcast::new(id, value, Box::new(KeptBroadcast { id, engine: engine.clone() }))
     }
 
     /// A variable that tasks add to and the driver reads. Each partition's additions count once,
@@ -354,6 +364,19 @@ fn numbers<T: 'static, P: Pipe<Item = T>>(
 struct KeptBroadcast {
     id: BroadcastId,
     engine: Arc<Engine>,
+}
+
+impl BroadcastOwner for KeptBroadcast {
+    fn unpersist(&self) {
+        self.engine.environment().unpersist_broadcast(self.id);
+        self.engine.forget(Forgotten::BroadcastCopies(self.id));
+    }
+
+    fn destroy(&self, reason: &str) {
+        self.engine.environment().destroy_broadcast(self.id, reason);
+        self.engine.forget(Forgotten::BroadcastCopies(self.id));
+        self.engine.forget(Forgotten::Broadcast(self.id));
+    }
 }
 
 impl Drop for KeptBroadcast {
@@ -452,7 +475,6 @@ impl Inner {
             app_id,
             next_rdd: AtomicU32::new(0),
             next_shuffle: AtomicU32::new(0),
-            next_broadcast: AtomicU64::new(0),
             next_accumulator: AtomicU64::new(0),
             next_unique: AtomicU64::new(0),
         })

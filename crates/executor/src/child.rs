@@ -14,7 +14,7 @@ use firesteel_closure::{ExecutableHash, SameExecutable};
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rdd::{Environment, KillSwitch, SparkFiles};
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
-use firesteel_storage::{BlockId, Evict, MemoryStore};
+use firesteel_storage::{Evict, MemoryStore};
 use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
 
 use crate::runner::run_encoded;
@@ -138,9 +138,10 @@ fn listen(
 fn forget(blocks: &MemoryStore, forgotten: Forgotten) {
     match forgotten {
         Forgotten::Rdd(rdd) => drop(blocks.remove_rdd(rdd)),
-        Forgotten::Broadcast(id) => drop(blocks.remove(BlockId::Broadcast(id))),
+        Forgotten::Broadcast(id) => blocks.remove_broadcast(id),
+        Forgotten::BroadcastCopies(id) => blocks.drop_broadcast(id),
         Forgotten::Shuffle(shuffle) => drop(blocks.remove_shuffle(shuffle)),
-        Forgotten::Result(_) => {}
+        Forgotten::Result(_) | Forgotten::Code(_) => {}
         Forgotten::Everything => blocks.clear(),
     }
 }

@@ -1,6 +1,8 @@
 //! What this process offers to tasks in its threads: blocks, map outputs, broadcasts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
@@ -10,15 +12,23 @@ use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore};
 use firesteel_types::{BroadcastId, ExecutorId, RddId, ShuffleId, TaskFailure};
 
-use crate::Forgotten;
+use crate::{Forgotten, ToChild, write_frame};
 
 type EncodeValue = Arc<dyn Fn() -> Result<Vec<u8>, WireError> + Send + Sync>;
+
+/// A broadcast that has handles.
+#[derive(Clone)]
+enum Offer {
+    Value(EncodeValue),
+    /// For this reason nobody can have it any more.
+    Destroyed(Arc<str>),
+}
 
 /// Everything in this process's memory.
 pub struct LocalEnvironment {
     blocks: Arc<MemoryStore>,
     scratch: Scratch,
-    broadcasts: Mutex<BTreeMap<BroadcastId, EncodeValue>>,
+    broadcasts: Mutex<BTreeMap<BroadcastId, Offer>>,
     files: OnceLock<PathBuf>,
     /// The shuffles that somebody can read.
     shuffles: Mutex<BTreeSet<ShuffleId>>,
@@ -27,24 +37,40 @@ pub struct LocalEnvironment {
 }
 
 /// What a child process is to be told before its next task.
-#[derive(Default)]
-pub struct Inbox(Mutex<Vec<Forgotten>>);
+pub struct Inbox {
+    waiting: Mutex<Vec<Forgotten>>,
+    /// The way to the child; whoever writes a message holds it meanwhile.
+    stream: Mutex<UnixStream>,
+}
 
 /// A child that is told this much drops everything instead: it is all a cache.
 const INBOX_LIMIT: usize = 10_000;
 
 impl Inbox {
     fn push(&self, forgotten: Forgotten) {
-        let mut waiting = self.0.lock().expect(UNBROKEN);
+        let mut waiting = self.waiting.lock().expect(UNBROKEN);
         if waiting.len() >= INBOX_LIMIT {
             *waiting = vec![Forgotten::Everything];
         }
         waiting.push(forgotten);
     }
 
-    /// Takes what there is to tell.
-    pub fn take(&self) -> Vec<Forgotten> {
-        std::mem::take(&mut self.0.lock().expect(UNBROKEN))
+    /// Tells the child at once, if nobody else is telling it something: it may get no more tasks. A child that
+    /// is lost is noticed by its next task.
+    fn tell(&self, forgotten: Forgotten) {
+        if let Ok(mut stream) = self.stream.try_lock() {
+            let _ = write_frame(&mut *stream, &ToChild::Forget(vec![forgotten]));
+        }
+    }
+
+    /// Tells the child something, after what it has to forget.
+    pub fn send(&self, message: &ToChild) -> io::Result<()> {
+        let forgotten = std::mem::take(&mut *self.waiting.lock().expect(UNBROKEN));
+        let mut stream = self.stream.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !forgotten.is_empty() {
+            write_frame(&mut *stream, &ToChild::Forget(forgotten))?;
+        }
+        write_frame(&mut *stream, message)
     }
 }
 
@@ -72,8 +98,8 @@ impl LocalEnvironment {
     }
 
     /// Tells a child process from now on what nobody needs any more.
-    pub fn new_inbox(&self) -> Arc<Inbox> {
-        let inbox = Arc::<Inbox>::default();
+    pub fn new_inbox(&self, stream: UnixStream) -> Arc<Inbox> {
+        let inbox = Arc::new(Inbox { waiting: Mutex::default(), stream: Mutex::new(stream) });
         let mut inboxes = self.inboxes.lock().expect(UNBROKEN);
         inboxes.retain(|inbox| inbox.strong_count() > 0);
         inboxes.push(Arc::downgrade(&inbox));
@@ -81,8 +107,13 @@ impl LocalEnvironment {
     }
 
     fn tell_children(&self, forgotten: Forgotten) {
-        for inbox in self.inboxes.lock().expect(UNBROKEN).iter().filter_map(Weak::upgrade) {
+        let inboxes: Vec<_> = self.inboxes.lock().expect(UNBROKEN).clone();
+        for inbox in inboxes.iter().filter_map(Weak::upgrade) {
             inbox.push(forgotten);
+            // A task may still bring partitions of an RDD that is gone; broadcasts it cannot bring back.
+            if let Forgotten::Broadcast(_) | Forgotten::BroadcastCopies(_) = forgotten {
+                inbox.tell(forgotten);
+            }
         }
     }
 
@@ -96,12 +127,26 @@ impl LocalEnvironment {
     pub fn put_broadcast<T: Data>(&self, id: BroadcastId, value: Arc<T>) {
         self.blocks.put(BlockId::Broadcast(id), value.clone());
         let encode: EncodeValue = Arc::new(move || to_bytes(&*value));
-        self.broadcasts.lock().expect(UNBROKEN).insert(id, encode);
+        self.broadcasts.lock().expect(UNBROKEN).insert(id, Offer::Value(encode));
+    }
+
+    /// Has child processes drop their copies of a value.
+    pub fn unpersist_broadcast(&self, id: BroadcastId) {
+        self.tell_children(Forgotten::BroadcastCopies(id));
+    }
+
+    /// Takes the value back, for this reason.
+    pub fn destroy_broadcast(&self, id: BroadcastId, reason: &str) {
+        self.blocks.remove_broadcast(id);
+        let destroyed = Offer::Destroyed(reason.into());
+        let replaced = self.broadcasts.lock().expect(UNBROKEN).insert(id, destroyed);
+        drop(replaced);
+        self.tell_children(Forgotten::Broadcast(id));
     }
 
     /// Takes the offer back.
     pub fn remove_broadcast(&self, id: BroadcastId) {
-        self.blocks.remove(BlockId::Broadcast(id));
+        self.blocks.remove_broadcast(id);
         let removed = self.broadcasts.lock().expect(UNBROKEN).remove(&id);
         drop(removed);
         self.tell_children(Forgotten::Broadcast(id));
@@ -167,10 +212,14 @@ impl Environment for LocalEnvironment {
     }
 
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
-        let encode = self.broadcasts.lock().expect(UNBROKEN).get(&id).cloned();
-        let encode = encode.ok_or_else(|| TaskFailure::Fatal {
-            message: format!("broadcast {id} is gone: keep its handle as long as jobs use it"),
-        })?;
-        encode().map_err(|error| TaskFailure::Fatal { message: error.to_string() })
+        let offer = self.broadcasts.lock().expect(UNBROKEN).get(&id).cloned();
+        let encoded = match offer {
+            Some(Offer::Value(encode)) => encode().map_err(|error| error.to_string()),
+            Some(Offer::Destroyed(reason)) => Err(reason.to_string()),
+            None => Err(format!(
+                "broadcast {id} is gone, or of another context: keep its handle as long as jobs use it"
+            )),
+        };
+        encoded.map_err(|message| TaskFailure::Fatal { message })
     }
 }

@@ -48,8 +48,12 @@ pub enum ToChild {
 pub enum Forgotten {
     /// The kept partitions of an RDD.
     Rdd(RddId),
-    /// A broadcast value.
+    /// A broadcast value, for good.
     Broadcast(BroadcastId),
+    /// The copies of a broadcast value, which may be fetched again.
+    BroadcastCopies(BroadcastId),
+    /// The code of a stage.
+    Code(u64),
     /// The map outputs of a shuffle.
     Shuffle(ShuffleId),
     /// The result of a task, which waited to be fetched.

@@ -46,7 +46,7 @@ pub mod write;
 
 pub use accumulator::{Accumulate, Accumulator};
 pub use body::{Payload, TaskBody};
-pub use broadcast::Broadcast;
+pub use broadcast::{Broadcast, BroadcastOwner};
 pub use partitioner::{AnyPartitioner, HashPartitioner, Partitioner, RangePartitioner};
 pub use pipe::{Boxed, Partition, Pipe};
 pub use spark_files::SparkFiles;

@@ -8,7 +8,7 @@
 //! Encoding, writing and dropping values happen without the lock.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -78,13 +78,26 @@ struct Stored {
 #[derive(Default)]
 struct Blocks {
     map: BTreeMap<BlockId, Stored>,
+    /// Broadcasts that are gone: tasks on their way to an end may still bring one.
+    gone: BTreeSet<BroadcastId>,
     clock: u64,
 }
+
+/// So many broadcasts are remembered as gone, the latest.
+const GONE_LIMIT: usize = 1 << 16;
 
 impl Blocks {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// Whether nobody would ever remove it.
+    fn is_gone(&self, id: BlockId) -> bool {
+        match id {
+            BlockId::Broadcast(id) | BlockId::BroadcastPiece(id, _) => self.gone.contains(&id),
+            BlockId::Rdd(..) | BlockId::MapOutput(..) => false,
+        }
     }
 
     /// Takes a block out of memory and puts what lies on disk, if anything does, in its place.
@@ -209,7 +222,10 @@ impl MemoryStore {
             last_used: number,
             leaving: false,
         };
-        let replaced = blocks.map.insert(id, stored);
+        let replaced = match blocks.is_gone(id) {
+            true => Some(stored),
+            false => blocks.map.insert(id, stored),
+        };
         drop(blocks); // a large value takes time to free
         self.forget(replaced);
     }
@@ -282,8 +298,19 @@ impl MemoryStore {
         self.remove_range(BlockId::MapOutput(shuffle, 0), BlockId::MapOutput(shuffle, u32::MAX))
     }
 
-    /// Drops a broadcast value and its pieces.
+    /// Drops a broadcast value and its pieces, for good: what comes of it later is not kept.
     pub fn remove_broadcast(&self, id: BroadcastId) {
+        let mut blocks = self.lock();
+        blocks.gone.insert(id);
+        if blocks.gone.len() > GONE_LIMIT {
+            blocks.gone.pop_first();
+        }
+        drop(blocks);
+        self.drop_broadcast(id);
+    }
+
+    /// Drops a broadcast value and its pieces; they may come again.
+    pub fn drop_broadcast(&self, id: BroadcastId) {
         self.remove(BlockId::Broadcast(id));
         self.remove_range(BlockId::BroadcastPiece(id, 0), BlockId::BroadcastPiece(id, u32::MAX));
     }
@@ -553,13 +580,20 @@ mod tests {
     }
 
     #[test]
-    fn a_broadcast_goes_with_its_pieces() {
-        let (store, _) = store(1000);
+    fn a_broadcast_goes_with_its_pieces_and_does_not_come_back() {
+        let (store, memory) = store(1000);
         for id in [BroadcastId(1), BroadcastId(2)] {
             store.put(BlockId::Broadcast(id), Arc::new(0u8));
             (0..3).for_each(|n| store.put(BlockId::BroadcastPiece(id, n), Arc::new(0u8)));
         }
+        store.drop_broadcast(BroadcastId(1));
+        store.put(BlockId::Broadcast(BroadcastId(1)), Arc::new(0u8));
+        assert_eq!(store.len(), 5, "it may come again");
         store.remove_broadcast(BroadcastId(1));
+        // A task that was on its way brings it.
+        store.put(BlockId::Broadcast(BroadcastId(1)), Arc::new(0u8));
+        assert!(keep(&store, BlockId::BroadcastPiece(BroadcastId(1), 0), 0, 100));
+        assert_eq!(memory.used(), (0, 0));
         assert_eq!(store.len(), 4);
         assert!(store.ids().iter().all(|id| id.to_string().starts_with("broadcast_2")));
     }

@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
 use firesteel_closure::Encoder;
 use firesteel_rdd::{Payload, TaskBody};
 use firesteel_types::{JobId, RddInfo, TaskFailure};
 
+use super::cluster::Cluster;
 use crate::{Error, Result};
 
 /// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need), its
@@ -52,13 +53,30 @@ pub(crate) struct StageCode {
     pub(super) body: Arc<dyn TaskBody>,
     encoded: OnceLock<Result<Vec<u8>, TaskFailure>>,
     checked: OnceLock<Result<(), TaskFailure>>,
+    /// Where executors have it from.
+    offered: OnceLock<Weak<Cluster>>,
+}
+
+/// Executors have it for as long as somebody here does.
+impl Drop for StageCode {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.offered.get().and_then(Weak::upgrade) {
+            cluster.forget_code(self.id);
+        }
+    }
 }
 
 impl StageCode {
     pub(super) fn new(body: Arc<dyn TaskBody>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (encoded, checked) = (OnceLock::new(), OnceLock::new());
-        StageCode { id: NEXT.fetch_add(1, Ordering::Relaxed), body, encoded, checked }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (encoded, checked, offered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        StageCode { id, body, encoded, checked, offered }
+    }
+
+    /// Executors may fetch it from now on, until it is dropped.
+    pub(super) fn offered_by(&self, cluster: &Arc<Cluster>) {
+        let _ = self.offered.set(Arc::downgrade(cluster));
     }
 
     /// Whether it was encoded, and could be.

@@ -76,7 +76,8 @@ impl Child {
             let status = process.wait()?;
             return Err(io::Error::other(format!("{error} ({status})")));
         }
-        let (inbox, scratch) = (environment.new_inbox(), environment.scratch().clone());
+        let inbox = environment.new_inbox(stream.try_clone()?);
+        let scratch = environment.scratch().clone();
         Ok(Child { process, stream, inbox, scratch })
     }
 
@@ -87,20 +88,16 @@ impl Child {
         kill: &KillSwitch,
         environment: &LocalEnvironment,
     ) -> io::Result<EncodedReport> {
-        let forgotten = self.inbox.take();
-        if !forgotten.is_empty() {
-            write_frame(&mut self.stream, &ToChild::Forget(forgotten))?;
-        }
-        write_frame(&mut self.stream, &ToChild::Run { identity, body })?;
+        self.inbox.send(&ToChild::Run { identity, body })?;
         let mut killed = false;
         loop {
-            let (task, stream) = (identity.task, &self.stream);
-            let mut patient = Patient { stream, task, kill, killed: &mut killed };
+            let (task, stream, inbox) = (identity.task, &self.stream, &*self.inbox);
+            let mut patient = Patient { stream, inbox, task, kill, killed: &mut killed };
             let answer = match read_frame(&mut patient)? {
                 FromChild::Done(report) => return Ok(*report),
                 question => answer(question, environment)?,
             };
-            write_frame(&mut self.stream, &answer)?;
+            self.inbox.send(&answer)?;
         }
     }
 }
@@ -108,6 +105,7 @@ impl Child {
 /// Reads from a child that may be silent for long, and passes the kill on meanwhile.
 struct Patient<'a> {
     stream: &'a UnixStream,
+    inbox: &'a Inbox,
     task: TaskId,
     kill: &'a KillSwitch,
     killed: &'a mut bool,
@@ -116,12 +114,9 @@ struct Patient<'a> {
 impl io::Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match (self.stream, self.kill.thrown()) {
-                (mut stream, Some(reason)) if !*self.killed => {
-                    *self.killed = true;
-                    write_frame(&mut stream, &ToChild::Kill { task: self.task, reason })?;
-                }
-                _ => {}
+            if let Some(reason) = self.kill.thrown().filter(|_| !*self.killed) {
+                *self.killed = true;
+                self.inbox.send(&ToChild::Kill { task: self.task, reason })?;
             }
             match io::Read::read(&mut self.stream, buffer) {
                 Err(error) if is_timeout(&error) => {}

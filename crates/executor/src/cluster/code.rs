@@ -1,11 +1,15 @@
-//! The code of stages: sent or fetched once per executor and stage, decoded once, kept as long as there is room.
+//! The code of stages: sent or fetched once per executor and stage, decoded once, kept as long as the driver has
+//! it and there is room. With it go the values that it was sent with and the broadcasts that it reads; a task that
+//! runs keeps its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// Code of this many stages is kept, and of this many bytes; the newest in any case.
 const STAGES: usize = 64;
 const BYTES: usize = 256 << 20;
+/// So many stages are remembered as gone, the latest: a task on its way to an end may still bring their code.
+const GONE_LIMIT: usize = 1 << 16;
 
 type Slot<B> = Arc<Mutex<Option<Arc<Code<B>>>>>;
 
@@ -36,6 +40,18 @@ struct Kept<B: ?Sized> {
     /// With their sizes, the oldest first.
     filled: VecDeque<(u64, usize)>,
     bytes: usize,
+    /// What the driver has let go.
+    gone: BTreeSet<u64>,
+}
+
+impl<B: ?Sized> Kept<B> {
+    fn remove(&mut self, code: u64) -> Option<Slot<B>> {
+        if let Some(place) = self.filled.iter().position(|(filled, _)| *filled == code) {
+            let (_, bytes) = self.filled.remove(place)?;
+            self.bytes -= bytes;
+        }
+        self.slots.remove(&code)
+    }
 }
 
 /// Bodies by the name of their stage's code.
@@ -43,8 +59,8 @@ pub(super) struct CodeCache<B: ?Sized>(Mutex<Kept<B>>);
 
 impl<B: ?Sized> Default for CodeCache<B> {
     fn default() -> Self {
-        let (slots, filled) = (BTreeMap::new(), VecDeque::new());
-        CodeCache(Mutex::new(Kept { slots, filled, bytes: 0 }))
+        let (slots, filled, gone) = (BTreeMap::new(), VecDeque::new(), BTreeSet::new());
+        CodeCache(Mutex::new(Kept { slots, filled, bytes: 0, gone }))
     }
 }
 
@@ -76,18 +92,51 @@ impl<B: ?Sized> CodeCache<B> {
         Ok(self.fill(code, &mut place, fetch()?))
     }
 
+    /// The driver has let this code go: nobody is going to run it any more.
+    pub(super) fn remove(&self, code: u64) {
+        let mut kept = self.0.lock().expect(UNBROKEN);
+        kept.gone.insert(code);
+        if kept.gone.len() > GONE_LIMIT {
+            kept.gone.pop_first();
+        }
+        let removed = kept.remove(code);
+        // What is dropped may be the user's, and do anything.
+        drop(kept);
+        drop(removed);
+    }
+
+    /// Lets all code go; what is needed is fetched again.
+    pub(super) fn clear(&self) {
+        let mut kept = self.0.lock().expect(UNBROKEN);
+        kept.filled.clear();
+        kept.bytes = 0;
+        let removed = std::mem::take(&mut kept.slots);
+        drop(kept);
+        drop(removed);
+    }
+
+    /// A place of its own for code that is gone: it is not found again.
     fn slot(&self, code: u64) -> Slot<B> {
-        self.0.lock().expect(UNBROKEN).slots.entry(code).or_default().clone()
+        let mut kept = self.0.lock().expect(UNBROKEN);
+        match kept.gone.contains(&code) {
+            true => Slot::default(),
+            false => kept.slots.entry(code).or_default().clone(),
+        }
     }
 
     /// Puts it in its place and lets the oldest go. Their slots are dropped, never locked: somebody may
     /// hold one who waits for this.
     fn fill(&self, code: u64, place: &mut Option<Arc<Code<B>>>, body: Vec<u8>) -> Arc<Code<B>> {
         let mut kept = self.0.lock().expect(UNBROKEN);
-        kept.bytes += body.len();
-        kept.filled.push_back((code, body.len()));
+        let length = body.len();
         let body = Arc::new(Code(Mutex::new(Form::Encoded(body))));
         *place = Some(body.clone());
+        // Let go since it was asked for: its place is not among the others any more.
+        if !kept.slots.contains_key(&code) {
+            return body;
+        }
+        kept.bytes += length;
+        kept.filled.push_back((code, length));
         let mut gone = Vec::new();
         while kept.filled.len() > 1 && (kept.filled.len() > STAGES || kept.bytes > BYTES) {
             if let Some((oldest, bytes)) = kept.filled.pop_front() {
@@ -122,6 +171,37 @@ mod tests {
         cache.get(0, fetch).unwrap();
         assert_eq!(fetched.get(), 2, "the oldest had to go");
         assert!(cache.0.lock().unwrap().slots.len() <= STAGES);
+    }
+
+    #[test]
+    fn code_that_the_driver_has_let_go_stays_with_those_who_run_it_only() {
+        let cache = CodeCache::<[u8]>::default();
+        let running = cache.get(1, || Ok::<_, ()>(vec![1])).unwrap();
+        let body = Arc::downgrade(&running.decoded(|bytes| bytes.into()));
+        cache.remove(1);
+        assert!(body.upgrade().is_some(), "a task runs it");
+        drop(running);
+        assert!(body.upgrade().is_none());
+        // A task that was on its way brings it again, or fetches it.
+        cache.put(1, vec![1]);
+        let late = cache.get(1, || Ok::<_, ()>(vec![2])).unwrap();
+        assert_eq!(*late.decoded(|bytes| bytes.into()), [2]);
+        let kept = cache.0.lock().unwrap();
+        assert!(kept.slots.is_empty() && kept.filled.is_empty() && kept.bytes == 0);
+    }
+
+    #[test]
+    fn code_that_is_let_go_while_it_is_fetched_is_not_kept() {
+        let cache = CodeCache::<[u8]>::default();
+        let fetched = cache.get(1, || {
+            cache.remove(1);
+            Ok::<_, ()>(vec![1])
+        });
+        assert_eq!(*fetched.unwrap().decoded(|bytes| bytes.into()), [1]);
+        cache.put(2, vec![2]);
+        cache.clear();
+        let kept = cache.0.lock().unwrap();
+        assert!(kept.slots.is_empty() && kept.filled.is_empty() && kept.bytes == 0);
     }
 
     #[test]

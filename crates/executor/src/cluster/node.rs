@@ -122,6 +122,12 @@ impl Node {
         match forgotten {
             Forgotten::Rdd(rdd) => drop(self.blocks.remove_rdd(rdd)),
             Forgotten::Broadcast(id) => self.blocks.remove_broadcast(id),
+            Forgotten::BroadcastCopies(id) => {
+                self.blocks.drop_broadcast(id);
+                // Code that was decoded holds the values of its broadcasts.
+                self.code.clear();
+            }
+            Forgotten::Code(code) => self.code.remove(code),
             Forgotten::Result(task) => drop(lock(&self.results).remove(&task)),
             Forgotten::Shuffle(shuffle) => self.forget_shuffle(shuffle),
             Forgotten::Everything => self.blocks.clear(),

@@ -88,7 +88,13 @@ impl Node {
                     let dealt = Dealt { piece, bytes, checksum, from };
                     self.gather(id, dealt, &mut gathered).await?;
                 }
-                _ => return Err(gone(id)),
+                BlockMasterReply::Piece(NextPiece::Gone(message)) => {
+                    return Err(TaskFailure::Fatal { message });
+                }
+                other => {
+                    let message = format!("the driver answered out of turn: {other:?}");
+                    return Err(TaskFailure::Error { message });
+                }
             }
             if let Some(value) = gathered.whole() {
                 // What came last is served from now on. Nobody waits for the answer.
@@ -152,9 +158,4 @@ impl Node {
         self.blocks.keep(BlockId::BroadcastPiece(id, piece), kept);
         true
     }
-}
-
-fn gone(id: BroadcastId) -> TaskFailure {
-    let message = format!("broadcast {id} is gone: keep its handle as long as jobs use it");
-    TaskFailure::Fatal { message }
 }

@@ -160,7 +160,7 @@ pub enum BlockMasterReply {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum NextPiece {
     /// The value is gone.
-    Gone,
+    Gone(String),
     /// It is so small that this is all of it.
     Whole(Vec<u8>),
     /// This one.

@@ -29,7 +29,7 @@ pub(super) struct Broadcasts {
 
 #[derive(Default)]
 struct Value {
-    encoded: OnceLock<Option<Encoded>>,
+    encoded: OnceLock<Result<Encoded, String>>,
     deal: Mutex<Deal>,
 }
 
@@ -40,7 +40,7 @@ struct Encoded {
 
 /// What an executor is to do next.
 pub(super) enum Next {
-    Gone,
+    Gone(String),
     Whole(Bytes),
     Piece { piece: u32, of: u32, bytes: u64, checksum: u32, from: Option<ExecutorId> },
     Wait,
@@ -83,9 +83,12 @@ impl Broadcasts {
     ) -> Next {
         let value = lock(&self.values).entry(id).or_default().clone();
         let encoded = value.encoded.get_or_init(|| self.encode(id, environment));
-        let Some(encoded) = encoded else {
-            self.remove(id);
-            return Next::Gone;
+        let encoded = match encoded {
+            Ok(encoded) => encoded,
+            Err(reason) => {
+                self.remove(id);
+                return Next::Gone(reason.clone());
+            }
         };
         if encoded.bytes.len() <= WHOLE {
             self.count(encoded.bytes.len());
@@ -102,7 +105,7 @@ impl Broadcasts {
     /// The bytes of a piece, to be sent.
     pub(super) fn piece(&self, id: BroadcastId, piece: u32) -> Option<Bytes> {
         let value = lock(&self.values).get(&id).cloned()?;
-        let encoded = value.encoded.get()?.as_ref()?;
+        let encoded = value.encoded.get()?.as_ref().ok()?;
         let known = (piece as usize) < encoded.checksums.len();
         let bytes = known.then(|| encoded.bytes.slice(self.range(encoded, piece)))?;
         self.count(bytes.len());
@@ -113,10 +116,11 @@ impl Broadcasts {
         self.served.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    fn encode(&self, id: BroadcastId, environment: &LocalEnvironment) -> Option<Encoded> {
-        let bytes = Bytes::from(environment.fetch_broadcast(id).ok()?);
+    fn encode(&self, id: BroadcastId, environment: &LocalEnvironment) -> Result<Encoded, String> {
+        let fetched = environment.fetch_broadcast(id);
+        let bytes = Bytes::from(fetched.map_err(|failure| failure.to_string())?);
         let checksums = bytes.chunks(self.piece_bytes).map(crc32fast::hash).collect();
-        Some(Encoded { bytes, checksums })
+        Ok(Encoded { bytes, checksums })
     }
 
     fn range(&self, encoded: &Encoded, piece: u32) -> std::ops::Range<usize> {

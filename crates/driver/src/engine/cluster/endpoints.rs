@@ -210,11 +210,11 @@ fn next_piece(
     asked: ToBlockMaster,
 ) -> NextPiece {
     let ToBlockMaster::NextPiece { executor, broadcast, came, missing, from_driver } = asked else {
-        return NextPiece::Gone;
+        return NextPiece::Gone("it was not asked for".to_owned());
     };
     let asking = Asking { executor, came: &came, missing, from_driver };
     match cluster.broadcasts.next(broadcast, environment, asking, |id| cluster.is_live(id)) {
-        Next::Gone => NextPiece::Gone,
+        Next::Gone(reason) => NextPiece::Gone(reason),
         Next::Whole(value) => NextPiece::Whole(value.into()),
         Next::Wait => NextPiece::Wait,
         Next::Piece { piece, of, bytes, checksum, from } => {

@@ -240,15 +240,26 @@ impl Cluster {
     }
 
     /// Lets executors fetch the code for as long as anybody has it.
-    fn offer_code(&self, code: &Arc<StageCode>) {
+    fn offer_code(self: &Arc<Self>, code: &Arc<StageCode>) {
         let mut offered = lock(&self.code);
-        if offered.contains_key(&code.id) {
-            return;
+        if !offered.contains_key(&code.id) {
+            offered.insert(code.id, Arc::downgrade(code));
+            code.offered_by(self);
         }
-        if offered.len().is_multiple_of(64) {
-            offered.retain(|_, code| code.strong_count() > 0);
+    }
+
+    /// Nobody has the code any more: executors let it go, and with it the values that it holds. Never waits.
+    pub(super) fn forget_code(self: &Arc<Self>, code: u64) {
+        lock(&self.code).remove(&code);
+        let mut executors = lock(&self.executors);
+        // One that was sent too much to remember may have it.
+        let may_have = |live: &mut Live| live.code.remove(&code) || live.code.len() >= CODE_KNOWN;
+        let told = executors.iter_mut().filter_map(|(id, live)| may_have(live).then_some(*id));
+        let told: Vec<ExecutorId> = told.collect();
+        drop(executors);
+        for executor in told {
+            self.tell_blocks(executor, ToBlocks::Forget(Forgotten::Code(code)));
         }
-        offered.insert(code.id, Arc::downgrade(code));
     }
 
     /// Never waits: called under the engine's lock.
@@ -271,8 +282,8 @@ impl Cluster {
         match forgotten {
             Forgotten::Shuffle(shuffle) => self.tracker.remove(shuffle),
             Forgotten::Rdd(rdd) => self.kept.unpersisted(rdd),
-            Forgotten::Broadcast(id) => self.broadcasts.remove(id),
-            Forgotten::Result(_) | Forgotten::Everything => {}
+            Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) => self.broadcasts.remove(id),
+            Forgotten::Result(_) | Forgotten::Code(_) | Forgotten::Everything => {}
         }
         let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
         for executor in executors {
