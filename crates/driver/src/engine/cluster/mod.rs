@@ -241,11 +241,8 @@ impl Cluster {
 
     /// Lets executors fetch the code for as long as anybody has it.
     fn offer_code(self: &Arc<Self>, code: &Arc<StageCode>) {
-        let mut offered = lock(&self.code);
-        if !offered.contains_key(&code.id) {
-            offered.insert(code.id, Arc::downgrade(code));
-            code.offered_by(self);
-        }
+        code.offered_by(self);
+        lock(&self.code).entry(code.id).or_insert_with(|| Arc::downgrade(code));
     }
 
     /// Nobody has the code any more: executors let it go, and with it the values that it holds. Never waits.
