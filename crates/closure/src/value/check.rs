@@ -9,9 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use super::error::ValueError;
 use super::structure::{Shapes, Structure};
-use super::{Deserializer, Form, SEAL_BYTES, Taker, seal, write};
+use super::{Counter, Deserializer, Form, SEAL_BYTES, Taker, seal, write};
 use crate::{Data, WireError};
 
+/// Larger values are not read back before they are sent: there would be three of them in memory.
+const LARGEST: usize = 64 << 20;
 /// How many bytes of a value are changed, one after the other, to see whether they are ignored.
 const MOST_BYTES: usize = 256;
 const LONGEST_ELEMENT: usize = 8;
@@ -35,8 +37,14 @@ pub fn check<T: Data>(value: &T) -> Result<(), WireError> {
     if Form::of::<T>().is_plain {
         return Ok(());
     }
-    let mut bytes = Vec::new();
-    let (structure, shapes) = checking(|| write(&mut bytes, value)).map_err(refused::<T>)?;
+    let mut length = Counter::default();
+    let (structure, shapes) = checking(|| write(&mut length, value)).map_err(refused::<T>)?;
+    let is_known = known::<T>().is_some_and(|known| shapes.are_in(known));
+    if is_known || length.0 > LARGEST {
+        return Ok(());
+    }
+    let mut bytes = Vec::with_capacity(length.0 + SEAL_BYTES);
+    checking(|| write(&mut bytes, value)).map_err(refused::<T>)?;
     seal(&mut bytes, 0, &structure);
     of_written::<T>(&bytes, structure, shapes).map(drop)
 }
@@ -55,16 +63,14 @@ pub(super) fn of_written<T: Data>(
     structure: Structure,
     shapes: Shapes,
 ) -> Result<Shapes, WireError> {
-    let type_name = std::any::type_name::<T>();
-    let known = with_seen(|seen| seen.get(type_name).copied());
-    if let Some(known) = known
+    if let Some(known) = known::<T>()
         && shapes.are_in(known)
     {
         return Ok(known);
     }
     checking(|| round_trip::<T>(bytes, structure)).map_err(refused::<T>)?;
     Ok(with_seen(|seen| {
-        let known = seen.entry(type_name).or_default();
+        let known = seen.entry(std::any::type_name::<T>()).or_default();
         known.join(shapes);
         *known
     }))
@@ -73,6 +79,10 @@ pub(super) fn of_written<T: Data>(
 /// Checks an encoded value, whatever it shows.
 pub(super) fn again<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), WireError> {
     checking(|| round_trip::<T>(bytes, structure)).map_err(refused::<T>)
+}
+
+fn known<T>() -> Option<Shapes> {
+    with_seen(|seen| seen.get(std::any::type_name::<T>()).copied())
 }
 
 fn with_seen<R>(look: impl FnOnce(&mut HashMap<&'static str, Shapes>) -> R) -> R {

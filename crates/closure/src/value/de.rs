@@ -122,7 +122,7 @@ impl<'de> Deserializer<'de> {
     #[inline(always)]
     fn text(&mut self, kind: Kind) -> Result<&'de str> {
         let bytes = self.counted(kind)?;
-        std::str::from_utf8(bytes).map_err(|_| ValueError::new("a text is not UTF-8"))
+        std::str::from_utf8(bytes).map_err(|_| ValueError::misread("a text is not UTF-8"))
     }
 
     #[inline(always)]
@@ -162,7 +162,7 @@ impl<'de> Deserializer<'de> {
 
 #[cold]
 fn no_number() -> ValueError {
-    ValueError::new("a number is too large for its type")
+    ValueError::misread("a number is too large for its type")
 }
 
 #[cold]
@@ -216,7 +216,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
         match self.byte()? {
             0 => visitor.visit_bool(false),
             1 => visitor.visit_bool(true),
-            _ => Err(ValueError::new("a bool is neither true nor false")),
+            _ => Err(ValueError::misread("a bool is neither true nor false")),
         }
     }
 
@@ -260,7 +260,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
         let mut chars = self.text(Kind::Char)?.chars();
         match (chars.next(), chars.next()) {
             (Some(char), None) => visitor.visit_char(char),
-            _ => Err(ValueError::new("a char is none or several")),
+            _ => Err(ValueError::misread("a char is none or several")),
         }
     }
 
@@ -300,7 +300,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
                 self.structure.add(Kind::Some);
                 self.inside(|from| visitor.visit_some(from))
             }
-            _ => Err(ValueError::new("an option is neither none nor some")),
+            _ => Err(ValueError::misread("an option is neither none nor some")),
         }
     }
 

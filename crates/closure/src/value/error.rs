@@ -8,12 +8,25 @@ pub struct ValueError(Box<Reason>);
 /// Behind a pointer: results of this error are made for every number of every record.
 struct Reason {
     text: String,
+    /// The bytes are no value of the type.
+    is_misread: bool,
 }
 
 impl ValueError {
     #[cold]
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        ValueError(Box::new(Reason { text: text.into() }))
+        ValueError(Box::new(Reason { text: text.into(), is_misread: false }))
+    }
+
+    #[cold]
+    pub(crate) fn misread(text: &str) -> Self {
+        ValueError(Box::new(Reason { text: text.to_owned(), is_misread: true }))
+    }
+
+    /// The same for bytes that are known to be what was written: the type is why they cannot be read.
+    #[cold]
+    pub(crate) fn of_own_bytes(self) -> Self {
+        if self.0.is_misread { Self::asymmetric(self) } else { self }
     }
 
     #[cold]
@@ -48,9 +61,9 @@ impl ValueError {
     pub(crate) fn asymmetric(what: impl Display) -> Self {
         Self::new(format!(
             "its Serialize and its Deserialize do not agree: {what}; look for `skip_serializing`, \
-             `skip_deserializing`, `rename(serialize = ..)` or `tag` on this type or one inside it, or \
-             for an implementation of its own, and make both sides the same (`#[serde(skip)]` leaves a \
-             field out on both)"
+             `skip_deserializing`, `rename(serialize = ..)`, `tag` or a variant with `skip` before others, \
+             on this type or one inside it, or for an implementation of its own, and make both sides the \
+             same (`#[serde(skip)]` leaves a field out on both)"
         ))
     }
 
@@ -64,7 +77,7 @@ impl ValueError {
 
     #[cold]
     pub(crate) fn at_end() -> Self {
-        Self::new("the bytes end inside of a value")
+        Self::misread("the bytes end inside of a value")
     }
 }
 

@@ -132,7 +132,10 @@ impl Taker {
     #[inline]
     pub fn take<T: Data>(self, bytes: &[u8]) -> Result<(T, usize), WireError> {
         let mut from = Deserializer::new(bytes);
-        let value = T::deserialize(&mut from).map_err(decode_error::<T>)?;
+        let value = match T::deserialize(&mut from) {
+            Ok(value) => value,
+            Err(error) => return Err(self.unreadable::<T>(error)),
+        };
         let length = bytes.len() - from.bytes.len();
         if self.is_plain {
             return Ok((value, length));
@@ -143,6 +146,13 @@ impl Taker {
         }
         let read = Read { structure: from.structure, has_aliases: from.has_aliases, seal, length };
         Ok((read.again(value)?, length + SEAL_BYTES))
+    }
+}
+
+impl Taker {
+    #[cold]
+    fn unreadable<T>(self, error: ValueError) -> WireError {
+        decode_error::<T>(if self.is_plain { error } else { error.of_own_bytes() })
     }
 }
 
@@ -160,14 +170,15 @@ impl Read {
     #[cold]
     fn again<T: Serialize>(self, value: T) -> Result<T, WireError> {
         let written = write(&mut Counter::default(), &value).map_err(decode_error::<T>)?.0;
-        let names_agree = self.has_aliases || written.fields == self.structure.fields;
-        let is_sealed = self.seal == Some(written.seal(self.length));
-        match is_sealed && written.body == self.structure.body && names_agree {
-            true => Ok(value),
-            false => {
-                Err(decode_error::<T>(ValueError::asymmetric("it did not read what it wrote")))
-            }
-        }
+        let fields_agree = self.has_aliases || written.fields == self.structure.fields;
+        let body_agrees = written.body == self.structure.body;
+        let what = match self.seal == Some(written.seal(self.length)) {
+            true if fields_agree && body_agrees => return Ok(value),
+            true if body_agrees => "it writes other fields than it reads",
+            _ if body_agrees && fields_agree => "it read a variant as another",
+            _ => "it did not read what it wrote",
+        };
+        Err(decode_error::<T>(ValueError::asymmetric(what)))
     }
 }
 

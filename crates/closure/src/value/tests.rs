@@ -205,17 +205,17 @@ macro_rules! refused_types {
 }
 
 refused_types! {
-    SkipSer { a: u64, #[serde(skip_serializing)] b: u8 } = "";
+    SkipSer { a: u64, #[serde(skip_serializing)] b: u8 } = "do not agree";
     SkipSerZero { a: u64, #[serde(skip_serializing)] b: () } = "do not agree";
     SkipDe { a: u64, #[serde(skip_deserializing)] b: u8 } = "do not agree";
     SkipDeZero { a: u64, #[serde(skip_deserializing)] b: () } = "do not agree";
     OneEach { #[serde(skip_serializing)] a: u8, #[serde(skip_deserializing)] b: u8 } = "do not agree";
     TwoEach { #[serde(skip_serializing)] a: u8, c: u8, #[serde(skip_deserializing)] b: u8 } = "do not agree";
     RenamedApart { #[serde(rename(serialize = "x"))] a: u8 } = "do not agree";
-    #[serde(tag = "type")] Tagged { a: u8 } = "";
+    #[serde(tag = "type")] Tagged { a: u8 } = "do not agree";
     Flattened { a: u8, #[serde(flatten)] rest: HashMap<String, u8> } = "flatten";
     SkipsIf { #[serde(skip_serializing_if = "Option::is_none")] a: Option<u8> } = "skip_serializing_if";
-    DefaultBoth { #[serde(skip_serializing, default)] a: u8, b: u8 } = "";
+    DefaultBoth { #[serde(skip_serializing, default)] a: u8, b: u8 } = "do not agree";
 }
 
 #[derive(Serialize, Deserialize, Clone)]
@@ -407,7 +407,7 @@ impl<'de> Deserialize<'de> for Boaster {
 #[test]
 fn implementations_that_lie_are_refused() {
     is_refused(Liar(String::new()), "do not agree");
-    is_refused(Liar("12".into()), "");
+    is_refused(Liar("12".into()), "do not agree");
     is_refused(Swapped(1, 2), "do not agree");
     is_refused(Boaster(vec![(), ()]), "do not agree");
     let kept = Arc::new(1);
