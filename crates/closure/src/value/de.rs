@@ -61,23 +61,9 @@ impl<'de> Deserializer<'de> {
             self.bytes = &self.bytes[length..];
             return Ok(value);
         }
-        self.last_varint()
-    }
-
-    /// One near the end of all bytes.
-    #[inline(never)]
-    fn last_varint(&mut self) -> Result<u64> {
-        let mut bytes = [0x80; varint::LONGEST];
-        let there = bytes.len().min(self.bytes.len());
-        bytes[..there].copy_from_slice(&self.bytes[..there]);
-        match varint::gather(&bytes) {
-            Some((value, length)) if length <= there => {
-                self.bytes = &self.bytes[length..];
-                Ok(value)
-            }
-            _ if there < bytes.len() => Err(ValueError::at_end()),
-            _ => Err(no_number()),
-        }
+        let (value, rest) = last_varint(self.bytes)?;
+        self.bytes = rest;
+        Ok(value)
     }
 
     fn varint_128(&mut self) -> Result<u128> {
@@ -157,6 +143,19 @@ impl<'de> Deserializer<'de> {
             }
             Ok(value)
         })
+    }
+}
+
+/// One near the end of all bytes. Not a method: what a pointer leads to cannot stay in registers.
+#[inline(never)]
+fn last_varint(all: &[u8]) -> Result<(u64, &[u8])> {
+    let mut bytes = [0x80; varint::LONGEST];
+    let there = bytes.len().min(all.len());
+    bytes[..there].copy_from_slice(&all[..there]);
+    match varint::gather(&bytes) {
+        Some((value, length)) if length <= there => Ok((value, &all[length..])),
+        _ if there < bytes.len() => Err(ValueError::at_end()),
+        _ => Err(no_number()),
     }
 }
 
