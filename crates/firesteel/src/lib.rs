@@ -73,4 +73,7 @@ mod guides {
 
     #[doc = include_str!("../../../docs/rdd.md")]
     mod rdd {}
+
+    #[doc = include_str!("../../../docs/types-that-travel.md")]
+    mod types_that_travel {}
 }

@@ -54,7 +54,7 @@ pub(crate) fn check_anew<T: Data>(value: &T) -> Result<(), WireError> {
     let mut bytes = Vec::new();
     let (structure, _) = write(&mut bytes, value).map_err(refused::<T>)?;
     seal(&mut bytes, 0, &structure);
-    again::<T>(&bytes, structure)
+    checking(|| examine::<T>(&bytes, structure)).map_err(refused::<T>)
 }
 
 /// Checks an encoded value, if it shows something new; what is known of its type then.
@@ -68,7 +68,7 @@ pub(super) fn of_written<T: Data>(
     {
         return Ok(known);
     }
-    checking(|| round_trip::<T>(bytes, structure)).map_err(refused::<T>)?;
+    checking(|| examine::<T>(bytes, structure)).map_err(refused::<T>)?;
     Ok(with_seen(|seen| {
         let known = seen.entry(std::any::type_name::<T>()).or_default();
         known.join(shapes);
@@ -76,9 +76,9 @@ pub(super) fn of_written<T: Data>(
     }))
 }
 
-/// Checks an encoded value, whatever it shows.
-pub(super) fn again<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), WireError> {
-    checking(|| round_trip::<T>(bytes, structure)).map_err(refused::<T>)
+/// Checks an encoded value that shows nothing new.
+pub(super) fn sample<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), WireError> {
+    checking(|| round_trip::<T>(bytes, structure)).map_err(refused::<T>).map(drop)
 }
 
 fn known<T>() -> Option<Shapes> {
@@ -101,7 +101,8 @@ fn checking<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-pub(super) fn round_trip<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), ValueError> {
+/// What was written again, without its seal.
+fn round_trip<T: Data>(bytes: &[u8], structure: Structure) -> Result<Vec<u8>, ValueError> {
     let (value, length) = Taker::of::<T>().take::<T>(bytes).map_err(inner)?;
     if length != bytes.len() {
         return Err(ValueError::asymmetric("it wrote more than it read"));
@@ -113,6 +114,12 @@ pub(super) fn round_trip<T: Data>(bytes: &[u8], structure: Structure) -> Result<
         return Err(ValueError::asymmetric("what it read back is another value than was written"));
     }
     again.truncate(again.len() - SEAL_BYTES);
+    Ok(again)
+}
+
+/// A round trip, and more: for a value that shows something new.
+fn examine<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), ValueError> {
+    let again = round_trip::<T>(bytes, structure)?;
     no_byte_is_ignored::<T>(&bytes[..again.len()], &again)
 }
 
