@@ -141,7 +141,7 @@ fn forget(blocks: &MemoryStore, forgotten: Forgotten) {
         Forgotten::Broadcast(id) => blocks.remove_broadcast(id),
         Forgotten::BroadcastCopies(id) => blocks.drop_broadcast(id),
         Forgotten::Shuffle(shuffle) => drop(blocks.remove_shuffle(shuffle)),
-        Forgotten::Result(_) | Forgotten::Code(_) => {}
+        Forgotten::MapOutput(..) | Forgotten::Result(_) | Forgotten::Code(_) => {}
         Forgotten::Everything => blocks.clear(),
     }
 }
@@ -196,9 +196,10 @@ impl Environment for RemoteEnvironment {
         &self,
         shuffle: ShuffleId,
         map: u32,
+        task: TaskId,
         output: MapOutput,
     ) -> Result<(), TaskFailure> {
-        match self.ask(&FromChild::PutMapOutput { shuffle, map, output })? {
+        match self.ask(&FromChild::PutMapOutput { shuffle, map, task, output })? {
             ToChild::Stored(result) => result,
             other => out_of_turn(&other),
         }

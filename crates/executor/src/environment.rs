@@ -1,6 +1,6 @@
 //! What this process offers to tasks in its threads: blocks, map outputs, broadcasts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -9,9 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use firesteel_closure::{Data, WireError, to_bytes};
 use firesteel_rdd::Environment;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
-use firesteel_storage::{BlockId, Evict, MemoryStore};
-use firesteel_types::{BroadcastId, ExecutorId, RddId, ShuffleId, TaskFailure};
+use firesteel_storage::{BlockId, Evict, MemoryStore, Removed};
+use firesteel_types::{
+    BroadcastId, ExecutorId, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskFailure, TaskId,
+};
 
+use crate::survey::Survey;
 use crate::{Forgotten, ToChild, write_frame};
 
 type EncodeValue = Arc<dyn Fn() -> Result<Vec<u8>, WireError> + Send + Sync>;
@@ -30,8 +33,9 @@ pub struct LocalEnvironment {
     scratch: Scratch,
     broadcasts: Mutex<BTreeMap<BroadcastId, Offer>>,
     files: OnceLock<PathBuf>,
-    /// The shuffles that somebody can read.
-    shuffles: Mutex<BTreeSet<ShuffleId>>,
+    /// The shuffles that somebody can read: which attempt's output counts, by map partition.
+    shuffles: Mutex<BTreeMap<ShuffleId, Vec<Option<TaskId>>>>,
+    survey: Survey,
     /// Of the child processes that live.
     inboxes: Mutex<Vec<Weak<Inbox>>>,
 }
@@ -88,6 +92,7 @@ impl LocalEnvironment {
             broadcasts: Mutex::default(),
             files: OnceLock::new(),
             shuffles: Mutex::default(),
+            survey: Survey::default(),
             inboxes: Mutex::default(),
         }
     }
@@ -152,9 +157,32 @@ impl LocalEnvironment {
         self.tell_children(Forgotten::Broadcast(id));
     }
 
+    /// Takes all kept partitions of an RDD out, also those of child processes; nobody is told.
+    pub fn take_rdd(&self, rdd: RddId) -> Removed {
+        self.tell_children(Forgotten::Rdd(rdd));
+        self.blocks.take_rdd(rdd)
+    }
+
     /// Keeps map outputs of this shuffle from now on.
     pub fn add_shuffle(&self, shuffle: ShuffleId) {
-        self.shuffles().insert(shuffle);
+        self.shuffles().insert(shuffle, Vec::new());
+    }
+
+    /// Readers find these outputs from now on.
+    pub fn publish(&self, shuffle: ShuffleId, locations: &[Option<MapOutputLocation>]) {
+        if let Some(known) = self.shuffles().get_mut(&shuffle) {
+            *known = locations.iter().map(|at| at.map(|at| at.task)).collect();
+        }
+    }
+
+    /// Drops map outputs that nobody will read.
+    pub fn drop_map_output(&self, shuffle: ShuffleId, output: MapAttempt) {
+        self.blocks.remove(BlockId::MapOutput(shuffle, output.map_partition, output.task));
+    }
+
+    /// The attempt whose output of a map partition counts.
+    fn registered(&self, shuffle: ShuffleId, map: u32) -> Option<TaskId> {
+        self.shuffles().get(&shuffle)?.get(map as usize).copied().flatten()
     }
 
     /// Drops the map outputs of a shuffle, and those that tasks on their way to an end still bring.
@@ -164,7 +192,7 @@ impl LocalEnvironment {
         self.blocks.remove_shuffle(shuffle);
     }
 
-    fn shuffles(&self) -> MutexGuard<'_, BTreeSet<ShuffleId>> {
+    fn shuffles(&self) -> MutexGuard<'_, BTreeMap<ShuffleId, Vec<Option<TaskId>>>> {
         self.shuffles.lock().expect(UNBROKEN)
     }
 }
@@ -182,11 +210,12 @@ impl Environment for LocalEnvironment {
         &self,
         shuffle: ShuffleId,
         map: u32,
+        task: TaskId,
         output: MapOutput,
     ) -> Result<(), TaskFailure> {
         let shuffles = self.shuffles();
-        if shuffles.contains(&shuffle) {
-            self.blocks.put(BlockId::MapOutput(shuffle, map), Arc::new(output));
+        if shuffles.contains_key(&shuffle) {
+            self.blocks.put(BlockId::MapOutput(shuffle, map, task), Arc::new(output));
         }
         Ok(())
     }
@@ -197,14 +226,36 @@ impl Environment for LocalEnvironment {
         map: u32,
         reduce: u32,
     ) -> Result<Slice, TaskFailure> {
-        let output = self.blocks.get::<MapOutput>(BlockId::MapOutput(shuffle, map));
-        output.and_then(|output| output.slice(reduce)).ok_or_else(|| TaskFailure::FetchFailed {
+        let registered = self.registered(shuffle, map);
+        let block = registered.map(|task| BlockId::MapOutput(shuffle, map, task));
+        let output = block.and_then(|block| self.blocks.get::<MapOutput>(block));
+        let slice = output.and_then(|output| output.slice(reduce));
+        let gone = || self.unreadable(shuffle, map, reduce, "the block is not there".to_owned());
+        slice.ok_or_else(gone)
+    }
+
+    fn unreadable(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+        message: String,
+    ) -> TaskFailure {
+        let readable = self.survey.readable(&self.blocks, shuffle);
+        let registered = self.shuffles().get(&shuffle).cloned().unwrap_or_default();
+        let known = (0u32..).zip(registered);
+        let known = known
+            .filter_map(|(map_partition, task)| Some(MapAttempt { map_partition, task: task? }));
+        let broken =
+            |output: &MapAttempt| output.map_partition == map || !readable.contains(output);
+        TaskFailure::FetchFailed {
             shuffle,
             map_partition: map,
             reduce_partition: reduce,
             executor: ExecutorId::DRIVER,
-            message: "the block is not there".to_owned(),
-        })
+            broken: known.filter(broken).collect(),
+            message,
+        }
     }
 
     fn files_root(&self) -> Option<PathBuf> {

@@ -11,6 +11,7 @@ mod environment;
 mod panics;
 mod protocol;
 mod runner;
+mod survey;
 
 pub use environment::{Inbox, LocalEnvironment};
 pub use panics::catch;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use firesteel_closure::{Data, ExecutableHash, from_bytes, to_bytes};
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_shuffle::{MapOutput, ScratchSettings};
-use firesteel_types::{BroadcastId, RddId, ShuffleId, TaskFailure, TaskId};
+use firesteel_types::{BroadcastId, MapAttempt, RddId, ShuffleId, TaskFailure, TaskId};
 
 use crate::EncodedReport;
 
@@ -56,6 +56,8 @@ pub enum Forgotten {
     Code(u64),
     /// The map outputs of a shuffle.
     Shuffle(ShuffleId),
+    /// One map output, which was written by an attempt that does not count, or could not be read.
+    MapOutput(ShuffleId, MapAttempt),
     /// The result of a task, which waited to be fetched.
     Result(TaskId),
     /// So much that it is not worth telling apart.
@@ -73,6 +75,8 @@ pub enum FromChild {
         shuffle: ShuffleId,
         /// Of this map partition.
         map: u32,
+        /// Written by this attempt.
+        task: TaskId,
         /// The output.
         output: MapOutput,
     },

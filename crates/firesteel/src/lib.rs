@@ -48,7 +48,7 @@ pub use firesteel_rdd::{
     SparkFiles, TaskContext,
 };
 pub use firesteel_types as types;
-pub use firesteel_types::StorageLevel;
+pub use firesteel_types::{Determinism, StorageLevel};
 
 /// What most programs want: `use firesteel::prelude::*;`
 pub mod prelude {

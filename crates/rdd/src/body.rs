@@ -92,16 +92,18 @@ pub struct ShuffleMapBody<P, W> {
     writer: W,
     shuffle: u32,
     readers: u32,
+    checksummed: bool,
 }
 
 impl<P, W> ShuffleMapBody<P, W> {
-    /// Writes `pipe`'s items to `shuffle`, which has `readers` partitions.
-    pub fn new(pipe: P, writer: W, shuffle: ShuffleId, readers: u32) -> Self {
-        ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers }
+    /// Writes `pipe`'s items to `shuffle`, which has `readers` partitions; with a checksum of its records
+    /// if they may differ when the task runs again.
+    pub fn new(pipe: P, writer: W, shuffle: ShuffleId, readers: u32, checksummed: bool) -> Self {
+        ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers, checksummed }
     }
 }
 
-wire!([P: Wire, W: Wire] ShuffleMapBody<P, W> { pipe, writer, shuffle, readers });
+wire!([P: Wire, W: Wire] ShuffleMapBody<P, W> { pipe, writer, shuffle, readers, checksummed });
 
 fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
     input: &mut Decoder<'_>,
@@ -112,15 +114,22 @@ fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
 impl<P: Pipe, W: Writer<P::Item>> TaskBody for ShuffleMapBody<P, W> {
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send> {
         let mut buckets = task.buckets(self.readers);
+        if self.checksummed {
+            buckets.compute_checksum();
+        }
         let partition = task.partition();
         self.writer.write(self.pipe.compute(partition, task), partition, task, &mut buckets);
+        let checksum = buckets.checksum();
         let output = buckets.finish().or_fail();
         task.count(|metrics| {
+            metrics.shuffle_write_checksum = checksum;
             metrics.shuffle_write_records += output.records();
             metrics.shuffle_write_bytes += output.bytes();
         });
-        let environment = task.environment();
-        environment.put_map_output(ShuffleId(self.shuffle), partition, output).or_fail();
+        // Another attempt may have been quicker: nobody will read this one.
+        task.check_killed();
+        let (environment, shuffle) = (task.environment(), ShuffleId(self.shuffle));
+        environment.put_map_output(shuffle, partition, task.task(), output).or_fail();
         task.check_updates();
         Box::new(())
     }

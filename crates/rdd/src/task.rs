@@ -32,11 +32,12 @@ pub trait Environment: Send + Sync {
     fn blocks(&self) -> &MemoryStore;
     /// Memory by grant and temporary files.
     fn scratch(&self) -> &Scratch;
-    /// Keeps what a map task wrote.
+    /// Keeps what an attempt of a map task wrote.
     fn put_map_output(
         &self,
         shuffle: ShuffleId,
         map: u32,
+        task: TaskId,
         output: MapOutput,
     ) -> Result<(), TaskFailure>;
     /// One reader's part of one map output; `FetchFailed` when it cannot be had.
@@ -46,6 +47,24 @@ pub trait Environment: Send + Sync {
         map: u32,
         reduce: u32,
     ) -> Result<Slice, TaskFailure>;
+    /// A map output of this executor was there but could not be read: the failure, with all the others of
+    /// the shuffle that this executor cannot serve either.
+    fn unreadable(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+        message: String,
+    ) -> TaskFailure {
+        TaskFailure::FetchFailed {
+            shuffle,
+            map_partition: map,
+            reduce_partition: reduce,
+            executor: self.executor(),
+            broken: Vec::new(),
+            message,
+        }
+    }
     /// Where the files of `spark.files` are, if not where the whole process has them.
     fn files_root(&self) -> Option<PathBuf> {
         None

@@ -56,7 +56,13 @@ impl Environment for Alone {
         &self.scratch
     }
 
-    fn put_map_output(&self, _: ShuffleId, _: u32, _: MapOutput) -> Result<(), TaskFailure> {
+    fn put_map_output(
+        &self,
+        _: ShuffleId,
+        _: u32,
+        _: TaskId,
+        _: MapOutput,
+    ) -> Result<(), TaskFailure> {
         nothing()
     }
 

@@ -1,17 +1,19 @@
 //! The two sides of a shuffle: writers that sort a partition's records into buckets, and the pipe
 //! that reads one bucket of every map output.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
+
+use foldhash::fast::FixedState;
 
 use firesteel_closure::{Call, Data, Wire, wire};
 use firesteel_shuffle::{Buckets, ReadError, Records};
-use firesteel_types::{ExecutorId, ShuffleId, TaskFailure};
+use firesteel_types::ShuffleId;
 
 use crate::aggregate::{Combine, Values};
 use crate::table::Table;
 use crate::task::{OrFail, fail, fail_for_good, fail_with};
-use crate::{AnyPartitioner, Pipe, TaskContext};
+use crate::{AnyPartitioner, Environment, Pipe, TaskContext};
 
 /// The map side: puts every item of a partition into the bucket of its reader.
 pub trait Writer<T>: Wire {
@@ -113,19 +115,30 @@ where
     ) {
         // Readers merge combiners anyway: a table that is full is sent as it is.
         let mut table = Table::new(Values(self.combine.clone()), task);
-        let mut send = |table: &mut Table<K, V, C, Values<M>>| {
+        let send = |table: &mut Table<K, V, C, Values<M>>, buckets: &mut Buckets| {
             task.check_killed();
             for pair in table.empty() {
-                buckets.push(self.partitioner.index(&pair.0), &pair).or_fail();
+                buckets.push_combined(self.partitioner.index(&pair.0), &pair).or_fail();
             }
         };
+        // How often the table is sent depends on memory, and so do the combiners: what counts is which
+        // keys came in.
+        let (checksummed, mut keys) = (buckets.computes_checksum(), 0u64);
         items.for_each(|(key, value)| {
+            if checksummed {
+                keys = keys.wrapping_add(key_checksum(&key));
+            }
             if !table.push(key, value) {
-                send(&mut table);
+                send(&mut table, buckets);
             }
         });
-        send(&mut table);
+        send(&mut table, buckets);
+        buckets.add_to_checksum(keys);
     }
+}
+
+fn key_checksum<K: Hash>(key: &K) -> u64 {
+    FixedState::with_seed(0x6b65_7973).hash_one(key)
 }
 
 /// Items dealt out evenly, whatever they are (`repartition`). Starts at a reader that depends on the
@@ -161,6 +174,37 @@ impl<T: Data> Writer<T> for RoundRobin {
             buckets.push(next, &item).or_fail();
             next = if next + 1 == readers { 0 } else { next + 1 };
         });
+    }
+}
+
+/// Items dealt out by a hash of their encoded form and the map partition: about evenly if they differ, and to
+/// the same readers in whatever order they come. For `repartition` over parents whose order may change.
+pub struct ByContent;
+
+impl Wire for ByContent {
+    fn encode(
+        &self,
+        _: &mut firesteel_closure::Encoder,
+    ) -> Result<(), firesteel_closure::WireError> {
+        Ok(())
+    }
+
+    fn decode(
+        _: &mut firesteel_closure::Decoder<'_>,
+    ) -> Result<Self, firesteel_closure::WireError> {
+        Ok(ByContent)
+    }
+}
+
+impl<T: Data> Writer<T> for ByContent {
+    fn write(
+        &self,
+        items: impl Iterator<Item = T>,
+        partition: u32,
+        _: &TaskContext,
+        buckets: &mut Buckets,
+    ) {
+        items.for_each(|item| buckets.push_by_content(u64::from(partition), &item).or_fail());
     }
 }
 
@@ -234,9 +278,9 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
                 metrics.shuffle_read_bytes += slice.bytes();
             });
             // What comes from elsewhere was checked when it came: only what lies here can be broken.
-            let holder = task.environment().executor();
+            let here = task.environment().clone();
             task.interruptible(Records::new(slice).map(move |record| {
-                record.unwrap_or_else(|error| unreadable(holder, shuffle, map, partition, error))
+                record.unwrap_or_else(|error| unreadable(&*here, shuffle, map, partition, error))
             }))
         })
     }
@@ -245,7 +289,7 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
 /// An output that is there but cannot be read is as good as lost: its map task runs again.
 #[cold]
 fn unreadable(
-    executor: ExecutorId,
+    environment: &dyn Environment,
     shuffle: ShuffleId,
     map: u32,
     reduce: u32,
@@ -255,12 +299,6 @@ fn unreadable(
         ReadError::Wire(error) => fail_for_good(error.to_string()),
         // The output is there: this task may find a handle for it next time.
         error @ ReadError::TooManyFiles { .. } => fail_with(error.to_string()),
-        other => fail(TaskFailure::FetchFailed {
-            shuffle,
-            map_partition: map,
-            reduce_partition: reduce,
-            executor,
-            message: other.to_string(),
-        }),
+        other => fail(environment.unreadable(shuffle, map, reduce, other.to_string())),
     }
 }

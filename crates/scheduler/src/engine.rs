@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use firesteel_types::{
-    Event, ExecutorId, Host, JobError, JobId, ShuffleId, StageRef, TaskId, TaskInfo, Tick,
+    Event, ExecutorId, Host, JobError, JobId, MapAttempt, MapOutputLocation, RddId, ShuffleId,
+    StageRef, TaskId, TaskInfo, Tick,
 };
 
 use crate::dag::DagScheduler;
@@ -93,8 +94,20 @@ pub enum Effect {
     PublishMapOutputs {
         /// The shuffle.
         shuffle: ShuffleId,
-        /// Executor by map partition.
-        locations: Vec<Option<ExecutorId>>,
+        /// Location by map partition.
+        locations: Vec<Option<MapOutputLocation>>,
+    },
+    /// Nobody will read these map outputs.
+    DropMapOutputs {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// Who holds which.
+        outputs: Vec<(ExecutorId, MapAttempt)>,
+    },
+    /// Nobody may read the RDD's cached partitions.
+    DropCachedPartitions {
+        /// The RDD.
+        rdd: RddId,
     },
     /// Tell the listeners.
     Post(Event),
@@ -211,6 +224,12 @@ impl Scheduler {
                 DagEffect::PublishMapOutputs { shuffle, locations } => {
                     out.push(Effect::PublishMapOutputs { shuffle, locations });
                 }
+                DagEffect::DropMapOutputs { shuffle, outputs } => {
+                    out.push(Effect::DropMapOutputs { shuffle, outputs });
+                }
+                DagEffect::DropCachedPartitions { rdd } => {
+                    out.push(Effect::DropCachedPartitions { rdd });
+                }
                 DagEffect::Post(event) => {
                     if let Event::StageCompleted { stage, .. } = &event {
                         self.pending.push_back(Step::Forget(stage.stage));
@@ -232,8 +251,9 @@ impl Scheduler {
                 TaskEffect::KillTask { task, executor, reason } => {
                     out.push(Effect::KillTask { task, executor, reason });
                 }
-                TaskEffect::TaskEnded { task, outcome } => {
-                    self.pending.push_back(Step::Dag(DagEvent::TaskEnded { task, outcome }));
+                TaskEffect::TaskEnded { task, outcome, checksum } => {
+                    let ended = DagEvent::TaskEnded { task, outcome, checksum };
+                    self.pending.push_back(Step::Dag(ended));
                 }
                 TaskEffect::DiscardTask { task } => out.push(Effect::ReleaseTask { task }),
                 TaskEffect::TaskSetFailed { stage, cause } => {

@@ -10,4 +10,5 @@
 pub mod dag;
 pub mod engine;
 pub mod messages;
+pub mod mutant;
 pub mod task;

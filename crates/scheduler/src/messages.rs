@@ -14,9 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{
-    Event, ExecutorId, Host, JobError, JobId, Location, RddId, RddInfo, ShuffleId, StageId,
-    StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
+    Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt, MapOutputLocation, RddId,
+    RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
+    Tick,
 };
+
+use crate::mutant::Planted;
 
 /// What a job brings with it besides its RDD.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +85,8 @@ pub enum DagEvent {
         task: TaskInfo,
         /// How.
         outcome: TaskOutcome,
+        /// Of the map output it wrote, if that may differ when it runs again; else 0.
+        checksum: u64,
     },
     /// A task set cannot be completed (from the task scheduler).
     TaskSetFailed {
@@ -201,8 +206,21 @@ pub enum DagEffect {
     PublishMapOutputs {
         /// The shuffle.
         shuffle: ShuffleId,
-        /// Executor by map partition.
-        locations: Vec<Option<ExecutorId>>,
+        /// Location by map partition.
+        locations: Vec<Option<MapOutputLocation>>,
+    },
+    /// Nobody will read these map outputs: an attempt wrote them that does not count, or readers
+    /// could not read them.
+    DropMapOutputs {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// Who holds which.
+        outputs: Vec<(ExecutorId, MapAttempt)>,
+    },
+    /// The RDD's cached partitions were computed from records that were rolled back.
+    DropCachedPartitions {
+        /// The RDD.
+        rdd: RddId,
     },
     /// Tell the listeners.
     Post(Event),
@@ -329,6 +347,8 @@ pub enum TaskEffect {
         task: TaskInfo,
         /// How.
         outcome: TaskOutcome,
+        /// As its metrics say: [`TaskMetrics::shuffle_write_checksum`].
+        checksum: u64,
     },
     /// A success nobody needs (its set was cancelled, or another attempt won): drop its output.
     DiscardTask {
@@ -355,11 +375,17 @@ pub struct DagOptions {
     pub max_consecutive_attempts: u32,
     /// How long to gather further fetch failures before a stage is run again.
     pub resubmit_delay_ms: u64,
+    /// A mistake to be found by the simulator.
+    pub planted: Planted,
 }
 
 impl Default for DagOptions {
     fn default() -> Self {
-        DagOptions { max_consecutive_attempts: 4, resubmit_delay_ms: 200 }
+        DagOptions {
+            max_consecutive_attempts: 4,
+            resubmit_delay_ms: 200,
+            planted: Planted::default(),
+        }
     }
 }
 

@@ -14,8 +14,8 @@ use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    CallSite, Dependency, ExecutorId, Host, JobId, NarrowMapping, RddId, RddInfo, ShuffleId,
-    TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+    CallSite, Dependency, ExecutorId, Host, JobId, MapAttempt, MapOutputLocation, NarrowMapping,
+    RddId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
 };
 
 const LIVES: u64 = 3000;
@@ -46,9 +46,9 @@ struct World {
     seen_tasks: BTreeSet<TaskId>,
     killed: BTreeSet<TaskId>,
     /// Where map outputs really lie.
-    blocks: BTreeMap<(ShuffleId, u32), BTreeSet<ExecutorId>>,
+    blocks: BTreeMap<(ShuffleId, u32), BTreeSet<MapOutputLocation>>,
     /// Where readers are told that they lie.
-    published: BTreeMap<ShuffleId, Vec<Option<ExecutorId>>>,
+    published: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
     jobs: BTreeMap<JobId, Job>,
     applied: BTreeSet<(u32, u32)>,
     outputs: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
@@ -76,6 +76,7 @@ fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo>
         lent: None,
         preferred: Vec::new(),
         partitioner: None,
+        level: Default::default(),
         persisted: false.into(),
         attachment: Default::default(),
     })
@@ -212,6 +213,18 @@ impl World {
             Effect::ArmTimer(at) => {
                 self.timers.insert(at);
             }
+            Effect::DropMapOutputs { shuffle, outputs } => {
+                for (executor, output) in outputs {
+                    let at = MapOutputLocation { executor, task: output.task };
+                    let told = self.published.get(&shuffle);
+                    let told = told.and_then(|told| told[output.map_partition as usize]);
+                    assert_ne!(told, Some(at), "readers are told of an output that is dropped");
+                    if let Some(holders) = self.blocks.get_mut(&(shuffle, output.map_partition)) {
+                        holders.remove(&at);
+                    }
+                }
+            }
+            Effect::DropCachedPartitions { .. } => {}
             Effect::Post(_) => {}
         }
     }
@@ -293,7 +306,8 @@ impl World {
         let outcome = self.outcome(&task, kind);
         if outcome == TaskOutcome::Success {
             if let TaskSetKind::ShuffleMap(shuffle) = kind {
-                self.blocks.entry((shuffle, task.partition)).or_default().insert(task.executor);
+                let at = MapOutputLocation { executor: task.executor, task: task.task };
+                self.blocks.entry((shuffle, task.partition)).or_default().insert(at);
             }
             self.outputs.insert(id, (task.clone(), kind));
         }
@@ -330,16 +344,18 @@ impl World {
         for (shuffle, maps) in read_shuffles(&rdd, task.partition) {
             for map in 0..maps {
                 let told = self.published[&shuffle][map as usize];
-                let there = told.is_some_and(|executor| {
+                let there = told.is_some_and(|at| {
                     let holders = self.blocks.get(&(shuffle, map));
-                    self.lives(executor) && holders.is_some_and(|all| all.contains(&executor))
+                    self.lives(at.executor) && holders.is_some_and(|all| all.contains(&at))
                 });
+                let broken = told.map(|at| MapAttempt { map_partition: map, task: at.task });
                 if !there {
                     return Some(TaskFailure::FetchFailed {
                         shuffle,
                         map_partition: map,
                         reduce_partition: task.partition,
-                        executor: told.unwrap_or(ExecutorId::DRIVER),
+                        executor: told.map_or(ExecutorId::DRIVER, |at| at.executor),
+                        broken: broken.into_iter().collect(),
                         message: "gone".into(),
                     });
                 }

@@ -8,6 +8,7 @@ use firesteel_closure::{Appender, Data};
 use firesteel_storage::{Reservation, StoredFile, TempFile};
 use firesteel_types::TaskId;
 
+use crate::checksum::Checksum;
 use crate::codec::{BLOCK_BYTES, BlockWriter};
 use crate::output::{MapOutput, Segment};
 use crate::{Scratch, SpillError, spilled};
@@ -28,6 +29,9 @@ pub struct Buckets {
     reservation: Reservation,
     spills: Vec<Spill>,
     records: u64,
+    checksum: Option<Checksum>,
+    /// For a record whose reader depends on its encoded form.
+    encoded: Vec<u8>,
 }
 
 /// Encoded records for one reader, with marks between them about a block's length apart.
@@ -68,6 +72,8 @@ impl Buckets {
             reservation: scratch.reserve(task),
             spills: Vec::new(),
             records: 0,
+            checksum: None,
+            encoded: Vec::new(),
         }
     }
 
@@ -86,6 +92,28 @@ impl Buckets {
         self.records
     }
 
+    /// Computes a checksum of the records that are pushed from now on.
+    pub fn compute_checksum(&mut self) {
+        self.checksum = Some(Checksum::default());
+    }
+
+    /// Whether a checksum is computed.
+    pub fn computes_checksum(&self) -> bool {
+        self.checksum.is_some()
+    }
+
+    /// Adds to the checksum, if one is computed, what records do not tell.
+    pub fn add_to_checksum(&mut self, value: u64) {
+        if let Some(checksum) = &mut self.checksum {
+            checksum.add(value);
+        }
+    }
+
+    /// The checksum so far; 0 if none is computed.
+    pub fn checksum(&self) -> u64 {
+        self.checksum.as_ref().map_or(0, Checksum::value)
+    }
+
     /// Appends a record for reader `partition`, which must be in range.
     #[inline]
     pub fn push<T: Data>(&mut self, partition: u32, record: &T) -> Result<(), SpillError> {
@@ -99,9 +127,45 @@ impl Buckets {
         partition: u32,
         record: &B,
     ) -> Result<(), SpillError> {
+        let bytes = &mut self.buffers[partition as usize].bytes;
+        let (start, capacity) = (bytes.len(), bytes.capacity());
+        self.appender.append_as::<T, B>(bytes, record)?;
+        if let Some(checksum) = &mut self.checksum {
+            checksum.see(partition, &bytes[start..]);
+        }
+        self.pushed(partition, capacity)
+    }
+
+    /// Appends a combiner, which says nothing about the records that went into it: the checksum is left
+    /// alone.
+    #[inline]
+    pub fn push_combined<T: Data>(&mut self, partition: u32, record: &T) -> Result<(), SpillError> {
+        let bytes = &mut self.buffers[partition as usize].bytes;
+        let capacity = bytes.capacity();
+        self.appender.append(bytes, record)?;
+        self.pushed(partition, capacity)
+    }
+
+    /// Appends a record for a reader that its encoded form and `seed` choose, about evenly.
+    pub fn push_by_content<T: Data>(&mut self, seed: u64, record: &T) -> Result<(), SpillError> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
+        self.appender.append(&mut encoded, record)?;
+        let partition = Checksum::spread(seed, &encoded, self.partitions());
+        if let Some(checksum) = &mut self.checksum {
+            checksum.see(partition, &encoded);
+        }
+        let bytes = &mut self.buffers[partition as usize].bytes;
+        let capacity = bytes.capacity();
+        bytes.extend_from_slice(&encoded);
+        self.encoded = encoded;
+        self.pushed(partition, capacity)
+    }
+
+    /// Books a record that was appended to the reader's buffer, which had this capacity before.
+    #[inline]
+    fn pushed(&mut self, partition: u32, before: usize) -> Result<(), SpillError> {
         let buffer = &mut self.buffers[partition as usize];
-        let before = buffer.bytes.capacity();
-        self.appender.append_as::<T, B>(&mut buffer.bytes, record)?;
         buffer.records += 1;
         self.records += 1;
         let marked = buffer.marks.last().map_or(0, |mark| mark.0);

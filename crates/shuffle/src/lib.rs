@@ -14,6 +14,7 @@
 //! process as it is. This crate knows bytes and records, not pipelines or tasks' code.
 
 mod buckets;
+mod checksum;
 mod codec;
 mod error;
 mod framed;
@@ -23,6 +24,7 @@ mod run;
 mod scratch;
 pub mod spilled;
 mod travel;
+mod verify;
 
 pub use buckets::Buckets;
 pub use codec::Codec;

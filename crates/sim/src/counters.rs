@@ -69,6 +69,14 @@ counters! {
     task_crashes,
     /// Tasks that missed a map output.
     fetch_failures,
+    /// Map outputs that rotted while their executor lived.
+    outputs_spoilt,
+    /// Map outputs that came out different when they were computed again.
+    outputs_changed,
+    /// Map outputs that executors were told to drop.
+    outputs_dropped,
+    /// Jobs that failed because results were delivered of outputs that came out different.
+    jobs_rolled_back,
     /// Tasks told to stop.
     task_kills,
     /// Tasks that waited at an executor for its cores.

@@ -13,11 +13,11 @@ use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    Dependency, ExecutorId, JobError, JobId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
-    TaskMetrics, TaskOutcome,
+    Dependency, ExecutorId, JobError, JobId, MapOutputLocation, RddInfo, ShuffleId, TaskFailure,
+    TaskId, TaskInfo, TaskMetrics, TaskOutcome,
 };
 
-use crate::lineage::{self, Oracle};
+use crate::lineage::{self, Computed, Oracle, Versions};
 use crate::network::{CLIENT, Message};
 use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS};
 use crate::world::{Body, Event, Kind, ProcId, World};
@@ -25,6 +25,8 @@ use crate::world::{Body, Event, Kind, ProcId, World};
 pub(crate) struct Job {
     pub(crate) rdd: Arc<RddInfo>,
     delivered: Vec<u32>,
+    /// What its results were computed from.
+    read: Computed,
     pub(crate) ended: bool,
 }
 
@@ -42,9 +44,15 @@ pub(crate) struct DriverNode {
     to_submit: usize,
     /// The job that must succeed, after everything has settled.
     pub(crate) last_job: Option<JobId>,
-    published: BTreeMap<ShuffleId, Vec<Option<ExecutorId>>>,
+    pub(crate) published: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
     tasks: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
     outputs: BTreeMap<TaskId, u64>,
+    /// What tasks computed, beside the values that travel.
+    pub(crate) computed: BTreeMap<TaskId, Computed>,
+    /// Shuffles whose map outputs depend on the attempt.
+    pub(crate) indeterminate: BTreeSet<ShuffleId>,
+    /// The last version of each of their outputs.
+    pub(crate) last_versions: Versions,
     applied: BTreeSet<(u32, u32)>,
     /// Executors that the schedulers know to be lost.
     told_lost: BTreeSet<ExecutorId>,
@@ -52,11 +60,11 @@ pub(crate) struct DriverNode {
 }
 
 /// Why a task cannot read what it needs.
-enum Missing {
+pub(crate) enum Missing {
     Output {
         shuffle: ShuffleId,
         map: u32,
-        executor: ExecutorId,
+        at: Option<MapOutputLocation>,
     },
     /// Whoever has it stands still until then.
     Paused(u64),
@@ -95,12 +103,17 @@ impl World {
             ..BackendOptions::new(description, incarnation, self.plan.masters)
         };
         let rdds = lineage::random(&mut self.rng);
+        let map_sides = map_sides(&rdds);
+        let chance = self.rng.u8(..2) * self.rng.u8(..4);
+        let indeterminate = map_sides.keys().copied().filter(|_| self.rng.u8(..4) < chance);
+        let indeterminate = indeterminate.collect();
+        let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
         let tasks = TaskOptions { ahead_us: plan.ahead_us, ..TaskOptions::default() };
         let node = DriverNode {
             backend: Backend::new(options, Jitter::new(self.rng.u64(..))),
-            scheduler: Scheduler::new(DagOptions::default(), tasks),
+            scheduler: Scheduler::new(dag, tasks),
             app,
-            map_sides: map_sides(&rdds),
+            map_sides,
             rdds,
             oracle: Oracle::default(),
             jobs: BTreeMap::new(),
@@ -109,6 +122,9 @@ impl World {
             published: BTreeMap::new(),
             tasks: BTreeMap::new(),
             outputs: BTreeMap::new(),
+            computed: BTreeMap::new(),
+            indeterminate,
+            last_versions: Versions::new(),
             applied: BTreeSet::new(),
             told_lost: BTreeSet::new(),
             stopped: false,
@@ -132,7 +148,10 @@ impl World {
         let rdd = node.rdds[self.rng.usize(..node.rdds.len())].clone();
         let job = JobId(node.jobs.len() as u32);
         let delivered = vec![0; rdd.partitions as usize];
-        node.jobs.insert(job, Job { rdd: rdd.clone(), delivered, ended: false });
+        node.jobs.insert(
+            job,
+            Job { rdd: rdd.clone(), delivered, read: Computed::default(), ended: false },
+        );
         node.to_submit = node.to_submit.saturating_sub(usize::from(last.is_none()));
         node.last_job = last.map(|()| job).or(node.last_job);
         let partitions = (0..rdd.partitions).collect();
@@ -182,7 +201,10 @@ impl World {
                     node.outputs.insert(task, u64::from_le_bytes(bytes));
                 }
                 let run_time_us = self.rng.u64(..200_000);
-                let metrics = Some(TaskMetrics { run_time_us, ..TaskMetrics::default() });
+                let shuffle_write_checksum = node.checksum(task);
+                let metrics =
+                    TaskMetrics { run_time_us, shuffle_write_checksum, ..Default::default() };
+                let metrics = Some(metrics);
                 let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
                 inputs.push(Input::Task(reported));
             }
@@ -295,15 +317,20 @@ impl World {
             }
             Decided::ReleaseTask { task } => {
                 node.outputs.remove(&task);
+                node.computed.remove(&task);
             }
             Decided::EndJob { job, result } => self.job_ended(node, job, result)?,
             Decided::PublishMapOutputs { shuffle, locations } => {
-                let mut lost = locations.iter().flatten();
+                let mut lost = locations.iter().flatten().map(|at| at.executor);
                 if let Some(lost) = lost.find(|executor| node.told_lost.contains(executor)) {
                     return Err(format!("S09: shuffle {shuffle} is said to lie on lost {lost}"));
                 }
                 node.published.insert(shuffle, locations);
             }
+            Decided::DropMapOutputs { shuffle, outputs } => {
+                self.drop_outputs(proc, node, shuffle, &outputs)?;
+            }
+            Decided::DropCachedPartitions { .. } => {}
             Decided::Post(_) => {}
             Decided::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
         }
@@ -325,7 +352,7 @@ impl World {
             return Err(format!("S04: task {id} goes to unknown executor {executor}"));
         };
         let mut read = Vec::new();
-        lineage::shuffles_read(&node.computed(kind), task.partition, &mut read);
+        lineage::shuffles_read(&node.computed_rdd(kind), task.partition, &mut read);
         for (shuffle, maps) in read {
             let known = node.published.get(&shuffle);
             let complete = known.is_some_and(|known| {
@@ -335,6 +362,9 @@ impl World {
                 return Err(format!("S09: task {id} starts before shuffle {shuffle} is complete"));
             }
         }
+        self.tell(|_| {
+            format!("task {id} of {} ({kind:?}), partition {}", task.stage, task.partition)
+        });
         if node.tasks.insert(id, (task, kind)).is_some() {
             return Err(format!("S05: task id {id} is used twice"));
         }
@@ -361,6 +391,17 @@ impl World {
                 self.counters.jobs_finished += 1;
                 if state.delivered.iter().any(|count| *count != 1) {
                     return Err(format!("S08: job {job} delivered {:?}", state.delivered));
+                }
+            }
+            Err(JobError::StageAborted { reason, .. }) if reason.contains("failed to fetch") => {
+                return Err(format!("L07: fetch failures without progress: {reason}"));
+            }
+            Err(JobError::StageAborted { reason, .. }) if reason.contains("other records") => {
+                self.counters.jobs_rolled_back += 1;
+                // An output that rotted may be noticed late.
+                let disturbed = self.counters.outputs_spoilt > 0 || !last;
+                if node.indeterminate.is_empty() || !disturbed {
+                    return Err(format!("S20: determinate stages are rolled back: {reason}"));
                 }
             }
             Err(error) if last => {
@@ -422,7 +463,7 @@ impl World {
                 }
                 Err(missing) => {
                     self.counters.fetch_failures += 1;
-                    Err(missing.failure(&info))
+                    Err(self.fetch_failure(&key, driver, missing, &info))
                 }
             }
         };
@@ -434,16 +475,19 @@ impl World {
         proc: ProcId,
         info: &TaskInfo,
         kind: TaskSetKind,
-        outcome: Result<u64, TaskFailure>,
+        outcome: Result<Computed, TaskFailure>,
     ) -> Result<(), String> {
         let (outcome, data) = match outcome {
-            Ok(value) => {
+            Ok(mut computed) => {
                 if let TaskSetKind::ShuffleMap(shuffle) = kind {
+                    self.write_version(proc, shuffle, info, &mut computed);
                     let Some(Body::Executor(executor)) = &mut self.procs[proc].body else {
                         return Ok(());
                     };
-                    executor.blocks.insert((shuffle, info.partition), value);
+                    executor.blocks.insert((shuffle, info.partition, info.task), computed.clone());
                 }
+                let value = computed.value;
+                self.note_computed(proc, info.task, computed);
                 (TaskOutcome::Success, Arc::from(value.to_le_bytes()))
             }
             Err(failure) => (TaskOutcome::Failed(failure), self.empty.clone()),
@@ -459,15 +503,16 @@ impl World {
         driver: ProcId,
         info: &TaskInfo,
         kind: TaskSetKind,
-    ) -> Result<u64, Missing> {
+    ) -> Result<Computed, Missing> {
         let Some(Body::Driver(node)) = &self.procs[driver].body else {
             return Err(Missing::Paused(self.now + 1000));
         };
+        let mut computed = Computed::default();
         let mut read = |shuffle: ShuffleId, _: &RddInfo, map: u32| {
-            let known = node.published.get(&shuffle).and_then(|known| known[map as usize]);
-            let executor = known.unwrap_or(ExecutorId::DRIVER);
-            let missing = Missing::Output { shuffle, map, executor };
-            let key = ExecutorKey { app: reader.app.clone(), executor };
+            let at = node.published.get(&shuffle).and_then(|known| known[map as usize]);
+            let missing = Missing::Output { shuffle, map, at };
+            let Some(at) = at else { return Err(missing) };
+            let key = ExecutorKey { app: reader.app.clone(), executor: at.executor };
             let Some(holder) = self.executors.get(&key) else { return Err(missing) };
             let holder = &self.procs[*holder];
             if !holder.alive {
@@ -477,30 +522,26 @@ impl World {
                 return Err(Missing::Paused(holder.paused_until));
             }
             let Some(Body::Executor(holder)) = &holder.body else { return Err(missing) };
-            holder.blocks.get(&(shuffle, map)).copied().ok_or(missing)
+            let block = holder.blocks.get(&(shuffle, map, at.task)).ok_or(missing)?;
+            computed.read(&block.versions, block.mixed);
+            Ok(block.value)
         };
-        lineage::value(&node.computed(kind), info.partition, &mut read)
-    }
-}
-
-impl Missing {
-    fn failure(self, info: &TaskInfo) -> TaskFailure {
-        match self {
-            Missing::Output { shuffle, map, executor } => TaskFailure::FetchFailed {
-                shuffle,
-                map_partition: map,
-                reduce_partition: info.partition,
-                executor,
-                message: "it is not there".to_owned(),
-            },
-            Missing::Paused(_) => TaskFailure::Error { message: "no answer".to_owned() },
-        }
+        let value = lineage::value(&node.computed_rdd(kind), info.partition, &mut read)?;
+        Ok(Computed { value, ..computed })
     }
 }
 
 impl DriverNode {
+    /// The shuffle that a task writes.
+    pub(crate) fn shuffle_of(&self, task: TaskId) -> Option<ShuffleId> {
+        match self.tasks.get(&task)?.1 {
+            TaskSetKind::ShuffleMap(shuffle) => Some(shuffle),
+            TaskSetKind::Result(_) => None,
+        }
+    }
+
     /// The RDD whose partitions the tasks compute.
-    fn computed(&self, kind: TaskSetKind) -> Arc<RddInfo> {
+    fn computed_rdd(&self, kind: TaskSetKind) -> Arc<RddInfo> {
         match kind {
             TaskSetKind::Result(job) => self.jobs[&job].rdd.clone(),
             TaskSetKind::ShuffleMap(shuffle) => self.map_sides[&shuffle].clone(),
@@ -514,7 +555,13 @@ impl DriverNode {
             return Err(format!("S08: task {task} is no result {index} of job {job}"));
         }
         state.delivered[index as usize] += 1;
-        let expected = self.oracle.value(&state.rdd, index);
+        let computed = self.computed.get(&task).cloned().unwrap_or_default();
+        if !state.read.read(&computed.versions, computed.mixed) {
+            return Err(format!(
+                "S20: result {index} of job {job} mixes two versions of an output"
+            ));
+        }
+        let expected = self.oracle.value_of(&state.rdd, index, &computed.versions);
         let found = self.outputs.get(&task);
         if found != Some(&expected) {
             return Err(format!("S08: result {index} of job {job} is {found:?}, not {expected}"));

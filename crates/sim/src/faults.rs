@@ -25,11 +25,12 @@ impl World {
             Fault::StallConnection => self.stall_some_connection(),
             Fault::CancelJob => self.cancel_some_job(),
             Fault::KillTask => self.kill_some_task(),
+            Fault::SpoilOutputs => self.spoil_outputs(),
         }
     }
 
     /// A living process of this kind, drawn.
-    fn some(&mut self, kind: Kind) -> Option<ProcId> {
+    pub(crate) fn some(&mut self, kind: Kind) -> Option<ProcId> {
         let living = self.procs.iter().enumerate();
         let living = living.filter(|(_, proc)| proc.alive && proc.kind == kind);
         let living: Vec<ProcId> = living.map(|(id, _)| id).collect();

@@ -10,6 +10,7 @@
 //! | `network` | connections: delay, loss, repetition, overtaking, stalls, breaks |
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
 //! | `lineage` | random lineages, and what every partition's value has to be |
+//! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
 //! | `check` | the invariants, by id |
 //! | `load` | a large cluster's master, timed |
@@ -27,19 +28,23 @@ mod load;
 mod mutants;
 mod network;
 mod nodes;
+mod outputs;
 mod plan;
 mod world;
 
 pub use counters::Counters;
 pub use firesteel_cluster::mutant::{Mutant, Planted};
+pub use firesteel_scheduler::mutant::{Mutant as DagMutant, Planted as PlantedDag};
 pub use load::longest_decision;
-pub use mutants::{MUTANTS, first_violation, is_caught};
+pub use mutants::{MUTANTS, Mistake, first_violation, is_caught};
 
 /// What to live, and how to tell of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// A mistake to plant; without effect unless the cores were built with it.
     pub planted: Planted,
+    /// The same for the DAG scheduler.
+    pub planted_dag: PlantedDag,
     /// Whether to print what happens.
     pub story: bool,
 }

@@ -20,6 +20,7 @@ fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo>
         lent: None,
         preferred: Vec::new(),
         partitioner: None,
+        level: Default::default(),
         persisted: false.into(),
         attachment: Default::default(),
     })
@@ -71,6 +72,35 @@ pub(crate) fn mix(value: u64, with: u64) -> u64 {
         .wrapping_mul(0x0100_0000_01B3)
 }
 
+/// Which version of a map output something was computed from: outputs of indeterminate shuffles depend on the
+/// attempt that wrote them.
+pub(crate) type Versions = BTreeMap<(ShuffleId, u32), u64>;
+
+/// What a task computed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Computed {
+    pub(crate) value: u64,
+    pub(crate) versions: Versions,
+    /// It was computed from two versions of one output.
+    pub(crate) mixed: bool,
+}
+
+impl Computed {
+    /// Notes what was read; whether nothing is mixed.
+    pub(crate) fn read(&mut self, versions: &Versions, mixed: bool) -> bool {
+        self.mixed |= mixed;
+        for (output, version) in versions {
+            self.mixed |= *self.versions.entry(*output).or_insert(*version) != *version;
+        }
+        !self.mixed
+    }
+}
+
+/// The value of a map output in one of its versions.
+pub(crate) fn versioned(value: u64, version: Option<&u64>) -> u64 {
+    version.map_or(value, |version| mix(value, *version + 1))
+}
+
 /// The value of a partition, with map outputs from `read`; the first one missing ends it.
 pub(crate) fn value<E>(
     rdd: &RddInfo,
@@ -115,10 +145,20 @@ pub(crate) fn shuffles_read(rdd: &RddInfo, partition: u32, found: &mut Vec<(Shuf
 pub(crate) struct Oracle(BTreeMap<(ShuffleId, u32), u64>);
 
 impl Oracle {
-    pub(crate) fn value(&mut self, rdd: &RddInfo, partition: u32) -> u64 {
+    /// From these versions of map outputs. Only values that depend on no version are remembered.
+    pub(crate) fn value_of(&mut self, rdd: &RddInfo, partition: u32, versions: &Versions) -> u64 {
+        match versions.is_empty() {
+            true => self.value(rdd, partition, versions),
+            false => Oracle::default().value(rdd, partition, versions),
+        }
+    }
+
+    fn value(&mut self, rdd: &RddInfo, partition: u32, versions: &Versions) -> u64 {
         let mut read = |shuffle, parent: &RddInfo, map| {
             let known = self.0.get(&(shuffle, map)).copied();
-            let computed = known.unwrap_or_else(|| self.value(parent, map));
+            let computed = known.unwrap_or_else(|| {
+                versioned(self.value(parent, map, versions), versions.get(&(shuffle, map)))
+            });
             self.0.insert((shuffle, map), computed);
             Ok::<u64, std::convert::Infallible>(computed)
         };

@@ -1,23 +1,45 @@
 //! Mistakes planted into the cores one by one, and the rules that find them out.
 
-use crate::{Mutant, Planted, Settings, live};
+use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, live};
+
+/// A mistake in one of the cores.
+#[derive(Clone, Copy, Debug)]
+pub enum Mistake {
+    /// Of master, worker, driver's backend or executor.
+    Cluster(Mutant),
+    /// Of the DAG scheduler.
+    Dag(DagMutant),
+}
 
 /// Every mistake, with the beginnings of the ids of the rules that it breaks.
-pub const MUTANTS: [(Mutant, &[&str]); 9] = [
-    (Mutant::ForgetsLostLaunches, &["L01", "L02"]),
-    (Mutant::ObeysOldRegistrations, &["S", "L"]),
-    (Mutant::ReportsEndsOnce, &["L01", "L02", "L03"]),
-    (Mutant::TakesLostExecutorsBack, &["S04", "L"]),
-    (Mutant::IgnoresSilence, &["L05", "L01", "L02"]),
-    (Mutant::OutlivesDriver, &["L03", "L01"]),
-    (Mutant::ForgivesOnStart, &["L02"]),
-    (Mutant::ReusesRegistrations, &["S", "L"]),
-    (Mutant::KeepsSilentApplications, &["L01", "L02", "L03"]),
+pub const MUTANTS: &[(Mistake, &[&str])] = &[
+    (Mistake::Cluster(Mutant::ForgetsLostLaunches), &["L01", "L02"]),
+    (Mistake::Cluster(Mutant::ObeysOldRegistrations), &["S", "L"]),
+    (Mistake::Cluster(Mutant::ReportsEndsOnce), &["L01", "L02", "L03"]),
+    (Mistake::Cluster(Mutant::TakesLostExecutorsBack), &["S04", "L"]),
+    (Mistake::Cluster(Mutant::IgnoresSilence), &["L05", "L01", "L02"]),
+    (Mistake::Cluster(Mutant::OutlivesDriver), &["L03", "L01"]),
+    (Mistake::Cluster(Mutant::ForgivesOnStart), &["L02"]),
+    (Mistake::Cluster(Mutant::ReusesRegistrations), &["S", "L"]),
+    (Mistake::Cluster(Mutant::KeepsSilentApplications), &["L01", "L02", "L03"]),
+    (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
+    (Mistake::Dag(DagMutant::TakesRolledBackTasks), &["S20"]),
+    (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
+    (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),
+    (Mistake::Dag(DagMutant::FindsOneOutputPerAttempt), &["L07"]),
+    (Mistake::Dag(DagMutant::KeepsUnreadableOutputs), &["L07", "L02"]),
 ];
 
 /// What so many lives with a mistake in them break first.
-pub fn first_violation(mutant: Mutant, lives: u64) -> Option<String> {
-    let settings = Settings { planted: Planted::only(mutant), ..Settings::default() };
+pub fn first_violation(mistake: Mistake, lives: u64) -> Option<String> {
+    let settings = match mistake {
+        Mistake::Cluster(mutant) => {
+            Settings { planted: Planted::only(mutant), ..Settings::default() }
+        }
+        Mistake::Dag(mutant) => {
+            Settings { planted_dag: PlantedDag::only(mutant), ..Settings::default() }
+        }
+    };
     (0..lives).find_map(|seed| live(seed, &settings).err()).map(|broken| broken.message)
 }
 

@@ -16,6 +16,7 @@ use firesteel_cluster::{
 use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
 use crate::check::check_void_order;
+use crate::lineage::Computed;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
 use crate::world::{Body, Event, Kind, ProcId, World};
@@ -40,7 +41,8 @@ pub(crate) struct ExecutorNode {
     pub(crate) cores: u32,
     pub(crate) started: u64,
     pub(crate) killed: BTreeSet<TaskId>,
-    pub(crate) blocks: BTreeMap<(ShuffleId, u32), u64>,
+    /// By shuffle, map partition and the attempt that wrote it.
+    pub(crate) blocks: BTreeMap<(ShuffleId, u32, TaskId), Computed>,
 }
 
 impl World {

@@ -61,6 +61,7 @@ pub(crate) enum Fault {
     StallConnection,
     CancelJob,
     KillTask,
+    SpoilOutputs,
 }
 
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.u8(..32) {
+    match rng.u8(..36) {
         0..=5 => Fault::CrashExecutor,
         6..=8 => Fault::CrashWorker,
         9 => Fault::CrashMachine,
@@ -121,7 +122,8 @@ fn fault(rng: &mut Rng) -> Fault {
         19..=23 => Fault::BreakConnection,
         24..=28 => Fault::StallConnection,
         29 => Fault::CancelJob,
-        _ => Fault::KillTask,
+        30..=31 => Fault::KillTask,
+        _ => Fault::SpoilOutputs,
     }
 }
 

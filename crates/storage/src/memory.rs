@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use firesteel_types::{BroadcastId, RddId, ShuffleId, StorageLevel};
+use firesteel_types::{BroadcastId, RddId, ShuffleId, StorageLevel, TaskId};
 
 use crate::claims::Claims;
 use crate::{BlockId, Claim, Evict, MemoryManager};
@@ -58,6 +58,11 @@ pub struct BlockStatus {
 pub trait Watch: Send + Sync {
     /// Something about this block is different now.
     fn block_changed(&self, id: BlockId);
+}
+
+/// Blocks that were taken out of the store; what they hold goes with this.
+pub struct Removed {
+    _blocks: Vec<Stored>,
 }
 
 struct Stored {
@@ -293,9 +298,30 @@ impl MemoryStore {
         self.remove_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX))
     }
 
+    /// Takes all kept partitions of an RDD out and tells nobody; for whoever must not drop them here and
+    /// now.
+    pub fn take_rdd(&self, rdd: RddId) -> Removed {
+        let removed = self.take_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX));
+        removed.iter().for_each(|stored| self.memory.release_storage(stored.memory_bytes));
+        Removed { _blocks: removed }
+    }
+
+    /// The map outputs of a shuffle that are here: map partition and the attempt that wrote it.
+    pub fn map_outputs(&self, shuffle: ShuffleId) -> Vec<(u32, TaskId)> {
+        let first = BlockId::MapOutput(shuffle, 0, TaskId(0));
+        let last = BlockId::MapOutput(shuffle, u32::MAX, TaskId(u64::MAX));
+        let blocks = self.lock();
+        let outputs = blocks.map.range(first..=last).filter_map(|(id, _)| match id {
+            BlockId::MapOutput(_, map, task) => Some((*map, *task)),
+            _ => None,
+        });
+        outputs.collect()
+    }
+
     /// Drops all map outputs of a shuffle.
     pub fn remove_shuffle(&self, shuffle: ShuffleId) -> usize {
-        self.remove_range(BlockId::MapOutput(shuffle, 0), BlockId::MapOutput(shuffle, u32::MAX))
+        let first = BlockId::MapOutput(shuffle, 0, TaskId(0));
+        self.remove_range(first, BlockId::MapOutput(shuffle, u32::MAX, TaskId(u64::MAX)))
     }
 
     /// Drops a broadcast value and its pieces, for good: what comes of it later is not kept.
@@ -336,11 +362,14 @@ impl MemoryStore {
         self.forget(all.into_values());
     }
 
-    fn remove_range(&self, first: BlockId, last: BlockId) -> usize {
+    fn take_range(&self, first: BlockId, last: BlockId) -> Vec<Stored> {
         let mut blocks = self.lock();
         let ids: Vec<_> = blocks.map.range(first..=last).map(|(id, _)| *id).collect();
-        let removed: Vec<Stored> = ids.iter().filter_map(|id| blocks.map.remove(id)).collect();
-        drop(blocks);
+        ids.iter().filter_map(|id| blocks.map.remove(id)).collect()
+    }
+
+    fn remove_range(&self, first: BlockId, last: BlockId) -> usize {
+        let removed = self.take_range(first, last);
         let count = removed.len();
         self.forget(removed);
         count
@@ -484,7 +513,7 @@ mod tests {
         for n in 0..3 {
             for part in 0..4 {
                 store.put(BlockId::Rdd(RddId(n), part), Arc::new(0u8));
-                store.put(BlockId::MapOutput(ShuffleId(n), part), Arc::new(0u8));
+                store.put(BlockId::MapOutput(ShuffleId(n), part, TaskId(7)), Arc::new(0u8));
             }
         }
         assert_eq!(store.remove_rdd(RddId(1)), 4);
@@ -608,7 +637,7 @@ mod tests {
         }
         let (store, log) = (store(1000).0, Arc::default());
         store.set_watch(Box::new(Log(Arc::clone(&log))));
-        store.put(BlockId::MapOutput(ShuffleId(1), 0), Arc::new(0u8));
+        store.put(BlockId::MapOutput(ShuffleId(1), 0, TaskId(7)), Arc::new(0u8));
         keep(&store, block(1, 0), 1, 900);
         keep(&store, block(2, 0), 2, 900);
         store.discard(block(2, 0));

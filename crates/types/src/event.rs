@@ -286,6 +286,9 @@ pub struct TaskMetrics {
     pub shuffle_write_records: u64,
     /// Bytes written to shuffles.
     pub shuffle_write_bytes: u64,
+    /// A checksum of the records written to a shuffle, whatever their order, if they may differ when the
+    /// task runs again; else 0.
+    pub shuffle_write_checksum: u64,
     /// Bytes of memory given up for want of it.
     pub memory_bytes_spilled: u64,
     /// Bytes written to disk instead.

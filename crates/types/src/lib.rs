@@ -12,7 +12,8 @@ pub mod storage_level;
 pub use event::{Event, RunningTask, StageInfo, TaskInfo, TaskMetrics};
 pub use id::*;
 pub use lineage::{
-    Attachment, CallSite, Dependency, Lent, Location, NarrowMapping, PartitionerId, RddInfo, Reads,
+    Attachment, CallSite, Dependency, Determinism, Lent, Location, NarrowMapping, PartitionerId,
+    RddInfo, Reads,
 };
-pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};
+pub use outcome::{JobError, MapAttempt, MapOutputLocation, StageRef, TaskFailure, TaskOutcome};
 pub use storage_level::StorageLevel;

@@ -56,6 +56,51 @@ pub struct PartitionerId {
     pub partitions: u32,
 }
 
+/// What computing a partition a second time may give, from the same inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Determinism {
+    /// The same records in the same order.
+    #[default]
+    Determinate,
+    /// The same records, perhaps in another order.
+    Unordered,
+    /// Perhaps other records.
+    Indeterminate,
+}
+
+impl Determinism {
+    /// After a step that depends on the order of what it reads (`zip`, `sample`): over an unordered
+    /// parent its records may change.
+    pub fn after_order_sensitive(self) -> Self {
+        match self {
+            Determinism::Determinate => Determinism::Determinate,
+            Determinism::Unordered | Determinism::Indeterminate => Determinism::Indeterminate,
+        }
+    }
+
+    /// After a step whose output may come in any order: a hash table that may spill, code of the
+    /// user's over a whole partition.
+    pub fn after_reordering(self) -> Self {
+        self.max(Determinism::Unordered)
+    }
+
+    /// As a reader of a shuffle finds it: map outputs that come out different when they are computed
+    /// again roll their readers back, so that only the order remains open.
+    pub fn after_shuffle(self) -> Self {
+        self.min(Determinism::Unordered)
+    }
+}
+
+impl fmt::Display for Determinism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Determinism::Determinate => "determinate",
+            Determinism::Unordered => "unordered",
+            Determinism::Indeterminate => "indeterminate",
+        })
+    }
+}
+
 /// How the partitions of a child read those of a narrow parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NarrowMapping {
@@ -141,6 +186,8 @@ pub struct RddInfo {
     pub preferred: Vec<Vec<Location>>,
     /// How its keys are partitioned, if they are.
     pub partitioner: Option<PartitionerId>,
+    /// What computing it again may give, unless it was checkpointed; [`RddInfo::determinism`] knows.
+    pub level: Determinism,
     /// Whether its partitions are kept once computed, so that the scheduler asks where they are.
     pub persisted: AtomicBool,
     /// What the driver keeps alive as long as the node: map-side code, deferred work. The
@@ -203,6 +250,12 @@ impl RddInfo {
         self.persisted.load(Ordering::Acquire)
     }
 
+    /// What computing a partition again may give. A checkpoint is read, not computed.
+    pub fn determinism(&self) -> Determinism {
+        let checkpointed = self.lent.as_ref().is_some_and(|lent| lent.after.get().is_some());
+        if checkpointed { Determinism::Determinate } else { self.level }
+    }
+
     /// What it reads now.
     pub fn reads(&self) -> Reads<'_> {
         let Some(lent) = &self.lent else { return Reads::Own(&self.dependencies) };
@@ -257,6 +310,7 @@ mod tests {
             lent: None,
             preferred: Vec::new(),
             partitioner: None,
+            level: Determinism::Determinate,
             persisted: AtomicBool::new(false),
             attachment: Attachment(Some(Arc::new(parents))),
         })

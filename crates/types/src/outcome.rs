@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ExecutorId, JobId, ShuffleId, StageId};
+use crate::{ExecutorId, JobId, ShuffleId, StageId, TaskId};
 
 /// One attempt of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,6 +19,25 @@ impl fmt::Display for StageRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.stage, self.attempt)
     }
+}
+
+/// Where one map output lies, and which attempt wrote it: outputs of two attempts may differ, and one
+/// never stands in for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MapOutputLocation {
+    /// The executor that holds it.
+    pub executor: ExecutorId,
+    /// The map task that wrote it.
+    pub task: TaskId,
+}
+
+/// The output that one attempt wrote for one map partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MapAttempt {
+    /// The map partition.
+    pub map_partition: u32,
+    /// The map task that wrote it.
+    pub task: TaskId,
 }
 
 /// How one task attempt ended.
@@ -67,6 +86,9 @@ pub enum TaskFailure {
         reduce_partition: u32,
         /// The executor that was to serve it.
         executor: ExecutorId,
+        /// Every output of the shuffle that this executor cannot serve, as far as could be found out;
+        /// empty when nobody was known to hold the output.
+        broken: Vec<MapAttempt>,
         /// What went wrong.
         message: String,
     },

@@ -36,7 +36,7 @@ use firesteel_types::{
 use crate::bus::Bus;
 use crate::{Error, Result};
 
-use aftermath::Aftermath;
+use aftermath::{Aftermath, Step};
 pub(crate) use blocks::KeptPartitions;
 pub(crate) use job::JobCell;
 use job::{ActiveJob, StageCode};
@@ -260,7 +260,13 @@ impl Engine {
                 Effect::ReleaseTask { task } => state.release(task),
                 Effect::EndJob { job, result } => state.end_job(job, result.map_err(Error::from)),
                 Effect::PublishMapOutputs { shuffle, locations } => {
-                    self.place.publish(shuffle, locations);
+                    self.publish(shuffle, locations);
+                }
+                Effect::DropMapOutputs { shuffle, outputs } => {
+                    self.drop_map_outputs(shuffle, outputs);
+                }
+                Effect::DropCachedPartitions { rdd } => {
+                    state.aftermath.push(Step::Drop(self.drop_cached_partitions(rdd)));
                 }
                 Effect::Post(event) => self.bus.post(event),
                 Effect::ArmTimer(at) => self.arm_timer(state, at),

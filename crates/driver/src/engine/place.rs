@@ -1,12 +1,15 @@
 //! Where tasks run: in threads of this process, or on the executors of a cluster. What is decided about
 //! them is the same.
 
+use std::any::Any;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
-use firesteel_types::{Event, ExecutorId, Host, RddId, ShuffleId, TaskId};
+use firesteel_types::{
+    Event, ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
+};
 
 use super::cluster::{Cluster, NewCluster, dispatch};
 use super::{Engine, local};
@@ -121,13 +124,6 @@ impl Place {
         }
     }
 
-    /// All map outputs of local mode lie in this process: readers find them by name.
-    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<ExecutorId>>) {
-        if let Place::Cluster(cluster) = self {
-            cluster.publish(shuffle, locations);
-        }
-    }
-
     pub(super) fn stop(&self) {
         if let Place::Cluster(cluster) = self {
             cluster.stop();
@@ -164,6 +160,37 @@ impl Engine {
             Place::Threads { .. } => 0,
             Place::Cluster(cluster) => cluster.served_broadcast_bytes(),
         }
+    }
+
+    /// Tells readers where map outputs lie.
+    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<MapOutputLocation>>) {
+        match &self.place {
+            Place::Threads { .. } => self.environment.publish(shuffle, &locations),
+            Place::Cluster(cluster) => cluster.publish(shuffle, locations),
+        }
+    }
+
+    /// Drops map outputs that nobody will read.
+    pub(super) fn drop_map_outputs(
+        &self,
+        shuffle: ShuffleId,
+        outputs: Vec<(ExecutorId, MapAttempt)>,
+    ) {
+        for (executor, output) in outputs {
+            match &self.place {
+                Place::Threads { .. } => self.environment.drop_map_output(shuffle, output),
+                Place::Cluster(cluster) => cluster.drop_map_output(executor, shuffle, output),
+            }
+        }
+    }
+
+    /// Drops the cached partitions of an RDD that stays persisted. What they hold may be dropped only without
+    /// the engine's lock.
+    pub(super) fn drop_cached_partitions(&self, rdd: RddId) -> Box<dyn Any + Send> {
+        if let Place::Cluster(cluster) = &self.place {
+            cluster.drop_cached_partitions(rdd);
+        }
+        Box::new(self.environment.take_rdd(rdd))
     }
 
     /// Tells executors what nobody needs any more.

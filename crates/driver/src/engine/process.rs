@@ -155,18 +155,14 @@ fn greet(stream: &mut UnixStream, settings: ScratchSettings) -> io::Result<()> {
 
 fn answer(question: FromChild, environment: &LocalEnvironment) -> io::Result<ToChild> {
     Ok(match question {
-        FromChild::PutMapOutput { shuffle, map, output } => {
-            ToChild::Stored(environment.put_map_output(shuffle, map, output))
+        FromChild::PutMapOutput { shuffle, map, task, output } => {
+            ToChild::Stored(environment.put_map_output(shuffle, map, task, output))
         }
         FromChild::FetchMapOutput { shuffle, map, reduce } => {
             let slice = environment.fetch_map_output(shuffle, map, reduce);
             ToChild::Slice(slice.and_then(|slice| {
-                let unreadable = |error: firesteel_shuffle::ReadError| TaskFailure::FetchFailed {
-                    shuffle,
-                    map_partition: map,
-                    reduce_partition: reduce,
-                    executor: ExecutorId::DRIVER,
-                    message: error.to_string(),
+                let unreadable = |error: firesteel_shuffle::ReadError| {
+                    environment.unreadable(shuffle, map, reduce, error.to_string())
                 };
                 Ok((slice.encoded().map_err(unreadable)?, slice.records()))
             }))

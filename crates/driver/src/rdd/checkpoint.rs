@@ -23,7 +23,9 @@ use firesteel_rdd::checkpoint::{Checkpointed, Link, WriteCheckpoint};
 use firesteel_rdd::{Boxed, Environment, Pipe};
 use firesteel_shuffle::Codec;
 use firesteel_storage::BlockId;
-use firesteel_types::{Attachment, CallSite, Dependency, NarrowMapping, RddInfo, StorageLevel};
+use firesteel_types::{
+    Attachment, CallSite, Dependency, Determinism, NarrowMapping, RddInfo, StorageLevel,
+};
 
 use super::graph::extras;
 use crate::output::Output;
@@ -229,6 +231,7 @@ impl Checkpoint {
             lent: None,
             preferred: Vec::new(),
             partitioner: node.partitioner.clone(),
+            level: Determinism::Determinate,
             persisted: AtomicBool::new(false),
             attachment: Attachment::default(),
         });

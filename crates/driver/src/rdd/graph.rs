@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use firesteel_rdd::cache::SharedLevel;
 use firesteel_rdd::{AnyPartitioner, Pipe};
 use firesteel_types::{
-    Attachment, CallSite, Dependency, Lent, NarrowMapping, PartitionerId, RddId, RddInfo,
+    Attachment, CallSite, Dependency, Determinism, Lent, NarrowMapping, PartitionerId, RddId,
+    RddInfo,
 };
 
 use super::checkpoint::Checkpoint;
@@ -65,6 +66,7 @@ pub(crate) struct Node {
     dependencies: Vec<Dependency>,
     extras: Extras,
     partitioner: Option<(PartitionerId, Arc<dyn Any + Send + Sync>)>,
+    determinism: Determinism,
     persisted: bool,
 }
 
@@ -80,6 +82,7 @@ impl Node {
             dependencies: Vec::new(),
             extras: Extras { context: context.id(), ..Extras::default() },
             partitioner: None,
+            determinism: Determinism::Determinate,
             persisted: false,
         }
     }
@@ -127,15 +130,35 @@ impl Node {
             );
             self.set_defect(Error::invalid(&self.site, reason));
         }
+        self.determinism = self.determinism.max(parent.determinism());
         self.dependencies.push(Dependency::Narrow { rdd: parent.clone(), mapping });
         self
     }
 
     pub(crate) fn reads(mut self, shuffle: Arc<ShuffleHandle>, parent: &Arc<RddInfo>) -> Self {
         self.check_parent(parent);
+        self.determinism = self.determinism.max(parent.determinism().after_shuffle());
         let id = shuffle.shuffle;
         self.dependencies.push(Dependency::Shuffle { shuffle: id, rdd: parent.clone() });
         self.extras._shuffles.push(shuffle);
+        self
+    }
+
+    /// What it computes depends on the order of what it reads. To be said after what it reads.
+    pub(crate) fn order_sensitive(mut self) -> Self {
+        self.determinism = self.determinism.after_order_sensitive();
+        self
+    }
+
+    /// What it computes may come in another order next time. To be said after what it reads.
+    pub(crate) fn reordering(mut self) -> Self {
+        self.determinism = self.determinism.after_reordering();
+        self
+    }
+
+    /// What it computes may be something else next time.
+    pub(crate) fn indeterminate(mut self) -> Self {
+        self.determinism = Determinism::Indeterminate;
         self
     }
 
@@ -207,6 +230,7 @@ impl Node {
             lent,
             preferred: Vec::new(),
             partitioner: id,
+            level: self.determinism,
             persisted: AtomicBool::new(self.persisted),
             attachment: Attachment(Some(Arc::new(self.extras))),
         };

@@ -88,7 +88,7 @@ where
     {
         let site = CallSite::here("full_outer_join");
         let partitioner = self.common_partitioner(other);
-        let groups = self.two_sided(site, other, partitioner, CoGroup::new);
+        let groups = self.cogrouped(site, other, partitioner, None);
         let node = groups.derive("MapPartitionsRDD", site).partitioned_as(&groups);
         let pairs = OnEachValue(Pure::new(full_outer::<V, W>));
         node.into_rdd(FlatMap::new(groups.pipe.clone(), pairs)).boxed()
@@ -102,7 +102,7 @@ where
         Q: Pipe<Item = (K, W)>,
     {
         let partitioner = self.common_partitioner(other);
-        self.two_sided(CallSite::here("cogroup"), other, partitioner, CoGroup::new)
+        self.cogrouped(CallSite::here("cogroup"), other, partitioner, None)
     }
 
     /// [`Rdd::cogroup`] into these partitions.
@@ -118,7 +118,7 @@ where
     {
         let site = CallSite::here("cogroup_into");
         let (partitioner, defect) = resolve(&site, partitions);
-        self.two_sided_or(site, other, partitioner, defect, CoGroup::new)
+        self.cogrouped(site, other, partitioner, defect)
     }
 
     /// The pairs whose key `other` does not have.
@@ -172,14 +172,46 @@ where
         U: 'static,
         J: Pipe<Item = (K, U)>,
     {
+        let (node, left, right) = self.bring_together(site, other, &partitioner, defect);
+        node.partitioned_by(&partitioner).into_rdd(join(left, right)).boxed()
+    }
+
+    /// The values of both sides under each key: in an order that is part of what comes out.
+    pub(super) fn cogrouped<W, Q>(
+        &self,
+        site: CallSite,
+        other: &Rdd<(K, W), Q>,
+        partitioner: AnyPartitioner<K>,
+        defect: Option<Error>,
+    ) -> Rdd<(K, (Vec<V>, Vec<W>))>
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+    {
+        let (node, left, right) = self.bring_together(site, other, &partitioner, defect);
+        let node = node.order_sensitive().reordering().partitioned_by(&partitioner);
+        node.into_rdd(CoGroup::new(left, right)).boxed()
+    }
+
+    fn bring_together<W, Q>(
+        &self,
+        site: CallSite,
+        other: &Rdd<(K, W), Q>,
+        partitioner: &AnyPartitioner<K>,
+        defect: Option<Error>,
+    ) -> (Node, Boxed<(K, V)>, Boxed<(K, W)>)
+    where
+        W: Data,
+        Q: Pipe<Item = (K, W)>,
+    {
         let node = Node::new(&self.context, "CoGroupedRDD", site);
         let node = node.with_partitions(partitioner.partitions());
-        let (node, left) = self.read_by(node, &partitioner);
-        let (mut node, right) = other.read_by(node, &partitioner);
+        let (node, left) = self.read_by(node, partitioner);
+        let (mut node, right) = other.read_by(node, partitioner);
         if let Some(defect) = defect {
             node.set_defect(defect);
         }
-        node.partitioned_by(&partitioner).into_rdd(join(left, right)).boxed()
+        (node.reordering(), left, right)
     }
 
     fn read_by(&self, node: Node, partitioner: &AnyPartitioner<K>) -> (Node, Boxed<(K, V)>) {

@@ -28,7 +28,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use firesteel_rdd::{Boxed, Pipe};
-use firesteel_types::{CallSite, RddId, RddInfo};
+use firesteel_types::{CallSite, Determinism, RddId, RddInfo};
 
 use crate::Context;
 
@@ -112,6 +112,24 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// ```
     pub fn with<E: firesteel_closure::Data>(&self, environment: E) -> With<T, P, E> {
         With { rdd: self.clone(), environment: Arc::new(environment) }
+    }
+
+    /// What computing a partition a second time may give, as far as the engine knows.
+    pub fn determinism(&self) -> Determinism {
+        self.info.determinism()
+    }
+
+    /// Says that a partition may hold other records when it is computed again: they depend on chance, on the
+    /// time or on something outside. When map outputs of it are lost and come out different, everything
+    /// that read the old ones is computed again, or the job fails if results were delivered already.
+    ///
+    /// Where an order that may change makes the difference (`zip`, `sample` after `reduce_by_key`), the engine
+    /// knows by itself.
+    #[track_caller]
+    pub fn indeterminate(&self) -> Rdd<T> {
+        let site = CallSite::here("indeterminate");
+        let node = self.derive("MapPartitionsRDD", site).partitioned_as(self).indeterminate();
+        node.into_rdd(self.pipe.clone()).boxed()
     }
 
     /// A node that reads this RDD partition by partition.

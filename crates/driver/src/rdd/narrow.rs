@@ -137,7 +137,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
         C: Call<(usize, Partition<T>), I>,
     {
-        self.derive("MapPartitionsRDD", site).into_rdd(MapPartitions::new(self.pipe.clone(), f))
+        // The user's code sees a whole partition, and may keep it in a hash map on the way.
+        let node = self.derive("MapPartitionsRDD", site).order_sensitive().reordering();
+        node.into_rdd(MapPartitions::new(self.pipe.clone(), f))
     }
 
     /// Each item with the key that `f` finds in it.
@@ -154,6 +156,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     #[track_caller]
     pub fn glom(&self) -> Rdd<Vec<T>, Glom<Arc<P>>> {
         self.derive("MapPartitionsRDD", CallSite::here("glom"))
+            .order_sensitive()
             .into_rdd(Glom::new(self.pipe.clone()))
     }
 
@@ -197,13 +200,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         C: Call<(Partition<T>, Partition<U>), I>,
     {
         let pipe = ZipPartitions::new(self.pipe.clone(), other.pipe.clone(), f);
-        self.pairwise(site, other).into_rdd(pipe)
+        self.pairwise(site, other).reordering().into_rdd(pipe)
     }
 
     fn pairwise<U, Q>(&self, site: CallSite, other: &Rdd<U, Q>) -> super::Node {
         let (left, right) = (self.info.partitions, other.info.partitions);
-        let node =
-            self.derive("ZippedPartitionsRDD2", site).narrow(&other.info, NarrowMapping::OneToOne);
+        let node = self
+            .derive("ZippedPartitionsRDD2", site)
+            .narrow(&other.info, NarrowMapping::OneToOne)
+            .order_sensitive();
         if left == right {
             return node;
         }
@@ -263,7 +268,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         T: Clone,
     {
         let site = CallSite::here("sample");
-        let mut node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
+        let node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
+        let mut node = node.order_sensitive();
         let highest = if with_replacement { f64::INFINITY } else { 1.0 };
         let valid = fraction.is_finite() && (0.0..=highest).contains(&fraction);
         if !valid {
@@ -295,7 +301,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             reached += weight;
             let end = if i == last { 1.0 } else { reached / total };
             let node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
-            node.into_rdd(RandomPart::new(self.pipe.clone(), start..end, seed))
+            node.order_sensitive().into_rdd(RandomPart::new(self.pipe.clone(), start..end, seed))
         };
         Ok(weights.iter().enumerate().map(part).collect())
     }
@@ -308,6 +314,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let starts = Deferred::default();
         let counting = CountPartitions { rdd: self.clone(), starts: starts.clone(), site };
         self.derive("ZippedWithIndexRDD", site)
+            .order_sensitive()
             .prepared_by(Arc::new(counting))
             .into_rdd(ZipWithIndex::new(self.pipe.clone(), starts))
     }
@@ -316,6 +323,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     #[track_caller]
     pub fn zip_with_unique_id(&self) -> Rdd<(T, u64), ZipWithUniqueId<Arc<P>>> {
         self.derive("MapPartitionsRDD", CallSite::here("zip_with_unique_id"))
+            .order_sensitive()
             .into_rdd(ZipWithUniqueId::new(self.pipe.clone(), self.info.partitions))
     }
 
@@ -330,7 +338,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     {
         let site = CallSite::here("pipe");
         let argv: Vec<String> = command.into_iter().map(Into::into).collect();
-        let mut node = self.derive("PipedRDD", site);
+        let mut node = self.derive("PipedRDD", site).order_sensitive().reordering();
         if argv.first().is_none_or(|program| program.is_empty()) {
             node.set_defect(Error::invalid(&site, "the command is empty"));
         }

@@ -95,7 +95,8 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         let fractions: Vec<(K, f64)> = fractions.into_iter().collect();
         let highest = if with_replacement { f64::INFINITY } else { 1.0 };
         let wrong = fractions.iter().find(|(_, f)| !f.is_finite() || !(0.0..=highest).contains(f));
-        let mut node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
+        let node = self.derive("PartitionwiseSampledRDD", site).partitioned_as(self);
+        let mut node = node.order_sensitive();
         if let Some((_, fraction)) = wrong {
             let reason = format!("each fraction must lie between 0 and {highest}: {fraction}");
             node.set_defect(Error::invalid(&site, reason));
@@ -203,7 +204,7 @@ where
         combine: M,
     ) -> Rdd<(K, C)> {
         if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
-            let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
+            let node = self.derive("MapPartitionsRDD", site).partitioned_as(self).reordering();
             return node.into_rdd(CombineValues::new(self.pipe.clone(), combine)).boxed();
         }
         let readers = partitioner.partitions();
@@ -213,7 +214,7 @@ where
             node.set_defect(defect);
         }
         let merged = MergeCombiners::<_, _, V>::new(records, combine);
-        node.partitioned_by(&partitioner).into_rdd(merged).boxed()
+        node.reordering().partitioned_by(&partitioner).into_rdd(merged).boxed()
     }
 
     /// All values of each key. All of one key's values must fit into memory: to fold them, use
@@ -248,7 +249,7 @@ where
     {
         let placed = self.place(site, partitioner, defect);
         let node = placed.derive("MapPartitionsRDD", site).partitioned_as(&placed);
-        node.into_rdd(Group::new(placed.pipe.clone())).boxed()
+        node.order_sensitive().reordering().into_rdd(Group::new(placed.pipe.clone())).boxed()
     }
 
     pub(super) fn default_partitioner(&self) -> AnyPartitioner<K> {

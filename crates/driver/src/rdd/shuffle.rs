@@ -8,7 +8,7 @@ use firesteel_rdd::body::ShuffleMapBody;
 use firesteel_rdd::partitioner::choose_bounds;
 use firesteel_rdd::wide::{ByComputedKey, ShuffleRecords, Writer};
 use firesteel_rdd::{AnyPartitioner, Pipe, RangePartitioner};
-use firesteel_types::CallSite;
+use firesteel_types::{CallSite, Determinism};
 
 use super::graph::{Node, Prepare};
 use crate::{Rdd, Result};
@@ -37,8 +37,20 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         writer: impl Writer<T>,
         readers: u32,
     ) -> (Node, ShuffleRecords<R>) {
+        let checksummed = self.info.determinism() == Determinism::Indeterminate;
+        self.read_through_checked(node, writer, readers, checksummed)
+    }
+
+    /// The same; `checksummed` if a map output that is computed again may differ from the one before.
+    pub(super) fn read_through_checked<R: Data>(
+        &self,
+        node: Node,
+        writer: impl Writer<T>,
+        readers: u32,
+        checksummed: bool,
+    ) -> (Node, ShuffleRecords<R>) {
         let shuffle = self.context.next_shuffle();
-        let body = ShuffleMapBody::new(self.pipe.clone(), writer, shuffle, readers);
+        let body = ShuffleMapBody::new(self.pipe.clone(), writer, shuffle, readers, checksummed);
         let handle = self.context.0.engine.register_shuffle(shuffle, Arc::new(body));
         let records = ShuffleRecords::new(shuffle, self.info.partitions);
         (node.reads(handle, &self.info), records)

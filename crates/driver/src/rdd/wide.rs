@@ -4,12 +4,12 @@ use std::hash::Hash;
 
 use firesteel_closure::{Call, Data, Pure};
 use firesteel_rdd::aggregate::ReduceWith;
-use firesteel_rdd::join::{CoGroup, SubtractByKey};
+use firesteel_rdd::join::SubtractByKey;
 use firesteel_rdd::reshape::Union;
 use firesteel_rdd::sort::SortBy;
-use firesteel_rdd::wide::RoundRobin;
+use firesteel_rdd::wide::{ByContent, RoundRobin};
 use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
-use firesteel_types::{CallSite, NarrowMapping};
+use firesteel_types::{CallSite, Determinism, NarrowMapping};
 
 use super::graph::Node;
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
@@ -38,13 +38,18 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 }
 
 impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
-    /// The items dealt out evenly over this many partitions, by a shuffle.
+    /// The items dealt out evenly over this many partitions, by a shuffle. Where the order of the items may
+    /// change when they are computed again (after `reduce_by_key`, `map_partitions` and the like) they are
+    /// dealt by what they hold: about evenly, as far as they differ.
     #[track_caller]
     pub fn repartition(&self, partitions: usize) -> Rdd<T> {
         let site = CallSite::here("repartition");
         let node = Node::new(&self.context, "ShuffledRDD", site).partition_count(partitions);
         let readers = node.partitions;
-        let (node, records) = self.read_through_shuffle::<T>(node, RoundRobin, readers);
+        let (node, records) = match self.info.determinism() {
+            Determinism::Determinate => self.read_through_checked(node, RoundRobin, readers, false),
+            _ => self.read_through_checked(node, ByContent, readers, true),
+        };
         node.into_rdd(records).boxed()
     }
 
@@ -145,7 +150,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         let site = CallSite::here("intersection");
         let (left, right) = (self.as_keys(site), other.as_keys(site));
         let partitioner = default_partitioner(&self.context, vec![left.side(), right.side()]);
-        let both = left.two_sided(site, &right, partitioner, CoGroup::new);
+        let both = left.cogrouped(site, &right, partitioner, None);
         let found = both.filter_call(
             site,
             Pure::new(|(_, (a, b)): &(T, (Vec<()>, Vec<()>))| !a.is_empty() && !b.is_empty()),

@@ -7,7 +7,9 @@ use firesteel_rdd::{Environment, KillSwitch, MapOutputs};
 use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
-use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskMetrics};
+use firesteel_types::{
+    BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskId, TaskMetrics,
+};
 
 use super::flow::{Outputs, Reader};
 use super::node::{Node, lock};
@@ -98,10 +100,24 @@ impl Environment for TaskEnvironment {
         &self,
         shuffle: ShuffleId,
         map: u32,
+        task: TaskId,
         output: MapOutput,
     ) -> Result<(), TaskFailure> {
-        self.node.put_map_output(shuffle, map, output);
+        self.node.put_map_output(shuffle, map, task, output);
         Ok(())
+    }
+
+    fn unreadable(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        reduce: u32,
+        message: String,
+    ) -> TaskFailure {
+        match self.node.locate(shuffle, self.epoch) {
+            Ok(located) => self.node.unreadable(Reader { shuffle, reduce }, map, &located, message),
+            Err(failure) => failure,
+        }
     }
 
     fn fetch_map_output(

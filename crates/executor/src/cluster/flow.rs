@@ -11,7 +11,7 @@ use bytes::Bytes;
 use firesteel_rdd::KillSwitch;
 use firesteel_rpc::RpcAddress;
 use firesteel_shuffle::Slice;
-use firesteel_types::{ExecutorId, ShuffleId, TaskFailure};
+use firesteel_types::{ExecutorId, MapAttempt, ShuffleId, TaskFailure};
 
 use super::node::{Node, lock};
 use super::plan::{Plan, Question};
@@ -31,15 +31,59 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    fn failed(self, map: u32, executor: ExecutorId, message: impl ToString) -> TaskFailure {
+    pub(super) fn failed(
+        self,
+        map: u32,
+        executor: ExecutorId,
+        broken: Vec<MapAttempt>,
+        message: impl ToString,
+    ) -> TaskFailure {
         TaskFailure::FetchFailed {
             shuffle: self.shuffle,
             map_partition: map,
             reduce_partition: self.reduce,
             executor,
+            broken,
             message: message.to_string(),
         }
     }
+}
+
+impl MapOutputLocations {
+    /// The output of a map partition, and who holds it.
+    fn output(&self, map: u32) -> Option<(ExecutorId, MapAttempt)> {
+        let at = self.locations.get(map as usize).copied().flatten()?;
+        Some((at.executor, MapAttempt { map_partition: map, task: at.task }))
+    }
+
+    /// Of what an executor holds, `map`'s output and what it does not say that it can serve.
+    pub(super) fn not_among(
+        &self,
+        holder: ExecutorId,
+        map: u32,
+        readable: &[MapAttempt],
+    ) -> Vec<MapAttempt> {
+        let all = (0..self.locations.len() as u32).filter_map(|map| self.output(map));
+        let there = all.filter(|(executor, _)| *executor == holder).map(|(_, output)| output);
+        there.filter(|output| output.map_partition == map || !readable.contains(output)).collect()
+    }
+}
+
+/// Why an output did not come from its holder.
+struct Trouble {
+    lane: usize,
+    map: u32,
+    message: String,
+    /// Whether the holder answered: if not, nothing of what it holds can be had.
+    answered: bool,
+}
+
+/// How a question ended that was not answered as hoped.
+enum Failure {
+    /// With an output that cannot be had.
+    Fetch(Trouble),
+    /// For another reason.
+    Task(TaskFailure),
 }
 
 /// The outputs of a range of map partitions, one after the other. Dropping it lets go of the rest.
@@ -66,17 +110,22 @@ impl Outputs {
 
     fn fetch(&self, map: u32) -> Result<Slice, TaskFailure> {
         let Reader { shuffle, reduce } = self.reader;
-        let failed = |executor, message: &str| Err(self.reader.failed(map, executor, message));
-        let holder = self.located.locations.get(map as usize).copied().flatten();
-        let Some(holder) = holder else {
-            return failed(ExecutorId::DRIVER, "no executor is known to have it any more");
+        let failed = |executor, broken, message: &str| {
+            Err(self.reader.failed(map, executor, broken, message))
+        };
+        let Some((holder, output)) = self.located.output(map) else {
+            let message = "no executor is known to have it any more";
+            return failed(ExecutorId::DRIVER, Vec::new(), message);
         };
         if holder == self.node.executor {
-            let here = self.node.slice(shuffle, map, reduce);
-            return here.map_or_else(|| failed(holder, "the block is not there"), Ok);
+            let here = self.node.slice(shuffle, output, reduce);
+            let message = || "the block is not there".to_owned();
+            return here
+                .ok_or_else(|| self.node.unreadable(self.reader, map, &self.located, message()));
         }
         if !self.located.executors.iter().any(|(executor, _)| *executor == holder) {
-            return failed(holder, "that executor is lost");
+            let broken = self.located.not_among(holder, map, &[]);
+            return failed(holder, broken, "that executor is lost");
         }
         self.flow.wait_for(map, &self.kill)
     }
@@ -103,6 +152,7 @@ struct Flow {
     node: Arc<Node>,
     reader: Reader,
     lanes: Vec<(ExecutorId, RpcAddress)>,
+    located: Arc<MapOutputLocations>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -122,15 +172,15 @@ impl Flow {
         node: &Arc<Node>,
         reader: Reader,
         maps: Range<u32>,
-        located: &MapOutputLocations,
+        located: &Arc<MapOutputLocations>,
     ) -> Self {
         let elsewhere = located.executors.iter().filter(|(holder, _)| *holder != node.executor);
         let lanes: Vec<_> = elsewhere.cloned().collect();
         let mut waiting: BTreeMap<ExecutorId, BTreeSet<u32>> =
             lanes.iter().map(|(holder, _)| (*holder, BTreeSet::new())).collect();
         for map in maps {
-            let holder = located.locations.get(map as usize).copied().flatten();
-            if let Some(waiting) = holder.and_then(|holder| waiting.get_mut(&holder)) {
+            let holder = located.output(map);
+            if let Some(waiting) = holder.and_then(|(holder, _)| waiting.get_mut(&holder)) {
                 waiting.insert(map);
             }
         }
@@ -138,7 +188,8 @@ impl Flow {
         let plan = Plan::new(of_lanes.collect::<Vec<_>>(), node.max_in_flight);
         let (here, wanted, failed, ended) = (BTreeMap::new(), None, None, false);
         let state = Mutex::new(State { plan, here, wanted, failed, ended });
-        Flow { node: node.clone(), reader, lanes, state, changed: Condvar::new() }
+        let located = located.clone();
+        Flow { node: node.clone(), reader, lanes, located, state, changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -182,8 +233,13 @@ impl Flow {
                 self.alone(lane, map, bytes, to_file).await
             }
         };
+        let failure = match brought {
+            Ok(()) => None,
+            Err(Failure::Task(failure)) => Some(failure),
+            Err(Failure::Fetch(trouble)) => Some(self.explain(trouble).await),
+        };
         let mut state = self.state();
-        if let Err(failure) = brought {
+        if let Some(failure) = failure {
             state.failed.get_or_insert(failure);
         }
         if !state.ended {
@@ -193,36 +249,56 @@ impl Flow {
         self.changed.notify_all();
     }
 
+    /// Finds out what else the holder cannot serve: it is all told in one failure.
+    async fn explain(&self, trouble: Trouble) -> TaskFailure {
+        let Trouble { lane, map, message, answered } = trouble;
+        let (holder, address) = &self.lanes[lane];
+        let readable = match answered {
+            true => self.node.survey(address, self.reader.shuffle).await,
+            false => Vec::new(),
+        };
+        let broken = self.located.not_among(*holder, map, &readable);
+        self.reader.failed(map, *holder, broken, message)
+    }
+
     fn is_wanted(&self) -> bool {
         !self.state().ended
     }
 
-    async fn several(&self, lane: usize, maps: Vec<u32>, limit: u64) -> Result<(), TaskFailure> {
+    async fn several(&self, lane: usize, maps: Vec<u32>, limit: u64) -> Result<(), Failure> {
         let (holder, address) = &self.lanes[lane];
         let Reader { shuffle, reduce } = self.reader;
         let first = maps.first().copied().unwrap_or_default();
-        let failed = |error: &dyn std::fmt::Display| self.reader.failed(first, *holder, error);
-        let id = StreamId::Slices { shuffle, reduce, limit, maps };
+        let failed = |map: u32, message: String| {
+            Failure::Fetch(Trouble { lane, map, message, answered: true })
+        };
+        let outputs = maps.iter().filter_map(|map| Some(self.located.output(*map)?.1)).collect();
+        let id = StreamId::Slices { shuffle, reduce, limit, outputs };
         let bound = limit.saturating_add(SLACK);
         let transfer = || self.node.receive(address, &id, bound);
         let answer = self.node.retrying(*holder, || self.is_wanted(), transfer).await;
-        let answer = Bytes::from(answer.map_err(|error| failed(&error))?);
+        let answer = answer.map_err(|error| {
+            let (message, answered) = (error.to_string(), error.was_answered());
+            Failure::Fetch(Trouble { lane, map: first, message, answered })
+        })?;
+        let answer = Bytes::from(answer);
         let bytes = answer.len() as u64;
-        let parts = read_parts(&answer).ok_or_else(|| failed(&"its answer cannot be read"))?;
+        let unread = || failed(first, "its answer cannot be read".to_owned());
+        let parts = read_parts(&answer).ok_or_else(unread)?;
         let (mut came, mut slices, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         for (map, part) in parts {
             match part {
                 Err(length) => alone.push((map, length)),
                 Ok(blocks) => {
                     let slice = Slice::received(blocks);
-                    let broken = |error| self.reader.failed(map, *holder, error);
-                    slices.push((map, slice.map_err(broken)?));
+                    let slice = slice.map_err(|error| failed(map, error.to_string()))?;
+                    slices.push((map, slice));
                     came.push(map);
                 }
             }
         }
         if came.is_empty() && alone.is_empty() {
-            return Err(failed(&"its answer is empty"));
+            return Err(failed(first, "its answer is empty".to_owned()));
         }
         let mut state = self.state();
         state.plan.several_came(lane, bytes, &came, &alone);
@@ -232,22 +308,22 @@ impl Flow {
         Ok(())
     }
 
-    async fn alone(
-        &self,
-        lane: usize,
-        map: u32,
-        bytes: u64,
-        to_file: bool,
-    ) -> Result<(), TaskFailure> {
+    async fn alone(&self, lane: usize, map: u32, bytes: u64, to_file: bool) -> Result<(), Failure> {
         let (holder, address) = &self.lanes[lane];
         let Reader { shuffle, reduce } = self.reader;
-        let id = StreamId::Slice { shuffle, reduce, map };
+        let (_, output) = self.located.output(map).expect("only what is located is asked for");
+        let id = StreamId::Slice { shuffle, reduce, output };
         let limit = if to_file { 0 } else { bytes };
         let transfer = || self.node.receive_slice(address, &id, limit);
         let slice = self.node.retrying(*holder, || self.is_wanted(), transfer).await;
         let slice = slice.map_err(|error| match error {
-            TransferError::Disk(_) => TaskFailure::Error { message: error.to_string() },
-            other => self.reader.failed(map, *holder, other),
+            TransferError::Disk(_) => {
+                Failure::Task(TaskFailure::Error { message: error.to_string() })
+            }
+            other => {
+                let (message, answered) = (other.to_string(), other.was_answered());
+                Failure::Fetch(Trouble { lane, map, message, answered })
+            }
         })?;
         let mut state = self.state();
         state.plan.one_came(lane, map, bytes, to_file);

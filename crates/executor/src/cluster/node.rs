@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 
+use firesteel_closure::to_bytes;
 use firesteel_conf::entries;
 use firesteel_rdd::TaskBody;
 use firesteel_rpc::{
@@ -14,9 +15,10 @@ use firesteel_rpc::{
 };
 use firesteel_shuffle::{MapOutput, ReadError, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
-use firesteel_types::{ExecutorId, RddId, ShuffleId, TaskId};
+use firesteel_types::{ExecutorId, MapAttempt, RddId, ShuffleId, TaskFailure, TaskId};
 
 use super::code::CodeCache;
+use super::flow::Reader;
 use super::heartbeat::RunningTasks;
 use super::protocol::{
     BLOCK_MASTER, MapOutputLocations, StreamId, ToBlockMaster, ToBlocks, append_part,
@@ -25,6 +27,7 @@ use super::protocol::{
 use super::settings::{Settings, StartError};
 use super::transfer::Retries;
 use crate::Forgotten;
+use crate::survey::Survey;
 
 /// So many shuffles are remembered as removed, for tasks on their way to an end that still bring outputs.
 const REMOVED_LIMIT: usize = 1 << 16;
@@ -51,6 +54,7 @@ pub(super) struct Node {
     /// One task at a time asks where map outputs lie.
     pub(super) asking: Mutex<()>,
     removed: Mutex<BTreeSet<ShuffleId>>,
+    survey: Survey,
     results: Mutex<BTreeMap<TaskId, Bytes>>,
     pub(super) telling: Mutex<()>,
     pub(super) running: RunningTasks,
@@ -90,6 +94,7 @@ impl Node {
             locations: Mutex::default(),
             asking: Mutex::default(),
             removed: Mutex::default(),
+            survey: Survey::default(),
             results: Mutex::default(),
             telling: Mutex::default(),
             running: RunningTasks::default(),
@@ -101,10 +106,16 @@ impl Node {
     }
 
     /// Keeps a map output, unless nobody can read it any more.
-    pub(super) fn put_map_output(&self, shuffle: ShuffleId, map: u32, output: MapOutput) {
+    pub(super) fn put_map_output(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        task: TaskId,
+        output: MapOutput,
+    ) {
         let removed = lock(&self.removed);
         if !removed.contains(&shuffle) {
-            self.blocks.put(BlockId::MapOutput(shuffle, map), Arc::new(output));
+            self.blocks.put(BlockId::MapOutput(shuffle, map, task), Arc::new(output));
         }
     }
 
@@ -114,8 +125,32 @@ impl Node {
     }
 
     /// One reader's part of a map output of this executor.
-    pub(super) fn slice(&self, shuffle: ShuffleId, map: u32, reduce: u32) -> Option<Slice> {
-        self.blocks.get::<MapOutput>(BlockId::MapOutput(shuffle, map))?.slice(reduce)
+    pub(super) fn slice(
+        &self,
+        shuffle: ShuffleId,
+        output: MapAttempt,
+        reduce: u32,
+    ) -> Option<Slice> {
+        let block = BlockId::MapOutput(shuffle, output.map_partition, output.task);
+        self.blocks.get::<MapOutput>(block)?.slice(reduce)
+    }
+
+    /// The outputs of a shuffle that this executor can serve.
+    pub(super) fn readable(&self, shuffle: ShuffleId) -> Vec<MapAttempt> {
+        self.survey.readable(&self.blocks, shuffle)
+    }
+
+    /// An output of this executor cannot be read by a task of its own.
+    pub(super) fn unreadable(
+        &self,
+        reader: Reader,
+        map: u32,
+        located: &MapOutputLocations,
+        message: String,
+    ) -> TaskFailure {
+        let readable = self.readable(reader.shuffle);
+        let broken = located.not_among(self.executor, map, &readable);
+        reader.failed(map, self.executor, broken, message)
     }
 
     fn forget(&self, forgotten: Forgotten) {
@@ -130,6 +165,9 @@ impl Node {
             Forgotten::Code(code) => self.code.remove(code),
             Forgotten::Result(task) => drop(lock(&self.results).remove(&task)),
             Forgotten::Shuffle(shuffle) => self.forget_shuffle(shuffle),
+            Forgotten::MapOutput(shuffle, MapAttempt { map_partition, task }) => {
+                self.blocks.remove(BlockId::MapOutput(shuffle, map_partition, task));
+            }
             Forgotten::Everything => self.blocks.clear(),
         }
     }
@@ -147,10 +185,16 @@ impl Node {
     fn open_slice(
         &self,
         shuffle: ShuffleId,
-        map: u32,
+        output: MapAttempt,
         reduce: u32,
     ) -> Result<StreamBody, OpenError> {
-        body(&self.slice(shuffle, map, reduce).ok_or(OpenError::Missing)?)
+        body(&self.slice(shuffle, output, reduce).ok_or(OpenError::Missing)?)
+    }
+
+    fn open_survey(&self, shuffle: ShuffleId) -> Result<StreamBody, OpenError> {
+        let encoded = to_bytes(&self.readable(shuffle));
+        let encoded = encoded.map_err(|error| OpenError::Failed(io::Error::other(error)))?;
+        Ok(StreamBody::Bytes(encoded.into()))
     }
 
     fn open_kept(&self, rdd: RddId, partition: u32) -> Result<StreamBody, OpenError> {
@@ -160,27 +204,37 @@ impl Node {
         body(packed.downcast_ref::<Slice>().ok_or(OpenError::Missing)?)
     }
 
-    /// A first few of the parts asked for. Large ones in files are only named: they go by themselves,
-    /// without a copy through memory.
+    /// A first few of the parts asked for, none behind one that cannot be read: so the one that is to blame
+    /// is the first of those asked for when there is no answer. Large ones in files are only named: they go
+    /// by themselves, without a copy through memory.
     fn open_slices(
         &self,
         shuffle: ShuffleId,
         reduce: u32,
         limit: u64,
-        maps: &[u32],
+        outputs: &[MapAttempt],
     ) -> Result<StreamBody, OpenError> {
         let mut all = Vec::new();
-        for map in maps {
-            let Some(slice) = self.slice(shuffle, *map, reduce) else { break };
+        for output in outputs {
+            let map = output.map_partition;
+            let Some(slice) = self.slice(shuffle, *output, reduce) else { break };
             let bytes = slice.bytes();
             if slice.is_on_disk() && bytes > BY_ITSELF_BYTES {
-                append_reference(*map, bytes, &mut all);
+                append_reference(map, bytes, &mut all);
                 continue;
             }
             if !all.is_empty() && all.len() as u64 + bytes > limit {
                 break;
             }
-            append_part(*map, &mut all, |out| slice.write_blocks(out)).map_err(unreadable)?;
+            let before = all.len();
+            match append_part(map, &mut all, |out| slice.write_blocks(out)) {
+                Ok(()) => {}
+                Err(error) if before == 0 => return Err(unreadable(error)),
+                Err(_) => {
+                    all.truncate(before);
+                    break;
+                }
+            }
         }
         if all.is_empty() { Err(OpenError::Missing) } else { Ok(StreamBody::Bytes(all.into())) }
     }
@@ -204,9 +258,10 @@ fn unreadable(error: ReadError) -> OpenError {
 impl StreamSource for Node {
     fn open(&self, id: &str, _: &Peer) -> Result<StreamBody, OpenError> {
         match StreamId::parse(id).ok_or(OpenError::Missing)? {
-            StreamId::Slice { shuffle, reduce, map } => self.open_slice(shuffle, map, reduce),
-            StreamId::Slices { shuffle, reduce, limit, maps } => {
-                self.open_slices(shuffle, reduce, limit, &maps)
+            StreamId::Slice { shuffle, reduce, output } => self.open_slice(shuffle, output, reduce),
+            StreamId::Survey(shuffle) => self.open_survey(shuffle),
+            StreamId::Slices { shuffle, reduce, limit, outputs } => {
+                self.open_slices(shuffle, reduce, limit, &outputs)
             }
             StreamId::Kept { rdd, partition } => self.open_kept(rdd, partition),
             StreamId::Result(task) => {

@@ -11,8 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many outputs are asked for at once: their numbers fit into a stream's name.
-const OUTPUTS_AT_ONCE: usize = 300;
+/// So many outputs are asked for at once: their names fit into a stream's, however large the numbers are.
+const OUTPUTS_AT_ONCE: usize = 120;
 /// So many questions of one reader are under way at once.
 const QUESTIONS: usize = 16;
 /// At least so many can be held beside each other, so that reading and waiting overlap.

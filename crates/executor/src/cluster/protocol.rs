@@ -11,8 +11,8 @@ use firesteel_closure::ExecutableHash;
 use firesteel_rdd::task::TaskIdentity;
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, RddId, RunningTask, ShuffleId, StorageLevel, TaskId,
-    TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, MapAttempt, MapOutputLocation, RddId, RunningTask,
+    ShuffleId, StorageLevel, TaskId, TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -187,8 +187,8 @@ pub struct MapOutputLocations {
     pub epoch: u64,
     /// Where those executors serve their blocks.
     pub executors: Vec<(ExecutorId, RpcAddress)>,
-    /// Executor by map partition.
-    pub locations: Vec<Option<ExecutorId>>,
+    /// By map partition.
+    pub locations: Vec<Option<MapOutputLocation>>,
 }
 
 impl Message for ToBlockMaster {
@@ -235,9 +235,11 @@ pub enum StreamId {
         shuffle: ShuffleId,
         /// For this reader.
         reduce: u32,
-        /// Of this map partition.
-        map: u32,
+        /// Of this map partition and attempt.
+        output: MapAttempt,
     },
+    /// From an executor: which outputs of a shuffle it can serve, as [`MapAttempt`]s.
+    Survey(ShuffleId),
     /// From an executor: one reader's parts of several map outputs, as `read_parts` reads them.
     Slices {
         /// Of this shuffle.
@@ -246,8 +248,8 @@ pub enum StreamId {
         reduce: u32,
         /// So many bytes, and at least the first.
         limit: u64,
-        /// Of these map partitions.
-        maps: Vec<u32>,
+        /// Of these map partitions and attempts.
+        outputs: Vec<MapAttempt>,
     },
 }
 
@@ -258,10 +260,15 @@ impl fmt::Display for StreamId {
             StreamId::Piece { broadcast, piece } => write!(f, "piece/{broadcast}/{piece}"),
             StreamId::Result(task) => write!(f, "result/{task}"),
             StreamId::Kept { rdd, partition } => write!(f, "kept/{rdd}/{partition}"),
-            StreamId::Slice { shuffle, reduce, map } => write!(f, "slice/{shuffle}/{reduce}/{map}"),
-            StreamId::Slices { shuffle, reduce, limit, maps } => {
+            StreamId::Slice { shuffle, reduce, output: MapAttempt { map_partition, task } } => {
+                write!(f, "slice/{shuffle}/{reduce}/{map_partition}/{task}")
+            }
+            StreamId::Survey(shuffle) => write!(f, "survey/{shuffle}"),
+            StreamId::Slices { shuffle, reduce, limit, outputs } => {
                 write!(f, "slices/{shuffle}/{reduce}/{limit}")?;
-                maps.iter().try_for_each(|map| write!(f, "/{map}"))
+                outputs.iter().try_for_each(|MapAttempt { map_partition, task }| {
+                    write!(f, "/{map_partition}/{task}")
+                })
             }
         }
     }
@@ -282,20 +289,29 @@ impl StreamId {
             ("kept", [rdd, partition]) => {
                 StreamId::Kept { rdd: RddId(narrow(*rdd)?), partition: narrow(*partition)? }
             }
-            ("slice", [shuffle, reduce, map]) => StreamId::Slice {
+            ("slice", [shuffle, reduce, map, task]) => StreamId::Slice {
                 shuffle: ShuffleId(narrow(*shuffle)?),
                 reduce: narrow(*reduce)?,
-                map: narrow(*map)?,
+                output: MapAttempt { map_partition: narrow(*map)?, task: TaskId(*task) },
             },
-            ("slices", [shuffle, reduce, limit, maps @ ..]) => StreamId::Slices {
+            ("survey", [shuffle]) => StreamId::Survey(ShuffleId(narrow(*shuffle)?)),
+            ("slices", [shuffle, reduce, limit, outputs @ ..]) => StreamId::Slices {
                 shuffle: ShuffleId(narrow(*shuffle)?),
                 reduce: narrow(*reduce)?,
                 limit: *limit,
-                maps: maps.iter().map(|map| narrow(*map)).collect::<Option<_>>()?,
+                outputs: pairs(outputs)?,
             },
             _ => return None,
         })
     }
+}
+
+fn pairs(numbers: &[u64]) -> Option<Vec<MapAttempt>> {
+    let (pairs, []) = numbers.as_chunks::<2>() else { return None };
+    let output = |[map, task]: &[u64; 2]| {
+        Some(MapAttempt { map_partition: u32::try_from(*map).ok()?, task: TaskId(*task) })
+    };
+    pairs.iter().map(output).collect()
 }
 
 /// One map output's part for one reader: its blocks, or how long they are if they are to be read by
@@ -372,18 +388,28 @@ mod tests {
     #[test]
     fn names_of_streams_are_read_as_they_are_written_and_nothing_else_is() {
         let shuffle = ShuffleId(7);
+        let output = |map_partition| MapAttempt { map_partition, task: TaskId(u64::MAX) };
         for id in [
             StreamId::Code(u64::MAX),
             StreamId::Piece { broadcast: BroadcastId(3), piece: 4 },
             StreamId::Result(TaskId(9)),
             StreamId::Kept { rdd: RddId(2), partition: 5 },
-            StreamId::Slice { shuffle, reduce: 1, map: u32::MAX },
-            StreamId::Slices { shuffle, reduce: 1, limit: 2, maps: vec![3, 4] },
+            StreamId::Slice { shuffle, reduce: 1, output: output(u32::MAX) },
+            StreamId::Survey(shuffle),
+            StreamId::Slices { shuffle, reduce: 1, limit: 2, outputs: vec![output(3), output(4)] },
         ] {
             assert_eq!(StreamId::parse(&id.to_string()), Some(id));
         }
-        for text in ["", "code", "code/", "code/x", "code/1/2", "slice/1/2", "slice/1/2/4294967296"]
-        {
+        for text in [
+            "",
+            "code",
+            "code/",
+            "code/x",
+            "code/1/2",
+            "slice/1/2/3",
+            "slice/1/2/4294967296/0",
+            "slices/1/2/3/4",
+        ] {
             assert_eq!(StreamId::parse(text), None, "{text}");
         }
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::task::block_in_place;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use firesteel_closure::from_bytes;
 use firesteel_rpc::{IncomingStream, RpcAddress, StreamError};
 use firesteel_shuffle::{ReadError, Scratch, Slice};
 use firesteel_storage::TempFile;
-use firesteel_types::ExecutorId;
+use firesteel_types::{ExecutorId, MapAttempt, ShuffleId};
 
 use super::node::Node;
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
@@ -28,6 +29,8 @@ pub(super) struct Retries {
 /// The first pause between two questions whether the other side is lost, and the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(1);
+/// So long an executor may take to find out which map outputs it can serve.
+const SURVEY_WAIT: Duration = Duration::from_secs(30);
 
 /// Why a block did not come.
 #[derive(Debug)]
@@ -56,6 +59,15 @@ impl std::fmt::Display for TransferError {
 }
 
 impl TransferError {
+    /// Whether the other side said something, if only that it cannot serve the block.
+    pub(super) fn was_answered(&self) -> bool {
+        match self {
+            TransferError::Stream(error) => !error.may_pass(),
+            TransferError::Broken(_) => true,
+            TransferError::Disk(_) | TransferError::Lost(_) => false,
+        }
+    }
+
     /// Whether trying again may help.
     fn may_pass(&self) -> bool {
         matches!(self, TransferError::Stream(error) if error.may_pass())
@@ -92,6 +104,15 @@ impl Node {
         } else {
             into_file(stream, &self.scratch).await
         }
+    }
+
+    /// The outputs of a shuffle that an executor says it can serve; none if it does not say so in time.
+    pub(super) async fn survey(&self, address: &RpcAddress, shuffle: ShuffleId) -> Vec<MapAttempt> {
+        let id = StreamId::Survey(shuffle).to_string();
+        let streams = self.env.streams();
+        let answer = timeout(SURVEY_WAIT, streams.read(address, &id, u64::MAX)).await;
+        let answer = answer.ok().and_then(Result::ok);
+        answer.and_then(|answer| from_bytes(&answer).ok()).unwrap_or_default()
     }
 
     /// Does `transfer` until it succeeds, fails for good or was tried often enough.

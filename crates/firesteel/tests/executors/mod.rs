@@ -85,6 +85,7 @@ pub(crate) fn signal(name: &str, process: u32) {
 }
 
 /// Whether a process has ended, even if nobody has asked how.
+#[allow(dead_code, reason = "not every test that has executors asks")]
 pub(crate) fn is_gone(process: u32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{process}/stat"));
     state.is_ok_and(|state| state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))

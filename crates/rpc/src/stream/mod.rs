@@ -168,13 +168,15 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// Whether asking again may help: the connection was in trouble, not the stream.
+    /// Whether asking again may help: the connection was in trouble, not the stream. So is a peer that is
+    /// paused: the system takes the connection, and nobody answers the handshake.
     pub fn may_pass(&self) -> bool {
-        use RpcError::{Disconnected, Timeout, Unreachable};
-        matches!(
-            self,
-            Self::Broken { .. }
-                | Self::Connect(Unreachable { .. } | Disconnected { .. } | Timeout { .. })
-        )
+        use RpcError::{Disconnected, Handshake, Timeout, Unreachable};
+        match self {
+            Self::Broken { .. } => true,
+            Self::Connect(error @ Handshake { .. }) => !error.is_lasting(),
+            Self::Connect(Unreachable { .. } | Disconnected { .. } | Timeout { .. }) => true,
+            _ => false,
+        }
     }
 }

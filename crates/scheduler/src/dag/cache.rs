@@ -5,10 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_types::{ExecutorId, Location, RddId, RddInfo};
 
+use super::outputs::Generations;
+
 /// Locations by RDD and partition; neither level keeps empty entries.
 #[derive(Debug, Default)]
 pub(super) struct CacheLocations {
     rdds: BTreeMap<RddId, BTreeMap<u32, BTreeSet<Location>>>,
+    /// What the partitions were computed from, where that is not the first generation of everything.
+    computed_from: BTreeMap<RddId, Generations>,
 }
 
 impl CacheLocations {
@@ -30,9 +34,25 @@ impl CacheLocations {
         }
     }
 
-    /// Everything kept of an RDD is gone.
+    /// Everything kept of an RDD is gone, for good.
     pub(super) fn remove_rdd(&mut self, rdd: RddId) {
         self.rdds.remove(&rdd);
+        self.computed_from.remove(&rdd);
+    }
+
+    /// Everything kept of an RDD is gone; it is computed and kept again.
+    pub(super) fn drop_partitions(&mut self, rdd: RddId) {
+        self.rdds.remove(&rdd);
+    }
+
+    /// Notes what the RDD's partitions are computed from now on; whether some are kept that were
+    /// computed from something else.
+    pub(super) fn compute_from(&mut self, rdd: RddId, generations: Generations) -> bool {
+        let before = match generations.is_empty() {
+            true => self.computed_from.remove(&rdd),
+            false => self.computed_from.insert(rdd, generations.clone()),
+        };
+        before.unwrap_or_default() != generations && self.knows(rdd)
     }
 
     /// Everything kept on an executor is gone.

@@ -1,10 +1,14 @@
 //! What a task's success means: results delivered, map outputs registered, stages and jobs ended.
 
-use firesteel_types::{Event, JobError, JobId, ShuffleId, StageId, TaskInfo};
+use firesteel_types::{
+    Event, JobError, JobId, MapAttempt, MapOutputLocation, ShuffleId, StageId, TaskInfo,
+};
 
+use super::outputs::Registered;
 use super::state::{StageKind, StageState};
 use super::{DagScheduler, Turn};
 use crate::messages::DagEffect;
+use crate::mutant::Mutant;
 
 /// What happens to tasks of an attempt that have not ended when it does.
 pub(super) enum Leftover {
@@ -15,23 +19,32 @@ pub(super) enum Leftover {
 }
 
 impl DagScheduler {
-    /// The attempt does not matter: a late success of an old one counts where its partition is
-    /// still missing, and changes nothing where it is not.
-    pub(super) fn on_success(&mut self, turn: &mut Turn<'_>, task: &TaskInfo) {
+    /// Of attempts that read the same map outputs it does not matter which one it is: a late success
+    /// of an old one counts where its partition is still missing, and changes nothing where it is not.
+    pub(super) fn on_success(&mut self, turn: &mut Turn<'_>, task: &TaskInfo, checksum: u64) {
         let id = task.stage.stage;
         match self.stages.get(&id).map(|stage| &stage.kind) {
             None => turn.emit(DagEffect::ReleaseTask { task: task.task }),
             Some(StageKind::Result { .. }) => self.on_result(turn, task),
-            Some(StageKind::ShuffleMap { shuffle, .. }) => self.on_map_output(turn, *shuffle, task),
+            Some(StageKind::ShuffleMap { shuffle, .. }) => {
+                self.on_map_output(turn, *shuffle, task, checksum);
+            }
         }
     }
 
     fn on_result(&mut self, turn: &mut Turn<'_>, task: &TaskInfo) {
         let id = task.stage.stage;
+        if self.is_rolled_back(task) {
+            turn.emit(DagEffect::ReleaseTask { task: task.task });
+            return;
+        }
         self.forget_pending(task);
-        let StageKind::Result { job, wanted } = &mut self.stage_mut(id).kind else { return };
+        let StageKind::Result { job, wanted, delivered } = &mut self.stage_mut(id).kind else {
+            return;
+        };
         let job = *job;
         if let Some(indices) = wanted.remove(&task.partition) {
+            *delivered += 1;
             turn.emit(DagEffect::ApplyAccumulators { task: task.task });
             for index in indices {
                 turn.emit(DagEffect::DeliverResult { job, index, task: task.task });
@@ -45,16 +58,48 @@ impl DagScheduler {
         }
     }
 
-    fn on_map_output(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId, task: &TaskInfo) {
+    fn on_map_output(
+        &mut self,
+        turn: &mut Turn<'_>,
+        shuffle: ShuffleId,
+        task: &TaskInfo,
+        checksum: u64,
+    ) {
         let id = task.stage.stage;
-        self.forget_pending(task);
-        let registered =
-            !self.lost.voids(task) && self.outputs.register(shuffle, task.partition, task.executor);
-        if registered && self.note_accumulated(id, task.partition) {
-            turn.emit(DagEffect::ApplyAccumulators { task: task.task });
+        let registered = self.register(shuffle, task, checksum);
+        match registered {
+            Registered::No => {
+                let output = MapAttempt { map_partition: task.partition, task: task.task };
+                self.drop_map_outputs(turn, shuffle, vec![(task.executor, output)]);
+            }
+            Registered::Already => {}
+            Registered::Yes | Registered::Changed => {
+                if self.note_accumulated(id, task.partition) {
+                    turn.emit(DagEffect::ApplyAccumulators { task: task.task });
+                }
+            }
         }
         turn.emit(DagEffect::ReleaseTask { task: task.task });
+        if registered == Registered::Changed {
+            self.stop_readers(turn, id, task.partition);
+        }
         self.settle(turn, id, shuffle);
+    }
+
+    fn register(&mut self, shuffle: ShuffleId, task: &TaskInfo, checksum: u64) -> Registered {
+        let at = MapOutputLocation { executor: task.executor, task: task.task };
+        if self.outputs.is_registered(shuffle, task.partition, at) {
+            return Registered::Already;
+        }
+        if self.is_rolled_back(task) {
+            return Registered::No;
+        }
+        self.forget_pending(task);
+        if self.lost.voids(task) {
+            return Registered::No;
+        }
+        let blind = self.options.planted.is(Mutant::IgnoresChecksums);
+        self.outputs.register(shuffle, task.partition, at, if blind { 0 } else { checksum })
     }
 
     /// Whether this is the first time in the stage's life (invariant S16).
@@ -98,6 +143,7 @@ impl DagScheduler {
         let stage = self.stage_mut(id);
         stage.state = StageState::Idle;
         stage.failed_in_a_row = 0;
+        stage.unfetched.clear();
         stage.proven_parents.clear();
         let children: Vec<StageId> = stage.children.iter().copied().collect();
         self.publish(turn, shuffle);
@@ -108,7 +154,8 @@ impl DagScheduler {
 
     /// A stage that waited for this parent last looks again at all of them.
     fn parent_completed(&mut self, turn: &mut Turn<'_>, child: StageId, parent: StageId) {
-        let stage = self.stage_mut(child);
+        // A child before it may have ended its job.
+        let Some(stage) = self.stages.get_mut(&child) else { return };
         let StageState::Waiting { on } = &mut stage.state else { return };
         on.remove(&parent);
         if on.is_empty() {

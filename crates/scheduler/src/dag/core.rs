@@ -71,7 +71,8 @@ impl DagScheduler {
         }
         let cut = graph::cut(&rdd);
         let mut stages = self.make_shuffle_stages(cut.shuffles.clone());
-        stages.push(self.add_stage(action.into(), rdd, StageKind::Result { job, wanted }, cut));
+        let kind = StageKind::Result { job, wanted, delivered: 0 };
+        stages.push(self.add_stage(action.into(), rdd, kind, cut));
         for id in &stages {
             self.stage_mut(*id).jobs.insert(job);
         }
@@ -157,10 +158,11 @@ impl DagScheduler {
     pub(super) fn submit(&mut self, turn: &mut Turn<'_>, stage: StageId) {
         let mut todo = vec![stage];
         while let Some(id) = todo.pop() {
-            let Some(stage) = self.stages.get(&id).filter(|stage| stage.is_idle()) else {
+            if !self.stages.get(&id).is_some_and(Stage::is_idle) {
                 continue;
-            };
-            let missing = self.missing_parents(stage);
+            }
+            self.drop_outdated_cache(turn, id);
+            let missing = self.missing_parents(&self.stages[&id]);
             if missing.is_empty() {
                 self.launch(turn, id);
             } else {
@@ -172,8 +174,10 @@ impl DagScheduler {
 
     /// The parents whose outputs the stage has to read and that are not all there (invariant S09).
     pub(super) fn missing_parents(&self, stage: &Stage) -> BTreeSet<StageId> {
-        let mut missing: BTreeSet<StageId> =
-            stage.parents.iter().copied().filter(|parent| !self.is_available(*parent)).collect();
+        let outdated = self.outdated_stages();
+        let missing = stage.parents.iter().copied();
+        let missing = missing.filter(|id| outdated.contains(id) || !self.is_complete(*id));
+        let mut missing: BTreeSet<StageId> = missing.collect();
         if !missing.is_empty() {
             let read = graph::shuffles_read(&stage.rdd, &self.cache);
             missing.retain(|parent| {
@@ -184,13 +188,16 @@ impl DagScheduler {
         missing
     }
 
-    fn is_available(&self, id: StageId) -> bool {
+    fn is_complete(&self, id: StageId) -> bool {
         let shuffle = self.stages.get(&id).and_then(Stage::shuffle);
         shuffle.is_some_and(|shuffle| self.outputs.is_complete(shuffle))
     }
 
     /// Starts the next attempt of a stage whose parents are there.
     fn launch(&mut self, turn: &mut Turn<'_>, id: StageId) {
+        if !self.roll_back(turn, id) {
+            return;
+        }
         let stage = &self.stages[&id];
         let partitions = self.missing_partitions(stage);
         debug_assert!(!partitions.is_empty(), "a complete stage {id} was submitted");

@@ -1,17 +1,20 @@
 //! What goes wrong: fetch failures, lost executors, failed task sets, cancellation.
 //!
-//! A fetch failure ends the reading attempt, unregisters the output that could not be read and
+//! A fetch failure ends the reading attempt, unregisters the outputs that could not be read and
 //! lets both stages rest for a moment, in which more of the same are gathered, before they are
-//! submitted again. Everything that ends a job goes through `end_job`.
+//! submitted again. An attempt that found an output unreadable which none before it had found so on
+//! that executor does not count against the stage (invariant L07): there is only so much to be found. Everything that ends a job goes through `end_job`.
 
 use firesteel_types::{
     ExecutorId, JobError, JobId, Location, RddId, ShuffleId, StageId, StageRef, TaskFailure,
 };
 
 use super::completion::Leftover;
+use super::outputs::Dropped;
 use super::state::{StageKind, StageState};
 use super::{DagScheduler, Turn};
 use crate::messages::{DagEffect, TaskSetFailure};
+use crate::mutant::Mutant;
 
 impl DagScheduler {
     /// Only the latest attempt is believed, and only until its stage is complete; after its first
@@ -22,17 +25,24 @@ impl DagScheduler {
         attempt: StageRef,
         failure: &TaskFailure,
     ) {
-        let TaskFailure::FetchFailed { shuffle, map_partition, executor, .. } = failure else {
-            return;
-        };
+        let TaskFailure::FetchFailed { shuffle, executor, broken, .. } = failure else { return };
         let known = self.stages.get(&attempt.stage);
         let Some(stage) = known.filter(|s| s.is_latest(attempt) && !s.is_idle()) else { return };
         let was_running = stage.is_running();
-        let unregistered = self.outputs.unregister(*shuffle, *map_partition, *executor);
+        let (one, planted) = (Mutant::FindsOneOutputPerAttempt, self.options.planted);
+        let broken = match &broken[..] {
+            [first, ..] if planted.is(one) => std::slice::from_ref(first),
+            _ if planted.is(Mutant::KeepsUnreadableOutputs) => &[],
+            all => all,
+        };
+        let dropped = self.outputs.unregister(*shuffle, *executor, broken);
+        let unregistered = !dropped.is_empty();
+        let is_news = self.note_unfetched(attempt.stage, *shuffle, &dropped) && !planted.is(one);
         if unregistered {
             self.publish(turn, *shuffle);
         }
-        if !(was_running && self.fail_attempt(turn, attempt.stage, failure)) {
+        self.drop_map_outputs(turn, *shuffle, dropped);
+        if !(was_running && self.fail_attempt(turn, attempt.stage, failure, is_news)) {
             self.rest_map_stage(attempt.stage, *shuffle);
             self.arm_resubmission(turn);
         }
@@ -41,9 +51,18 @@ impl DagScheduler {
         }
     }
 
+    /// Whether one of these outputs had been readable for all the stage knew.
+    fn note_unfetched(&mut self, id: StageId, shuffle: ShuffleId, dropped: &[Dropped]) -> bool {
+        let unfetched = &mut self.stage_mut(id).unfetched;
+        let outputs = dropped.iter().map(|(at, output)| (shuffle, output.map_partition, *at));
+        let before = unfetched.len();
+        unfetched.extend(outputs);
+        unfetched.len() > before
+    }
+
     /// Outputs of the shuffle are gone: attempts that read it launch nothing more and rest, rather
     /// than find out task by task (invariant S09). Not their fault: nothing is counted.
-    fn rest_readers(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId, reason: &str) {
+    pub(super) fn rest_readers(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId, reason: &str) {
         let Some(map_stage) = self.shuffle_stages.get(&shuffle).copied() else { return };
         let children = self.stages[&map_stage].children.clone();
         for id in children {
@@ -59,13 +78,20 @@ impl DagScheduler {
         }
     }
 
-    /// Counts the attempt; whether it was one too many and the stage's jobs are aborted.
-    fn fail_attempt(&mut self, turn: &mut Turn<'_>, id: StageId, failure: &TaskFailure) -> bool {
+    /// Counts the attempt unless it told something new; whether it was one too many and the stage's
+    /// jobs are aborted.
+    fn fail_attempt(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: StageId,
+        failure: &TaskFailure,
+        is_news: bool,
+    ) -> bool {
         let limit = self.options.max_consecutive_attempts;
         let stage = self.stage_mut(id);
-        stage.failed_in_a_row += 1;
+        stage.failed_in_a_row += u32::from(!is_news);
         let failed = stage.failed_in_a_row;
-        if failed < limit {
+        if failed < limit || is_news {
             self.end_attempt(turn, id, Some(&failure.to_string()), Leftover::Retire);
             self.stage_mut(id).state = StageState::Resting;
             return false;
@@ -91,7 +117,7 @@ impl DagScheduler {
         }
     }
 
-    fn arm_resubmission(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn arm_resubmission(&mut self, turn: &mut Turn<'_>) {
         if self.resubmit_at.is_none() {
             let at = turn.now.plus_ms(self.options.resubmit_delay_ms);
             self.resubmit_at = Some(at);
@@ -149,7 +175,7 @@ impl DagScheduler {
     }
 
     /// Ends the stage's attempt and every job that may need the stage.
-    fn abort_stage(
+    pub(super) fn abort_stage(
         &mut self,
         turn: &mut Turn<'_>,
         id: StageId,

@@ -31,7 +31,7 @@ pub(super) struct Cut {
 /// reports the shuffle dependencies of those.
 fn walk(
     root: &Arc<RddInfo>,
-    mut enter: impl FnMut(&RddInfo) -> bool,
+    mut enter: impl FnMut(&Arc<RddInfo>) -> bool,
     mut shuffle: impl FnMut(ShuffleId, &Arc<RddInfo>),
 ) {
     let mut seen = BTreeSet::from([root.id]);
@@ -89,6 +89,21 @@ pub(super) fn shuffles_read(root: &Arc<RddInfo>, cache: &CacheLocations) -> BTre
         },
     );
     shuffles
+}
+
+/// The persisted RDDs of a stage, and the shuffles that each of them reads.
+pub(super) fn persisted(root: &Arc<RddInfo>) -> Vec<(RddId, Vec<ShuffleId>)> {
+    let mut found = Vec::new();
+    walk(
+        root,
+        |rdd| {
+            found.extend(rdd.is_persisted().then(|| Arc::clone(rdd)));
+            true
+        },
+        |_, _| {},
+    );
+    let shuffles = |rdd| cut(rdd).shuffles.into_iter().map(|(shuffle, _)| shuffle).collect();
+    found.iter().map(|rdd| (rdd.id, shuffles(rdd))).collect()
 }
 
 /// A task whose data is looked for: its position in the answer, and the partition of the RDD the

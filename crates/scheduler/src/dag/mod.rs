@@ -9,6 +9,7 @@
 //! | `core` | cutting a job into stages, submitting them, parents first |
 //! | `completion` | what a task's success means, the end of stages and jobs |
 //! | `failure` | fetch failures, lost executors, aborts, cancellation, the resubmission timer |
+//! | `rollback` | readers of map outputs that came out different when they were computed again |
 //! | `graph` | walks of the lineage |
 //! | `state` | jobs and stages as data |
 //! | `outputs`, `cache`, `executors` | map outputs, kept partitions, lost executors |
@@ -31,6 +32,7 @@ mod executors;
 mod failure;
 mod graph;
 mod outputs;
+mod rollback;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -129,12 +131,13 @@ impl DagScheduler {
             DagEvent::StageCancelled { stage, reason } => {
                 self.cancel(turn, self.jobs_of_stage(stage), &reason);
             }
-            DagEvent::TaskEnded { task, outcome: TaskOutcome::Success } => {
-                self.on_success(turn, &task);
+            DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, checksum } => {
+                self.on_success(turn, &task, checksum);
             }
             DagEvent::TaskEnded {
                 task,
                 outcome: TaskOutcome::Failed(failure @ TaskFailure::FetchFailed { .. }),
+                ..
             } => self.on_fetch_failed(turn, task.stage, &failure),
             // The task scheduler tries again, or says that the set failed.
             DagEvent::TaskEnded { outcome: TaskOutcome::Failed(_), .. } => {}
@@ -175,6 +178,17 @@ impl DagScheduler {
             cached_rdds: self.cache.len(),
             lost_executors: self.lost.len(),
         }
+    }
+}
+
+#[cfg(test)]
+impl DagScheduler {
+    /// Where the outputs of a shuffle lie.
+    fn published(
+        &self,
+        shuffle: ShuffleId,
+    ) -> Option<Vec<Option<firesteel_types::MapOutputLocation>>> {
+        self.outputs.locations(shuffle)
     }
 }
 

@@ -1,42 +1,77 @@
 //! Which executor holds which map output, per shuffle, and whether readers know the latest.
 //!
 //! Outputs outlive the jobs that made them. Nothing here decides to run anything again.
+//!
+//! A shuffle has a *generation*. It grows when what readers find there is no longer what earlier
+//! readers found: an output came out with other records when it was computed again, or all of them
+//! were dropped to be computed anew. Whoever read an older generation must not be mixed with
+//! readers of a newer one (invariant S20).
 
 use std::collections::BTreeMap;
 
-use firesteel_types::{ExecutorId, ShuffleId};
+use firesteel_types::{ExecutorId, MapAttempt, MapOutputLocation, ShuffleId};
 
 use crate::messages::DagEffect;
 
 /// The map outputs of one shuffle.
 #[derive(Debug)]
 struct Shuffle {
-    /// Executor by map partition; `None`: missing.
-    locations: Vec<Option<ExecutorId>>,
+    /// Location by map partition; `None`: missing.
+    locations: Vec<Option<MapOutputLocation>>,
     /// How many are missing, so that completeness costs nothing to ask.
     missing: usize,
     /// Whether the locations as they are now were published.
     published: bool,
+    /// Of the last output of each partition that had a checksum; kept when the output is lost.
+    checksums: BTreeMap<u32, u64>,
+    generation: u64,
+    /// Whether readers may have found an output of this generation, though it may be lost since.
+    begun: bool,
+    /// The generations of the shuffles that those outputs were computed from.
+    computed_from: Generations,
+}
+
+/// Generations of shuffles; the first is 0 and not listed.
+pub(super) type Generations = BTreeMap<ShuffleId, u64>;
+
+/// What became of an output that a task brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registered {
+    /// It is the partition's output now.
+    Yes,
+    /// So it is, and its records differ from those of the output before: the generation grew.
+    Changed,
+    /// It is the partition's output already.
+    Already,
+    /// The partition has another one, or nobody knows the shuffle.
+    No,
 }
 
 impl Shuffle {
     fn new(partitions: u32) -> Self {
-        let partitions = partitions as usize;
-        Shuffle { locations: vec![None; partitions], missing: partitions, published: false }
+        Shuffle {
+            locations: vec![None; partitions as usize],
+            missing: partitions as usize,
+            published: false,
+            checksums: BTreeMap::new(),
+            generation: 0,
+            begun: false,
+            computed_from: Generations::new(),
+        }
     }
 
-    /// Empties the slots that `lost` names; whether there were any.
-    fn drop_where(&mut self, lost: impl Fn(ExecutorId) -> bool) -> bool {
-        let before = self.missing;
-        for slot in &mut self.locations {
-            if slot.is_some_and(&lost) {
+    /// Empties the slots that `lost` names; their partitions and what was there.
+    fn take_where(&mut self, lost: impl Fn(u32, MapOutputLocation) -> bool) -> Vec<Dropped> {
+        let mut dropped = Vec::new();
+        for (map_partition, slot) in (0u32..).zip(&mut self.locations) {
+            if let Some(at) = slot.filter(|at| lost(map_partition, *at)) {
                 *slot = None;
-                self.missing += 1;
+                dropped.push((at.executor, MapAttempt { map_partition, task: at.task }));
             }
         }
-        let changed = self.missing > before;
-        self.published &= !changed;
-        changed
+        self.missing += dropped.len();
+        self.published &= dropped.is_empty();
+        dropped
     }
 
     fn is_empty(&self) -> bool {
@@ -44,10 +79,15 @@ impl Shuffle {
     }
 }
 
+/// An output that is no longer registered, and who holds it.
+pub(super) type Dropped = (ExecutorId, MapAttempt);
+
 /// The map outputs of every shuffle.
 #[derive(Debug, Default)]
 pub(super) struct MapOutputs {
     shuffles: BTreeMap<ShuffleId, Shuffle>,
+    /// Whether a shuffle ever came to its second generation: until then there is nothing to compare.
+    changed: bool,
 }
 
 impl MapOutputs {
@@ -68,31 +108,57 @@ impl MapOutputs {
         (0u32..).zip(&shuffle.locations).filter(|(_, l)| l.is_none()).map(|(p, _)| p).collect()
     }
 
-    /// Registers an output unless the partition has one; whether it was taken.
-    pub(super) fn register(&mut self, shuffle: ShuffleId, map: u32, at: ExecutorId) -> bool {
-        let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return false };
-        match shuffle.locations.get_mut(map as usize) {
-            Some(slot @ None) => {
-                *slot = Some(at);
-                shuffle.missing -= 1;
-                shuffle.published = false;
-                true
-            }
-            _ => false,
-        }
+    /// Whether this is the partition's output.
+    pub(super) fn is_registered(
+        &self,
+        shuffle: ShuffleId,
+        map: u32,
+        at: MapOutputLocation,
+    ) -> bool {
+        let known = self.shuffles.get(&shuffle).and_then(|s| s.locations.get(map as usize));
+        known.is_some_and(|slot| *slot == Some(at))
     }
 
-    /// Forgets one output, if it is still the one on `executor`; whether it was.
-    pub(super) fn unregister(&mut self, shuffle: ShuffleId, map: u32, at: ExecutorId) -> bool {
-        let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return false };
-        match shuffle.locations.get_mut(map as usize) {
-            Some(slot) if *slot == Some(at) => {
-                *slot = None;
-                shuffle.missing += 1;
-                shuffle.published = false;
-                true
-            }
-            _ => false,
+    /// Registers an output unless the partition has one. `checksum` is 0 where it makes no difference
+    /// which attempt is read.
+    pub(super) fn register(
+        &mut self,
+        shuffle: ShuffleId,
+        map: u32,
+        at: MapOutputLocation,
+        checksum: u64,
+    ) -> Registered {
+        let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return Registered::No };
+        let Some(slot @ None) = shuffle.locations.get_mut(map as usize) else {
+            return Registered::No;
+        };
+        *slot = Some(at);
+        shuffle.begun = true;
+        shuffle.missing -= 1;
+        shuffle.published = false;
+        if checksum == 0 || shuffle.checksums.insert(map, checksum).is_none_or(|c| c == checksum) {
+            return Registered::Yes;
+        }
+        shuffle.generation += 1;
+        self.changed = true;
+        Registered::Changed
+    }
+
+    /// Forgets these outputs of an executor, if they are still the ones registered; those that were.
+    pub(super) fn unregister(
+        &mut self,
+        shuffle: ShuffleId,
+        executor: ExecutorId,
+        broken: &[MapAttempt],
+    ) -> Vec<Dropped> {
+        let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return Vec::new() };
+        let is_broken = |map_partition, at: MapOutputLocation| {
+            at.executor == executor && broken.contains(&MapAttempt { map_partition, task: at.task })
+        };
+        // Most failures name one of many outputs.
+        match broken {
+            [] => Vec::new(),
+            _ => shuffle.take_where(is_broken),
         }
     }
 
@@ -100,7 +166,7 @@ impl MapOutputs {
     pub(super) fn lose_executor(&mut self, executor: ExecutorId) -> Vec<ShuffleId> {
         let mut changed = Vec::new();
         for (id, shuffle) in &mut self.shuffles {
-            if shuffle.drop_where(|at| at == executor) {
+            if !shuffle.take_where(|_, at| at.executor == executor).is_empty() {
                 changed.push(*id);
             }
         }
@@ -110,8 +176,20 @@ impl MapOutputs {
     /// Forgets every output of a shuffle that some stage still writes or reads.
     pub(super) fn clear(&mut self, shuffle: ShuffleId) {
         if let Some(shuffle) = self.shuffles.get_mut(&shuffle) {
-            shuffle.drop_where(|_| true);
+            shuffle.take_where(|_, _| true);
         }
+    }
+
+    /// Forgets every output of a shuffle, because what takes their place is another generation; those
+    /// there were.
+    pub(super) fn start_over(&mut self, shuffle: ShuffleId) -> Vec<Dropped> {
+        let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return Vec::new() };
+        let dropped = shuffle.take_where(|_, _| true);
+        shuffle.checksums.clear();
+        shuffle.begun = false;
+        shuffle.generation += 1;
+        self.changed = true;
+        dropped
     }
 
     /// Forgets a shuffle.
@@ -119,10 +197,38 @@ impl MapOutputs {
         self.shuffles.remove(&shuffle);
     }
 
-    /// Forgets a shuffle that has no outputs to remember.
+    /// Forgets a shuffle that has nothing to remember.
     pub(super) fn remove_if_empty(&mut self, shuffle: ShuffleId) {
-        if self.shuffles.get(&shuffle).is_some_and(Shuffle::is_empty) {
+        let nothing = |s: &Shuffle| s.is_empty() && s.generation == 0 && !s.begun;
+        if self.shuffles.get(&shuffle).is_some_and(nothing) {
             self.remove(shuffle);
+        }
+    }
+
+    /// Whether a shuffle ever came to its second generation.
+    pub(super) fn ever_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// The generations of these shuffles as they are now.
+    pub(super) fn generations(&self, of: impl Iterator<Item = ShuffleId>) -> Generations {
+        if !self.changed {
+            return Generations::new();
+        }
+        let known = of.filter_map(|id| Some((id, self.shuffles.get(&id)?.generation)));
+        known.filter(|(_, generation)| *generation > 0).collect()
+    }
+
+    /// Whether the outputs that readers found were computed from other generations than these.
+    pub(super) fn is_computed_from_others(&self, shuffle: ShuffleId, now: &Generations) -> bool {
+        let known = self.shuffles.get(&shuffle);
+        known.is_some_and(|shuffle| shuffle.begun && shuffle.computed_from != *now)
+    }
+
+    /// Notes what the outputs that come from now on are computed from.
+    pub(super) fn compute_from(&mut self, shuffle: ShuffleId, generations: &Generations) {
+        if let Some(shuffle) = self.shuffles.get_mut(&shuffle) {
+            shuffle.computed_from.clone_from(generations);
         }
     }
 
@@ -131,6 +237,12 @@ impl MapOutputs {
         let shuffle = self.shuffles.get_mut(&id).filter(|s| !s.published)?;
         shuffle.published = true;
         Some(DagEffect::PublishMapOutputs { shuffle: id, locations: shuffle.locations.clone() })
+    }
+
+    /// Where the outputs of a shuffle lie.
+    #[cfg(test)]
+    pub(super) fn locations(&self, shuffle: ShuffleId) -> Option<Vec<Option<MapOutputLocation>>> {
+        Some(self.shuffles.get(&shuffle)?.locations.clone())
     }
 
     /// How many shuffles are remembered.

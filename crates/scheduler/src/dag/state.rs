@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_types::{JobId, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef};
+use firesteel_types::{ExecutorId, JobId, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef};
 
 use super::graph::Cut;
+use super::outputs::Generations;
 use crate::messages::JobProperties;
 
 /// A job that has not ended.
@@ -23,6 +24,8 @@ pub(super) enum StageKind {
         job: JobId,
         /// The result indices each partition not yet delivered is wanted at.
         wanted: BTreeMap<u32, Vec<u32>>,
+        /// How many partitions were delivered.
+        delivered: usize,
     },
     /// Map outputs. Which are there is known to `MapOutputs` alone.
     ShuffleMap {
@@ -78,8 +81,14 @@ pub(super) struct Stage {
     pub(super) jobs: BTreeSet<JobId>,
     /// How many attempts were submitted.
     pub(super) attempts: u32,
-    /// How many of the last ones ended with a fetch failure.
+    /// How many of the last ones ended with a fetch failure that told nothing new.
     pub(super) failed_in_a_row: u32,
+    /// The map outputs that could not be fetched, and from whom, since the stage was complete last.
+    pub(super) unfetched: BTreeSet<(ShuffleId, u32, ExecutorId)>,
+    /// The generations of the shuffles that the latest attempt reads.
+    pub(super) reads: Generations,
+    /// The first attempt that reads these: what older ones bring is of another generation.
+    pub(super) first_valid_attempt: u32,
     /// Parents that a fetch failure proved to be read, whatever is said to be kept.
     pub(super) proven_parents: BTreeSet<StageId>,
     /// Attempts that were retired: tasks of them may still run.
@@ -108,6 +117,9 @@ impl Stage {
             jobs: BTreeSet::new(),
             attempts: 0,
             failed_in_a_row: 0,
+            unfetched: BTreeSet::new(),
+            reads: Generations::new(),
+            first_valid_attempt: 0,
             proven_parents: BTreeSet::new(),
             retired: BTreeSet::new(),
         }

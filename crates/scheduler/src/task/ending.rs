@@ -177,10 +177,11 @@ impl TaskScheduler {
             Verdict::Failed(failure) => Some(failure.clone()),
         };
         let heard = failure.clone();
+        let checksum = metrics.as_ref().map_or(0, |metrics| metrics.shuffle_write_checksum);
         out.push(TaskEffect::Post(Event::TaskEnd { task, failure: heard, metrics, at: now }));
         if !matches!(verdict, Verdict::Unwanted(_)) {
             let outcome = failure.map_or(TaskOutcome::Success, TaskOutcome::Failed);
-            out.push(TaskEffect::TaskEnded { task: attempt.info.clone(), outcome });
+            out.push(TaskEffect::TaskEnded { task: attempt.info.clone(), outcome, checksum });
         }
         match verdict {
             Verdict::Won => self.partition_won(now, attempt, out),

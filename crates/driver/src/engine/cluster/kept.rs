@@ -102,6 +102,11 @@ impl Kept {
     }
 
     /// Nobody wants its partitions, from now on until [`Kept::persisted`].
+    /// Nobody keeps a part of the RDD now.
+    pub(super) fn dropped(&self, rdd: RddId) {
+        lock(&self.0).blocks.retain(|(of, _), _| *of != rdd);
+    }
+
     pub(super) fn unpersisted(&self, rdd: RddId) {
         let mut known = lock(&self.0);
         known.blocks.retain(|(of, _), _| *of != rdd);

@@ -39,7 +39,7 @@ use firesteel_cluster::messages::ToExecutor;
 use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{MapOutputLocations, TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
-use firesteel_types::{ExecutorId, Host, RddId, ShuffleId, TaskId};
+use firesteel_types::{ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId};
 
 use super::Engine;
 use super::job::StageCode;
@@ -267,7 +267,7 @@ impl Cluster {
         }
     }
 
-    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<ExecutorId>>) {
+    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<MapOutputLocation>>) {
         self.tracker.publish(shuffle, locations);
     }
 
@@ -280,11 +280,33 @@ impl Cluster {
             Forgotten::Shuffle(shuffle) => self.tracker.remove(shuffle),
             Forgotten::Rdd(rdd) => self.kept.unpersisted(rdd),
             Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) => self.broadcasts.remove(id),
-            Forgotten::Result(_) | Forgotten::Code(_) | Forgotten::Everything => {}
+            Forgotten::MapOutput(..)
+            | Forgotten::Result(_)
+            | Forgotten::Code(_)
+            | Forgotten::Everything => {}
         }
         let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
         for executor in executors {
             self.tell_blocks(executor, ToBlocks::Forget(forgotten));
+        }
+    }
+
+    /// Never waits: called under the engine's lock.
+    pub(super) fn drop_map_output(
+        self: &Arc<Self>,
+        executor: ExecutorId,
+        shuffle: ShuffleId,
+        output: MapAttempt,
+    ) {
+        self.tell_blocks(executor, ToBlocks::Forget(Forgotten::MapOutput(shuffle, output)));
+    }
+
+    /// Never waits: called under the engine's lock. The RDD stays persisted.
+    pub(super) fn drop_cached_partitions(self: &Arc<Self>, rdd: RddId) {
+        self.kept.dropped(rdd);
+        let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
+        for executor in executors {
+            self.tell_blocks(executor, ToBlocks::Forget(Forgotten::Rdd(rdd)));
         }
     }
 

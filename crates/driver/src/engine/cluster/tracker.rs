@@ -6,14 +6,14 @@ use std::sync::Mutex;
 
 use firesteel_executor::cluster::MapOutputLocations;
 use firesteel_rpc::RpcAddress;
-use firesteel_types::{ExecutorId, ShuffleId};
+use firesteel_types::{ExecutorId, MapOutputLocation, ShuffleId};
 
 use super::lock;
 
 #[derive(Default)]
 struct Published {
     epoch: u64,
-    shuffles: BTreeMap<ShuffleId, Vec<Option<ExecutorId>>>,
+    shuffles: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
 }
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Tracker {
         lock(&self.0).epoch
     }
 
-    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<ExecutorId>>) {
+    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<MapOutputLocation>>) {
         let mut published = lock(&self.0);
         published.epoch += 1;
         published.shuffles.insert(shuffle, locations);
@@ -43,7 +43,8 @@ impl Tracker {
     ) -> Option<MapOutputLocations> {
         let published = lock(&self.0);
         let locations = published.shuffles.get(&shuffle)?.clone();
-        let mut executors: Vec<ExecutorId> = locations.iter().copied().flatten().collect();
+        let mut executors: Vec<ExecutorId> =
+            locations.iter().flatten().map(|at| at.executor).collect();
         executors.sort_unstable();
         executors.dedup();
         let found = executors.into_iter().filter_map(|id| Some((id, address(id)?))).collect();
@@ -53,20 +54,23 @@ impl Tracker {
 
 #[cfg(test)]
 mod tests {
+    use firesteel_types::TaskId;
+
     use super::*;
 
     #[test]
     fn every_change_has_a_number_and_lost_executors_have_no_address() {
         let tracker = Tracker::default();
         let (here, lost) = (ExecutorId(1), ExecutorId(2));
-        tracker.publish(ShuffleId(0), vec![Some(lost), None, Some(here), Some(here)]);
+        let at = |executor| Some(MapOutputLocation { executor, task: TaskId(9) });
+        tracker.publish(ShuffleId(0), vec![at(lost), None, at(here), at(here)]);
         let before = tracker.epoch();
         let place = RpcAddress::new("h", 1);
         let address = |id| (id == here).then(|| place.clone());
         let found = tracker.locate(ShuffleId(0), address).unwrap();
         assert_eq!(found.executors, [(here, place.clone())]);
-        assert_eq!(found.locations, [Some(lost), None, Some(here), Some(here)]);
-        tracker.publish(ShuffleId(0), vec![Some(here); 4]);
+        assert_eq!(found.locations, [at(lost), None, at(here), at(here)]);
+        tracker.publish(ShuffleId(0), vec![at(here); 4]);
         assert!(tracker.epoch() > before && found.epoch == before);
         tracker.remove(ShuffleId(0));
         assert_eq!(tracker.locate(ShuffleId(0), |_| None), None);

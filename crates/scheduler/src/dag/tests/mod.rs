@@ -4,13 +4,15 @@
 mod random;
 mod rules;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use firesteel_types::event::Locality;
 use firesteel_types::{
-    CallSite, Dependency, Event, ExecutorId, Host, JobId, Location, NarrowMapping, RddId, RddInfo,
-    ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+    CallSite, Dependency, Event, ExecutorId, Host, JobId, Location, MapAttempt, MapOutputLocation,
+    NarrowMapping, RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo,
+    TaskOutcome, Tick,
 };
 
 use super::DagScheduler;
@@ -56,6 +58,7 @@ impl Graph {
             lent: None,
             preferred,
             partitioner: None,
+            level: Default::default(),
             persisted: AtomicBool::new(false),
             attachment: Default::default(),
         })
@@ -113,6 +116,10 @@ fn stage_ref(stage: u32, attempt: u32) -> StageRef {
     StageRef { stage: StageId(stage), attempt }
 }
 
+fn succeeded(task: TaskInfo) -> DagEvent {
+    DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, checksum: 0 }
+}
+
 /// A map output of `shuffle` could not be read.
 fn fetch_failure(shuffle: u32, map_partition: u32, executor: u32) -> TaskFailure {
     TaskFailure::FetchFailed {
@@ -120,6 +127,7 @@ fn fetch_failure(shuffle: u32, map_partition: u32, executor: u32) -> TaskFailure
         map_partition,
         reduce_partition: 0,
         executor: ExecutorId(executor),
+        broken: Vec::new(),
         message: "connection refused".into(),
     }
 }
@@ -129,23 +137,39 @@ struct Bench {
     dag: DagScheduler,
     now: u64,
     tasks: u64,
+    /// As published.
+    outputs: BTreeMap<(ShuffleId, u32), MapOutputLocation>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let options = DagOptions { max_consecutive_attempts: 4, resubmit_delay_ms: 200 };
-        Bench { dag: DagScheduler::new(options), now: 0, tasks: 0 }
+        let options = DagOptions {
+            max_consecutive_attempts: 4,
+            resubmit_delay_ms: 200,
+            ..DagOptions::default()
+        };
+        Bench { dag: DagScheduler::new(options), now: 0, tasks: 0, outputs: BTreeMap::new() }
     }
 
     fn effects(&mut self, event: DagEvent) -> Vec<DagEffect> {
         self.now += 1;
         let mut out = Vec::new();
         self.dag.handle(Tick(self.now), event, &mut out);
+        for effect in &out {
+            if let DagEffect::PublishMapOutputs { shuffle, locations } = effect {
+                for (map, at) in (0u32..).zip(locations) {
+                    self.outputs.extend(at.map(|at| ((*shuffle, map), at)));
+                }
+            }
+        }
         out
     }
 
+    /// All but which outputs to drop: tests about that look at the effects.
     fn send(&mut self, event: DagEvent) -> Vec<String> {
-        self.effects(event).iter().map(line).collect()
+        let effects = self.effects(event).into_iter();
+        let told = effects.filter(|effect| !matches!(effect, DagEffect::DropMapOutputs { .. }));
+        told.map(|effect| line(&effect)).collect()
     }
 
     fn submit(&mut self, job: u32, rdd: &Rdd) -> Vec<String> {
@@ -187,13 +211,33 @@ impl Bench {
         self.end(task, TaskOutcome::Success)
     }
 
-    fn fail(&mut self, stage: (u32, u32), failure: TaskFailure) -> Vec<String> {
+    fn succeed_with(
+        &mut self,
+        stage: (u32, u32),
+        partition: u32,
+        executor: u32,
+        checksum: u64,
+    ) -> Vec<String> {
+        let task = self.task(stage, partition, executor);
+        self.send(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, checksum })
+    }
+
+    /// A fetch failure is about the output that was published last, if that executor held it.
+    fn fail(&mut self, stage: (u32, u32), mut failure: TaskFailure) -> Vec<String> {
         let task = self.task(stage, 0, 9);
+        if let TaskFailure::FetchFailed { shuffle, map_partition, executor, broken, .. } =
+            &mut failure
+        {
+            let held = self.outputs.get(&(*shuffle, *map_partition));
+            let held = held.filter(|at| at.executor == *executor);
+            broken
+                .extend(held.map(|at| MapAttempt { map_partition: *map_partition, task: at.task }));
+        }
         self.end(task, TaskOutcome::Failed(failure))
     }
 
     fn end(&mut self, task: TaskInfo, outcome: TaskOutcome) -> Vec<String> {
-        self.send(DagEvent::TaskEnded { task, outcome })
+        self.send(DagEvent::TaskEnded { task, outcome, checksum: 0 })
     }
 
     /// Every partition of the attempt succeeds on the executor; the lines of the last one.
@@ -236,9 +280,17 @@ fn line(effect: &DagEffect) -> String {
         DagEffect::EndJob { job, result: Ok(()) } => format!("end {job} ok"),
         DagEffect::EndJob { result: Err(error), .. } => format!("end {error}"),
         DagEffect::PublishMapOutputs { shuffle, locations } => {
-            let executor = |l: &Option<ExecutorId>| l.map_or("-".into(), |e| e.to_string());
+            let executor =
+                |l: &Option<MapOutputLocation>| l.map_or("-".into(), |at| at.executor.to_string());
             format!("publish s{shuffle} {}", listed(locations.iter().map(executor)))
         }
+        DagEffect::DropMapOutputs { shuffle, outputs } => {
+            let output = |(executor, output): &(ExecutorId, MapAttempt)| {
+                format!("{}@{executor}", output.map_partition)
+            };
+            format!("drop s{shuffle} {}", listed(outputs.iter().map(output)))
+        }
+        DagEffect::DropCachedPartitions { rdd } => format!("drop cached {rdd}"),
         DagEffect::Post(event) => event_line(event),
         DagEffect::ArmTimer(at) => format!("timer {}", at.0),
     }

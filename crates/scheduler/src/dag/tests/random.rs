@@ -22,10 +22,12 @@ type Step = (u8, u8, u8);
 type Tally = BTreeMap<&'static str, u64>;
 
 /// What must have happened at least once for the test to be worth its name.
-const MUST_HAPPEN: [&str; 21] = [
+const MUST_HAPPEN: [&str; 25] = [
     "abort: fetch failures",
+    "abort: results of rolled back stages",
     "abort: task set",
     "attempt beyond the first",
+    "cached partitions rolled back",
     "cancel: all",
     "cancel: group",
     "cancel: job",
@@ -38,6 +40,8 @@ const MUST_HAPPEN: [&str; 21] = [
     "job failed",
     "job succeeded",
     "kept rdd spared a shuffle",
+    "map outputs dropped",
+    "map stage rolled back",
     "output of a lost executor refused",
     "shuffle removed under a job",
     "success repeated",

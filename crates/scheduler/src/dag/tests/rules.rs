@@ -227,7 +227,7 @@ fn tasks_prefer_kept_partitions_then_sources_then_those_of_the_first_narrow_pare
     bench.effects(job(0, &coalesced));
     let sets = {
         let task = bench.task((0, 0), 0, 1);
-        task_sets(bench.effects(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success }))
+        task_sets(bench.effects(succeeded(task)))
     };
     let preferred: Vec<_> = sets[0].tasks.iter().map(|task| task.preferred.clone()).collect();
     assert_eq!(preferred, [vec![on(2)], vec![on(3)], vec![]]);
@@ -245,8 +245,7 @@ fn a_task_set_carries_the_lowest_job_its_pool_and_its_kind() {
     bench.submit(3, &rdd);
     bench.succeed((0, 0), 0, 1);
     let task = bench.task((0, 0), 1, 1);
-    let sets =
-        task_sets(bench.effects(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success }));
+    let sets = task_sets(bench.effects(succeeded(task)));
     let heads: Vec<_> = sets.iter().map(|s| (s.kind, s.priority, s.pool.clone(), s.rdd)).collect();
     assert_eq!(
         heads,
@@ -492,16 +491,17 @@ fn fail_to_fetch(bench: &mut Bench, attempt: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_stage_that_fails_to_fetch_four_times_in_a_row_aborts_its_jobs() {
+fn a_stage_that_fails_to_fetch_the_same_four_times_in_a_row_aborts_its_jobs() {
     let (mut bench, _rdd) = reducing();
-    for attempt in 0..3 {
+    // The first tells that map output 1 cannot be read; the others tell nothing new.
+    for attempt in 0..4 {
         assert!(fail_to_fetch(&mut bench, attempt).contains(&format!("retire 1.{attempt}")));
     }
-    let lines = fail_to_fetch(&mut bench, 3);
-    assert_eq!(lines[..3], ["publish s0 [1 -]", "cancel 1.3", "stage 1.3 failed"]);
-    assert_eq!(lines[3..7], ["cancel 1.0", "cancel 1.1", "cancel 1.2", "job 0 ends"]);
+    let lines = fail_to_fetch(&mut bench, 4);
+    assert_eq!(lines[..3], ["publish s0 [1 -]", "cancel 1.4", "stage 1.4 failed"]);
+    assert_eq!(lines[3..8], ["cancel 1.0", "cancel 1.1", "cancel 1.2", "cancel 1.3", "job 0 ends"]);
     assert_eq!(
-        lines[7],
+        lines[8],
         format!(
             "end job 0 aborted: stage 1 ({ACTION}): 4 attempt(s) in a row failed to fetch, most \
              recently: could not fetch map output 1 of shuffle 0 from executor 1: connection refused"
@@ -753,4 +753,127 @@ fn a_task_that_takes_along_what_its_own_stage_reads_ends_the_job_though_its_atte
     let lines = bench.send(DagEvent::TaskSetFailed { stage: stage_ref(1, 0), cause });
     assert!(lines.last().unwrap().ends_with("it ended its executor"), "{lines:?}");
     assert!(bench.dag.is_idle());
+}
+
+/// All four outputs of an executor are found unreadable one by one, or at once: neither ends the job.
+#[test]
+fn attempts_that_find_another_unreadable_output_do_not_count() {
+    let mut graph = Graph::default();
+    let source = graph.source(6);
+    let rdd = graph.shuffled(&[&source], 1);
+    let mut bench = Bench::new();
+    bench.submit(0, &rdd);
+    bench.finish((0, 0), 6, 1);
+    for attempt in 0..6 {
+        let lines = bench.fail((1, attempt), fetch_failure(0, attempt, 1));
+        assert!(lines.contains(&format!("retire 1.{attempt}")), "{lines:?}");
+        bench.tick(200);
+        bench.succeed((0, attempt + 1), attempt, 2);
+    }
+    assert_eq!(bench.succeed((1, 6), 0, 1).last().unwrap(), "end 0 ok");
+}
+
+#[test]
+fn all_outputs_that_an_executor_cannot_serve_are_made_again_at_once_and_dropped_there() {
+    let mut graph = Graph::default();
+    let source = graph.source(3);
+    let rdd = graph.shuffled(&[&source], 1);
+    let mut bench = Bench::new();
+    bench.submit(0, &rdd);
+    bench.succeed((0, 0), 0, 1);
+    bench.succeed((0, 0), 1, 2);
+    bench.succeed((0, 0), 2, 1);
+    let broken = |map_partition, task| MapAttempt { map_partition, task: TaskId(task) };
+    let mut failure = fetch_failure(0, 0, 1);
+    if let TaskFailure::FetchFailed { broken: all, .. } = &mut failure {
+        // The last one is told of an attempt that was replaced since.
+        all.extend([broken(0, 0), broken(2, 2), broken(1, 77)]);
+    }
+    let task = bench.task((1, 0), 0, 9);
+    let outcome = TaskOutcome::Failed(failure);
+    let effects = bench.effects(DagEvent::TaskEnded { task, outcome, checksum: 0 });
+    let lines: Vec<String> = effects.iter().map(line).collect();
+    assert_eq!(lines[..2], ["publish s0 [- 2 -]", "drop s0 [0@1 2@1]"]);
+    assert_eq!(bench.tick(200), ["stage 0.1 starts", "run 0.1 [0 2]"]);
+}
+
+/// `source =s0=> middle =s1=> last`, 2 partitions each, where the outputs of shuffle 0 have these checksums.
+fn indeterminate(checksums: [u64; 2]) -> (Bench, Rdd) {
+    let mut graph = Graph::default();
+    let source = graph.source(2);
+    let middle = graph.shuffled(&[&source], 2);
+    let last = graph.shuffled(&[&middle], 2);
+    let mut bench = Bench::new();
+    bench.submit(0, &last);
+    for (partition, checksum) in (0u32..).zip(checksums) {
+        bench.succeed_with((0, 0), partition, 1 + partition, checksum);
+    }
+    (bench, last)
+}
+
+#[test]
+fn an_output_that_comes_out_different_rolls_back_what_was_made_of_the_one_before() {
+    let (mut bench, _rdd) = indeterminate([7, 8]);
+    bench.succeed((1, 0), 0, 3);
+    bench.lose(2, true);
+    bench.tick(200);
+    // Another success of the attempt that read the old output, before and after the new one is there.
+    let late = bench.task((1, 0), 1, 3);
+    let lines = bench.succeed_with((0, 1), 1, 3, 9);
+    assert!(lines.contains(&"publish s1 [- -]".to_string()), "nothing of it is read: {lines:?}");
+    assert!(lines.contains(&"run 1.1 [0 1]".to_string()), "all of the reader again: {lines:?}");
+    let effects = bench.effects(succeeded(late));
+    let lines: Vec<String> = effects.iter().map(line).collect();
+    assert_eq!(lines, ["drop s1 [1@3]", "release t3"], "it read the output that is no more");
+    bench.finish((1, 1), 2, 3);
+    assert!(bench.finish((2, 0), 2, 3).contains(&"end 0 ok".to_string()));
+}
+
+#[test]
+fn an_output_that_comes_out_the_same_rolls_nothing_back() {
+    let (mut bench, _rdd) = indeterminate([7, 8]);
+    bench.succeed((1, 0), 0, 3);
+    bench.lose(2, true);
+    bench.tick(200);
+    let lines = bench.succeed_with((0, 1), 1, 3, 8);
+    assert!(lines.contains(&"run 1.1 [1]".to_string()), "{lines:?}");
+}
+
+#[test]
+fn a_job_fails_that_delivered_results_of_an_output_that_came_out_different() {
+    let mut graph = Graph::default();
+    let source = graph.source(2);
+    let rdd = graph.shuffled(&[&source], 2);
+    let mut bench = Bench::new();
+    bench.submit(0, &rdd);
+    bench.succeed_with((0, 0), 0, 1, 7);
+    bench.succeed_with((0, 0), 1, 2, 8);
+    bench.succeed((1, 0), 0, 3);
+    bench.lose(2, true);
+    bench.tick(200);
+    let lines = bench.succeed_with((0, 1), 1, 3, 9);
+    let end = lines.iter().find(|line| line.starts_with("end job 0 aborted")).expect("it ends");
+    assert!(end.contains("after 1 of its results were delivered"), "{end}");
+    assert!(bench.dag.is_idle());
+}
+
+#[test]
+fn outputs_made_of_an_older_generation_are_not_read_beside_the_newer_one() {
+    let mut graph = Graph::default();
+    let source = graph.source(1);
+    let shared = graph.shuffle(&source);
+    let first = graph.rdd(1, vec![shared.clone()]);
+    let direct = graph.rdd(1, vec![shared]);
+    let through = graph.shuffled(&[&first], 1);
+    let both = graph.union(&[&direct, &through]);
+    let mut bench = Bench::new();
+    bench.submit(0, &through);
+    bench.succeed_with((0, 0), 0, 1, 7);
+    bench.succeed((1, 0), 0, 2);
+    bench.succeed((2, 0), 0, 2);
+    bench.lose(1, true);
+    let lines = bench.submit(1, &both);
+    assert!(lines.contains(&"run 3.0 [0]".to_string()), "shuffle 0 again: {lines:?}");
+    let lines = bench.succeed_with((3, 0), 0, 2, 8);
+    assert!(lines.contains(&"run 4.0 [0]".to_string()), "and what was made of it: {lines:?}");
 }

@@ -245,6 +245,7 @@ impl Model {
                 map_partition: 0,
                 reduce_partition: info.partition,
                 executor: info.executor,
+                broken: Vec::new(),
                 message,
             },
             30..90 => TaskFailure::Killed { reason: message },
@@ -417,7 +418,7 @@ impl Model {
                     assert_eq!(self.live[task].executor, *executor, "kills reach live attempts");
                     assert!(self.executors.contains_key(executor), "no kill to the dead");
                 }
-                TaskEffect::TaskEnded { task, outcome } => self.judge_end(cause, task, outcome),
+                TaskEffect::TaskEnded { task, outcome, .. } => self.judge_end(cause, task, outcome),
                 TaskEffect::TaskSetFailed { stage, cause } => self.judge_failure(*stage, cause),
                 TaskEffect::ArmTimer(at) => {
                     assert!(*at > self.now, "timers lie ahead");
@@ -558,7 +559,7 @@ impl Model {
         let Some((info, TaskOutcome::Success)) = &cause.reported else { return };
         let used = count(
             out,
-            |effect| matches!(effect, TaskEffect::TaskEnded { task, outcome: TaskOutcome::Success } if task == info),
+            |effect| matches!(effect, TaskEffect::TaskEnded { task, outcome: TaskOutcome::Success, .. } if task == info),
         );
         let dropped = count(
             out,

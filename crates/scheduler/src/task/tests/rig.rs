@@ -168,6 +168,7 @@ pub(super) fn fetch_failed() -> TaskOutcome {
         map_partition: 0,
         reduce_partition: 0,
         executor: ExecutorId(1),
+        broken: Vec::new(),
         message: "refused".into(),
     })
 }
@@ -178,7 +179,7 @@ fn line(effect: &TaskEffect) -> Option<String> {
         TaskEffect::KillTask { task, executor, reason } => {
             format!("kill t{task} on {executor}: {reason}")
         }
-        TaskEffect::TaskEnded { task, outcome } => {
+        TaskEffect::TaskEnded { task, outcome, .. } => {
             format!("ended t{} p{}: {}", task.task, task.partition, outcome_word(outcome))
         }
         TaskEffect::DiscardTask { task } => format!("discard t{task}"),

@@ -27,6 +27,7 @@ impl Set {
 struct JobBook {
     partitions: Vec<u32>,
     delivered: BTreeSet<u32>,
+    delivered_by: Vec<TaskId>,
     end_posted: bool,
     ended: Option<Result<(), JobError>>,
 }
@@ -48,9 +49,11 @@ pub(super) struct World {
     outputs_lost_at: BTreeMap<ExecutorId, Tick>,
     /// Shuffles by stage, from the task sets.
     map_stages: BTreeMap<StageId, ShuffleId>,
-    /// Outputs written: the latest launch.
-    written: BTreeMap<(ShuffleId, u32, ExecutorId), Tick>,
-    published: BTreeMap<ShuffleId, Vec<Option<ExecutorId>>>,
+    published: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
+    /// Whether outputs of some shuffles depend on the attempt that writes them.
+    indeterminate: bool,
+    /// The checksums of the map outputs that a task read.
+    read: BTreeMap<TaskId, BTreeMap<(ShuffleId, u32), u64>>,
     cached: BTreeMap<(RddId, u32), BTreeSet<ExecutorId>>,
     jobs: BTreeMap<JobId, JobBook>,
     accumulated: BTreeSet<(StageId, u32)>,
@@ -64,7 +67,8 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(flags: u8, rdds: Vec<Rdd>) -> Self {
         let max_consecutive_attempts = u32::from(flags % 4) + 1;
-        let options = DagOptions { max_consecutive_attempts, resubmit_delay_ms: 3 };
+        let options =
+            DagOptions { max_consecutive_attempts, resubmit_delay_ms: 3, ..DagOptions::default() };
         let dependencies = rdds.iter().flat_map(|rdd| &rdd.dependencies);
         let shuffles = dependencies.filter_map(|dependency| match dependency {
             Dependency::Shuffle { shuffle, rdd } => Some((*shuffle, Arc::clone(rdd))),
@@ -84,8 +88,9 @@ impl World {
             next_executor: 4,
             outputs_lost_at: BTreeMap::new(),
             map_stages: BTreeMap::new(),
-            written: BTreeMap::new(),
             published: BTreeMap::new(),
+            indeterminate: flags & 0x20 != 0,
+            read: BTreeMap::new(),
             cached: BTreeMap::new(),
             jobs: BTreeMap::new(),
             accumulated: BTreeSet::new(),
@@ -140,6 +145,7 @@ impl World {
         let book = JobBook {
             partitions: partitions.clone(),
             delivered: BTreeSet::new(),
+            delivered_by: Vec::new(),
             end_posted: false,
             ended: None,
         };
@@ -167,6 +173,8 @@ impl World {
             launched: Tick(self.now),
         };
         self.tasks.insert(task, info.clone());
+        let read = self.read_now(&info);
+        self.read.insert(task, read);
         self.running.insert(task, info);
     }
 
@@ -189,13 +197,11 @@ impl World {
     }
 
     fn tell_success(&mut self, task: TaskInfo) {
-        if let Some(shuffle) = self.map_stages.get(&task.stage.stage) {
-            let written = self.written.entry((*shuffle, task.partition, task.executor));
-            let launched = written.or_default();
-            *launched = task.launched.max(*launched);
-        }
         let id = task.task;
-        let effects = self.send(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success });
+        let shuffle = self.map_stages.get(&task.stage.stage).copied();
+        let checksum = shuffle.map_or(0, |shuffle| self.checksum(shuffle, id));
+        let outcome = TaskOutcome::Success;
+        let effects = self.send(DagEvent::TaskEnded { task, outcome, checksum });
         let release = |e: &DagEffect| matches!(e, DagEffect::ReleaseTask { task } if *task == id);
         let released = effects.iter().position(release).expect("released");
         assert_eq!(effects.iter().filter(|e| release(e)).count(), 1, "released once");
@@ -224,7 +230,8 @@ impl World {
         if let Some(set) = self.sets.get_mut(&task.stage) {
             set.waiting.insert(task.partition);
         }
-        self.send(DagEvent::TaskEnded { task, outcome: TaskOutcome::Failed(failure) });
+        let outcome = TaskOutcome::Failed(failure);
+        self.send(DagEvent::TaskEnded { task, outcome, checksum: 0 });
     }
 
     fn fail_task(&mut self, a: u8) {
@@ -251,8 +258,56 @@ impl World {
         } else {
             "fetch failure of an old attempt"
         });
-        let executor = known.map_or(1, |executor| executor.0);
-        self.end_badly(task, fetch_failure(shuffle.0, map, executor));
+        let failure = self.unreadable(shuffle, map, known, b & 0x40 != 0);
+        self.end_badly(task, failure);
+    }
+
+    /// One output cannot be read, or all of its executor's.
+    fn unreadable(
+        &self,
+        shuffle: ShuffleId,
+        map_partition: u32,
+        known: Option<MapOutputLocation>,
+        all: bool,
+    ) -> TaskFailure {
+        let executor = known.map_or(ExecutorId(1), |at| at.executor);
+        let published = self.published.get(&shuffle).into_iter().flatten();
+        let there = (0u32..).zip(published).filter_map(|(map, at)| Some((map, (*at)?)));
+        let there =
+            there.filter(|(map, at)| at.executor == executor && (all || *map == map_partition));
+        let broken = there.map(|(map_partition, at)| MapAttempt { map_partition, task: at.task });
+        let mut failure = fetch_failure(shuffle.0, map_partition, executor.0);
+        if let TaskFailure::FetchFailed { broken: named, .. } = &mut failure {
+            named.extend(broken);
+        }
+        failure
+    }
+
+    /// What is in the output that the task wrote: for some shuffles it depends on the attempt.
+    fn checksum(&self, shuffle: ShuffleId, task: TaskId) -> u64 {
+        let differs = self.indeterminate && shuffle.0.is_multiple_of(2);
+        if differs { 1 + task.0 % 3 } else { 0 }
+    }
+
+    /// What a task that starts now finds in the map outputs it reads.
+    fn read_now(&self, task: &TaskInfo) -> BTreeMap<(ShuffleId, u32), u64> {
+        let mut read = BTreeMap::new();
+        for shuffle in self.direct_shuffles(task) {
+            let published = self.published.get(&shuffle).into_iter().flatten();
+            for (map, at) in (0u32..).zip(published) {
+                read.extend(at.map(|at| ((shuffle, map), self.checksum(shuffle, at.task))));
+            }
+        }
+        read
+    }
+
+    /// S20: what these tasks brought was made from the same records.
+    fn check_mixed(&self, tasks: &[TaskId]) {
+        let mut all = BTreeMap::new();
+        for (output, checksum) in tasks.iter().filter_map(|task| self.read.get(task)).flatten() {
+            let other = *all.entry(*output).or_insert(*checksum);
+            assert_eq!(other, *checksum, "S20: {output:?} was read in two versions");
+        }
     }
 
     fn is_latest(&self, stage: StageRef) -> bool {
@@ -414,6 +469,10 @@ impl World {
 
     fn remove_shuffle(&mut self, a: u8) {
         let Some(shuffle) = pick(self.shuffles.keys().copied(), a) else { return };
+        // A shuffle that somebody may still read is never removed: what its readers read is forgotten.
+        if self.indeterminate {
+            return;
+        }
         if self.dag.shuffle_stages.contains_key(&shuffle) {
             self.count("shuffle removed under a job");
         }
@@ -502,6 +561,11 @@ impl World {
                 assert_eq!(locations.len(), self.shuffles[shuffle].partitions as usize);
                 self.published.insert(*shuffle, locations.clone());
             }
+            DagEffect::DropMapOutputs { shuffle, outputs } => self.dropped(*shuffle, outputs),
+            DagEffect::DropCachedPartitions { rdd } => {
+                self.count("cached partitions rolled back");
+                self.cached.retain(|(cached, _), _| cached != rdd);
+            }
             DagEffect::Post(event) => self.posted(event),
             DagEffect::ArmTimer(at) => {
                 self.timers.insert(*at);
@@ -546,17 +610,33 @@ impl World {
         let required = self.required(rdd, &mut covered);
         for shuffle in &required {
             let locations = self.published.get(shuffle).expect("S09: published");
-            for (map, executor) in (0u32..).zip(locations) {
-                let executor = executor.expect("S09: every output registered");
-                let launched = self.written.get(&(*shuffle, map, executor)).expect("S09: written");
-                let lost_at = self.outputs_lost_at.get(&executor);
-                assert!(lost_at.is_none_or(|at| launched > at), "S09: output of a lost executor");
+            let mut writers = Vec::new();
+            for (map, at) in (0u32..).zip(locations) {
+                let at = at.expect("S09: every output registered");
+                let wrote = &self.tasks[&at.task];
+                assert_eq!((wrote.partition, wrote.executor), (map, at.executor), "S09: written");
+                assert!(!self.is_void(wrote), "S09: output of a lost executor");
+                writers.push(at.task);
             }
+            self.check_mixed(&writers);
         }
         let incomplete = |s| self.published.get(s).is_none_or(|l| l.contains(&None));
         let spared = self.required(rdd, &mut |_| false);
         if spared.difference(&required).any(incomplete) {
             self.count("kept rdd spared a shuffle");
+        }
+    }
+
+    /// What is dropped is not what readers were told of.
+    fn dropped(&mut self, shuffle: ShuffleId, outputs: &[(ExecutorId, MapAttempt)]) {
+        self.count("map outputs dropped");
+        if outputs.len() > 1 && self.indeterminate {
+            self.count("map stage rolled back");
+        }
+        let Some(registered) = self.dag.published(shuffle) else { return };
+        for (_, output) in outputs {
+            let at = registered[output.map_partition as usize];
+            assert!(at.is_none_or(|at| at.task != output.task), "a registered output is dropped");
         }
     }
 
@@ -583,6 +663,9 @@ impl World {
         assert!(job.ended.is_none() && !job.end_posted, "delivered to a job that is over");
         assert!(job.delivered.insert(index), "S08: index {index} delivered twice");
         assert_eq!(job.partitions[index as usize], self.tasks[&task].partition);
+        job.delivered_by.push(task);
+        let delivered_by = job.delivered_by.clone();
+        self.check_mixed(&delivered_by);
     }
 
     fn ended(&mut self, id: JobId, result: &Result<(), JobError>) {
@@ -591,6 +674,11 @@ impl World {
         assert!(job.ended.replace(result.clone()).is_none(), "S07: job {id} ended twice");
         let cause = match result {
             Err(JobError::TaskFailed { .. }) => "abort: task set",
+            Err(JobError::StageAborted { reason, .. }) if reason.contains("other records") => {
+                assert!(self.indeterminate, "rolled back though every attempt is alike");
+                self.count("abort: results of rolled back stages");
+                return;
+            }
             Err(JobError::StageAborted { .. }) => "fetch failure of the latest attempt",
             _ => return,
         };

@@ -1,0 +1,35 @@
+//! Mistakes that the simulator plants to show that it would find them. Without the feature `mutants`
+//! none of them can be chosen, and the compiler removes the questions.
+
+/// One mistake in the DAG scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Map outputs that come out different are taken for the same.
+    IgnoresChecksums,
+    /// Successes of attempts that read another generation count.
+    TakesRolledBackTasks,
+    /// Map outputs stay that were computed from another generation.
+    KeepsOutdatedOutputs,
+    /// A result stage goes on after it delivered results of another generation.
+    DeliversTwoGenerations,
+    /// Of the outputs that an executor cannot serve one is unregistered, and every such attempt counts.
+    FindsOneOutputPerAttempt,
+    /// A fetch failure unregisters nothing.
+    KeepsUnreadableOutputs,
+}
+
+/// The mistake the scheduler makes, if any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planted(Option<Mutant>);
+
+impl Planted {
+    /// This one.
+    pub fn only(mutant: Mutant) -> Self {
+        Planted(Some(mutant))
+    }
+
+    /// Whether the scheduler makes this mistake: never, without the feature.
+    pub(crate) fn is(self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self.0 == Some(mutant)
+    }
+}

@@ -1,0 +1,153 @@
+//! Map outputs in the world: versions that depend on the attempt, outputs that rot, what a reader finds missing.
+
+use firesteel_cluster::ExecutorKey;
+use firesteel_types::{
+    ExecutorId, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
+};
+
+use crate::driver::{DriverNode, Missing};
+use crate::lineage::{Computed, versioned};
+use crate::world::{Body, ProcId, World};
+
+/// So many versions an output may have: few, so that some attempts agree.
+const VERSIONS: u64 = 2;
+
+impl World {
+    /// A map task of an indeterminate shuffle writes the version of its attempt.
+    pub(crate) fn write_version(
+        &mut self,
+        executor: ProcId,
+        shuffle: ShuffleId,
+        task: &TaskInfo,
+        computed: &mut Computed,
+    ) {
+        let Some(node) = self.driver_of(executor) else { return };
+        if !node.indeterminate.contains(&shuffle) {
+            return;
+        }
+        let (output, version) = ((shuffle, task.partition), task.task.0 % VERSIONS);
+        computed.value = versioned(computed.value, Some(&version));
+        computed.versions.insert(output, version);
+        let before = node.last_versions.insert(output, version);
+        let changed = before.is_some_and(|before| before != version);
+        let task = task.task;
+        self.tell(|_| format!("task {task} writes version {version} of {output:?}"));
+        self.counters.outputs_changed += u64::from(changed);
+    }
+
+    /// The world knows what a task computed before its driver does.
+    pub(crate) fn note_computed(&mut self, executor: ProcId, task: TaskId, computed: Computed) {
+        if let Some(node) = self.driver_of(executor) {
+            node.computed.insert(task, computed);
+        }
+    }
+
+    fn driver_of(&mut self, executor: ProcId) -> Option<&mut DriverNode> {
+        let Some(Body::Executor(executor)) = &self.procs[executor].body else { return None };
+        let driver = executor.driver;
+        match &mut self.procs[driver].body {
+            Some(Body::Driver(node)) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Files of an executor that goes on living cannot be read any more.
+    pub(crate) fn spoil_outputs(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(crate::world::Kind::Executor) else { return Ok(()) };
+        let most = self.rng.usize(1..12);
+        let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        let spoilt: Vec<_> = node.blocks.keys().copied().take(most).collect();
+        spoilt.iter().for_each(|block| drop(node.blocks.remove(block)));
+        self.counters.outputs_spoilt += spoilt.len() as u64;
+        Ok(())
+    }
+
+    /// What a reader tells of an output that it could not have: with all others that their holder cannot
+    /// serve. A holder that is gone serves none, and one that is asked may not be done in time.
+    pub(crate) fn fetch_failure(
+        &mut self,
+        reader: &ExecutorKey,
+        driver: ProcId,
+        missing: Missing,
+        task: &TaskInfo,
+    ) -> TaskFailure {
+        let (shuffle, map, at) = match missing {
+            Missing::Output { shuffle, map, at } => (shuffle, map, at),
+            Missing::Paused(_) => return TaskFailure::Error { message: "no answer".to_owned() },
+        };
+        let in_time = self.rng.u8(..4) > 0;
+        let broken = at.map(|at| self.broken_outputs(reader, driver, shuffle, map, at, in_time));
+        TaskFailure::FetchFailed {
+            shuffle,
+            map_partition: map,
+            reduce_partition: task.partition,
+            executor: at.map_or(ExecutorId::DRIVER, |at| at.executor),
+            broken: broken.unwrap_or_default(),
+            message: "it is not there".to_owned(),
+        }
+    }
+
+    fn broken_outputs(
+        &self,
+        reader: &ExecutorKey,
+        driver: ProcId,
+        shuffle: ShuffleId,
+        map: u32,
+        at: MapOutputLocation,
+        in_time: bool,
+    ) -> Vec<MapAttempt> {
+        let Some(Body::Driver(node)) = &self.procs[driver].body else { return Vec::new() };
+        let published = node.published.get(&shuffle).into_iter().flatten();
+        let there = (0u32..).zip(published).filter_map(|(map, at)| Some((map, (*at)?)));
+        let there = there.filter(|(_, found)| found.executor == at.executor);
+        let key = ExecutorKey { app: reader.app.clone(), executor: at.executor };
+        let served = |map, task| {
+            let holder = self.executors.get(&key).map(|proc| &self.procs[*proc]);
+            let holder = holder.filter(|holder| holder.alive && in_time);
+            match holder.and_then(|holder| holder.body.as_ref()) {
+                Some(Body::Executor(node)) => node.blocks.contains_key(&(shuffle, map, task)),
+                _ => false,
+            }
+        };
+        let broken = there.filter(|(found, at)| *found == map || !served(*found, at.task));
+        broken.map(|(map_partition, at)| MapAttempt { map_partition, task: at.task }).collect()
+    }
+
+    /// Executors drop outputs that nobody will read.
+    pub(crate) fn drop_outputs(
+        &mut self,
+        driver: ProcId,
+        node: &DriverNode,
+        shuffle: ShuffleId,
+        outputs: &[(ExecutorId, MapAttempt)],
+    ) -> Result<(), String> {
+        for (executor, output) in outputs {
+            self.counters.outputs_dropped += 1;
+            let at = MapOutputLocation { executor: *executor, task: output.task };
+            let known = node.published.get(&shuffle);
+            if known.is_some_and(|known| known[output.map_partition as usize] == Some(at)) {
+                return Err(format!("S09: {output:?} is dropped while readers are sent there"));
+            }
+            let holders = self.procs.iter_mut().filter_map(|proc| proc.body.as_mut());
+            for body in holders {
+                if let Body::Executor(holder) = body
+                    && holder.driver == driver
+                    && holder.key.executor == *executor
+                {
+                    holder.blocks.remove(&(shuffle, output.map_partition, output.task));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DriverNode {
+    /// What the report of a map task of an indeterminate shuffle says of its records.
+    pub(crate) fn checksum(&self, task: TaskId) -> u64 {
+        let Some(shuffle) = self.shuffle_of(task) else { return 0 };
+        let checked = self.indeterminate.contains(&shuffle);
+        let computed = self.computed.get(&task).filter(|_| checked);
+        computed.map_or(0, |computed| computed.value.max(1))
+    }
+}
