@@ -70,6 +70,13 @@ impl TaskScheduler {
                 _ => {}
             }
         }
+        // A process that served this task alone is gone: nobody else hears of it.
+        if let TaskOutcome::Failed(TaskFailure::ExecutorLost { caused_by_app: true, .. }) =
+            report.outcome
+            && self.is_waited_for(&attempt.info)
+        {
+            self.losses.add([(attempt.info.stage.stage, attempt.info.partition)]);
+        }
         self.end_attempt(now, attempt, report.outcome, report.metrics, out);
     }
 

@@ -1,5 +1,7 @@
 //! Tasks that take their executor along, and those that happen to run beside them (L06).
 
+use firesteel_types::{ExecutorId, TaskFailure, TaskOutcome};
+
 use super::rig::*;
 use crate::messages::{TaskEvent, TaskOptions, TaskSet};
 
@@ -24,6 +26,21 @@ fn losses_count_over_all_attempts_of_a_stage_though_each_of_them_was_retired() {
         assert_eq!(failures(&mut rig), expected[..usize::from(attempt == 2)]);
     }
     rig.cancel(stage(0, 2));
+    assert!(rig.scheduler.is_idle() && rig.scheduler.has_no_suspects());
+}
+
+#[test]
+fn a_loss_that_the_task_itself_reports_counts_against_it() {
+    let mut rig = Rig::with_options(failing_after(3), &[(0, "a", 1)]);
+    rig.submit(set(0, 1));
+    for task in 0..3 {
+        let (executor, reason) = (ExecutorId(0), "gone".to_owned());
+        let lost = TaskFailure::ExecutorLost { executor, caused_by_app: true, reason };
+        rig.report(task, 0, TaskOutcome::Failed(lost));
+        let expected = ["set 0.0 failed: p0 3 times, executor 0 lost: gone".to_owned()];
+        assert_eq!(failures(&mut rig), expected[..usize::from(task == 2)]);
+    }
+    rig.cancel(stage(0, 0));
     assert!(rig.scheduler.is_idle() && rig.scheduler.has_no_suspects());
 }
 
