@@ -1,18 +1,22 @@
 //! Sorting inside one partition, within the task's memory. Stable: equal keys keep the order in which
 //! they arrive.
 //!
-//! What does not fit is sorted in runs that go to disk; the runs are merged while they are read.
+//! What does not fit is sorted in runs that go to disk; the runs are merged while they are read. Each run that is
+//! merged holds a block in memory, so a number of runs that is too large is merged into fewer first.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 use firesteel_closure::{Call, Data, Wire, wire};
-use firesteel_shuffle::{Records, Slice, write_run};
+use firesteel_shuffle::{Records, RunWriter, Slice, write_run};
 
 use crate::memory::{Account, Hoard};
 use crate::task::OrFail;
 use crate::{Pipe, TaskContext};
+
+/// So many runs are merged at a time.
+const MERGED_AT_ONCE: usize = 64;
 
 /// How items are ordered: by something that is found once per item.
 trait Order<T>: 'static {
@@ -159,7 +163,33 @@ fn sort<T: Data, O: Order<T>>(
     if runs.is_empty() {
         return Sorted::Held { items: chunk.items.into_iter(), _account: chunk.account };
     }
-    Sorted::Merged(Merge::new(runs, chunk, order))
+    let order = Rc::new(order);
+    while runs.len() > MERGED_AT_ONCE {
+        // Neighbours, so that equal items keep their order.
+        let (mut left, mut merged) = (runs.into_iter(), Vec::new());
+        while left.len() > 0 {
+            let group = left.by_ref().take(MERGED_AT_ONCE).collect();
+            merged.push(merge_to_run(group, &order, task));
+        }
+        runs = merged;
+    }
+    let Hoard { items, account, .. } = chunk;
+    Sorted::Merged(Merge::new(runs, items, Some(account), order))
+}
+
+/// One run out of several.
+fn merge_to_run<T: Data, O: Order<T>>(
+    runs: Vec<Slice>,
+    order: &Rc<O>,
+    task: &TaskContext,
+) -> Slice {
+    let mut merge = Merge::new(runs, Vec::new(), None, order.clone());
+    let mut writer = RunWriter::create(task.scratch(), "run").or_fail();
+    while let Some(item) = merge.next() {
+        writer.push(&item).or_fail();
+    }
+    task.check_killed();
+    writer.finish().or_fail()
 }
 
 enum Sorted<T, O: Order<T>> {
@@ -184,7 +214,7 @@ struct Merge<T, O: Order<T>> {
     heap: std::collections::BinaryHeap<Head<T, O>>,
     runs: Vec<Box<dyn Iterator<Item = T>>>,
     order: Rc<O>,
-    _account: Account,
+    _account: Option<Account>,
 }
 
 struct Head<T, O: Order<T>> {
@@ -195,13 +225,14 @@ struct Head<T, O: Order<T>> {
 }
 
 impl<T: Data, O: Order<T>> Merge<T, O> {
-    fn new(slices: Vec<Slice>, rest: Hoard<T>, order: O) -> Self {
+    /// The items of runs, then `rest`, which is sorted too.
+    fn new(slices: Vec<Slice>, rest: Vec<T>, account: Option<Account>, order: Rc<O>) -> Self {
         let read = |slice| Records::<T>::new(slice).map(OrFail::or_fail);
         let mut runs: Vec<Box<dyn Iterator<Item = T>>> = Vec::with_capacity(slices.len() + 1);
         runs.extend(slices.into_iter().map(|s| Box::new(read(s)) as Box<dyn Iterator<Item = T>>));
-        runs.push(Box::new(rest.items.into_iter()));
+        runs.push(Box::new(rest.into_iter()));
         let heap = std::collections::BinaryHeap::with_capacity(runs.len());
-        let mut merge = Merge { heap, runs, order: Rc::new(order), _account: rest.account };
+        let mut merge = Merge { heap, runs, order, _account: account };
         (0..merge.runs.len()).for_each(|run| merge.refill(run));
         merge
     }
