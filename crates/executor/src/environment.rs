@@ -213,6 +213,9 @@ impl Environment for LocalEnvironment {
         task: TaskId,
         output: MapOutput,
     ) -> Result<(), TaskFailure> {
+        // Of a child process it comes in memory, whatever its size.
+        let output = output.stored(&self.scratch);
+        let output = output.map_err(|error| TaskFailure::Error { message: error.to_string() })?;
         let shuffles = self.shuffles();
         if shuffles.contains_key(&shuffle) {
             self.blocks.put(BlockId::MapOutput(shuffle, map, task), Arc::new(output));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use firesteel_storage::{StoredFile, is_out_of_files};
 
-use crate::ReadError;
 use crate::buckets::{Buffer, read_exact_at};
 use crate::codec::{BlockError, check_block, read_block, take_first};
 use crate::scratch::Kept;
+use crate::{ReadError, Scratch, SpillError};
 
 /// Where one reader's blocks lie in a file.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,30 @@ impl MapOutput {
 
     pub(crate) fn in_file(file: StoredFile, segments: Vec<Segment>) -> Self {
         MapOutput(Stored::File(Arc::new(InFile { file, segments })))
+    }
+
+    /// The same, within what this process may hold: what came from another process in memory stays there if it
+    /// is small, and goes to a file otherwise.
+    pub fn stored(self, scratch: &Scratch) -> Result<Self, SpillError> {
+        let Stored::Memory(held) = &self.0 else { return Ok(self) };
+        if held._kept.is_some() {
+            return Ok(self);
+        }
+        if let Some(kept) = scratch.keep_inline(held.data.len() as u64) {
+            let InMemory { data, segments, .. } = &**held;
+            let (data, segments, _kept) = (data.clone(), segments.clone(), Some(kept));
+            return Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept }))));
+        }
+        let (mut file, mut segments) = (scratch.dirs().create_file("shuffle")?, Vec::new());
+        let mut blocks = Vec::new();
+        for slice in (0..held.segments.len() as u32).filter_map(|reader| self.slice(reader)) {
+            let (offset, records) = (file.length(), slice.records);
+            slice.write_blocks(&mut blocks).map_err(io::Error::other)?;
+            file.write_all(&blocks)?;
+            segments.push(Segment { offset, bytes: blocks.len() as u64, records });
+            blocks.clear();
+        }
+        Ok(MapOutput::in_file(file.store(), segments))
     }
 
     fn segments(&self) -> &[Segment] {

@@ -136,6 +136,16 @@ mod tests {
                 firesteel_closure::from_bytes(&firesteel_closure::to_bytes(&large).unwrap())
                     .unwrap();
             check(&copy, 300_000);
+            // As what came from another process, they are within the budget or in a file.
+            let stored = copy.stored(&scratch).unwrap();
+            assert!(stored.is_on_disk());
+            check(&stored, 300_000);
+            let bytes = firesteel_closure::to_bytes(&small).unwrap();
+            let copy: MapOutput = firesteel_closure::from_bytes(&bytes).unwrap();
+            let before = scratch.memory().used().0;
+            let stored = copy.stored(&scratch).unwrap();
+            assert!(!stored.is_on_disk() && scratch.memory().used().0 > before);
+            check(&stored, 100);
         }
     }
 
