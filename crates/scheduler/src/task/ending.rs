@@ -12,7 +12,7 @@ use firesteel_types::{
 
 use super::core::TaskScheduler;
 use super::losses::Suspect;
-use super::set::{Phase, Progress};
+use super::set::{Phase, Progress, SetState};
 use super::state::Attempt;
 use crate::messages::{TaskEffect, TaskSetFailure};
 
@@ -235,19 +235,19 @@ impl TaskScheduler {
             set.slot(index).failures += u32::from(!lost);
             self.record_exclusion(now, attempt, out);
         }
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-        let partition = set.slot(index).partition;
+        let (partition, newest) = (attempt.info.partition, self.newest_attempt(stage));
         let suspect = (stage.stage, partition);
-        let attempts = set.slot(index).failures + self.losses.count(suspect);
+        let own = self.sets.get(&newest).map_or(0, |set| set.failures_of(partition));
+        let attempts = own + self.losses.count(suspect);
         let fatal = matches!(failure, TaskFailure::Fatal { .. });
         if matters && (fatal || attempts >= self.options.max_failures && failure.counts()) {
             let cause = TaskSetFailure::TaskFailed { partition, attempts, failure };
             self.losses.convict(suspect);
             self.losses.forget(stage.stage);
-            let newest = self.newest_attempt(stage);
             self.fail_set(newest, cause, out);
             self.settle(now, newest, out);
         } else {
+            let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
             self.offer_all |= set.requeue(index);
         }
     }
@@ -264,7 +264,8 @@ impl TaskScheduler {
     /// Whether the partition is still to come: from the task's own set, or from the one that took over.
     fn is_waited_for(&self, task: &TaskInfo) -> bool {
         let newest = self.newest_attempt(task.stage);
-        self.sets.get(&newest).is_some_and(|set| set.waits_for(task.partition))
+        let counts = self.sets.get(&task.stage).is_some_and(SetState::counts);
+        counts && self.sets.get(&newest).is_some_and(|set| set.waits_for(task.partition))
     }
 
     /// The set of the stage that somebody waits for.

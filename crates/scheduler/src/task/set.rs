@@ -141,11 +141,25 @@ impl SetState {
         !self.is_active() && self.member.running() == 0
     }
 
+    /// Failures of the partition's own that count.
+    pub(super) fn failures_of(&self, partition: u32) -> u32 {
+        self.slot_of(partition).map_or(0, |slot| slot.failures)
+    }
+
+    fn slot_of(&self, partition: u32) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.partition == partition)
+    }
+
     /// Whether somebody waits for this partition, of this set or of one that will take over.
     pub(super) fn waits_for(&self, partition: u32) -> bool {
-        let slot = self.slots.iter().find(|slot| slot.partition == partition);
+        let slot = self.slot_of(partition);
         let open = slot.is_some_and(|slot| slot.progress == Progress::Open);
-        matches!(self.phase, Phase::Active | Phase::Retired) && open
+        self.counts() && open
+    }
+
+    /// Whether what becomes of its tasks matters to anybody.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.phase, Phase::Active | Phase::Retired)
     }
 
     /// Whether every partition succeeded.

@@ -500,7 +500,7 @@ impl Model {
         let TaskOutcome::Failed(failure) = outcome else { return };
         let open = !set.done.contains_key(&info.partition);
         if matches!(failure, TaskFailure::ExecutorLost { .. }) {
-            if failure.counts() && open {
+            if failure.counts() {
                 *self.lost_with.entry((info.stage.stage, info.partition)).or_insert(0) += 1;
             }
             return;
