@@ -4,8 +4,6 @@
 //! lost, so cores are given back and listeners told exactly once per attempt. Reports of attempts
 //! that have ended, or from an executor they do not run on, change nothing (S06).
 
-use std::cmp::Reverse;
-
 use firesteel_types::{
     Event, ExecutorId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
 };
@@ -87,12 +85,12 @@ impl TaskScheduler {
         }
         self.usability_changed(now, executor);
         let there = self.running.values().filter(|attempt| attempt.info.executor == executor);
-        let mut tasks: Vec<TaskId> = there.map(|attempt| attempt.info.task).collect();
+        let tasks: Vec<TaskId> = there.map(|attempt| attempt.info.task).collect();
         // They run in their order there: those behind have not begun, and it is not their doing.
         let on_cores = self.executors.get(executor).map_or(0, |executor| executor.on_cores());
         if caused_by_app {
             let on_cores = on_cores.min(tasks.len());
-            self.suspect(&mut tasks[..on_cores]);
+            self.suspect(&tasks[..on_cores]);
         }
         for (position, task) in tasks.into_iter().enumerate() {
             let attempt = self.running.remove(&task).expect("just found among the running");
@@ -101,6 +99,7 @@ impl TaskScheduler {
             let failure = TaskFailure::ExecutorLost { executor, caused_by_app, reason };
             self.end_attempt(now, attempt, TaskOutcome::Failed(failure), None, out);
         }
+        self.losses.settle();
         if outputs_lost {
             self.lose_outputs(now, executor, out);
         }
@@ -110,18 +109,14 @@ impl TaskScheduler {
         }
     }
 
-    /// Counts the loss against all of these, and puts first who most likely did it.
-    fn suspect(&mut self, tasks: &mut [TaskId]) {
+    /// Counts the loss against all of these.
+    fn suspect(&mut self, tasks: &[TaskId]) {
         let suspects = tasks.iter().filter_map(|task| {
             let info = &self.running[task].info;
             self.is_waited_for(info).then_some((info.stage.stage, info.partition))
         });
         let suspects: Vec<Suspect> = suspects.collect();
         self.losses.add(suspects);
-        tasks.sort_by_key(|task| {
-            let TaskInfo { stage, partition, launched, .. } = &self.running[task].info;
-            (Reverse(self.losses.count((stage.stage, *partition))), Reverse((*launched, *task)))
-        });
     }
 
     fn lose_outputs(&mut self, now: Tick, executor: ExecutorId, out: &mut Vec<TaskEffect>) {
@@ -242,8 +237,12 @@ impl TaskScheduler {
         let fatal = matches!(failure, TaskFailure::Fatal { .. });
         if matters && (fatal || attempts >= self.options.max_failures && failure.counts()) {
             let cause = TaskSetFailure::TaskFailed { partition, attempts, failure };
-            self.losses.convict(suspect);
-            self.losses.forget(stage.stage);
+            // One that failed otherwise too explains nothing: another one may have done it.
+            if lost && own == 0 {
+                self.losses.convict(suspect);
+            } else {
+                self.losses.forget(stage.stage);
+            }
             self.fail_set(newest, cause, out);
             self.settle(now, newest, out);
         } else {

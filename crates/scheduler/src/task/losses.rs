@@ -1,10 +1,10 @@
 //! Executors that were lost through what ran on them, and who may have done it.
 //!
 //! Every task that had a core there is a suspect, and each loss counts against each suspect: over all attempts of
-//! its stage, since a lost executor takes map outputs along and the stage that read them is submitted again. When one
-//! suspect has reached its limit, its losses are explained, and count against nobody else any more: a task that only
-//! happened to run beside another one starts over. Among those that reach it with the same loss, the one with the most
-//! losses did it, then the one that was launched last: what ran for long before has done no harm till then.
+//! its stage, since a lost executor takes map outputs along and the stage that read them is submitted again. Whoever
+//! reaches its limit has its losses explained, and they count against nobody else any more: a task that happened to
+//! run beside another one now and then starts over. Two that were there each time cannot be told apart, and both
+//! reach it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +18,8 @@ pub(super) type Suspect = (StageId, u32);
 pub(super) struct Losses {
     seen: u64,
     by_suspect: BTreeMap<Suspect, BTreeSet<u64>>,
+    /// Suspects of the last loss that have reached their limit.
+    convicted: Vec<Suspect>,
 }
 
 impl Losses {
@@ -34,13 +36,24 @@ impl Losses {
         self.by_suspect.get(&suspect).map_or(0, |losses| losses.len() as u32)
     }
 
-    /// It did it: its losses are no one else's.
+    /// It has reached its limit with the last loss.
     pub(super) fn convict(&mut self, suspect: Suspect) {
-        let Some(explained) = self.by_suspect.remove(&suspect) else { return };
+        self.convicted.push(suspect);
+    }
+
+    /// All suspects of the last loss were looked at: what those explain who reached their limit is no one else's.
+    pub(super) fn settle(&mut self) {
+        let convicted = std::mem::take(&mut self.convicted);
+        let losses = |suspect| self.by_suspect.get(suspect).into_iter().flatten().copied();
+        let explained: BTreeSet<u64> = convicted.iter().flat_map(losses).collect();
+        if explained.is_empty() {
+            return;
+        }
         self.by_suspect.retain(|_, losses| {
             losses.retain(|loss| !explained.contains(loss));
             !losses.is_empty()
         });
+        convicted.into_iter().for_each(|(stage, _)| self.forget(stage));
     }
 
     /// Nobody waits for this stage any more.
@@ -67,6 +80,7 @@ mod tests {
         losses.add([other]);
         assert_eq!([poison, beside, other].map(|suspect| losses.count(suspect)), [2, 2, 2]);
         losses.convict(poison);
+        losses.settle();
         assert_eq!([poison, beside, other].map(|suspect| losses.count(suspect)), [0, 0, 1]);
         losses.forget(StageId(2));
         assert!(losses.is_empty());

@@ -57,24 +57,46 @@ fn what_is_not_the_applications_doing_counts_against_nobody() {
 }
 
 #[test]
-fn a_long_task_beside_poison_of_other_jobs_is_not_worn_out_by_them() {
+fn a_long_task_that_ran_beside_poison_of_other_jobs_is_not_worn_out_by_them() {
     let mut rig = Rig::with_options(failing_after(4), &[]);
-    rig.add(0, "a", 2);
     rig.submit(set(0, 1));
     let mut executor = 0;
-    for poison in 1..=3 {
-        rig.at(u64::from(poison) * 1000).submit(set(poison, 1));
-        for _ in 0..4 {
+    for poison in 1..=5 {
+        rig.add(executor, "a", 2);
+        rig.submit(set(poison, 1));
+        for _ in 0..3 {
             rig.lose(executor, true, true);
             executor += 1;
             rig.add(executor, "a", 2);
         }
-        let expected =
-            format!("set {poison}.0 failed: p0 4 times, executor {} lost: gone", executor - 1);
-        assert_eq!(failures(&mut rig), [expected], "poison {poison}");
+        assert_eq!(failures(&mut rig), [""; 0]);
+        // The fourth time each has an executor of its own.
+        rig.lose(executor, false, true);
+        rig.add(executor + 1, "a", 1);
+        rig.add(executor + 2, "a", 1);
+        rig.lose(executor + 2, true, true);
+        let lost = executor + 2;
+        let expected = format!("set {poison}.0 failed: p0 4 times, executor {lost} lost: gone");
+        assert_eq!(failures(&mut rig), [expected]);
         rig.cancel(stage(poison, 0));
+        rig.lose(executor + 1, false, true);
+        executor += 3;
     }
+    rig.add(executor, "a", 1);
     assert_eq!(rig.scheduler.running_tasks(), 1, "it still runs");
+}
+
+#[test]
+fn two_tasks_that_were_there_each_time_both_reach_the_limit() {
+    let mut rig = Rig::with_options(failing_after(2), &[]);
+    rig.submit(set(0, 1));
+    rig.submit(set(1, 1));
+    for executor in 0..2 {
+        rig.add(executor, "a", 2);
+        rig.lose(executor, true, true);
+    }
+    assert_eq!(failures(&mut rig).len(), 2);
+    assert!(rig.scheduler.has_no_suspects());
 }
 
 #[test]
