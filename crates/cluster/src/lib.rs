@@ -7,6 +7,7 @@
 //! | [`worker`] | with which master to register, which processes to start and end, what to report |
 //! | [`application`] | the driver's side: registration with a master, which executors count, when one is lost |
 //! | [`executor`] | when an executor runs tasks, and when it ends |
+//! | [`blame`] | whose fault an executor's end is |
 //!
 //! [`messages`] is what they say to each other, [`description`] what they say it about, [`wire`] how it
 //! travels, [`json`] the master's state as its `/json/` page shows it.
@@ -17,6 +18,7 @@
 //! carry the whole state, so that what was lost is said again.
 
 pub mod application;
+pub mod blame;
 pub mod date;
 pub mod description;
 pub mod executor;

@@ -81,6 +81,8 @@ pub enum ToMaster {
         limit: Option<u32>,
         /// Executors that are registered with it.
         executors: Vec<ExecutorId>,
+        /// How many have ever been: one may have come and gone since the last heartbeat.
+        registrations: u64,
     },
     /// So many executors are wanted, from now on.
     RequestExecutors {
@@ -179,6 +181,8 @@ pub enum ToWorker {
         url: String,
         /// The master's page.
         web_ui: String,
+        /// How often the master wants to hear of it: a part of its own timeout.
+        heartbeat_ms: u64,
     },
     /// It is not registered.
     RegisterWorkerFailed {
@@ -264,6 +268,8 @@ pub enum ToApplication {
         app: AppId,
         /// The master's own name.
         url: String,
+        /// How often the master wants to hear of it: a part of its own timeout.
+        heartbeat_ms: u64,
     },
     /// Another master acts.
     MasterInStandby,
@@ -359,6 +365,8 @@ pub enum Refusal {
     OtherApplication,
     /// Its executable is not the driver's.
     OtherExecutable,
+    /// It has not said over this connection where it serves its blocks.
+    NoAddress,
 }
 
 /// From a driver to an executor.

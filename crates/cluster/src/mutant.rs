@@ -22,6 +22,18 @@ pub enum Mutant {
     ReusesRegistrations,
     /// The master goes on with applications whose driver is silent.
     KeepsSilentApplications,
+    /// The driver counts an executor that exits with 0 against nobody.
+    ClearsTasksByExitZero,
+    /// The driver counts a silent executor against nobody.
+    ClearsTasksBySilence,
+    /// The driver cancels its jobs before it refuses new ones, when its application ends.
+    CancelsBeforeItEnds,
+    /// The driver sends heartbeats as often as it likes, whatever the master's timeout.
+    IgnoresMastersTimeout,
+    /// The master counts launches that fail on one worker against all of them.
+    CountsLaunchesGlobally,
+    /// The master starts another executor at once, however many crashed before.
+    RelaunchesAtOnce,
 }
 
 /// The mistake a core makes, if any.

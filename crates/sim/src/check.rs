@@ -1,17 +1,23 @@
 //! The invariants, by id.
 
-use firesteel_cluster::ExecutorKey;
 use firesteel_cluster::description::ExecutorState;
-use firesteel_cluster::master::WorkerStatus;
+use firesteel_cluster::master::{ExecutorView, WorkerStatus};
+use firesteel_cluster::messages::ToApplication;
 use firesteel_cluster::worker::Effect;
-use firesteel_types::ExecutorId;
+use firesteel_cluster::{ExecutorKey, Peer};
+use firesteel_types::{ExecutorId, Tick};
 
+use crate::network::CLIENT;
 use crate::nodes::{MasterNode, WorkerNode};
-use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS};
+use crate::plan::{
+    Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS, WorkerPlan,
+};
 use crate::world::{Body, Event, Kind, Proc, ProcId, World};
 
 /// How long it may take until others have the executors that an application had which is over.
 const TURN_OVER_MS: u64 = 500;
+/// More executors of one application than this are not started by one worker in a second.
+const MOST_LAUNCHES: usize = 40;
 
 /// S06: an order under a registration that is no more changes nothing.
 pub(crate) fn check_void_order(node: &WorkerNode, out: &[Effect]) -> Result<(), String> {
@@ -48,7 +54,60 @@ impl World {
         Ok(())
     }
 
-    fn acting_master(&self) -> Option<&MasterNode> {
+    /// L06: an application whose executors fail or crash is not started over without a pause.
+    pub(crate) fn check_launch_rate(&mut self, app: usize, worker: ProcId) -> Result<(), String> {
+        let now = self.now;
+        let launches = self.launches.entry((app, worker)).or_default();
+        launches.push_back(now);
+        while launches.front().is_some_and(|at| at + 1000 < now) {
+            launches.pop_front();
+        }
+        if launches.len() > MOST_LAUNCHES {
+            let started = launches.len();
+            return Err(format!("L06: {started} executors of application {app} in a second"));
+        }
+        Ok(())
+    }
+
+    /// L06: the master ends no application for its executors while a worker could run them.
+    pub(crate) fn check_removal(&self, to: Peer, message: &ToApplication) -> Result<(), String> {
+        let ToApplication::ApplicationRemoved { message } = message else { return Ok(()) };
+        let Some(connection) = self.connections.get(to.0 as usize) else { return Ok(()) };
+        let Some(Body::Driver(node)) = &self.procs[connection.ends[CLIENT]].body else {
+            return Ok(());
+        };
+        let flawed = self.plan.apps[node.app].flaw != Flaw::None;
+        if message.contains("in a row") && !flawed && self.could_run(node.app) {
+            return Err(format!("L06: a sound application was failed: {message}"));
+        }
+        Ok(())
+    }
+
+    /// Whether a worker that the master counts on could run executors of the application.
+    fn could_run(&self, app: usize) -> bool {
+        let plan = &self.plan.apps[app];
+        let Some(master) = self.acting_master() else { return false };
+        self.workers.iter().enumerate().any(|(place, worker)| {
+            let WorkerPlan { cores, memory_mb } = self.plan.workers[place];
+            let large =
+                cores >= plan.cores_per_executor.unwrap_or(1) && memory_mb >= plan.memory_mb;
+            let id = worker.and_then(|worker| match &self.procs[worker].body {
+                Some(Body::Worker(node)) if self.procs[worker].alive => Some(&node.id),
+                _ => None,
+            });
+            let status = id.and_then(|id| master.core.worker_status(id));
+            let alive = status.is_some_and(|(status, _)| status == WorkerStatus::Alive);
+            large && alive && self.plan.bad_place != Some(place)
+        })
+    }
+
+    /// Whether the executor is one that its worker cannot start.
+    fn is_bad(&self, executor: &ExecutorView) -> bool {
+        let bad = self.plan.bad_place.map(|place| format!("-{place}"));
+        bad.is_some_and(|bad| executor.worker.0.ends_with(&bad))
+    }
+
+    pub(crate) fn acting_master(&self) -> Option<&MasterNode> {
         let proc = self.masters[0].filter(|proc| self.procs[*proc].alive)?;
         match &self.procs[proc].body {
             Some(Body::Master(node)) => Some(node),
@@ -152,7 +211,15 @@ impl World {
             let proc = &self.procs[*driver];
             proc.alive && matches!(&proc.body, Some(Body::Driver(node)) if node.stopped)
         });
-        ending || self.driver_gone.is_some_and(|at| at + TURN_OVER_MS > self.now)
+        ending
+            || self.is_poisoned()
+            || self.driver_gone.is_some_and(|at| at + TURN_OVER_MS > self.now)
+    }
+
+    /// Whether a task ends executors, or did so not long ago: others take their place.
+    fn is_poisoned(&self) -> bool {
+        let since = NETWORK_TIMEOUT_MS + NETWORK_TIMEOUT_MS / 2;
+        self.poisoned.is_some_and(|at| at + since > self.now)
     }
 
     /// L01: nobody who could have an executor lacks one; what the master counts on runs on its worker
@@ -161,7 +228,8 @@ impl World {
         let Some(master) = self.acting_master() else {
             return Err("L01: there is no master".to_owned());
         };
-        if master.core.has_unfilled_wish(self.tick()) {
+        // An executor whose launch is due in this very moment is on its way.
+        if master.core.has_unfilled_wish(Tick(self.now.saturating_sub(50))) {
             return Err("L01: an application lacks an executor that it could have".to_owned());
         }
         let view = master.core.view();
@@ -175,14 +243,15 @@ impl World {
             let flawed = self.plan.apps[node.app].flaw != Flaw::None;
             let mut registered: Vec<ExecutorId> = node.backend.executors().collect();
             registered.sort();
-            let ordered: Vec<ExecutorId> = app.executors.iter().map(|e| e.executor).collect();
+            let good = || app.executors.iter().filter(|executor| !self.is_bad(executor));
+            let ordered: Vec<ExecutorId> = good().map(|e| e.executor).collect();
             if !flawed && registered != ordered && !node.stopped {
                 return Err(format!(
                     "L01: {} has {registered:?} and should have {ordered:?}",
                     app.app
                 ));
             }
-            for executor in &app.executors {
+            for executor in good() {
                 counted += 1;
                 if executor.state != ExecutorState::Running && !flawed {
                     return Err(format!("L01: {}/{} never ran", app.app, executor.executor));
@@ -233,9 +302,12 @@ impl World {
             {
                 let open = node.jobs.iter().filter(|(_, job)| !job.ended);
                 let open: Vec<_> = open.map(|(id, _)| id).collect();
-                let app = node.app;
+                let (app, tasks) = (node.app, node.scheduler.tasks());
+                let (sets, running) = (tasks.task_sets(), tasks.running_tasks());
+                let suspects = !tasks.has_no_suspects();
                 return format!(
-                    "L02: application {app} is not over at the deadline; open jobs {open:?}"
+                    "L02: application {app} is not over at the deadline; open jobs {open:?}, {sets} \
+                     task sets, {running} running tasks, suspects: {suspects}"
                 );
             }
         }

@@ -67,6 +67,20 @@ counters! {
     task_panics,
     /// Tasks that took their executor down.
     task_crashes,
+    /// Tasks that ended their executor whenever they ran.
+    poison_exits,
+    /// Of these, with exit code 0.
+    poison_zeros,
+    /// Tasks that froze their executor whenever they ran.
+    poison_freezes,
+    /// Tasks that brought more than a message can hold.
+    poison_reports,
+    /// Jobs that such tasks ended.
+    poison_jobs,
+    /// Executors that a worker with a full disk could not start.
+    bad_launches,
+    /// Jobs submitted in the moment in which their application ended.
+    jobs_at_the_end,
     /// Tasks that missed a map output.
     fetch_failures,
     /// Map outputs that rotted while their executor lived.

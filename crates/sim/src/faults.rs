@@ -80,7 +80,8 @@ impl World {
         }
         let until = self.now + 200 + self.rng.u64(..8000);
         let until = until.min(self.plan.quiet_at.max(self.now + 200));
-        self.procs[proc].paused_until = until;
+        let paused = &mut self.procs[proc].paused_until;
+        *paused = until.max(*paused);
         if kind == Kind::Executor {
             self.push(
                 self.now + NETWORK_TIMEOUT_MS,
@@ -183,6 +184,9 @@ impl World {
                 self.push(self.now + 1, Event::SubmittedExited { worker, id, status });
             }
             Some(Body::Driver(node)) => {
+                if status == ExitStatus::Code(1) && node.jobs.values().any(|job| !job.ended) {
+                    return Err("L02: a job waits though its application has ended".to_owned());
+                }
                 self.counters.stale_for_drivers += node.backend.stale_messages();
                 self.driver_gone = Some(self.now);
                 let at = self.now + NETWORK_TIMEOUT_MS;
@@ -193,11 +197,15 @@ impl World {
         Ok(())
     }
 
+    pub(crate) fn is_frozen(&self, executor: ProcId) -> bool {
+        matches!(&self.procs[executor].body, Some(Body::Executor(node)) if node.frozen)
+    }
+
     /// What a worker started ends with it: by itself, or with the machine. Somebody starts it again.
     fn worker_gone(&mut self, node: &crate::nodes::WorkerNode, silent: bool) -> Result<(), String> {
         self.counters.stale_for_workers += node.core.stale_messages();
         for executor in node.executors.values() {
-            if silent {
+            if silent || self.is_frozen(*executor) {
                 self.die(*executor, ExitStatus::Signal(9), true)?;
             } else {
                 let at = self.now + 1 + self.rng.u64(..100);

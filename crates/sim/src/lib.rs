@@ -30,6 +30,7 @@ mod network;
 mod nodes;
 mod outputs;
 mod plan;
+mod poison;
 mod world;
 
 pub use counters::Counters;

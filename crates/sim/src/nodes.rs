@@ -43,6 +43,8 @@ pub(crate) struct ExecutorNode {
     pub(crate) killed: BTreeSet<TaskId>,
     /// By shuffle, map partition and the attempt that wrote it.
     pub(crate) blocks: BTreeMap<(ShuffleId, u32, TaskId), Computed>,
+    /// A task froze it: it goes on never more.
+    pub(crate) frozen: bool,
 }
 
 impl World {
@@ -58,7 +60,7 @@ impl World {
             url: format!("spark://master{number}:7077"),
             worker_timeout_ms: WORKER_TIMEOUT_MS,
             spread_out_apps: self.plan.spread_out,
-            proven_ms: 1500,
+            crash_memory_ms: 1500,
             starvation_ms: 3000,
             retained_applications: 20,
             retained_drivers: 20,
@@ -90,7 +92,6 @@ impl World {
             memory_mb: plan.memory_mb,
         };
         let options = WorkerOptions {
-            heartbeat_ms: HEARTBEAT_MS,
             fast_wait_ms: 500,
             slow_wait_ms: 1000,
             fast_attempts: 4,
@@ -138,9 +139,10 @@ impl World {
             Message::ToApplication(said) => {
                 self.feed_driver(receiver, Application::ReceivedMaster { master: target, said })
             }
-            Message::ToDriver(message) => {
-                self.feed_driver(receiver, Application::ReceivedExecutor { from, message })
-            }
+            Message::ToDriver(message) => self.feed_driver(
+                receiver,
+                Application::ReceivedExecutor { from, has_address: true, message },
+            ),
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, executor::Event::Received(message))
             }
@@ -212,6 +214,7 @@ impl World {
                     self.send(to.0 as usize, CLIENT, Message::ToWorker(said));
                 }
                 master::Effect::SendApplication { to, said } => {
+                    self.check_removal(to, &said.message)?;
                     self.send(to.0 as usize, CLIENT, Message::ToApplication(said));
                 }
                 master::Effect::Reply { to, .. } => {
@@ -310,7 +313,10 @@ impl World {
         }
         let app: usize = description.web_ui.parse().expect("the application's number");
         let driver = self.drivers[app].expect("its driver asked for it");
-        if self.plan.apps[app].flaw == Flaw::SpawnFailures {
+        self.check_launch_rate(app, worker)?;
+        let bad = self.place_of(worker).is_some_and(|place| self.plan.bad_place == Some(place));
+        self.counters.bad_launches += u64::from(bad);
+        if self.plan.apps[app].flaw == Flaw::SpawnFailures || bad {
             self.counters.spawn_failures += 1;
             self.push(self.now + 1, Event::SpawnFailed { worker, key });
             return Ok(());
@@ -336,6 +342,7 @@ impl World {
             started: self.now,
             killed: BTreeSet::new(),
             blocks: BTreeMap::new(),
+            frozen: false,
         };
         let proc = self.add(Kind::Executor, Body::Executor(Box::new(node)));
         self.tell(|_| format!("executor {key} starts as process {proc}"));
@@ -352,6 +359,13 @@ impl World {
             self.push(at, Event::Wakes(proc));
         }
         self.check_room(worker)
+    }
+
+    pub(crate) fn place_of(&self, worker: ProcId) -> Option<usize> {
+        match &self.procs[worker].body {
+            Some(Body::Worker(node)) => Some(node.place),
+            _ => None,
+        }
     }
 
     fn spawn_submitted(&mut self, worker: ProcId, id: DriverId) {

@@ -1,6 +1,7 @@
 //! What a seed decides before life begins. Some lives are calm, some savage; each draws its own habits.
 
 use fastrand::Rng;
+use firesteel_cluster::description::ExitStatus;
 
 /// `spark.worker.timeout` of every life.
 pub(crate) const WORKER_TIMEOUT_MS: u64 = 4000;
@@ -11,7 +12,7 @@ pub(crate) const HEARTBEAT_MS: u64 = 1000;
 /// How long after the last fault the views of master, workers and drivers must agree.
 pub(crate) const SETTLE_MS: u64 = 16_000;
 /// How long after the last fault everything must be over.
-pub(crate) const DEADLINE_MS: u64 = 60_000;
+pub(crate) const DEADLINE_MS: u64 = 90_000;
 
 /// How an application's executors come to grief.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,17 @@ pub(crate) enum Flaw {
     FalseStarts,
     /// They cannot be started.
     SpawnFailures,
+}
+
+/// What one task of an application's first job does whenever it runs (L06).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poison {
+    /// Its executor's process ends with this.
+    Exit(ExitStatus),
+    /// Its executor stands still until somebody ends it.
+    Freeze,
+    /// It brings more than a message can hold: its executor reports that instead.
+    Overlarge,
 }
 
 #[derive(Clone, Debug)]
@@ -37,6 +49,7 @@ pub(crate) struct AppPlan {
     /// It stays until master, workers and drivers must agree.
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
+    pub(crate) poison: Option<Poison>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +81,8 @@ pub(crate) enum Fault {
 pub(crate) struct Plan {
     pub(crate) workers: Vec<WorkerPlan>,
     pub(crate) apps: Vec<AppPlan>,
+    /// The place whose worker can start no executor: its disk is full.
+    pub(crate) bad_place: Option<usize>,
     /// One of them acts, the other one stands by.
     pub(crate) masters: usize,
     pub(crate) spread_out: bool,
@@ -105,6 +120,17 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         ahead_us: [0, 300_000, 10_000_000][rng.usize(..3)],
         lingers: rng.u8(..4) == 0,
         flaw,
+        poison: (rng.u8(..6) == 0).then(|| poison(rng)),
+    }
+}
+
+fn poison(rng: &mut Rng) -> Poison {
+    let codes = [0, 0, 1, 56, 60, 61, 62, 63, 134];
+    match rng.u8(..8) {
+        0..=3 => Poison::Exit(ExitStatus::Code(codes[rng.usize(..codes.len())])),
+        4 => Poison::Exit(ExitStatus::Signal(9)),
+        5..=6 => Poison::Freeze,
+        _ => Poison::Overlarge,
     }
 }
 
@@ -132,12 +158,14 @@ impl Plan {
         let quiet_at = 2000 + rng.u64(..7000);
         let workers = (0..rng.u8(1..5))
             .map(|_| WorkerPlan { cores: rng.u32(2..6), memory_mb: 100 * rng.u64(5..12) });
-        let workers = workers.collect();
+        let workers: Vec<WorkerPlan> = workers.collect();
+        let bad_place = (rng.u8(..6) == 0).then(|| rng.usize(..workers.len()));
         let savage = rng.u8(..3) == 0;
         let percent = |rng: &mut Rng| if savage { rng.u8(..4) * rng.u8(..8) } else { 0 };
         let faults = if rng.u8(..8) == 0 { 0 } else { rng.usize(..12) };
         Plan {
             workers,
+            bad_place,
             apps: (0..rng.u8(1..4)).map(|_| app(rng, quiet_at)).collect(),
             masters: rng.usize(1..3),
             spread_out: rng.bool(),

@@ -1,7 +1,7 @@
 //! The processes of a life, and the order in which things happen to them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -73,6 +73,8 @@ pub(crate) enum Event {
         target: usize,
     },
     Wakes(ProcId),
+    /// A driver has read all that had arrived.
+    Drained(ProcId),
     /// An alarm of a driver's schedulers.
     SchedulersWake(ProcId),
     TaskEnds {
@@ -169,8 +171,12 @@ pub(crate) struct World {
     pub(crate) executors: BTreeMap<ExecutorKey, ProcId>,
     pub(crate) app_ids: BTreeMap<AppId, ProcId>,
     pub(crate) spawned: BTreeSet<ExecutorKey>,
+    /// When executors were started in the last second, by application and worker.
+    pub(crate) launches: BTreeMap<(usize, ProcId), VecDeque<u64>>,
     pub(crate) empty: Arc<[u8]>,
     over_since: Option<u64>,
+    /// When a task did something to its executor that it always does.
+    pub(crate) poisoned: Option<u64>,
     /// When a driver died last.
     pub(crate) driver_gone: Option<u64>,
     pub(crate) counters: Counters,
@@ -197,8 +203,10 @@ impl World {
             executors: BTreeMap::new(),
             app_ids: BTreeMap::new(),
             spawned: BTreeSet::new(),
+            launches: BTreeMap::new(),
             empty: Arc::from([]),
             over_since: None,
+            poisoned: None,
             driver_gone: None,
             counters: Counters::default(),
             plan,
@@ -295,6 +303,9 @@ impl World {
             Event::Broken { connection, end } => self.broken(connection, end),
             Event::Refused { client, target } => self.disconnected(client, target),
             Event::Wakes(proc) => self.wake(proc),
+            Event::Drained(proc) => {
+                self.feed_driver(proc, firesteel_cluster::application::Event::Drained)
+            }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
             Event::Dies { proc, status } => self.die(proc, status, false),
@@ -310,6 +321,10 @@ impl World {
             Event::SubmittedExited { worker, id, status } => {
                 let exited = firesteel_cluster::worker::Event::DriverExited { driver: id, status };
                 self.feed_worker(worker, exited)
+            }
+            // Its worker's keeper ends what does not notice.
+            Event::WorkerGone { executor } if self.is_frozen(executor) => {
+                self.die(executor, ExitStatus::Signal(9), false)
             }
             Event::WorkerGone { executor } => {
                 self.feed_executor(executor, firesteel_cluster::executor::Event::WorkerGone)
@@ -329,9 +344,11 @@ impl World {
     /// The process that has to be there, and awake, for this to happen.
     fn subject(&self, event: &Event) -> Option<ProcId> {
         match event {
+            Event::WorkerGone { executor } if self.is_frozen(*executor) => None,
             Event::Broken { connection, end } => Some(self.connections[*connection].ends[*end]),
             Event::Refused { client: proc, .. }
             | Event::Wakes(proc)
+            | Event::Drained(proc)
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }

@@ -4,6 +4,7 @@ use firesteel_types::{ExecutorId, Tick};
 
 use super::core::{Backend, Effect, Turn};
 use crate::messages::{Said, ToApplication, ToMaster};
+use crate::mutant::Mutant;
 use crate::{AppId, Epoch};
 
 /// How far beyond all executors it has heard of a driver asks to begin, each time it asks to be taken in
@@ -17,7 +18,7 @@ pub(super) enum Link {
     /// It asks all masters, again and again.
     Registering { attempts: u32, next: Tick },
     /// One of them answered.
-    Registered { master: usize, next_heartbeat: Tick },
+    Registered { master: usize, heartbeat_ms: u64, next_heartbeat: Tick },
     /// The application is over.
     Over,
 }
@@ -79,13 +80,20 @@ impl Backend {
 
     /// Tells the master what it has and wants, at once and from then on regularly.
     pub(super) fn show_life(&mut self, turn: &mut Turn<'_>) {
-        let Link::Registered { master, .. } = self.link else { return };
-        let next_heartbeat = turn.now.plus_ms(self.options.heartbeat_ms.max(1));
-        self.link = Link::Registered { master, next_heartbeat };
+        let Link::Registered { master, heartbeat_ms, .. } = self.link else { return };
+        let next_heartbeat = turn.now.plus_ms(heartbeat_ms.max(1));
+        self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
         let Some(app) = self.app.clone() else { return };
-        let executors = self.executors.keys().copied().collect();
-        let message = ToMaster::ApplicationHeartbeat { app, limit: self.limit, executors };
+        let (id, executors) = (app.clone(), self.executors.keys().copied().collect());
+        let (limit, registrations) = (self.limit, self.registrations);
+        let message = ToMaster::ApplicationHeartbeat { app: id, limit, executors, registrations };
         turn.out.push(Effect::SendMaster { master, message });
+        // It may have been lost, and nobody else would free what such an executor holds.
+        if !self.unconfirmed.is_empty() {
+            let executors = self.unconfirmed.iter().copied().collect();
+            let message = ToMaster::KillExecutors { app, executors };
+            turn.out.push(Effect::SendMaster { master, message });
+        }
     }
 
     pub(super) fn tell_master(&mut self, turn: &mut Turn<'_>, message: ToMaster) {
@@ -107,8 +115,8 @@ impl Backend {
             return;
         }
         match message {
-            ToApplication::RegisteredApplication { app, .. } => {
-                self.registered(turn, master, epoch, app);
+            ToApplication::RegisteredApplication { app, heartbeat_ms, .. } => {
+                self.registered(turn, (master, heartbeat_ms), epoch, app);
             }
             ToApplication::MasterInStandby => {}
             ToApplication::ReconnectApplication | ToApplication::MasterChanged { .. } => {
@@ -127,7 +135,13 @@ impl Backend {
         }
     }
 
-    fn registered(&mut self, turn: &mut Turn<'_>, master: usize, epoch: Epoch, app: AppId) {
+    fn registered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (master, heartbeat_ms): (usize, u64),
+        epoch: Epoch,
+        app: AppId,
+    ) {
         match self.link {
             Link::Over => {
                 let message = ToMaster::UnregisterApplication { app };
@@ -137,17 +151,14 @@ impl Backend {
             _ => {
                 self.newest = epoch;
                 self.unreachable = None;
-                self.link = Link::Registered { master, next_heartbeat: turn.now };
+                let ignores = self.options.planted.is(Mutant::IgnoresMastersTimeout);
+                let heartbeat_ms = if ignores { 15_000 } else { heartbeat_ms };
+                self.link = Link::Registered { master, heartbeat_ms, next_heartbeat: turn.now };
                 if self.app.as_ref() != Some(&app) {
                     self.app = Some(app.clone());
                     turn.out.push(Effect::Registered { app: app.clone() });
                 }
                 self.show_life(turn);
-                // What was said about them before may have been lost with the connection.
-                if !self.lost.is_empty() {
-                    let executors = self.lost.iter().copied().collect();
-                    self.tell_master(turn, ToMaster::KillExecutors { app, executors });
-                }
             }
         }
     }

@@ -10,8 +10,10 @@ use firesteel_types::{ExecutorId, TaskId, TaskOutcome, Tick};
 use super::client::Link;
 use super::executors::Executor;
 use super::options::BackendOptions;
+use crate::blame::End;
 use crate::jitter::Jitter;
 use crate::messages::{Said, ToApplication, ToDriver, ToExecutor, ToMaster};
+use crate::mutant::Mutant;
 use crate::{AppId, Epoch, Peer};
 
 /// Into a backend.
@@ -42,6 +44,8 @@ pub enum Event {
     ReceivedExecutor {
         /// Over which connection.
         from: Peer,
+        /// Whether it said over this connection where it serves its blocks.
+        has_address: bool,
         /// What.
         message: ToDriver,
     },
@@ -62,6 +66,8 @@ pub enum Event {
     },
     /// A moment asked for by [`Effect::ArmTimer`] has come; the first one starts the backend.
     Ticked,
+    /// All that had arrived when [`Effect::Drain`] was said has been fed.
+    Drained,
     /// The application is over.
     Stopped,
 }
@@ -106,13 +112,16 @@ pub enum Effect {
         /// What.
         message: String,
     },
-    /// It cannot go on; the schedulers have been told.
+    /// It cannot go on: accept no job from now on. The schedulers are told after that, so that no job comes
+    /// between the two.
     EndApplication {
         /// Why.
         reason: String,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
+    /// Feed all that has arrived so far, then `Drained`: silence is judged after that.
+    Drain,
 }
 
 /// One call of [`Backend::handle`]: its moment and its effects.
@@ -142,6 +151,10 @@ pub struct Backend {
     pub(super) expected: BTreeMap<ExecutorId, Tick>,
     /// Executors that never count again (S04).
     pub(super) lost: BTreeSet<ExecutorId>,
+    /// Of these, those that the master has not said to be over: it is told with each heartbeat.
+    pub(super) unconfirmed: BTreeSet<ExecutorId>,
+    /// How many executors have ever registered.
+    pub(super) registrations: u64,
     /// The first number no executor was heard of with.
     pub(super) next_executor: u32,
     pub(super) next_check: Tick,
@@ -166,6 +179,8 @@ impl Backend {
             executors: BTreeMap::new(),
             expected: BTreeMap::new(),
             lost: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            registrations: 0,
             next_executor: 0,
             next_check: Tick(0),
             hopeless: BTreeSet::new(),
@@ -184,17 +199,19 @@ impl Backend {
             Event::MasterUnreachable { master, reason, lasting } => {
                 self.master_unreachable(turn, master, reason, lasting);
             }
-            Event::ReceivedExecutor { from, message } => {
-                self.received_executor(turn, from, message);
+            Event::ReceivedExecutor { from, has_address, message } => {
+                self.received_executor(turn, (from, has_address), message);
             }
             Event::ExecutorDisconnected { peer } => self.executor_disconnected(turn, peer),
             Event::LimitChanged { total } => self.limit_changed(turn, total),
             Event::KillRequested { executors } => {
                 for executor in executors {
-                    self.give_up(turn, executor, "it is not wanted any more");
+                    self.give_up(turn, executor, End::Told, "it is not wanted any more");
                 }
             }
             Event::Ticked => self.ticked(turn),
+            Event::Drained if !self.is_over() => self.give_up_silent_executors(turn),
+            Event::Drained => {}
             Event::Stopped => self.stop(turn),
         }
         self.arm(turn);
@@ -206,8 +223,13 @@ impl Backend {
         }
         self.keep_in_touch(turn);
         if self.next_check <= turn.now && !self.is_over() {
-            self.next_check = turn.now.plus_ms((self.options.network_timeout_ms / 8).max(1));
-            self.give_up_silent_executors(turn);
+            let look = (self.options.network_timeout_ms / 8).max(1);
+            // Late: this process stood still. What came meanwhile is read before anybody is judged.
+            let stood_still = turn.now.since_ms(self.next_check) > look;
+            self.next_check = turn.now.plus_ms(look);
+            if !stood_still {
+                turn.out.push(Effect::Drain);
+            }
         }
     }
 
@@ -224,9 +246,12 @@ impl Backend {
             return;
         }
         let cancelled = DagEvent::AllJobsCancelled { reason: reason.clone() };
-        turn.out.push(Effect::Schedule(Input::Dag(cancelled)));
+        let mut both = [Effect::EndApplication { reason }, Effect::Schedule(Input::Dag(cancelled))];
+        if self.options.planted.is(Mutant::CancelsBeforeItEnds) {
+            both.reverse();
+        }
+        turn.out.extend(both);
         self.stop(turn);
-        turn.out.push(Effect::EndApplication { reason });
     }
 
     /// Lets master and executors go.

@@ -5,8 +5,8 @@ use firesteel_scheduler::messages::TaskEvent;
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::core::{Backend, Effect, Turn};
-use crate::description::{ExecutorState, ExecutorUpdate, ExitStatus};
-use crate::executor::exit;
+use crate::blame::{Blame, End, blame};
+use crate::description::{ExecutorUpdate, ExitStatus};
 use crate::messages::{Refusal, ToDriver, ToExecutor, ToMaster};
 use crate::mutant::Mutant;
 use crate::{AppId, Peer};
@@ -27,13 +27,21 @@ struct Introduction {
     host: Host,
     cores: u32,
     hash: Option<[u8; 32]>,
+    /// Whether it said over this connection where it serves its blocks.
+    has_address: bool,
 }
 
 impl Backend {
-    pub(super) fn received_executor(&mut self, turn: &mut Turn<'_>, from: Peer, message: ToDriver) {
+    pub(super) fn received_executor(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (from, has_address): (Peer, bool),
+        message: ToDriver,
+    ) {
         match message {
             ToDriver::RegisterExecutor { app, executor, host, cores, hash } => {
-                self.register(turn, from, Introduction { app, executor, host, cores, hash });
+                let who = Introduction { app, executor, host, cores, hash, has_address };
+                self.register(turn, from, who);
             }
             ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
             ToDriver::StatusUpdate { executor, task, outcome, data } => {
@@ -61,6 +69,7 @@ impl Backend {
         let known = self.executors.insert(executor, entry).is_some();
         turn.tell_executor(from, ToExecutor::RegisteredExecutor);
         if !known {
+            self.registrations += 1;
             turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, host, cores }));
             self.show_life(turn);
         }
@@ -79,6 +88,10 @@ impl Backend {
             let message = "its executable differs from the driver's: make the same file available \
                            on every worker, or let the driver serve it";
             return Some((Refusal::OtherExecutable, message.to_owned()));
+        }
+        if !who.has_address {
+            let message = "its connection broke after it had told where it serves its blocks";
+            return Some((Refusal::NoAddress, message.to_owned()));
         }
         let takes_back = self.options.planted.is(Mutant::TakesLostExecutorsBack);
         if self.lost.contains(&id) && !takes_back {
@@ -122,9 +135,10 @@ impl Backend {
         if !state.is_finished() {
             return;
         }
+        self.unconfirmed.remove(&executor);
         let status = end.as_ref().and_then(|end| end.status);
         let reason = end.map_or_else(|| state.name().to_lowercase(), |end| end.message);
-        self.lose(turn, executor, caused_by_app(state, status), &reason);
+        self.lose(turn, executor, End::of(state, status), &reason);
     }
 
     /// No new tasks for it; what becomes of the old ones depends on why, which the master may know.
@@ -148,59 +162,58 @@ impl Backend {
             let patience = |since: Tick| since.plus_ms(self.options.reason_wait_ms);
             let waits_until = executor.disconnected.map(patience);
             if now.since_ms(executor.last_seen) > timeout {
-                gone.push((*id, format!("it was silent for more than {timeout} ms")));
+                let reason =
+                    format!("no heartbeat came for more than {timeout} ms (spark.network.timeout)");
+                gone.push((*id, End::Silent, reason));
             } else if waits_until.is_some_and(|until| until <= now) {
-                gone.push((*id, "its connection broke".to_owned()));
+                gone.push((*id, End::Disconnected, "its connection broke".to_owned()));
             }
             if let Some(until) = waits_until.filter(|until| *until > now) {
                 self.next_check = self.next_check.min(until);
             }
         }
         let late = self.expected.iter().filter(|(_, since)| now.since_ms(**since) > timeout);
-        gone.extend(late.map(|(id, _)| (*id, "it never registered".to_owned())));
+        let never = || (End::NeverRegistered, "it never registered".to_owned());
+        gone.extend(late.map(|(id, _)| (*id, never().0, never().1)));
         // None of them may get the tasks of another one.
-        for (id, _) in gone.iter().filter(|(id, _)| self.executors.contains_key(id)) {
+        for (id, ..) in gone.iter().filter(|(id, ..)| self.executors.contains_key(id)) {
             let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
             turn.out.push(Effect::Schedule(Input::Task(barred)));
         }
-        for (id, reason) in gone {
-            self.give_up(turn, id, &reason);
+        for (id, end, reason) in gone {
+            self.give_up(turn, id, end, &reason);
         }
     }
 
     /// This side found that it is lost: the master shall end what is left of it and replace it.
-    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, id: ExecutorId, reason: &str) {
-        self.lose(turn, id, false, reason);
+    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
+        self.lose(turn, id, end, reason);
+        self.unconfirmed.insert(id);
         if let Some(app) = self.app.clone() {
             self.tell_master(turn, ToMaster::KillExecutors { app, executors: vec![id] });
         }
     }
 
     /// The one way to lose an executor.
-    fn lose(&mut self, turn: &mut Turn<'_>, id: ExecutorId, caused_by_app: bool, reason: &str) {
+    fn lose(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
         self.lost.insert(id);
         self.expected.remove(&id);
         let Some(executor) = self.executors.remove(&id) else { return };
         if executor.disconnected.is_none() {
             turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
         }
+        let mutant = match end {
+            End::Exited(Some(ExitStatus::Code(0))) => Some(Mutant::ClearsTasksByExitZero),
+            End::Silent => Some(Mutant::ClearsTasksBySilence),
+            _ => None,
+        };
+        let clears = mutant.is_some_and(|mutant| self.options.planted.is(mutant));
         turn.out.push(Effect::Schedule(Input::ExecutorLost {
             executor: id,
-            caused_by_app,
+            caused_by_app: blame(end, true) == Blame::RunningTasks && !clears,
             outputs_lost: true,
             reason: reason.to_owned(),
         }));
         self.show_life(turn);
-    }
-}
-
-/// Whether an executor ended through what it ran, rather than through its surroundings.
-fn caused_by_app(state: ExecutorState, status: Option<ExitStatus>) -> bool {
-    match (state, status) {
-        (ExecutorState::Exited, Some(ExitStatus::Code(code))) => {
-            !exit::BY_SURROUNDINGS.contains(&code)
-        }
-        (ExecutorState::Exited, _) => true,
-        _ => false,
     }
 }

@@ -17,8 +17,6 @@ pub struct BackendOptions {
     pub masters: usize,
     /// The hash of its executable, which executors must have too.
     pub hash: Option<[u8; 32]>,
-    /// A quarter of `spark.worker.timeout`: how often the master hears of it.
-    pub heartbeat_ms: u64,
     /// How long to wait for a master's answer, about.
     pub registration_wait_ms: u64,
     /// How often to ask the masters when there is no executor left to work with.
@@ -43,7 +41,6 @@ impl BackendOptions {
             incarnation,
             masters,
             hash: None,
-            heartbeat_ms: 15_000,
             registration_wait_ms: 20_000,
             registration_attempts: 3,
             network_timeout_ms: 120_000,

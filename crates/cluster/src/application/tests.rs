@@ -24,7 +24,7 @@ fn said(epoch: u64, message: ToApplication) -> Event {
 
 fn registered(epoch: u64) -> Event {
     let (app, url) = (AppId::new("app"), String::new());
-    said(epoch, ToApplication::RegisteredApplication { app, url })
+    said(epoch, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 15_000 })
 }
 
 fn introduces(from: u64, executor: u32) -> Event {
@@ -39,7 +39,7 @@ fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
         cores: 1,
         hash,
     };
-    Event::ReceivedExecutor { from: Peer(from), message }
+    Event::ReceivedExecutor { from: Peer(from), has_address: true, message }
 }
 
 fn ended(executor: u32, state: ExecutorState, status: Option<ExitStatus>) -> Event {
@@ -80,7 +80,16 @@ impl Scene {
 
     fn tick_after(&mut self, ms: u64) -> Vec<Effect> {
         self.now = self.now.plus_ms(ms);
-        self.feed(Event::Ticked)
+        let mut out = self.feed(Event::Ticked);
+        if out.iter().any(|effect| matches!(effect, Effect::Drain)) {
+            out.extend(self.feed(Event::Drained));
+        }
+        out
+    }
+
+    /// Time passes, and it is awake.
+    fn wait(&mut self, ms: u64) -> Vec<Effect> {
+        (0..ms / 1000).flat_map(|_| self.tick_after(1000)).collect()
     }
 }
 
@@ -170,7 +179,11 @@ fn with_executors_at_work_it_looks_for_a_master_for_as_long_as_it_takes() {
         let out = scene.tick_after(30_000);
         assert_eq!(end_of_application(&out), None);
         let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
-        scene.feed(Event::ReceivedExecutor { from: Peer(9), message: heartbeat });
+        scene.feed(Event::ReceivedExecutor {
+            from: Peer(9),
+            has_address: true,
+            message: heartbeat,
+        });
     }
     let mut asks = || {
         let out = scene.tick_after(30_000);
@@ -207,8 +220,9 @@ fn how_an_executor_ended_says_whose_fault_it_was() {
     for (state, status, by_app) in [
         (ExecutorState::Exited, Some(ExitStatus::Code(134)), true),
         (ExecutorState::Exited, Some(ExitStatus::Signal(9)), true),
-        (ExecutorState::Exited, Some(ExitStatus::Code(60)), false),
-        (ExecutorState::Exited, Some(ExitStatus::Code(56)), false),
+        (ExecutorState::Exited, Some(ExitStatus::Code(0)), true),
+        (ExecutorState::Exited, Some(ExitStatus::Code(60)), true),
+        (ExecutorState::Exited, Some(ExitStatus::Code(56)), true),
         (ExecutorState::Killed, Some(ExitStatus::Signal(9)), false),
         (ExecutorState::Lost, None, false),
     ] {
@@ -231,8 +245,8 @@ fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
     }
     let crashed = ended(0, ExecutorState::Exited, Some(ExitStatus::Code(1)));
     assert_eq!(lost(&scene.feed(crashed)), Some(true), "the reason came");
-    let out = scene.tick_after(2000);
-    assert_eq!(lost(&out), Some(false), "no reason came");
+    let out = scene.wait(2000);
+    assert_eq!(lost(&out), Some(true), "no reason came");
     let kill = out.iter().any(|effect| match effect {
         Effect::SendMaster { message: ToMaster::KillExecutors { executors, .. }, .. } => {
             executors == &[ExecutorId(1)]
@@ -250,9 +264,9 @@ fn an_executor_that_is_silent_or_never_comes_is_given_up_and_replaced() {
     let (host, cores, memory_mb) = (Host::new("h"), 1, 100);
     let added = ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb };
     scene.feed(said(5, added));
-    assert_eq!(lost(&scene.tick_after(120_000)), None);
-    let out = scene.tick_after(15_000);
-    assert_eq!(lost(&out), Some(false));
+    assert_eq!(lost(&scene.wait(120_000)), None);
+    let out = scene.wait(15_000);
+    assert_eq!(lost(&out), Some(true), "what it ran silenced it");
     let killed: Vec<_> = out
         .iter()
         .filter_map(|effect| match effect {
@@ -271,7 +285,7 @@ fn what_was_given_up_while_no_master_heard_is_told_to_the_next_one() {
     let mut scene = Scene::ready();
     scene.feed(introduces(9, 0));
     scene.feed(Event::MasterDisconnected { master: 0 });
-    assert_eq!(lost(&scene.tick_after(135_000)), Some(false));
+    assert!(lost(&scene.wait(135_000)).is_some());
     let out = scene.feed(registered(6));
     let told = out.iter().any(|effect| match effect {
         Effect::SendMaster { message: ToMaster::KillExecutors { executors, .. }, .. } => {
@@ -300,11 +314,65 @@ fn when_the_master_ends_the_application_every_job_hears_why() {
     scene.feed(introduces(9, 0));
     let message = "10 executors in a row".to_owned();
     let out = scene.feed(said(5, ToApplication::ApplicationRemoved { message }));
-    let told = out.iter().any(|effect| matches!(effect, Effect::Schedule(Input::Dag(_))));
+    let position = |is: fn(&Effect) -> bool| out.iter().position(is);
+    let told = position(|effect| matches!(effect, Effect::Schedule(Input::Dag(_))));
+    let refuses = position(|effect| matches!(effect, Effect::EndApplication { .. }));
+    assert!(refuses < told, "a job that comes between the two would wait for ever: {out:?}");
     let stopped = out.iter().any(|effect| {
         matches!(effect, Effect::SendExecutor { message: ToExecutor::StopExecutor, .. })
     });
-    assert!(told && stopped, "{out:?}");
+    assert!(told.is_some() && stopped, "{out:?}");
     assert!(end_of_application(&out).is_some_and(|reason| reason.contains("in a row")));
     assert!(scene.backend.is_over());
+}
+
+#[test]
+fn a_driver_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(introduces(8, 1));
+    let out = scene.tick_after(300_000);
+    assert!(lost(&out).is_none() && !out.iter().any(|effect| matches!(effect, Effect::Drain)));
+    let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
+    scene.feed(Event::ReceivedExecutor { from: Peer(9), has_address: true, message: heartbeat });
+    scene.wait(15_000);
+    assert!(!scene.backend.is_lost(ExecutorId(0)), "it was only the driver that was silent");
+    assert!(scene.backend.is_lost(ExecutorId(1)), "nothing of it had come");
+}
+
+#[test]
+fn silence_is_judged_after_all_that_had_arrived_was_read() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.wait(119_000);
+    scene.now = scene.now.plus_ms(14_000);
+    let out = scene.feed(Event::Ticked);
+    assert!(out.iter().any(|effect| matches!(effect, Effect::Drain)), "{out:?}");
+    let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
+    scene.feed(Event::ReceivedExecutor { from: Peer(9), has_address: true, message: heartbeat });
+    assert_eq!(lost(&scene.feed(Event::Drained)), None);
+}
+
+#[test]
+fn the_driver_is_heard_as_often_as_its_master_wants() {
+    let mut scene = Scene::new();
+    scene.feed(Event::Ticked);
+    let (app, url) = (AppId::new("app"), String::new());
+    scene.feed(said(5, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 1250 }));
+    let beats = scene.wait(10_000).into_iter().filter(|effect| {
+        let beat = |message: &ToMaster| matches!(message, ToMaster::ApplicationHeartbeat { .. });
+        matches!(effect, Effect::SendMaster { message, .. } if beat(message))
+    });
+    assert_eq!(beats.count(), 5, "every 1.25 s, by a clock that ticks once a second");
+}
+
+#[test]
+fn an_executor_that_did_not_say_where_it_serves_its_blocks_is_refused() {
+    let mut scene = Scene::ready();
+    let Event::ReceivedExecutor { from, message, .. } = introduces(9, 0) else {
+        panic!("another one")
+    };
+    let out = scene.feed(Event::ReceivedExecutor { from, has_address: false, message });
+    assert_eq!(refusal(&out), Some(Refusal::NoAddress));
+    assert_eq!(scene.backend.executors().count(), 0);
 }

@@ -182,7 +182,9 @@ impl Executor {
             }
             ToExecutor::RegisterExecutorFailed { refusal, message } => {
                 let code = match refusal {
-                    Refusal::Lost | Refusal::Duplicate | Refusal::Stopping => exit::REFUSED,
+                    Refusal::Lost | Refusal::Duplicate | Refusal::Stopping | Refusal::NoAddress => {
+                        exit::REFUSED
+                    }
                     Refusal::OtherApplication | Refusal::OtherExecutable => exit::UNFIT,
                 };
                 self.exit(code, &message, out);

@@ -1,4 +1,5 @@
-//! With which code an executor ends, so that its worker, the master and the driver know why.
+//! With which code an executor ends, for people who look at its worker's log. A task can end its executor with any
+//! of them, so that nobody is cleared by one: [`crate::blame`].
 
 /// Its driver told it to end.
 pub const STOPPED: i32 = 0;
@@ -12,7 +13,3 @@ pub const WORKER_LOST: i32 = 61;
 pub const REFUSED: i32 = 62;
 /// Its driver cannot use it: another executable, another application.
 pub const UNFIT: i32 = 63;
-
-/// Codes that say nothing against the application.
-pub const BY_SURROUNDINGS: &[i32] =
-    &[STOPPED, HEARTBEAT_FAILURE, DRIVER_LOST, WORKER_LOST, REFUSED];

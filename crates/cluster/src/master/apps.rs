@@ -33,8 +33,8 @@ impl Master {
         }
         let id = known.unwrap_or_else(|| self.admit_application(turn, from, asked));
         self.heard_of(turn, from, &id);
-        let url = self.options.url.clone();
-        turn.tell_app(from, ToApplication::RegisteredApplication { app: id, url });
+        let (url, heartbeat_ms) = (self.options.url.clone(), self.options.heartbeat_ms());
+        turn.tell_app(from, ToApplication::RegisteredApplication { app: id, url, heartbeat_ms });
         self.reschedule = true;
     }
 
@@ -59,8 +59,8 @@ impl Master {
             next_executor: taken.max(asked.first_executor),
             executors: Default::default(),
             cores_granted: 0,
-            failures: 0,
-            resting_until: turn.now,
+            launches: Default::default(),
+            registrations: 0,
             starving_since: turn.now,
         };
         self.next_order += 1;
@@ -98,17 +98,20 @@ impl Master {
         from: Peer,
         id: &AppId,
         limit: Option<u32>,
-        registered: &[ExecutorId],
+        (registered, registrations): (&[ExecutorId], u64),
     ) {
         self.heard_of(turn, from, id);
-        let proven_ms = self.options.proven_ms;
         let Some(app) = self.apps.get_mut(id) else { return };
+        if registrations > app.registrations {
+            app.registrations = registrations;
+            app.launches.some_registered();
+        }
         for executor in registered {
             match app.executors.get_mut(executor) {
                 Some(known) => {
-                    let since = *known.registered.get_or_insert(turn.now);
-                    if turn.now.since_ms(since) >= proven_ms {
-                        app.failures = 0;
+                    if known.registered.is_none() {
+                        known.registered = Some(turn.now);
+                        app.launches.registered(&known.worker);
                     }
                 }
                 None => {

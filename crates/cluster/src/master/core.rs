@@ -110,6 +110,9 @@ pub struct Master {
     /// The worker that the next driver is offered to first.
     pub(super) driver_turn: usize,
     pub(super) next_look: Option<Tick>,
+    /// When an application may have executors that it may not have now.
+    pub(super) next_retry: Option<Tick>,
+    armed: Option<Tick>,
     /// Something changed that may let something run.
     pub(super) reschedule: bool,
     pub(super) stale: u64,
@@ -136,6 +139,8 @@ impl Master {
             next_registration: 0,
             driver_turn: 0,
             next_look: None,
+            next_retry: None,
+            armed: None,
             reschedule: false,
             stale: 0,
         }
@@ -153,7 +158,18 @@ impl Master {
             Event::Ticked => self.ticked(turn),
         }
         if std::mem::take(&mut self.reschedule) && self.status == RecoveryState::Alive {
+            self.next_retry = None;
             self.schedule(turn);
+        }
+        self.arm(turn);
+    }
+
+    /// Asks to be woken at the next moment something is due.
+    fn arm(&mut self, turn: &mut Turn<'_>) {
+        let Some(wake) = self.next_look.into_iter().chain(self.next_retry).min() else { return };
+        if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
+            self.armed = Some(wake);
+            turn.out.push(Effect::ArmTimer(wake));
         }
     }
 
@@ -205,8 +221,8 @@ impl Master {
                     super::apps::Asked { description, incarnation, previous, first_executor };
                 self.register_application(turn, from, asked);
             }
-            ToMaster::ApplicationHeartbeat { app, limit, executors } => {
-                self.application_reported(turn, from, &app, limit, &executors);
+            ToMaster::ApplicationHeartbeat { app, limit, executors, registrations } => {
+                self.application_reported(turn, from, &app, limit, (&executors, registrations));
             }
             ToMaster::RequestExecutors { app, total } => {
                 self.limit_changed(turn, from, &app, total)
@@ -245,16 +261,23 @@ impl Master {
     }
 
     fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if self.armed.is_some_and(|at| at <= turn.now) {
+            self.armed = None;
+        }
+        self.reschedule |= self.next_retry.is_some_and(|at| at <= turn.now);
         if self.next_look.is_some_and(|at| turn.now < at) {
             return;
         }
-        self.give_up_silent_workers(turn);
-        self.give_up_silent_applications(turn);
+        let look = self.options.heartbeat_ms();
+        // Late: this process stood still. What came meanwhile is read before anybody is judged.
+        let stood_still = self.next_look.is_some_and(|at| turn.now.since_ms(at) > look);
+        if !stood_still {
+            self.give_up_silent_workers(turn);
+            self.give_up_silent_applications(turn);
+        }
         self.warn_starving(turn);
         self.reschedule = true;
-        let next = turn.now.plus_ms(self.options.heartbeat_ms());
-        self.next_look = Some(next);
-        turn.out.push(Effect::ArmTimer(next));
+        self.next_look = Some(turn.now.plus_ms(look));
     }
 
     /// A number no registration has had, with this master or one before it.

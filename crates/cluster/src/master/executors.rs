@@ -1,11 +1,13 @@
-//! What becomes of executors: news of them, failures in a row, their end.
+//! What becomes of executors: news of them, their end, and what follows from it.
 
-use firesteel_types::{ExecutorId, Tick};
+use firesteel_types::ExecutorId;
 
 use super::core::{Master, Turn};
-use super::state::{ApplicationState, Executor};
-use crate::description::{ExecutorReport, ExecutorState, ExecutorUpdate, ExitStatus, ProcessEnd};
-use crate::executor::exit;
+use super::state::{Application, ApplicationState, Executor};
+use crate::blame::{Blame, End, blame};
+use crate::description::{
+    ExecutorReport, ExecutorState, ExecutorUpdate, ProcessEnd, WorkerDescription,
+};
 use crate::messages::{ToApplication, ToWorker};
 use crate::mutant::Mutant;
 use crate::{AppId, ExecutorKey, WorkerId};
@@ -46,7 +48,7 @@ impl Master {
     fn executor_started(&mut self, turn: &mut Turn<'_>, key: &ExecutorKey) {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         if self.options.planted.is(Mutant::ForgivesOnStart) {
-            app.failures = 0;
+            app.launches.some_registered();
         }
         let state = ExecutorState::Running;
         let update = ExecutorUpdate { executor: key.executor, state, end: None };
@@ -86,45 +88,68 @@ impl Master {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         let Some(executor) = app.remove(key.executor, turn.now) else { return };
         let end = end.unwrap_or(ProcessEnd { message: message.to_owned(), status: None });
-        let status = end.status;
-        let story = format!("{} on {}: {}", key.executor, executor.worker, end.message);
+        let how = End::of(state, end.status);
+        let cause = format!("executor {}: {}", key.executor, end.message);
         let update = ExecutorUpdate { executor: key.executor, state, end: Some(end) };
         turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
         self.reschedule = true;
-        if counts(&executor, state, status) {
-            self.executor_failed(turn, key, &executor, &story);
-        }
+        self.note_end(turn, key, &executor, how, &cause);
     }
 
-    /// An executor ended by itself. So many in a row, and none that works: the application cannot run.
-    fn executor_failed(
+    /// Whose fault it was decides when, and where, the next one is started.
+    fn note_end(
         &mut self,
         turn: &mut Turn<'_>,
         key: &ExecutorKey,
         executor: &Executor,
-        story: &str,
+        end: End,
+        cause: &str,
     ) {
-        let (limit, proven_ms) = (self.options.max_executor_retries, self.options.proven_ms);
+        let memory_ms = self.options.crash_memory_ms;
         let Some(app) = self.apps.get_mut(&key.app) else { return };
-        let proven = |since: Tick| turn.now.since_ms(since) >= proven_ms;
-        if executor.registered.is_some_and(proven) {
-            app.failures = 0;
+        match blame(end, executor.registered.is_some()) {
+            Blame::Nobody => {}
+            Blame::RunningTasks => app.launches.crashed(turn.now, memory_ms),
+            Blame::Worker => {
+                app.launches.failed(turn.now, &executor.worker, cause);
+                self.end_if_hopeless(turn, &key.app);
+            }
         }
-        app.failures += 1;
-        let Ok(limit) = u32::try_from(limit) else { return };
-        if app.failures < limit.max(1) {
+    }
+
+    /// An application that has had so many executors in a row which came to nothing, has none under way and finds no
+    /// worker that has not failed it, cannot run.
+    fn end_if_hopeless(&mut self, turn: &mut Turn<'_>, id: &AppId) {
+        let Ok(limit) = u32::try_from(self.options.max_executor_retries) else { return };
+        let Some(app) = self.apps.get_mut(id) else { return };
+        app.launches.keep_workers(|worker| self.workers.contains_key(worker));
+        let app = &self.apps[id];
+        let globally = self.options.planted.is(Mutant::CountsLaunchesGlobally);
+        // A driver that is not heard may know of executors that did work.
+        let unheard = turn.now.since_ms(app.last_seen) > 2 * self.options.heartbeat_ms();
+        let under_way = !app.executors.is_empty() || unheard || self.may_still_run(app);
+        if app.launches.useless() < limit.max(1) || under_way && !globally {
             return;
         }
-        if app.executors.values().any(|other| other.registered.is_some()) {
-            app.resting_until = turn.now.plus_ms(proven_ms);
-            return;
-        }
-        let failures = app.failures;
         let message = format!(
-            "{failures} executors in a row ended before they could be used; the last one was \
-             {story}. Its stderr on that worker tells more"
+            "{} executors in a row ended before they could be used, and no other worker has room for one: {}. \
+             Their stderr on those workers may tell more",
+            app.launches.useless(),
+            app.launches.story(),
         );
-        self.end_application(turn, &key.app, ApplicationState::Failed, &message, false);
+        self.end_application(turn, id, ApplicationState::Failed, &message, false);
+    }
+
+    /// Whether there is a worker, free or not, on which none of its executors has come to nothing.
+    fn may_still_run(&self, app: &Application) -> bool {
+        let cores = app.description.cores_per_executor.unwrap_or(1);
+        let memory_mb = app.description.memory_per_executor_mb;
+        self.workers.values().any(|worker| {
+            let WorkerDescription { id, cores: has_cores, memory_mb: has_mb, .. } =
+                &worker.description;
+            let large = *has_cores >= cores && *has_mb >= memory_mb;
+            worker.is_alive() && large && !app.launches.is_troubled(id)
+        })
     }
 
     /// A driver wants some of its executors ended.
@@ -136,7 +161,22 @@ impl Master {
     ) {
         for executor in executors {
             let key = ExecutorKey { app: app.clone(), executor: *executor };
+            let Some(app) = self.apps.get(app) else { return };
+            let known = app.executors.get(executor).cloned();
+            if known.is_none() {
+                let message = "it is over".to_owned();
+                let end = Some(ProcessEnd { message, status: None });
+                let state = ExecutorState::Killed;
+                let update = ExecutorUpdate { executor: *executor, state, end };
+                turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
+                continue;
+            }
             self.kill_executor(turn, &key, "its driver asked for it");
+            // A driver that does not know it has waited for it in vain.
+            if let Some(executor) = known.filter(|executor| executor.registered.is_none()) {
+                let cause = format!("executor {}: it never registered", key.executor);
+                self.note_end(turn, &key, &executor, End::NeverRegistered, &cause);
+            }
         }
     }
 
@@ -148,21 +188,5 @@ impl Master {
         let kill = ToWorker::KillExecutor { registration: worker.registration, key: key.clone() };
         turn.tell_worker(worker.peer, kill);
         self.executor_ended(turn, key, ExecutorState::Killed, None, why);
-    }
-}
-
-/// Whether an executor's end is a failure of the application: it ended by itself or could not start,
-/// and not because its driver or worker went.
-fn counts(executor: &Executor, state: ExecutorState, status: Option<ExitStatus>) -> bool {
-    match state {
-        ExecutorState::Failed => true,
-        ExecutorState::Exited if executor.registered.is_none() => {
-            status != Some(ExitStatus::Code(exit::REFUSED))
-        }
-        ExecutorState::Exited => match status {
-            Some(ExitStatus::Code(code)) => !exit::BY_SURROUNDINGS.contains(&code),
-            _ => true,
-        },
-        _ => false,
     }
 }

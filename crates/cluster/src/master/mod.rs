@@ -24,6 +24,7 @@ mod apps;
 mod core;
 mod drivers;
 mod executors;
+mod launches;
 mod options;
 pub mod placement;
 mod records;

@@ -21,9 +21,8 @@ pub struct MasterOptions {
     pub default_cores: Option<u32>,
     /// `spark.deploy.maxExecutorRetries`; negative: without end.
     pub max_executor_retries: i32,
-    /// How long an executor has to be registered with its driver before the failures of those before
-    /// it are forgotten.
-    pub proven_ms: u64,
+    /// After what time without a crash the crashes of an application's executors are forgotten.
+    pub crash_memory_ms: u64,
     /// After what time without any executor an application hears what is missing.
     pub starvation_ms: u64,
     /// `spark.deploy.retainedApplications`
@@ -45,7 +44,7 @@ impl Default for MasterOptions {
             spread_out_drivers: true,
             default_cores: None,
             max_executor_retries: 10,
-            proven_ms: 10_000,
+            crash_memory_ms: 10_000,
             starvation_ms: 15_000,
             retained_applications: 200,
             retained_drivers: 200,

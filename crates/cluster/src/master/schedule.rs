@@ -10,6 +10,7 @@ use super::records::Change;
 use super::state::{Application, Executor, Slot};
 use crate::description::{DriverState, ExecutorState};
 use crate::messages::{ToApplication, ToWorker};
+use crate::mutant::Mutant;
 use crate::{AppId, DriverId, WorkerId};
 
 impl Master {
@@ -41,9 +42,12 @@ impl Master {
         id: &AppId,
         rooms: &mut Vec<(WorkerId, Room)>,
     ) {
+        self.note_rest(turn.now, id);
         let Some(wish) = self.wish_at(turn.now, id) else { return };
         rooms.sort_by_key(|(_, room)| Reverse(room.cores));
-        let offered: Vec<Room> = rooms.iter().map(|(_, room)| *room).collect();
+        let offered: Vec<Room> =
+            rooms.iter().map(|(worker, room)| self.offer(turn.now, id, worker, *room)).collect();
+        self.note_avoided(turn.now, id);
         let assigned = place(wish, &offered, self.options.spread_out_apps);
         for ((worker, room), cores) in rooms.iter_mut().zip(assigned) {
             if cores == 0 {
@@ -59,10 +63,52 @@ impl Master {
         rooms.retain(|(_, room)| room.cores > 0);
     }
 
+    /// What a worker has left for this application: nothing, while it is avoided.
+    fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, room: Room) -> Room {
+        match self.is_avoided(now, id, worker) {
+            true => Room { cores: 0, memory_mb: 0 },
+            false => room,
+        }
+    }
+
+    /// Whether this worker has failed the application's executors not long ago.
+    pub(super) fn is_avoided(&self, now: Tick, id: &AppId, worker: &WorkerId) -> bool {
+        let app = &self.apps[id];
+        let avoided = app.launches.is_troubled(worker)
+            && app.launches.avoided_until(worker, app.works()).is_some_and(|until| now < until);
+        avoided && !self.relaunches_at_once()
+    }
+
+    fn relaunches_at_once(&self) -> bool {
+        let planted = self.options.planted;
+        planted.is(Mutant::RelaunchesAtOnce) || planted.is(Mutant::CountsLaunchesGlobally)
+    }
+
+    /// Looks again when the application has rested.
+    fn note_rest(&mut self, now: Tick, id: &AppId) {
+        let until = self.apps.get(id).map(|app| app.launches.resting_until());
+        self.wake_at(now, until);
+    }
+
+    /// Looks again when a worker is avoided no longer.
+    fn note_avoided(&mut self, now: Tick, id: &AppId) {
+        let app = &self.apps[id];
+        if app.launches.has_trouble() {
+            let next = app.launches.next_retry(now, app.works());
+            self.wake_at(now, next);
+        }
+    }
+
+    fn wake_at(&mut self, now: Tick, at: Option<Tick>) {
+        let at = at.filter(|at| *at > now);
+        self.next_retry = self.next_retry.into_iter().chain(at).min();
+    }
+
     /// What the application may still have; `None` if that is nothing.
     pub(super) fn wish_at(&self, now: Tick, id: &AppId) -> Option<Wish> {
         let app = self.apps.get(id)?;
-        if app.disconnected.is_some() || now < app.resting_until {
+        let rests = now < app.launches.resting_until() && !self.relaunches_at_once();
+        if app.disconnected.is_some() || rests {
             return None;
         }
         let limit = app.description.max_cores.or(self.options.default_cores).unwrap_or(u32::MAX);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use firesteel_types::{ExecutorId, Tick};
 
+use super::launches::Launches;
 use super::records::{ApplicationRecord, DriverRecord};
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
@@ -258,10 +259,9 @@ pub(super) struct Application {
     pub(super) next_executor: ExecutorId,
     pub(super) executors: BTreeMap<ExecutorId, Executor>,
     pub(super) cores_granted: u32,
-    /// Executors that failed in a row.
-    pub(super) failures: u32,
-    /// No launch before this moment.
-    pub(super) resting_until: Tick,
+    pub(super) launches: Launches,
+    /// How many of its executors have ever registered with its driver, as far as that told.
+    pub(super) registrations: u64,
     /// Since when it has no executor, or when that was said last.
     pub(super) starving_since: Tick,
 }
@@ -269,6 +269,11 @@ pub(super) struct Application {
 impl Application {
     pub(super) fn key(&self, executor: ExecutorId) -> ExecutorKey {
         ExecutorKey { app: self.id.clone(), executor }
+    }
+
+    /// Whether its driver counts on one of its executors.
+    pub(super) fn works(&self) -> bool {
+        self.executors.values().any(|executor| executor.registered.is_some())
     }
 
     pub(super) fn state(&self) -> ApplicationState {

@@ -147,6 +147,22 @@ impl Scene {
         self.hear(from, ToMaster::Heartbeat { worker, registration, state });
     }
 
+    fn registration_of(&self, name: &str) -> Registration {
+        self.master.registration(&WorkerId::new(name)).unwrap().0
+    }
+
+    fn heartbeat_of(&mut self, name: &str) {
+        let registration = self.registration_of(name);
+        self.heartbeat(10, name, registration);
+    }
+
+    fn worker_of(&self, key: &ExecutorKey) -> &'static str {
+        let view = self.master.view();
+        let mut executors = view.active_apps.iter().flat_map(|app| &app.executors);
+        let found = executors.find(|executor| executor.executor == key.executor).unwrap();
+        if found.worker == WorkerId::new("a") { "a" } else { "b" }
+    }
+
     fn launches(&mut self) -> Vec<(Peer, ExecutorKey)> {
         let said = std::mem::take(&mut self.to_workers);
         let launches = said.into_iter().filter_map(|(to, message)| match message {
@@ -236,11 +252,12 @@ fn executors_that_start_and_end_at_once_fail_the_application_with_the_cause() {
     let registration = scene.add_worker(10, "a", 1, 1000);
     let app = scene.add_app(20, app(1));
     for executor in 0..3 {
+        scene.later(200);
         assert_eq!(scene.launches(), [(Peer(10), key(&app, executor))]);
         scene.report("a", registration, &key(&app, executor), How::Runs);
         scene.report("a", registration, &key(&app, executor), How::Exits(1));
+        assert_eq!(scene.launches(), [], "it waits before it tries again");
     }
-    assert_eq!(scene.launches(), []);
     let Some((_, ToApplication::ApplicationRemoved { message })) = scene.to_apps.last() else {
         panic!("it goes on: {:?}", scene.to_apps.last());
     };
@@ -257,7 +274,15 @@ fn an_executor_at_work_keeps_an_application_alive_whose_other_executors_fail() {
     let app = scene.add_app(20, app(2));
     scene.report("a", registration, &key(&app, 0), How::Runs);
     let executors = vec![ExecutorId(0)];
-    scene.hear(20, ToMaster::ApplicationHeartbeat { app: app.clone(), limit: None, executors });
+    scene.hear(
+        20,
+        ToMaster::ApplicationHeartbeat {
+            app: app.clone(),
+            limit: None,
+            executors,
+            registrations: 0,
+        },
+    );
     for executor in 1..3 {
         scene.report("a", registration, &key(&app, executor), How::Exits(1));
     }
@@ -268,17 +293,114 @@ fn an_executor_at_work_keeps_an_application_alive_whose_other_executors_fail() {
 }
 
 #[test]
-fn ends_that_are_nobodys_fault_do_not_count_against_the_application() {
+fn executors_that_worked_and_ended_do_not_end_the_application_and_many_of_them_make_it_wait() {
     let mut scene = Scene::new(MasterOptions { max_executor_retries: 1, ..Default::default() });
     let registration = scene.add_worker(10, "a", 1, 1000);
     let app = scene.add_app(20, app(1));
     scene.report("a", registration, &key(&app, 0), How::Killed);
     for (executor, code) in [(1, 0), (2, 56), (3, 60), (4, 61), (5, 62)] {
         let (id, executors) = (app.clone(), vec![ExecutorId(executor)]);
-        scene.hear(20, ToMaster::ApplicationHeartbeat { app: id, limit: None, executors });
+        scene.hear(
+            20,
+            ToMaster::ApplicationHeartbeat { app: id, limit: None, executors, registrations: 0 },
+        );
+        scene.launches();
         scene.report("a", registration, &key(&app, executor), How::Exits(code));
     }
     assert_eq!(scene.master.view().active_apps.len(), 1);
+    assert_eq!(scene.launches(), [], "five crashes in a row");
+    scene.later(100);
+    assert_eq!(scene.launches(), [(Peer(10), key(&app, 6))]);
+}
+
+/// Workers `a`, good, and `b`, bad, and an application that wants one core of each.
+fn one_bad_worker() -> (Scene, Registration, AppId) {
+    let options = MasterOptions { max_executor_retries: 3, ..Default::default() };
+    let mut scene = Scene::new(options);
+    scene.add_worker(10, "a", 1, 1000);
+    let bad = scene.add_worker(11, "b", 1, 1000);
+    let app = scene.add_app(20, app(2));
+    assert_eq!(scene.launches().len(), 2);
+    (scene, bad, app)
+}
+
+#[test]
+fn one_bad_worker_beside_one_that_starts_its_executor_ends_no_application() {
+    let (mut scene, bad, app) = one_bad_worker();
+    // The good one takes its time; the bad one fails as often as it is asked.
+    let mut failed = 0;
+    let mut executor = ExecutorId(1);
+    for _ in 0..40 {
+        scene.report("b", bad, &key(&app, executor.0), How::Exits(1));
+        failed += 1;
+        assert_eq!(scene.launches(), [], "it is avoided");
+        scene.later(1000);
+        scene.heartbeat_of("a");
+        let Some((_, key)) = scene.launches().pop() else { break };
+        executor = key.executor;
+    }
+    assert_eq!((failed, scene.master.view().active_apps.len()), (40, 1));
+    let executors = vec![ExecutorId(0)];
+    scene.hear(
+        20,
+        ToMaster::ApplicationHeartbeat {
+            app: app.clone(),
+            limit: None,
+            executors,
+            registrations: 0,
+        },
+    );
+    scene.report("b", bad, &key(&app, executor.0), How::Exits(1));
+    scene.later(30_000);
+    assert_eq!(scene.launches(), [], "with an executor at work it is avoided for longer");
+}
+
+#[test]
+fn an_application_ends_when_every_worker_has_failed_it_and_hears_what_each_of_them_said() {
+    let (mut scene, bad, app) = one_bad_worker();
+    let good = scene.registration_of("a");
+    let mut launched = vec![("a", good, 0), ("b", bad, 1)];
+    while let Some((worker, registration, executor)) = launched.pop() {
+        scene.report(worker, registration, &key(&app, executor), How::Exits(1));
+        scene.later(300);
+        for (_, key) in scene.launches() {
+            let worker = scene.worker_of(&key);
+            let registration = scene.registration_of(worker);
+            launched.push((worker, registration, key.executor.0));
+        }
+    }
+    let Some((_, ToApplication::ApplicationRemoved { message })) = scene.to_apps.last() else {
+        panic!("it goes on: {:?}", scene.to_apps.last());
+    };
+    assert!(message.contains(" on a, ") && message.contains(" on b, "), "{message}");
+}
+
+#[test]
+fn a_worker_that_is_full_and_has_not_failed_it_is_waited_for() {
+    let mut scene = Scene::new(MasterOptions { max_executor_retries: 1, ..Default::default() });
+    scene.add_worker(10, "a", 1, 1000);
+    scene.add_app(20, app(1));
+    let bad = scene.add_worker(11, "b", 1, 1000);
+    let waits = scene.add_app(21, app(1));
+    for executor in 0..5 {
+        scene.launches();
+        scene.report("b", bad, &key(&waits, executor), How::Exits(1));
+        scene.later(1000);
+    }
+    assert_eq!(scene.master.view().active_apps.len(), 2);
+}
+
+#[test]
+fn a_master_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.later(0);
+    let registration = scene.add_worker(10, "a", 1, 1000);
+    scene.add_worker(11, "b", 1, 1000);
+    scene.later(90_000);
+    scene.heartbeat(10, "a", registration);
+    scene.later(15_000);
+    let status = |name| scene.master.worker_status(&WorkerId::new(name)).unwrap().0;
+    assert_eq!((status("a"), status("b")), (WorkerStatus::Alive, WorkerStatus::Dead));
 }
 
 #[test]
@@ -290,7 +412,12 @@ fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew(
     for _ in 0..5 {
         scene.hear(
             20,
-            ToMaster::ApplicationHeartbeat { app: app.clone(), limit: None, executors: Vec::new() },
+            ToMaster::ApplicationHeartbeat {
+                app: app.clone(),
+                limit: None,
+                executors: Vec::new(),
+                registrations: 0,
+            },
         );
         scene.later(15_000);
     }
@@ -363,8 +490,12 @@ fn a_driver_whose_connection_breaks_may_come_back_for_a_while() {
     scene.feed(Event::PeerDisconnected { peer: Peer(20) });
     scene.later(1);
     assert_eq!(scene.master.view().active_apps.len(), 1, "not at once");
-    let heartbeat =
-        || ToMaster::ApplicationHeartbeat { app: app.clone(), limit: None, executors: Vec::new() };
+    let heartbeat = || ToMaster::ApplicationHeartbeat {
+        app: app.clone(),
+        limit: None,
+        executors: Vec::new(),
+        registrations: 0,
+    };
     scene.hear(21, heartbeat());
     scene.later(15_000);
     assert_eq!(scene.master.view().active_apps.len(), 1, "it came back");

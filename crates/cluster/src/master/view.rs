@@ -179,7 +179,11 @@ impl Master {
         self.queue.values().any(|id| {
             self.wish_at(now, id).is_some_and(|wish| {
                 let cores = wish.cores_per_executor.unwrap_or(1);
-                let fits = rooms.iter().any(|worker| worker.fits(cores, wish.memory_mb));
+                let mut rooms = rooms.iter();
+                let fits = rooms.any(|worker| {
+                    let avoided = self.is_avoided(now, id, &worker.description.id);
+                    worker.fits(cores, wish.memory_mb) && !avoided
+                });
                 wish.cores >= cores && fits
             })
         })

@@ -45,6 +45,7 @@ impl Master {
             registration: entry.registration,
             url: self.options.url.clone(),
             web_ui: self.options.web_ui.clone(),
+            heartbeat_ms: self.options.heartbeat_ms(),
         };
         turn.tell_worker(from, registered);
         if entry.is_news(state.number) {

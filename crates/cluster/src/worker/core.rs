@@ -222,8 +222,8 @@ impl Worker {
             return;
         }
         match message {
-            ToWorker::RegisteredWorker { registration, .. } => {
-                self.registered(turn, master, (epoch, registration));
+            ToWorker::RegisteredWorker { registration, heartbeat_ms, .. } => {
+                self.registered(turn, (master, heartbeat_ms), (epoch, registration));
             }
             ToWorker::RegisterWorkerFailed { incarnation, reason, retry } => {
                 if incarnation == self.options.description.incarnation {

@@ -19,8 +19,6 @@ pub struct WorkerOptions {
     pub description: WorkerDescription,
     /// How many masters it may register with; the shell knows their addresses.
     pub masters: usize,
-    /// A quarter of `spark.worker.timeout`.
-    pub heartbeat_ms: u64,
     /// `spark.worker.initialRegistrationRetries`: attempts in quick succession.
     pub fast_attempts: u32,
     /// How long to wait between those, about.
@@ -41,7 +39,6 @@ impl WorkerOptions {
         WorkerOptions {
             description,
             masters,
-            heartbeat_ms: 15_000,
             fast_attempts: 6,
             fast_wait_ms: 10_000,
             max_attempts: 16,

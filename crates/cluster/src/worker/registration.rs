@@ -18,7 +18,7 @@ pub(super) enum Link {
         refusal: Option<String>,
     },
     /// One of them answered.
-    Registered { master: usize, next_heartbeat: Tick },
+    Registered { master: usize, heartbeat_ms: u64, next_heartbeat: Tick },
 }
 
 impl Link {
@@ -43,9 +43,9 @@ impl Worker {
         }
         match self.link {
             Link::Registering { .. } => self.try_to_register(turn),
-            Link::Registered { master, .. } => {
-                let next_heartbeat = turn.now.plus_ms(self.options.heartbeat_ms);
-                self.link = Link::Registered { master, next_heartbeat };
+            Link::Registered { master, heartbeat_ms, .. } => {
+                let next_heartbeat = turn.now.plus_ms(heartbeat_ms.max(1));
+                self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
                 let (worker, registration) = self.signature();
                 let state = self.state();
                 let message = ToMaster::Heartbeat { worker, registration, state };
@@ -85,7 +85,7 @@ impl Worker {
     pub(super) fn registered(
         &mut self,
         turn: &mut Turn<'_>,
-        master: usize,
+        (master, heartbeat_ms): (usize, u64),
         given: (Epoch, Registration),
     ) {
         let confirmed = given == self.newest && self.is_registered();
@@ -94,8 +94,8 @@ impl Worker {
             return;
         }
         self.newest = given;
-        let next_heartbeat = turn.now.plus_ms(self.options.heartbeat_ms);
-        self.link = Link::Registered { master, next_heartbeat };
+        let next_heartbeat = turn.now.plus_ms(heartbeat_ms.max(1));
+        self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
         let (worker, registration) = self.signature();
         let state = self.state();
         let message = ToMaster::WorkerLatestState { worker, registration, state };

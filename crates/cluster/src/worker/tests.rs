@@ -40,7 +40,8 @@ fn said(message: ToWorker) -> Event {
 
 fn registered(registration: u64) -> Event {
     let registration = Registration(registration);
-    said(ToWorker::RegisteredWorker { registration, url: String::new(), web_ui: String::new() })
+    let (url, web_ui) = (String::new(), String::new());
+    said(ToWorker::RegisteredWorker { registration, url, web_ui, heartbeat_ms: 15_000 })
 }
 
 fn launch(registration: u64, executor: u32, cores: u32) -> Event {

@@ -78,7 +78,6 @@ impl WorkerArgs {
     pub(super) fn options(&self, worker: WorkerDescription) -> Result<WorkerOptions, ConfError> {
         let conf = &self.conf;
         let mut options = WorkerOptions::new(worker, self.masters.len());
-        options.heartbeat_ms = (millis(conf.get(&entries::WORKER_TIMEOUT)?) / 4).max(1);
         options.fast_attempts = conf.get(&entries::WORKER_INITIAL_REGISTRATION_RETRIES)?;
         options.max_attempts = conf.get(&entries::WORKER_MAX_REGISTRATION_RETRIES)?;
         if conf.get(&entries::WORKER_CLEANUP_ENABLED)? {

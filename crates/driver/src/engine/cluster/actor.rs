@@ -46,6 +46,8 @@ pub(super) enum News {
     BlockUpdated(ExecutorId, (RddId, u32), Option<KeptStatus>),
     /// A task's result that had to be fetched is there, or is not.
     Fetched(ExecutorId, TaskId, Box<TaskReport>),
+    /// All that had arrived when this was sent has been read.
+    Drained,
     /// The context stops.
     Stop,
 }
@@ -131,7 +133,8 @@ impl Actor {
                 if let Some(link) = link {
                     self.links.insert(from, link);
                 }
-                self.feed(Event::ReceivedExecutor { from, message });
+                let has_address = lock(&self.cluster.addresses).contains_key(&connection);
+                self.feed(Event::ReceivedExecutor { from, has_address, message });
             }
             News::ExecutorGone(connection) => {
                 self.feed(Event::ExecutorDisconnected { peer: Peer(connection) });
@@ -153,6 +156,7 @@ impl Actor {
             News::Fetched(executor, task, report) => {
                 self.engine.report_remote(task, executor, *report);
             }
+            News::Drained => self.feed(Event::Drained),
             News::Stop => {}
         }
     }
@@ -205,6 +209,9 @@ impl Actor {
             }
             Effect::ArmTimer(at) => {
                 self.next = Some(self.next.map_or(at, |next| next.min(at)));
+            }
+            Effect::Drain => {
+                let _ = self.cluster.news.send(News::Drained);
             }
         }
     }
