@@ -14,7 +14,7 @@ mod runner;
 mod survey;
 
 pub use environment::{Inbox, LocalEnvironment};
-pub use panics::catch;
+pub use panics::{catch, drop_guarded};
 pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 pub use runner::{EncodedReport, TaskReport, run_encoded, run_task};
 

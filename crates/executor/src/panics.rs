@@ -24,6 +24,13 @@ pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, TaskFailure> {
     result.map_err(|payload| failure_of(payload, LOCATION.take()))
 }
 
+/// Drops something of the user's where nobody waits for it: a panic in its `Drop` is told and goes no further.
+pub fn drop_guarded<T>(value: T) {
+    if let Err(failure) = catch(|| drop(value)) {
+        tracing::error!(%failure, "a value could not be dropped");
+    }
+}
+
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -47,6 +54,14 @@ fn failure_of(payload: Box<dyn Any + Send>, location: Option<String>) -> TaskFai
         Ok(failure) => return *failure,
         Err(payload) => payload,
     };
+    let failure = panicked(&*payload, location);
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    // A payload that panics when it is dropped may bring another one that does.
+    std::mem::forget(dropped);
+    failure
+}
+
+fn panicked(payload: &(dyn Any + Send), location: Option<String>) -> TaskFailure {
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
@@ -66,6 +81,19 @@ mod tests {
         let TaskFailure::Panicked { message, location } = failure else { panic!("{failure}") };
         assert_eq!(message, "no more coal");
         assert!(location.contains("panics.rs:"), "{location}");
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_it_is_dropped_is_a_failure_like_any_other() {
+        struct Grenade;
+        impl Drop for Grenade {
+            fn drop(&mut self) {
+                panic!("twice");
+            }
+        }
+        let failure = catch(|| std::panic::panic_any(Grenade)).unwrap_err();
+        assert!(failure.to_string().contains("payload is not text"), "{failure}");
+        drop_guarded(Grenade);
     }
 
     #[test]

@@ -70,6 +70,9 @@ pub fn run_task(
     end(&task);
     task.count(|metrics| metrics.run_time_us = started.elapsed().as_micros() as u64);
     let metrics = task.take_metrics();
+    if result.is_err() {
+        panics::drop_guarded(task.take_updates());
+    }
     match result {
         Ok(output) => TaskReport {
             outcome: TaskOutcome::Success,
@@ -139,26 +142,35 @@ pub(crate) fn run_decoded(
             let decoded = started.elapsed();
             task.count(|metrics| metrics.deserialize_time_us = decoded.as_micros() as u64);
             let output = body.run(&task);
-            body.encode_output(output).unwrap_or_else(give_up)
+            let output = body.encode_output(output).unwrap_or_else(give_up);
+            // Code of the user's as well, and so is the end of what they were made of.
+            (output, encode_updates(&task))
         })
     });
     end(&task);
     let elapsed = started.elapsed().as_micros() as u64;
     task.count(|metrics| {
         metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);
-        metrics.result_bytes = result.as_ref().map_or(0, Vec::len) as u64;
+        metrics.result_bytes = result.as_ref().map_or(0, |(output, _)| output.len()) as u64;
     });
-    let (result, updates) = match result.and_then(|output| Ok((output, encode_updates(&task)?))) {
-        Ok((output, updates)) => (Ok(output), updates),
-        Err(failure) => (Err(failure), Vec::new()),
-    };
     let metrics = task.take_metrics();
+    panics::drop_guarded(task.take_updates());
     match result {
-        Ok(output) => {
+        Ok((output, updates)) => {
             EncodedReport { outcome: TaskOutcome::Success, output: Some(output), updates, metrics }
         }
-        Err(failure) => {
-            EncodedReport { outcome: TaskOutcome::Failed(failure), output: None, updates, metrics }
+        Err(failure) => EncodedReport { metrics, ..EncodedReport::failed(failure) },
+    }
+}
+
+impl EncodedReport {
+    /// Of a task that brought nothing.
+    pub(crate) fn failed(failure: TaskFailure) -> Self {
+        EncodedReport {
+            outcome: TaskOutcome::Failed(failure),
+            output: None,
+            updates: Vec::new(),
+            metrics: TaskMetrics::default(),
         }
     }
 }
@@ -169,9 +181,7 @@ fn give_up<T>(error: WireError) -> T {
 
 const UNREAD: &str = "a task has more bytes than were read: does a type's Deserialize read all that its Serialize writes?";
 
-fn encode_updates(task: &TaskContext) -> Result<Vec<(AccumulatorId, Vec<u8>)>, TaskFailure> {
+fn encode_updates(task: &TaskContext) -> Vec<(AccumulatorId, Vec<u8>)> {
     let updates = task.take_updates().into_iter();
-    let encoded: Result<Vec<_>, WireError> =
-        updates.map(|(id, update)| Ok((id, update.encode()?))).collect();
-    encoded.map_err(|error| TaskFailure::Fatal { message: error.to_string() })
+    updates.map(|(id, update)| (id, update.encode().unwrap_or_else(give_up))).collect()
 }

@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use crate::panics::drop_guarded;
+
 /// Code of this many stages is kept, and of this many bytes; the newest in any case.
 const STAGES: usize = 64;
 const BYTES: usize = 256 << 20;
@@ -144,9 +146,9 @@ impl<B: ?Sized> CodeCache<B> {
                 gone.extend(kept.slots.remove(&oldest));
             }
         }
-        // What is dropped may be the user's, and do anything.
+        // What is dropped may be the user's, and do anything: the locks of others are not for that.
         drop(kept);
-        drop(gone);
+        drop_guarded(gone);
         body
     }
 }

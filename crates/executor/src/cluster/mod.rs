@@ -32,7 +32,7 @@ mod transfer;
 mod work;
 
 pub use protocol::{
-    BLOCK_MASTER, BLOCKS, BlockMasterReply, DRIVER_URL, KeptPartition, KeptStatus,
+    BLOCK_MASTER, BLOCKS, BlockMasterReply, Bundle, DRIVER_URL, KeptPartition, KeptStatus,
     MapOutputLocations, NextPiece, SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput,
     ToBlockMaster, ToBlocks,
 };

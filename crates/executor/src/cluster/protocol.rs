@@ -61,6 +61,20 @@ pub enum TaskOutput {
         /// How long it is.
         bytes: u64,
     },
+    /// It waits there together with the accumulator updates, which are too long to come along: a [`Bundle`].
+    Bundled {
+        /// How long both are.
+        bytes: u64,
+    },
+}
+
+/// What a task brought when its accumulator updates are long.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Bundle {
+    /// Its encoded result.
+    pub output: Option<Vec<u8>>,
+    /// What it added to accumulators, encoded.
+    pub updates: Vec<(AccumulatorId, Vec<u8>)>,
 }
 
 /// How a partition is kept: bytes in memory and on disk, and as its level says.

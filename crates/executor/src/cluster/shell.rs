@@ -22,7 +22,7 @@ use firesteel_rpc::{
     RpcError, RpcOptions,
 };
 use firesteel_shuffle::Scratch;
-use firesteel_types::{TaskId, TaskOutcome, Tick};
+use firesteel_types::{TaskFailure, TaskId, TaskOutcome, Tick};
 
 use super::kept::{REPLICAS, Replicas};
 use super::node::{Blocks, Node, lock};
@@ -83,11 +83,22 @@ impl Shell {
     /// that nothing overtakes.
     fn send(&self, message: ToDriver) {
         let direct = self.driver.get().filter(|_| self.waiting.load(Ordering::Acquire) == 0);
-        if direct.is_some_and(|driver| driver.try_send(message.clone()).is_ok()) {
-            return;
+        match direct.map(|driver| driver.try_send(message.clone())) {
+            Some(Ok(())) => return,
+            Some(Err(error @ RpcError::TooLarge { .. })) => {
+                return self.send_instead(&message, &error);
+            }
+            Some(Err(_)) | None => {}
         }
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = self.outgoing.send(message);
+    }
+
+    /// A report that no message can hold is the task's failure, and no reason to end.
+    fn send_instead(&self, message: &ToDriver, error: &RpcError) {
+        if let Some(failed) = without_data(message, error) {
+            self.send(failed);
+        }
     }
 
     fn assign(&self, task: TaskId, data: &[u8]) {
@@ -134,6 +145,17 @@ impl Shell {
             }
         }
     }
+}
+
+/// The end of a task whose report cannot be sent.
+fn without_data(message: &ToDriver, error: &RpcError) -> Option<ToDriver> {
+    let ToDriver::StatusUpdate { executor, task, data, .. } = message else { return None };
+    if data.is_empty() {
+        return None;
+    }
+    let message = format!("what the task brings cannot be sent to the driver: {error}");
+    let outcome = TaskOutcome::Failed(TaskFailure::Fatal { message });
+    Some(ToDriver::StatusUpdate { executor: *executor, task: *task, outcome, data: Arc::from([]) })
 }
 
 fn end(code: i32, reason: &str, scratch: &Scratch) -> ! {
@@ -228,7 +250,10 @@ fn start(
         shell: shell.clone(),
         peer,
         assigned: Mutex::new(assigned),
-        direct_bytes: settings.bytes(&entries::TASK_MAX_DIRECT_RESULT_SIZE)?,
+        // A result and updates of this size are one message, with room for the rest of it.
+        direct_bytes: settings
+            .bytes(&entries::TASK_MAX_DIRECT_RESULT_SIZE)?
+            .min(settings.bytes(&entries::RPC_MESSAGE_MAX_SIZE)? / 4),
         max_result_bytes: settings.bytes(&entries::DRIVER_MAX_RESULT_SIZE)?,
     };
     work::spawn(&Arc::new(workplace), settings.cores)?;
@@ -255,12 +280,17 @@ impl Endpoint for Ears {
         let shell = self.shell.clone();
         let _ = shell.driver.set(driver.clone());
         context.env().runtime().spawn(async move {
-            while let Some(message) = to_send.recv().await {
+            while let Some(mut message) = to_send.recv().await {
                 while let Err(error) = driver.send(message.clone()).await {
-                    // Slow is not lost: the core knows when the driver was silent for too long.
-                    if !matches!(error, RpcError::QueueFull { .. }) {
-                        shell.feed(Event::DriverDisconnected);
-                        break;
+                    match (&error, without_data(&message, &error)) {
+                        // Slow is not lost: the core knows when the driver was silent for too long.
+                        (RpcError::QueueFull { .. }, _) => {}
+                        (RpcError::TooLarge { .. }, Some(failed)) => message = failed,
+                        (RpcError::TooLarge { .. }, None) => break,
+                        _ => {
+                            shell.feed(Event::DriverDisconnected);
+                            break;
+                        }
                     }
                 }
                 shell.waiting.fetch_sub(1, Ordering::AcqRel);

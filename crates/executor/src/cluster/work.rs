@@ -5,17 +5,19 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_closure::{SameExecutable, to_bytes};
 use firesteel_rdd::KillSwitch;
-use firesteel_types::{TaskFailure, TaskMetrics, TaskOutcome};
+use firesteel_types::{TaskFailure, TaskId, TaskOutcome};
 
 use super::fetch::TaskEnvironment;
 use super::node::{Node, lock};
-use super::protocol::{StreamId, TaskData, TaskOrder, TaskOutput};
+use super::protocol::{Bundle, StreamId, TaskData, TaskOrder, TaskOutput};
 use super::shell::Shell;
-use crate::EncodedReport;
 use crate::runner::{decoded, run_decoded};
+use crate::{EncodedReport, panics};
 
 /// Address space, not memory: a long chain of boxed pipelines calls deeply.
 pub const STACK_BYTES: usize = 16 << 20;
+/// A failure's text is cut after so many bytes.
+const LONGEST_TEXT: usize = 64 << 10;
 
 /// A task for a thread.
 pub(super) struct Assignment {
@@ -52,10 +54,11 @@ impl Workplace {
             // Only the wait is under the lock: whoever takes a task lets the next one wait.
             let Ok(assignment) = lock(&self.assigned).recv() else { return };
             let task = assignment.order.identity.task;
-            let report = self.run(assignment);
+            // Whatever else of the user's panics on this thread: the task's end is told, and the thread lives.
+            let done = panics::catch(|| self.pack(self.run(assignment), task));
+            let (outcome, data) =
+                done.unwrap_or_else(|failure| self.pack(EncodedReport::failed(failure), task));
             self.node.running.ended(task);
-            let outcome = report.outcome.clone();
-            let (outcome, data) = self.pack(outcome, report, task);
             self.shell.task_ended(task, outcome, data.into());
         }
     }
@@ -71,7 +74,7 @@ impl Workplace {
                 let decode = || code.decoded(|bytes| decoded(bytes, self.peer).into());
                 run_decoded(decode, order.identity, kill, Arc::new(environment))
             }
-            Err(error) => failed(TaskFailure::Error {
+            Err(error) => EncodedReport::failed(TaskFailure::Error {
                 message: format!(
                     "the code of stage {} cannot be had: {error}",
                     order.identity.stage
@@ -80,44 +83,74 @@ impl Workplace {
         }
     }
 
-    /// The report as it travels; a result that is too long for it waits here.
-    fn pack(
-        &self,
-        outcome: TaskOutcome,
-        report: EncodedReport,
-        task: firesteel_types::TaskId,
-    ) -> (TaskOutcome, Vec<u8>) {
-        let EncodedReport { output, updates, metrics, .. } = report;
-        let bytes = output.as_ref().map_or(0, |output| output.len() as u64);
+    /// The report as it travels; what is too long for it waits here.
+    fn pack(&self, report: EncodedReport, task: TaskId) -> (TaskOutcome, Vec<u8>) {
+        let EncodedReport { outcome, output, updates, metrics } = report;
+        let updated: u64 = updates.iter().map(|(_, update)| update.len() as u64).sum();
+        let bytes = output.as_ref().map_or(0, |output| output.len() as u64) + updated;
         if self.max_result_bytes > 0 && bytes > self.max_result_bytes {
             let message = format!(
-                "the result of one task has {bytes} bytes, more than spark.driver.maxResultSize \
-                 ({}): bring less to the driver, or raise it",
+                "the result of one task and what it added to accumulators have {bytes} bytes, more than \
+                 spark.driver.maxResultSize ({}): bring less to the driver, or raise it",
                 self.max_result_bytes
             );
             let data = TaskData { output: None, updates: Vec::new(), metrics };
             return (TaskOutcome::Failed(TaskFailure::Fatal { message }), encode(&data));
         }
-        let output = output.map(|output| match bytes > self.direct_bytes {
-            true => {
+        if updated > self.direct_bytes {
+            let bundle = to_bytes(&Bundle { output, updates }).expect(PLAIN);
+            let output = Some(TaskOutput::Bundled { bytes: bundle.len() as u64 });
+            self.node.keep_result(task, bundle);
+            return (outcome, encode(&TaskData { output, updates: Vec::new(), metrics }));
+        }
+        let output = output.map(|output| match output.len() as u64 {
+            bytes if bytes > self.direct_bytes => {
                 self.node.keep_result(task, output);
                 TaskOutput::There { bytes }
             }
-            false => TaskOutput::Here(output),
+            _ => TaskOutput::Here(output),
         });
-        (outcome, encode(&TaskData { output, updates, metrics }))
+        (shortened(outcome), encode(&TaskData { output, updates, metrics }))
     }
 }
 
+const PLAIN: &str = "it consists of numbers and bytes";
+
 fn encode(data: &TaskData) -> Vec<u8> {
-    to_bytes(data).expect("it consists of numbers and bytes")
+    to_bytes(data).expect(PLAIN)
 }
 
-fn failed(failure: TaskFailure) -> EncodedReport {
-    EncodedReport {
-        outcome: TaskOutcome::Failed(failure),
-        output: None,
-        updates: Vec::new(),
-        metrics: TaskMetrics::default(),
+/// A failure whose text is no longer than people read and messages may be.
+fn shortened(mut outcome: TaskOutcome) -> TaskOutcome {
+    let TaskOutcome::Failed(failure) = &mut outcome else { return outcome };
+    let text = match failure {
+        TaskFailure::Panicked { message, .. }
+        | TaskFailure::Error { message }
+        | TaskFailure::Fatal { message }
+        | TaskFailure::FetchFailed { message, .. } => message,
+        TaskFailure::Killed { reason } | TaskFailure::ExecutorLost { reason, .. } => reason,
+    };
+    if text.len() > LONGEST_TEXT {
+        let (all, end) = (text.len(), text.floor_char_boundary(LONGEST_TEXT));
+        text.truncate(end);
+        text.push_str(&format!(" ... ({all} bytes in all)"));
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_any_length_travels_with_the_beginning_of_its_text() {
+        let message = "é".repeat(LONGEST_TEXT);
+        let failed = TaskOutcome::Failed(TaskFailure::Error { message });
+        let TaskOutcome::Failed(TaskFailure::Error { message }) = shortened(failed) else {
+            panic!("another one");
+        };
+        assert!(message.len() < LONGEST_TEXT + 100 && message.ends_with("bytes in all)"));
+        let short = TaskOutcome::Failed(TaskFailure::Killed { reason: "enough".into() });
+        assert_eq!(shortened(short.clone()), short);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use firesteel_closure::from_bytes;
-use firesteel_executor::cluster::{KeptStatus, StreamId, TaskData, TaskOutput, ToBlocks};
+use firesteel_executor::cluster::{Bundle, KeptStatus, StreamId, TaskData, TaskOutput, ToBlocks};
 use firesteel_executor::{Forgotten, TaskReport};
 use firesteel_rdd::Payload;
 use firesteel_rpc::{RpcAddress, StreamError};
@@ -45,10 +45,14 @@ impl Actor {
         let bytes = match &output {
             None => 0,
             Some(TaskOutput::Here(output)) => output.len() as u64,
-            Some(TaskOutput::There { bytes }) => *bytes,
+            Some(TaskOutput::There { bytes } | TaskOutput::Bundled { bytes }) => *bytes,
         };
-        if let Some(failure) = self.engine.refuse_result(task, bytes, self.cluster.max_result_bytes)
-        {
+        let limit = self.cluster.max_result_bytes;
+        let admitted = match outcome {
+            TaskOutcome::Success => self.engine.admit_result(task, bytes, limit),
+            TaskOutcome::Failed(_) => Ok(()),
+        };
+        if let Err(failure) = admitted {
             self.forget_result(executor, task, &output);
             let report = TaskReport { metrics, ..failed(failure) };
             return self.engine.report_remote(task, executor, report);
@@ -62,18 +66,33 @@ impl Actor {
                 report.output = Some(Payload::Encoded(output));
                 self.engine.report_remote(task, executor, report);
             }
-            Some(TaskOutput::There { bytes }) => self.fetch(executor, task, bytes, report),
+            Some(TaskOutput::There { bytes }) => {
+                self.fetch(executor, task, bytes, report, |report, output| {
+                    report.output = Some(Payload::Encoded(output));
+                    Ok(())
+                });
+            }
+            Some(TaskOutput::Bundled { bytes }) => {
+                self.fetch(executor, task, bytes, report, unbundle);
+            }
         }
     }
 
     fn forget_result(&self, executor: ExecutorId, task: TaskId, output: &Option<TaskOutput>) {
-        if let Some(TaskOutput::There { .. }) = output {
+        if let Some(TaskOutput::There { .. } | TaskOutput::Bundled { .. }) = output {
             self.cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
         }
     }
 
     /// Reads a result that waits on its executor, without holding up others.
-    fn fetch(&self, executor: ExecutorId, task: TaskId, bytes: u64, mut report: TaskReport) {
+    fn fetch(
+        &self,
+        executor: ExecutorId,
+        task: TaskId,
+        bytes: u64,
+        mut report: TaskReport,
+        take: fn(&mut TaskReport, Vec<u8>) -> Result<(), TaskFailure>,
+    ) {
         let executors = lock(&self.cluster.executors);
         // Without the executor its tasks have ended: nobody waits for the result.
         let Some(live) = executors.get(&executor) else { return };
@@ -82,13 +101,16 @@ impl Actor {
         let cluster = self.cluster.clone();
         self.cluster.env.runtime().spawn(async move {
             let id = StreamId::Result(task).to_string();
-            match cluster.read(executor, &address, &id, bytes).await {
-                Ok(output) => report.output = Some(Payload::Encoded(output)),
+            let read = cluster.read(executor, &address, &id, bytes).await;
+            let taken = match read {
+                Ok(output) => take(&mut report, output),
                 Err(error) => {
                     let message = format!("its result could not be fetched: {error}");
-                    let metrics = report.metrics;
-                    report = TaskReport { metrics, ..failed(TaskFailure::Error { message }) };
+                    Err(TaskFailure::Error { message })
                 }
+            };
+            if let Err(failure) = taken {
+                report = TaskReport { metrics: report.metrics, ..failed(failure) };
             }
             cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
             let _ = cluster.news.send(News::Fetched(executor, task, Box::new(report)));
@@ -116,6 +138,18 @@ impl Actor {
         let updated = DagEvent::CacheUpdated { rdd, partition, location, present };
         self.engine.feed(Input::Dag(updated));
     }
+}
+
+/// A result that came together with accumulator updates.
+fn unbundle(report: &mut TaskReport, bytes: Vec<u8>) -> Result<(), TaskFailure> {
+    let bundle = from_bytes(&bytes).map_err(|error| {
+        let message = format!("its executor sent a result that is none: {error}");
+        TaskFailure::Fatal { message }
+    })?;
+    let Bundle { output, updates } = bundle;
+    report.output = output.map(Payload::Encoded);
+    report.updates = updates.into_iter().map(|(id, bytes)| (id, Payload::Encoded(bytes))).collect();
+    Ok(())
 }
 
 impl Cluster {
@@ -161,24 +195,28 @@ impl Engine {
         });
     }
 
-    /// Counts a result of this many bytes; why it cannot be taken, if that is too much for its job.
-    pub(super) fn refuse_result(
+    /// Counts a result of this many bytes; why it is not taken, if nobody waits for it any more or if that is too
+    /// much for its job.
+    pub(super) fn admit_result(
         &self,
         task: TaskId,
         bytes: u64,
         limit: u64,
-    ) -> Option<TaskFailure> {
+    ) -> Result<(), TaskFailure> {
+        let unwanted = || TaskFailure::Killed { reason: "nobody waits for its result".to_owned() };
         let mut state = self.lock();
-        let job = state.running.get(&task)?.job?;
-        let job = state.jobs.get_mut(&job)?;
+        let Some(job) = state.running.get(&task).ok_or_else(unwanted)?.job else { return Ok(()) };
+        let job = state.jobs.get_mut(&job).ok_or_else(unwanted)?;
         job.result_bytes = job.result_bytes.saturating_add(bytes);
         let total = job.result_bytes;
-        (limit > 0 && total > limit).then(|| TaskFailure::Fatal {
-            message: format!(
-                "the results of the job's tasks have {total} bytes so far, more than \
-                 spark.driver.maxResultSize ({limit}): bring less to the driver, or raise it"
-            ),
-        })
+        if limit == 0 || total <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "the results of the job's tasks have {total} bytes so far, more than \
+             spark.driver.maxResultSize ({limit}): bring less to the driver, or raise it"
+        );
+        Err(TaskFailure::Fatal { message })
     }
 
     /// An executor is gone: nothing more is heard of its tasks.
