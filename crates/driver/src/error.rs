@@ -46,6 +46,14 @@ pub enum Error {
     /// The job ran and failed, or was cancelled.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// A job's additions to an accumulator could not be merged.
+    #[error("accumulator {id} misses what a task of the job added: {reason}")]
+    Accumulator {
+        /// The accumulator.
+        id: u64,
+        /// What went wrong when it was merged.
+        reason: String,
+    },
     /// The context was stopped.
     #[error("the context is stopped; build a new one to run more jobs")]
     ContextStopped,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use firesteel_types::{
     Event, ExecutorId, Host, JobError, JobId, MapAttempt, MapOutputLocation, RddId, ShuffleId,
-    StageRef, TaskId, TaskInfo, Tick,
+    StageId, StageRef, TaskId, TaskInfo, Tick,
 };
 
 use crate::dag::DagScheduler;
@@ -191,6 +191,11 @@ impl Scheduler {
     pub fn is_idle(&self) -> bool {
         let idle = self.dag.is_idle() && self.tasks.is_idle();
         idle && self.tasks.has_no_suspects() && self.kinds.is_empty()
+    }
+
+    /// The living jobs that may need this stage.
+    pub fn jobs_of(&self, stage: StageId) -> Vec<JobId> {
+        self.dag.jobs_of_stage(stage)
     }
 
     /// The task scheduler, to look at.

@@ -3,20 +3,20 @@
 //! at a time.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use firesteel_rdd::Payload;
 use firesteel_rdd::accumulator::UpdateTarget;
-use firesteel_types::AccumulatorId;
+use firesteel_types::{AccumulatorId, JobId, TaskFailure};
 
 use super::job::ActiveJob;
-use crate::Result;
+use crate::{Error, Result};
 
 /// One thing to be done.
 pub(super) enum Step {
-    /// Add what a task added.
-    Update { id: AccumulatorId, target: Arc<dyn UpdateTarget>, update: Payload },
+    /// Add what a task of these jobs added.
+    Update { id: AccumulatorId, target: Arc<dyn UpdateTarget>, update: Payload, jobs: Vec<JobId> },
     /// Tell the waiter, then let the job go.
     EndJob { job: ActiveJob, result: Result<()> },
     /// Let something of the user's go.
@@ -28,7 +28,12 @@ pub(super) enum Step {
 pub(super) struct Aftermath {
     steps: Mutex<VecDeque<Step>>,
     settling: Mutex<()>,
+    /// Jobs that an accumulator misses something of, and why; until they end.
+    spoilt: Mutex<BTreeMap<JobId, Error>>,
 }
+
+/// Jobs that cannot end well any more, and why.
+pub(super) type Spoilt = Vec<(JobId, Error)>;
 
 impl Aftermath {
     /// Adds steps; called under the engine's lock, so that their order is that of the decisions.
@@ -37,17 +42,48 @@ impl Aftermath {
     }
 
     /// Does everything that is to be done, or leaves it to the thread that is at it. That thread looks
-    /// again after it has stopped, so that nothing is left behind.
-    pub(super) fn settle(&self) {
+    /// again after it has stopped, so that nothing is left behind. Gives back jobs that have to be ended.
+    pub(super) fn settle(&self) -> Spoilt {
+        let mut spoilt = Vec::new();
         while !self.steps().is_empty() {
-            let Ok(_settling) = self.settling.try_lock() else { return };
+            let Ok(_settling) = self.settling.try_lock() else { return spoilt };
             while let Some(step) = self.next() {
-                // User code may panic in a merge or a drop: its panic stays its own.
-                if let Err(failure) = firesteel_executor::catch(|| step.run()) {
-                    tracing::error!(%failure, "user code failed on the driver");
-                }
+                self.take(step, &mut spoilt);
             }
         }
+        spoilt
+    }
+
+    /// User code may panic in a merge or a drop: its panic ends no thread of the engine's. A job whose additions
+    /// are lost does not end well.
+    fn take(&self, step: Step, spoilt: &mut Spoilt) {
+        let failed = |result: Result<(), TaskFailure>| match result {
+            Err(failure) => tracing::error!(%failure, "user code failed on the driver"),
+            Ok(()) => {}
+        };
+        match step {
+            Step::Update { id, target, update, jobs } => {
+                let applied = firesteel_executor::catch(|| target.apply(update));
+                let reason = match applied {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(failure) => failure.to_string(),
+                };
+                tracing::error!(accumulator = id.0, reason, "accumulator update lost");
+                let error = Error::Accumulator { id: id.0, reason };
+                spoilt.extend(jobs.iter().map(|job| (*job, error.clone())));
+                self.spoilt().extend(jobs.into_iter().map(|job| (job, error.clone())));
+            }
+            Step::EndJob { job, result } => {
+                let result = self.spoilt().remove(&job.id()).map_or(result, Err);
+                failed(firesteel_executor::catch(|| job.end(result)));
+            }
+            Step::Drop(value) => failed(firesteel_executor::catch(|| drop(value))),
+        }
+    }
+
+    fn spoilt(&self) -> MutexGuard<'_, BTreeMap<JobId, Error>> {
+        self.spoilt.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn next(&self) -> Option<Step> {
@@ -56,19 +92,5 @@ impl Aftermath {
 
     fn steps(&self) -> MutexGuard<'_, VecDeque<Step>> {
         self.steps.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Step {
-    fn run(self) {
-        match self {
-            Step::Update { id, target, update } => {
-                if let Err(error) = target.apply(update) {
-                    tracing::error!(accumulator = id.0, %error, "accumulator update lost");
-                }
-            }
-            Step::EndJob { job, result } => job.end(result),
-            Step::Drop(value) => drop(value),
-        }
     }
 }

@@ -36,6 +36,10 @@ impl ActiveJob {
         ActiveJob { code, results, result_bytes: 0, cell, _lineage: lineage, cut_off: Vec::new() }
     }
 
+    pub(super) fn id(&self) -> JobId {
+        self.cell.job
+    }
+
     /// Tells the waiter; only then is anything of the user's dropped.
     pub(super) fn end(self, result: Result<()>) {
         let ActiveJob { results, cell, .. } = self;

@@ -58,7 +58,8 @@ pub(super) fn work(engine: &Arc<Engine>) {
     while let Some(launch) = next {
         let report = run(engine, &launch, &mut child);
         let Launch { task, code, kill } = launch;
-        drop((code, kill));
+        // The last of a stage's code takes along what the user gave it.
+        firesteel_executor::drop_guarded((code, kill));
         next = engine.report(&task, report).or_else(|| engine.next_task());
     }
 }

@@ -36,13 +36,13 @@ use firesteel_types::{
 use crate::bus::Bus;
 use crate::{Error, Result};
 
-use aftermath::{Aftermath, Step};
+use aftermath::{Aftermath, Spoilt, Step};
 pub(crate) use blocks::KeptPartitions;
 pub(crate) use job::JobCell;
 use job::{ActiveJob, StageCode};
 pub(crate) use place::NewPlace;
 use place::Place;
-use state::{Launch, State};
+use state::{Launch, Output, State};
 
 /// The code of a shuffle's map tasks, kept by the RDD that reads the shuffle. When nobody can read it
 /// any more, its map outputs go.
@@ -192,11 +192,12 @@ impl Engine {
         report: TaskReport,
     ) {
         let TaskReport { outcome, output, updates, metrics } = report;
-        if let Some(running) = state.running.remove(&task) {
+        let of = state.running.remove(&task);
+        if let Some(running) = &of {
             warn_of_failure(&running.info, &outcome);
         }
-        if let Some(output) = output {
-            state.outputs.insert(task, (output, updates));
+        if let Some(value) = output {
+            state.outputs.insert(task, Output { value, updates, of });
         }
         let metrics = Some(metrics);
         let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
@@ -224,21 +225,26 @@ impl Engine {
 
     /// Unlocks, wakes who is needed, and only then does what runs user code: that may take long, may
     /// panic, and may come back here.
-    fn let_go(&self, state: MutexGuard<'_, State>) {
+    fn let_go(self: &Arc<Self>, state: MutexGuard<'_, State>) {
         self.let_go_after(state, || {});
     }
 
     /// The same, with something that nobody shall wait for before user code runs.
-    fn let_go_after(&self, mut state: MutexGuard<'_, State>, first: impl FnOnce()) {
+    fn let_go_after(self: &Arc<Self>, state: MutexGuard<'_, State>, first: impl FnOnce()) {
+        for (job, error) in self.unlock(state, first) {
+            let reason = error.to_string();
+            self.feed(Input::Dag(DagEvent::JobCancelled { job, reason }));
+        }
+    }
+
+    fn unlock(&self, mut state: MutexGuard<'_, State>, first: impl FnOnce()) -> Spoilt {
         let waiting = state.ready.len();
         let follows = !state.aftermath.is_empty();
         self.aftermath.add(&mut state.aftermath);
         drop(state);
         (0..waiting).for_each(|_| self.work.notify_one());
         first();
-        if follows {
-            self.aftermath.settle();
-        }
+        if follows { self.aftermath.settle() } else { Vec::new() }
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, input: Input) {
@@ -316,7 +322,8 @@ impl Engine {
         let jobs: Vec<JobId> = state.jobs.keys().copied().collect();
         jobs.into_iter().for_each(|job| state.end_job(job, Err(error.clone())));
         self.state.clear_poison();
-        self.let_go(state);
+        // All its jobs have ended: none is left to be cancelled.
+        drop(self.unlock(state, || {}));
         self.work.notify_all();
         self.timer.notify_all();
     }

@@ -31,7 +31,12 @@ pub(super) struct Running {
 }
 
 /// A successful task's output and accumulator updates, until the schedulers say what counts.
-type Output = (Payload, Vec<(AccumulatorId, Payload)>);
+pub(super) struct Output {
+    pub(super) value: Payload,
+    pub(super) updates: Vec<(AccumulatorId, Payload)>,
+    /// Whose output it is, unless the task was given up meanwhile.
+    pub(super) of: Option<Running>,
+}
 
 pub(super) struct State {
     pub(super) scheduler: Scheduler,
@@ -107,18 +112,28 @@ impl State {
     }
 
     pub(super) fn deliver(&mut self, job: JobId, index: u32, task: TaskId) {
-        let Some((output, _)) = self.outputs.get_mut(&task) else { return };
-        let output = std::mem::replace(output, Payload::Encoded(Vec::new()));
+        let Some(output) = self.outputs.get_mut(&task) else { return };
+        let output = std::mem::replace(&mut output.value, Payload::Encoded(Vec::new()));
         if let Some(job) = self.jobs.get_mut(&job) {
             job.results[index as usize] = Some(output);
         }
     }
 
     pub(super) fn apply_accumulators(&mut self, task: TaskId) {
-        let Some((_, updates)) = self.outputs.get_mut(&task) else { return };
-        for (id, update) in std::mem::take(updates) {
+        let Some(output) = self.outputs.get_mut(&task) else { return };
+        let updates = std::mem::take(&mut output.updates);
+        if updates.is_empty() {
+            return;
+        }
+        let jobs = match &output.of {
+            None => Vec::new(),
+            Some(Running { job: Some(job), .. }) => vec![*job],
+            Some(Running { info, .. }) => self.scheduler.jobs_of(info.stage.stage),
+        };
+        for (id, update) in updates {
             if let Some(target) = self.accumulators.get(&id).and_then(Weak::upgrade) {
-                self.aftermath.push(Step::Update { id, target, update });
+                let jobs = jobs.clone();
+                self.aftermath.push(Step::Update { id, target, update, jobs });
             }
         }
     }
@@ -126,9 +141,17 @@ impl State {
     pub(super) fn release(&mut self, task: TaskId) {
         match self.outputs.remove(&task) {
             // Delivered, or nothing a user could have made.
-            None | Some((Payload::Encoded(_), _)) => {}
-            Some((Payload::Typed(value), _)) if value.is::<()>() => {}
-            Some(given_up) => self.aftermath.push(Step::Drop(Box::new(given_up))),
+            None => {}
+            Some(Output { value, updates, .. }) => {
+                let plain = match &value {
+                    Payload::Encoded(_) => true,
+                    Payload::Typed(value) => value.is::<()>(),
+                };
+                let encoded = |(_, update): &(_, Payload)| matches!(update, Payload::Encoded(_));
+                if !plain || !updates.iter().all(encoded) {
+                    self.aftermath.push(Step::Drop(Box::new((value, updates))));
+                }
+            }
         }
     }
 

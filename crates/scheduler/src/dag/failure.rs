@@ -201,7 +201,7 @@ impl DagScheduler {
         jobs.map(|(id, _)| *id).collect()
     }
 
-    pub(super) fn jobs_of_stage(&self, id: StageId) -> Vec<JobId> {
+    pub(crate) fn jobs_of_stage(&self, id: StageId) -> Vec<JobId> {
         self.stages.get(&id).map(|s| s.jobs.iter().copied().collect()).unwrap_or_default()
     }
 
