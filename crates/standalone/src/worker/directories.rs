@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use firesteel_cluster::{AppId, DriverId, ExecutorKey};
@@ -13,6 +14,8 @@ use crate::StartError;
 
 /// Only its user may look into it.
 const PRIVATE: u32 = 0o700;
+/// What is written to see whether a disk takes anything: one block of it.
+const PROBE: &[u8] = &[0; 4096];
 
 /// The directories of a worker.
 #[derive(Clone, Debug)]
@@ -57,23 +60,24 @@ impl Directories {
         self.place(self.work.join(driver), driver)
     }
 
+    /// Its work directory, and those of its directories for temporary files that can be written: one bad disk of
+    /// several is skipped.
     fn place(&self, work: PathBuf, owner: &str) -> io::Result<Place> {
-        make_private(&work)?;
-        let (mut local, mut last) = (Vec::new(), None);
-        for path in self.local_of(owner) {
-            match make_private(&path) {
-                Ok(()) => local.push(path),
-                Err(error) => {
-                    let path = path.display();
-                    tracing::warn!(%path, %error, "local directory is left out");
-                    last = Some(error);
-                }
+        make_private(&work).map_err(named(&work))?;
+        let mut bad = None;
+        let mut local = self.local_of(owner);
+        local.retain(|path| match make_writable(path) {
+            Ok(()) => true,
+            Err(error) => {
+                let error = named(path)(error);
+                tracing::warn!(%error, "a directory for temporary files is skipped");
+                bad = Some(error);
+                false
             }
-        }
-        // One disk that takes nothing is the others' work.
-        match last.filter(|_| local.is_empty()) {
-            Some(error) => Err(error),
-            None => Ok(Place { work, local }),
+        });
+        match bad {
+            Some(bad) if local.is_empty() => Err(bad),
+            _ => Ok(Place { work, local }),
         }
     }
 
@@ -119,6 +123,22 @@ pub(super) fn name(text: &str) -> io::Result<&str> {
 
 fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE).create(path)
+}
+
+/// Makes a directory in which a file can be written: on a full or read-only disk it may be there already.
+fn make_writable(path: &Path) -> io::Result<()> {
+    static PROBES: AtomicU64 = AtomicU64::new(0);
+    make_private(path)?;
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let probe = path.join(format!(".probe-{}-{number}", std::process::id()));
+    let written = fs::write(&probe, PROBE);
+    let removed = fs::remove_file(&probe);
+    written.and(removed)
+}
+
+/// The error with the path that it is about.
+fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Whether anything in there is newer; also if that cannot be found out.
@@ -169,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_no_directory_is_left_out_unless_all_are_so() {
+    fn one_bad_directory_of_several_is_skipped_and_when_all_are_bad_the_path_is_named() {
         let root = tempfile::tempdir().unwrap();
-        let (file, good) = (root.path().join("file"), root.path().join("good"));
-        fs::write(&file, "").unwrap();
-        let work = root.path().join("work");
-        let directories = Directories::make(&work, &[file.join("below"), good.clone()]).unwrap();
-        let place = directories.for_executor(&key("app-1")).unwrap();
+        let (good, bad) = (root.path().join("good"), root.path().join("file/below"));
+        fs::write(root.path().join("file"), "not a directory").unwrap();
+        let make = |local: &[PathBuf]| Directories::make(&root.path().join("work"), local).unwrap();
+        let place = make(&[bad.clone(), good.clone()]).for_executor(&key("app-1")).unwrap();
         assert_eq!(place.local, [good.join("firesteel-app-1")]);
-        let directories = Directories::make(&work, &[file.join("below")]).unwrap();
-        assert!(directories.for_executor(&key("app-1")).is_err());
+        assert_eq!(fs::read_dir(&place.local[0]).unwrap().count(), 0, "the probe is gone");
+        let error = make(&[bad]).for_executor(&key("app-1")).unwrap_err().to_string();
+        assert!(error.contains("file/below/firesteel-app-1"), "{error}");
     }
 
     #[test]

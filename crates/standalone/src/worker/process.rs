@@ -41,10 +41,10 @@ pub(super) enum LaunchError {
     File { name: String, source: Box<FetchError> },
     #[error("could not put its file {name} into its work directory: {source}")]
     CopyFile { name: String, source: io::Error },
-    #[error("could not make its work directory: {0}")]
+    #[error("could not make a directory to work in: {0}")]
     Directory(#[source] io::Error),
-    #[error("could not open the files of its output: {0}")]
-    Output(#[source] io::Error),
+    #[error("could not open the files of its output in {directory}: {source}")]
+    Output { directory: String, source: io::Error },
     #[error("could not run {program}: {source}")]
     Spawn { program: String, source: io::Error },
     #[error("the worker ends")]
@@ -93,13 +93,17 @@ impl Launch {
         for variable in NOT_INHERITED {
             command.env_remove(variable);
         }
-        let sink = |stream| logs::sink(&place.work, stream, self.rolling);
+        let sink = |stream| {
+            let directory = || place.work.display().to_string();
+            let failed = |source| LaunchError::Output { directory: directory(), source };
+            logs::sink(&place.work, stream, self.rolling).map_err(failed)
+        };
         command
             .envs(order.environment(place, &self.host, &self.url))
             .current_dir(&place.work)
             .stdin(Stdio::null())
-            .stdout(sink("stdout").map_err(LaunchError::Output)?)
-            .stderr(sink("stderr").map_err(LaunchError::Output)?)
+            .stdout(sink("stdout")?)
+            .stderr(sink("stderr")?)
             .process_group(0)
             .kill_on_drop(true);
         let failed = |source| LaunchError::Spawn { program: told.program.clone(), source };
