@@ -76,6 +76,7 @@ impl TaskScheduler {
             self.losses.add([(attempt.info.stage.stage, attempt.info.partition)]);
         }
         self.end_attempt(now, attempt, report.outcome, report.metrics, out);
+        self.losses.settle();
     }
 
     pub(super) fn executor_lost(&mut self, now: Tick, loss: Loss, out: &mut Vec<TaskEffect>) {
