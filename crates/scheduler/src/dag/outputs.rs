@@ -199,7 +199,7 @@ impl MapOutputs {
 
     /// Forgets a shuffle that has nothing to remember.
     pub(super) fn remove_if_empty(&mut self, shuffle: ShuffleId) {
-        let nothing = |s: &Shuffle| s.is_empty() && s.generation == 0 && !s.begun;
+        let nothing = |s: &Shuffle| s.is_empty() && s.generation == 0 && s.checksums.is_empty();
         if self.shuffles.get(&shuffle).is_some_and(nothing) {
             self.remove(shuffle);
         }
@@ -225,10 +225,13 @@ impl MapOutputs {
         known.is_some_and(|shuffle| shuffle.begun && shuffle.computed_from != *now)
     }
 
-    /// Notes what the outputs that come from now on are computed from.
+    /// Notes what the outputs that come from now on are computed from. Those of later generations are
+    /// of a later one themselves: that there were others may have been forgotten when all were lost.
     pub(super) fn compute_from(&mut self, shuffle: ShuffleId, generations: &Generations) {
-        if let Some(shuffle) = self.shuffles.get_mut(&shuffle) {
-            shuffle.computed_from.clone_from(generations);
+        let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return };
+        shuffle.computed_from.clone_from(generations);
+        if !generations.is_empty() {
+            shuffle.generation = shuffle.generation.max(1);
         }
     }
 

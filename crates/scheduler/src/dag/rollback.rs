@@ -132,12 +132,15 @@ impl DagScheduler {
     /// Cached partitions of the stage's RDDs may hold what was computed from other generations. To be
     /// done before anybody asks what the stage has to read.
     pub(super) fn drop_outdated_cache(&mut self, turn: &mut Turn<'_>, id: StageId) {
-        if self.generations_read(&self.stages[&id]).is_empty() {
+        let outdated = self.outdated_stages();
+        if outdated.is_empty() && self.generations_read(&self.stages[&id]).is_empty() {
             return;
         }
         for (rdd, shuffles) in graph::persisted(&self.stages[&id].rdd) {
+            let stages = shuffles.iter().filter_map(|shuffle| self.shuffle_stages.get(shuffle));
+            let behind = stages.into_iter().any(|stage| outdated.contains(stage));
             let now = self.outputs.generations(shuffles.into_iter());
-            if self.cache.compute_from(rdd, now) {
+            if self.cache.compute_from(rdd, now) || behind && self.cache.knows(rdd) {
                 self.drop_cached(turn, rdd);
             }
         }
