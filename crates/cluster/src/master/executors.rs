@@ -127,7 +127,7 @@ impl Master {
         let globally = self.options.planted.is(Mutant::CountsLaunchesGlobally);
         // A driver that is not heard may know of executors that did work.
         let unheard = turn.now.since_ms(app.last_seen) > 2 * self.options.heartbeat_ms();
-        let under_way = !app.executors.is_empty() || unheard || self.may_still_run(app);
+        let under_way = !app.executors.is_empty() || unheard || self.may_still_run(app, limit);
         if app.launches.useless() < limit.max(1) || under_way && !globally {
             return;
         }
@@ -140,15 +140,15 @@ impl Master {
         self.end_application(turn, id, ApplicationState::Failed, &message, false);
     }
 
-    /// Whether there is a worker, free or not, on which none of its executors has come to nothing.
-    fn may_still_run(&self, app: &Application) -> bool {
+    /// Whether there is a worker, free or not, on which its executors have not come to nothing again and again.
+    fn may_still_run(&self, app: &Application, limit: u32) -> bool {
         let cores = app.description.cores_per_executor.unwrap_or(1);
         let memory_mb = app.description.memory_per_executor_mb;
         self.workers.values().any(|worker| {
             let WorkerDescription { id, cores: has_cores, memory_mb: has_mb, .. } =
                 &worker.description;
             let large = *has_cores >= cores && *has_mb >= memory_mb;
-            worker.is_alive() && large && !app.launches.is_troubled(id)
+            worker.is_alive() && large && !app.launches.is_hopeless(id, limit)
         })
     }
 

@@ -22,6 +22,8 @@ const LONGEST_WAIT_IDLE_MS: u64 = 1_000;
 const FREE_CRASHES: u32 = 4;
 /// How long at most a launch waits after crashes.
 const LONGEST_REST_MS: u64 = 2_000;
+/// A worker that failed so often in a row is not counted on any more; one executor may have been unlucky.
+const HOPELESS: u32 = 3;
 /// So many workers are named when none of them can run an executor.
 const NAMED: usize = 5;
 
@@ -108,6 +110,12 @@ impl Launches {
     /// Whether the last executor on this worker came to nothing.
     pub(super) fn is_troubled(&self, worker: &WorkerId) -> bool {
         self.troubled.contains_key(worker)
+    }
+
+    /// Whether nothing is to be hoped for of this worker, for an application that may fail so often in all.
+    pub(super) fn is_hopeless(&self, worker: &WorkerId, limit: u32) -> bool {
+        let failures = self.troubled.get(worker).map_or(0, |trouble| trouble.failures);
+        failures >= HOPELESS.min(limit.max(1))
     }
 
     /// Executors in a row that ended before they registered.

@@ -360,13 +360,14 @@ fn an_application_ends_when_every_worker_has_failed_it_and_hears_what_each_of_th
     let (mut scene, bad, app) = one_bad_worker();
     let good = scene.registration_of("a");
     let mut launched = vec![("a", good, 0), ("b", bad, 1)];
-    while let Some((worker, registration, executor)) = launched.pop() {
-        scene.report(worker, registration, &key(&app, executor), How::Exits(1));
-        scene.later(300);
+    while !launched.is_empty() {
+        for (worker, registration, executor) in std::mem::take(&mut launched) {
+            scene.report(worker, registration, &key(&app, executor), How::Exits(1));
+        }
+        scene.later(1000);
         for (_, key) in scene.launches() {
             let worker = scene.worker_of(&key);
-            let registration = scene.registration_of(worker);
-            launched.push((worker, registration, key.executor.0));
+            launched.push((worker, scene.registration_of(worker), key.executor.0));
         }
     }
     let Some((_, ToApplication::ApplicationRemoved { message })) = scene.to_apps.last() else {
