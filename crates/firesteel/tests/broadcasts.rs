@@ -188,10 +188,12 @@ fn tasks_that_are_killed_late_leave_no_broadcast_behind() {
         let table = ctx.broadcast(vec![7u8; 20 * MEGABYTE]);
         let endless = ctx.parallelize_in(2, 0..2u32).with(table.clone()).map(|table, n| {
             let task = TaskContext::current().unwrap();
-            while table[n as usize] == 7 {
+            loop {
                 task.check_killed();
+                if table[n as usize] != 7 {
+                    break 0u8;
+                }
             }
-            0u8
         });
         let job = endless.collect_async();
         // Some are cancelled before their tasks have the value, some while they fetch it, some afterwards.

@@ -80,8 +80,10 @@ macro_rules! jobs {
     }};
 }
 
+type Pairs = Vec<(u64, u64)>;
+
 /// How many were refused; the others are right.
-fn check(place: &str, results: [(Result<Vec<(u64, u64)>>, Vec<(u64, u64)>); 4]) -> usize {
+fn check(place: &str, results: [(Result<Pairs>, Pairs); 4]) -> usize {
     let answers = results.into_iter().map(|(found, expected)| match found {
         Ok(found) => {
             assert_eq!(found, expected, "{place}");

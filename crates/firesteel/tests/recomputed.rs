@@ -64,8 +64,9 @@ fn collect_with_a_loss<T: Data + Clone>(
                     Event::StageSubmitted { stage, .. } => Some(stage),
                     _ => None,
                 });
-                let result = stages.filter(|stage| !stage.shuffle_map).map(|stage| stage.stage);
-                result.last() == Some(task.stage) && task.partition == 0
+                let mut result = stages.filter(|stage| !stage.shuffle_map);
+                let last = result.next_back().map(|stage| stage.stage);
+                last == Some(task.stage) && task.partition == 0
             }
             _ => false,
         })

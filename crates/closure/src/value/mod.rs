@@ -11,7 +11,7 @@
 //!   nothing is added.
 //! * All others are followed by a **seal**: a sum over what was written ([`structure`]: kinds, numbers,
 //!   names of fields and variants, length). The reader makes its own sum; if they differ, the value is refused.
-//! * A value that shows a new part of its type is read back at once, by the writer ([`check`]), so that
+//! * A value that shows a new part of its type is read back at once, by the writer ([`mod@check`]), so that
 //!   a type that cannot travel is refused where it starts, also where nothing is sent.
 
 mod check;

@@ -57,9 +57,10 @@ impl Aftermath {
     /// User code may panic in a merge or a drop: its panic ends no thread of the engine's. A job whose additions
     /// are lost does not end well.
     fn take(&self, step: Step, spoilt: &mut Spoilt) {
-        let failed = |result: Result<(), TaskFailure>| match result {
-            Err(failure) => tracing::error!(%failure, "user code failed on the driver"),
-            Ok(()) => {}
+        let failed = |result: Result<(), TaskFailure>| {
+            if let Err(failure) = result {
+                tracing::error!(%failure, "user code failed on the driver");
+            }
         };
         match step {
             Step::Update { id, target, update, jobs } => {
