@@ -120,6 +120,8 @@ enum Step {
     Task(TaskEvent),
     /// No task of the set can be launched once all that was said before is done.
     Forget(StageRef),
+    /// Stages may be gone that tasks are suspected of.
+    JobEnded,
 }
 
 /// What concerns both goes to the DAG scheduler first, and all that follows from it is done before the
@@ -178,6 +180,10 @@ impl Scheduler {
             match step {
                 Step::Dag(event) => self.dag.handle(now, event, &mut self.dag_effects),
                 Step::Task(event) => self.tasks.handle(now, event, &mut self.task_effects),
+                Step::JobEnded => {
+                    let dag = &self.dag;
+                    self.tasks.forget_losses(|stage| !dag.jobs_of_stage(stage).is_empty());
+                }
                 Step::Forget(stage) => {
                     self.kinds.remove(&stage);
                 }
@@ -225,7 +231,10 @@ impl Scheduler {
                     out.push(Effect::ApplyAccumulators { task });
                 }
                 DagEffect::ReleaseTask { task } => out.push(Effect::ReleaseTask { task }),
-                DagEffect::EndJob { job, result } => out.push(Effect::EndJob { job, result }),
+                DagEffect::EndJob { job, result } => {
+                    self.pending.push_back(Step::JobEnded);
+                    out.push(Effect::EndJob { job, result });
+                }
                 DagEffect::PublishMapOutputs { shuffle, locations } => {
                     out.push(Effect::PublishMapOutputs { shuffle, locations });
                 }

@@ -89,7 +89,7 @@ impl World {
             );
         }
         if self.masters[0] == Some(proc) {
-            self.master_away = until;
+            self.master_away = self.procs[proc].paused_until;
         }
         Ok(())
     }

@@ -19,7 +19,9 @@ impl World {
         poison: Poison,
     ) -> Result<(), String> {
         self.poisoned = Some(self.now);
-        let allowed = TaskOptions::default().max_failures as usize + self.plan.faults.len() + 2;
+        // A task that was there by chance may explain some; a word that is lost may be the one that blames.
+        let limit = 2 * TaskOptions::default().max_failures as usize;
+        let allowed = limit + self.plan.faults.len() + usize::from(self.plan.loss);
         if let Some(Body::Driver(node)) = &mut self.procs[driver].body {
             node.poisoned += 1;
             if node.poisoned > allowed {

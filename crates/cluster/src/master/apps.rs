@@ -102,16 +102,15 @@ impl Master {
     ) {
         self.heard_of(turn, from, id);
         let Some(app) = self.apps.get_mut(id) else { return };
-        if registrations > app.registrations {
-            app.registrations = registrations;
-            app.launches.some_registered();
-        }
+        let mut unseen = registrations.saturating_sub(app.registrations);
+        app.registrations = app.registrations.max(registrations);
         for executor in registered {
             match app.executors.get_mut(executor) {
                 Some(known) => {
                     if known.registered.is_none() {
                         known.registered = Some(turn.now);
                         app.launches.registered(&known.worker);
+                        unseen = unseen.saturating_sub(1);
                     }
                 }
                 None => {
@@ -122,6 +121,9 @@ impl Master {
                     turn.tell_app(from, ToApplication::ExecutorUpdated(update));
                 }
             }
+        }
+        if unseen > 0 {
+            app.launches.some_came_and_went();
         }
         self.set_limit(id, limit);
     }

@@ -111,7 +111,8 @@ impl Master {
             Blame::Nobody => {}
             Blame::RunningTasks => app.launches.crashed(turn.now, memory_ms),
             Blame::Worker => {
-                app.launches.failed(turn.now, &executor.worker, cause);
+                let ran = end != End::LaunchFailed;
+                app.launches.failed(turn.now, &executor.worker, ran, cause);
                 self.end_if_hopeless(turn, &key.app);
             }
         }

@@ -33,6 +33,8 @@ struct Trouble {
     failures: u32,
     last: Tick,
     cause: String,
+    /// Its process ran: the driver may have known it, and not have said so in time.
+    ran: bool,
 }
 
 /// How the launches of one application went.
@@ -54,11 +56,11 @@ fn doubled(times: u32, longest_ms: u64) -> u64 {
 
 impl Launches {
     /// An executor ended on this worker before it registered.
-    pub(super) fn failed(&mut self, now: Tick, worker: &WorkerId, cause: &str) {
+    pub(super) fn failed(&mut self, now: Tick, worker: &WorkerId, ran: bool, cause: &str) {
         self.useless = self.useless.saturating_add(1);
         let failures = self.troubled.get(worker).map_or(0, |trouble| trouble.failures);
         let failures = failures.saturating_add(1);
-        let trouble = Trouble { failures, last: now, cause: cause.to_owned() };
+        let trouble = Trouble { failures, last: now, cause: cause.to_owned(), ran };
         self.troubled.insert(worker.clone(), trouble);
     }
 
@@ -71,6 +73,12 @@ impl Launches {
     /// An executor registered, wherever: what failed before is not in a row with what fails after it.
     pub(super) fn some_registered(&mut self) {
         self.useless = 0;
+    }
+
+    /// An executor registered and was gone before the master heard of it: it was one whose process ran.
+    pub(super) fn some_came_and_went(&mut self) {
+        self.useless = 0;
+        self.troubled.retain(|_, trouble| !trouble.ran);
     }
 
     /// An executor that was registered ended by itself. Crashes are forgotten after so long without one.
@@ -154,7 +162,7 @@ mod tests {
         let mut launches = Launches::default();
         let mut waits = Vec::new();
         for _ in 0..12 {
-            launches.failed(Tick(1000), &bad, "no disk");
+            launches.failed(Tick(1000), &bad, false, "no disk");
             let wait = |works| launches.avoided_until(&bad, works).unwrap().0 - 1000;
             waits.push((wait(false), wait(true)));
         }

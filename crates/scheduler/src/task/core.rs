@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firesteel_types::{ExecutorId, Host, StageRef, TaskId, Tick};
+use firesteel_types::{ExecutorId, Host, StageId, StageRef, TaskId, Tick};
 
 use super::ending::{Loss, Report};
 use super::exclusion::{ApplicationExclusion, SetExclusion};
@@ -160,7 +160,6 @@ impl TaskScheduler {
     }
 
     fn cancel(&mut self, now: Tick, stage: StageRef, reason: String, out: &mut Vec<TaskEffect>) {
-        self.losses.forget(stage.stage);
         let Some(set) = self.sets.get_mut(&stage) else { return };
         let told_to_stop = matches!(set.phase, Phase::Failed | Phase::Cancelled { .. });
         set.phase = Phase::Cancelled { reason: reason.clone() };
@@ -244,6 +243,11 @@ impl TaskScheduler {
     /// Whether nothing runs and nothing is left to run.
     pub fn is_idle(&self) -> bool {
         self.sets.is_empty() && self.running.is_empty()
+    }
+
+    /// Forgets who is suspected of stages that nobody needs any more. A stage that is only rolled back keeps its own.
+    pub fn forget_losses(&mut self, is_needed: impl Fn(StageId) -> bool) {
+        self.losses.retain(is_needed);
     }
 
     /// Whether no task is suspected of having ended an executor.

@@ -61,6 +61,11 @@ impl Losses {
         self.by_suspect.retain(|(suspected, _), _| *suspected != stage);
     }
 
+    /// Only these stages are waited for.
+    pub(super) fn retain(&mut self, is_needed: impl Fn(StageId) -> bool) {
+        self.by_suspect.retain(|(stage, _), _| is_needed(*stage));
+    }
+
     /// Whether nobody is suspected of anything.
     pub(super) fn is_empty(&self) -> bool {
         self.by_suspect.is_empty()
