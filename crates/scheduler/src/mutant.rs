@@ -6,8 +6,6 @@
 pub enum Mutant {
     /// Map outputs that come out different are taken for the same.
     IgnoresChecksums,
-    /// Successes of attempts that read another generation count.
-    TakesRolledBackTasks,
     /// Map outputs stay that were computed from another generation.
     KeepsOutdatedOutputs,
     /// A result stage goes on after it delivered results of another generation.

@@ -29,7 +29,6 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::CountsLaunchesGlobally), &["L06"]),
     (Mistake::Cluster(Mutant::RelaunchesAtOnce), &["L06"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
-    (Mistake::Dag(DagMutant::TakesRolledBackTasks), &["S20"]),
     (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),
     (Mistake::Dag(DagMutant::FindsOneOutputPerAttempt), &["L07"]),
