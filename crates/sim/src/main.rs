@@ -26,7 +26,7 @@ const ENOUGH: u64 = 5000;
 /// So many lives are a proof; fewer are a quick look.
 const PROOF: u64 = 200_000;
 /// So many lives should find any mistake.
-const MUTANT_LIVES: u64 = 10_000;
+const MUTANT_LIVES: u64 = 40_000;
 
 struct Arguments {
     seeds: Range<u64>,

@@ -31,7 +31,7 @@ fn the_same_seed_lives_the_same_life() {
 fn every_mutant_is_caught_by_the_rule_it_breaks() {
     let mut missed = Vec::new();
     for &(mutant, rules) in MUTANTS {
-        let broken = first_violation(mutant, 4 * LIVES);
+        let broken = first_violation(mutant, 16 * LIVES);
         println!("{mutant:?}: {broken:?}");
         if !is_caught(broken.as_deref(), rules) {
             missed.push((mutant, broken));
