@@ -483,8 +483,8 @@ entries! {
         DEPLOY_DEFAULT_CORES: Option<u32> = Entry::optional("spark.deploy.defaultCores")
             .positive().example("4").since("0.9.0").for_cluster();
 
-        /// How many executors in a row may fail, with none at work, before the master ends the
-        /// application. Also counts those that start and end at once. Negative: without end.
+        /// How many executors in a row may end before they are of use until the master ends the
+        /// application: only when none is at work and every worker has failed it. Negative: without end.
         DEPLOY_MAX_EXECUTOR_RETRIES: i64 = Entry::new("spark.deploy.maxExecutorRetries", "10")
             .since("1.6.3").for_cluster();
 
