@@ -160,12 +160,14 @@ impl Accumulate for Unmergeable {
 }
 
 #[test]
-fn an_accumulator_that_panics_on_merge_does_not_break_the_engine() {
+fn an_accumulator_that_panics_on_merge_fails_its_job_and_does_not_break_the_engine() {
     for transport in TRANSPORTS {
         let ctx = context_over(transport, "local[2]");
         let broken = ctx.accumulator::<Unmergeable>();
         let rdd = ctx.range_in(2, 0..4u64, 1);
-        rdd.with(broken.clone()).for_each(|broken, n| broken.add(n)).unwrap();
+        let added = rdd.with(broken.clone()).for_each(|broken, n| broken.add(n));
+        let error = added.unwrap_err().to_string();
+        assert!(error.contains("cannot merge"), "{error}");
         assert_eq!(rdd.count().unwrap(), 4);
     }
 }
