@@ -96,6 +96,8 @@ fn a_task_that_stops_its_executor_ends_its_job() {
     let frozen = ctx.parallelize_in(1, [1u8]).map(|item| {
         let own = std::process::id().to_string();
         std::process::Command::new("kill").args(["-STOP", &own]).status().unwrap();
+        // The signal stops one thread first, and may reach this one only after its task.
+        std::thread::sleep(DEADLINE);
         item
     });
     let error = error_of("SIGSTOP", move || frozen.count().map(drop));
