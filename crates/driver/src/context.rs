@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, Master, Threads, entries};
 use firesteel_executor::Forgotten;
+use firesteel_rdd::Pipe;
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
-use firesteel_rdd::{Accumulate, Accumulator, Broadcast, BroadcastOwner, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
+use firesteel_task::{Accumulate, Accumulator, Broadcast, BroadcastOwner};
 use firesteel_types::{
     AccumulatorId, BroadcastId, CallSite, Event, ExecutorId, RddId, ShuffleId, StageId,
     StorageLevel,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use firesteel_conf::{Conf, SharedFile, entries, shared_files};
-use firesteel_rdd::SparkFiles;
 use firesteel_storage::LocalDirs;
+use firesteel_task::SparkFiles;
 
 use crate::{Error, Result};
 

@@ -1,7 +1,7 @@
 //! A look behind the engine's back, for tests: which blocks the driver's process holds, and losing
 //! one of them as a broken disk or a lost executor would.
 
-use firesteel_rdd::Environment;
+use firesteel_task::Environment;
 
 use crate::Context;
 

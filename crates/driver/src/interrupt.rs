@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, Weak};
 use std::time::Duration;
 
-use firesteel_rdd::Environment;
+use firesteel_task::Environment;
+
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -11,10 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use firesteel_closure::{ExecutableHash, SameExecutable};
-use firesteel_rdd::task::TaskIdentity;
-use firesteel_rdd::{Environment, KillSwitch, SparkFiles};
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{Evict, MemoryStore};
+use firesteel_task::{Environment, KillSwitch, SparkFiles, TaskIdentity};
 use firesteel_types::{BroadcastId, ShuffleId, TaskFailure, TaskId};
 
 use crate::runner::run_encoded;

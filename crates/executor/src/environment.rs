@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use firesteel_closure::{Data, WireError, to_bytes};
-use firesteel_rdd::Environment;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore, Removed};
+use firesteel_task::Environment;
 use firesteel_types::{
     BroadcastId, ExecutorId, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskFailure, TaskId,
 };

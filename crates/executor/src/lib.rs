@@ -16,6 +16,6 @@ mod survey;
 pub use environment::{Inbox, LocalEnvironment};
 pub use panics::{catch, drop_guarded};
 pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
-pub use runner::{EncodedReport, TaskReport, run_encoded, run_task};
+pub use runner::{run_encoded, run_task};
 
 firesteel_closure::before_main!(if crate::child::is_executor => crate::child::take_over);

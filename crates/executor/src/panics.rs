@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_typed_failure_keeps_its_type() {
         let killed = TaskFailure::Killed { reason: "test".into() };
-        let found = catch(|| firesteel_rdd::fail(killed.clone())).unwrap_err();
+        let found = catch(|| firesteel_task::fail(killed.clone())).unwrap_err();
         assert_eq!(found, killed);
     }
 }

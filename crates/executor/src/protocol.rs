@@ -5,11 +5,9 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Data, ExecutableHash, from_bytes, to_bytes};
-use firesteel_rdd::task::TaskIdentity;
 use firesteel_shuffle::{MapOutput, ScratchSettings};
+use firesteel_task::{TaskIdentity, TaskReport};
 use firesteel_types::{BroadcastId, MapAttempt, RddId, ShuffleId, TaskFailure, TaskId};
-
-use crate::EncodedReport;
 
 /// No frame is larger: a length beyond it is a broken stream.
 const FRAME_LIMIT: u64 = 4 << 30;
@@ -92,7 +90,7 @@ pub enum FromChild {
     /// Give a broadcast's value.
     FetchBroadcast(BroadcastId),
     /// The task ended.
-    Done(Box<EncodedReport>),
+    Done(Box<TaskReport<Vec<u8>>>),
 }
 
 /// Writes one message.

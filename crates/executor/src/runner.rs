@@ -3,53 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use firesteel_closure::{Decoder, SameExecutable, WireError};
-use firesteel_rdd::body::decode_body;
-use firesteel_rdd::task::{TaskIdentity, fail_for_good};
-use firesteel_rdd::{Environment, KillSwitch, Payload, TaskBody, TaskContext};
 use firesteel_shuffle::spilled;
-use firesteel_types::{AccumulatorId, TaskFailure, TaskMetrics, TaskOutcome};
+use firesteel_task::{
+    Environment, KillSwitch, Payload, TaskBody, TaskContext, TaskIdentity, TaskReport, decode_body,
+    fail_for_good,
+};
+use firesteel_types::{AccumulatorId, TaskOutcome};
 
 use crate::panics;
-
-/// How a task attempt ended, for a driver in the same process.
-pub struct TaskReport {
-    /// Success or a typed failure.
-    pub outcome: TaskOutcome,
-    /// Its result, after success.
-    pub output: Option<Payload>,
-    /// What it added to accumulators.
-    pub updates: Vec<(AccumulatorId, Payload)>,
-    /// What it cost.
-    pub metrics: TaskMetrics,
-}
-
-/// How a task attempt ended, for a driver in another process.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct EncodedReport {
-    /// Success or a typed failure.
-    pub outcome: TaskOutcome,
-    /// Its encoded result, after success.
-    pub output: Option<Vec<u8>>,
-    /// What it added to accumulators, encoded.
-    pub updates: Vec<(AccumulatorId, Vec<u8>)>,
-    /// What it cost.
-    pub metrics: TaskMetrics,
-}
-
-impl From<EncodedReport> for TaskReport {
-    fn from(report: EncodedReport) -> Self {
-        let encode = |(id, bytes)| (id, Payload::Encoded(bytes));
-        TaskReport {
-            outcome: report.outcome,
-            output: report.output.map(Payload::Encoded),
-            updates: report.updates.into_iter().map(encode).collect(),
-            metrics: report.metrics,
-        }
-    }
-}
 
 /// Runs a body as it is.
 pub fn run_task(
@@ -80,12 +42,7 @@ pub fn run_task(
             updates: take_updates(&task),
             metrics,
         },
-        Err(failure) => TaskReport {
-            outcome: TaskOutcome::Failed(failure),
-            output: None,
-            updates: Vec::new(),
-            metrics,
-        },
+        Err(failure) => TaskReport { metrics, ..TaskReport::failed(failure) },
     }
 }
 
@@ -111,7 +68,7 @@ pub fn run_encoded(
     identity: TaskIdentity,
     kill: Arc<KillSwitch>,
     environment: Arc<dyn Environment>,
-) -> EncodedReport {
+) -> TaskReport<Vec<u8>> {
     run_decoded(|| decoded(body, peer).into(), identity, kill, environment)
 }
 
@@ -131,7 +88,7 @@ pub(crate) fn run_decoded(
     identity: TaskIdentity,
     kill: Arc<KillSwitch>,
     environment: Arc<dyn Environment>,
-) -> EncodedReport {
+) -> TaskReport<Vec<u8>> {
     let task = TaskContext::new(identity, kill, environment);
     let started = Instant::now();
     spilled::take();
@@ -157,21 +114,9 @@ pub(crate) fn run_decoded(
     panics::drop_guarded(task.take_updates());
     match result {
         Ok((output, updates)) => {
-            EncodedReport { outcome: TaskOutcome::Success, output: Some(output), updates, metrics }
+            TaskReport { outcome: TaskOutcome::Success, output: Some(output), updates, metrics }
         }
-        Err(failure) => EncodedReport { metrics, ..EncodedReport::failed(failure) },
-    }
-}
-
-impl EncodedReport {
-    /// Of a task that brought nothing.
-    pub(crate) fn failed(failure: TaskFailure) -> Self {
-        EncodedReport {
-            outcome: TaskOutcome::Failed(failure),
-            output: None,
-            updates: Vec::new(),
-            metrics: TaskMetrics::default(),
-        }
+        Err(failure) => TaskReport { metrics, ..TaskReport::failed(failure) },
     }
 }
 

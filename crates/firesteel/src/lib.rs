@@ -43,10 +43,8 @@ pub use firesteel_rdd::malformed::ParseMode;
 pub use firesteel_rdd::narrow::Emitter;
 pub use firesteel_rdd::source::RangeItem;
 pub use firesteel_rdd::stats::{Number, Stats};
-pub use firesteel_rdd::{
-    Accumulate, Accumulator, Boxed, Broadcast, HashPartitioner, Partition, Partitioner, Pipe,
-    SparkFiles, TaskContext,
-};
+pub use firesteel_rdd::{Boxed, HashPartitioner, Partition, Partitioner, Pipe};
+pub use firesteel_task::{Accumulate, Accumulator, Broadcast, SparkFiles, TaskContext};
 pub use firesteel_types as types;
 pub use firesteel_types::{Determinism, StorageLevel};
 

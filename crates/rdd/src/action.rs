@@ -6,11 +6,12 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 
 use firesteel_closure::{Call, Data, Value, Wire, WireError, check, wire};
+use firesteel_task::TaskContext;
 
 use crate::sample::reservoir;
 use crate::sketch::HyperLogLog;
 use crate::stats::{Number, Stats};
-use crate::{FixedMap, Partition, TaskContext};
+use crate::{FixedMap, Partition};
 
 /// Consumes a partition.
 pub trait Action<T>: Wire {

@@ -8,12 +8,12 @@ use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wi
 
 use firesteel_shuffle::{MapOutput, Records};
 use firesteel_storage::{LastResort, Resort};
+use firesteel_task::{OrFail, TaskContext, fail_for_good, fail_with};
 
+use crate::Pipe;
 use crate::growth::{Groups, Growth, More, Steady};
 use crate::memory::{Account, FREE_BYTES, Meter};
 use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
-use crate::task::{OrFail, fail_for_good, fail_with};
-use crate::{Pipe, TaskContext};
 
 /// How values of one key become a combiner.
 pub trait Combine<V, C>: Wire + Clone {

@@ -1,51 +1,14 @@
-//! What a task executes: a pipeline with an action at its end, or with a shuffle writer.
+//! Task bodies: a pipeline with an action at its end, or with a shuffle writer.
 
 use std::any::Any;
 
-use firesteel_closure::{
-    Data, Decoder, Encoder, Wire, WireError, code, from_bytes, to_bytes, wire,
-};
+use firesteel_closure::{Decoder, Encoder, Wire, WireError, code, to_bytes, wire};
+use firesteel_task::{OrFail, TaskBody, TaskContext};
 use firesteel_types::ShuffleId;
 
+use crate::Pipe;
 use crate::action::Action;
-use crate::task::OrFail;
 use crate::wide::Writer;
-use crate::{Pipe, TaskContext};
-
-/// A value that a task hands to the driver: as it is within one process, encoded between two.
-pub enum Payload {
-    /// As it is.
-    Typed(Box<dyn Any + Send>),
-    /// Encoded.
-    Encoded(Vec<u8>),
-}
-
-impl Payload {
-    /// The value, which is known to be a `T`.
-    pub fn into_value<T: Data>(self) -> Result<T, WireError> {
-        match self {
-            Payload::Encoded(bytes) => from_bytes(&bytes),
-            Payload::Typed(value) => {
-                Ok(*value.downcast().expect("a task's output has its action's type"))
-            }
-        }
-    }
-}
-
-/// The code of a stage's tasks.
-pub trait TaskBody: Send + Sync {
-    /// Runs the task. Fails by unwinding; see [`crate::fail`].
-    fn run(&self, task: &TaskContext) -> Box<dyn Any + Send>;
-    /// Encodes what [`TaskBody::run`] returned.
-    fn encode_output(&self, output: Box<dyn Any + Send>) -> Result<Vec<u8>, WireError>;
-    /// Writes the name of this code and its values.
-    fn encode(&self, out: &mut Encoder) -> Result<(), WireError>;
-}
-
-/// Reads what [`TaskBody::encode`] wrote.
-pub fn decode_body(input: &mut Decoder<'_>) -> Result<Box<dyn TaskBody>, WireError> {
-    code::decode::<Box<dyn TaskBody>>(input)?(input)
-}
 
 /// A pipeline with an action at its end.
 pub struct ResultBody<P, A> {

@@ -21,12 +21,12 @@ use firesteel_shuffle::{Codec, PackedWriter, Records, RunWriter, Scratch, Slice,
 use firesteel_storage::{
     AnyValue, BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Pack, Waiting,
 };
+use firesteel_task::{OrFail, TaskContext, fail_for_good, fail_with};
 use firesteel_types::{RddId, StorageLevel};
 
+use crate::Pipe;
 use crate::checkpoint::Link;
 use crate::memory::{Room, Unrolled};
-use crate::task::{OrFail, fail_for_good, fail_with};
-use crate::{Pipe, TaskContext};
 
 /// How often the kill switch is looked at while another task computes the partition.
 const POLL: Duration = Duration::from_millis(20);

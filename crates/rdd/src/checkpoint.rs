@@ -8,10 +8,10 @@ use std::sync::{Arc, RwLock};
 use firesteel_closure::{Data, Decoder, Encoder, Value, Wire, WireError, wire};
 use firesteel_io::{Input, Location, Target, Written};
 use firesteel_shuffle::{Codec, FramedReader, FramedWriter, SpillError};
+use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
+use crate::Pipe;
 use crate::action::Action;
-use crate::task::{fail_for_good, fail_with};
-use crate::{Pipe, TaskContext};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 

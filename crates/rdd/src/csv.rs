@@ -11,11 +11,11 @@ use csv_core::ReadRecordResult;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Data, Value, wire};
+use firesteel_task::{TaskContext, fail_for_good};
 
+use crate::Pipe;
 use crate::malformed::{Malformed, ParseMode, shown};
-use crate::task::fail_for_good;
 use crate::text::{Lines, Split, TO_THE_END};
-use crate::{Pipe, TaskContext};
 
 /// A row is not longer: more is a quote that was not closed.
 const LARGEST_ROW: usize = 256 << 20;

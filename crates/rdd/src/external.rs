@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use firesteel_closure::{Value, Wire, wire};
+use firesteel_task::{KillSwitch, TaskContext, fail_with};
 
-use crate::task::fail_with;
-use crate::{KillSwitch, Pipe, TaskContext};
+use crate::Pipe;
 
 /// How much of a failed program's error output its error quotes.
 const STDERR_LIMIT: usize = 4096;

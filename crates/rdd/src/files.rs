@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Value, wire};
 use firesteel_io::{Compression, FileRef, Input};
+use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
-use crate::task::{fail_for_good, fail_with};
+use crate::Pipe;
 use crate::text::{fail_opening, fail_reading};
-use crate::{Pipe, TaskContext};
 
 /// Puts files together, in their order, until a group has about its share of all bytes.
 pub fn group_files(files: Vec<FileRef>, groups: usize) -> Vec<Vec<FileRef>> {

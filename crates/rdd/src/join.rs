@@ -11,15 +11,15 @@ use std::slice::from_ref;
 
 use firesteel_closure::{Data, Wire, wire};
 use firesteel_shuffle::MapOutput;
+use firesteel_task::{OrFail, TaskContext};
 
+use crate::Pipe;
 use crate::aggregate::{
     Combiners, Filled, Fold, Grouping, PARTS, fill, fold_by_key, part_of_key, records,
 };
 use crate::growth::{More, TwoGroups, weigh};
 use crate::memory::{Account, Meter};
 use crate::table::KeyMap;
-use crate::task::OrFail;
-use crate::{Pipe, TaskContext};
 
 macro_rules! two_sided {
     ($(#[$doc:meta])* $name:ident) => {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Data, Value, wire};
+use firesteel_task::TaskContext;
 
+use crate::Pipe;
 use crate::malformed::{Malformed, ParseMode};
 use crate::text::{Lines, Split};
-use crate::{Pipe, TaskContext};
 
 /// How JSON lines are read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What runs inside a task: pipelines, partitioners, sources, sinks, shuffle readers and writers.
+//! Pipelines, partitioners, sources, sinks, shuffle readers and writers: one kind of task body among others.
 //!
 //! A [`Pipe`] is a narrow pipeline whose type spells out every step, so that the compiler fuses it
 //! into one loop; [`Boxed`] hides the type where one is wanted (at shuffles, in loops, in
@@ -6,11 +6,9 @@
 //! same executable. The user-facing `Rdd`, which adds lineage and actions, lives in the driver crate;
 //! this crate never schedules, never opens a socket and never knows a driver.
 
-pub mod accumulator;
 pub mod action;
 pub mod aggregate;
 pub mod body;
-pub mod broadcast;
 pub mod cache;
 pub mod checkpoint;
 pub mod csv;
@@ -34,23 +32,16 @@ mod shape;
 pub mod sketch;
 pub mod sort;
 pub mod source;
-mod spark_files;
 pub mod stats;
 mod table;
-pub mod task;
 #[cfg(test)]
 mod testing;
 pub mod text;
 pub mod wide;
 pub mod write;
 
-pub use accumulator::{Accumulate, Accumulator};
-pub use body::{Payload, TaskBody};
-pub use broadcast::{Broadcast, BroadcastOwner};
 pub use partitioner::{AnyPartitioner, HashPartitioner, Partitioner, RangePartitioner};
 pub use pipe::{Boxed, Partition, Pipe};
-pub use spark_files::SparkFiles;
-pub use task::{Environment, KillSwitch, MapOutputs, TaskContext, fail};
 
 /// A hash map with a fixed seed: fast, and iterated in the same order in every run.
 pub type FixedMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;

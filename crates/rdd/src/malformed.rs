@@ -5,8 +5,8 @@ use std::io::Read;
 use serde::{Deserialize, Serialize};
 
 use firesteel_io::Input;
+use firesteel_task::fail_for_good;
 
-use crate::task::fail_for_good;
 use crate::text::{Split, TO_THE_END};
 
 /// What happens with a row that does not fit the type it is read into: Spark's `mode`.

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use firesteel_closure::{Data, encoded_len};
 use firesteel_storage::{BlockId, LastResort, Reservation, Resort};
-
-use crate::{Environment, TaskContext};
+use firesteel_task::{Environment, TaskContext};
 
 /// What every holder may use without asking: enough to make progress.
 pub(crate) const FREE_BYTES: u64 = 1 << 20;

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::marker::PhantomData;
 
 use firesteel_closure::{Call, Data, Value, Wire, wire};
+use firesteel_task::TaskContext;
 
-use crate::{Partition, Pipe, TaskContext};
+use crate::{Partition, Pipe};
 
 /// `map`
 pub struct Map<P, F, U> {

@@ -15,13 +15,13 @@ use serde::de::DeserializeOwned;
 use firesteel_closure::{Data, Value, wire};
 use firesteel_io::{FileRef, Input, Location};
 use firesteel_shuffle::{Codec, FramedReader, FramedWriter, ReadError, SpillError};
+use firesteel_task::{TaskContext, fail_for_good};
 
+use crate::Pipe;
 use crate::malformed::shown;
 use crate::shape::shape_of;
-use crate::task::fail_for_good;
 use crate::text::{fail_opening, fail_reading};
 use crate::write::{RowFormat, WriteError};
-use crate::{Pipe, TaskContext};
 
 const MAGIC: &[u8; 8] = b"FSTLOBJ2";
 const LARGEST_SHAPE: u32 = 1 << 20;

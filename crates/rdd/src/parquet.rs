@@ -21,12 +21,12 @@ use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use firesteel_closure::{Data, Value, wire};
 use firesteel_io::{Compression, FileRef, Input, Location};
+use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
+use crate::Pipe;
 use crate::shape::fields_of;
-use crate::task::{fail_for_good, fail_with};
 use crate::text::fail_reading;
 use crate::write::{RowFormat, WriteError};
-use crate::{Pipe, TaskContext};
 
 /// Rows that are turned at once.
 const BATCH_ROWS: usize = 4096;

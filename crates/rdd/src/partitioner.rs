@@ -8,9 +8,8 @@ use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, code, to_bytes};
+use firesteel_task::fail_for_good;
 use firesteel_types::PartitionerId;
-
-use crate::task::fail_for_good;
 
 /// Assigns keys to partitions. Implement it for a serde type to bring your own.
 ///

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use firesteel_closure::{Decoder, Encoder, Wire, WireError, code};
-
-use crate::TaskContext;
+use firesteel_task::TaskContext;
 
 /// A narrow pipeline: everything between two stage borders, as one type.
 pub trait Pipe: Wire {

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use firesteel_closure::{Call, Decoder, Encoder, Value, Wire, WireError, wire};
+use firesteel_task::{TaskContext, fail_for_good};
 
-use crate::task::fail_for_good;
-use crate::{Boxed, Partition, Pipe, TaskContext};
+use crate::{Boxed, Partition, Pipe};
 
 /// `union`: the partitions of several, one after the other.
 pub struct Union<T> {

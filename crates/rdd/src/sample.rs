@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use firesteel_closure::{Data, Value, Wire, wire};
+use firesteel_task::TaskContext;
 
-use crate::{FixedMap, Pipe, TaskContext};
+use crate::{FixedMap, Pipe};
 
 /// A generator for one partition: the same seed and partition give the same numbers.
 fn rng(seed: u64, partition: u32) -> fastrand::Rng {

@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use firesteel_closure::{Call, Data, Wire, wire};
 use firesteel_shuffle::{Records, RunWriter, Slice, write_run};
+use firesteel_task::{OrFail, TaskContext};
 
+use crate::Pipe;
 use crate::memory::{Account, Hoard};
-use crate::task::OrFail;
-use crate::{Pipe, TaskContext};
 
 /// So many runs are merged at a time.
 const MERGED_AT_ONCE: usize = 64;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
+use firesteel_task::TaskContext;
 
-use crate::{Pipe, TaskContext};
+use crate::Pipe;
 
 const LARGEST_CHUNK: u64 = 16_384;
 

@@ -15,9 +15,9 @@ use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 
 use firesteel_closure::Data;
+use firesteel_task::TaskContext;
 use foldhash::fast::FixedState;
 
-use crate::TaskContext;
 use crate::aggregate::Fold;
 use crate::growth::{Growth, More};
 use crate::memory::{Account, FREE_BYTES, Meter};

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use firesteel_shuffle::{Codec, MapOutput, Scratch, Slice};
 use firesteel_storage::{LocalDirs, MemoryManager, MemoryStore};
+use firesteel_task::{Environment, KillSwitch, TaskContext, TaskIdentity};
 use firesteel_types::{BroadcastId, ShuffleId, StageId, StageRef, TaskFailure, TaskId};
-
-use crate::task::TaskIdentity;
-use crate::{Environment, KillSwitch, TaskContext};
 
 pub(crate) struct TestTask {
     pub(crate) task: TaskContext,

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Value, wire};
 use firesteel_io::{Compression, FileRef, Input, Location, is_final};
+use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
-use crate::task::{fail_for_good, fail_with};
-use crate::{Pipe, TaskContext};
+use crate::Pipe;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 

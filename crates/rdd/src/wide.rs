@@ -8,12 +8,12 @@ use foldhash::fast::FixedState;
 
 use firesteel_closure::{Call, Data, Wire, wire};
 use firesteel_shuffle::{Buckets, ReadError, Records};
+use firesteel_task::{Environment, OrFail, TaskContext, fail, fail_for_good, fail_with};
 use firesteel_types::ShuffleId;
 
 use crate::aggregate::{Combine, Values};
 use crate::table::Table;
-use crate::task::{OrFail, fail, fail_for_good, fail_with};
-use crate::{AnyPartitioner, Environment, Pipe, TaskContext};
+use crate::{AnyPartitioner, Pipe};
 
 /// The map side: puts every item of a partition into the bucket of its reader.
 pub trait Writer<T>: Wire {

@@ -7,12 +7,11 @@ use serde::Serialize;
 
 use firesteel_closure::{Value, Wire, wire};
 use firesteel_io::{Compression, Target, Written, is_final, is_full};
+use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
-use crate::TaskContext;
 use crate::action::Action;
 use crate::csv::CsvOptions;
 use crate::finite::is_finite;
-use crate::task::{fail_for_good, fail_with};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 

@@ -6,8 +6,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use firesteel_rdd::Payload;
-use firesteel_rdd::accumulator::UpdateTarget;
+use firesteel_task::{Payload, UpdateTarget};
 use firesteel_types::{AccumulatorId, JobId, TaskFailure};
 
 use super::job::ActiveJob;

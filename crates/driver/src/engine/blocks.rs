@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
 use firesteel_executor::Forgotten;
-use firesteel_rdd::Environment;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_storage::{BlockId, Watch};
+use firesteel_task::Environment;
 use firesteel_types::{Event, ExecutorId, Host, Location, RddId, StorageLevel};
 
 use super::Engine;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
 use firesteel_closure::Encoder;
-use firesteel_rdd::{Payload, TaskBody};
+use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, RddInfo, TaskFailure};
 
 use super::cluster::Cluster;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use firesteel_closure::SameExecutable;
 use firesteel_conf::LocalTransport;
 use firesteel_executor::cluster::STACK_BYTES;
-use firesteel_executor::{TaskReport, run_encoded, run_task};
-use firesteel_rdd::task::TaskIdentity;
-use firesteel_types::{TaskFailure, TaskInfo, TaskMetrics, TaskOutcome};
+use firesteel_executor::{run_encoded, run_task};
+use firesteel_task::{TaskIdentity, TaskReport};
+use firesteel_types::TaskInfo;
 
 use super::Engine;
 use super::place::Place;
@@ -73,12 +73,12 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     };
     if transport == LocalTransport::Direct {
         if let Err(failure) = code.checked() {
-            return failed(failure.clone());
+            return TaskReport::failed(failure.clone());
         }
         return run_task(&*code.body, identity, kill.clone(), environment);
     }
     match code.encoded() {
-        Err(failure) => failed(failure.clone()),
+        Err(failure) => TaskReport::failed(failure.clone()),
         Ok(bytes) if transport == LocalTransport::Process => {
             Child::run(child, bytes.clone(), identity, kill, &environment, workers)
         }
@@ -95,14 +95,5 @@ pub(super) fn identity(task: &TaskInfo) -> TaskIdentity {
         stage: task.stage,
         partition: task.partition,
         attempt: task.attempt,
-    }
-}
-
-pub(super) fn failed(failure: TaskFailure) -> TaskReport {
-    TaskReport {
-        outcome: TaskOutcome::Failed(failure),
-        output: None,
-        updates: Vec::new(),
-        metrics: TaskMetrics::default(),
     }
 }

@@ -20,14 +20,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use std::time::Instant;
 
-use firesteel_executor::{Forgotten, LocalEnvironment, TaskReport};
-use firesteel_rdd::accumulator::UpdateTarget;
-use firesteel_rdd::{Environment, TaskBody};
+use firesteel_executor::{Forgotten, LocalEnvironment};
 use firesteel_scheduler::engine::{Effect, Input};
 use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions,
 };
 use firesteel_shuffle::Scratch;
+use firesteel_task::{Environment, TaskBody, TaskReport, UpdateTarget};
 use firesteel_types::{
     AccumulatorId, ExecutorId, JobId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
     TaskOutcome, Tick,

@@ -13,15 +13,10 @@ use std::time::Duration;
 
 use firesteel_closure::{ExecutableHash, SameExecutable};
 use firesteel_executor::child::{FILES, ROLE};
-use firesteel_executor::{
-    EncodedReport, FromChild, Inbox, LocalEnvironment, TaskReport, ToChild, read_frame, write_frame,
-};
-use firesteel_rdd::task::TaskIdentity;
-use firesteel_rdd::{Environment, KillSwitch};
+use firesteel_executor::{FromChild, Inbox, LocalEnvironment, ToChild, read_frame, write_frame};
 use firesteel_shuffle::{Scratch, ScratchSettings};
+use firesteel_task::{Environment, KillSwitch, TaskIdentity, TaskReport};
 use firesteel_types::{ExecutorId, TaskFailure, TaskId};
-
-use super::local::failed;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the kill switch is looked at while the child is silent.
@@ -87,7 +82,7 @@ impl Child {
         identity: TaskIdentity,
         kill: &KillSwitch,
         environment: &LocalEnvironment,
-    ) -> io::Result<EncodedReport> {
+    ) -> io::Result<TaskReport<Vec<u8>>> {
         self.inbox.send(&ToChild::Run { identity, body })?;
         let mut killed = false;
         loop {
@@ -135,7 +130,11 @@ fn lost(slot: &mut Option<Child>, error: &io::Error) -> TaskReport {
         Some(status) => format!("the child process ended with {status} ({error})"),
         None => format!("the child process could not be started: {error}"),
     };
-    failed(TaskFailure::ExecutorLost { executor: ExecutorId::DRIVER, caused_by_app: true, reason })
+    TaskReport::failed(TaskFailure::ExecutorLost {
+        executor: ExecutorId::DRIVER,
+        caused_by_app: true,
+        reason,
+    })
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use firesteel_rdd::accumulator::UpdateTarget;
-use firesteel_rdd::{KillSwitch, Payload};
 use firesteel_scheduler::engine::{Effect, Scheduler};
 use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
+use firesteel_task::{KillSwitch, Payload, UpdateTarget};
 use firesteel_types::{AccumulatorId, JobId, ShuffleId, TaskId, TaskInfo, Tick};
 
 use super::ShuffleHandle;

@@ -15,9 +15,10 @@ use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::InOrder;
-use firesteel_rdd::{Partition, Payload, Pipe, TaskContext};
+use firesteel_rdd::{Partition, Pipe};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobProperties};
+use firesteel_task::{Payload, TaskContext};
 use firesteel_types::{CallSite, JobError, JobId};
 
 use super::checkpoint;

@@ -20,9 +20,10 @@ use firesteel_io::{Location, Written};
 use firesteel_rdd::action::Count;
 use firesteel_rdd::cache::{Cached, SharedLevel};
 use firesteel_rdd::checkpoint::{Checkpointed, Link, WriteCheckpoint};
-use firesteel_rdd::{Boxed, Environment, Pipe};
+use firesteel_rdd::{Boxed, Pipe};
 use firesteel_shuffle::Codec;
 use firesteel_storage::BlockId;
+use firesteel_task::Environment;
 use firesteel_types::{
     Attachment, CallSite, Dependency, Determinism, NarrowMapping, RddInfo, StorageLevel,
 };

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use firesteel_rdd::{Environment, KillSwitch, MapOutputs};
 use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
+use firesteel_task::{Environment, KillSwitch, MapOutputs};
 use firesteel_types::{
     BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskId, TaskMetrics,
 };

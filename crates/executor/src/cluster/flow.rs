@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use firesteel_rdd::KillSwitch;
 use firesteel_rpc::RpcAddress;
 use firesteel_shuffle::Slice;
+use firesteel_task::KillSwitch;
 use firesteel_types::{ExecutorId, MapAttempt, ShuffleId, TaskFailure};
 
 use super::node::{Node, lock};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use firesteel_rdd::task::TaskIdentity;
 use firesteel_storage::BlockId;
+use firesteel_task::TaskIdentity;
 use firesteel_types::{RunningTask, StageRef, TaskId, TaskMetrics};
 
 use super::node::{Node, lock};

@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use firesteel_closure::to_bytes;
 use firesteel_conf::entries;
-use firesteel_rdd::TaskBody;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, OpenError, Peer, RpcAddress, RpcEnv,
     StreamBody, StreamSource,
 };
 use firesteel_shuffle::{MapOutput, ReadError, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
+use firesteel_task::TaskBody;
 use firesteel_types::{ExecutorId, MapAttempt, RddId, ShuffleId, TaskFailure, TaskId};
 
 use super::code::CodeCache;

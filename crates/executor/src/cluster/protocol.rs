@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::ExecutableHash;
-use firesteel_rdd::task::TaskIdentity;
 use firesteel_rpc::{Message, RpcAddress};
+use firesteel_task::TaskIdentity;
 use firesteel_types::{
     AccumulatorId, BroadcastId, ExecutorId, MapAttempt, MapOutputLocation, RddId, RunningTask,
     ShuffleId, StorageLevel, TaskId, TaskMetrics,

@@ -16,12 +16,12 @@ use firesteel_cluster::messages::{ToDriver, ToExecutor};
 use firesteel_cluster::mutant::Planted;
 use firesteel_cluster::wire;
 use firesteel_conf::entries;
-use firesteel_rdd::{KillSwitch, SparkFiles};
 use firesteel_rpc::{
     BindTo, Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv,
     RpcError, RpcOptions,
 };
 use firesteel_shuffle::Scratch;
+use firesteel_task::{KillSwitch, SparkFiles};
 use firesteel_types::{TaskFailure, TaskId, TaskOutcome, Tick};
 
 use super::kept::{REPLICAS, Replicas};

@@ -4,15 +4,15 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use firesteel_closure::{SameExecutable, to_bytes};
-use firesteel_rdd::KillSwitch;
+use firesteel_task::{KillSwitch, TaskReport};
 use firesteel_types::{TaskFailure, TaskId, TaskOutcome};
 
 use super::fetch::TaskEnvironment;
 use super::node::{Node, lock};
 use super::protocol::{Bundle, StreamId, TaskData, TaskOrder, TaskOutput};
 use super::shell::Shell;
+use crate::panics;
 use crate::runner::{decoded, run_decoded};
-use crate::{EncodedReport, panics};
 
 /// Address space, not memory: a long chain of boxed pipelines calls deeply.
 pub const STACK_BYTES: usize = 16 << 20;
@@ -57,13 +57,13 @@ impl Workplace {
             // Whatever else of the user's panics on this thread: the task's end is told, and the thread lives.
             let done = panics::catch(|| self.pack(self.run(assignment), task));
             let (outcome, data) =
-                done.unwrap_or_else(|failure| self.pack(EncodedReport::failed(failure), task));
+                done.unwrap_or_else(|failure| self.pack(TaskReport::failed(failure), task));
             self.node.running.ended(task);
             self.shell.task_ended(task, outcome, data.into());
         }
     }
 
-    fn run(&self, assignment: Assignment) -> EncodedReport {
+    fn run(&self, assignment: Assignment) -> TaskReport<Vec<u8>> {
         let Assignment { order, kill } = assignment;
         let metrics = self.node.running.started(&order.identity);
         let environment =
@@ -74,7 +74,7 @@ impl Workplace {
                 let decode = || code.decoded(|bytes| decoded(bytes, self.peer).into());
                 run_decoded(decode, order.identity, kill, Arc::new(environment))
             }
-            Err(error) => EncodedReport::failed(TaskFailure::Error {
+            Err(error) => TaskReport::failed(TaskFailure::Error {
                 message: format!(
                     "the code of stage {} cannot be had: {error}",
                     order.identity.stage
@@ -84,8 +84,8 @@ impl Workplace {
     }
 
     /// The report as it travels; what is too long for it waits here.
-    fn pack(&self, report: EncodedReport, task: TaskId) -> (TaskOutcome, Vec<u8>) {
-        let EncodedReport { outcome, output, updates, metrics } = report;
+    fn pack(&self, report: TaskReport<Vec<u8>>, task: TaskId) -> (TaskOutcome, Vec<u8>) {
+        let TaskReport { outcome, output, updates, metrics } = report;
         let updated: u64 = updates.iter().map(|(_, update)| update.len() as u64).sum();
         let bytes = output.as_ref().map_or(0, |output| output.len() as u64) + updated;
         if self.max_result_bytes > 0 && bytes > self.max_result_bytes {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use firesteel_cluster::application::{Backend, Effect, Event};
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToMaster};
 use firesteel_cluster::{AppId, Peer};
-use firesteel_executor::TaskReport;
 use firesteel_executor::cluster::KeptStatus;
 use firesteel_rpc::{EndpointRef, RpcAddress, RpcError};
 use firesteel_scheduler::engine::Input;
+use firesteel_task::TaskReport;
 use firesteel_types::{ExecutorId, Host, RddId, RunningTask, TaskId, Tick};
 use tracing::subscriber::NoSubscriber;
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 
 use firesteel_executor::LocalEnvironment;
-use firesteel_rdd::Environment;
+use firesteel_task::Environment;
 use firesteel_types::{BroadcastId, ExecutorId};
 
 use super::lock;

@@ -39,11 +39,12 @@ use firesteel_cluster::messages::ToExecutor;
 use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{MapOutputLocations, TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
+use firesteel_task::TaskReport;
 use firesteel_types::{ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId};
 
 use super::Engine;
 use super::job::StageCode;
-use super::local::{failed, identity};
+use super::local::identity;
 use super::place::Place;
 use super::state::Launch;
 use actor::News;
@@ -126,7 +127,8 @@ impl Cluster {
         let body = match code.encoded() {
             Ok(body) => body,
             Err(failure) => {
-                return engine.report_remote(task.task, task.executor, failed(failure.clone()));
+                let report = TaskReport::failed(failure.clone());
+                return engine.report_remote(task.task, task.executor, report);
             }
         };
         self.offer_code(code);

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use firesteel_closure::from_bytes;
+use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{Bundle, KeptStatus, StreamId, TaskData, TaskOutput, ToBlocks};
-use firesteel_executor::{Forgotten, TaskReport};
-use firesteel_rdd::Payload;
 use firesteel_rpc::{RpcAddress, StreamError};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
+use firesteel_task::{Payload, TaskReport};
 use firesteel_types::{
     Event, ExecutorId, Location, RddId, StorageLevel, TaskFailure, TaskId, TaskMetrics, TaskOutcome,
 };
 
 use super::super::Engine;
-use super::super::local::failed;
 use super::super::place::Place;
 use super::super::state::Launch;
 use super::actor::{Actor, News};
@@ -37,7 +36,7 @@ impl Actor {
             Ok(data) => data,
             Err(error) => {
                 let message = format!("executor {executor} sent a result that is none: {error}");
-                let report = failed(TaskFailure::Fatal { message });
+                let report = TaskReport::failed(TaskFailure::Fatal { message });
                 return self.engine.report_remote(task, executor, report);
             }
         };
@@ -54,7 +53,7 @@ impl Actor {
         };
         if let Err(failure) = admitted {
             self.forget_result(executor, task, &output);
-            let report = TaskReport { metrics, ..failed(failure) };
+            let report = TaskReport { metrics, ..TaskReport::failed(failure) };
             return self.engine.report_remote(task, executor, report);
         }
         let encode = |(id, bytes)| (id, Payload::Encoded(bytes));
@@ -110,7 +109,7 @@ impl Actor {
                 }
             };
             if let Err(failure) = taken {
-                report = TaskReport { metrics: report.metrics, ..failed(failure) };
+                report = TaskReport { metrics: report.metrics, ..TaskReport::failed(failure) };
             }
             cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
             let _ = cluster.news.send(News::Fetched(executor, task, Box::new(report)));

@@ -14,7 +14,7 @@ static ROOT: RwLock<Option<PathBuf>> = RwLock::new(None);
 /// The files that every executor has a copy of (`spark.files`, `--files`), as in Spark.
 ///
 /// ```no_run
-/// # use firesteel_rdd::SparkFiles;
+/// # use firesteel_task::SparkFiles;
 /// let rules = std::fs::read_to_string(SparkFiles::get("rules.txt"));
 /// ```
 #[derive(Debug)]

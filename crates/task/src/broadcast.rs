@@ -14,8 +14,7 @@ use firesteel_closure::{Data, check, from_bytes, is_checking};
 use firesteel_storage::{BlockId, Claim, Outcome};
 use firesteel_types::{BroadcastId, CallSite};
 
-use crate::TaskContext;
-use crate::task::{fail, fail_for_good};
+use crate::{TaskContext, fail, fail_for_good};
 
 /// Between two looks at the kill switch, while another task fetches the value.
 const POLL: Duration = Duration::from_millis(50);

@@ -1,0 +1,44 @@
+//! How a task attempt ended.
+
+use serde::{Deserialize, Serialize};
+
+use firesteel_types::{AccumulatorId, TaskFailure, TaskMetrics, TaskOutcome};
+
+use crate::Payload;
+
+/// How a task attempt ended. `O` is the form of what it brings: [`Payload`] within the driver, bytes on the way.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TaskReport<O = Payload> {
+    /// Success or a typed failure.
+    pub outcome: TaskOutcome,
+    /// Its result, after success.
+    pub output: Option<O>,
+    /// What it added to accumulators.
+    pub updates: Vec<(AccumulatorId, O)>,
+    /// What it cost.
+    pub metrics: TaskMetrics,
+}
+
+impl<O> TaskReport<O> {
+    /// Of a task that brought nothing.
+    pub fn failed(failure: TaskFailure) -> Self {
+        TaskReport {
+            outcome: TaskOutcome::Failed(failure),
+            output: None,
+            updates: Vec::new(),
+            metrics: TaskMetrics::default(),
+        }
+    }
+}
+
+impl From<TaskReport<Vec<u8>>> for TaskReport {
+    fn from(report: TaskReport<Vec<u8>>) -> Self {
+        let encode = |(id, bytes)| (id, Payload::Encoded(bytes));
+        TaskReport {
+            outcome: report.outcome,
+            output: report.output.map(Payload::Encoded),
+            updates: report.updates.into_iter().map(encode).collect(),
+            metrics: report.metrics,
+        }
+    }
+}
