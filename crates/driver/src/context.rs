@@ -1,30 +1,22 @@
 //! The context: where a program starts, where RDDs come from, where jobs are run.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use firesteel_closure::Data;
-use firesteel_conf::{Conf, Loader, Master, Threads, entries};
-use firesteel_executor::Forgotten;
+use firesteel_conf::{Conf, Loader, entries};
+use firesteel_engine::{Engine, Listener};
 use firesteel_rdd::Pipe;
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
-use firesteel_scheduler::engine::Input;
-use firesteel_scheduler::messages::DagEvent;
-use firesteel_task::{Accumulate, Accumulator, Broadcast, BroadcastOwner};
-use firesteel_types::{
-    AccumulatorId, BroadcastId, CallSite, Event, ExecutorId, RddId, ShuffleId, StageId,
-    StorageLevel,
-};
+use firesteel_task::{Accumulate, Accumulator, Broadcast};
+use firesteel_types::{CallSite, Properties, StageId};
 
-use crate::bus::{Bus, Listener};
-use crate::engine::{Engine, NewPlace};
-use crate::files::Files;
-use crate::local_properties;
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
 use crate::rdd::{Checkpoints, Node};
-use crate::{Error, Rdd, Result, interrupt, options};
+use crate::{Error, Rdd, Result, interrupt, local_properties};
 
 /// The entry point: makes RDDs and runs their jobs. Cheap to clone; all clones are one context.
 #[derive(Clone)]
@@ -34,15 +26,7 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) leftovers: Leftovers,
     pub(crate) checkpoints: Checkpoints,
-    files: Files,
     id: u64,
-    conf: Conf,
-    master: Master,
-    app_name: String,
-    app_id: String,
-    next_rdd: AtomicU32,
-    next_shuffle: AtomicU32,
-    next_accumulator: AtomicU64,
     next_unique: AtomicU64,
 }
 
@@ -130,99 +114,63 @@ impl Context {
         Self::builder().build()
     }
 
-    fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
-        firesteel_storage::raise_open_file_limit();
-        if cfg!(panic = "abort") {
-            let message = "tasks end by unwinding: build with panic = \"unwind\"".to_owned();
-            return Err(Error::Unsupported { message });
-        }
-        let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
-        let dag = options::dag_options(&conf)?;
-        let tasks = options::task_options(&conf, &master)?;
-        let files = Files::gather(&conf)?;
-        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files)?;
-        let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
+    fn start(conf: Conf, mut listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
         if conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal() {
             let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
-            bus.add(Box::new(ConsoleProgress::new(interval)));
+            listeners.insert(0, Box::new(ConsoleProgress::new(interval)));
         }
-        listeners.into_iter().for_each(|listener| bus.add(listener));
-        let scratch = options::scratch(&conf)?;
-        let engine =
-            Engine::start(place, dag, tasks, scratch, bus.clone()).inspect_err(|_| bus.close())?;
-        if let Some(root) = files.root() {
-            engine.environment().set_files_root(root.to_owned());
-        }
-        let context = Context(Arc::new(Inner::new(engine, conf, master, files)?));
-        context.announce();
-        if context.0.conf.get(&entries::HANDLE_INTERRUPT)? {
+        let handles_interrupt = conf.get(&entries::HANDLE_INTERRUPT)?;
+        let context = Context(Arc::new(Inner::new(Engine::start(conf, listeners)?)));
+        if handles_interrupt {
             interrupt::watch(Arc::downgrade(&context.0));
         }
         Ok(context)
     }
 
-    fn announce(&self) {
-        let inner = &self.0;
-        if inner.conf.get(&entries::LOG_CONF).unwrap_or(false) {
-            for (key, value) in inner.conf.redacted() {
-                tracing::info!(key, value, "setting");
-            }
-        }
-        inner.engine.bus().post(Event::ApplicationStart {
-            name: inner.app_name.clone(),
-            app_id: inner.app_id.clone(),
-            at: inner.engine.now(),
-        });
-        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let properties = inner.conf.redacted().map(owned).collect();
-        inner.engine.bus().post(Event::EnvironmentUpdate { properties });
-    }
-
     /// The settings in force.
     pub fn conf(&self) -> &Conf {
-        &self.0.conf
+        self.0.engine.conf()
     }
 
     /// The application's name.
     pub fn app_name(&self) -> &str {
-        &self.0.app_name
+        self.0.engine.app_name()
     }
 
     /// The application's id, e.g. `local-1700000000000`.
     pub fn application_id(&self) -> &str {
-        &self.0.app_id
+        self.0.engine.application_id()
     }
 
     /// Where it runs.
     pub fn master(&self) -> String {
-        self.0.master.to_string()
+        self.0.engine.master().to_string()
     }
 
     /// How many partitions `parallelize` makes (`spark.default.parallelism`, else all cores).
     pub fn default_parallelism(&self) -> usize {
-        let set = self.0.conf.get(&entries::DEFAULT_PARALLELISM).ok().flatten();
-        set.unwrap_or_else(|| self.0.engine.cores()) as usize
+        self.configured_parallelism().unwrap_or_else(|| self.0.engine.cores()) as usize
     }
 
     /// Whether a shuffle's partitions are set for all shuffles.
     pub(crate) fn configured_parallelism(&self) -> Option<u32> {
-        self.0.conf.get(&entries::DEFAULT_PARALLELISM).ok().flatten()
+        self.conf().get(&entries::DEFAULT_PARALLELISM).ok().flatten()
     }
 
     /// Adds a listener; it hears what happens from now on.
     pub fn add_listener(&self, listener: impl Listener + 'static) {
-        self.0.engine.bus().add(Box::new(listener));
+        self.0.engine.add_listener(Box::new(listener));
     }
 
     /// Waits until listeners have heard everything that has happened so far.
     pub fn wait_for_listeners(&self) {
-        self.0.engine.bus().drain();
+        self.0.engine.wait_for_listeners();
     }
 
     /// Cancels all jobs, ends all threads. Jobs submitted later are refused. Also done when the last
     /// clone of the context and the last RDD of it are dropped.
     pub fn stop(&self) {
-        self.0.stop();
+        self.0.engine.stop();
     }
 
     /// Whether it was stopped.
@@ -314,37 +262,13 @@ impl Context {
     /// A context that was stopped has no tasks any more: using what this returns then is an error that says so.
     #[track_caller]
     pub fn broadcast<T: Data>(&self, value: T) -> Broadcast<T> {
-        // No two contexts of a process have the same: a value in the wrong hands must not pass for another.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = BroadcastId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let value = Arc::new(value);
-        let engine = &self.0.engine;
-        if engine.is_stopped() {
-            let site = CallSite::here("broadcast");
-            let reason =
-                format!("broadcast {id} cannot be used: its context was stopped before {site}");
-            return Broadcast::unusable(id, value, reason);
-        }
-        engine.environment().put_broadcast(id, value.clone());
-        engine.bus().post(Event::BlockUpdated {
-            block: format!("broadcast_{id}"),
-            executor: ExecutorId::DRIVER,
-            memory_bytes: size_of::<T>() as u64,
-            disk_bytes: 0,
-            level: StorageLevel::MEMORY_AND_DISK,
-        });
-        Broadcast::new(id, value, Box::new(KeptBroadcast { id, engine: engine.clone() }))
+        self.0.engine.broadcast(value, CallSite::here("broadcast"))
     }
 
     /// A variable that tasks add to and the driver reads. Each partition's additions count once,
     /// however often it is tried.
     pub fn accumulator<A: Accumulate>(&self) -> Accumulator<A> {
-        let id = AccumulatorId(self.0.next_accumulator.fetch_add(1, Ordering::Relaxed));
-        let accumulator = Accumulator::new(id);
-        if let Some(target) = accumulator.target() {
-            self.0.engine.register_accumulator(id, target);
-        }
-        accumulator
+        self.0.engine.accumulator()
     }
 }
 
@@ -362,94 +286,94 @@ fn numbers<T: 'static, P: Pipe<Item = T>>(
     node.into_rdd(source.expect("an empty range can be counted"))
 }
 
-struct KeptBroadcast {
-    id: BroadcastId,
-    engine: Arc<Engine>,
-}
-
-impl BroadcastOwner for KeptBroadcast {
-    fn unpersist(&self) {
-        self.engine.environment().unpersist_broadcast(self.id);
-        self.engine.forget(Forgotten::BroadcastCopies(self.id));
-    }
-
-    fn destroy(&self, reason: &str) {
-        self.engine.environment().destroy_broadcast(self.id, reason);
-        self.engine.forget(Forgotten::BroadcastCopies(self.id));
-        self.engine.forget(Forgotten::Broadcast(self.id));
-    }
-}
-
-impl Drop for KeptBroadcast {
-    fn drop(&mut self) {
-        self.engine.environment().remove_broadcast(self.id);
-        self.engine.forget(Forgotten::Broadcast(self.id));
-        self.engine.bus().post(Event::BroadcastRemoved { broadcast: self.id });
-    }
-}
-
 /// Jobs of this thread, and their cancellation.
 impl Context {
+    /// Sets a property of the jobs that this thread submits from now on, or removes it.
+    pub fn set_local_property(&self, key: &str, value: Option<&str>) {
+        local_properties::change(self.0.id, |properties| properties.job.set(key, value));
+    }
+
+    /// A property that this thread has set for its jobs.
+    pub fn local_property(&self, key: &str) -> Option<String> {
+        local_properties::get(self.0.id).job.get(key).map(str::to_owned)
+    }
+
     /// Puts the jobs that this thread submits from now on into a group.
     pub fn set_job_group(&self, group: &str, description: &str) {
-        local_properties::change(self.0.id, |properties| {
-            properties.group = Some(group.to_owned());
-            properties.description = Some(description.to_owned());
-        });
+        self.set_local_property(Properties::GROUP, Some(group));
+        self.set_local_property(Properties::DESCRIPTION, Some(description));
     }
 
     /// Ends what [`Context::set_job_group`] began.
     pub fn clear_job_group(&self) {
-        local_properties::change(self.0.id, |properties| {
-            properties.group = None;
-            properties.description = None;
-        });
+        self.set_local_property(Properties::GROUP, None);
+        self.set_local_property(Properties::DESCRIPTION, None);
     }
 
     /// Says what the jobs do that this thread submits from now on.
     pub fn set_job_description(&self, description: Option<&str>) {
-        local_properties::change(self.0.id, |properties| {
-            properties.description = description.map(str::to_owned);
-        });
+        self.set_local_property(Properties::DESCRIPTION, description);
     }
 
     /// The pool in which jobs of this thread run from now on (`spark.scheduler.pool`), with
     /// `spark.scheduler.mode=FAIR`.
     pub fn set_pool(&self, pool: Option<&str>) {
+        self.set_local_property(Properties::POOL, pool);
+    }
+
+    /// Adds a tag to the jobs that this thread submits from now on. A tag is not empty and has no comma.
+    #[track_caller]
+    pub fn add_job_tag(&self, tag: &str) -> Result<()> {
+        let site = CallSite::here("add_job_tag");
+        if tag.is_empty() || tag.contains(',') {
+            let reason = format!("a tag is not empty and has no comma, unlike {tag:?}");
+            return Err(Error::invalid(&site, reason));
+        }
         local_properties::change(self.0.id, |properties| {
-            properties.pool = pool.map(str::to_owned);
+            properties.job.tags_mut().insert(tag.to_owned());
         });
+        Ok(())
+    }
+
+    /// Takes back what [`Context::add_job_tag`] did.
+    pub fn remove_job_tag(&self, tag: &str) {
+        local_properties::change(self.0.id, |properties| {
+            properties.job.tags_mut().remove(tag);
+        });
+    }
+
+    /// Removes all tags of this thread.
+    pub fn clear_job_tags(&self) {
+        local_properties::change(self.0.id, |properties| properties.job.tags_mut().clear());
+    }
+
+    /// The tags of the jobs that this thread submits.
+    pub fn job_tags(&self) -> BTreeSet<String> {
+        local_properties::get(self.0.id).job.tags().clone()
     }
 
     /// Cancels the running jobs of a group.
     pub fn cancel_job_group(&self, group: &str) {
-        let reason = format!("job group {group} was cancelled");
-        let cancelled = DagEvent::JobGroupCancelled { group: group.to_owned(), reason };
-        self.0.engine.feed(Input::Dag(cancelled));
+        self.0.engine.cancel_job_group(group, &format!("job group {group} was cancelled"));
+    }
+
+    /// Cancels the running jobs that have a tag.
+    pub fn cancel_jobs_with_tag(&self, tag: &str) {
+        self.0.engine.cancel_jobs_with_tag(tag, &format!("jobs with tag {tag} were cancelled"));
     }
 
     /// Cancels all running jobs.
     pub fn cancel_all_jobs(&self) {
-        let reason = "all jobs were cancelled".to_owned();
-        self.0.engine.feed(Input::Dag(DagEvent::AllJobsCancelled { reason }));
+        self.0.engine.cancel_all_jobs("all jobs were cancelled");
     }
 
     /// Cancels the jobs that need a stage.
     pub fn cancel_stage(&self, stage: StageId) {
-        let reason = format!("stage {stage} was cancelled");
-        self.0.engine.feed(Input::Dag(DagEvent::StageCancelled { stage, reason }));
+        self.0.engine.cancel_stage(stage, &format!("stage {stage} was cancelled"));
     }
 
     pub(crate) fn id(&self) -> u64 {
         self.0.id
-    }
-
-    pub(crate) fn next_rdd(&self) -> RddId {
-        RddId(self.0.next_rdd.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) fn next_shuffle(&self) -> ShuffleId {
-        ShuffleId(self.0.next_shuffle.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn next_unique(&self) -> u64 {
@@ -458,62 +382,29 @@ impl Context {
 }
 
 impl Inner {
-    fn new(engine: Arc<Engine>, conf: Conf, master: Master, files: Files) -> Result<Self> {
+    fn new(engine: Arc<Engine>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let local = || format!("local-{}", since_epoch.map_or(0, |since| since.as_millis()));
-        let app_id = engine.application_id().unwrap_or_else(local);
-        let app_name = conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name);
-        Ok(Inner {
+        Inner {
             engine,
             leftovers: Leftovers::default(),
             checkpoints: Checkpoints::default(),
-            files,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            conf,
-            master,
-            app_name,
-            app_id,
-            next_rdd: AtomicU32::new(0),
-            next_shuffle: AtomicU32::new(0),
-            next_accumulator: AtomicU64::new(0),
             next_unique: AtomicU64::new(0),
-        })
-    }
-
-    fn stop(&self) {
-        if self.engine.is_stopped() {
-            return;
         }
-        self.engine.stop();
-        self.files.remove();
-        self.engine.bus().post(Event::ApplicationEnd { at: self.engine.now() });
-        self.engine.bus().close();
     }
 
-    /// The process was told to end: as [`Inner::stop`], with a reason. Waits for the tasks.
+    /// The process was told to end: as [`Context::stop`], with a reason. Waits for the tasks.
     pub(crate) fn interrupt(&self, reason: &str) {
-        let reason = reason.to_owned();
-        self.engine.feed(Input::Dag(DagEvent::AllJobsCancelled { reason }));
-        self.stop();
+        self.engine.cancel_all_jobs(reason);
+        self.engine.stop();
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop();
+        self.engine.stop();
         self.leftovers.remove();
     }
-}
-
-pub(crate) fn executable_name() -> String {
-    let path = std::env::current_exe().ok();
-    let name = path.as_ref().and_then(|path| path.file_stem());
-    name.map_or_else(|| "firesteel".to_owned(), |name| name.to_string_lossy().into_owned())
-}
-
-fn local_on_all_cores() -> Master {
-    Master::Local { threads: Threads::All, max_failures: None }
 }
 
 fn stderr_is_terminal() -> bool {

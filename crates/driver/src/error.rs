@@ -154,6 +154,26 @@ impl From<ConfError> for Error {
     }
 }
 
+impl From<firesteel_engine::Error> for Error {
+    fn from(error: firesteel_engine::Error) -> Self {
+        use firesteel_engine::Error as Engine;
+        match error {
+            Engine::Conf(error) => Error::Conf(error),
+            Engine::Master { master, reason } => Error::Master { master, reason },
+            Engine::AllocationFile { path, reason } => Error::AllocationFile { path, reason },
+            Engine::File { file, reason } => Error::File { file, reason },
+            Engine::Job(error) => Error::Job(error),
+            Engine::Accumulator { id, reason } => Error::Accumulator { id, reason },
+            Engine::Stopped => Error::ContextStopped,
+            Engine::ApplicationEnded { reason } => Error::ApplicationEnded { reason },
+            Engine::Start { what, source } => Error::Start { what, source },
+            Engine::Unsupported { message } => Error::Unsupported { message },
+            Engine::Defect { message } => Error::Defect { message },
+            other => Error::Defect { message: other.to_string() },
+        }
+    }
+}
+
 impl From<WireError> for Error {
     fn from(error: WireError) -> Self {
         Error::Wire(error.into())

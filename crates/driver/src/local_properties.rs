@@ -1,18 +1,16 @@
-//! Properties of the jobs that a thread submits: group, description, pool, and the future they
+//! Properties of the jobs that a thread submits (group, description, pool, tags), and the future they
 //! belong to. Kept per thread and context, as Spark keeps them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use firesteel_types::JobId;
+use firesteel_types::{JobId, Properties};
 
 /// What a thread has set for its jobs.
 #[derive(Clone, Default)]
 pub(crate) struct LocalProperties {
-    pub(crate) group: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) pool: Option<String>,
+    pub(crate) job: Properties,
     pub(crate) future: Option<Arc<FutureJobs>>,
 }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_io::{Location, Target, Written, WrittenAt};
 
-#[cfg(feature = "object-store")]
-use crate::engine::Engine;
 use crate::{Context, Error, Result};
+#[cfg(feature = "object-store")]
+use firesteel_engine::Engine;
 
 /// Directories to remove if the application ends before their jobs do.
 #[derive(Clone, Default)]

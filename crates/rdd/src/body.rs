@@ -82,17 +82,7 @@ impl<P: Pipe, W: Writer<P::Item>> TaskBody for ShuffleMapBody<P, W> {
         }
         let partition = task.partition();
         self.writer.write(self.pipe.compute(partition, task), partition, task, &mut buckets);
-        let checksum = buckets.checksum();
-        let output = buckets.finish().or_fail();
-        task.count(|metrics| {
-            metrics.shuffle_write_checksum = checksum;
-            metrics.shuffle_write_records += output.records();
-            metrics.shuffle_write_bytes += output.bytes();
-        });
-        // Another attempt may have been quicker: nobody will read this one.
-        task.check_killed();
-        let (environment, shuffle) = (task.environment(), ShuffleId(self.shuffle));
-        environment.put_map_output(shuffle, partition, task.task(), output).or_fail();
+        task.put_map_output(ShuffleId(self.shuffle), buckets);
         task.check_updates();
         Box::new(())
     }

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use foldhash::fast::FixedState;
 
 use firesteel_closure::{Call, Data, Wire, wire};
-use firesteel_shuffle::{Buckets, ReadError, Records};
-use firesteel_task::{Environment, OrFail, TaskContext, fail, fail_for_good, fail_with};
+use firesteel_shuffle::{Buckets, Records};
+use firesteel_task::{OrFail, ShuffleReader, TaskContext, fail_unreadable};
 use firesteel_types::ShuffleId;
 
 use crate::aggregate::{Combine, Values};
@@ -260,45 +260,15 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = T> + use<T> + 'static {
-        let (shuffle, maps, task) = (ShuffleId(self.shuffle), self.maps, task.clone());
-        let mut ahead = None;
-        (0..maps).flat_map(move |map| {
-            task.check_killed();
-            let environment = task.environment();
-            // Started by the first record that is wanted: until then nothing is held.
-            let ahead =
-                ahead.get_or_insert_with(|| environment.read_ahead(shuffle, maps, partition));
-            let slice = match ahead {
-                Some(outputs) => outputs.next().expect("one for each map partition"),
-                None => environment.fetch_map_output(shuffle, map, partition),
-            };
-            let slice = slice.or_fail();
-            task.count(|metrics| {
-                metrics.shuffle_read_records += slice.records();
-                metrics.shuffle_read_bytes += slice.bytes();
-            });
-            // What comes from elsewhere was checked when it came: only what lies here can be broken.
-            let here = task.environment().clone();
+        let (shuffle, task) = (ShuffleId(self.shuffle), task.clone());
+        let outputs = ShuffleReader::new(&task, shuffle, self.maps, partition);
+        outputs.flat_map(move |(map, slice)| {
+            let reader = task.clone();
             task.interruptible(Records::new(slice).map(move |record| {
-                record.unwrap_or_else(|error| unreadable(&*here, shuffle, map, partition, error))
+                record.unwrap_or_else(|error| {
+                    fail_unreadable(&reader, shuffle, map, partition, error)
+                })
             }))
         })
-    }
-}
-
-/// An output that is there but cannot be read is as good as lost: its map task runs again.
-#[cold]
-fn unreadable(
-    environment: &dyn Environment,
-    shuffle: ShuffleId,
-    map: u32,
-    reduce: u32,
-    error: ReadError,
-) -> ! {
-    match error {
-        ReadError::Wire(error) => fail_for_good(error.to_string()),
-        // The output is there: this task may find a handle for it next time.
-        error @ ReadError::TooManyFiles { .. } => fail_with(error.to_string()),
-        other => fail(environment.unreadable(shuffle, map, reduce, other.to_string())),
     }
 }

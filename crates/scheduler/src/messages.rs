@@ -14,25 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{
-    Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt, MapOutputLocation, RddId,
-    RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
-    Tick,
+    Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt, MapOutputLocation, Properties,
+    RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics,
+    TaskOutcome, Tick,
 };
 
 use crate::mutant::Planted;
-
-/// What a job brings with it besides its RDD.
-#[derive(Clone, Debug, Default)]
-pub struct JobProperties {
-    /// `spark.jobGroup.id`
-    pub group: Option<String>,
-    /// `spark.job.description`
-    pub description: Option<String>,
-    /// `spark.scheduler.pool`
-    pub pool: Option<String>,
-    /// Where the action stands in the program.
-    pub call_site: String,
-}
 
 /// A job as the shell submits it. The shell numbers jobs, so that it can wait for one before the
 /// core has seen it.
@@ -45,7 +32,7 @@ pub struct JobSpec {
     /// The partitions it reads; the position in this list is the result's index.
     pub partitions: Vec<u32>,
     /// Group, pool and so on.
-    pub properties: JobProperties,
+    pub properties: Properties,
 }
 
 /// Into the DAG scheduler.
@@ -64,6 +51,13 @@ pub enum DagEvent {
     JobGroupCancelled {
         /// The group.
         group: String,
+        /// Why.
+        reason: String,
+    },
+    /// Cancel every running job that has a tag.
+    JobTagCancelled {
+        /// The tag.
+        tag: String,
         /// Why.
         reason: String,
     },

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use firesteel_scheduler::engine::{Effect, Input, Scheduler};
 use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
+    DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
     CallSite, Dependency, ExecutorId, Host, JobId, MapAttempt, MapOutputLocation, NarrowMapping,
-    RddId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+    Properties, RddId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
 };
 
 const LIVES: u64 = 3000;
@@ -284,7 +284,7 @@ impl World {
         let delivered = vec![0; rdd.partitions as usize];
         self.jobs.insert(job, Job { rdd: rdd.clone(), delivered, ended: false });
         let partitions = (0..rdd.partitions).collect();
-        let properties = JobProperties::default();
+        let properties = Properties::default();
         let spec = JobSpec { job, rdd, partitions, properties };
         self.feed(Input::Dag(DagEvent::JobSubmitted(spec)));
     }

@@ -133,7 +133,7 @@ impl Buckets {
         if let Some(checksum) = &mut self.checksum {
             checksum.see(partition, &bytes[start..]);
         }
-        self.pushed(partition, capacity)
+        self.pushed(partition, capacity, 1)
     }
 
     /// Appends a combiner, which says nothing about the records that went into it: the checksum is left
@@ -143,7 +143,7 @@ impl Buckets {
         let bytes = &mut self.buffers[partition as usize].bytes;
         let capacity = bytes.capacity();
         self.appender.append(bytes, record)?;
-        self.pushed(partition, capacity)
+        self.pushed(partition, capacity, 1)
     }
 
     /// Appends a record for a reader that its encoded form and `seed` choose, about evenly.
@@ -159,15 +159,32 @@ impl Buckets {
         let capacity = bytes.capacity();
         bytes.extend_from_slice(&encoded);
         self.encoded = encoded;
-        self.pushed(partition, capacity)
+        self.pushed(partition, capacity, 1)
     }
 
-    /// Books a record that was appended to the reader's buffer, which had this capacity before.
+    /// Appends records for reader `partition` that are encoded already, in a form of the writer's own:
+    /// [`Slice::runs`](crate::Slice::runs) gives them back, perhaps joined with others before and after them.
+    pub fn push_encoded(
+        &mut self,
+        partition: u32,
+        encoded: &[u8],
+        records: u64,
+    ) -> Result<(), SpillError> {
+        if let Some(checksum) = &mut self.checksum {
+            checksum.see(partition, encoded);
+        }
+        let bytes = &mut self.buffers[partition as usize].bytes;
+        let capacity = bytes.capacity();
+        bytes.extend_from_slice(encoded);
+        self.pushed(partition, capacity, records)
+    }
+
+    /// Books records that were appended to the reader's buffer, which had this capacity before.
     #[inline]
-    fn pushed(&mut self, partition: u32, before: usize) -> Result<(), SpillError> {
+    fn pushed(&mut self, partition: u32, before: usize, records: u64) -> Result<(), SpillError> {
         let buffer = &mut self.buffers[partition as usize];
-        buffer.records += 1;
-        self.records += 1;
+        buffer.records += records;
+        self.records += records;
         let marked = buffer.marks.last().map_or(0, |mark| mark.0);
         let is_block = buffer.bytes.len() - marked >= BLOCK_BYTES;
         if is_block {

@@ -30,7 +30,7 @@ pub use buckets::Buckets;
 pub use codec::Codec;
 pub use error::{ReadError, SpillError};
 pub use framed::{FramedReader, FramedWriter};
-pub use output::{MapOutput, Slice};
+pub use output::{MapOutput, Run, Slice};
 pub use records::Records;
 pub use run::{PackedWriter, RunWriter, write_run};
 pub use scratch::{Scratch, ScratchSettings};

@@ -178,6 +178,24 @@ pub(crate) enum Source {
     Blocks(Bytes),
 }
 
+/// Encoded records that lie one after the other, whole, and how many.
+pub struct Run {
+    bytes: Encoded,
+    records: u64,
+}
+
+impl Run {
+    /// As they were written.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+}
+
 /// A run of encoded records in memory.
 pub(crate) enum Encoded {
     Shared(Arc<InMemory>, Range<usize>),
@@ -274,6 +292,17 @@ impl Slice {
             all.extend_from_slice(&bytes);
         }
         Ok(all)
+    }
+
+    /// The records as they were encoded, for readers that decode them themselves. Ends after the first error.
+    pub fn runs(mut self) -> impl Iterator<Item = Result<Run, ReadError>> {
+        std::iter::from_fn(move || {
+            let run = self.next_run();
+            if run.is_err() {
+                self = Slice::whole(Vec::new(), 0);
+            }
+            run.map(|run| run.map(|(bytes, records)| Run { bytes, records })).transpose()
+        })
     }
 
     /// Takes the next run of records: all that is in memory, or a block of a file.

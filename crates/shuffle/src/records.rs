@@ -195,6 +195,37 @@ mod tests {
     }
 
     #[test]
+    fn records_that_were_encoded_elsewhere_come_back_whole_from_memory_disk_and_spills() {
+        // Lines: a form that nobody here knows.
+        let line = |n: u64| format!("{n} {}\n", "x".repeat(200));
+        for (budget, lines, spills) in
+            [(1 << 30, 10, false), (1 << 30, 9_000, false), (2 << 20, 90_000, true)]
+        {
+            let (scratch, _root) = scratch(budget, Codec::Lz4);
+            let mut buckets = Buckets::new(2, &scratch, TaskId(1));
+            buckets.compute_checksum();
+            for n in (0..lines).step_by(3) {
+                let three: String = (n..n + 3).map(line).collect();
+                buckets.push_encoded(1, three.as_bytes(), 3).unwrap();
+            }
+            assert_eq!(buckets.spills() > 1, spills);
+            assert_ne!(buckets.checksum(), 0);
+            let output = buckets.finish().unwrap();
+            let (mut text, mut records) = (Vec::new(), 0);
+            for run in output.slice(1).unwrap().runs() {
+                let run = run.unwrap();
+                assert_eq!(run.bytes().last(), Some(&b'\n'), "no record is cut in two");
+                text.extend_from_slice(run.bytes());
+                records += run.records();
+            }
+            let lines = lines.next_multiple_of(3);
+            assert_eq!((records, output.records()), (lines, lines));
+            assert!(text == (0..lines).map(line).collect::<String>().into_bytes());
+            assert_eq!(output.slice(0).unwrap().runs().count(), 0);
+        }
+    }
+
+    #[test]
     fn records_that_take_no_bytes_are_still_counted() {
         let (scratch, _root) = scratch(1 << 30, Codec::Lz4);
         let mut buckets = Buckets::new(1, &scratch, TaskId(1));

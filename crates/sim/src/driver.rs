@@ -10,11 +10,11 @@ use firesteel_cluster::messages::ToExecutor;
 use firesteel_cluster::{ExecutorKey, Incarnation, executor};
 use firesteel_scheduler::engine::{Effect as Decided, Input, Scheduler};
 use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
+    DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    Dependency, ExecutorId, JobError, JobId, MapOutputLocation, RddInfo, ShuffleId, TaskFailure,
-    TaskId, TaskInfo, TaskMetrics, TaskOutcome,
+    Dependency, ExecutorId, JobError, JobId, MapOutputLocation, Properties, RddInfo, ShuffleId,
+    TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
 };
 
 use crate::lineage::{self, Computed, Oracle, Versions};
@@ -157,7 +157,7 @@ impl World {
         node.to_submit = node.to_submit.saturating_sub(usize::from(last.is_none()));
         node.last_job = last.map(|()| job).or(node.last_job);
         let partitions = (0..rdd.partitions).collect();
-        let spec = JobSpec { job, rdd, partitions, properties: JobProperties::default() };
+        let spec = JobSpec { job, rdd, partitions, properties: Properties::default() };
         self.tell(|_| format!("process {proc} submits job {job}"));
         self.feed_schedulers(proc, vec![Input::Dag(DagEvent::JobSubmitted(spec))])
     }

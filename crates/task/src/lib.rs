@@ -18,6 +18,7 @@ mod environment;
 mod failure;
 mod kill;
 mod report;
+mod shuffle;
 mod spark_files;
 
 pub use accumulator::{Accumulate, Accumulator, Update, UpdateTarget};
@@ -28,4 +29,5 @@ pub use environment::{Environment, MapOutputs};
 pub use failure::{OrFail, fail, fail_for_good, fail_with};
 pub use kill::KillSwitch;
 pub use report::TaskReport;
+pub use shuffle::{ShuffleReader, fail_unreadable};
 pub use spark_files::SparkFiles;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::{
-    BroadcastId, ExecutorId, Host, JobError, JobId, RddId, StageId, StageRef, StorageLevel,
-    TaskFailure, TaskId, Tick,
+    BroadcastId, ExecutorId, Host, JobError, JobId, Properties, RddId, StageId, StageRef,
+    StorageLevel, TaskFailure, TaskId, Tick,
 };
 
 /// A thing that happened. Names follow Spark's `SparkListener*` events.
@@ -35,12 +35,8 @@ pub enum Event {
     JobStart {
         /// The job.
         job: JobId,
-        /// Where the action stands in the program.
-        call_site: String,
-        /// Its group, if one was set.
-        group: Option<String>,
-        /// What the user says it does.
-        description: Option<String>,
+        /// Group, description, call site, tags and what else was set for it.
+        properties: Properties,
         /// Every stage it may need, parents first.
         stages: Vec<StageInfo>,
         /// When.

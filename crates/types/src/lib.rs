@@ -7,6 +7,7 @@ pub mod event;
 pub mod id;
 pub mod lineage;
 pub mod outcome;
+pub mod properties;
 pub mod storage_level;
 
 pub use event::{Event, RunningTask, StageInfo, TaskInfo, TaskMetrics};
@@ -16,4 +17,5 @@ pub use lineage::{
     RddInfo, Reads,
 };
 pub use outcome::{JobError, MapAttempt, MapOutputLocation, StageRef, TaskFailure, TaskOutcome};
+pub use properties::Properties;
 pub use storage_level::StorageLevel;

@@ -245,6 +245,30 @@ impl fmt::Debug for Attachment {
 }
 
 impl RddInfo {
+    /// A node that reads these, with nothing special about it: determinate, without preferred locations.
+    pub fn new(
+        id: RddId,
+        kind: &'static str,
+        call_site: CallSite,
+        partitions: u32,
+        dependencies: Vec<Dependency>,
+    ) -> Self {
+        RddInfo {
+            id,
+            kind,
+            name: None,
+            call_site,
+            partitions,
+            dependencies,
+            lent: None,
+            preferred: Vec::new(),
+            partitioner: None,
+            level: Determinism::Determinate,
+            persisted: AtomicBool::new(false),
+            attachment: Attachment::default(),
+        }
+    }
+
     /// Whether the user asked to keep its partitions.
     pub fn is_persisted(&self) -> bool {
         self.persisted.load(Ordering::Acquire)
@@ -300,20 +324,10 @@ mod tests {
     fn node(id: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo> {
         // As deferred work does: it reads what the node reads.
         let parents: Vec<_> = dependencies.iter().map(|found| found.rdd().clone()).collect();
-        Arc::new(RddInfo {
-            id: RddId(id),
-            kind: "TestRDD",
-            name: None,
-            call_site: CallSite::here("test"),
-            partitions: 1,
-            dependencies,
-            lent: None,
-            preferred: Vec::new(),
-            partitioner: None,
-            level: Determinism::Determinate,
-            persisted: AtomicBool::new(false),
-            attachment: Attachment(Some(Arc::new(parents))),
-        })
+        let site = CallSite::here("test");
+        let mut info = RddInfo::new(RddId(id), "TestRDD", site, 1, dependencies);
+        info.attachment = Attachment(Some(Arc::new(parents)));
+        Arc::new(info)
     }
 
     #[test]

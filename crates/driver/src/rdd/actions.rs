@@ -16,24 +16,16 @@ use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartit
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::InOrder;
 use firesteel_rdd::{Partition, Pipe};
-use firesteel_scheduler::engine::Input;
-use firesteel_scheduler::messages::{DagEvent, JobProperties};
 use firesteel_task::{Payload, TaskContext};
-use firesteel_types::{CallSite, JobError, JobId};
+use firesteel_types::{CallSite, JobError, Properties};
 
 use super::checkpoint;
 use super::graph::prepare;
-use crate::{Context, Error, Rdd, Result, interrupt, local_properties};
+use crate::local_properties::{self, LocalProperties};
+use crate::{Error, Rdd, Result, interrupt};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
 const TREE_DEPTH: u32 = 2;
-
-impl Context {
-    pub(crate) fn cancel_job(&self, job: JobId, reason: &str) {
-        let reason = reason.to_owned();
-        self.0.engine.feed(Input::Dag(DagEvent::JobCancelled { job, reason }));
-    }
-}
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// Runs `action` on these partitions and waits; the results come in the partitions' order.
@@ -60,24 +52,19 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             return Err(Error::invalid(&site, reason));
         }
         self.check()?;
-        let properties = local_properties::get(self.context.id());
-        let future = properties.future.clone();
+        let LocalProperties { job: properties, future } = local_properties::get(self.context.id());
         if let Some(reason) = future.as_ref().and_then(|future| future.cancelled()) {
             let job = self.context.0.engine.name_job();
             return Err(JobError::Cancelled { job, reason }.into());
         }
-        let properties = JobProperties {
-            group: properties.group,
-            description: properties.description,
-            pool: properties.pool,
-            call_site: site.to_string(),
-        };
+        let properties = properties.with(Properties::CALL_SITE, &site.to_string());
         let body = Arc::new(ResultBody::new(self.pipe.clone(), action));
-        let cell = self.context.0.engine.submit(self.info.clone(), partitions, body, properties)?;
-        if let Some(reason) = future.and_then(|future| future.add(cell.job)) {
-            self.context.cancel_job(cell.job, &reason);
+        let engine = &self.context.0.engine;
+        let waiter = engine.submit(self.info.clone(), partitions, body, properties)?;
+        if let Some(reason) = future.and_then(|future| future.add(waiter.job())) {
+            engine.cancel_job(waiter.job(), &reason);
         }
-        let outputs = cell.wait()?;
+        let outputs = waiter.wait()?;
         checkpoint::write_pending(&self.context, &self.info)?;
         Ok(outputs)
     }

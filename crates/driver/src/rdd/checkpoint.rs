@@ -30,7 +30,7 @@ use firesteel_types::{
 
 use super::graph::extras;
 use crate::output::Output;
-use crate::{Context, Error, Rdd, Result, input, options};
+use crate::{Context, Error, Rdd, Result, input};
 
 /// What a context knows of checkpoints.
 #[derive(Default)]
@@ -102,7 +102,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         let node = self.derive("CheckpointedRDD", site).partitioned_as(self);
         let found = self.context.checkpoint_dir(&site).and_then(|directory| {
             let conf = self.context.conf();
-            let codec = options::codec_if(conf, conf.get(&entries::CHECKPOINT_COMPRESS)?)?;
+            let codec = firesteel_engine::codec_if(conf, conf.get(&entries::CHECKPOINT_COMPRESS)?)?;
             Ok((directory.child(&format!("rdd-{}", node.id)), codec))
         });
         let (directory, codec) = match found {
@@ -223,7 +223,7 @@ impl Checkpoint {
     fn cut(&self, context: &Context, node: &Arc<RddInfo>) {
         let parents = self.work.cut();
         let leaf = Arc::new(RddInfo {
-            id: context.next_rdd(),
+            id: context.0.engine.next_rdd(),
             kind: self.work.leaf_kind(),
             name: None,
             call_site: self.site,

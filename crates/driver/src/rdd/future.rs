@@ -92,7 +92,7 @@ impl<T: Send + 'static> JobFuture<T> {
     pub fn cancel(&self) {
         let reason = "the future was cancelled";
         for job in self.jobs.cancel(reason) {
-            self.context.cancel_job(job, reason);
+            self.context.0.engine.cancel_job(job, reason);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use firesteel_engine::{CachedPartitions, ShuffleHandle};
 use firesteel_rdd::cache::SharedLevel;
 use firesteel_rdd::{AnyPartitioner, Pipe};
 use firesteel_types::{
@@ -14,7 +15,6 @@ use firesteel_types::{
 };
 
 use super::checkpoint::Checkpoint;
-use crate::engine::{KeptPartitions, ShuffleHandle};
 use crate::{Context, Error, Rdd, Result};
 
 /// Work that must be done before the first job that needs a node: sampling bounds, counting.
@@ -42,7 +42,7 @@ pub(crate) struct Extras {
     /// How this node keeps its partitions, if it does.
     pub(crate) level: Option<Arc<SharedLevel>>,
     /// The partitions this node keeps, if it does.
-    _kept: Option<Arc<KeptPartitions>>,
+    _cached: Option<Arc<CachedPartitions>>,
 }
 
 impl Extras {
@@ -73,7 +73,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(context: &Context, kind: &'static str, site: CallSite) -> Self {
         Node {
-            id: context.next_rdd(),
+            id: context.0.engine.next_rdd(),
             partitions: 0,
             context: context.clone(),
             kind,
@@ -138,7 +138,7 @@ impl Node {
     pub(crate) fn reads(mut self, shuffle: Arc<ShuffleHandle>, parent: &Arc<RddInfo>) -> Self {
         self.check_parent(parent);
         self.determinism = self.determinism.max(parent.determinism().after_shuffle());
-        let id = shuffle.shuffle;
+        let id = shuffle.shuffle();
         self.dependencies.push(Dependency::Shuffle { shuffle: id, rdd: parent.clone() });
         self.extras._shuffles.push(shuffle);
         self
@@ -192,7 +192,7 @@ impl Node {
     pub(crate) fn persisted(mut self, level: &Arc<SharedLevel>) -> Self {
         self.persisted = true;
         self.extras.level = Some(level.clone());
-        self.extras._kept = Some(self.context.0.engine.keep_partitions(self.id));
+        self.extras._cached = Some(self.context.0.engine.cache_partitions(self.id));
         self
     }
 

@@ -49,7 +49,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         readers: u32,
         checksummed: bool,
     ) -> (Node, ShuffleRecords<R>) {
-        let shuffle = self.context.next_shuffle();
+        let shuffle = self.context.0.engine.next_shuffle();
         let body = ShuffleMapBody::new(self.pipe.clone(), writer, shuffle, readers, checksummed);
         let handle = self.context.0.engine.register_shuffle(shuffle, Arc::new(body));
         let records = ShuffleRecords::new(shuffle, self.info.partitions);

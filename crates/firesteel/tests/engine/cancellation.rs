@@ -151,7 +151,10 @@ fn a_future_belongs_to_the_group_of_the_thread_that_started_it() {
         .events()
         .into_iter()
         .filter_map(|event| match event {
-            Event::JobStart { group, description, .. } => Some((group, description)),
+            Event::JobStart { properties, .. } => {
+                let owned = |text: Option<&str>| text.map(str::to_owned);
+                Some((owned(properties.group()), owned(properties.description())))
+            }
             _ => None,
         })
         .collect();

@@ -146,7 +146,8 @@ fn jobs_are_told_with_the_place_of_their_action() {
     ctx.range(0..10u64).sort_by(|n| *n).first().unwrap();
     ctx.wait_for_listeners();
     for event in heard.events() {
-        if let Event::JobStart { call_site, .. } = event {
+        if let Event::JobStart { properties, .. } = event {
+            let call_site = properties.call_site();
             assert!(call_site.contains("listening.rs:"), "{call_site}");
         }
     }
@@ -212,8 +213,9 @@ fn first_by_pool(run: usize, mode: &str) -> Vec<char> {
                     waiting.count().unwrap()
                 }
             });
-            let submitted =
-                |e: &Event| matches!(e, Event::JobStart { group: Some(g), .. } if g == pool);
+            let submitted = |e: &Event| {
+                matches!(e, Event::JobStart { properties, .. } if properties.group() == Some(pool))
+            };
             wait_until("the job is submitted", || heard.count(&ctx, submitted) == 1);
             thread
         });
@@ -227,8 +229,9 @@ fn first_by_pool(run: usize, mode: &str) -> Vec<char> {
     let mut order = Vec::new();
     for event in heard.events() {
         match event {
-            Event::JobStart { group: Some(group), stages, .. } => {
-                pool_of.insert(stages[0].stage.stage, group.chars().next().unwrap());
+            Event::JobStart { properties, stages, .. } => {
+                let pool = properties.group().and_then(|group| group.chars().next());
+                pool_of.extend(pool.map(|pool| (stages[0].stage.stage, pool)));
             }
             Event::TaskStart { task, .. } => order.extend(pool_of.get(&task.stage.stage)),
             _ => {}

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_types::{Event, JobId, RddInfo, ShuffleId, StageId};
+use firesteel_types::{Event, JobId, Properties, RddInfo, ShuffleId, StageId};
 
 use super::graph::{self, Cut, ShuffleEdge};
 use super::state::{Job, Stage, StageKind, StageState};
 use super::{DagScheduler, Turn};
-use crate::messages::{DagEffect, JobProperties, JobSpec, TaskSet, TaskSetKind, TaskSpec};
+use crate::messages::{DagEffect, JobSpec, TaskSet, TaskSetKind, TaskSpec};
 
 /// A step of the walk over shuffles: each is entered, then its parents, then left.
 enum Step {
@@ -30,7 +30,7 @@ impl DagScheduler {
             self.announce_job_end(turn, job, Ok(()));
             return;
         }
-        let stages = self.make_stages(job, rdd, &partitions, &properties.call_site);
+        let stages = self.make_stages(job, rdd, &partitions, properties.call_site());
         self.post_job_start(turn, job, &properties, &stages);
         let result_stage = stages.last().copied();
         self.jobs.insert(job, Job { stages, properties });
@@ -43,14 +43,12 @@ impl DagScheduler {
         &self,
         turn: &mut Turn<'_>,
         job: JobId,
-        properties: &JobProperties,
+        properties: &Properties,
         stages: &[StageId],
     ) {
         turn.post(Event::JobStart {
             job,
-            call_site: properties.call_site.clone(),
-            group: properties.group.clone(),
-            description: properties.description.clone(),
+            properties: properties.clone(),
             stages: stages.iter().filter_map(|id| self.stages.get(id)).map(Stage::info).collect(),
             at: turn.now,
         });
@@ -246,7 +244,7 @@ impl DagScheduler {
                 StageKind::ShuffleMap { shuffle, .. } => TaskSetKind::ShuffleMap(shuffle),
             },
             priority,
-            pool: self.jobs.get(&priority).and_then(|job| job.properties.pool.clone()),
+            pool: self.jobs.get(&priority).and_then(|job| job.properties.pool()).map(str::to_owned),
             rdd: stage.rdd.id,
             tasks,
         }

@@ -6,7 +6,8 @@
 //! that executor does not count against the stage (invariant L07): there is only so much to be found. Everything that ends a job goes through `end_job`.
 
 use firesteel_types::{
-    ExecutorId, JobError, JobId, Location, RddId, ShuffleId, StageId, StageRef, TaskFailure,
+    ExecutorId, JobError, JobId, Location, Properties, RddId, ShuffleId, StageId, StageRef,
+    TaskFailure,
 };
 
 use super::completion::Leftover;
@@ -195,9 +196,9 @@ impl DagScheduler {
         }
     }
 
-    pub(super) fn jobs_of_group(&self, group: &str) -> Vec<JobId> {
-        let jobs = self.jobs.iter();
-        let jobs = jobs.filter(|(_, job)| job.properties.group.as_deref() == Some(group));
+    /// The living jobs with such properties.
+    pub(super) fn jobs_where(&self, has: impl Fn(&Properties) -> bool) -> Vec<JobId> {
+        let jobs = self.jobs.iter().filter(|(_, job)| has(&job.properties));
         jobs.map(|(id, _)| *id).collect()
     }
 

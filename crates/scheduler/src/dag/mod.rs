@@ -123,7 +123,11 @@ impl DagScheduler {
             DagEvent::JobSubmitted(spec) => self.on_job_submitted(turn, spec),
             DagEvent::JobCancelled { job, reason } => self.cancel(turn, vec![job], &reason),
             DagEvent::JobGroupCancelled { group, reason } => {
-                self.cancel(turn, self.jobs_of_group(&group), &reason);
+                let jobs = self.jobs_where(|job| job.group() == Some(&group));
+                self.cancel(turn, jobs, &reason);
+            }
+            DagEvent::JobTagCancelled { tag, reason } => {
+                self.cancel(turn, self.jobs_where(|job| job.tags().contains(&tag)), &reason);
             }
             DagEvent::AllJobsCancelled { reason } => {
                 self.cancel(turn, self.jobs.keys().copied().collect(), &reason);

@@ -4,17 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_types::{ExecutorId, JobId, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef};
+use firesteel_types::{
+    ExecutorId, JobId, Properties, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef,
+};
 
 use super::graph::Cut;
 use super::outputs::Generations;
-use crate::messages::JobProperties;
 
 /// A job that has not ended.
 pub(super) struct Job {
     /// Every stage it may need, parents first, its result stage last.
     pub(super) stages: Vec<StageId>,
-    pub(super) properties: JobProperties,
+    pub(super) properties: Properties,
 }
 
 /// What a stage produces.

@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use firesteel_types::event::Locality;
 use firesteel_types::{
     CallSite, Dependency, Event, ExecutorId, Host, JobId, Location, MapAttempt, MapOutputLocation,
-    NarrowMapping, RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo,
-    TaskOutcome, Tick,
+    NarrowMapping, Properties, RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId,
+    TaskInfo, TaskOutcome, Tick,
 };
 
 use super::DagScheduler;
-use crate::messages::{DagEffect, DagEvent, DagOptions, JobProperties, JobSpec};
+use crate::messages::{DagEffect, DagEvent, DagOptions, JobSpec};
 
 type Rdd = Arc<RddInfo>;
 
 /// Where the jobs of tests are submitted.
 const ACTION: &str = "collect at test.rs:1";
 
-fn collecting() -> JobProperties {
-    JobProperties { call_site: ACTION.into(), ..JobProperties::default() }
+fn collecting() -> Properties {
+    Properties::default().with(Properties::CALL_SITE, ACTION)
 }
 
 /// Makes RDDs, numbering them and their shuffles from 0.
@@ -181,7 +181,7 @@ impl Bench {
         job: u32,
         rdd: &Rdd,
         partitions: Vec<u32>,
-        properties: JobProperties,
+        properties: Properties,
     ) -> Vec<String> {
         self.send(DagEvent::JobSubmitted(JobSpec {
             job: JobId(job),

@@ -40,7 +40,7 @@ fn job(job: u32, rdd: &Rdd) -> DagEvent {
 #[test]
 fn a_job_without_partitions_starts_and_ends_at_once() {
     let mut bench = Bench::new();
-    let lines = bench.submit_in(0, &two_stages(), vec![], JobProperties::default());
+    let lines = bench.submit_in(0, &two_stages(), vec![], Properties::default());
     assert_eq!(lines, ["job 0 starts []", "job 0 ends", "end 0 ok"]);
     assert!(bench.dag.is_idle());
 }
@@ -60,7 +60,7 @@ fn a_job_without_shuffles_is_one_stage_and_ends_with_its_last_partition() {
 #[test]
 fn only_the_partitions_asked_for_are_run_and_each_index_is_delivered() {
     let (mut bench, rdd) = (Bench::new(), Graph::default().source(9));
-    let lines = bench.submit_in(0, &rdd, vec![7, 2, 7], JobProperties::default());
+    let lines = bench.submit_in(0, &rdd, vec![7, 2, 7], Properties::default());
     assert_eq!(lines[2], "run 0.0 [2 7]");
     assert_eq!(
         bench.succeed((0, 0), 7, 1),
@@ -240,7 +240,7 @@ fn tasks_prefer_kept_partitions_then_sources_then_those_of_the_first_narrow_pare
 #[test]
 fn a_task_set_carries_the_lowest_job_its_pool_and_its_kind() {
     let (mut bench, rdd) = (Bench::new(), two_stages());
-    let pool = JobProperties { pool: Some("fast".into()), ..Default::default() };
+    let pool = Properties::default().with(Properties::POOL, "fast");
     bench.submit_in(4, &rdd, vec![0], pool);
     bench.submit(3, &rdd);
     bench.succeed((0, 0), 0, 1);
@@ -610,8 +610,9 @@ fn cancelling_a_job_ends_it_and_leaves_shared_stages_to_the_others() {
 fn a_group_a_stage_and_everything_can_be_cancelled() {
     let (mut bench, rdd) = (Bench::new(), Graph::default().source(1));
     for job in 0..4 {
-        let group = (job % 2 == 0).then(|| "even".to_string());
-        let properties = JobProperties { group, ..Default::default() };
+        let mut properties = Properties::default();
+        properties.set(Properties::GROUP, (job % 2 == 0).then_some("even"));
+        properties.tags_mut().extend([format!("tag{job}"), "all".to_owned()]);
         bench.submit_in(job, &rdd, vec![0], properties);
     }
     let (group, reason) = ("even".to_string(), "enough".to_string());
@@ -624,7 +625,13 @@ fn a_group_a_stage_and_everything_can_be_cancelled() {
     assert_eq!(bench.send(DagEvent::StageCancelled { stage, reason: reason.clone() }), NOTHING);
     let group = "odd".to_string();
     assert_eq!(bench.send(DagEvent::JobGroupCancelled { group, reason: reason.clone() }), NOTHING);
-    assert_eq!(bench.send(DagEvent::AllJobsCancelled { reason })[2], "job 3 ends");
+    let tagged =
+        |tag: &str| DagEvent::JobTagCancelled { tag: tag.to_owned(), reason: "enough".to_owned() };
+    bench.submit_in(4, &rdd, vec![0], Properties::default());
+    assert_eq!(bench.send(tagged("tag2")), NOTHING);
+    let lines = bench.send(tagged("all"));
+    assert_eq!((&*lines[2], lines.len()), ("job 3 ends", 4));
+    assert_eq!(bench.send(DagEvent::AllJobsCancelled { reason })[2], "job 4 ends");
     assert!(bench.dag.is_idle());
 }
 

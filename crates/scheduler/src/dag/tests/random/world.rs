@@ -150,8 +150,10 @@ impl World {
             ended: None,
         };
         self.jobs.insert(job, book);
-        let group = (b & 0x80 == 0).then(|| format!("g{}", b & 1));
-        let properties = JobProperties { group, ..Default::default() };
+        let mut properties = Properties::default();
+        if b & 0x80 == 0 {
+            properties.set(Properties::GROUP, Some(&format!("g{}", b & 1)));
+        }
         self.send(DagEvent::JobSubmitted(JobSpec { job, rdd, partitions, properties }));
     }
 

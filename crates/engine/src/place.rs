@@ -131,6 +131,16 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The id that a cluster gave the application.
+    pub(super) fn application_id(&self) -> Option<String> {
+        match self {
+            Place::Threads { .. } => None,
+            Place::Cluster(cluster) => cluster.application_id(),
+        }
+    }
+}
+
 impl Engine {
     pub(super) fn executor_added(self: &Arc<Self>, executor: ExecutorId, host: Host, cores: u32) {
         let at = self.now();
@@ -139,23 +149,15 @@ impl Engine {
     }
 
     /// How many tasks run at once, as far as is known.
-    pub(crate) fn cores(&self) -> u32 {
+    pub fn cores(&self) -> u32 {
         match &self.place {
             Place::Threads { workers, .. } => *workers,
             Place::Cluster(cluster) => cluster.cores().max(2),
         }
     }
 
-    /// The id that a cluster gave the application.
-    pub(crate) fn application_id(&self) -> Option<String> {
-        match &self.place {
-            Place::Threads { .. } => None,
-            Place::Cluster(cluster) => cluster.application_id(),
-        }
-    }
-
     /// Bytes of broadcast values that this process sent to executors.
-    pub(crate) fn served_broadcast_bytes(&self) -> u64 {
+    pub fn served_broadcast_bytes(&self) -> u64 {
         match &self.place {
             Place::Threads { .. } => 0,
             Place::Cluster(cluster) => cluster.served_broadcast_bytes(),

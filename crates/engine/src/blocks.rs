@@ -14,13 +14,13 @@ use firesteel_types::{Event, ExecutorId, Host, Location, RddId, StorageLevel};
 use super::Engine;
 use super::place::Place;
 
-/// The kept partitions of an RDD, held by its node. They go when nobody can read them any more.
-pub(crate) struct KeptPartitions {
+/// The cached partitions of an RDD, held by its node. They go when nobody can read them any more.
+pub struct CachedPartitions {
     rdd: RddId,
     engine: Weak<Engine>,
 }
 
-impl Drop for KeptPartitions {
+impl Drop for CachedPartitions {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
             engine.unpersist(self.rdd);
@@ -60,12 +60,12 @@ impl Watch for BlockWatch {
 
 impl Engine {
     /// What is to be held as long as the partitions of an RDD are to be kept.
-    pub(crate) fn keep_partitions(self: &Arc<Self>, rdd: RddId) -> Arc<KeptPartitions> {
-        Arc::new(KeptPartitions { rdd, engine: Arc::downgrade(self) })
+    pub fn cache_partitions(self: &Arc<Self>, rdd: RddId) -> Arc<CachedPartitions> {
+        Arc::new(CachedPartitions { rdd, engine: Arc::downgrade(self) })
     }
 
     /// Drops something of the lineage when all jobs are over that run now.
-    pub(crate) fn let_go_after_jobs(&self, cut_off: Arc<dyn Any + Send + Sync>) {
+    pub fn let_go_after_jobs(&self, cut_off: Arc<dyn Any + Send + Sync>) {
         let mut state = self.lock();
         for job in state.jobs.values_mut() {
             job.cut_off.push(cut_off.clone());
@@ -75,17 +75,17 @@ impl Engine {
     }
 
     /// Whether tasks keep partitions in this process, where every other task finds them.
-    pub(crate) fn keeps_blocks_here(&self) -> bool {
+    pub fn keeps_blocks_here(&self) -> bool {
         matches!(&self.place, Place::Threads { transport, .. } if *transport != LocalTransport::Process)
     }
 
     /// An RDD whose partitions were dropped keeps them from now on.
-    pub(crate) fn persist_again(&self, rdd: RddId) {
+    pub fn persist_again(&self, rdd: RddId) {
         self.place.persisted(rdd);
     }
 
     /// Drops the kept partitions of an RDD.
-    pub(crate) fn unpersist(self: &Arc<Self>, rdd: RddId) {
+    pub fn unpersist(self: &Arc<Self>, rdd: RddId) {
         self.environment.remove_rdd(rdd);
         self.forget(Forgotten::Rdd(rdd));
         self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));

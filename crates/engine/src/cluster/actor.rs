@@ -148,7 +148,7 @@ impl Actor {
             }
             News::Heartbeat(executor, tasks) => {
                 let told = firesteel_types::Event::ExecutorMetricsUpdate { executor, tasks };
-                self.engine.bus().post(told);
+                self.engine.bus.post(told);
             }
             News::BlockUpdated(executor, block, status) => {
                 self.block_updated(executor, block, status);

@@ -155,7 +155,6 @@ impl State {
     }
 
     /// Whether tasks run whose results nobody waits for.
-    #[cfg(feature = "object-store")]
     pub(super) fn has_tasks_of_ended_jobs(&self) -> bool {
         let is_over = |job: &JobId| !self.jobs.contains_key(job);
         !self.stopped && self.running.values().any(|task| task.job.as_ref().is_some_and(is_over))

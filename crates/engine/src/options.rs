@@ -58,7 +58,7 @@ pub(crate) fn scratch(conf: &Conf) -> Result<Scratch> {
 }
 
 /// The codec that is set, if there shall be one.
-pub(crate) fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec> {
+pub fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec> {
     let level = conf.get(&entries::IO_COMPRESSION_ZSTD_LEVEL)?;
     Ok(match (compressed, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
         (false, _) => Codec::None,

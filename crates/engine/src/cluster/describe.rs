@@ -10,8 +10,7 @@ use firesteel_executor::cluster::{DRIVER_URL, SETTINGS};
 use firesteel_rpc::{RpcAddress, SECRET_VARIABLE, Secret};
 
 use super::join::start_error;
-use crate::Result;
-use crate::context::executable_name;
+use crate::{Result, executable_name};
 
 /// What is asked of a master.
 pub(super) fn describe(

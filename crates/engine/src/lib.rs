@@ -1,66 +1,65 @@
-//! The shell around the pure schedulers: one lock, worker threads, timers.
+//! The engine: runs jobs made of lineages and task bodies, in threads of this process or on a cluster. Front doors
+//! (RDDs, SQL) submit to it; nothing of what their bodies compute is known here.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `start` | from settings to a running engine, and its end |
+//! | `jobs` | what front doors ask for: jobs, shuffles, cancellation |
+//! | `shared` | broadcast values and accumulators |
+//! | `blocks` | cached partitions as schedulers and listeners hear of them |
+//! | `place`, `local`, `process`, `cluster` | where tasks run |
+//! | `state`, `job`, `aftermath`, `timer` | what the lock protects, what happens after it is let go |
+//! | `bus` | listeners |
 //!
 //! There is no scheduler thread. Whoever has news (a worker whose task ended, a user's thread that
 //! submits a job, the timer) takes the lock, feeds the schedulers and carries out their effects. A
 //! worker that reports the end of a task leaves with its next one: a job of many small tasks runs
 //! without a single switch between threads.
+//!
+//! Architecture Invariant: nothing here decides where or when a task runs; that is the scheduler crate's.
 
 mod aftermath;
 mod blocks;
+mod bus;
 mod cluster;
+mod error;
+mod files;
 mod job;
+mod jobs;
 mod local;
+mod options;
 mod place;
 mod process;
+mod shared;
+mod start;
 mod state;
 mod timer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-#[cfg(feature = "object-store")]
-use std::time::Duration;
 use std::time::Instant;
 
-use firesteel_executor::{Forgotten, LocalEnvironment};
+use firesteel_executor::LocalEnvironment;
 use firesteel_scheduler::engine::{Effect, Input};
-use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobProperties, JobSpec, TaskEvent, TaskOptions,
-};
-use firesteel_shuffle::Scratch;
-use firesteel_task::{Environment, TaskBody, TaskReport, UpdateTarget};
-use firesteel_types::{
-    AccumulatorId, ExecutorId, JobId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
-    TaskOutcome, Tick,
-};
-
-use crate::bus::Bus;
-use crate::{Error, Result};
+use firesteel_scheduler::messages::{DagEvent, TaskEvent};
+use firesteel_task::TaskReport;
+use firesteel_types::{ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick};
 
 use aftermath::{Aftermath, Spoilt, Step};
-pub(crate) use blocks::KeptPartitions;
-pub(crate) use job::JobCell;
-use job::{ActiveJob, StageCode};
-pub(crate) use place::NewPlace;
+use bus::Bus;
 use place::Place;
+use start::Application;
 use state::{Launch, Output, State};
 
-/// The code of a shuffle's map tasks, kept by the RDD that reads the shuffle. When nobody can read it
-/// any more, its map outputs go.
-pub(crate) struct ShuffleHandle {
-    pub(crate) shuffle: ShuffleId,
-    code: Arc<StageCode>,
-    engine: std::sync::Weak<Engine>,
-}
-
-impl Drop for ShuffleHandle {
-    fn drop(&mut self) {
-        if let Some(engine) = self.engine.upgrade() {
-            engine.remove_shuffle(self.shuffle);
-        }
-    }
-}
+pub use blocks::CachedPartitions;
+pub use bus::Listener;
+pub use error::{Error, Result};
+pub use job::JobWaiter;
+pub use jobs::ShuffleHandle;
+pub use options::codec_if;
+pub use start::executable_name;
 
 /// Schedulers, worker threads and the blocks of this process.
-pub(crate) struct Engine {
+pub struct Engine {
     state: Mutex<State>,
     /// A task is ready, or the engine stops.
     work: Condvar,
@@ -71,107 +70,24 @@ pub(crate) struct Engine {
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
     place: Place,
+    application: Application,
 }
 
 impl Engine {
-    /// Starts the threads that run tasks, or that send them to where they run.
-    pub(crate) fn start(
-        place: NewPlace,
-        dag: DagOptions,
-        tasks: TaskOptions,
-        scratch: Scratch,
-        bus: Bus,
-    ) -> Result<Arc<Engine>> {
-        let engine = Arc::new(Engine {
-            state: Mutex::new(State::new(dag, tasks)),
-            work: Condvar::new(),
-            timer: Condvar::new(),
-            origin: Instant::now(),
-            bus,
-            aftermath: Aftermath::default(),
-            environment: Arc::new(LocalEnvironment::new(scratch)),
-            place: place.place(),
-        });
-        blocks::watch(&engine);
-        place.start(&engine).inspect_err(|_| engine.stop())?;
-        Ok(engine)
-    }
-
     /// Milliseconds since the engine started.
-    pub(crate) fn now(&self) -> Tick {
+    pub fn now(&self) -> Tick {
         Tick(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn bus(&self) -> &Bus {
-        &self.bus
-    }
-
-    pub(crate) fn environment(&self) -> &Arc<LocalEnvironment> {
+    /// What tasks in threads of this process find there.
+    pub fn environment(&self) -> &Arc<LocalEnvironment> {
         &self.environment
     }
 
-    /// Submits a job; the cell tells when it is over.
-    pub(crate) fn submit(
-        self: &Arc<Self>,
-        rdd: Arc<RddInfo>,
-        partitions: Vec<u32>,
-        body: Arc<dyn TaskBody>,
-        properties: JobProperties,
-    ) -> Result<Arc<JobCell>> {
-        let mut state = self.lock();
-        if state.stopped {
-            return Err(Error::ContextStopped);
-        }
-        if let Some(reason) = state.ended.clone() {
-            return Err(Error::ApplicationEnded { reason });
-        }
-        let job = state.next_job();
-        let cell = Arc::new(JobCell::new(job));
-        let active = ActiveJob::new(body, rdd.clone(), partitions.len(), cell.clone());
-        state.jobs.insert(job, active);
-        let spec = JobSpec { job, rdd, partitions, properties };
-        self.carry_out(state, Input::Dag(DagEvent::JobSubmitted(spec)));
-        Ok(cell)
-    }
-
-    /// The id of a job that was cancelled before it could be submitted.
-    pub(crate) fn name_job(&self) -> JobId {
-        self.lock().next_job()
-    }
-
     /// Takes one piece of news.
-    pub(crate) fn feed(self: &Arc<Self>, input: Input) {
+    fn feed(self: &Arc<Self>, input: Input) {
         let state = self.lock();
         self.carry_out(state, input);
-    }
-
-    /// Registers the map side of a shuffle.
-    pub(crate) fn register_shuffle(
-        self: &Arc<Self>,
-        shuffle: ShuffleId,
-        body: Arc<dyn TaskBody>,
-    ) -> Arc<ShuffleHandle> {
-        let code = Arc::new(StageCode::new(body));
-        let handle = Arc::new(ShuffleHandle { shuffle, code, engine: Arc::downgrade(self) });
-        self.environment.add_shuffle(shuffle);
-        self.lock().shuffles.insert(shuffle, Arc::downgrade(&handle));
-        handle
-    }
-
-    fn remove_shuffle(self: &Arc<Self>, shuffle: ShuffleId) {
-        let mut state = self.lock();
-        state.shuffles.remove(&shuffle);
-        self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
-        self.environment.remove_shuffle(shuffle);
-        self.forget(Forgotten::Shuffle(shuffle));
-    }
-
-    pub(crate) fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {
-        let mut state = self.lock();
-        if state.accumulators.len().is_multiple_of(64) {
-            state.accumulators.retain(|_, target| target.strong_count() > 0);
-        }
-        state.accumulators.insert(id, Arc::downgrade(&target));
     }
 
     /// Reports a task's end and, if there is one, takes the next.
@@ -287,31 +203,6 @@ impl Engine {
         }
     }
 
-    /// Cancels everything, waits for the running tasks to notice, ends the threads.
-    pub(crate) fn stop(self: &Arc<Self>) {
-        let reason = "the context is stopped".to_owned();
-        let mut state = self.lock();
-        if state.stopped {
-            return;
-        }
-        state.stopped = true;
-        let threads = std::mem::take(&mut state.threads);
-        self.carry_out(state, Input::Dag(DagEvent::AllJobsCancelled { reason }));
-        self.work.notify_all();
-        self.timer.notify_all();
-        let current = std::thread::current().id();
-        threads.into_iter().filter(|thread| thread.thread().id() != current).for_each(|thread| {
-            let _ = thread.join();
-        });
-        self.place.stop();
-        self.environment.blocks().clear();
-        self.environment.scratch().remove_files();
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.lock().stopped
-    }
-
     /// Ends all jobs after a defect of the engine itself, so that nobody waits for ever.
     fn break_down(&self, message: &str) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -325,17 +216,6 @@ impl Engine {
         drop(self.unlock(state, || {}));
         self.work.notify_all();
         self.timer.notify_all();
-    }
-
-    /// Waits for tasks that were told to end because their job is over; not for long, in case they do not notice.
-    #[cfg(feature = "object-store")]
-    pub(crate) fn await_tasks_of_ended_jobs(&self) {
-        const PATIENCE: Duration = Duration::from_secs(5);
-        const LOOK: Duration = Duration::from_millis(2);
-        let begun = Instant::now();
-        while self.lock().has_tasks_of_ended_jobs() && begun.elapsed() < PATIENCE {
-            std::thread::sleep(LOOK);
-        }
     }
 
     /// After a panic under the lock, on whatever thread, the engine is broken down; it stays so.

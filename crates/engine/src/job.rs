@@ -18,7 +18,7 @@ pub(super) struct ActiveJob {
     pub(super) results: Vec<Option<Payload>>,
     /// What its results so far have cost the way from executors to here.
     pub(super) result_bytes: u64,
-    cell: Arc<JobCell>,
+    waiter: Arc<JobWaiter>,
     _lineage: Arc<RddInfo>,
     /// What was cut off the lineage since the job started: its stages may still need it.
     pub(super) cut_off: Vec<Arc<dyn Any + Send + Sync>>,
@@ -29,23 +29,23 @@ impl ActiveJob {
         body: Arc<dyn TaskBody>,
         lineage: Arc<RddInfo>,
         partitions: usize,
-        cell: Arc<JobCell>,
+        waiter: Arc<JobWaiter>,
     ) -> Self {
         let results = std::iter::repeat_with(|| None).take(partitions).collect();
         let code = Arc::new(StageCode::new(body));
-        ActiveJob { code, results, result_bytes: 0, cell, _lineage: lineage, cut_off: Vec::new() }
+        ActiveJob { code, results, result_bytes: 0, waiter, _lineage: lineage, cut_off: Vec::new() }
     }
 
     pub(super) fn id(&self) -> JobId {
-        self.cell.job
+        self.waiter.job
     }
 
     /// Tells the waiter; only then is anything of the user's dropped.
     pub(super) fn end(self, result: Result<()>) {
-        let ActiveJob { results, cell, .. } = self;
+        let ActiveJob { results, waiter, .. } = self;
         match result {
-            Ok(()) => cell.end(Ok(results)),
-            Err(error) => cell.end(Err(error)),
+            Ok(()) => waiter.end(Ok(results)),
+            Err(error) => waiter.end(Err(error)),
         }
     }
 }
@@ -116,15 +116,20 @@ enum Progress {
 }
 
 /// Where a thread waits for its job.
-pub(crate) struct JobCell {
-    pub(crate) job: JobId,
+pub struct JobWaiter {
+    job: JobId,
     progress: Mutex<Progress>,
     ended: Condvar,
 }
 
-impl JobCell {
+impl JobWaiter {
     pub(super) fn new(job: JobId) -> Self {
-        JobCell { job, progress: Mutex::new(Progress::Running), ended: Condvar::new() }
+        JobWaiter { job, progress: Mutex::new(Progress::Running), ended: Condvar::new() }
+    }
+
+    /// The job.
+    pub fn job(&self) -> JobId {
+        self.job
     }
 
     pub(super) fn end(&self, result: Result<Vec<Option<Payload>>>) {
@@ -136,7 +141,7 @@ impl JobCell {
     }
 
     /// Waits for the job's end and takes its results, one per partition.
-    pub(crate) fn wait(&self) -> Result<Vec<Payload>> {
+    pub fn wait(&self) -> Result<Vec<Payload>> {
         let mut progress = self.lock();
         loop {
             match std::mem::replace(&mut *progress, Progress::Taken) {

@@ -1,0 +1,147 @@
+//! What front doors ask of the engine: jobs, the map side of shuffles, cancellation.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use firesteel_executor::Forgotten;
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::{DagEvent, JobSpec};
+use firesteel_task::TaskBody;
+use firesteel_types::{JobId, Properties, RddId, RddInfo, ShuffleId, StageId};
+
+use crate::job::{ActiveJob, StageCode};
+use crate::{Engine, Error, JobWaiter, Result};
+
+/// Numbers that all front doors of an application share.
+#[derive(Default)]
+pub(crate) struct Ids {
+    rdd: AtomicU32,
+    shuffle: AtomicU32,
+    pub(crate) accumulator: AtomicU64,
+}
+
+/// The code of a shuffle's map tasks, kept by whoever reads the shuffle. When nobody can read it any more, its
+/// map outputs go.
+pub struct ShuffleHandle {
+    shuffle: ShuffleId,
+    pub(crate) code: Arc<StageCode>,
+    engine: Weak<Engine>,
+}
+
+impl ShuffleHandle {
+    /// The shuffle.
+    pub fn shuffle(&self) -> ShuffleId {
+        self.shuffle
+    }
+}
+
+impl Drop for ShuffleHandle {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.remove_shuffle(self.shuffle);
+        }
+    }
+}
+
+impl Engine {
+    /// The number of a new RDD, or of another node of a lineage.
+    pub fn next_rdd(&self) -> RddId {
+        RddId(self.application.ids.rdd.fetch_add(1, Relaxed))
+    }
+
+    /// The number of a new shuffle.
+    pub fn next_shuffle(&self) -> ShuffleId {
+        ShuffleId(self.application.ids.shuffle.fetch_add(1, Relaxed))
+    }
+
+    /// Runs `body` on these partitions of the last RDD of a lineage, and what must be run before. Shuffles of the
+    /// lineage are those that [`Engine::register_shuffle`] knows.
+    pub fn submit(
+        self: &Arc<Self>,
+        lineage: Arc<RddInfo>,
+        partitions: Vec<u32>,
+        body: Arc<dyn TaskBody>,
+        properties: Properties,
+    ) -> Result<Arc<JobWaiter>> {
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(Error::Stopped);
+        }
+        if let Some(reason) = state.ended.clone() {
+            return Err(Error::ApplicationEnded { reason });
+        }
+        let job = state.next_job();
+        let waiter = Arc::new(JobWaiter::new(job));
+        let active = ActiveJob::new(body, lineage.clone(), partitions.len(), waiter.clone());
+        state.jobs.insert(job, active);
+        let spec = JobSpec { job, rdd: lineage, partitions, properties };
+        self.carry_out(state, Input::Dag(DagEvent::JobSubmitted(spec)));
+        Ok(waiter)
+    }
+
+    /// The id of a job that was cancelled before it could be submitted.
+    pub fn name_job(&self) -> JobId {
+        self.lock().next_job()
+    }
+
+    /// Registers the map side of a shuffle: `body` writes the output of one map partition through
+    /// [`Environment::put_map_output`](firesteel_task::Environment::put_map_output).
+    pub fn register_shuffle(
+        self: &Arc<Self>,
+        shuffle: ShuffleId,
+        body: Arc<dyn TaskBody>,
+    ) -> Arc<ShuffleHandle> {
+        let code = Arc::new(StageCode::new(body));
+        let handle = Arc::new(ShuffleHandle { shuffle, code, engine: Arc::downgrade(self) });
+        self.environment.add_shuffle(shuffle);
+        self.lock().shuffles.insert(shuffle, Arc::downgrade(&handle));
+        handle
+    }
+
+    fn remove_shuffle(self: &Arc<Self>, shuffle: ShuffleId) {
+        let mut state = self.lock();
+        state.shuffles.remove(&shuffle);
+        self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
+        self.environment.remove_shuffle(shuffle);
+        self.forget(Forgotten::Shuffle(shuffle));
+    }
+
+    /// Cancels one job.
+    pub fn cancel_job(self: &Arc<Self>, job: JobId, reason: &str) {
+        self.feed(Input::Dag(DagEvent::JobCancelled { job, reason: reason.to_owned() }));
+    }
+
+    /// Cancels the running jobs of a group.
+    pub fn cancel_job_group(self: &Arc<Self>, group: &str, reason: &str) {
+        let (group, reason) = (group.to_owned(), reason.to_owned());
+        self.feed(Input::Dag(DagEvent::JobGroupCancelled { group, reason }));
+    }
+
+    /// Cancels the running jobs that have a tag.
+    pub fn cancel_jobs_with_tag(self: &Arc<Self>, tag: &str, reason: &str) {
+        let (tag, reason) = (tag.to_owned(), reason.to_owned());
+        self.feed(Input::Dag(DagEvent::JobTagCancelled { tag, reason }));
+    }
+
+    /// Cancels all running jobs.
+    pub fn cancel_all_jobs(self: &Arc<Self>, reason: &str) {
+        self.feed(Input::Dag(DagEvent::AllJobsCancelled { reason: reason.to_owned() }));
+    }
+
+    /// Cancels the jobs that need a stage.
+    pub fn cancel_stage(self: &Arc<Self>, stage: StageId, reason: &str) {
+        self.feed(Input::Dag(DagEvent::StageCancelled { stage, reason: reason.to_owned() }));
+    }
+
+    /// Waits for tasks that were told to end because their job is over; not for long, in case they do not notice.
+    pub fn await_tasks_of_ended_jobs(&self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        const LOOK: Duration = Duration::from_millis(2);
+        let begun = Instant::now();
+        while self.lock().has_tasks_of_ended_jobs() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! From settings to a running engine, and its end.
+
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Instant;
+
+use firesteel_conf::{Conf, Master, Threads, entries};
+use firesteel_executor::LocalEnvironment;
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::DagEvent;
+use firesteel_task::Environment;
+use firesteel_types::Event;
+
+use crate::aftermath::Aftermath;
+use crate::bus::{Bus, Listener};
+use crate::files::Files;
+use crate::jobs::Ids;
+use crate::place::NewPlace;
+use crate::state::State;
+use crate::{Engine, Error, Result, blocks, options};
+
+/// Whose jobs these are.
+pub(crate) struct Application {
+    conf: Conf,
+    master: Master,
+    name: String,
+    id: OnceLock<String>,
+    files: Files,
+    pub(crate) ids: Ids,
+}
+
+impl Engine {
+    /// Starts an application with these settings, which are taken to be valid.
+    pub fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Arc<Engine>> {
+        firesteel_storage::raise_open_file_limit();
+        if cfg!(panic = "abort") {
+            let message = "tasks end by unwinding: build with panic = \"unwind\"".to_owned();
+            return Err(Error::Unsupported { message });
+        }
+        let master = conf.get(&entries::MASTER)?.unwrap_or_else(local_on_all_cores);
+        let dag = options::dag_options(&conf)?;
+        let tasks = options::task_options(&conf, &master)?;
+        let name = conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name);
+        let scratch = options::scratch(&conf)?;
+        let files = Files::gather(&conf)?;
+        let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
+        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files)?;
+        listeners.into_iter().for_each(|listener| bus.add(listener));
+        let (id, ids) = (OnceLock::new(), Ids::default());
+        let engine = Arc::new(Engine {
+            state: Mutex::new(State::new(dag, tasks)),
+            work: Condvar::new(),
+            timer: Condvar::new(),
+            origin: Instant::now(),
+            bus,
+            aftermath: Aftermath::default(),
+            environment: Arc::new(LocalEnvironment::new(scratch)),
+            place: place.place(),
+            application: Application { conf, master, name, id, files, ids },
+        });
+        blocks::watch(&engine);
+        place.start(&engine).inspect_err(|_| {
+            engine.end_jobs();
+            engine.bus.close();
+        })?;
+        if let Some(root) = engine.application.files.root() {
+            engine.environment.set_files_root(root.to_owned());
+        }
+        engine.announce();
+        Ok(engine)
+    }
+
+    fn announce(&self) {
+        let conf = self.conf();
+        if conf.get(&entries::LOG_CONF).unwrap_or(false) {
+            for (key, value) in conf.redacted() {
+                tracing::info!(key, value, "setting");
+            }
+        }
+        self.bus.post(Event::ApplicationStart {
+            name: self.app_name().to_owned(),
+            app_id: self.application_id().to_owned(),
+            at: self.now(),
+        });
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let properties = conf.redacted().map(owned).collect();
+        self.bus.post(Event::EnvironmentUpdate { properties });
+    }
+
+    /// The settings in force.
+    pub fn conf(&self) -> &Conf {
+        &self.application.conf
+    }
+
+    /// Where it runs.
+    pub fn master(&self) -> &Master {
+        &self.application.master
+    }
+
+    /// The application's name.
+    pub fn app_name(&self) -> &str {
+        &self.application.name
+    }
+
+    /// The application's id: what a cluster gave it, or e.g. `local-1700000000000`.
+    pub fn application_id(&self) -> &str {
+        self.application.id.get_or_init(|| self.place.application_id().unwrap_or_else(local_id))
+    }
+
+    /// Adds a listener; it hears what happens from now on.
+    pub fn add_listener(&self, listener: Box<dyn Listener>) {
+        self.bus.add(listener);
+    }
+
+    /// Waits until listeners have heard everything that has happened so far.
+    pub fn wait_for_listeners(&self) {
+        self.bus.drain();
+    }
+
+    /// Cancels all jobs, ends all threads. Jobs submitted later are refused.
+    pub fn stop(self: &Arc<Self>) {
+        if !self.end_jobs() {
+            return;
+        }
+        self.application.files.remove();
+        self.bus.post(Event::ApplicationEnd { at: self.now() });
+        self.bus.close();
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    /// Cancels everything, waits for the running tasks to notice, ends the threads; `false` if that was done
+    /// before.
+    fn end_jobs(self: &Arc<Self>) -> bool {
+        let reason = "the context is stopped".to_owned();
+        let mut state = self.lock();
+        if state.stopped {
+            return false;
+        }
+        state.stopped = true;
+        let threads = std::mem::take(&mut state.threads);
+        self.carry_out(state, Input::Dag(DagEvent::AllJobsCancelled { reason }));
+        self.work.notify_all();
+        self.timer.notify_all();
+        let current = std::thread::current().id();
+        threads.into_iter().filter(|thread| thread.thread().id() != current).for_each(|thread| {
+            let _ = thread.join();
+        });
+        self.place.stop();
+        self.environment.blocks().clear();
+        self.environment.scratch().remove_files();
+        true
+    }
+}
+
+/// The name of an application that has none.
+pub fn executable_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_ref().and_then(|path| path.file_stem());
+    name.map_or_else(|| "firesteel".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn local_id() -> String {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    format!("local-{}", since_epoch.map_or(0, |since| since.as_millis()))
+}
+
+fn local_on_all_cores() -> Master {
+    Master::Local { threads: Threads::All, max_failures: None }
+}
