@@ -317,14 +317,14 @@ mod tests {
     fn the_locality_waits_follow_the_general_one_until_they_are_set() {
         let mut conf = Conf::new();
         let waits = |conf: &Conf| {
-            [LOCALITY_WAIT_PROCESS, LOCALITY_WAIT_NODE, LOCALITY_WAIT_RACK]
+            [LOCALITY_WAIT_PROCESS, LOCALITY_WAIT_NODE]
                 .map(|entry| conf.get(&entry).unwrap().as_millis())
         };
-        assert_eq!(waits(&conf), [3000, 3000, 3000]);
+        assert_eq!(waits(&conf), [3000, 3000]);
         conf.set("spark.locality.wait", "1s").set("spark.locality.wait.node", 0);
-        assert_eq!(waits(&conf), [1000, 0, 1000]);
+        assert_eq!(waits(&conf), [1000, 0]);
         conf.set("spark.locality.wait", "often");
-        let error = conf.get(&LOCALITY_WAIT_RACK).unwrap_err().to_string();
+        let error = conf.get(&LOCALITY_WAIT_PROCESS).unwrap_err().to_string();
         assert!(error.starts_with("spark.locality.wait = \"often\""), "{error}");
     }
 

@@ -148,7 +148,7 @@ entries! {
             .positive().since("2.3.0");
 
         /// How long a task waits for a core close to its data before it takes one farther away;
-        /// the wait is repeated at each level (process, node, rack).
+        /// the wait is repeated at each level (process, node).
         LOCALITY_WAIT: Duration = Entry::new("spark.locality.wait", "3s")
             .since("0.5.0").for_cluster();
 
@@ -159,10 +159,6 @@ entries! {
         /// The wait for a core of a node that has the data.
         LOCALITY_WAIT_NODE: Duration =
             Entry::following("spark.locality.wait.node", &LOCALITY_WAIT).since("0.8.0");
-
-        /// The wait for a core of a rack that has the data.
-        LOCALITY_WAIT_RACK: Duration =
-            Entry::following("spark.locality.wait.rack", &LOCALITY_WAIT).since("0.8.0");
     }
 
     "Speculation" {

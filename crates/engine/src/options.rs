@@ -28,7 +28,6 @@ pub(crate) fn task_options(conf: &Conf, master: &Master) -> Result<TaskOptions> 
         cpus_per_task: conf.get(&entries::TASK_CPUS)?,
         wait_process_ms: millis(conf.get(&entries::LOCALITY_WAIT_PROCESS)?),
         wait_node_ms: millis(conf.get(&entries::LOCALITY_WAIT_NODE)?),
-        wait_rack_ms: millis(conf.get(&entries::LOCALITY_WAIT_RACK)?),
         speculation: speculation(conf)?,
         exclusion: exclusion(conf)?,
         ahead_us: ahead_us(conf, master)?,

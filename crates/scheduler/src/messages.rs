@@ -419,8 +419,6 @@ pub struct TaskOptions {
     pub wait_process_ms: u64,
     /// `spark.locality.wait.node`
     pub wait_node_ms: u64,
-    /// `spark.locality.wait.rack`
-    pub wait_rack_ms: u64,
     /// `spark.speculation` and its settings, if on.
     pub speculation: Option<SpeculationOptions>,
     /// `spark.excludeOnFailure.enabled` and its settings, if on.
@@ -438,7 +436,6 @@ impl Default for TaskOptions {
             cpus_per_task: 1,
             wait_process_ms: 3000,
             wait_node_ms: 3000,
-            wait_rack_ms: 3000,
             speculation: None,
             exclusion: None,
             ahead_us: 0,
