@@ -39,6 +39,9 @@ impl Shared {
             conf.insert(entries::INSECURE.key(), true, Origin::Flag { flag: "--insecure" });
         }
         conf.validate()?;
+        for warning in conf.warnings() {
+            tracing::warn!("{warning}");
+        }
         let rpc = RpcOptions::from_process(&conf)?;
         Ok((conf, rpc))
     }

@@ -116,6 +116,42 @@ fn a_verbose_submit_shows_settings_but_no_secrets() {
 }
 
 #[test]
+fn settings_that_do_nothing_are_told_in_one_line_and_settings_that_were_meant_otherwise_in_theirs()
+{
+    let output = submit(&[
+        "--conf",
+        "spark.sql.ansi.enabled=true",
+        "--conf",
+        "spark.eventLog.enabled=true",
+        "--conf",
+        "spark.task.cpu=2",
+        "--conf",
+        "spark.akka.frameSize=64",
+        "--conf",
+        "spark.mine=1",
+        "/bin/sh",
+        "-c",
+        "printf '%s' \"$FIRESTEEL_CONF\"",
+    ]);
+    let output = { output }.output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        [
+            "firesteel submit: spark.akka.frameSize (from --conf) is an old name of \
+             spark.rpc.message.maxSize: write that",
+            "firesteel submit: spark.task.cpu (from --conf) is not a known key: did you mean \
+             spark.task.cpus?",
+            "firesteel submit: spark.eventLog.enabled and spark.sql.ansi.enabled have no effect here, \
+             unlike in Spark",
+        ]
+    );
+    let settings = text(&output.stdout);
+    assert!(settings.contains("spark.rpc.message.maxSize=64") && !settings.contains("akka"));
+    assert!(settings.contains("spark.sql.ansi.enabled=true"), "it is passed on: {settings}");
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_with_what_is_possible() {
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("plain");
@@ -149,6 +185,12 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["--files", "/bin/sh,/usr/bin/../bin/sh", "/bin/true"], "rename one of them"),
         (&["--files", "s3://bucket/file", "/bin/true"], "copy it here"),
         (&["--conf", "spark.files=/nowhere/at/all", "/bin/true"], "spark.files /nowhere/at/all"),
+        (
+            &["--conf", "spark.network.crypto.enabled=true", "/bin/true"],
+            "spark.ssl.rpc.enabled=true",
+        ),
+        (&["--conf", "spark.acls.enable=true", "/bin/true"], "spark.acls.enable=false"),
+        (&["--conf", "spark.executorEnv.FIRESTEEL_ROLE=x", "/bin/true"], "choose another name"),
         (&["/nowhere/at/all"], "build it with cargo build --release"),
         (&["hdfs://h/app"], "copy it here"),
         (&["/tmp"], "is not an executable"),

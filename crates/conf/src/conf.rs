@@ -15,14 +15,16 @@ use crate::entries::{self, REDACTION_REGEX};
 use crate::entry::{About, AnyEntry, Entry};
 use crate::redaction::REDACTED;
 use crate::value::{Refusal, Value};
-use crate::warning::{self, Warning};
-use crate::{ConfError, InvalidValue, properties};
+use crate::warning::{self, Verdict, Warning};
+use crate::{ConfError, InvalidValue, executor_env, promises, properties};
 
 /// The settings of one application, in the order of their keys.
 #[derive(Clone, Default)]
 pub struct Conf {
     settings: BTreeMap<String, Setting>,
     ignored: Vec<Warning>,
+    /// Old names that were used, and who used them.
+    old_names: BTreeMap<&'static str, Origin>,
 }
 
 /// One setting.
@@ -32,6 +34,15 @@ pub struct Setting {
     pub value: String,
     /// Who set it.
     pub origin: Origin,
+    /// The old name of its key, if it was set under that.
+    pub old_name: Option<&'static str>,
+}
+
+impl Setting {
+    /// The current name of a key wins over an old one, whoever used them.
+    fn rank(&self) -> (bool, u8) {
+        (self.old_name.is_none(), self.origin.rank())
+    }
 }
 
 /// Who made a setting; later variants win over earlier ones.
@@ -97,31 +108,45 @@ impl Conf {
         self
     }
 
-    /// Sets a key unless a source of a higher rank did. A key that does not start with `spark.` is
-    /// ignored with a warning, as spark-submit does.
+    /// Sets a key unless a source of a higher rank did. An old name sets the key that it is now. A key that
+    /// does not start with `spark.` is ignored with a warning, as spark-submit does.
     pub fn insert(&mut self, key: impl Into<String>, value: impl ToString, origin: Origin) {
         let key = key.into().trim().to_owned();
         if !key.starts_with("spark.") {
             self.ignored.push(Warning::NotSpark { key, origin });
             return;
         }
-        let outranked = |present: &Setting| present.origin.rank() > origin.rank();
+        let value = value.to_string().trim().to_owned();
+        match renamed(&key) {
+            Some((old_name, current)) => {
+                let old_name = Some(old_name);
+                self.put(current.to_owned(), Setting { value, origin, old_name });
+            }
+            None => self.put(key, Setting { value, origin, old_name: None }),
+        }
+    }
+
+    fn put(&mut self, key: String, setting: Setting) {
+        if let Some(old_name) = setting.old_name {
+            self.old_names.insert(old_name, setting.origin.clone());
+        }
+        let outranked = |present: &Setting| present.rank() > setting.rank();
         if !self.settings.get(&key).is_some_and(outranked) {
-            let value = value.to_string().trim().to_owned();
-            self.settings.insert(key, Setting { value, origin });
+            self.settings.insert(key, setting);
         }
     }
 
     /// Removes a setting; its entry has its default again.
     pub fn remove(&mut self, key: &str) -> Option<Setting> {
-        self.settings.remove(key)
+        self.settings.remove(current(key))
     }
 
     /// Takes over the settings of `other` that are not outranked here.
     pub fn merge(&mut self, other: Conf) {
         self.ignored.extend(other.ignored);
-        for (key, Setting { value, origin }) in other.settings {
-            self.insert(key, value, origin);
+        self.old_names.extend(other.old_names);
+        for (key, setting) in other.settings {
+            self.put(key, setting);
         }
     }
 
@@ -145,12 +170,12 @@ impl Conf {
 
     /// The text of a key, known or not, if it was set.
     pub fn get_raw(&self, key: &str) -> Option<&str> {
-        self.settings.get(key).map(|setting| setting.value.as_str())
+        self.setting(key).map(|setting| setting.value.as_str())
     }
 
     /// The setting of a key with where it came from.
     pub fn setting(&self, key: &str) -> Option<&Setting> {
-        self.settings.get(key)
+        self.settings.get(current(key))
     }
 
     /// Every setting, secrets included: for handing on, never for showing.
@@ -173,24 +198,45 @@ impl Conf {
         properties::write(self.iter())
     }
 
-    /// What was ignored, and unknown keys that look like a known one misspelt.
+    /// What was ignored, old names, keys of Spark's that have no effect here, and unknown keys that look like a
+    /// known one misspelt.
     pub fn warnings(&self) -> Vec<Warning> {
-        let misspelt = self.settings.iter().filter_map(|(key, setting)| {
-            let suggestion = warning::suggest(key)?;
-            let origin = setting.origin.clone();
-            Some(Warning::Misspelt { key: key.clone(), suggestion, origin })
-        });
-        self.ignored.iter().cloned().chain(misspelt).collect()
+        let mut found = self.ignored.clone();
+        found.extend(self.old_names.iter().filter_map(|(old_name, origin)| {
+            let (old_name, current) = renamed(old_name)?;
+            let present = self.settings.get(current);
+            let overruled = present.is_some_and(|setting| setting.old_name != Some(old_name));
+            Some(Warning::Renamed { old_name, current, origin: origin.clone(), overruled })
+        }));
+        let mut without_effect = Vec::new();
+        for (key, setting) in &self.settings {
+            match warning::judge(key) {
+                Verdict::Fine => {}
+                Verdict::NoEffect => without_effect.push(key.clone()),
+                Verdict::Misspelt { suggestion } => {
+                    let (key, origin) = (key.clone(), setting.origin.clone());
+                    found.push(Warning::Misspelt { key, suggestion, origin });
+                }
+            }
+        }
+        if !without_effect.is_empty() {
+            found.push(Warning::NoEffect { keys: without_effect });
+        }
+        found
     }
 
-    /// Reads every known key that is set, and reports all that are wrong at once.
+    /// Reads every known key that is set, and reports all that are wrong at once. Keys that promise more than
+    /// is there are wrong too.
     pub fn validate(&self) -> Result<(), ConfError> {
         let known = self.settings.iter().filter_map(|(key, setting)| {
             let entry = entries::find(key)?;
             let refusal = entry.check(&setting.value).err()?;
             Some(refused(entry.about().key, setting, entry.about(), refusal))
         });
-        let mut errors: Vec<ConfError> = known.collect();
+        let unkept = self.settings.iter().filter_map(|(key, setting)| {
+            promises::unkept(self, key, setting).or_else(|| executor_env::refusal(key, setting))
+        });
+        let mut errors: Vec<ConfError> = known.chain(unkept).collect();
         if errors.is_empty() {
             errors = self.contradictions()?;
         }
@@ -236,9 +282,22 @@ impl Conf {
     }
 }
 
+/// The old name that `key` is, and the key that it is now.
+fn renamed(key: &str) -> Option<(&'static str, &'static str)> {
+    entries::ALL.iter().find_map(|entry| {
+        let old_name = entry.about().formerly.iter().find(|old_name| **old_name == key)?;
+        Some((*old_name, entry.about().key))
+    })
+}
+
+/// The key that an old name is now.
+fn current(key: &str) -> &str {
+    renamed(key).map_or(key, |(_, current)| current)
+}
+
 fn refused(key: &str, setting: &Setting, about: &About, refusal: Refusal) -> ConfError {
     ConfError::InvalidValue(Box::new(InvalidValue {
-        key: key.to_owned(),
+        key: setting.old_name.unwrap_or(key).to_owned(),
         value: setting.value.clone(),
         origin: setting.origin.clone(),
         reason: refusal.reason,
@@ -396,6 +455,54 @@ mod tests {
         conf.set("spark.redaction.regex", "cpus");
         assert!(conf.redacted().any(|setting| setting == ("spark.task.cpus", REDACTED)));
         assert!(conf.redacted().any(|setting| setting == ("spark.my.password", "hunter2")));
+    }
+
+    #[test]
+    fn an_old_name_sets_what_the_new_one_does_and_says_so() {
+        let mut conf = Conf::new();
+        conf.insert("spark.deploy.spreadOut", false, file(1));
+        assert!(!conf.get(&DEPLOY_SPREAD_OUT_APPS).unwrap());
+        for key in ["spark.deploy.spreadOut", "spark.deploy.spreadOutApps"] {
+            assert_eq!(conf.get_raw(key), Some("false"), "{key}");
+        }
+        let settings: Vec<_> = conf.iter().collect();
+        assert_eq!(settings, [("spark.deploy.spreadOutApps", "false")], "others need not know");
+        assert_eq!(
+            conf.warnings().iter().map(Warning::to_string).collect::<Vec<_>>(),
+            ["spark.deploy.spreadOut (from /etc/spark-defaults.conf:1) is an old name of \
+              spark.deploy.spreadOutApps: write that"]
+        );
+        conf.set("spark.akka.askTimeout", "soon");
+        let error = conf.validate().unwrap_err().to_string();
+        assert!(
+            error.starts_with("spark.akka.askTimeout = \"soon\" (from the program)"),
+            "{error}"
+        );
+        conf.remove("spark.akka.askTimeout");
+        conf.validate().unwrap();
+    }
+
+    #[test]
+    fn the_new_name_wins_over_the_old_one_whoever_uses_it_and_whenever() {
+        for new_first in [true, false] {
+            let mut conf = Conf::new();
+            if new_first {
+                conf.insert("spark.rpc.askTimeout", 5, file(1));
+            }
+            conf.set("spark.akka.askTimeout", 7);
+            if !new_first {
+                let mut others = Conf::new();
+                others.insert("spark.rpc.askTimeout", 5, file(1));
+                conf.merge(others);
+            }
+            assert_eq!(conf.get(&RPC_ASK_TIMEOUT).unwrap(), Duration::from_secs(5));
+            let warnings: Vec<String> = conf.warnings().iter().map(Warning::to_string).collect();
+            assert_eq!(
+                warnings,
+                ["spark.akka.askTimeout (from the program) does not count: it is an old name of \
+                  spark.rpc.askTimeout, which is set too"]
+            );
+        }
     }
 
     #[test]

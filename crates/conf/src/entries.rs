@@ -67,7 +67,8 @@ entries! {
             .positive().example("8").since("0.5.0");
 
         /// Directories for temporary data such as shuffle files, separated by commas; best on fast
-        /// disks of this machine. The environment variable `SPARK_LOCAL_DIRS` sets it too.
+        /// disks of this machine. The environment variable `SPARK_LOCAL_DIRS` sets it too. A worker's own
+        /// setting counts for its executors; below their work directories when it has none.
         LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0");
 
         /// How many bytes of files at most are read by one partition.
@@ -137,15 +138,16 @@ entries! {
             Entry::optional("spark.scheduler.allocation.file")
             .example("conf/fairscheduler.xml").since("0.8.1");
 
-        /// The pool of the jobs a thread submits, in the `FAIR` mode: a local property, set thread by
-        /// thread.
-        SCHEDULER_POOL: String = Entry::new("spark.scheduler.pool", "default").since("0.8.0");
+        /// The pool of jobs whose thread chose none with `set_pool`, in the `FAIR` mode; `default` when it
+        /// is not set. Spark knows it as a local property of threads only.
+        SCHEDULER_POOL: Option<String> = Entry::optional("spark.scheduler.pool")
+            .example("default").since("0.8.0");
 
         /// How many events may wait for each group of listeners. When a listener is too slow, newer
         /// events are dropped and counted instead of slowing down the jobs.
         LISTENER_BUS_CAPACITY: u32 =
             Entry::new("spark.scheduler.listenerbus.eventqueue.capacity", "10000")
-            .positive().since("2.3.0");
+            .formerly(&["spark.scheduler.listenerbus.eventqueue.size"]).positive().since("2.3.0");
 
         /// How long a task waits for a core close to its data before it takes one farther away;
         /// the wait is repeated at each level (process, node).
@@ -186,43 +188,49 @@ entries! {
     "Exclusion of failing executors" {
         /// Whether executors and nodes on which tasks keep failing get no more tasks for a while.
         EXCLUDE_ENABLED: bool = Entry::new("spark.excludeOnFailure.enabled", "false")
-            .since("3.1.0").for_cluster();
+            .formerly(&["spark.blacklist.enabled"]).since("3.1.0").for_cluster();
 
         /// How long an executor or node stays excluded for the whole application.
         EXCLUDE_TIMEOUT: Duration = Entry::new("spark.excludeOnFailure.timeout", "1h")
-            .positive().since("3.1.0").for_cluster();
+            .formerly(&["spark.blacklist.timeout"]).positive().since("3.1.0").for_cluster();
 
         /// How often one task may be tried on an executor before that executor is excluded for it.
         EXCLUDE_TASK_ATTEMPTS_PER_EXECUTOR: u32 =
             Entry::new("spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor", "1")
+            .formerly(&["spark.blacklist.task.maxTaskAttemptsPerExecutor"])
             .positive().since("3.1.0").for_cluster();
 
         /// How often one task may be tried on a node before that node is excluded for it. Has to be
         /// smaller than `spark.task.maxFailures`.
         EXCLUDE_TASK_ATTEMPTS_PER_NODE: u32 =
             Entry::new("spark.excludeOnFailure.task.maxTaskAttemptsPerNode", "2")
+            .formerly(&["spark.blacklist.task.maxTaskAttemptsPerNode"])
             .positive().since("3.1.0").for_cluster();
 
         /// How many different tasks of a stage may fail on an executor before it is excluded for the
         /// stage.
         EXCLUDE_STAGE_FAILED_TASKS_PER_EXECUTOR: u32 =
             Entry::new("spark.excludeOnFailure.stage.maxFailedTasksPerExecutor", "2")
+            .formerly(&["spark.blacklist.stage.maxFailedTasksPerExecutor"])
             .positive().since("3.1.0").for_cluster();
 
         /// How many executors of a node may be excluded for a stage before the node is.
         EXCLUDE_STAGE_FAILED_EXECUTORS_PER_NODE: u32 =
             Entry::new("spark.excludeOnFailure.stage.maxFailedExecutorsPerNode", "2")
+            .formerly(&["spark.blacklist.stage.maxFailedExecutorsPerNode"])
             .positive().since("3.1.0").for_cluster();
 
         /// How many different tasks may fail on an executor, in stages that succeeded, before it is
         /// excluded for the application.
         EXCLUDE_APPLICATION_FAILED_TASKS_PER_EXECUTOR: u32 =
             Entry::new("spark.excludeOnFailure.application.maxFailedTasksPerExecutor", "2")
+            .formerly(&["spark.blacklist.application.maxFailedTasksPerExecutor"])
             .positive().since("3.1.0").for_cluster();
 
         /// How many executors of a node may be excluded for the application before the node is.
         EXCLUDE_APPLICATION_FAILED_EXECUTORS_PER_NODE: u32 =
             Entry::new("spark.excludeOnFailure.application.maxFailedExecutorsPerNode", "2")
+            .formerly(&["spark.blacklist.application.maxFailedExecutorsPerNode"])
             .positive().since("3.1.0").for_cluster();
     }
 
@@ -306,6 +314,7 @@ entries! {
         /// How many bytes of map outputs of other executors a task holds at once while it reads a
         /// shuffle. A single output that is larger goes through a temporary file.
         REDUCER_MAX_SIZE_IN_FLIGHT: ByteSize = Entry::new("spark.reducer.maxSizeInFlight", "48m")
+            .formerly(&["spark.reducer.maxMbInFlight"])
             .byte_unit(ByteUnit::Mebi).positive().since("1.4.0").for_cluster();
 
         /// The size of the pieces in which a broadcast value goes to executors, which pass them on
@@ -332,7 +341,9 @@ entries! {
         EXECUTOR_CORES: Option<u32> = Entry::optional("spark.executor.cores")
             .positive().example("2").since("1.0.0").for_cluster();
 
-        /// How many executors the application asks for, where their number is not a matter of cores.
+        /// How many executors the application has at most; one that is lost is replaced. `spark.cores.max`
+        /// may leave room for fewer. When it is not set: as many as cores and memory allow. Spark ignores it
+        /// on a standalone cluster.
         EXECUTOR_INSTANCES: Option<u32> = Entry::optional("spark.executor.instances")
             .positive().example("2").since("1.0.0").for_cluster();
 
@@ -356,12 +367,12 @@ entries! {
 
         /// How long an ask waits for its reply. When it is not set: `spark.network.timeout`.
         RPC_ASK_TIMEOUT: Duration = Entry::following("spark.rpc.askTimeout", &NETWORK_TIMEOUT)
-            .since("1.4.0");
+            .formerly(&["spark.akka.askTimeout"]).since("1.4.0");
 
         /// How long finding an endpoint of another process may take. When it is not set:
         /// `spark.network.timeout`.
         RPC_LOOKUP_TIMEOUT: Duration = Entry::following("spark.rpc.lookupTimeout", &NETWORK_TIMEOUT)
-            .since("1.4.0");
+            .formerly(&["spark.akka.lookupTimeout"]).since("1.4.0");
 
         /// How long making a connection may take. Spark waits as long as `spark.network.timeout`.
         RPC_CONNECTION_CREATION_TIMEOUT: Duration =
@@ -371,6 +382,7 @@ entries! {
         /// The largest message between two processes, in MiB when no unit is written. Results of
         /// tasks, blocks and files are not messages: they are streamed.
         RPC_MESSAGE_MAX_SIZE: ByteSize = Entry::new("spark.rpc.message.maxSize", "128")
+            .formerly(&["spark.akka.frameSize"])
             .byte_unit(ByteUnit::Mebi).between(1_048_576.0, 2_146_435_072.0)
             .since("2.0.0").for_cluster();
 
@@ -428,6 +440,11 @@ entries! {
         SSL_RPC_ENABLED: bool = Entry::following("spark.ssl.rpc.enabled", &SSL_ENABLED)
             .since("4.0.0");
 
+        /// Whether the pages of master and worker use TLS. They cannot yet: a master or worker that has a
+        /// page does not start until this is false. When it is not set: `spark.ssl.enabled`.
+        SSL_STANDALONE_ENABLED: bool = Entry::following("spark.ssl.standalone.enabled", &SSL_ENABLED)
+            .since("1.4.0");
+
         /// The PEM file with the certificate of this process and those between it and the
         /// authority.
         SSL_CERT_CHAIN: Option<String> = Entry::optional("spark.ssl.certChain")
@@ -468,7 +485,7 @@ entries! {
         /// Whether an application's executors are spread over as many workers as possible, rather
         /// than packed onto few.
         DEPLOY_SPREAD_OUT_APPS: bool = Entry::new("spark.deploy.spreadOutApps", "true")
-            .since("0.6.1").for_cluster();
+            .formerly(&["spark.deploy.spreadOut"]).since("0.6.1").for_cluster();
 
         /// Whether drivers that the cluster runs are spread over its workers, rather than packed.
         DEPLOY_SPREAD_OUT_DRIVERS: bool = Entry::new("spark.deploy.spreadOutDrivers", "true")
@@ -535,6 +552,7 @@ entries! {
         /// How large an executor's file of output gets before the next one begins.
         EXECUTOR_LOGS_ROLLING_MAX_SIZE: ByteSize =
             Entry::new("spark.executor.logs.rolling.maxSize", "1m")
+            .formerly(&["spark.executor.logs.rolling.size.maxBytes"])
             .byte_unit(ByteUnit::Byte).positive().since("1.4.0").for_cluster();
 
         /// How many full files of output are kept, of each stream of an executor. When it is not set: all.
@@ -590,6 +608,9 @@ mod tests {
             let about = entry.about();
             assert!(about.key.starts_with("spark."), "{}", about.key);
             assert!(keys.insert(about.key), "{} is there twice", about.key);
+            for old_name in about.formerly {
+                assert!(keys.insert(old_name), "{old_name} is there twice");
+            }
             assert!(!about.since.is_empty(), "{}", about.key);
             assert!(about.doc_text().ends_with('.'), "{}", about.key);
         }

@@ -34,6 +34,8 @@ pub struct About {
     pub default: Option<&'static str>,
     /// The key whose setting counts when this one is not set.
     pub follows: Option<&'static str>,
+    /// Keys it had in older versions; they are read too.
+    pub formerly: &'static [&'static str],
     /// A value to show in messages when there is no default that helps.
     pub example: Option<&'static str>,
     /// The version that introduced it.
@@ -87,7 +89,7 @@ impl<T> Entry<T> {
     /// An entry that uses the setting of `other` when it is not set itself, and `other`'s default
     /// when neither is.
     pub const fn following(key: &'static str, other: &Entry<T>) -> Self {
-        let about = About { key, follows: Some(other.about.key), ..other.about };
+        let about = About { key, follows: Some(other.about.key), formerly: &[], ..other.about };
         Self { about, value: PhantomData }
     }
 
@@ -96,6 +98,7 @@ impl<T> Entry<T> {
             key,
             default,
             follows: None,
+            formerly: &[],
             example: None,
             since: "",
             category: "",
@@ -139,6 +142,12 @@ impl<T> Entry<T> {
     /// A value to show in messages.
     pub const fn example(mut self, example: &'static str) -> Self {
         self.about.example = Some(example);
+        self
+    }
+
+    /// Keys it had in older versions.
+    pub const fn formerly(mut self, keys: &'static [&'static str]) -> Self {
+        self.about.formerly = keys;
         self
     }
 

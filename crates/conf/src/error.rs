@@ -27,6 +27,16 @@ pub enum ConfError {
     /// A setting is not a value of its entry.
     #[error(transparent)]
     InvalidValue(Box<InvalidValue>),
+    /// A key that may not be set, or not to this value.
+    #[error("{key} (from {origin}) is refused: {reason}")]
+    Refused {
+        /// The key.
+        key: String,
+        /// Who set it.
+        origin: Origin,
+        /// Why. The value is not shown: it may be a secret.
+        reason: String,
+    },
     /// Two settings, each valid, exclude each other.
     #[error("{smaller} has to be smaller than {larger}, but they are {small} and {large}")]
     Contradiction {

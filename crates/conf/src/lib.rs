@@ -32,13 +32,17 @@ mod duration;
 pub mod entries;
 mod entry;
 mod error;
+mod executor_env;
 mod files;
 mod loader;
 mod master;
 pub mod page;
+mod prefixes;
+mod promises;
 pub mod properties;
 mod redaction;
 mod size;
+mod spark_names;
 mod value;
 mod warning;
 

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use crate::conf::Origin;
-use crate::entries;
+use crate::prefixes::PREFIXES;
+use crate::spark_names::{self, Known};
+use crate::{entries, promises};
 
-/// A setting that has no effect.
+/// A setting that has no effect, or should be written in another way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// The key does not start with `spark.`; the setting is ignored.
@@ -24,6 +26,22 @@ pub enum Warning {
         /// Who set it.
         origin: Origin,
     },
+    /// The key has another name now; the setting counts unless that is set too.
+    Renamed {
+        /// The key as it was written.
+        old_name: &'static str,
+        /// The key as it is now.
+        current: &'static str,
+        /// Who set it.
+        origin: Origin,
+        /// Whether the new name is set too, which wins.
+        overruled: bool,
+    },
+    /// Spark knows these keys, but nothing here reads them; the settings are kept and passed on.
+    NoEffect {
+        /// The keys.
+        keys: Vec<String>,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -35,6 +53,24 @@ impl fmt::Display for Warning {
             Self::Misspelt { key, suggestion, origin } => {
                 write!(f, "{key} (from {origin}) is not a known key: did you mean {suggestion}?")
             }
+            Self::Renamed { old_name, current, origin, overruled: false } => {
+                write!(f, "{old_name} (from {origin}) is an old name of {current}: write that")
+            }
+            Self::Renamed { old_name, current, origin, overruled: true } => write!(
+                f,
+                "{old_name} (from {origin}) does not count: it is an old name of {current}, which is set too"
+            ),
+            Self::NoEffect { keys } => match keys.split_last() {
+                Some((last, [])) => write!(f, "{last} has no effect here, unlike in Spark"),
+                Some((last, others)) => {
+                    write!(
+                        f,
+                        "{} and {last} have no effect here, unlike in Spark",
+                        others.join(", ")
+                    )
+                }
+                None => Ok(()),
+            },
         }
     }
 }
@@ -42,16 +78,44 @@ impl fmt::Display for Warning {
 /// How many letters of a key may be wrong for it to count as a misspelling.
 const MAX_DISTANCE: usize = 2;
 
+/// What there is to say about a key.
+pub(crate) enum Verdict {
+    /// It is read, or the user's own.
+    Fine,
+    /// Spark reads it.
+    NoEffect,
+    /// It was probably meant to be another.
+    Misspelt { suggestion: &'static str },
+}
+
+/// What there is to say about a key that is set.
+pub(crate) fn judge(key: &str) -> Verdict {
+    let mut prefixes = PREFIXES.iter();
+    let is_read = entries::find(key).is_some()
+        || prefixes.any(|(prefix, _)| key.starts_with(prefix))
+        || promises::keys().any(|promise| promise == key);
+    if is_read {
+        return Verdict::Fine;
+    }
+    let known = spark_names::look_up(key);
+    if known == Some(Known::ByName) {
+        return Verdict::NoEffect;
+    }
+    match (suggest(key), known) {
+        (Some(suggestion), _) => Verdict::Misspelt { suggestion },
+        (None, Some(_)) => Verdict::NoEffect,
+        (None, None) => Verdict::Fine,
+    }
+}
+
 /// The known key an unknown one was probably meant to be.
-pub(crate) fn suggest(key: &str) -> Option<&'static str> {
+fn suggest(key: &str) -> Option<&'static str> {
     if entries::find(key).is_some() {
         return None;
     }
     let wanted = key.to_lowercase();
-    let distances = entries::ALL.iter().map(|entry| {
-        let known = entry.about().key;
-        (edit_distance(&wanted, &known.to_lowercase()), known)
-    });
+    let known = entries::ALL.iter().map(|entry| entry.about().key).chain(promises::keys());
+    let distances = known.map(|known| (edit_distance(&wanted, &known.to_lowercase()), known));
     distances.filter(|(distance, _)| *distance <= MAX_DISTANCE).min().map(|(_, known)| known)
 }
 
@@ -99,6 +163,7 @@ mod tests {
             ("spark.task.maxFailures", None),
             ("spark.sql.shuffle.partitions", None),
             ("spark.executor.instances", None),
+            ("spark.io.encryption.enable", Some("spark.io.encryption.enabled")),
             ("spark.x", None),
         ] {
             assert_eq!(suggest(key), suggestion, "{key}");
@@ -119,5 +184,39 @@ mod tests {
         );
         assert_eq!(conf.get_raw("fs.default"), None);
         assert_eq!(conf.get_raw("spark.mine"), Some("1"));
+    }
+
+    #[test]
+    fn keys_of_spark_without_effect_are_answered_in_one_line() {
+        let answer = |keys: &[&str]| {
+            let mut conf = Conf::new();
+            for key in keys {
+                conf.set(*key, 1);
+            }
+            conf.validate().unwrap();
+            let warnings = conf.warnings();
+            assert!(conf.iter().map(|(key, _)| key).eq(keys.iter().copied()), "they are kept");
+            warnings.iter().map(Warning::to_string).collect::<Vec<_>>()
+        };
+        let one = answer(&["spark.ui.enabled"]);
+        assert_eq!(one, ["spark.ui.enabled has no effect here, unlike in Spark"]);
+        assert_eq!(
+            answer(&[
+                "spark.akka.threads",
+                "spark.eventLog.dir",
+                "spark.mine",
+                "spark.sql.ansi.enabled"
+            ]),
+            [
+                "spark.akka.threads, spark.eventLog.dir and spark.sql.ansi.enabled have no effect here, unlike \
+              in Spark"
+            ]
+        );
+        assert_eq!(answer(&["spark.executorEnv.A", "spark.hadoop.fs.s3a.endpoint"]), [""; 0]);
+        let misspelt = answer(&["spark.hadoop.validateOutputSpec"]);
+        assert!(
+            misspelt[0].contains("did you mean spark.hadoop.validateOutputSpecs?"),
+            "{misspelt:?}"
+        );
     }
 }

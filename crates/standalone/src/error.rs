@@ -37,6 +37,12 @@ pub enum StartError {
          submissions could run programs without it; leave spark.master.rest.enabled out"
     )]
     RestWithSecret,
+    /// Pages are served without TLS.
+    #[error(
+        "the pages of master and worker are served without TLS, which spark.ssl.standalone.enabled (or else spark.ssl.enabled) \
+         promises: set spark.ssl.standalone.enabled=false to have them nevertheless; connections between processes keep TLS"
+    )]
+    PageWithTls,
     /// The process that ends a worker's processes when it is killed.
     #[error("could not start the process that looks after the worker's processes: {0}")]
     Keeper(#[source] io::Error),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use firesteel_conf::{Conf, entries};
 use firesteel_rpc::RpcAddress;
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
@@ -71,6 +72,14 @@ pub(crate) type Desk = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
 pub(crate) struct Web {
     listener: TcpListener,
     pub(crate) address: RpcAddress,
+}
+
+/// Refuses to open a port for pages where the settings promise TLS there.
+pub(crate) fn check_tls(conf: &Conf) -> Result<(), StartError> {
+    match conf.get(&entries::SSL_STANDALONE_ENABLED)? {
+        true => Err(StartError::PageWithTls),
+        false => Ok(()),
+    }
 }
 
 /// Binds the first free port from `port` on; others are told `advertised` as the host.

@@ -134,6 +134,17 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
         (&["worker", "spark://h:1", "--memory", "lots"], "--memory 4g"),
         (&["worker", "spark://h:1", "--cores", "0"], "--cores 1"),
         (&["worker", "spark://h:1", "--work-dir", "/proc/nowhere"], "--work-dir"),
+        (&["master", "--conf", "spark.deploy.recoveryMode=ZOOKEEPER"], "recoveryMode=NONE"),
+        (&["master", "--conf", "spark.master.rest.filters=a.Filter"], "not filtered here"),
+        (&["master", "--conf", "spark.ssl.standalone.enabled=true"], "standalone.enabled=false"),
+        (
+            &["worker", "spark://h:1", "--conf", "spark.ssl.standalone.enabled=true"],
+            "standalone.enabled=false",
+        ),
+        (
+            &["worker", "spark://h:1", "--conf", "spark.io.encryption.enabled=true"],
+            "not encrypted here",
+        ),
         (&["werker"], "worker"),
     ] {
         let output = firesteel(arguments).output().unwrap();
@@ -143,6 +154,27 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
     let mut bad = firesteel(&["master", "--webui-port", "0"]);
     let output = bad.env("SPARK_MASTER_PORT", "x").output().unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().contains("SPARK_MASTER_PORT"));
+}
+
+#[test]
+fn settings_without_effect_and_old_names_are_in_the_log() {
+    let master = Master::start(&[
+        "--conf",
+        "spark.deploy.recoveryMode=NONE",
+        "--conf",
+        "spark.deploy.spreadOut=false",
+        "--conf",
+        "spark.deploy.maxDrivers=3",
+        "--conf",
+        "spark.ui.killEnabled=false",
+    ]);
+    let log = master.daemon.stderr();
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    let no_effect = "spark.deploy.maxDrivers and spark.ui.killEnabled have no effect here";
+    assert_eq!((lines(no_effect), lines("no effect")), (1, 1), "{log}");
+    let old_name =
+        "spark.deploy.spreadOut (from --conf) is an old name of spark.deploy.spreadOutApps";
+    assert_eq!(lines(old_name), 1, "{log}");
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub struct RunningMaster {
 /// Starts a master in this runtime.
 pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     firesteel_storage::raise_open_file_limit();
+    if args.web_port.or(args.rest_port).is_some() {
+        web::check_tls(&args.conf)?;
+    }
     let mut options = args.options()?;
     let retries = args.rpc.port_retries;
     let bind = BindTo { host: args.host.clone(), port: args.port, advertise: args.advertise };

@@ -65,6 +65,9 @@ pub struct RunningWorker {
 /// Starts a worker in this runtime. Whether a master takes it in is heard later.
 pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     firesteel_storage::raise_open_file_limit();
+    if args.web_port.is_some() {
+        web::check_tls(&args.conf)?;
+    }
     let directories = directories::Directories::make(&args.work_dir, &args.local_dirs)?;
     let bind = BindTo { host: args.host.clone(), port: args.port, advertise: None };
     let env = RpcEnv::server(args.rpc.clone(), bind).await?;

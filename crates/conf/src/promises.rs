@@ -1,0 +1,168 @@
+//! Spark's settings that promise safety which is not here: they are refused, because whoever sets one would believe
+//! to be protected. Values that promise nothing pass.
+
+use crate::conf::{Conf, Setting};
+use crate::{ConfError, entries};
+
+/// Settings that promise the same.
+struct Promise {
+    keys: &'static [&'static str],
+    /// The value, besides none at all, with which they promise nothing.
+    harmless: &'static str,
+    /// Why it would not be kept, and what there is instead.
+    reason: &'static str,
+}
+
+/// Kept by TLS, if that is on.
+const ENCRYPTED_CONNECTIONS: Promise = Promise {
+    keys: &[
+        "spark.network.crypto.enabled",
+        "spark.authenticate.enableSaslEncryption",
+        "spark.network.sasl.serverAlwaysEncrypt",
+    ],
+    harmless: "false",
+    reason: "a secret does not encrypt connections here, TLS does: set spark.ssl.rpc.enabled=true",
+};
+
+const PROMISES: &[Promise] = &[
+    ENCRYPTED_CONNECTIONS,
+    Promise {
+        keys: &["spark.io.encryption.enabled"],
+        harmless: "false",
+        reason: "files of shuffles, spills and cached partitions are not encrypted here: use an encrypted disk for \
+                 spark.local.dir",
+    },
+    Promise {
+        keys: &["spark.acls.enable", "spark.ui.acls.enable"],
+        harmless: "false",
+        reason: "whoever reaches a page sees it: there are no lists of users here",
+    },
+    Promise {
+        keys: &["spark.ui.filters", "spark.master.rest.filters"],
+        harmless: "",
+        reason: "requests over HTTP are not filtered here: keep others away from the port",
+    },
+    Promise {
+        keys: &["spark.master.rest.allowedAppResourcePatterns"],
+        harmless: "",
+        reason: "a master takes any executable that is submitted over HTTP: set spark.master.rest.enabled=false",
+    },
+    Promise {
+        keys: &["spark.master.rest.host"],
+        harmless: "",
+        reason: "a master takes submissions over HTTP at the host it binds (--host)",
+    },
+    Promise {
+        keys: &["spark.ssl.ui.enabled"],
+        harmless: "false",
+        reason: "no page is served with TLS here; spark.ssl.rpc.enabled=true protects connections between processes",
+    },
+    Promise {
+        keys: &[
+            "spark.ssl.needClientAuth",
+            "spark.ssl.rpc.needClientAuth",
+            "spark.ssl.standalone.needClientAuth",
+            "spark.ssl.ui.needClientAuth",
+        ],
+        harmless: "false",
+        reason: "nobody is asked for a certificate here: a secret (spark.authenticate=true) keeps others out",
+    },
+    Promise {
+        keys: &[
+            "spark.ssl.enabledAlgorithms",
+            "spark.ssl.rpc.enabledAlgorithms",
+            "spark.ssl.standalone.enabledAlgorithms",
+            "spark.ssl.ui.enabledAlgorithms",
+        ],
+        harmless: "",
+        reason: "connections use any cipher suite of TLS 1.3 here, and no older version",
+    },
+    Promise {
+        keys: &["spark.deploy.recoveryMode"],
+        harmless: "NONE",
+        reason: "a master keeps nothing on disk here: one that is started again does not know the workers, applications \
+                 and drivers of the one before it until they register again, and waiting drivers are lost",
+    },
+];
+
+/// Every key that promises something.
+pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
+    PROMISES.iter().flat_map(|promise| promise.keys).copied()
+}
+
+/// Why a setting is refused, if it promises what is not kept.
+pub(crate) fn unkept(conf: &Conf, key: &str, setting: &Setting) -> Option<ConfError> {
+    let promise = PROMISES.iter().find(|promise| promise.keys.contains(&key))?;
+    let is_harmless =
+        setting.value.is_empty() || setting.value.eq_ignore_ascii_case(promise.harmless);
+    if is_harmless || is_kept_by_tls(conf, key) {
+        return None;
+    }
+    let instead = match promise.harmless {
+        "" => format!("; leave {key} out"),
+        harmless => format!("; leave {key} out, or write {key}={harmless}"),
+    };
+    let reason = format!("{}{instead}", promise.reason);
+    Some(ConfError::Refused { key: key.to_owned(), origin: setting.origin.clone(), reason })
+}
+
+fn is_kept_by_tls(conf: &Conf, key: &str) -> bool {
+    ENCRYPTED_CONNECTIONS.keys.contains(&key)
+        && conf.get(&entries::SSL_RPC_ENABLED).is_ok_and(|enabled| enabled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spark_names;
+
+    fn refusal(settings: &[(&str, &str)]) -> Option<String> {
+        let mut conf = Conf::new();
+        for (key, value) in settings {
+            conf.set(*key, value);
+        }
+        conf.validate().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_setting_that_would_not_protect_is_refused_and_one_that_promises_nothing_passes() {
+        for promise in PROMISES {
+            for key in promise.keys {
+                let text = refusal(&[(key, "something")]).expect("refused");
+                assert!(
+                    text.starts_with(&format!("{key} (from the program) is refused: ")),
+                    "{text}"
+                );
+                assert!(!text.contains("something"), "it may be a secret: {text}");
+                let lower = promise.harmless.to_lowercase();
+                for harmless in ["", promise.harmless, &lower] {
+                    assert_eq!(refusal(&[(key, harmless)]), None, "{key}={harmless}");
+                }
+            }
+        }
+        let text = refusal(&[("spark.deploy.recoveryMode", "ZOOKEEPER")]).unwrap();
+        assert!(text.ends_with("or write spark.deploy.recoveryMode=NONE"), "{text}");
+        let all = [("spark.acls.enable", "true"), ("spark.io.encryption.enabled", "true")];
+        assert!(refusal(&all).unwrap().starts_with("2 settings are refused:"));
+    }
+
+    #[test]
+    fn tls_keeps_the_promise_of_encrypted_connections() {
+        for key in ENCRYPTED_CONNECTIONS.keys {
+            assert!(refusal(&[(key, "true")]).unwrap().contains("spark.ssl.rpc.enabled=true"));
+            assert_eq!(refusal(&[(key, "true"), ("spark.ssl.rpc.enabled", "true")]), None);
+            assert_eq!(refusal(&[(key, "true"), ("spark.ssl.enabled", "true")]), None);
+            let off =
+                [(*key, "true"), ("spark.ssl.enabled", "true"), ("spark.ssl.rpc.enabled", "false")];
+            assert!(refusal(&off).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_spelt_as_spark_does_and_not_registered() {
+        for key in keys() {
+            assert_eq!(spark_names::look_up(key), Some(spark_names::Known::ByName), "{key}");
+            assert!(entries::find(key).is_none(), "{key} is registered: it is kept now");
+        }
+    }
+}
