@@ -233,6 +233,55 @@ fn executors_are_given_out_first_come_first_served_within_cores_memory_and_limit
 }
 
 #[test]
+fn an_application_has_no_more_executors_than_it_asked_for_and_lost_ones_are_replaced() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let registration = scene.add_worker(10, "a", 4, 1000);
+    let limited = || ApplicationDescription { initial_executor_limit: Some(2), ..app(9) };
+    let app = scene.add_app(20, limited());
+    let heartbeat = |scene: &mut Scene, executors: [u32; 2]| {
+        let (executors, id) = (executors.map(ExecutorId).to_vec(), app.clone());
+        let limit = Some(2);
+        let message =
+            ToMaster::ApplicationHeartbeat { app: id, limit, executors, registrations: 0 };
+        scene.hear(20, message);
+    };
+    assert_eq!(scene.launches(), [0, 1].map(|executor| (Peer(10), key(&app, executor))));
+    heartbeat(&mut scene, [0, 1]);
+    scene.add_worker(11, "b", 4, 1000);
+    assert_eq!(scene.launches(), [], "more room is not more executors");
+    scene.report("a", registration, &key(&app, 0), How::Killed);
+    let replaced = scene.launches();
+    assert!(matches!(&replaced[..], [(_, one)] if *one == key(&app, 2)), "{replaced:?}");
+    heartbeat(&mut scene, [1, 2]);
+    scene.feed(Event::PeerDisconnected { peer: replaced[0].0 });
+    assert!(scene.launches().len() <= 2);
+    scene.feed(Event::PeerDisconnected { peer: Peer(10) });
+    scene.launches();
+    let executors = |scene: &Scene| scene.master.view().active_apps[0].executors.len();
+    scene.add_worker(12, "c", 4, 1000);
+    assert_eq!(executors(&scene), 2, "as soon as there is room again");
+    let newest = scene.launches().last().map(|(_, key)| key.executor.0).unwrap();
+    heartbeat(&mut scene, [newest - 1, newest]);
+    let executors_to_end = vec![ExecutorId(newest)];
+    scene.hear(20, ToMaster::KillExecutors { app: app.clone(), executors: executors_to_end });
+    assert_eq!((scene.launches().len(), executors(&scene)), (1, 2));
+}
+
+#[test]
+fn the_limit_of_executors_counts_with_a_master_that_follows_another() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let each = ApplicationDescription { cores_per_executor: None, ..app(9) };
+    let limited = ApplicationDescription { initial_executor_limit: Some(1), ..each };
+    scene.ask_for_app(20, limited, Some(AppId::new("app-of-before")), 7);
+    for (peer, name) in [(10, "a"), (11, "b"), (12, "c")] {
+        scene.add_worker(peer, name, 4, 1000);
+    }
+    let view = scene.master.view();
+    let given: Vec<_> = view.active_apps[0].executors.iter().map(|given| given.cores).collect();
+    assert_eq!(given, [4], "one executor, with all cores of its worker");
+}
+
+#[test]
 fn what_a_killed_executor_held_is_free_when_its_end_is_reported_and_not_before() {
     let mut scene = Scene::new(MasterOptions::default());
     let registration = scene.add_worker(10, "a", 1, 1000);

@@ -1,7 +1,5 @@
 //! What an application asks of a master: executors of this very executable, and what these are told.
 
-use std::collections::BTreeMap;
-
 use firesteel_closure::ExecutableHash;
 use firesteel_cluster::description::{ApplicationDescription, Command, Served};
 use firesteel_conf::{ByteSize, Conf, REDACTED, entries};
@@ -21,7 +19,8 @@ pub(super) fn describe(
     served: Served,
 ) -> Result<ApplicationDescription> {
     let program = std::env::current_exe().map_err(|source| start_error("executors", source))?;
-    let mut environment = BTreeMap::from([
+    let mut environment = conf.executor_environment()?;
+    environment.extend([
         (ROLE.to_owned(), "executor".to_owned()),
         (DRIVER_URL.to_owned(), driver.endpoint("driver").to_string()),
         (SETTINGS.to_owned(), without_secrets(conf).to_properties()),
@@ -36,7 +35,7 @@ pub(super) fn describe(
         max_cores: conf.get(&entries::CORES_MAX)?,
         memory_per_executor_mb: (memory >> 20).max(1),
         cores_per_executor: conf.get(&entries::EXECUTOR_CORES)?,
-        initial_executor_limit: None,
+        initial_executor_limit: conf.get(&entries::EXECUTOR_INSTANCES)?,
         command: Command {
             program: program.to_string_lossy().into_owned(),
             arguments: Vec::new(),
@@ -49,7 +48,8 @@ pub(super) fn describe(
 }
 
 /// The settings that executors read. They go through master and worker, so that everything which may not be
-/// shown stays here: credentials of stores travel with the tasks that need them.
+/// shown stays here: credentials of stores travel with the tasks that need them, and `spark.executorEnv.*` is among the
+/// variables.
 fn without_secrets(conf: &Conf) -> Conf {
     let hidden = conf.redacted().filter(|(_, value)| *value == REDACTED).map(|(key, _)| key);
     let always = [entries::AUTHENTICATE_SECRET.key(), entries::AUTHENTICATE_SECRET_FILE.key()];
@@ -89,6 +89,9 @@ mod tests {
             ("spark.hadoop.fs.s3a.secret.key", "of-the-cluster"),
             ("spark.mine.apiToken", "of-the-cluster"),
             ("spark.executor.cores", "3"),
+            ("spark.executor.instances", "2"),
+            ("spark.executorEnv.GREETING", "hello you"),
+            ("spark.executorEnv.API_TOKEN", "for tasks"),
         ] {
             conf.set(key, value);
         }
@@ -108,12 +111,29 @@ mod tests {
             let told = describe(&conf, &driver, Some(secret.clone()), hash, served).unwrap();
             let variables = &told.command.environment;
             assert_eq!(variables[SECRET_VARIABLE], secret.expose());
+            assert_eq!(variables["GREETING"], "hello you");
+            assert_eq!(variables["API_TOKEN"], "for tasks", "the user wants executors to know it");
+            assert_eq!(told.initial_executor_limit, Some(2));
             let all: String = variables.values().map(String::as_str).collect();
             assert!(!all.contains("of-the-cluster"), "{all}");
             assert!(
                 all.contains("spark.executor.cores=3") && all.contains("spark.authenticate=true")
             );
-            assert!(!format!("{told:?}").contains(secret.expose()));
+            let shown = format!("{told:?}");
+            assert!(!shown.contains(secret.expose()) && !shown.contains("for tasks"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_executors_are_told_otherwise_is_refused() {
+        let address = Address { host: Host::new("h"), port: 1 };
+        for name in [ROLE, DRIVER_URL, SETTINGS, SECRET_VARIABLE] {
+            let mut conf = Conf::new();
+            conf.set(format!("spark.executorEnv.{name}"), "mine");
+            let served = Served { address: address.clone(), program_bytes: 1, files: Vec::new() };
+            let hash = ExecutableHash::current().unwrap();
+            let error = describe(&conf, &RpcAddress::new("h", 1), None, hash, served).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
         }
     }
 }
