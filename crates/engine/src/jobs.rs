@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use firesteel_conf::entries;
 use firesteel_executor::Forgotten;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, JobSpec};
@@ -65,6 +66,7 @@ impl Engine {
         body: Arc<dyn TaskBody>,
         properties: Properties,
     ) -> Result<Arc<JobWaiter>> {
+        let properties = self.in_a_pool(properties)?;
         let mut state = self.lock();
         if state.stopped {
             return Err(Error::Stopped);
@@ -79,6 +81,17 @@ impl Engine {
         let spec = JobSpec { job, rdd: lineage, partitions, properties };
         self.carry_out(state, Input::Dag(DagEvent::JobSubmitted(spec)));
         Ok(waiter)
+    }
+
+    /// The pool of the settings, for a job that names none.
+    fn in_a_pool(&self, properties: Properties) -> Result<Properties> {
+        if properties.pool().is_some() {
+            return Ok(properties);
+        }
+        Ok(match self.conf().get(&entries::SCHEDULER_POOL)? {
+            Some(pool) => properties.with(Properties::POOL, &pool),
+            None => properties,
+        })
     }
 
     /// The id of a job that was cancelled before it could be submitted.

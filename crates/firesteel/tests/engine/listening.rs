@@ -247,3 +247,23 @@ fn fair_pools_share_the_cores_by_weight_and_fifo_gives_them_to_the_first_job() {
     assert_eq!(first_by_pool(1, "FAIR"), ['l', 'l', 'l', 's']);
     assert_eq!(first_by_pool(2, "FIFO"), ['l', 'l', 'l', 'l']);
 }
+
+#[test]
+fn jobs_of_threads_that_choose_no_pool_run_in_that_of_the_settings() {
+    let settings = builder("local[1]").config("spark.scheduler.mode", "FAIR");
+    let (ctx, heard) = Heard::attach(settings.config("spark.scheduler.pool", "small"));
+    for pool in [None, Some("large"), None] {
+        ctx.set_pool(pool);
+        assert_eq!(ctx.range(0..3u32).count().unwrap(), 3);
+    }
+    ctx.wait_for_listeners();
+    let pools: Vec<String> = heard
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::JobStart { properties, .. } => properties.pool().map(str::to_owned),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(pools, ["small", "large", "small"]);
+}
