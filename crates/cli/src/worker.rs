@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use firesteel_conf::{ByteSize, ByteUnit, HostPort, Master};
+use firesteel_conf::{ByteSize, ByteUnit, HostPort, Master, entries};
 use firesteel_rpc::RpcAddress;
 use firesteel_standalone::worker::{self, Launcher, RunningWorker, WorkerArgs};
 
@@ -67,8 +67,10 @@ async fn announce_and_wait(running: &RunningWorker) -> worker::Ended {
 fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
     let (conf, rpc) = flags.shared.settings()?;
     let work_dir = flags.work_dir.or_else(|| given("SPARK_WORKER_DIR").map(PathBuf::from));
-    let local_dirs = given("SPARK_LOCAL_DIRS").unwrap_or_default();
-    let local_dirs = local_dirs.split(',').map(str::trim).filter(|path| !path.is_empty());
+    let local_dirs = match conf.setting(entries::LOCAL_DIR.key()) {
+        Some(_) => conf.get(&entries::LOCAL_DIR)?, // of SPARK_LOCAL_DIRS, too
+        None => Vec::new(),
+    };
     let launcher = Launcher {
         program: own_program()?,
         launch: vec![launch::LAUNCH.to_owned()],
@@ -82,7 +84,7 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
         cores: positive(cluster::number(flags.cores, "SPARK_WORKER_CORES", machine::cores())?)?,
         memory_mb: memory_mb(flags.memory.or_else(|| given("SPARK_WORKER_MEMORY")))?,
         work_dir: work_dir.unwrap_or_else(|| "work".into()),
-        local_dirs: local_dirs.map(PathBuf::from).collect(),
+        local_dirs: local_dirs.into_iter().map(PathBuf::from).collect(),
         launcher: Some(launcher),
         conf,
         rpc,

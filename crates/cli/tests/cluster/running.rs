@@ -113,6 +113,22 @@ fn an_executor_knows_what_it_is_and_nothing_of_its_workers_secret() {
 }
 
 #[test]
+fn a_workers_own_directories_are_those_of_its_executors() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let both = format!("spark.local.dir={},{}", first.path().display(), second.path().display());
+    let master = Master::start(&[]);
+    let worker = Worker::start(&master, &["--conf", &both]);
+    let command = script("echo $SPARK_LOCAL_DIRS > new; mv new dirs; exec sleep 1000");
+    let application = Application::register(&master, command);
+    let told = file(&worker.directory(&application.id(), 0).join("dirs"));
+    let told: Vec<&str> = told.trim().split(',').collect();
+    let below = |told: &str, root: &tempfile::TempDir| {
+        std::path::Path::new(told).starts_with(fs::canonicalize(root.path()).unwrap())
+    };
+    assert!(told.len() == 2 && below(told[0], &first) && below(told[1], &second), "{told:?}");
+}
+
+#[test]
 fn output_is_kept_in_files_of_limited_size() {
     let master = Master::start(&[]);
     let worker = Worker::start(
