@@ -199,7 +199,7 @@ fn mentions(path: &str, word: &str) -> bool {
 }
 
 /// Where `word` stands in `code` as a whole word.
-fn positions<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+pub(crate) fn positions<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = code.as_bytes();
     code.match_indices(word).map(|(position, _)| position).filter(move |position| {
         let before = position.checked_sub(1).map(|at| bytes[at]);

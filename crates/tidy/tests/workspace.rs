@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use firesteel_tidy::{PURE_CORES, Source, check};
+use firesteel_tidy::{PURE_CORES, Source, check, check_settings, registered};
 
 /// Built, fetched or owned by git: not ours to tidy.
 const SKIPPED_DIRECTORIES: &[&str] = &["target", ".git"];
@@ -57,6 +57,15 @@ fn every_file_of_the_workspace_keeps_the_house_rules() {
     let complaints: Vec<String> =
         sources().iter().flat_map(check).map(|complaint| complaint.to_string()).collect();
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[test]
+fn every_registered_setting_is_read_by_something() {
+    let sources = sources();
+    let entries = sources.iter().map(|source| registered(source).len()).sum::<usize>();
+    assert!(entries > 100, "only {entries} entries were found");
+    let complaints: Vec<String> = check_settings(&sources).iter().map(|c| c.to_string()).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 #[test]
