@@ -82,7 +82,6 @@ fn options() -> impl Strategy<Value = TaskOptions> {
                 exclusion: exclude
                     .then(|| ExclusionOptions { timeout_ms: 700, ..ExclusionOptions::default() }),
                 ahead_us: if ahead { 5000 } else { 0 },
-                ..TaskOptions::default()
             }
         },
     )
