@@ -56,7 +56,11 @@ pub(crate) async fn bind(
     }
     let listener = first_free(&addresses, bind, options.port_retries).await?;
     let bound = listener.local_addr().map_err(|source| failed(bind, 0, source))?;
-    let host = bind.advertise.clone().unwrap_or_else(|| advertised(&bind.host, &addresses));
+    let host = match &bind.advertise {
+        Some(host) => host.clone(),
+        None if addresses.iter().any(IpAddr::is_unspecified) => own_name().await,
+        None => bind.host.clone(),
+    };
     Ok((listener, RpcAddress::new(host, bound.port())))
 }
 
@@ -70,13 +74,31 @@ async fn resolve(host: &str) -> Result<Vec<IpAddr>, SetupError> {
     Ok(found)
 }
 
-/// An address that others can use: the machine's name where every address was bound.
-fn advertised(host: &str, addresses: &[IpAddr]) -> String {
-    if addresses.iter().any(IpAddr::is_unspecified) {
-        rustix::system::uname().nodename().to_string_lossy().into_owned()
-    } else {
-        host.to_owned()
+/// A name of this machine that others can use: its own, unless that stands for this machine only, as it does on many
+/// systems (`127.0.1.1`); then the address from which it reaches others.
+async fn own_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let found = resolve(&name).await.unwrap_or_default();
+    usable_name(name, &found, outward_address)
+}
+
+fn usable_name(name: String, found: &[IpAddr], outward: impl FnOnce() -> Option<IpAddr>) -> String {
+    if found.iter().any(|address| !address.is_loopback()) {
+        return name;
     }
+    outward().map_or(name, |address| address.to_string())
+}
+
+/// The address of this machine that packets to others have. The system says without sending any.
+fn outward_address() -> Option<IpAddr> {
+    // Addresses for documentation: nobody has them.
+    let others = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    others.into_iter().find_map(|(any, other)| {
+        let socket = std::net::UdpSocket::bind(any).ok()?;
+        socket.connect(other).ok()?;
+        let own = socket.local_addr().ok()?.ip();
+        (!own.is_loopback() && !own.is_unspecified()).then_some(own)
+    })
 }
 
 async fn first_free(
@@ -157,6 +179,18 @@ async fn admit(stream: TcpStream, from: RpcAddress, place: OwnedSemaphorePermit,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_stands_for_this_machine_only_is_not_told_to_others() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let outward = || Some(ip("10.0.0.7"));
+        let usable = |found: &[IpAddr]| usable_name("node".to_owned(), found, outward);
+        assert_eq!(usable(&[ip("10.0.0.7")]), "node");
+        assert_eq!(usable(&[ip("127.0.1.1"), ip("fe80::1")]), "node");
+        assert_eq!(usable(&[ip("127.0.1.1"), ip("::1")]), "10.0.0.7");
+        assert_eq!(usable(&[]), "10.0.0.7", "nobody knows the name");
+        assert_eq!(usable_name("node".to_owned(), &[ip("127.0.0.1")], || None), "node");
+    }
 
     #[test]
     fn ports_are_tried_one_after_the_other_and_wrap_above_the_reserved_ones() {
