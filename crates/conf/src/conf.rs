@@ -284,7 +284,7 @@ impl Conf {
 
 /// The old name that `key` is, and the key that it is now.
 fn renamed(key: &str) -> Option<(&'static str, &'static str)> {
-    entries::ALL.iter().find_map(|entry| {
+    entries::all().find_map(|entry| {
         let old_name = entry.about().formerly.iter().find(|old_name| **old_name == key)?;
         Some((*old_name, entry.about().key))
     })

@@ -9,7 +9,7 @@ use crate::{entries, promises};
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Generated from crates/conf/src/entries.rs. To update it:
+<!-- Generated from crates/conf/src/entries. To update it:
      UPDATE_EXPECT=1 cargo test -p firesteel-conf -->
 
 Settings have Spark's names. They come from, the first one winning:
@@ -44,12 +44,12 @@ pub fn markdown() -> String {
     refusals(&mut page).expect("a string grows");
     page.push_str(NOTATIONS);
     let mut category = "";
-    for entry in entries::ALL {
+    for entry in entries::all() {
         if entry.about().category != category {
             category = entry.about().category;
             heading(&mut page, category).expect("a string grows");
         }
-        row(&mut page, *entry).expect("a string grows");
+        row(&mut page, entry).expect("a string grows");
     }
     prefixes(&mut page).expect("a string grows");
     page

@@ -114,7 +114,7 @@ fn suggest(key: &str) -> Option<&'static str> {
         return None;
     }
     let wanted = key.to_lowercase();
-    let known = entries::ALL.iter().map(|entry| entry.about().key).chain(promises::keys());
+    let known = entries::all().map(|entry| entry.about().key).chain(promises::keys());
     let distances = known.map(|known| (edit_distance(&wanted, &known.to_lowercase()), known));
     distances.filter(|(distance, _)| *distance <= MAX_DISTANCE).min().map(|(_, known)| known)
 }

@@ -16,6 +16,7 @@ use firesteel_types::{CallSite, Properties, StageId};
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
 use crate::rdd::{Checkpoints, Node};
+use crate::status_tracker::StatusTracker;
 use crate::{Error, Rdd, Result, interrupt, local_properties};
 
 /// The entry point: makes RDDs and runs their jobs. Cheap to clone; all clones are one context.
@@ -26,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) leftovers: Leftovers,
     pub(crate) checkpoints: Checkpoints,
+    progress: Option<ConsoleProgress>,
     id: u64,
     next_unique: AtomicU64,
 }
@@ -114,13 +116,13 @@ impl Context {
         Self::builder().build()
     }
 
-    fn start(conf: Conf, mut listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
-        if conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal() {
-            let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
-            listeners.insert(0, Box::new(ConsoleProgress::new(interval)));
-        }
+    fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
+        let shows_progress = conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal();
+        let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
         let handles_interrupt = conf.get(&entries::HANDLE_INTERRUPT)?;
-        let context = Context(Arc::new(Inner::new(Engine::start(conf, listeners)?)));
+        let engine = Engine::start(conf, listeners)?;
+        let progress = shows_progress.then(|| ConsoleProgress::start(&engine, interval));
+        let context = Context(Arc::new(Inner::new(engine, progress)));
         if handles_interrupt {
             interrupt::watch(Arc::downgrade(&context.0));
         }
@@ -167,10 +169,15 @@ impl Context {
         self.0.engine.wait_for_listeners();
     }
 
+    /// Looks at how jobs, stages and executors stand.
+    pub fn status_tracker(&self) -> StatusTracker {
+        StatusTracker::new(self.0.engine.clone())
+    }
+
     /// Cancels all jobs, ends all threads. Jobs submitted later are refused. Also done when the last
     /// clone of the context and the last RDD of it are dropped.
     pub fn stop(&self) {
-        self.0.engine.stop();
+        self.0.stop();
     }
 
     /// Whether it was stopped.
@@ -382,10 +389,11 @@ impl Context {
 }
 
 impl Inner {
-    fn new(engine: Arc<Engine>) -> Self {
+    fn new(engine: Arc<Engine>, progress: Option<ConsoleProgress>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Inner {
             engine,
+            progress,
             leftovers: Leftovers::default(),
             checkpoints: Checkpoints::default(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -393,16 +401,21 @@ impl Inner {
         }
     }
 
+    fn stop(&self) {
+        self.engine.stop();
+        self.progress.iter().for_each(ConsoleProgress::stop);
+    }
+
     /// The process was told to end: as [`Context::stop`], with a reason. Waits for the tasks.
     pub(crate) fn interrupt(&self, reason: &str) {
         self.engine.cancel_all_jobs(reason);
-        self.engine.stop();
+        self.stop();
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.engine.stop();
+        self.stop();
         self.leftovers.remove();
     }
 }

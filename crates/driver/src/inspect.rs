@@ -1,6 +1,6 @@
 //! A look behind the engine's back, for tests: which blocks the driver's process holds, and losing
 //! one of them as a broken disk or a lost executor would.
-
+use firesteel_status::AppStatus;
 use firesteel_task::Environment;
 
 use crate::Context;
@@ -31,5 +31,16 @@ impl Context {
         let blocks = self.0.engine.environment().blocks();
         let found = blocks.ids().into_iter().find(|id| id.to_string() == name);
         found.is_some_and(|id| blocks.remove(id))
+    }
+
+    /// Gives the application's status, after all listeners have heard what it is made of; also when the context is
+    /// gone.
+    #[doc(hidden)]
+    pub fn status_reader(&self) -> impl Fn() -> AppStatus + Send + Sync + use<> {
+        let engine = self.0.engine.clone();
+        move || {
+            engine.wait_for_listeners();
+            engine.with_status(Clone::clone)
+        }
     }
 }

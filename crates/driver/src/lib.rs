@@ -17,9 +17,11 @@ mod output;
 mod progress;
 mod rdd;
 mod sources;
+mod status_tracker;
 
 pub use context::{Builder, Context};
 pub use error::{Error, Result};
 pub use firesteel_engine::Listener;
 pub use input::TextOptions;
 pub use rdd::{By, IntoPartitioner, JobFuture, Rdd, SaveOptions, Total, With};
+pub use status_tracker::{ExecutorSummary, JobSummary, StageSummary, StatusTracker};

@@ -1,86 +1,118 @@
 //! Console progress: one line per running stage on the terminal, with tasks done, rate and time left.
 //!
-//! Lives on the listener bus like any listener. A stage is shown once it has run for half a second,
+//! A thread looks at the application's status every so often. A stage is shown once it has run for half a second,
 //! so that quick jobs leave the terminal alone; lines vanish when their stage ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use indicatif::{
     HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
 
-use firesteel_types::{Event, StageRef};
-
-use crate::Listener;
+use firesteel_engine::Engine;
+use firesteel_types::{StageRef, Tick};
 
 const FIRST_SHOWN_AFTER: Duration = Duration::from_millis(500);
 
-/// Draws stages on standard error.
-pub(crate) struct ConsoleProgress {
-    lines: Arc<Lines>,
-    /// Its end ends the thread that shows stages whose tasks are long and send no events.
-    _thread: Sender<()>,
+/// The thread that draws stages on standard error.
+pub(crate) struct ConsoleProgress(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
+
+impl ConsoleProgress {
+    /// For standard error, redrawn this often.
+    pub(crate) fn start(engine: &Arc<Engine>, interval: Duration) -> Self {
+        let (engine, (sender, ended)) = (Arc::downgrade(engine), channel());
+        let thread = std::thread::Builder::new().name("firesteel-progress".into());
+        let spawned = thread.spawn(move || {
+            let mut lines = Lines::new(interval);
+            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                let Some(engine) = engine.upgrade() else { break };
+                lines.show(active_stages(&engine));
+            }
+            let _ = lines.bars.clear();
+        });
+        match spawned {
+            Ok(thread) => ConsoleProgress(Mutex::new(Some((sender, thread)))),
+            Err(error) => {
+                tracing::warn!(%error, "no progress is shown: no thread for it");
+                ConsoleProgress(Mutex::new(None))
+            }
+        }
+    }
+
+    /// Clears the terminal.
+    pub(crate) fn stop(&self) {
+        let running = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some((sender, thread)) = running {
+            drop(sender);
+            // It may be the last that holds the engine, and stop it then.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// A stage that runs.
+struct Stage {
+    name: String,
+    tasks: u32,
+    done: u32,
+    running: u32,
+    failed: u32,
+    runs_for: Duration,
+}
+
+fn active_stages(engine: &Engine) -> BTreeMap<StageRef, Stage> {
+    let now = engine.now();
+    engine.with_status(|status| {
+        let stages = status.active_stages().map(|stage| {
+            let began: Tick = stage.info.submitted.unwrap_or(now);
+            let shown = Stage {
+                name: stage.info.name.to_string(),
+                tasks: stage.info.tasks,
+                done: stage.tasks.completed,
+                running: stage.tasks.active,
+                failed: stage.tasks.failed + stage.tasks.killed,
+                runs_for: Duration::from_millis(now.since_ms(began)),
+            };
+            (stage.info.stage, shown)
+        });
+        stages.collect()
+    })
 }
 
 struct Lines {
     bars: MultiProgress,
-    stages: Mutex<BTreeMap<StageRef, Stage>>,
+    shown: BTreeMap<StageRef, ProgressBar>,
     interval: Duration,
 }
 
-struct Stage {
-    name: String,
-    tasks: u64,
-    done: u64,
-    running: u64,
-    failed: u64,
-    since: Instant,
-    bar: Option<ProgressBar>,
-}
-
-impl ConsoleProgress {
-    /// For standard error, redrawn at most this often.
-    pub(crate) fn new(interval: Duration) -> Self {
-        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let lines = Arc::new(Lines { bars, stages: Mutex::default(), interval });
-        let (sender, ended) = channel();
-        let shown = lines.clone();
-        let thread = std::thread::Builder::new().name("firesteel-progress".into());
-        let spawned = thread.spawn(move || {
-            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                shown.show_those_that_run_long();
-            }
-        });
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "stages of long tasks are shown late: no thread for them");
-        }
-        ConsoleProgress { lines, _thread: sender }
-    }
-}
-
 impl Lines {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<StageRef, Stage>> {
-        self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn new(interval: Duration) -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        Lines { bars, shown: BTreeMap::new(), interval }
     }
 
-    fn update(&self, stage: StageRef, change: impl FnOnce(&mut Stage)) {
-        let mut stages = self.lock();
-        let Some(found) = stages.get_mut(&stage) else { return };
-        change(found);
-        if let Some(bar) = &found.bar {
-            bar.set_position(found.done);
-            bar.set_message(note(found));
-        }
-    }
-
-    fn show_those_that_run_long(&self) {
-        for (stage, state) in self.lock().iter_mut() {
-            if state.bar.is_none() && state.since.elapsed() >= FIRST_SHOWN_AFTER {
-                state.bar = Some(start_bar(&self.bars, *stage, state, self.interval));
+    fn show(&mut self, stages: BTreeMap<StageRef, Stage>) {
+        self.shown.retain(|stage, bar| {
+            let runs = stages.contains_key(stage);
+            if !runs {
+                bar.finish_and_clear();
+                self.bars.remove(bar);
+            }
+            runs
+        });
+        for (stage, state) in stages {
+            if let Some(bar) = self.shown.get(&stage) {
+                bar.set_position(state.done.into());
+                bar.set_message(note(&state));
+            } else if state.runs_for >= FIRST_SHOWN_AFTER {
+                self.shown.insert(stage, start_bar(&self.bars, stage, &state, self.interval));
             }
         }
     }
@@ -108,12 +140,12 @@ fn start_bar(
     .with_key("left", write_time_left)
     .progress_chars("=> ");
     // Complete before it is added: that draws it for the first time.
-    let bar = ProgressBar::with_draw_target(Some(state.tasks), ProgressDrawTarget::hidden())
+    let bar = ProgressBar::with_draw_target(Some(state.tasks.into()), ProgressDrawTarget::hidden())
         .with_style(style)
         .with_prefix(format!("Stage {stage}"))
         .with_message(note(state))
-        .with_position(state.done)
-        .with_elapsed(state.since.elapsed());
+        .with_position(state.done.into())
+        .with_elapsed(state.runs_for);
     let bar = bars.add(bar);
     bar.enable_steady_tick(interval);
     bar
@@ -135,44 +167,4 @@ fn write_time_left(state: &ProgressState, out: &mut dyn fmt::Write) {
         }
     };
     let _ = written;
-}
-
-impl Listener for ConsoleProgress {
-    fn on_event(&mut self, event: &Event) {
-        match event {
-            Event::StageSubmitted { stage, .. } => {
-                let state = Stage {
-                    name: stage.name.to_string(),
-                    tasks: u64::from(stage.tasks),
-                    done: 0,
-                    running: 0,
-                    failed: 0,
-                    since: Instant::now(),
-                    bar: None,
-                };
-                self.lines.lock().insert(stage.stage, state);
-            }
-            Event::TaskStart { task, .. } => {
-                self.lines.update(task.stage, |stage| stage.running += 1);
-            }
-            Event::TaskEnd { task, failure, .. } => self.lines.update(task.stage, |stage| {
-                stage.running = stage.running.saturating_sub(1);
-                match failure {
-                    None => stage.done += 1,
-                    Some(_) => stage.failed += 1,
-                }
-            }),
-            Event::StageCompleted { stage, .. } => {
-                let ended = self.lines.lock().remove(&stage.stage);
-                if let Some(Stage { bar: Some(bar), .. }) = ended {
-                    bar.finish_and_clear();
-                    self.lines.bars.remove(&bar);
-                }
-            }
-            Event::ApplicationEnd { .. } => {
-                let _ = self.lines.bars.clear();
-            }
-            _ => {}
-        }
-    }
 }

@@ -43,7 +43,7 @@ impl Watch for BlockWatch {
         let (Some(engine), BlockId::Rdd(rdd, partition)) = (self.0.upgrade(), id) else { return };
         let state = engine.lock();
         let status = engine.environment.blocks().status(id);
-        engine.bus.post(Event::BlockUpdated {
+        engine.post(Event::BlockUpdated {
             block: id.to_string(),
             executor: ExecutorId::DRIVER,
             memory_bytes: status.map_or(0, |status| status.memory_bytes),
@@ -89,6 +89,6 @@ impl Engine {
         self.environment.remove_rdd(rdd);
         self.forget(Forgotten::Rdd(rdd));
         self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
-        self.bus.post(Event::UnpersistRdd { rdd });
+        self.post(Event::UnpersistRdd { rdd });
     }
 }

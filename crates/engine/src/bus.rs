@@ -1,20 +1,25 @@
-//! The listener bus: events in the order they happened, to every listener, on a thread of its own.
+//! The listener bus: events in the order they happened, to every listener, each on a thread of its own.
 //!
-//! The queue is bounded (`spark.scheduler.listenerbus.eventqueue.capacity`): when listeners cannot
-//! keep up, new events are dropped and counted, and the schedulers never wait. Without listeners
-//! nothing is queued and no thread runs.
+//! Every listener has a queue of its own, which is bounded
+//! (`spark.scheduler.listenerbus.eventqueue.NAME.capacity`): one that cannot keep up loses events, which are counted
+//! and told once a minute, and costs nobody else any. The schedulers never wait. Without listeners nothing is queued
+//! and no thread runs.
 
 use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use firesteel_types::Event;
 
+/// How often lost events are told of.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// Hears what happens in an application.
 pub trait Listener: Send {
-    /// Called for each event, in order, on the bus's thread.
+    /// Called for each event, in order, on the listener's thread.
     fn on_event(&mut self, event: &Event);
 }
 
@@ -24,143 +29,206 @@ impl<F: FnMut(&Event) + Send> Listener for F {
     }
 }
 
+/// The queues of all listeners.
 #[derive(Default)]
+pub(crate) struct Bus {
+    active: AtomicBool,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    all: Vec<Arc<Queue>>,
+    closed: bool,
+}
+
+impl Bus {
+    /// Adds a listener with a queue of this name and capacity; it hears everything from now on.
+    pub(crate) fn add(&self, name: &'static str, capacity: usize, listener: Box<dyn Listener>) {
+        let mut queues = lock(&self.queues);
+        if queues.closed {
+            return;
+        }
+        if let Some(queue) = Queue::start(name, capacity, listener) {
+            queues.all.push(queue);
+            self.active.store(true, Ordering::Release);
+        }
+    }
+
+    /// Queues an event; never waits for listeners.
+    pub(crate) fn post(&self, event: &Arc<Event>) {
+        if !self.active.load(Ordering::Acquire) {
+            return;
+        }
+        // Under the lock: all queues have the same order.
+        let queues = lock(&self.queues);
+        queues.all.iter().for_each(|queue| queue.push(event));
+    }
+
+    /// Waits until every event posted so far was heard, or lost.
+    pub(crate) fn drain(&self) {
+        let queues = lock(&self.queues).all.clone();
+        queues.iter().for_each(|queue| queue.drain());
+    }
+
+    /// Delivers what is queued, then ends.
+    pub(crate) fn close(&self) {
+        let queues = {
+            let mut queues = lock(&self.queues);
+            queues.closed = true;
+            self.active.store(false, Ordering::Release);
+            take(&mut queues.all)
+        };
+        queues.iter().for_each(|queue| queue.close());
+    }
+}
+
+/// The events that one listener has not heard yet.
 struct Queue {
-    events: VecDeque<Event>,
-    listeners: Vec<Box<dyn Listener>>,
-    added: Vec<Box<dyn Listener>>,
-    dropped: u64,
+    name: &'static str,
+    capacity: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Arc<Event>>,
+    lost: Lost,
     delivering: bool,
     closed: bool,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-    active: AtomicBool,
-    capacity: usize,
+/// Events that a queue had no room for.
+#[derive(Default)]
+struct Lost {
+    untold: u64,
+    told_at: Option<Instant>,
 }
 
-/// A handle on the bus.
-#[derive(Clone)]
-pub(crate) struct Bus(Arc<Shared>);
+impl Lost {
+    /// Counts one more; how many are to be told of now.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        let is_due = self.told_at.is_none_or(|told| now.duration_since(told) >= TOLD_EVERY);
+        is_due.then(|| {
+            self.told_at = Some(now);
+            take(&mut self.untold)
+        })
+    }
+}
 
-impl Bus {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Bus(Arc::new(Shared {
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-            active: AtomicBool::new(false),
-            capacity,
-        }))
+impl Queue {
+    /// Starts the listener's thread; without one it hears nothing.
+    fn start(
+        name: &'static str,
+        capacity: usize,
+        listener: Box<dyn Listener>,
+    ) -> Option<Arc<Self>> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let queue = Arc::new(Queue { name, capacity, state, changed });
+        let own = queue.clone();
+        let thread = std::thread::Builder::new().name("firesteel-listener".into());
+        match thread.spawn(move || own.dispatch(listener)) {
+            Ok(thread) => {
+                lock(&queue.state).thread = Some(thread);
+                Some(queue)
+            }
+            Err(error) => {
+                tracing::error!(%error, queue = name, "a listener could not be started");
+                None
+            }
+        }
     }
 
-    /// Adds a listener; it hears everything from now on.
-    pub(crate) fn add(&self, listener: Box<dyn Listener>) {
-        let mut queue = self.0.lock();
-        if queue.closed {
+    fn push(&self, event: &Arc<Event>) {
+        let mut state = lock(&self.state);
+        if state.closed {
             return;
         }
-        queue.added.push(listener);
-        self.0.active.store(true, Ordering::Release);
-        if queue.thread.is_none() {
-            let shared = self.0.clone();
-            let thread = std::thread::Builder::new().name("firesteel-listener-bus".into());
-            queue.thread = thread.spawn(move || shared.dispatch()).ok();
-        }
-    }
-
-    /// Queues an event; never waits for listeners.
-    pub(crate) fn post(&self, event: Event) {
-        if !self.0.active.load(Ordering::Acquire) {
+        if state.events.len() >= self.capacity {
+            if let Some(lost) = state.lost.add(Instant::now()) {
+                self.warn(lost);
+            }
             return;
         }
-        let mut queue = self.0.lock();
-        if queue.closed || queue.events.len() >= self.0.capacity {
-            queue.dropped += 1;
-            return;
-        }
-        queue.events.push_back(event);
-        if queue.events.len() == 1 {
-            self.0.changed.notify_all();
+        state.events.push_back(event.clone());
+        if state.events.len() == 1 {
+            self.changed.notify_all();
         }
     }
 
-    /// Waits until every event posted so far was heard.
-    pub(crate) fn drain(&self) {
-        let mut queue = self.0.lock();
-        while queue.thread.is_some() && (queue.delivering || !queue.events.is_empty()) {
-            queue = self.0.wait(queue);
+    fn warn(&self, lost: u64) {
+        tracing::warn!(queue = self.name, lost, "a listener is too slow and lost events");
+    }
+
+    fn drain(&self) {
+        let mut state = lock(&self.state);
+        while !state.closed && (state.delivering || !state.events.is_empty()) {
+            state = self.wait(state);
         }
     }
 
-    /// Delivers what is queued, then ends.
-    pub(crate) fn close(&self) {
-        let mut queue = self.0.lock();
-        queue.closed = true;
-        let thread = queue.thread.take();
-        if queue.dropped > 0 {
-            tracing::warn!(dropped = queue.dropped, "listeners were too slow, events were dropped");
+    fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let lost = take(&mut state.lost.untold);
+        let thread = state.thread.take();
+        drop(state);
+        if lost > 0 {
+            self.warn(lost);
         }
-        drop(queue);
-        self.0.changed.notify_all();
+        self.changed.notify_all();
         let own = |handle: &JoinHandle<()>| handle.thread().id() == std::thread::current().id();
         if let Some(thread) = thread.filter(|thread| !own(thread)) {
             let _ = thread.join();
         }
     }
-}
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn dispatch(&self) {
-        let mut queue = self.lock();
+    fn dispatch(&self, listener: Box<dyn Listener>) {
+        let mut listener = Some(listener);
+        let mut state = lock(&self.state);
         loop {
-            if queue.events.is_empty() {
-                if queue.closed {
-                    // What listeners hold on to goes with the application, and not under the lock.
-                    let heard_all = [take(&mut queue.listeners), take(&mut queue.added)];
-                    drop(queue);
-                    drop(heard_all);
+            if state.events.is_empty() {
+                if state.closed {
+                    // What the listener holds on to goes with the application, and not under the lock.
+                    drop(state);
+                    drop(listener);
                     return;
                 }
-                queue = self.wait(queue);
+                state = self.wait(state);
                 continue;
             }
-            let events = take(&mut queue.events);
-            let mut listeners = take(&mut queue.listeners);
-            listeners.append(&mut queue.added);
-            queue.delivering = true;
-            drop(queue);
-            deliver(&mut listeners, events);
-            queue = self.lock();
-            queue.listeners = listeners;
-            queue.delivering = false;
+            let events = take(&mut state.events);
+            state.delivering = true;
+            drop(state);
+            deliver(&mut listener, events);
+            state = lock(&self.state);
+            state.delivering = false;
             self.changed.notify_all();
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A listener that panics is dropped.
+fn deliver(listener: &mut Option<Box<dyn Listener>>, events: VecDeque<Arc<Event>>) {
+    for event in events {
+        let Some(hears) = listener else { return };
+        let heard = std::panic::AssertUnwindSafe(|| hears.on_event(&event));
+        if std::panic::catch_unwind(heard).is_err() {
+            tracing::error!("a listener panicked and was removed");
+            *listener = None;
         }
     }
 }
 
-/// A listener that panics is dropped; the others go on.
-fn deliver(listeners: &mut Vec<Box<dyn Listener>>, events: VecDeque<Event>) {
-    for event in events {
-        listeners.retain_mut(|listener| {
-            let heard = std::panic::AssertUnwindSafe(|| listener.on_event(&event));
-            let kept = std::panic::catch_unwind(heard).is_ok();
-            if !kept {
-                tracing::error!("a listener panicked and was removed");
-            }
-            kept
-        });
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]
@@ -173,47 +241,79 @@ mod tests {
         Event::ApplicationEnd { at: Tick(at) }
     }
 
-    #[test]
-    fn every_listener_hears_every_event_in_order() {
-        let bus = Bus::new(1000);
-        let (sender, heard) = channel();
-        for _ in 0..2 {
-            let sender = sender.clone();
-            bus.add(Box::new(move |event: &Event| sender.send(event.clone()).unwrap()));
-        }
-        (0..10).for_each(|at| bus.post(end(at)));
-        bus.close();
-        drop(sender);
-        let heard: Vec<Event> = heard.into_iter().collect();
-        let wanted: Vec<Event> = (0..10).flat_map(|at| [end(at), end(at)]).collect();
-        assert_eq!(heard, wanted);
+    fn post(bus: &Bus, at: u64) {
+        bus.post(&Arc::new(end(at)));
     }
 
     #[test]
-    fn a_full_queue_drops_and_never_blocks() {
-        let bus = Bus::new(5);
+    fn every_listener_hears_every_event_in_order() {
+        let bus = Bus::default();
+        let heard: Vec<_> = ["shared", "shared", "eventLog"]
+            .into_iter()
+            .map(|name| {
+                let (sender, heard) = channel();
+                bus.add(
+                    name,
+                    100,
+                    Box::new(move |event: &Event| sender.send(event.clone()).unwrap()),
+                );
+                heard
+            })
+            .collect();
+        (0..10).for_each(|at| post(&bus, at));
+        bus.close();
+        for heard in heard {
+            assert!(heard.into_iter().eq((0..10).map(end)));
+        }
+    }
+
+    #[test]
+    fn a_listener_that_is_too_slow_loses_its_own_events_and_nobody_elses() {
+        let bus = Bus::default();
         let gate = Arc::new(Mutex::new(()));
         let held = gate.lock().unwrap();
-        let (sender, heard) = channel();
+        let (slow_sender, slow) = channel();
         let inner = gate.clone();
-        bus.add(Box::new(move |event: &Event| {
-            drop(inner.lock().unwrap());
-            sender.send(event.clone()).unwrap();
-        }));
-        (0..100).for_each(|at| bus.post(end(at)));
+        bus.add(
+            "shared",
+            5,
+            Box::new(move |event: &Event| {
+                drop(inner.lock().unwrap());
+                slow_sender.send(event.clone()).unwrap();
+            }),
+        );
+        let (sender, quick) = channel();
+        let quick_one = move |event: &Event| sender.send(event.clone()).unwrap();
+        bus.add("eventLog", 1000, Box::new(quick_one));
+        (0..100).for_each(|at| post(&bus, at));
+        assert!((0..100).all(|at| quick.recv().unwrap() == end(at)), "while the other is stuck");
         drop(held);
         bus.close();
-        let heard = heard.into_iter().count();
+        let heard = slow.into_iter().count();
         assert!((5..=10).contains(&heard), "{heard}");
     }
 
     #[test]
+    fn lost_events_are_told_of_at_once_and_then_once_a_minute() {
+        let (mut lost, start) = (Lost::default(), Instant::now());
+        let mut told = Vec::new();
+        for second in 0..150 {
+            let now = start + Duration::from_secs(second);
+            told.extend(lost.add(now).map(|lost| (second, lost)));
+        }
+        assert_eq!((told, lost.untold), (vec![(0, 1), (60, 60), (120, 60)], 29));
+    }
+
+    #[test]
     fn a_listener_that_panics_does_not_take_the_others_along() {
-        let bus = Bus::new(100);
+        let bus = Bus::default();
         let (sender, heard) = channel();
-        bus.add(Box::new(|_: &Event| std::panic::resume_unwind(Box::new("on purpose"))));
-        bus.add(Box::new(move |event: &Event| sender.send(event.clone()).unwrap()));
-        (0..3).for_each(|at| bus.post(end(at)));
+        let panics = |_: &Event| std::panic::resume_unwind(Box::new("on purpose"));
+        bus.add("shared", 100, Box::new(panics));
+        let hears = move |event: &Event| sender.send(event.clone()).unwrap();
+        bus.add("shared", 100, Box::new(hears));
+        (0..3).for_each(|at| post(&bus, at));
+        bus.drain();
         bus.close();
         assert_eq!(heard.into_iter().count(), 3);
     }

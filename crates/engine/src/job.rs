@@ -14,7 +14,8 @@ use crate::{Error, Result};
 /// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need), its
 /// results so far.
 pub(super) struct ActiveJob {
-    pub(super) code: Arc<StageCode>,
+    /// Of its result stage, if it has one.
+    pub(super) code: Option<Arc<StageCode>>,
     pub(super) results: Vec<Option<Payload>>,
     /// What its results so far have cost the way from executors to here.
     pub(super) result_bytes: u64,
@@ -26,13 +27,13 @@ pub(super) struct ActiveJob {
 
 impl ActiveJob {
     pub(super) fn new(
-        body: Arc<dyn TaskBody>,
+        body: Option<Arc<dyn TaskBody>>,
         lineage: Arc<RddInfo>,
         partitions: usize,
         waiter: Arc<JobWaiter>,
     ) -> Self {
         let results = std::iter::repeat_with(|| None).take(partitions).collect();
-        let code = Arc::new(StageCode::new(body));
+        let code = body.map(|body| Arc::new(StageCode::new(body)));
         ActiveJob { code, results, result_bytes: 0, waiter, _lineage: lineage, cut_off: Vec::new() }
     }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use firesteel_conf::entries;
 use firesteel_executor::Forgotten;
 use firesteel_scheduler::engine::Input;
-use firesteel_scheduler::messages::{DagEvent, JobSpec};
-use firesteel_task::TaskBody;
+use firesteel_scheduler::messages::{DagEvent, JobSpec, MapStageSpec};
+use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, Properties, RddId, RddInfo, ShuffleId, StageId};
 
 use crate::job::{ActiveJob, StageCode};
@@ -35,6 +35,38 @@ impl ShuffleHandle {
     /// The shuffle.
     pub fn shuffle(&self) -> ShuffleId {
         self.shuffle
+    }
+}
+
+/// How much the map outputs of a shuffle have for its readers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapOutputStatistics {
+    /// The shuffle.
+    pub shuffle: ShuffleId,
+    /// Bytes for each reader, within an eighth; of more than 2000 readers, the average of each map output.
+    pub bytes_by_reader: Vec<u64>,
+}
+
+/// Where a thread waits for the map outputs of a shuffle.
+pub struct MapStageWaiter {
+    shuffle: ShuffleId,
+    waiter: Arc<JobWaiter>,
+}
+
+impl MapStageWaiter {
+    /// The job that makes them.
+    pub fn job(&self) -> JobId {
+        self.waiter.job()
+    }
+
+    /// Waits until all are there.
+    pub fn wait(&self) -> Result<MapOutputStatistics> {
+        let Some(Payload::Typed(bytes)) = self.waiter.wait()?.pop() else {
+            let message = "a map stage ended without its sizes".to_owned();
+            return Err(Error::Defect { message });
+        };
+        let bytes_by_reader = *bytes.downcast().expect("sizes are delivered as they are");
+        Ok(MapOutputStatistics { shuffle: self.shuffle, bytes_by_reader })
     }
 }
 
@@ -67,6 +99,42 @@ impl Engine {
         properties: Properties,
     ) -> Result<Arc<JobWaiter>> {
         let properties = self.in_a_pool(properties)?;
+        let (results, rdd) = (partitions.len(), lineage.clone());
+        let make = |waiter| ActiveJob::new(Some(body), lineage, results, waiter);
+        self.start_job(make, |job| {
+            DagEvent::JobSubmitted(JobSpec { job, rdd, partitions, properties })
+        })
+    }
+
+    /// Makes the map outputs of a shuffle, as far as they are not there, and tells how much they have for each of its
+    /// readers: what is planned next can depend on it. `map_side` is the lineage that they are computed from.
+    pub fn submit_map_stage(
+        self: &Arc<Self>,
+        handle: &Arc<ShuffleHandle>,
+        map_side: Arc<RddInfo>,
+        readers: u32,
+        properties: Properties,
+    ) -> Result<MapStageWaiter> {
+        let properties = self.in_a_pool(properties)?;
+        let (shuffle, rdd) = (handle.shuffle, map_side.clone());
+        let make = |waiter| {
+            let mut active = ActiveJob::new(None, map_side, 1, waiter);
+            // Its code is the shuffle's.
+            active.cut_off.push(handle.clone());
+            active
+        };
+        let waiter = self.start_job(make, |job| {
+            let spec = MapStageSpec { job, shuffle, rdd, readers, properties };
+            DagEvent::MapStageSubmitted(spec)
+        })?;
+        Ok(MapStageWaiter { shuffle, waiter })
+    }
+
+    fn start_job(
+        self: &Arc<Self>,
+        make: impl FnOnce(Arc<JobWaiter>) -> ActiveJob,
+        submitted: impl FnOnce(JobId) -> DagEvent,
+    ) -> Result<Arc<JobWaiter>> {
         let mut state = self.lock();
         if state.stopped {
             return Err(Error::Stopped);
@@ -76,10 +144,8 @@ impl Engine {
         }
         let job = state.next_job();
         let waiter = Arc::new(JobWaiter::new(job));
-        let active = ActiveJob::new(body, lineage.clone(), partitions.len(), waiter.clone());
-        state.jobs.insert(job, active);
-        let spec = JobSpec { job, rdd: lineage, partitions, properties };
-        self.carry_out(state, Input::Dag(DagEvent::JobSubmitted(spec)));
+        state.jobs.insert(job, make(waiter.clone()));
+        self.carry_out(state, Input::Dag(submitted(job)));
         Ok(waiter)
     }
 

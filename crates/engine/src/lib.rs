@@ -9,7 +9,7 @@
 //! | `blocks` | cached partitions as schedulers and listeners hear of them |
 //! | `place`, `local`, `process`, `cluster` | where tasks run |
 //! | `state`, `job`, `aftermath`, `timer` | what the lock protects, what happens after it is let go |
-//! | `bus` | listeners |
+//! | `bus`, `status` | who hears of all this |
 //!
 //! There is no scheduler thread. Whoever has news (a worker whose task ended, a user's thread that
 //! submits a job, the timer) takes the lock, feeds the schedulers and carries out their effects. A
@@ -33,12 +33,13 @@ mod process;
 mod shared;
 mod start;
 mod state;
+mod status;
 mod timer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Instant;
 
 use firesteel_executor::LocalEnvironment;
+use firesteel_rpc::Clock;
 use firesteel_scheduler::engine::{Effect, Input};
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
 use firesteel_task::TaskReport;
@@ -49,13 +50,14 @@ use bus::Bus;
 use place::Place;
 use start::Application;
 use state::{Launch, Output, State};
+use status::Status;
 
 pub use blocks::CachedPartitions;
 pub use bus::Listener;
 pub use error::{Error, Result};
+pub use firesteel_executor::cluster::codec_if;
 pub use job::JobWaiter;
-pub use jobs::ShuffleHandle;
-pub use options::codec_if;
+pub use jobs::{MapOutputStatistics, MapStageWaiter, ShuffleHandle};
 pub use start::executable_name;
 
 /// Schedulers, worker threads and the blocks of this process.
@@ -65,8 +67,9 @@ pub struct Engine {
     work: Condvar,
     /// The earliest timer changed, or the engine stops.
     timer: Condvar,
-    origin: Instant,
+    clock: Clock,
     bus: Bus,
+    status: Status,
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
     place: Place,
@@ -74,9 +77,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Milliseconds since the engine started.
+    /// This moment.
     pub fn now(&self) -> Tick {
-        Tick(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// What tasks in threads of this process find there.
@@ -106,7 +109,7 @@ impl Engine {
         executor: ExecutorId,
         report: TaskReport,
     ) {
-        let TaskReport { outcome, output, updates, metrics } = report;
+        let TaskReport { outcome, output, updates, metrics, written } = report;
         let of = state.running.remove(&task);
         if let Some(running) = &of {
             warn_of_failure(&running.info, &outcome);
@@ -114,8 +117,8 @@ impl Engine {
         if let Some(value) = output {
             state.outputs.insert(task, Output { value, updates, of });
         }
-        let metrics = Some(metrics);
-        let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
+        let metrics = Some(Box::new(metrics));
+        let reported = TaskEvent::TaskReported { task, executor, outcome, metrics, written };
         self.apply(state, Input::Task(reported));
     }
 
@@ -177,6 +180,7 @@ impl Engine {
                     self.place.kill(executor, task, reason);
                 }
                 Effect::DeliverResult { job, index, task } => state.deliver(job, index, task),
+                Effect::DeliverMapStatistics { job, bytes } => state.deliver_sizes(job, bytes),
                 Effect::ApplyAccumulators { task } => state.apply_accumulators(task),
                 Effect::ReleaseTask { task } => state.release(task),
                 Effect::EndJob { job, result } => state.end_job(job, result.map_err(Error::from)),
@@ -189,7 +193,7 @@ impl Engine {
                 Effect::DropCachedPartitions { rdd } => {
                     state.aftermath.push(Step::Drop(self.drop_cached_partitions(rdd)));
                 }
-                Effect::Post(event) => self.bus.post(event),
+                Effect::Post(event) => self.post(event),
                 Effect::ArmTimer(at) => self.arm_timer(state, at),
             }
         }

@@ -1,14 +1,17 @@
 //! Settings turned into the schedulers' rules.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firesteel_conf::{CompressionCodec, Conf, Master, allocation, entries};
+use firesteel_conf::{ByteSize, Conf, Master, allocation, entries};
+use firesteel_executor::cluster::codec_if;
 use firesteel_scheduler::messages::{
     DagOptions, ExclusionOptions, PoolSpec, SchedulingMode, SpeculationOptions, TaskOptions,
 };
-use firesteel_shuffle::{Codec, Scratch};
+use firesteel_shuffle::Scratch;
 use firesteel_storage::{LocalDirs, MemoryManager};
+use firesteel_types::ResourceProfile;
 
 use crate::{Error, Result};
 
@@ -34,6 +37,17 @@ pub(crate) fn task_options(conf: &Conf, master: &Master) -> Result<TaskOptions> 
     })
 }
 
+/// What executors and tasks ask for.
+pub(crate) fn resource_profile(conf: &Conf) -> Result<ResourceProfile> {
+    let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
+    let cores = conf.get(&entries::EXECUTOR_CORES)?.map(|cores| ("cores".to_owned(), cores.into()));
+    let mut executor = BTreeMap::from([("memory".to_owned(), memory >> 20)]);
+    executor.extend(cores);
+    let cpus = f64::from(conf.get(&entries::TASK_CPUS)?);
+    let task = BTreeMap::from([("cpus".to_owned(), cpus)]);
+    Ok(ResourceProfile { id: ResourceProfile::DEFAULT, executor, task })
+}
+
 /// An executor gives back what waits for longer than twice this.
 const MOST_AHEAD_US: u64 = 50_000;
 
@@ -54,16 +68,6 @@ pub(crate) fn scratch(conf: &Conf) -> Result<Scratch> {
     let kept_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
     let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
     Ok(scratch.with_kept_codec(kept_codec))
-}
-
-/// The codec that is set, if there shall be one.
-pub fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec> {
-    let level = conf.get(&entries::IO_COMPRESSION_ZSTD_LEVEL)?;
-    Ok(match (compressed, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
-        (false, _) => Codec::None,
-        (true, CompressionCodec::Lz4) => Codec::Lz4,
-        (true, CompressionCodec::Zstd) => Codec::Zstd(i32::try_from(level.min(22)).unwrap_or(22)),
-    })
 }
 
 /// What the control group allows, or what the machine has; a gigabyte where neither can be read.
@@ -92,7 +96,7 @@ fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn pools(conf: &Conf) -> Result<std::collections::BTreeMap<String, PoolSpec>> {
+fn pools(conf: &Conf) -> Result<BTreeMap<String, PoolSpec>> {
     let Some(path) = conf.get(&entries::SCHEDULER_ALLOCATION_FILE)? else {
         return Ok(Default::default());
     };

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
+use firesteel_scheduler::engine::Input;
 use firesteel_types::{
-    Event, ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
+    ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
 };
 
 use super::cluster::{Cluster, NewCluster, dispatch};
@@ -82,8 +83,9 @@ impl NewPlace {
     pub(super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
         match self {
             NewPlace::Threads { workers, .. } => {
-                let host = Host::new("localhost");
-                engine.executor_added(ExecutorId::DRIVER, host, workers);
+                engine.announce()?;
+                let info = ExecutorInfo::new(Host::new("localhost"), workers);
+                engine.feed(Input::ExecutorAdded { executor: ExecutorId::DRIVER, info });
                 local::spawn_workers(engine, workers, local::work)
             }
             NewPlace::Cluster(new) => {
@@ -142,12 +144,6 @@ impl Place {
 }
 
 impl Engine {
-    pub(super) fn executor_added(self: &Arc<Self>, executor: ExecutorId, host: Host, cores: u32) {
-        let at = self.now();
-        self.bus.post(Event::ExecutorAdded { executor, host: host.clone(), cores, at });
-        self.feed(firesteel_scheduler::engine::Input::ExecutorAdded { executor, host, cores });
-    }
-
     /// How many tasks run at once, as far as is known.
     pub fn cores(&self) -> u32 {
         match &self.place {

@@ -23,7 +23,7 @@ impl Engine {
             return Broadcast::unusable(id, value, reason);
         }
         self.environment.put_broadcast(id, value.clone());
-        self.bus.post(Event::BlockUpdated {
+        self.post(Event::BlockUpdated {
             block: format!("broadcast_{id}"),
             executor: ExecutorId::DRIVER,
             memory_bytes: size_of::<T>() as u64,
@@ -74,6 +74,6 @@ impl Drop for OwnedBroadcast {
     fn drop(&mut self) {
         self.engine.environment.remove_broadcast(self.id);
         self.engine.forget(Forgotten::Broadcast(self.id));
-        self.engine.bus.post(Event::BroadcastRemoved { broadcast: self.id });
+        self.engine.post(Event::BroadcastRemoved { broadcast: self.id });
     }
 }

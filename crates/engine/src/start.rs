@@ -1,14 +1,16 @@
 //! From settings to a running engine, and its end.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::Instant;
 
 use firesteel_conf::{Conf, Master, Threads, entries};
 use firesteel_executor::LocalEnvironment;
+use firesteel_rpc::Clock;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
+use firesteel_status::Retention;
 use firesteel_task::Environment;
-use firesteel_types::Event;
+use firesteel_types::{BlockManagerId, Event, ExecutorId, Host};
 
 use crate::aftermath::Aftermath;
 use crate::bus::{Bus, Listener};
@@ -16,6 +18,7 @@ use crate::files::Files;
 use crate::jobs::Ids;
 use crate::place::NewPlace;
 use crate::state::State;
+use crate::status::Status;
 use crate::{Engine, Error, Result, blocks, options};
 
 /// Whose jobs these are.
@@ -25,6 +28,8 @@ pub(crate) struct Application {
     name: String,
     id: OnceLock<String>,
     files: Files,
+    /// How many events may wait for a listener.
+    listener_capacity: usize,
     pub(crate) ids: Ids,
 }
 
@@ -42,48 +47,58 @@ impl Engine {
         let name = conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name);
         let scratch = options::scratch(&conf)?;
         let files = Files::gather(&conf)?;
-        let bus = Bus::new(conf.get(&entries::LISTENER_BUS_CAPACITY)? as usize);
+        let (bus, status) = (Bus::default(), Status::new(Retention::from_conf(&conf)?));
+        let listener_capacity = conf.get(&entries::LISTENER_BUS_SHARED_CAPACITY)? as usize;
         let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files)?;
-        listeners.into_iter().for_each(|listener| bus.add(listener));
+        listeners.into_iter().for_each(|listener| bus.add("shared", listener_capacity, listener));
         let (id, ids) = (OnceLock::new(), Ids::default());
         let engine = Arc::new(Engine {
             state: Mutex::new(State::new(dag, tasks)),
             work: Condvar::new(),
             timer: Condvar::new(),
-            origin: Instant::now(),
+            clock: Clock::new(),
             bus,
+            status,
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),
             place: place.place(),
-            application: Application { conf, master, name, id, files, ids },
+            application: Application { conf, master, name, id, files, ids, listener_capacity },
         });
         blocks::watch(&engine);
+        if let Some(root) = engine.application.files.root() {
+            engine.environment.set_files_root(root.to_owned());
+        }
         place.start(&engine).inspect_err(|_| {
             engine.end_jobs();
             engine.bus.close();
         })?;
-        if let Some(root) = engine.application.files.root() {
-            engine.environment.set_files_root(root.to_owned());
-        }
-        engine.announce();
         Ok(engine)
     }
 
-    fn announce(&self) {
+    /// Tells listeners that the application is up: it has its id, and no executor yet.
+    pub(crate) fn announce(&self) -> Result<()> {
         let conf = self.conf();
-        if conf.get(&entries::LOG_CONF).unwrap_or(false) {
+        if conf.get(&entries::LOG_CONF)? {
             for (key, value) in conf.redacted() {
                 tracing::info!(key, value, "setting");
             }
         }
-        self.bus.post(Event::ApplicationStart {
+        self.post(Event::ApplicationStart {
             name: self.app_name().to_owned(),
             app_id: self.application_id().to_owned(),
+            user: user(),
             at: self.now(),
         });
+        let profile = options::resource_profile(conf)?;
+        self.post(Event::ResourceProfileAdded { profile });
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let properties = conf.redacted().map(owned).collect();
-        self.bus.post(Event::EnvironmentUpdate { properties });
+        self.post(Event::EnvironmentUpdate { properties, runtime: runtime() });
+        let host = Host::new("localhost");
+        let id = BlockManagerId { executor: ExecutorId::DRIVER, host, port: 0 };
+        let max_memory = self.environment.scratch().memory().budget();
+        self.post(Event::BlockManagerAdded { id, max_memory, at: self.now() });
+        Ok(())
     }
 
     /// The settings in force.
@@ -108,7 +123,7 @@ impl Engine {
 
     /// Adds a listener; it hears what happens from now on.
     pub fn add_listener(&self, listener: Box<dyn Listener>) {
-        self.bus.add(listener);
+        self.bus.add("shared", self.application.listener_capacity, listener);
     }
 
     /// Waits until listeners have heard everything that has happened so far.
@@ -122,7 +137,7 @@ impl Engine {
             return;
         }
         self.application.files.remove();
-        self.bus.post(Event::ApplicationEnd { at: self.now() });
+        self.post(Event::ApplicationEnd { at: self.now() });
         self.bus.close();
     }
 
@@ -160,6 +175,22 @@ pub fn executable_name() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_ref().and_then(|path| path.file_stem());
     name.map_or_else(|| "firesteel".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Who runs this process.
+pub(crate) fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
+}
+
+/// What the program runs on.
+fn runtime() -> BTreeMap<String, String> {
+    let program = std::env::current_exe().map(|path| path.display().to_string());
+    BTreeMap::from([
+        ("Firesteel Version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("Executable".to_owned(), program.unwrap_or_default()),
+        ("Operating System".to_owned(), std::env::consts::OS.to_owned()),
+        ("Architecture".to_owned(), std::env::consts::ARCH.to_owned()),
+    ])
 }
 
 fn local_id() -> String {

@@ -90,7 +90,7 @@ impl State {
     pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind) {
         let (code, job) = match kind {
             TaskSetKind::Result(job) => {
-                (self.jobs.get(&job).map(|job| job.code.clone()), Some(job))
+                (self.jobs.get(&job).and_then(|job| job.code.clone()), Some(job))
             }
             TaskSetKind::ShuffleMap(shuffle) => {
                 let kept = self.shuffles.get(&shuffle).and_then(Weak::upgrade);
@@ -115,6 +115,13 @@ impl State {
         let output = std::mem::replace(&mut output.value, Payload::Encoded(Vec::new()));
         if let Some(job) = self.jobs.get_mut(&job) {
             job.results[index as usize] = Some(output);
+        }
+    }
+
+    /// Hands the sizes of map outputs to the job that wanted them.
+    pub(super) fn deliver_sizes(&mut self, job: JobId, bytes: Vec<u64>) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.results = vec![Some(Payload::Typed(Box::new(bytes)))];
         }
     }
 

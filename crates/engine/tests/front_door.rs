@@ -5,9 +5,10 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_closure::{Decoder, Encoder, Wire, WireError, code, to_bytes, wire};
+use firesteel_closure::{Decoder, Encoder, Value, Wire, WireError, code, to_bytes, wire};
 use firesteel_conf::Conf;
 use firesteel_engine::{Engine, Error, JobWaiter};
+use firesteel_status::{Order, Paging};
 use firesteel_task::{
     OrFail, ShuffleReader, TaskBody, TaskContext, fail_for_good, fail_unreadable,
 };
@@ -19,7 +20,7 @@ const READERS: u32 = 3;
 
 /// Writes a line `LETTER COUNT` per letter of its partition's text, for the letter's reader.
 struct CountLetters {
-    texts: Vec<String>,
+    texts: Value<Vec<String>>,
     shuffle: u32,
 }
 
@@ -42,7 +43,7 @@ fn rebuild<B: Wire + TaskBody>(input: &mut Decoder<'_>) -> Result<Box<dyn TaskBo
 impl TaskBody for CountLetters {
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send> {
         let mut counts = BTreeMap::new();
-        let text = &self.texts[task.partition() as usize];
+        let text = &self.texts.0[task.partition() as usize];
         text.chars().for_each(|letter| *counts.entry(letter).or_insert(0u64) += 1);
         let mut buckets = task.buckets(READERS);
         for (letter, count) in counts {
@@ -106,7 +107,7 @@ fn engine(master: &str, settings: &[(&str, &str)]) -> Arc<Engine> {
 fn submit(engine: &Arc<Engine>, texts: &[&str], properties: Properties) -> Arc<JobWaiter> {
     let (shuffle, maps) = (engine.next_shuffle(), texts.len() as u32);
     let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-    let map_side = Arc::new(CountLetters { texts, shuffle: shuffle.0 });
+    let map_side = Arc::new(CountLetters { texts: Value(texts), shuffle: shuffle.0 });
     let handle = engine.register_shuffle(shuffle, map_side);
     let site = CallSite::here("letters");
     let texts = RddInfo::new(engine.next_rdd(), "Texts", site, maps, Vec::new());
@@ -116,6 +117,39 @@ fn submit(engine: &Arc<Engine>, texts: &[&str], properties: Properties) -> Arc<J
     counts.attachment.0 = Some(handle);
     let body = Arc::new(AddCounts { shuffle: shuffle.0, maps });
     engine.submit(Arc::new(counts), (0..READERS).collect(), body, properties).unwrap()
+}
+
+#[test]
+fn a_job_may_make_map_outputs_only_and_is_told_how_much_each_reader_will_find() {
+    for (master, transport) in
+        [("local[2]", "direct"), ("local[2]", "process"), ("local-cluster[2,1,256]", "direct")]
+    {
+        let engine = engine(master, &[("spark.firesteel.local.transport", transport)]);
+        let (shuffle, maps) = (engine.next_shuffle(), 4);
+        // 'a' is for reader 1, 'b' for 2, '0' for 0: a line each.
+        let texts = ["ab", "a", "aaa0", ""].map(str::to_owned).to_vec();
+        let map_side = CountLetters { texts: Value(texts), shuffle: shuffle.0 };
+        let handle = engine.register_shuffle(shuffle, Arc::new(map_side));
+        let site = CallSite::here("letters");
+        let texts = Arc::new(RddInfo::new(engine.next_rdd(), "Texts", site, maps, Vec::new()));
+        for _ in 0..2 {
+            let stage =
+                engine.submit_map_stage(&handle, texts.clone(), READERS, Properties::default());
+            let told = stage.unwrap().wait().unwrap();
+            assert_eq!((told.shuffle, &*told.bytes_by_reader), (shuffle, &[4, 12, 4][..]));
+        }
+        let stages = engine.with_status(|status| {
+            status.stages(|stage| stage.tasks.completed > 0, Order::Ascending, Paging::ALL).total
+        });
+        assert_eq!(stages, 1, "the second one found them there ({master} {transport})");
+        let reads = vec![Dependency::Shuffle { shuffle, rdd: texts }];
+        let counts = RddInfo::new(engine.next_rdd(), "Letters", site, READERS, reads);
+        let body = Arc::new(AddCounts { shuffle: shuffle.0, maps });
+        let job = engine.submit(Arc::new(counts), vec![1], body, Properties::default()).unwrap();
+        let counts: Counts = job.wait().unwrap().pop().unwrap().into_value().unwrap();
+        assert_eq!(counts, [('a', 5)]);
+        engine.stop();
+    }
 }
 
 fn letters(engine: &Arc<Engine>, texts: &[&str]) -> BTreeMap<char, u64> {

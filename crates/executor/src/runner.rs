@@ -1,7 +1,7 @@
 //! Runs one task attempt and says how it ended.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firesteel_closure::{Decoder, SameExecutable, WireError};
 use firesteel_shuffle::spilled;
@@ -21,7 +21,7 @@ pub fn run_task(
     environment: Arc<dyn Environment>,
 ) -> TaskReport {
     let task = TaskContext::new(identity, kill, environment);
-    let started = Instant::now();
+    let started = Started::now();
     spilled::take();
     let result = task.enter(|| {
         panics::catch(|| {
@@ -30,7 +30,7 @@ pub fn run_task(
         })
     });
     end(&task);
-    task.count(|metrics| metrics.run_time_us = started.elapsed().as_micros() as u64);
+    task.count(|metrics| (metrics.run_time_us, metrics.cpu_time_us) = started.elapsed_us());
     let metrics = task.take_metrics();
     if result.is_err() {
         panics::drop_guarded(task.take_updates());
@@ -41,16 +41,41 @@ pub fn run_task(
             output: Some(Payload::Typed(output)),
             updates: take_updates(&task),
             metrics,
+            written: task.take_written(),
         },
         Err(failure) => TaskReport { metrics, ..TaskReport::failed(failure) },
     }
 }
 
+/// When something began, and how much processor time this thread had used then.
+struct Started {
+    at: Instant,
+    cpu: Duration,
+}
+
+impl Started {
+    fn now() -> Self {
+        Started { at: Instant::now(), cpu: thread_cpu_time() }
+    }
+
+    /// Time and processor time since then, in microseconds.
+    fn elapsed_us(&self) -> (u64, u64) {
+        let cpu = thread_cpu_time().saturating_sub(self.cpu);
+        (self.at.elapsed().as_micros() as u64, cpu.as_micros() as u64)
+    }
+}
+
+fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Closes the task's books.
 fn end(task: &TaskContext) {
-    task.scratch().memory().end_task(task.task());
+    let peak = task.scratch().memory().end_task(task.task());
     let spilled = spilled::take();
     task.count(|metrics| {
+        metrics.peak_memory_bytes = peak;
         metrics.memory_bytes_spilled += spilled.memory_bytes;
         metrics.disk_bytes_spilled += spilled.disk_bytes;
     });
@@ -90,32 +115,42 @@ pub(crate) fn run_decoded(
     environment: Arc<dyn Environment>,
 ) -> TaskReport<Vec<u8>> {
     let task = TaskContext::new(identity, kill, environment);
-    let started = Instant::now();
+    let started = Started::now();
     spilled::take();
     let result = task.enter(|| {
         panics::catch(|| {
             task.check_killed();
             let body = decode();
-            let decoded = started.elapsed();
-            task.count(|metrics| metrics.deserialize_time_us = decoded.as_micros() as u64);
+            task.count(|metrics| {
+                (metrics.deserialize_time_us, metrics.deserialize_cpu_time_us) =
+                    started.elapsed_us();
+            });
             let output = body.run(&task);
+            let begun = Instant::now();
             let output = body.encode_output(output).unwrap_or_else(give_up);
+            let encoding = begun.elapsed().as_micros() as u64;
+            task.count(|metrics| metrics.result_serialize_time_us = encoding);
             // Code of the user's as well, and so is the end of what they were made of.
             (output, encode_updates(&task))
         })
     });
     end(&task);
-    let elapsed = started.elapsed().as_micros() as u64;
+    let (elapsed, cpu) = started.elapsed_us();
     task.count(|metrics| {
         metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);
+        metrics.cpu_time_us = cpu - metrics.deserialize_cpu_time_us.min(cpu);
         metrics.result_bytes = result.as_ref().map_or(0, |(output, _)| output.len()) as u64;
     });
     let metrics = task.take_metrics();
     panics::drop_guarded(task.take_updates());
     match result {
-        Ok((output, updates)) => {
-            TaskReport { outcome: TaskOutcome::Success, output: Some(output), updates, metrics }
-        }
+        Ok((output, updates)) => TaskReport {
+            outcome: TaskOutcome::Success,
+            output: Some(output),
+            updates,
+            metrics,
+            written: task.take_written(),
+        },
         Err(failure) => TaskReport { metrics, ..TaskReport::failed(failure) },
     }
 }

@@ -32,8 +32,8 @@
 pub use firesteel_closure::Data;
 pub use firesteel_conf as conf;
 pub use firesteel_driver::{
-    Builder, By, Context, Error, IntoPartitioner, JobFuture, Listener, Rdd, Result, SaveOptions,
-    TextOptions, Total, With,
+    Builder, By, Context, Error, ExecutorSummary, IntoPartitioner, JobFuture, JobSummary, Listener,
+    Rdd, Result, SaveOptions, StageSummary, StatusTracker, TextOptions, Total, With,
 };
 pub use firesteel_io::Compression;
 pub use firesteel_rdd::csv::CsvOptions;
@@ -44,6 +44,7 @@ pub use firesteel_rdd::narrow::Emitter;
 pub use firesteel_rdd::source::RangeItem;
 pub use firesteel_rdd::stats::{Number, Stats};
 pub use firesteel_rdd::{Boxed, HashPartitioner, Partition, Partitioner, Pipe};
+pub use firesteel_status as status;
 pub use firesteel_task::{Accumulate, Accumulator, Broadcast, SparkFiles, TaskContext};
 pub use firesteel_types as types;
 pub use firesteel_types::{Determinism, StorageLevel};

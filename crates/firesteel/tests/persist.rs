@@ -298,7 +298,7 @@ fn tasks_tell_what_they_spilled_and_what_they_read_from_kept_partitions() {
                     Event::TaskEnd { metrics, .. } => metrics.clone(),
                     _ => None,
                 });
-                metrics.iter().map(field).sum()
+                metrics.iter().map(|metrics| field(metrics)).sum()
             };
             let calls = ctx.accumulator::<u64>();
             let kept = counted(ctx, &calls, 10_000).persist(StorageLevel::DISK_ONLY);

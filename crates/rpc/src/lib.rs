@@ -51,6 +51,7 @@
 //! ```
 
 mod address;
+mod clock;
 mod endpoint;
 mod env;
 mod error;
@@ -70,6 +71,7 @@ mod stream;
 mod tls;
 
 pub use address::{EndpointAddress, MAX_NAME, RpcAddress};
+pub use clock::Clock;
 pub use endpoint::{Caller, Context, Endpoint, HandlerError, Message, Peer, ReplyOf};
 pub use env::RpcEnv;
 pub use error::{RpcError, SetupError};

@@ -89,7 +89,7 @@ fn run(options: TaskOptions, executors: u32, cores: u32, sets: Vec<TaskSet>) {
         let event = match running.pop_front() {
             Some((task, executor)) => {
                 let outcome = TaskOutcome::Success;
-                TaskEvent::TaskReported { task, executor, outcome, metrics: None }
+                TaskEvent::TaskReported { task, executor, outcome, metrics: None, written: None }
             }
             None => TaskEvent::Ticked,
         };

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use firesteel_types::{
-    Event, ExecutorId, Host, JobError, JobId, MapAttempt, MapOutputLocation, RddId, ShuffleId,
-    StageId, StageRef, TaskId, TaskInfo, Tick,
+    Event, ExecutorId, ExecutorInfo, JobError, JobId, MapAttempt, MapOutputLocation, RddId,
+    ShuffleId, StageId, StageRef, TaskId, TaskInfo, Tick,
 };
 
 use crate::dag::DagScheduler;
@@ -25,10 +25,8 @@ pub enum Input {
     ExecutorAdded {
         /// The executor.
         executor: ExecutorId,
-        /// Where.
-        host: Host,
-        /// How many cores it offers.
-        cores: u32,
+        /// Where, and with what.
+        info: ExecutorInfo,
     },
     /// An executor is gone.
     ExecutorLost {
@@ -72,6 +70,13 @@ pub enum Effect {
         index: u32,
         /// Whose output.
         task: TaskId,
+    },
+    /// Hand these sizes to the job's waiter.
+    DeliverMapStatistics {
+        /// The job.
+        job: JobId,
+        /// Bytes for each reader, about.
+        bytes: Vec<u64>,
     },
     /// Add the task's accumulator updates.
     ApplyAccumulators {
@@ -130,7 +135,7 @@ fn steps(input: Input) -> [Option<Step>; 2] {
     let (dag, task) = match input {
         Input::Dag(event) => return [Some(Step::Dag(event)), None],
         Input::Task(event) => return [Some(Step::Task(event)), None],
-        Input::ExecutorAdded { executor, host, cores } => (
+        Input::ExecutorAdded { executor, info: ExecutorInfo { host, cores, .. } } => (
             DagEvent::ExecutorAdded { executor, host: host.clone() },
             TaskEvent::ExecutorAdded { executor, host, cores },
         ),
@@ -168,9 +173,24 @@ impl Scheduler {
 
     /// Takes one input and everything that follows from it.
     pub fn handle(&mut self, now: Tick, input: Input, out: &mut Vec<Effect>) {
+        out.extend(self.news(now, &input).map(Effect::Post));
         for step in steps(input).into_iter().flatten() {
             self.pending.push_back(step);
             self.settle(now, out);
+        }
+    }
+
+    /// What listeners hear before anything that follows from it.
+    fn news(&self, at: Tick, input: &Input) -> Option<Event> {
+        match input {
+            Input::ExecutorAdded { executor, info } if !self.tasks.has_executor(*executor) => {
+                Some(Event::ExecutorAdded { executor: *executor, info: info.clone(), at })
+            }
+            Input::ExecutorLost { executor, reason, .. } if self.tasks.has_executor(*executor) => {
+                let (executor, reason) = (*executor, reason.clone());
+                Some(Event::ExecutorRemoved { executor, reason, at })
+            }
+            _ => None,
         }
     }
 
@@ -227,6 +247,9 @@ impl Scheduler {
                 DagEffect::DeliverResult { job, index, task } => {
                     out.push(Effect::DeliverResult { job, index, task });
                 }
+                DagEffect::DeliverMapStatistics { job, bytes } => {
+                    out.push(Effect::DeliverMapStatistics { job, bytes });
+                }
                 DagEffect::ApplyAccumulators { task } => {
                     out.push(Effect::ApplyAccumulators { task });
                 }
@@ -265,8 +288,8 @@ impl Scheduler {
                 TaskEffect::KillTask { task, executor, reason } => {
                     out.push(Effect::KillTask { task, executor, reason });
                 }
-                TaskEffect::TaskEnded { task, outcome, checksum } => {
-                    let ended = DagEvent::TaskEnded { task, outcome, checksum };
+                TaskEffect::TaskEnded { task, outcome, written } => {
+                    let ended = DagEvent::TaskEnded { task, outcome, written };
                     self.pending.push_back(Step::Dag(ended));
                 }
                 TaskEffect::DiscardTask { task } => out.push(Effect::ReleaseTask { task }),

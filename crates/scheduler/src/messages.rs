@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{
-    Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt, MapOutputLocation, Properties,
-    RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics,
-    TaskOutcome, Tick,
+    Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt, MapOutputLocation, MapStatus,
+    Properties, RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo,
+    TaskMetrics, TaskOutcome, Tick,
 };
 
 use crate::mutant::Planted;
@@ -35,11 +35,28 @@ pub struct JobSpec {
     pub properties: Properties,
 }
 
+/// A job that makes the map outputs of a shuffle and reads none of them.
+#[derive(Clone, Debug)]
+pub struct MapStageSpec {
+    /// The job's id; never used before.
+    pub job: JobId,
+    /// The shuffle.
+    pub shuffle: ShuffleId,
+    /// The RDD on its map side.
+    pub rdd: Arc<RddInfo>,
+    /// How many readers it has.
+    pub readers: u32,
+    /// Group, pool and so on.
+    pub properties: Properties,
+}
+
 /// Into the DAG scheduler.
 #[derive(Clone, Debug)]
 pub enum DagEvent {
     /// An action was called. Partitions are already checked to be in range.
     JobSubmitted(JobSpec),
+    /// The map outputs of a shuffle are wanted, and what they have for each reader.
+    MapStageSubmitted(MapStageSpec),
     /// Cancel one job.
     JobCancelled {
         /// The job.
@@ -79,8 +96,8 @@ pub enum DagEvent {
         task: TaskInfo,
         /// How.
         outcome: TaskOutcome,
-        /// Of the map output it wrote, if that may differ when it runs again; else 0.
-        checksum: u64,
+        /// Of the map output it wrote, if it did.
+        written: Option<MapStatus>,
     },
     /// A task set cannot be completed (from the task scheduler).
     TaskSetFailed {
@@ -176,6 +193,13 @@ pub enum DagEffect {
         index: u32,
         /// Whose output.
         task: TaskId,
+    },
+    /// The map outputs that a [`MapStageSpec`] asked for are there. At most once, before the job ends.
+    DeliverMapStatistics {
+        /// The job.
+        job: JobId,
+        /// Bytes for each reader, about.
+        bytes: Vec<u64>,
     },
     /// Add the task's accumulator updates. At most once per stage and partition.
     ApplyAccumulators {
@@ -308,7 +332,9 @@ pub enum TaskEvent {
         /// How.
         outcome: TaskOutcome,
         /// What it cost.
-        metrics: Option<TaskMetrics>,
+        metrics: Option<Box<TaskMetrics>>,
+        /// Of the map output it wrote, if it did.
+        written: Option<MapStatus>,
     },
     /// Kill one attempt on a user's wish.
     TaskKillRequested {
@@ -341,8 +367,8 @@ pub enum TaskEffect {
         task: TaskInfo,
         /// How.
         outcome: TaskOutcome,
-        /// As its metrics say: [`TaskMetrics::shuffle_write_checksum`].
-        checksum: u64,
+        /// Of the map output it wrote, if it did.
+        written: Option<MapStatus>,
     },
     /// A success nobody needs (its set was cancelled, or another attempt won): drop its output.
     DiscardTask {

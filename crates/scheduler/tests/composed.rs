@@ -14,8 +14,9 @@ use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    CallSite, Dependency, ExecutorId, Host, JobId, MapAttempt, MapOutputLocation, NarrowMapping,
-    Properties, RddId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+    CallSite, Dependency, ExecutorId, ExecutorInfo, Host, JobId, MapAttempt, MapOutputLocation,
+    NarrowMapping, Properties, RddId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
+    TaskOutcome, Tick,
 };
 
 const LIVES: u64 = 3000;
@@ -66,20 +67,7 @@ struct Job {
 }
 
 fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo> {
-    Arc::new(RddInfo {
-        id: RddId(id),
-        kind: "TestRDD",
-        name: None,
-        call_site: CallSite::here("test"),
-        partitions,
-        dependencies,
-        lent: None,
-        preferred: Vec::new(),
-        partitioner: None,
-        level: Default::default(),
-        persisted: false.into(),
-        attachment: Default::default(),
-    })
+    Arc::new(RddInfo::new(RddId(id), "TestRDD", CallSite::here("test"), partitions, dependencies))
 }
 
 /// A random lineage: sources, maps, unions and shuffles, some read by several children.
@@ -183,6 +171,7 @@ impl World {
                 self.killed.insert(task);
             }
             Effect::DeliverResult { job, index, task } => self.deliver(job, index, task),
+            Effect::DeliverMapStatistics { job, .. } => panic!("job {job} reads results"),
             Effect::ApplyAccumulators { task } => {
                 let (info, _) = &self.outputs[&task];
                 let first = self.applied.insert((info.stage.stage.0, info.partition));
@@ -275,7 +264,8 @@ impl World {
         self.next_executor += 1;
         self.executors.insert(executor, true);
         let (host, cores) = (Host::new(["a", "b"][self.rng.usize(..2)]), self.rng.u32(1..4));
-        self.feed(Input::ExecutorAdded { executor, host, cores });
+        let info = ExecutorInfo::new(host, cores);
+        self.feed(Input::ExecutorAdded { executor, info });
     }
 
     fn submit_job(&mut self) {
@@ -319,7 +309,8 @@ impl World {
     }
 
     fn report(&mut self, task: TaskId, executor: ExecutorId, outcome: TaskOutcome) {
-        let reported = TaskEvent::TaskReported { task, executor, outcome, metrics: None };
+        let reported =
+            TaskEvent::TaskReported { task, executor, outcome, metrics: None, written: None };
         self.feed(Input::Task(reported));
     }
 

@@ -106,6 +106,11 @@ impl MapOutput {
         self.segments().iter().map(|segment| segment.bytes).sum()
     }
 
+    /// How many bytes there are for each reader, as they are stored.
+    pub fn sizes(&self) -> Vec<u64> {
+        self.segments().iter().map(|segment| segment.bytes).collect()
+    }
+
     /// Records of all partitions.
     pub fn records(&self) -> u64 {
         self.segments().iter().map(|segment| segment.records).sum()

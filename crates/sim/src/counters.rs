@@ -81,6 +81,8 @@ counters! {
     bad_launches,
     /// Jobs submitted in the moment in which their application ended.
     jobs_at_the_end,
+    /// Jobs that wanted map outputs and nothing else.
+    map_stage_jobs,
     /// Tasks that missed a map output.
     fetch_failures,
     /// Map outputs that rotted while their executor lived.

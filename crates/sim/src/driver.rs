@@ -10,23 +10,24 @@ use firesteel_cluster::messages::ToExecutor;
 use firesteel_cluster::{ExecutorKey, Incarnation, executor};
 use firesteel_scheduler::engine::{Effect as Decided, Input, Scheduler};
 use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
+    DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    Dependency, ExecutorId, JobError, JobId, MapOutputLocation, Properties, RddInfo, ShuffleId,
-    TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
+    Dependency, ExecutorId, JobError, JobId, MapOutputLocation, MapOutputSizes, MapStatus,
+    Properties, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
 };
 
 use crate::lineage::{self, Computed, Oracle, Versions};
 use crate::network::{CLIENT, Message};
 use crate::plan::{Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
+use crate::results::shuffle_of;
 use crate::world::{Body, Event, Kind, ProcId, World};
 
 pub(crate) struct Job {
     pub(crate) rdd: Arc<RddInfo>,
-    delivered: Vec<u32>,
+    pub(crate) delivered: Vec<u32>,
     /// What its results were computed from.
-    read: Computed,
+    pub(crate) read: Computed,
     pub(crate) ended: bool,
 }
 
@@ -38,15 +39,15 @@ pub(crate) struct DriverNode {
     rdds: Vec<Arc<RddInfo>>,
     /// The RDD on the map side of each shuffle.
     map_sides: BTreeMap<ShuffleId, Arc<RddInfo>>,
-    oracle: Oracle,
+    pub(crate) oracle: Oracle,
     pub(crate) jobs: BTreeMap<JobId, Job>,
     /// Jobs still to be submitted.
     to_submit: usize,
     /// The job that must succeed, after everything has settled.
     pub(crate) last_job: Option<JobId>,
     pub(crate) published: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
-    tasks: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
-    outputs: BTreeMap<TaskId, u64>,
+    pub(crate) tasks: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
+    pub(crate) outputs: BTreeMap<TaskId, u64>,
     /// What tasks computed, beside the values that travel.
     pub(crate) computed: BTreeMap<TaskId, Computed>,
     /// Shuffles whose map outputs depend on the attempt.
@@ -149,17 +150,26 @@ impl World {
         }
         let rdd = node.rdds[self.rng.usize(..node.rdds.len())].clone();
         let job = JobId(node.jobs.len() as u32);
-        let delivered = vec![0; rdd.partitions as usize];
-        node.jobs.insert(
-            job,
-            Job { rdd: rdd.clone(), delivered, read: Computed::default(), ended: false },
-        );
+        let shuffle = if last.is_none() && self.rng.u8(..6) == 0 { shuffle_of(&rdd) } else { None };
+        let results = if shuffle.is_some() { 1 } else { rdd.partitions };
+        let (delivered, read) = (vec![0; results as usize], Computed::default());
+        node.jobs.insert(job, Job { rdd: rdd.clone(), delivered, read, ended: false });
         node.to_submit = node.to_submit.saturating_sub(usize::from(last.is_none()));
         node.last_job = last.map(|()| job).or(node.last_job);
-        let partitions = (0..rdd.partitions).collect();
-        let spec = JobSpec { job, rdd, partitions, properties: Properties::default() };
+        let (readers, properties) = (rdd.partitions, Properties::default());
+        let submitted = match shuffle {
+            Some((shuffle, rdd)) => {
+                self.counters.map_stage_jobs += 1;
+                let spec = MapStageSpec { job, shuffle, rdd, readers, properties };
+                DagEvent::MapStageSubmitted(spec)
+            }
+            None => {
+                let partitions = (0..readers).collect();
+                DagEvent::JobSubmitted(JobSpec { job, rdd, partitions, properties })
+            }
+        };
         self.tell(|_| format!("process {proc} submits job {job}"));
-        self.feed_schedulers(proc, vec![Input::Dag(DagEvent::JobSubmitted(spec))])
+        self.feed_schedulers(proc, vec![Input::Dag(submitted)])
     }
 
     pub(crate) fn wake_schedulers(&mut self, proc: ProcId) -> Result<(), String> {
@@ -203,11 +213,13 @@ impl World {
                     node.outputs.insert(task, u64::from_le_bytes(bytes));
                 }
                 let run_time_us = self.rng.u64(..200_000);
-                let shuffle_write_checksum = node.checksum(task);
-                let metrics =
-                    TaskMetrics { run_time_us, shuffle_write_checksum, ..Default::default() };
-                let metrics = Some(metrics);
-                let reported = TaskEvent::TaskReported { task, executor, outcome, metrics };
+                let checksum = node.checksum(task);
+                // A byte for every reader.
+                let written = Some(MapStatus { checksum, sizes: MapOutputSizes::Average(1) });
+                let metrics = TaskMetrics { run_time_us, ..Default::default() };
+                let metrics = Some(Box::new(metrics));
+                let reported =
+                    TaskEvent::TaskReported { task, executor, outcome, metrics, written };
                 inputs.push(Input::Task(reported));
             }
             Effect::Registered { app } => {
@@ -318,6 +330,7 @@ impl World {
                 }
             }
             Decided::DeliverResult { job, index, task } => node.deliver(job, index, task)?,
+            Decided::DeliverMapStatistics { job, bytes } => node.deliver_sizes(job, &bytes)?,
             Decided::ApplyAccumulators { task } => {
                 let info = &node.tasks[&task].0;
                 if !node.applied.insert((info.stage.stage.0, info.partition)) {
@@ -569,26 +582,5 @@ impl DriverNode {
             TaskSetKind::Result(job) => self.jobs[&job].rdd.clone(),
             TaskSetKind::ShuffleMap(shuffle) => self.map_sides[&shuffle].clone(),
         }
-    }
-
-    fn deliver(&mut self, job: JobId, index: u32, task: TaskId) -> Result<(), String> {
-        let (info, kind) = &self.tasks[&task];
-        let state = self.jobs.get_mut(&job).expect("a job that was submitted");
-        if *kind != TaskSetKind::Result(job) || info.partition != index || state.ended {
-            return Err(format!("S08: task {task} is no result {index} of job {job}"));
-        }
-        state.delivered[index as usize] += 1;
-        let computed = self.computed.get(&task).cloned().unwrap_or_default();
-        if !state.read.read(&computed.versions, computed.mixed) {
-            return Err(format!(
-                "S20: result {index} of job {job} mixes two versions of an output"
-            ));
-        }
-        let expected = self.oracle.value_of(&state.rdd, index, &computed.versions);
-        let found = self.outputs.get(&task);
-        if found != Some(&expected) {
-            return Err(format!("S08: result {index} of job {job} is {found:?}, not {expected}"));
-        }
-        Ok(())
     }
 }

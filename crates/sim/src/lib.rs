@@ -31,6 +31,7 @@ mod nodes;
 mod outputs;
 mod plan;
 mod poison;
+mod results;
 mod world;
 
 pub use counters::Counters;

@@ -10,20 +10,7 @@ use fastrand::Rng;
 use firesteel_types::{CallSite, Dependency, NarrowMapping, RddId, RddInfo, ShuffleId};
 
 fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo> {
-    Arc::new(RddInfo {
-        id: RddId(id),
-        kind: "SimRDD",
-        name: None,
-        call_site: CallSite::here("sim"),
-        partitions,
-        dependencies,
-        lent: None,
-        preferred: Vec::new(),
-        partitioner: None,
-        level: Default::default(),
-        persisted: false.into(),
-        attachment: Default::default(),
-    })
+    Arc::new(RddInfo::new(RddId(id), "SimRDD", CallSite::here("sim"), partitions, dependencies))
 }
 
 /// Sources, maps, unions and shuffles, some read by several children.

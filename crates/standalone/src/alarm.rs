@@ -3,10 +3,9 @@
 
 use std::sync::Mutex;
 
+use firesteel_rpc::Clock;
 use firesteel_types::Tick;
 use tokio::sync::Notify;
-
-use crate::clock::Clock;
 
 /// The earliest moment that was asked for and has not come yet.
 #[derive(Debug, Default)]

@@ -11,7 +11,6 @@
 //! runtime's threads.
 
 mod alarm;
-mod clock;
 mod error;
 pub mod fuzzing;
 pub mod master;

@@ -40,6 +40,7 @@ pub trait Evict: Send + Sync {
 #[derive(Debug)]
 struct Holder {
     bytes: u64,
+    peak: u64,
     patience: Duration,
     /// In how many ways it waits for other tasks.
     blocked: u32,
@@ -76,13 +77,15 @@ impl Pools {
     }
 
     fn grant(&mut self, task: TaskId, bytes: u64) {
-        self.holder(task).bytes += bytes;
+        let holder = self.holder(task);
+        holder.bytes += bytes;
+        holder.peak = holder.peak.max(holder.bytes);
         self.execution += bytes;
         self.peak = self.peak.max(self.used());
     }
 
     fn holder(&mut self, task: TaskId) -> &mut Holder {
-        let new = Holder { bytes: 0, patience: PATIENCE, blocked: 0 };
+        let new = Holder { bytes: 0, peak: 0, patience: PATIENCE, blocked: 0 };
         self.tasks.entry(task).or_insert(new)
     }
 
@@ -150,14 +153,14 @@ impl MemoryManager {
         Reservation { manager: self.clone(), task, bytes: 0 }
     }
 
-    /// The task is over: its share is the others' again.
-    pub fn end_task(&self, task: TaskId) {
+    /// The task is over: its share is the others' again. The most that it held at once.
+    pub fn end_task(&self, task: TaskId) -> u64 {
         let mut pools = self.lock();
-        if let Some(left) = pools.tasks.remove(&task) {
-            pools.execution -= left.bytes;
-        }
+        let left = pools.tasks.remove(&task);
+        pools.execution -= left.as_ref().map_or(0, |left| left.bytes);
         pools.last_resort = pools.last_resort.filter(|(other, _)| *other != task);
         self.notify(&mut pools);
+        left.map_or(0, |left| left.peak)
     }
 
     /// Takes memory for a block; `false` when there is not enough that is not in use by execution.

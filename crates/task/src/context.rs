@@ -1,12 +1,12 @@
 //! The task as its own code sees it: identity, kill switch, metrics, accumulator updates.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use firesteel_shuffle::{Buckets, Scratch};
 use firesteel_storage::Reservation;
-use firesteel_types::{AccumulatorId, StageRef, TaskFailure, TaskId, TaskMetrics};
+use firesteel_types::{AccumulatorId, MapStatus, StageRef, TaskFailure, TaskId, TaskMetrics};
 
 use crate::{Environment, KillSwitch, OrFail, Update, fail};
 
@@ -31,8 +31,9 @@ struct Inner {
     identity: TaskIdentity,
     kill: Arc<KillSwitch>,
     environment: Arc<dyn Environment>,
-    metrics: Cell<TaskMetrics>,
+    metrics: RefCell<TaskMetrics>,
     updates: RefCell<Vec<(AccumulatorId, Box<dyn Update>)>>,
+    written: RefCell<Option<MapStatus>>,
 }
 
 thread_local! {
@@ -50,8 +51,9 @@ impl TaskContext {
             identity,
             kill,
             environment,
-            metrics: Cell::default(),
+            metrics: RefCell::default(),
             updates: RefCell::default(),
+            written: RefCell::default(),
         }))
     }
 
@@ -139,10 +141,18 @@ impl TaskContext {
 
     /// Changes the task's metrics.
     pub fn count(&self, change: impl FnOnce(&mut TaskMetrics)) {
-        let mut metrics = self.0.metrics.take();
+        let mut metrics = self.0.metrics.borrow_mut();
         change(&mut metrics);
         self.0.environment.publish(&metrics);
-        self.0.metrics.set(metrics);
+    }
+
+    pub(crate) fn note_written(&self, status: MapStatus) {
+        self.0.written.replace(Some(status));
+    }
+
+    /// Takes what it told of the map output it wrote, at the task's end.
+    pub fn take_written(&self) -> Option<MapStatus> {
+        self.0.written.take()
     }
 
     /// Takes the metrics at the task's end.

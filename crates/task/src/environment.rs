@@ -8,8 +8,16 @@ use firesteel_types::{
     BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskId, TaskMetrics,
 };
 
+/// One reader's part of a map output.
+pub struct FetchedSlice {
+    /// Its records.
+    pub slice: Slice,
+    /// Whether another executor holds the output.
+    pub is_remote: bool,
+}
+
 /// One reader's parts of map outputs, in the order of map partitions; nothing follows a failure.
-pub type MapOutputs = Box<dyn Iterator<Item = Result<Slice, TaskFailure>>>;
+pub type MapOutputs = Box<dyn Iterator<Item = Result<FetchedSlice, TaskFailure>>>;
 
 /// What an executor offers to the tasks in it.
 pub trait Environment: Send + Sync {

@@ -25,7 +25,7 @@ pub use accumulator::{Accumulate, Accumulator, Update, UpdateTarget};
 pub use body::{Payload, TaskBody, decode_body};
 pub use broadcast::{Broadcast, BroadcastOwner};
 pub use context::{TaskContext, TaskIdentity};
-pub use environment::{Environment, MapOutputs};
+pub use environment::{Environment, FetchedSlice, MapOutputs};
 pub use failure::{OrFail, fail, fail_for_good, fail_with};
 pub use kill::KillSwitch;
 pub use report::TaskReport;

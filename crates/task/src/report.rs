@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use firesteel_types::{AccumulatorId, TaskFailure, TaskMetrics, TaskOutcome};
+use firesteel_types::{AccumulatorId, MapStatus, TaskFailure, TaskMetrics, TaskOutcome};
 
 use crate::Payload;
 
@@ -17,6 +17,8 @@ pub struct TaskReport<O = Payload> {
     pub updates: Vec<(AccumulatorId, O)>,
     /// What it cost.
     pub metrics: TaskMetrics,
+    /// What it tells of the map output it wrote, if it did.
+    pub written: Option<MapStatus>,
 }
 
 impl<O> TaskReport<O> {
@@ -27,6 +29,7 @@ impl<O> TaskReport<O> {
             output: None,
             updates: Vec::new(),
             metrics: TaskMetrics::default(),
+            written: None,
         }
     }
 }
@@ -39,6 +42,7 @@ impl From<TaskReport<Vec<u8>>> for TaskReport {
             output: report.output.map(Payload::Encoded),
             updates: report.updates.into_iter().map(encode).collect(),
             metrics: report.metrics,
+            written: report.written,
         }
     }
 }

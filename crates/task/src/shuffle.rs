@@ -1,24 +1,28 @@
 //! The two sides of a shuffle as task bodies use them, whatever their records are.
 
-use firesteel_shuffle::{Buckets, ReadError, Slice};
-use firesteel_types::ShuffleId;
+use std::time::Instant;
 
-use crate::{MapOutputs, OrFail, TaskContext, fail, fail_for_good, fail_with};
+use firesteel_shuffle::{Buckets, ReadError, Slice};
+use firesteel_types::{MapOutputSizes, MapStatus, ShuffleId};
+
+use crate::{FetchedSlice, MapOutputs, OrFail, TaskContext, fail, fail_for_good, fail_with};
 
 impl TaskContext {
     /// Keeps what a map task has written as the output of its partition.
     pub fn put_map_output(&self, shuffle: ShuffleId, buckets: Buckets) {
-        let checksum = buckets.checksum();
+        let (checksum, begun) = (buckets.checksum(), Instant::now());
         let output = buckets.finish().or_fail();
         self.count(|metrics| {
-            metrics.shuffle_write_checksum = checksum;
             metrics.shuffle_write_records += output.records();
             metrics.shuffle_write_bytes += output.bytes();
+            metrics.shuffle_write_time_us += begun.elapsed().as_micros() as u64;
         });
         // Another attempt may have been quicker: nobody will read this one.
         self.check_killed();
         let (environment, partition) = (self.environment(), self.partition());
+        let sizes = MapOutputSizes::new(&output.sizes());
         environment.put_map_output(shuffle, partition, self.task(), output).or_fail();
+        self.note_written(MapStatus { checksum, sizes });
     }
 }
 
@@ -53,14 +57,27 @@ impl Iterator for ShuffleReader {
         self.task.check_killed();
         let environment = self.task.environment();
         let prefetch = || environment.read_ahead(shuffle, self.maps, reduce);
-        let slice = match self.prefetched.get_or_insert_with(prefetch) {
+        let begun = Instant::now();
+        let fetched = match self.prefetched.get_or_insert_with(prefetch) {
             Some(outputs) => outputs.next().expect("one for each map partition"),
-            None => environment.fetch_map_output(shuffle, map, reduce),
+            None => {
+                let slice = environment.fetch_map_output(shuffle, map, reduce);
+                slice.map(|slice| FetchedSlice { slice, is_remote: false })
+            }
         };
-        let slice = slice.or_fail();
+        let FetchedSlice { slice, is_remote } = fetched.or_fail();
         self.task.count(|metrics| {
             metrics.shuffle_read_records += slice.records();
-            metrics.shuffle_read_bytes += slice.bytes();
+            if !is_remote {
+                metrics.shuffle_local_blocks += 1;
+                metrics.shuffle_local_bytes += slice.bytes();
+                return;
+            }
+            metrics.shuffle_fetch_wait_us += begun.elapsed().as_micros() as u64;
+            metrics.shuffle_remote_blocks += 1;
+            metrics.shuffle_remote_bytes += slice.bytes();
+            metrics.shuffle_remote_bytes_to_disk +=
+                if slice.is_on_disk() { slice.bytes() } else { 0 };
         });
         Some((map, slice))
     }

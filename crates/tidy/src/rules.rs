@@ -13,6 +13,7 @@ pub const PURE_CORES: &[&str] = &[
     "crates/cluster/src/messages.rs",
     "crates/cluster/src/worker/",
     "crates/scheduler/src/",
+    "crates/status/src/",
     "crates/types/src/",
 ];
 

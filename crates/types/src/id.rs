@@ -92,8 +92,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// A point in time as the cores see it: milliseconds since an origin the shell chose.
-/// Cores never read a clock; every event brings its tick.
+/// A point in time as the cores see it: milliseconds since an origin the shell chose, which in running programs is
+/// the beginning of 1970. Cores never read a clock; every event brings its tick.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -6,16 +6,21 @@
 pub mod event;
 pub mod id;
 pub mod lineage;
+pub mod map_status;
 pub mod outcome;
 pub mod properties;
 pub mod storage_level;
 
-pub use event::{Event, RunningTask, StageInfo, TaskInfo, TaskMetrics};
+pub use event::{
+    BlockManagerId, Event, ExecutorInfo, ExecutorMetrics, ResourceProfile, RunningTask, StageInfo,
+    TaskInfo, TaskMetrics,
+};
 pub use id::*;
 pub use lineage::{
     Attachment, CallSite, Dependency, Determinism, Lent, Location, NarrowMapping, PartitionerId,
     RddInfo, Reads,
 };
+pub use map_status::{MapOutputSizes, MapStatus};
 pub use outcome::{JobError, MapAttempt, MapOutputLocation, StageRef, TaskFailure, TaskOutcome};
 pub use properties::Properties;
-pub use storage_level::StorageLevel;
+pub use storage_level::{SharedStorageLevel, StorageLevel};

@@ -3,10 +3,12 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::{ExecutorId, Host, RddId, ShuffleId};
+use serde::{Deserialize, Serialize};
+
+use crate::event::RddDescription;
+use crate::{ExecutorId, Host, RddId, SharedStorageLevel, ShuffleId};
 
 /// Where in the user's program an RDD or a job was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,9 @@ pub struct PartitionerId {
 }
 
 /// What computing a partition a second time may give, from the same inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum Determinism {
     /// The same records in the same order.
     #[default]
@@ -188,8 +192,10 @@ pub struct RddInfo {
     pub partitioner: Option<PartitionerId>,
     /// What computing it again may give, unless it was checkpointed; [`RddInfo::determinism`] knows.
     pub level: Determinism,
-    /// Whether its partitions are kept once computed, so that the scheduler asks where they are.
-    pub persisted: AtomicBool,
+    /// Whether and how its partitions are cached once computed, so that the scheduler asks where they are.
+    pub storage_level: SharedStorageLevel,
+    /// What listeners are told of it, from when the first stage that computes it is made.
+    pub description: OnceLock<Arc<RddDescription>>,
     /// What the driver keeps alive as long as the node: map-side code, deferred work. The
     /// schedulers never look at it.
     pub attachment: Attachment,
@@ -264,14 +270,31 @@ impl RddInfo {
             preferred: Vec::new(),
             partitioner: None,
             level: Determinism::Determinate,
-            persisted: AtomicBool::new(false),
+            storage_level: SharedStorageLevel::default(),
+            description: OnceLock::new(),
             attachment: Attachment::default(),
         }
     }
 
     /// Whether the user asked to keep its partitions.
     pub fn is_persisted(&self) -> bool {
-        self.persisted.load(Ordering::Acquire)
+        self.storage_level.get().is_valid()
+    }
+
+    /// What listeners are told of it.
+    pub fn description(&self) -> Arc<RddDescription> {
+        let describe = || {
+            Arc::new(RddDescription {
+                id: self.id,
+                name: self.name.clone().unwrap_or_else(|| self.kind.to_owned()),
+                scope: self.call_site.operation.to_owned(),
+                call_site: self.call_site.to_string(),
+                parents: self.reads().iter().map(|read| read.rdd().id).collect(),
+                partitions: self.partitions,
+                determinism: self.determinism(),
+            })
+        };
+        self.description.get_or_init(describe).clone()
     }
 
     /// What computing a partition again may give. A checkpoint is read, not computed.

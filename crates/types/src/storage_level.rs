@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,40 @@ pub struct StorageLevel {
     /// On how many executors.
     #[serde(rename = "Replication")]
     pub replication: u32,
+}
+
+/// The storage level of an RDD, which its driver may change at any time.
+#[derive(Debug, Default)]
+pub struct SharedStorageLevel(AtomicU64);
+
+impl SharedStorageLevel {
+    /// Starts with `level`.
+    pub fn new(level: StorageLevel) -> Self {
+        let shared = SharedStorageLevel::default();
+        shared.set(level);
+        shared
+    }
+
+    /// The level now.
+    pub fn get(&self) -> StorageLevel {
+        let bits = self.0.load(Ordering::Acquire);
+        let is_set = |bit: u32| bits >> (32 + bit) & 1 == 1;
+        StorageLevel {
+            use_disk: is_set(0),
+            use_memory: is_set(1),
+            use_off_heap: is_set(2),
+            deserialized: is_set(3),
+            // No level has none: of one that was never set, one.
+            replication: (bits as u32).max(1),
+        }
+    }
+
+    /// Changes it.
+    pub fn set(&self, level: StorageLevel) {
+        let flags = [level.use_disk, level.use_memory, level.use_off_heap, level.deserialized];
+        let flags = (0u32..).zip(flags).fold(0, |bits, (bit, flag)| bits | u64::from(flag) << bit);
+        self.0.store(flags << 32 | u64::from(level.replication), Ordering::Release);
+    }
 }
 
 const fn level(use_disk: bool, use_memory: bool, deserialized: bool) -> StorageLevel {

@@ -2,7 +2,7 @@
 
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::TaskEvent;
-use firesteel_types::{ExecutorId, Host, Tick};
+use firesteel_types::{ExecutorId, ExecutorInfo, Host, Tick};
 
 use super::core::{Backend, Effect, Turn};
 use crate::blame::{Blame, End, blame};
@@ -70,7 +70,8 @@ impl Backend {
         turn.tell_executor(from, ToExecutor::RegisteredExecutor);
         if !known {
             self.registrations += 1;
-            turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, host, cores }));
+            let info = ExecutorInfo::new(host, cores);
+            turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, info }));
             self.show_life(turn);
         }
     }

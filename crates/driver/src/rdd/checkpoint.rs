@@ -11,7 +11,7 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use firesteel_closure::Data;
@@ -24,9 +24,7 @@ use firesteel_rdd::{Boxed, Pipe};
 use firesteel_shuffle::Codec;
 use firesteel_storage::BlockId;
 use firesteel_task::Environment;
-use firesteel_types::{
-    Attachment, CallSite, Dependency, Determinism, NarrowMapping, RddInfo, StorageLevel,
-};
+use firesteel_types::{CallSite, Dependency, NarrowMapping, RddInfo, StorageLevel};
 
 use super::graph::extras;
 use crate::output::Output;
@@ -222,23 +220,12 @@ impl Checkpoint {
     /// the other way round.
     fn cut(&self, context: &Context, node: &Arc<RddInfo>) {
         let parents = self.work.cut();
-        let leaf = Arc::new(RddInfo {
-            id: context.0.engine.next_rdd(),
-            kind: self.work.leaf_kind(),
-            name: None,
-            call_site: self.site,
-            partitions: node.partitions,
-            dependencies: Vec::new(),
-            lent: None,
-            preferred: Vec::new(),
-            partitioner: node.partitioner.clone(),
-            level: Determinism::Determinate,
-            persisted: AtomicBool::new(false),
-            attachment: Attachment::default(),
-        });
-        let mapping = NarrowMapping::OneToOne;
+        let (id, kind) = (context.0.engine.next_rdd(), self.work.leaf_kind());
+        let mut leaf = RddInfo::new(id, kind, self.site, node.partitions, Vec::new());
+        leaf.partitioner = node.partitioner.clone();
+        let (rdd, mapping) = (Arc::new(leaf), NarrowMapping::OneToOne);
         if let Some(lent) = &node.lent {
-            lent.replace(vec![Dependency::Narrow { rdd: leaf, mapping }]);
+            lent.replace(vec![Dependency::Narrow { rdd, mapping }]);
         }
         if let Some(extras) = extras(node) {
             extras.forget_depth();

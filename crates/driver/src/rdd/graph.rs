@@ -67,7 +67,6 @@ pub(crate) struct Node {
     extras: Extras,
     partitioner: Option<(PartitionerId, Arc<dyn Any + Send + Sync>)>,
     determinism: Determinism,
-    persisted: bool,
 }
 
 impl Node {
@@ -83,7 +82,6 @@ impl Node {
             extras: Extras { context: context.id(), ..Extras::default() },
             partitioner: None,
             determinism: Determinism::Determinate,
-            persisted: false,
         }
     }
 
@@ -190,7 +188,6 @@ impl Node {
     }
 
     pub(crate) fn persisted(mut self, level: &Arc<SharedLevel>) -> Self {
-        self.persisted = true;
         self.extras.level = Some(level.clone());
         self.extras._cached = Some(self.context.0.engine.cache_partitions(self.id));
         self
@@ -220,20 +217,15 @@ impl Node {
                 (Vec::new(), Some(Lent::new(&held)))
             }
         };
-        let info = RddInfo {
-            id: self.id,
-            kind: self.kind,
-            name: self.name,
-            call_site: self.site,
-            partitions: self.partitions,
-            dependencies,
-            lent,
-            preferred: Vec::new(),
-            partitioner: id,
-            level: self.determinism,
-            persisted: AtomicBool::new(self.persisted),
-            attachment: Attachment(Some(Arc::new(self.extras))),
-        };
+        let mut info = RddInfo::new(self.id, self.kind, self.site, self.partitions, dependencies);
+        info.name = self.name;
+        info.lent = lent;
+        info.partitioner = id;
+        info.level = self.determinism;
+        if let Some(level) = &self.extras.level {
+            info.storage_level.set(level.get());
+        }
+        info.attachment = Attachment(Some(Arc::new(self.extras)));
         Rdd {
             context: self.context,
             info: Arc::new(info),

@@ -1,7 +1,6 @@
 //! Keeping partitions: `persist`, `cache`, `unpersist`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use firesteel_closure::Data;
 use firesteel_rdd::Pipe;
@@ -54,7 +53,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             let node = self.derive("MapPartitionsRDD", site).defect(Error::invalid(&site, reason));
             return node.into_rdd(self.pipe.clone()).boxed();
         }
-        self.info.persisted.store(level.is_valid(), Ordering::Release);
+        self.info.storage_level.set(level);
         if level.is_valid() {
             self.context.0.engine.persist_again(self.info.id);
         }
@@ -76,7 +75,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     pub fn unpersist(&self) {
         let Some(level) = self.shared_level() else { return };
         level.update(|_| Some(StorageLevel::NONE));
-        self.info.persisted.store(false, Ordering::Release);
+        self.info.storage_level.set(StorageLevel::NONE);
         self.context.0.engine.unpersist(self.info.id);
         // Another thread may have persisted it meanwhile.
         if level.get().is_valid() {

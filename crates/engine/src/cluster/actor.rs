@@ -12,7 +12,10 @@ use firesteel_executor::cluster::KeptStatus;
 use firesteel_rpc::{EndpointRef, RpcAddress, RpcError};
 use firesteel_scheduler::engine::Input;
 use firesteel_task::TaskReport;
-use firesteel_types::{ExecutorId, Host, RddId, RunningTask, TaskId, Tick};
+use firesteel_types::{
+    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, ExecutorMetrics, RddId, RunningTask,
+    TaskId, Tick,
+};
 use tracing::subscriber::NoSubscriber;
 
 use super::super::Engine;
@@ -40,8 +43,8 @@ pub(super) enum News {
     ExecutorGone(u64),
     /// An executor could not be sent to.
     Unreachable(ExecutorId),
-    /// An executor told what its tasks cost so far.
-    Heartbeat(ExecutorId, Vec<RunningTask>),
+    /// An executor told what it uses and what its tasks cost so far.
+    Heartbeat(ExecutorId, ExecutorMetrics, Vec<RunningTask>),
     /// A kept partition changed.
     BlockUpdated(ExecutorId, (RddId, u32), Option<KeptStatus>),
     /// A task's result that had to be fetched is there, or is not.
@@ -133,22 +136,22 @@ impl Actor {
                 if let Some(link) = link {
                     self.links.insert(from, link);
                 }
-                let has_address = lock(&self.cluster.addresses).contains_key(&connection);
+                let has_address = lock(&self.cluster.introduced).contains_key(&connection);
                 self.feed(Event::ReceivedExecutor { from, has_address, message });
             }
             News::ExecutorGone(connection) => {
                 self.feed(Event::ExecutorDisconnected { peer: Peer(connection) });
                 self.links.remove(&Peer(connection));
-                lock(&self.cluster.addresses).remove(&connection);
+                lock(&self.cluster.introduced).remove(&connection);
             }
             News::Unreachable(executor) => {
                 if let Some(peer) = self.core.peer(executor) {
                     self.feed(Event::ExecutorDisconnected { peer });
                 }
             }
-            News::Heartbeat(executor, tasks) => {
-                let told = firesteel_types::Event::ExecutorMetricsUpdate { executor, tasks };
-                self.engine.bus.post(told);
+            News::Heartbeat(executor, metrics, tasks) => {
+                let told = Told::ExecutorMetricsUpdate { executor, metrics, tasks };
+                self.engine.post(told);
             }
             News::BlockUpdated(executor, block, status) => {
                 self.block_updated(executor, block, status);
@@ -181,17 +184,21 @@ impl Actor {
                     let _ = link.tasks.try_send(message);
                 }
             }
-            Effect::Schedule(Input::ExecutorAdded { executor, host, cores }) => {
-                self.executor_added(executor, host, cores);
+            Effect::Schedule(Input::ExecutorAdded { executor, info }) => {
+                self.executor_added(executor, info);
             }
             Effect::Schedule(input) => {
-                if let Input::ExecutorLost { executor, reason, .. } = &input {
-                    lock(&self.cluster.executors).remove(executor);
-                    self.cluster.kept.executor_lost(*executor);
-                    self.cluster.ask_for_copies();
-                    self.engine.note_lost(*executor, reason);
-                }
+                let lost = match &input {
+                    Input::ExecutorLost { executor, reason, .. } => {
+                        self.executor_lost(*executor, reason)
+                    }
+                    _ => None,
+                };
                 self.engine.feed(input);
+                if let Some(id) = lost {
+                    let at = self.engine.now();
+                    self.engine.post(Told::BlockManagerRemoved { id, at });
+                }
             }
             Effect::ReportTask { executor, task, outcome, data } => {
                 self.report(executor, task, outcome, &data);
@@ -199,7 +206,11 @@ impl Actor {
             Effect::Registered { app } => {
                 tracing::info!(%app, "registered with a master");
                 self.cluster.joined(Joined::As(app.to_string()));
-                self.app = Some(app);
+                if self.app.replace(app).is_none()
+                    && let Err(error) = self.engine.announce()
+                {
+                    tracing::error!(%error, "listeners were not told of the application");
+                }
             }
             Effect::Warn { message } => warn(&message),
             Effect::EndApplication { reason } => {
@@ -224,15 +235,29 @@ impl Actor {
     }
 
     /// It may get tasks from the moment the schedulers know it.
-    fn executor_added(&mut self, executor: ExecutorId, host: Host, cores: u32) {
+    fn executor_added(&mut self, executor: ExecutorId, info: ExecutorInfo) {
         let Some(peer) = self.core.peer(executor) else { return };
         let Some(link) = self.links.get(&peer).cloned() else { return };
-        let address = lock(&self.cluster.addresses).get(&peer.0).cloned();
+        let introduced = lock(&self.cluster.introduced).get(&peer.0).cloned();
+        let (address, max_memory) = introduced.unzip();
+        let (host, cores) = (info.host.clone(), info.cores);
         tracing::info!(%executor, %host, cores, "executor registered");
-        let live = Live { link, address, host: host.clone(), cores, code: Default::default() };
+        let live = Live { link, address, host, cores, code: Default::default() };
+        let (id, at) = (live.block_manager(executor), self.engine.now());
         lock(&self.cluster.executors).insert(executor, live);
+        let max_memory = max_memory.unwrap_or_default();
+        self.engine.post(Told::BlockManagerAdded { id, max_memory, at });
         self.cluster.ask_for_copies();
-        self.engine.executor_added(executor, host, cores);
+        self.engine.feed(Input::ExecutorAdded { executor, info });
+    }
+
+    /// Where its blocks were, if it counted.
+    fn executor_lost(&mut self, executor: ExecutorId, reason: &str) -> Option<BlockManagerId> {
+        let live = lock(&self.cluster.executors).remove(&executor);
+        self.cluster.kept.executor_lost(executor);
+        self.cluster.ask_for_copies();
+        self.engine.note_lost(executor, reason);
+        live.map(|live| live.block_manager(executor))
     }
 
     /// A job that waits for executors which do not come says nothing by itself.

@@ -8,6 +8,7 @@ use firesteel_executor::cluster::{DRIVER_URL, SETTINGS};
 use firesteel_rpc::{RpcAddress, SECRET_VARIABLE, Secret};
 
 use super::join::start_error;
+use crate::start::user;
 use crate::{Result, executable_name};
 
 /// What is asked of a master.
@@ -31,7 +32,7 @@ pub(super) fn describe(
     let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
     Ok(ApplicationDescription {
         name: conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name),
-        user: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
+        user: user(),
         max_cores: conf.get(&entries::CORES_MAX)?,
         memory_per_executor_mb: (memory >> 20).max(1),
         cores_per_executor: conf.get(&entries::EXECUTOR_CORES)?,

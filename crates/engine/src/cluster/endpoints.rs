@@ -162,9 +162,9 @@ impl Endpoint for BlockMaster {
                 });
                 return Ok(());
             }
-            ToBlockMaster::Introduce { address } => {
+            ToBlockMaster::Introduce { address, max_memory } => {
                 let connection = caller.peer().connection;
-                lock(&self.cluster.addresses).insert(connection, address);
+                lock(&self.cluster.introduced).insert(connection, (address, max_memory));
                 BlockMasterReply::Welcome(self.hash)
             }
             ToBlockMaster::LocateMapOutputs(shuffle) => {
@@ -181,9 +181,9 @@ impl Endpoint for BlockMaster {
                 let (copies, executors) = self.cluster.peers(executor, (rdd, partition));
                 BlockMasterReply::Peers { copies, executors }
             }
-            ToBlockMaster::Heartbeat { executor, tasks, kept } => {
+            ToBlockMaster::Heartbeat { executor, metrics, tasks, kept } => {
                 if self.cluster.is_live(executor) {
-                    let _ = self.cluster.news.send(News::Heartbeat(executor, tasks));
+                    let _ = self.cluster.news.send(News::Heartbeat(executor, metrics, tasks));
                     self.heal(executor, kept);
                 }
                 BlockMasterReply::Noted
@@ -200,7 +200,7 @@ impl Endpoint for BlockMaster {
     }
 
     async fn on_disconnected(&mut self, peer: Peer, _: &Context<ToBlockMaster>) {
-        lock(&self.cluster.addresses).remove(&peer.connection);
+        lock(&self.cluster.introduced).remove(&peer.connection);
     }
 }
 

@@ -137,7 +137,7 @@ impl NewCluster {
             env,
             news: sender,
             executors: Mutex::default(),
-            addresses: Mutex::default(),
+            introduced: Mutex::default(),
             tracker: Default::default(),
             kept: Default::default(),
             broadcasts: Broadcasts::new(piece_bytes),

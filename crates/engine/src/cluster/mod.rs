@@ -40,7 +40,9 @@ use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{MapOutputLocations, TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
 use firesteel_task::TaskReport;
-use firesteel_types::{ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId};
+use firesteel_types::{
+    BlockManagerId, ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
+};
 
 use super::Engine;
 use super::job::StageCode;
@@ -78,6 +80,13 @@ struct Live {
     code: BTreeSet<u64>,
 }
 
+impl Live {
+    fn block_manager(&self, executor: ExecutorId) -> BlockManagerId {
+        let port = self.address.as_ref().map_or(0, |address| address.port);
+        BlockManagerId { executor, host: self.host.clone(), port }
+    }
+}
+
 /// How far the registration with a master is.
 enum Joined {
     NotYet,
@@ -89,8 +98,8 @@ pub(crate) struct Cluster {
     env: RpcEnv,
     news: Sender<News>,
     executors: Mutex<BTreeMap<ExecutorId, Live>>,
-    /// Where executors serve their blocks, by the connection they said so over.
-    addresses: Mutex<BTreeMap<u64, RpcAddress>>,
+    /// Where executors serve their blocks and how much memory they have, by the connection they said so over.
+    introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
     tracker: Tracker,
     kept: Kept,
     broadcasts: Broadcasts,

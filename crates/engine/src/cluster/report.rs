@@ -1,6 +1,7 @@
 //! What tasks brought: results that came along or are fetched, and the limit for all of a job's.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use firesteel_closure::from_bytes;
 use firesteel_executor::Forgotten;
@@ -29,7 +30,7 @@ impl Actor {
     ) {
         if data.is_empty() && matches!(outcome, TaskOutcome::Failed(_)) {
             let (output, updates, metrics) = (None, Vec::new(), TaskMetrics::default());
-            let never_ran = TaskReport { outcome, output, updates, metrics };
+            let never_ran = TaskReport { outcome, output, updates, metrics, written: None };
             return self.engine.report_remote(task, executor, never_ran);
         }
         let data: TaskData = match from_bytes(data) {
@@ -40,7 +41,7 @@ impl Actor {
                 return self.engine.report_remote(task, executor, report);
             }
         };
-        let TaskData { output, updates, metrics } = data;
+        let TaskData { output, updates, metrics, written } = data;
         let bytes = match &output {
             None => 0,
             Some(TaskOutput::Here(output)) => output.len() as u64,
@@ -58,7 +59,7 @@ impl Actor {
         }
         let encode = |(id, bytes)| (id, Payload::Encoded(bytes));
         let updates = updates.into_iter().map(encode).collect();
-        let mut report = TaskReport { outcome, output: None, updates, metrics };
+        let mut report = TaskReport { outcome, output: None, updates, metrics, written };
         match output {
             None => self.engine.report_remote(task, executor, report),
             Some(TaskOutput::Here(output)) => {
@@ -97,10 +98,12 @@ impl Actor {
         let Some(live) = executors.get(&executor) else { return };
         let Some(address) = live.address.clone() else { return };
         drop(executors);
-        let cluster = self.cluster.clone();
+        self.engine.post_getting_result(task);
+        let (cluster, begun) = (self.cluster.clone(), Instant::now());
         self.cluster.env.runtime().spawn(async move {
             let id = StreamId::Result(task).to_string();
             let read = cluster.read(executor, &address, &id, bytes).await;
+            report.metrics.getting_result_time_ms = begun.elapsed().as_millis() as u64;
             let taken = match read {
                 Ok(output) => take(&mut report, output),
                 Err(error) => {
@@ -125,7 +128,7 @@ impl Actor {
         let host = lock(&self.cluster.executors).get(&executor).map(|live| live.host.clone());
         let Some(host) = host else { return };
         let (memory_bytes, disk_bytes, level) = status.unwrap_or((0, 0, StorageLevel::NONE));
-        self.engine.bus.post(Event::BlockUpdated {
+        self.engine.post(Event::BlockUpdated {
             block: format!("rdd_{rdd}_{partition}"),
             executor,
             memory_bytes,
@@ -218,12 +221,18 @@ impl Engine {
         Err(TaskFailure::Fatal { message })
     }
 
+    fn post_getting_result(&self, task: TaskId) {
+        let state = self.lock();
+        if let Some(running) = state.running.get(&task) {
+            let (task, at) = (running.info.clone(), self.now());
+            self.post(Event::TaskGettingResult { task, at });
+        }
+    }
+
     /// An executor is gone: nothing more is heard of its tasks.
     pub(super) fn note_lost(&self, executor: ExecutorId, reason: &str) {
         tracing::warn!(%executor, reason, "executor lost");
         self.lock().running.retain(|_, running| running.info.executor != executor);
-        let (reason, at) = (reason.to_owned(), self.now());
-        self.bus.post(Event::ExecutorRemoved { executor, reason, at });
     }
 
     /// No job can be run any more, though the context was not stopped.

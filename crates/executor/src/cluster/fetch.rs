@@ -127,7 +127,7 @@ impl Environment for TaskEnvironment {
         reduce: u32,
     ) -> Result<Slice, TaskFailure> {
         let mut outputs = self.outputs(Reader { shuffle, reduce }, map..map + 1);
-        outputs.next().expect("one for each map partition")
+        outputs.next().expect("one for each map partition").map(|fetched| fetched.slice)
     }
 
     fn read_ahead(&self, shuffle: ShuffleId, maps: u32, reduce: u32) -> Option<MapOutputs> {

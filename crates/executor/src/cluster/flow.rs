@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use firesteel_rpc::RpcAddress;
 use firesteel_shuffle::Slice;
-use firesteel_task::KillSwitch;
+use firesteel_task::{FetchedSlice, KillSwitch};
 use firesteel_types::{ExecutorId, MapAttempt, ShuffleId, TaskFailure};
 
 use super::node::{Node, lock};
@@ -132,11 +132,13 @@ impl Outputs {
 }
 
 impl Iterator for Outputs {
-    type Item = Result<Slice, TaskFailure>;
+    type Item = Result<FetchedSlice, TaskFailure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let map = self.maps.next()?;
-        Some(self.fetch(map))
+        let holder = self.located.output(map).map(|(holder, _)| holder);
+        let is_remote = holder != Some(self.node.executor);
+        Some(self.fetch(map).map(|slice| FetchedSlice { slice, is_remote }))
     }
 }
 

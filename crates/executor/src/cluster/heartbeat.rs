@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use firesteel_storage::BlockId;
 use firesteel_task::TaskIdentity;
-use firesteel_types::{RunningTask, StageRef, TaskId, TaskMetrics};
+use firesteel_types::{ExecutorMetrics, RunningTask, StageRef, TaskId, TaskMetrics};
 
 use super::node::{Node, lock};
 use super::protocol::{KeptPartition, ToBlockMaster};
@@ -56,10 +56,18 @@ impl Node {
         // As with single changes: what is told last is how it is.
         let _telling = lock(&self.telling);
         let (executor, tasks) = (self.executor, self.running.so_far());
-        let told = ToBlockMaster::Heartbeat { executor, tasks, kept: self.kept_partitions() };
+        let (metrics, kept) = (self.metrics(), self.kept_partitions());
+        let told = ToBlockMaster::Heartbeat { executor, metrics, tasks, kept };
         if let Err(error) = self.block_master.try_send(told) {
             tracing::debug!(%error, "the driver was not told what tasks cost so far");
         }
+    }
+
+    /// What this executor uses.
+    fn metrics(&self) -> ExecutorMetrics {
+        let (storage_memory, execution_memory) = self.scratch.memory().used();
+        let (virtual_memory, resident_memory) = process_memory().unwrap_or_default();
+        ExecutorMetrics { execution_memory, storage_memory, resident_memory, virtual_memory }
     }
 
     fn kept_partitions(&self) -> Option<Vec<KeptPartition>> {
@@ -72,4 +80,12 @@ impl Node {
         let kept: Vec<_> = kept.take(KEPT_LIMIT + 1).collect();
         (kept.len() <= KEPT_LIMIT).then_some(kept)
     }
+}
+
+/// Address space and resident memory of this process, in bytes, where the system tells.
+fn process_memory() -> Option<(u64, u64)> {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = pages.split(' ').map_while(|pages| pages.parse::<u64>().ok());
+    let size = rustix::param::page_size() as u64;
+    Some((pages.next()? * size, pages.next()? * size))
 }

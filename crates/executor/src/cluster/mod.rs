@@ -36,6 +36,7 @@ pub use protocol::{
     MapOutputLocations, NextPiece, SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput,
     ToBlockMaster, ToBlocks,
 };
+pub use settings::codec_if;
 pub use work::STACK_BYTES;
 
 /// Before `main`: works for the driver that the environment names, and ends with it.

@@ -11,8 +11,8 @@ use firesteel_closure::ExecutableHash;
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_task::TaskIdentity;
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, MapAttempt, MapOutputLocation, RddId, RunningTask,
-    ShuffleId, StorageLevel, TaskId, TaskMetrics,
+    AccumulatorId, BroadcastId, ExecutorId, ExecutorMetrics, MapAttempt, MapOutputLocation,
+    MapStatus, RddId, RunningTask, ShuffleId, StorageLevel, TaskId, TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -49,6 +49,8 @@ pub struct TaskData {
     pub updates: Vec<(AccumulatorId, Vec<u8>)>,
     /// What it cost.
     pub metrics: TaskMetrics,
+    /// What it tells of the map output it wrote, if it did.
+    pub written: Option<MapStatus>,
 }
 
 /// A task's encoded result.
@@ -90,6 +92,8 @@ pub enum ToBlockMaster {
     Introduce {
         /// There.
         address: RpcAddress,
+        /// Bytes of memory for blocks and running tasks.
+        max_memory: u64,
     },
     /// Where do the map outputs of a shuffle lie?
     LocateMapOutputs(ShuffleId),
@@ -128,6 +132,8 @@ pub enum ToBlockMaster {
     Heartbeat {
         /// Of this executor.
         executor: ExecutorId,
+        /// What it uses.
+        metrics: ExecutorMetrics,
         /// Its running tasks.
         tasks: Vec<RunningTask>,
         /// All partitions it keeps, unless they are too many to be told each time.

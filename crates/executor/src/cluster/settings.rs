@@ -89,7 +89,7 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
 }
 
 /// The codec that is set, if there shall be one.
-fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec, ConfError> {
+pub fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec, ConfError> {
     let level = conf.get(&entries::IO_COMPRESSION_ZSTD_LEVEL)?;
     Ok(match (compressed, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
         (false, _) => Codec::None,

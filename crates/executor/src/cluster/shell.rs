@@ -179,9 +179,9 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     let options = RpcOptions::from_process(&settings.conf)?;
     // What the worker handed over is the secret of this application, not the cluster's.
     let secret = options.identity.as_ref().map(|identity| identity.secret().clone());
-    let mut options = options.for_application(secret);
-    options.port_retries = 0;
-    let bind = BindTo::new(&settings.host, 0);
+    let options = options.for_application(secret);
+    let port = u16::try_from(settings.conf.get(&entries::BLOCK_MANAGER_PORT)?)?;
+    let bind = BindTo::new(&settings.host, port);
     let env = runtime.block_on(RpcEnv::server(options, bind))?;
     let address = env.address().cloned().ok_or("the executor has no port")?;
     let node = Node::new(&settings, env.clone(), address.clone())?;
@@ -198,7 +198,8 @@ pub(super) fn run() -> Result<Infallible, StartError> {
 
 /// Tells the driver where this executor's blocks are served, and hears what it runs.
 async fn introduce(node: &Node, address: RpcAddress) -> Result<SameExecutable, StartError> {
-    match node.block_master.ask(ToBlockMaster::Introduce { address }).await? {
+    let max_memory = node.scratch.memory().budget();
+    match node.block_master.ask(ToBlockMaster::Introduce { address, max_memory }).await? {
         BlockMasterReply::Welcome(hash) => match SameExecutable::verify(hash)? {
             Some(peer) => Ok(peer),
             None => {

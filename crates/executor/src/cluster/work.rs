@@ -85,7 +85,7 @@ impl Workplace {
 
     /// The report as it travels; what is too long for it waits here.
     fn pack(&self, report: TaskReport<Vec<u8>>, task: TaskId) -> (TaskOutcome, Vec<u8>) {
-        let TaskReport { outcome, output, updates, metrics } = report;
+        let TaskReport { outcome, output, updates, metrics, written } = report;
         let updated: u64 = updates.iter().map(|(_, update)| update.len() as u64).sum();
         let bytes = output.as_ref().map_or(0, |output| output.len() as u64) + updated;
         if self.max_result_bytes > 0 && bytes > self.max_result_bytes {
@@ -94,14 +94,14 @@ impl Workplace {
                  spark.driver.maxResultSize ({}): bring less to the driver, or raise it",
                 self.max_result_bytes
             );
-            let data = TaskData { output: None, updates: Vec::new(), metrics };
+            let data = TaskData { output: None, updates: Vec::new(), metrics, written: None };
             return (TaskOutcome::Failed(TaskFailure::Fatal { message }), encode(&data));
         }
         if updated > self.direct_bytes {
             let bundle = to_bytes(&Bundle { output, updates }).expect(PLAIN);
             let output = Some(TaskOutput::Bundled { bytes: bundle.len() as u64 });
             self.node.keep_result(task, bundle);
-            return (outcome, encode(&TaskData { output, updates: Vec::new(), metrics }));
+            return (outcome, encode(&TaskData { output, updates: Vec::new(), metrics, written }));
         }
         let output = output.map(|output| match output.len() as u64 {
             bytes if bytes > self.direct_bytes => {
@@ -110,7 +110,7 @@ impl Workplace {
             }
             _ => TaskOutput::Here(output),
         });
-        (shortened(outcome), encode(&TaskData { output, updates, metrics }))
+        (shortened(outcome), encode(&TaskData { output, updates, metrics, written }))
     }
 }
 

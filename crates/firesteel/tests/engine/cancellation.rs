@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use firesteel::JobFuture;
 use firesteel::prelude::*;
+use firesteel::status::JobState;
 use firesteel::types::{Event, JobError};
 
 use crate::rig::{Heard, TRANSPORTS, builder, context, context_over, wait_until};
@@ -51,6 +52,46 @@ fn a_cancelled_group_ends_and_others_go_on() {
         ctx.cancel_job_group("nobody");
         ctx.cancel_job_group("spared");
         assert!(reason_of(&spared.wait().unwrap_err()).contains("spared"));
+    }
+}
+
+#[test]
+fn jobs_are_found_and_cancelled_by_their_tags_and_followed_to_their_end() {
+    let (ctx, heard) = Heard::attach(builder("local[4]"));
+    let tracker = ctx.status_tracker();
+    ctx.add_job_tag("doomed").unwrap();
+    ctx.add_job_tag("both").unwrap();
+    let doomed = endless(&ctx);
+    ctx.remove_job_tag("doomed");
+    let spared = endless(&ctx);
+    assert_eq!(ctx.job_tags(), ["both".to_owned()].into());
+    ctx.clear_job_tags();
+    wait_until("both jobs run", || tasks_started(&heard) == 4);
+    let [first, second] = tracker.job_ids_for_tag("both")[..] else { panic!("two jobs") };
+    assert_eq!(tracker.active_job_ids(), [first, second]);
+    let doomed_job = tracker.job_ids_for_tag("doomed")[0];
+    let running = tracker.job(doomed_job).unwrap();
+    assert_eq!((running.tasks.active, running.tasks_total), (2, 2));
+    assert_eq!(tracker.active_stage_ids().len(), 2);
+    assert_eq!(tracker.stage(running.stages[0]).unwrap().tasks.active, 2);
+    assert_eq!(tracker.executors()[0].running_tasks, 4);
+    ctx.cancel_jobs_with_tag("doomed");
+    assert_eq!(reason_of(&doomed.wait().unwrap_err()), "jobs with tag doomed were cancelled");
+    let JobState::Failed { reason } = tracker.job(doomed_job).unwrap().state else { panic!() };
+    assert!(reason.contains("doomed"), "{reason}");
+    assert!(!spared.is_finished());
+    ctx.cancel_jobs_with_tag("nobody's");
+    ctx.cancel_jobs_with_tag("both");
+    assert!(spared.wait().is_err());
+    assert_eq!(tracker.active_job_ids(), []);
+    ctx.set_local_property("spark.mine", Some("x"));
+    ctx.range(0..4u64).count().unwrap();
+    assert_eq!(ctx.local_property("spark.mine").as_deref(), Some("x"));
+    let last = tracker.job_ids_for_group(None).pop().unwrap();
+    assert_eq!(tracker.job(last).unwrap().state, JobState::Succeeded);
+    for wrong in ["", "a,b"] {
+        let error = ctx.add_job_tag(wrong).unwrap_err().to_string();
+        assert!(error.contains("add_job_tag") && error.contains("comma"), "{error}");
     }
 }
 

@@ -44,9 +44,11 @@ fn one_core_tells_a_job_step_by_step() {
     assert!(ctx.range_in(1, 0..1u64, 1).map(|n| 1 / n).count().is_err());
     ctx.stop();
     let wanted = [
-        "ExecutorAdded",
         "ApplicationStart",
+        "ResourceProfileAdded",
         "EnvironmentUpdate",
+        "BlockManagerAdded",
+        "ExecutorAdded",
         "job 0 starts",
         "stage 0.0 starts",
         "task 0.0/0 starts",

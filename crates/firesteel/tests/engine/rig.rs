@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use firesteel::status::{AppStatus, Retention};
 use firesteel::types::Event;
 use firesteel::{Builder, Context};
 
@@ -61,28 +62,61 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Everything a context's listeners heard.
-#[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Event>>>);
+/// Everything a context's listeners heard. When the last one goes, it is replayed: the status that comes out has to be
+/// the context's own.
+#[derive(Clone)]
+pub(crate) struct Heard(Arc<Inner>);
+
+struct Inner {
+    events: Arc<Mutex<Vec<Event>>>,
+    status: Box<dyn Fn() -> AppStatus + Send + Sync>,
+    retention: Retention,
+}
+
+impl Inner {
+    /// The status that the events give, after each has been to JSON and back.
+    fn replayed(&self) -> AppStatus {
+        let mut status = AppStatus::new(self.retention);
+        for event in self.events.lock().unwrap().iter() {
+            let json = serde_json::to_string(event).unwrap();
+            let read: Event = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}"));
+            assert_eq!(read, *event, "{json}");
+            status.apply(&read);
+        }
+        status
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // Jobs may still run: what has happened since is in one of them only.
+            wait_until("a replay gives the status", || (self.status)() == self.replayed());
+        }
+    }
+}
 
 impl Heard {
     /// Starts the context with this listener.
     pub(crate) fn attach(builder: Builder) -> (Context, Heard) {
-        let heard = Heard::default();
-        let events = heard.0.clone();
-        let listener = move |event: &Event| events.lock().unwrap().push(event.clone());
-        (builder.listener(listener).build().unwrap(), heard)
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let heard: Arc<Mutex<Vec<Event>>> = events.clone();
+        let listener = move |event: &Event| heard.lock().unwrap().push(event.clone());
+        let context = builder.listener(listener).build().unwrap();
+        let retention = Retention::from_conf(context.conf()).unwrap();
+        let status = Box::new(context.status_reader());
+        (context, Heard(Arc::new(Inner { events, status, retention })))
     }
 
     /// What was heard so far.
     pub(crate) fn events(&self) -> Vec<Event> {
-        self.0.lock().unwrap().clone()
+        self.0.events.lock().unwrap().clone()
     }
 
     /// Waits for the listeners, then counts.
     pub(crate) fn count(&self, context: &Context, is: impl Fn(&Event) -> bool) -> usize {
         context.wait_for_listeners();
-        self.0.lock().unwrap().iter().filter(|event| is(event)).count()
+        self.0.events.lock().unwrap().iter().filter(|event| is(event)).count()
     }
 
     /// Stage attempts begun so far that write map outputs.

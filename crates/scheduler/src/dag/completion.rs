@@ -1,7 +1,7 @@
 //! What a task's success means: results delivered, map outputs registered, stages and jobs ended.
 
 use firesteel_types::{
-    Event, JobError, JobId, MapAttempt, MapOutputLocation, ShuffleId, StageId, TaskInfo,
+    Event, JobError, JobId, MapAttempt, MapOutputLocation, MapStatus, ShuffleId, StageId, TaskInfo,
 };
 
 use super::outputs::Registered;
@@ -21,13 +21,13 @@ pub(super) enum Leftover {
 impl DagScheduler {
     /// Of attempts that read the same map outputs it does not matter which one it is: a late success
     /// of an old one counts where its partition is still missing, and changes nothing where it is not.
-    pub(super) fn on_success(&mut self, turn: &mut Turn<'_>, task: &TaskInfo, checksum: u64) {
+    pub(super) fn on_success(&mut self, turn: &mut Turn<'_>, task: &TaskInfo, written: MapStatus) {
         let id = task.stage.stage;
         match self.stages.get(&id).map(|stage| &stage.kind) {
             None => turn.emit(DagEffect::ReleaseTask { task: task.task }),
             Some(StageKind::Result { .. }) => self.on_result(turn, task),
             Some(StageKind::ShuffleMap { shuffle, .. }) => {
-                self.on_map_output(turn, *shuffle, task, checksum);
+                self.on_map_output(turn, *shuffle, task, written);
             }
         }
     }
@@ -63,10 +63,10 @@ impl DagScheduler {
         turn: &mut Turn<'_>,
         shuffle: ShuffleId,
         task: &TaskInfo,
-        checksum: u64,
+        written: MapStatus,
     ) {
         let id = task.stage.stage;
-        let registered = self.register(shuffle, task, checksum);
+        let registered = self.register(shuffle, task, written);
         match registered {
             Registered::No => {
                 let output = MapAttempt { map_partition: task.partition, task: task.task };
@@ -86,7 +86,12 @@ impl DagScheduler {
         self.settle(turn, id, shuffle);
     }
 
-    fn register(&mut self, shuffle: ShuffleId, task: &TaskInfo, checksum: u64) -> Registered {
+    fn register(
+        &mut self,
+        shuffle: ShuffleId,
+        task: &TaskInfo,
+        mut written: MapStatus,
+    ) -> Registered {
         let at = MapOutputLocation { executor: task.executor, task: task.task };
         if self.outputs.is_registered(shuffle, task.partition, at) {
             return Registered::Already;
@@ -98,8 +103,10 @@ impl DagScheduler {
         if self.lost.voids(task) {
             return Registered::No;
         }
-        let blind = self.options.planted.is(Mutant::IgnoresChecksums);
-        self.outputs.register(shuffle, task.partition, at, if blind { 0 } else { checksum })
+        if self.options.planted.is(Mutant::IgnoresChecksums) {
+            written.checksum = 0;
+        }
+        self.outputs.register(shuffle, task.partition, at, written)
     }
 
     /// Whether this is the first time in the stage's life (invariant S16).
@@ -147,8 +154,19 @@ impl DagScheduler {
         stage.proven_parents.clear();
         let children: Vec<StageId> = stage.children.iter().copied().collect();
         self.publish(turn, shuffle);
+        self.end_map_jobs(turn, id, shuffle);
         for child in children {
             self.parent_completed(turn, child, id);
+        }
+    }
+
+    /// Ends the jobs that wanted the map outputs and nothing else.
+    pub(super) fn end_map_jobs(&mut self, turn: &mut Turn<'_>, id: StageId, shuffle: ShuffleId) {
+        let StageKind::ShuffleMap { wanted_by, .. } = &mut self.stage_mut(id).kind else { return };
+        for (job, readers) in std::mem::take(wanted_by) {
+            let bytes = self.outputs.bytes_by_reader(shuffle, readers);
+            turn.emit(DagEffect::DeliverMapStatistics { job, bytes });
+            self.end_job(turn, job, Ok(()));
         }
     }
 
@@ -231,6 +249,9 @@ impl DagScheduler {
     fn leave_stage(&mut self, turn: &mut Turn<'_>, id: StageId, job: JobId, reason: &str) {
         let stage = self.stage_mut(id);
         stage.jobs.remove(&job);
+        if let StageKind::ShuffleMap { wanted_by, .. } = &mut stage.kind {
+            wanted_by.remove(&job);
+        }
         if stage.jobs.is_empty() {
             self.end_attempt(turn, id, Some(reason), Leftover::Cancel);
             self.cancel_retired(turn, id, reason);

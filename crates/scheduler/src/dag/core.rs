@@ -8,7 +8,7 @@ use firesteel_types::{Event, JobId, Properties, RddInfo, ShuffleId, StageId};
 use super::graph::{self, Cut, ShuffleEdge};
 use super::state::{Job, Stage, StageKind, StageState};
 use super::{DagScheduler, Turn};
-use crate::messages::{DagEffect, JobSpec, TaskSet, TaskSetKind, TaskSpec};
+use crate::messages::{DagEffect, JobSpec, MapStageSpec, TaskSet, TaskSetKind, TaskSpec};
 
 /// A step of the walk over shuffles: each is entered, then its parents, then left.
 enum Step {
@@ -22,6 +22,7 @@ enum Step {
 impl DagScheduler {
     pub(super) fn on_job_submitted(&mut self, turn: &mut Turn<'_>, spec: JobSpec) {
         let JobSpec { job, rdd, partitions, properties } = spec;
+        let properties = Arc::new(properties);
         if self.jobs.contains_key(&job) {
             return;
         }
@@ -39,11 +40,35 @@ impl DagScheduler {
         }
     }
 
+    /// A job that ends with the map stage of a shuffle.
+    pub(super) fn on_map_stage_submitted(&mut self, turn: &mut Turn<'_>, spec: MapStageSpec) {
+        let MapStageSpec { job, shuffle, rdd, readers, properties } = spec;
+        if self.jobs.contains_key(&job) {
+            return;
+        }
+        let properties = Arc::new(properties);
+        let stages = self.make_shuffle_stages(vec![(shuffle, rdd)]);
+        for id in &stages {
+            self.stage_mut(*id).jobs.insert(job);
+        }
+        self.post_job_start(turn, job, &properties, &stages);
+        let id = *stages.last().expect("the map stage itself");
+        self.jobs.insert(job, Job { stages, properties });
+        if let StageKind::ShuffleMap { wanted_by, .. } = &mut self.stage_mut(id).kind {
+            wanted_by.insert(job, readers);
+        }
+        if self.is_complete(id) && !self.outdated_stages().contains(&id) {
+            self.end_map_jobs(turn, id, shuffle);
+        } else {
+            self.submit(turn, id);
+        }
+    }
+
     fn post_job_start(
         &self,
         turn: &mut Turn<'_>,
         job: JobId,
-        properties: &Properties,
+        properties: &Arc<Properties>,
         stages: &[StageId],
     ) {
         turn.post(Event::JobStart {
@@ -123,7 +148,8 @@ impl DagScheduler {
 
     fn add_shuffle_stage(&mut self, shuffle: ShuffleId, rdd: Arc<RddInfo>, cut: Cut) -> StageId {
         self.outputs.ensure(shuffle, rdd.partitions);
-        let kind = StageKind::ShuffleMap { shuffle, accumulated: BTreeSet::new(), removed: false };
+        let (accumulated, wanted_by) = (BTreeSet::new(), BTreeMap::new());
+        let kind = StageKind::ShuffleMap { shuffle, accumulated, removed: false, wanted_by };
         let id = self.add_stage(rdd.call_site.to_string().into(), rdd, kind, cut);
         self.shuffle_stages.insert(shuffle, id);
         id
@@ -208,13 +234,22 @@ impl DagScheduler {
         let epoch = self.lost.epoch();
         let stage = self.stage_mut(id);
         stage.attempts += 1;
+        stage.submitted = Some(turn.now);
         stage.state = StageState::Running {
             tasks: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
             pending: partitions.into_iter().collect(),
             epoch,
         };
-        turn.post(Event::StageSubmitted { stage: stage.info(), at: turn.now });
+        let info = stage.info();
+        let properties = self.properties_of(id);
+        turn.post(Event::StageSubmitted { stage: info, properties, at: turn.now });
         turn.emit(DagEffect::SubmitTaskSet(self.task_set(&self.stages[&id], tasks)));
+    }
+
+    /// Of the first job that needs the stage.
+    fn properties_of(&self, id: StageId) -> Arc<Properties> {
+        let first = self.stages[&id].jobs.first().and_then(|job| self.jobs.get(job));
+        first.map(|job| job.properties.clone()).unwrap_or_default()
     }
 
     fn missing_partitions(&self, stage: &Stage) -> Vec<u32> {
@@ -225,7 +260,8 @@ impl DagScheduler {
     }
 
     fn task_specs(&self, stage: &Stage, partitions: &[u32]) -> Vec<TaskSpec> {
-        let somewhere = stage.has_preferred || stage.rdds.iter().any(|rdd| self.cache.knows(*rdd));
+        let somewhere =
+            stage.has_preferred || stage.rdds.iter().any(|rdd| self.cache.knows(rdd.rdd.id));
         let preferred = if somewhere {
             graph::preferred_locations(&stage.rdd, partitions, &self.cache)
         } else {

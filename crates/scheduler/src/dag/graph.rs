@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use firesteel_types::event::StageRdd;
 use firesteel_types::{Dependency, Location, NarrowMapping, RddId, RddInfo, ShuffleId};
 
 use super::cache::CacheLocations;
@@ -20,7 +21,7 @@ pub(super) type ShuffleEdge = (ShuffleId, Arc<RddInfo>);
 /// What lies between an RDD and the nearest shuffles behind it.
 pub(super) struct Cut {
     /// The RDDs, the starting one first.
-    pub(super) rdds: Vec<RddId>,
+    pub(super) rdds: Arc<[StageRdd]>,
     /// The shuffles read, each once, in the order met.
     pub(super) shuffles: Vec<ShuffleEdge>,
     /// Whether some RDD's source data lies at known places.
@@ -65,7 +66,7 @@ pub(super) fn cut(root: &Arc<RddInfo>) -> Cut {
     walk(
         root,
         |rdd| {
-            rdds.push(rdd.id);
+            rdds.push(StageRdd { rdd: rdd.description(), level: rdd.storage_level.get() });
             has_preferred |= !rdd.preferred.is_empty();
             true
         },
@@ -75,7 +76,7 @@ pub(super) fn cut(root: &Arc<RddInfo>) -> Cut {
             }
         },
     );
-    Cut { rdds, shuffles, has_preferred }
+    Cut { rdds: rdds.into(), shuffles, has_preferred }
 }
 
 /// The shuffles an RDD has to read, given that whole RDDs kept somewhere need no parents.

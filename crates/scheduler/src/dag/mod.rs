@@ -121,6 +121,7 @@ impl DagScheduler {
         let turn = &mut Turn { now, out };
         match event {
             DagEvent::JobSubmitted(spec) => self.on_job_submitted(turn, spec),
+            DagEvent::MapStageSubmitted(spec) => self.on_map_stage_submitted(turn, spec),
             DagEvent::JobCancelled { job, reason } => self.cancel(turn, vec![job], &reason),
             DagEvent::JobGroupCancelled { group, reason } => {
                 let jobs = self.jobs_where(|job| job.group() == Some(&group));
@@ -135,8 +136,8 @@ impl DagScheduler {
             DagEvent::StageCancelled { stage, reason } => {
                 self.cancel(turn, self.jobs_of_stage(stage), &reason);
             }
-            DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, checksum } => {
-                self.on_success(turn, &task, checksum);
+            DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, written } => {
+                self.on_success(turn, &task, written.unwrap_or_default());
             }
             DagEvent::TaskEnded {
                 task,

@@ -9,7 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use firesteel_types::{ExecutorId, MapAttempt, MapOutputLocation, ShuffleId};
+use firesteel_types::{
+    ExecutorId, MapAttempt, MapOutputLocation, MapOutputSizes, MapStatus, ShuffleId,
+};
 
 use crate::messages::DagEffect;
 
@@ -22,6 +24,8 @@ struct Shuffle {
     missing: usize,
     /// Whether the locations as they are now were published.
     published: bool,
+    /// Of the last output of each partition.
+    sizes: BTreeMap<u32, MapOutputSizes>,
     /// Of the last output of each partition that had a checksum; kept when the output is lost.
     checksums: BTreeMap<u32, u64>,
     generation: u64,
@@ -53,6 +57,7 @@ impl Shuffle {
             locations: vec![None; partitions as usize],
             missing: partitions as usize,
             published: false,
+            sizes: BTreeMap::new(),
             checksums: BTreeMap::new(),
             generation: 0,
             begun: false,
@@ -119,20 +124,21 @@ impl MapOutputs {
         known.is_some_and(|slot| *slot == Some(at))
     }
 
-    /// Registers an output unless the partition has one. `checksum` is 0 where it makes no difference
+    /// Registers an output unless the partition has one. Its checksum is 0 where it makes no difference
     /// which attempt is read.
     pub(super) fn register(
         &mut self,
         shuffle: ShuffleId,
         map: u32,
         at: MapOutputLocation,
-        checksum: u64,
+        MapStatus { checksum, sizes }: MapStatus,
     ) -> Registered {
         let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return Registered::No };
         let Some(slot @ None) = shuffle.locations.get_mut(map as usize) else {
             return Registered::No;
         };
         *slot = Some(at);
+        shuffle.sizes.insert(map, sizes);
         shuffle.begun = true;
         shuffle.missing -= 1;
         shuffle.published = false;
@@ -142,6 +148,16 @@ impl MapOutputs {
         shuffle.generation += 1;
         self.changed = true;
         Registered::Changed
+    }
+
+    /// How much all outputs together have for each of so many readers, about.
+    pub(super) fn bytes_by_reader(&self, shuffle: ShuffleId, readers: u32) -> Vec<u64> {
+        let sizes = self.shuffles.get(&shuffle).map(|shuffle| &shuffle.sizes);
+        let of = |reader| {
+            let each = sizes.into_iter().flat_map(BTreeMap::values);
+            each.map(|sizes| sizes.get(reader)).sum()
+        };
+        (0..readers).map(of).collect()
     }
 
     /// Forgets these outputs of an executor, if they are still the ones registered; those that were.

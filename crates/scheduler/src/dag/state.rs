@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use firesteel_types::event::StageRdd;
 use firesteel_types::{
-    ExecutorId, JobId, Properties, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef,
+    ExecutorId, JobId, Properties, RddInfo, ResourceProfile, ShuffleId, StageId, StageInfo,
+    StageRef, Tick,
 };
 
 use super::graph::Cut;
@@ -15,7 +17,7 @@ use super::outputs::Generations;
 pub(super) struct Job {
     /// Every stage it may need, parents first, its result stage last.
     pub(super) stages: Vec<StageId>,
-    pub(super) properties: Properties,
+    pub(super) properties: Arc<Properties>,
 }
 
 /// What a stage produces.
@@ -35,6 +37,8 @@ pub(super) enum StageKind {
         accumulated: BTreeSet<u32>,
         /// The shuffle was removed: outputs must not outlive the stage.
         removed: bool,
+        /// The jobs that want the outputs and nothing else, with the number of readers they ask about.
+        wanted_by: BTreeMap<JobId, u32>,
     },
 }
 
@@ -72,7 +76,7 @@ pub(super) struct Stage {
     pub(super) kind: StageKind,
     pub(super) state: StageState,
     name: Arc<str>,
-    pub(super) rdds: Vec<RddId>,
+    pub(super) rdds: Arc<[StageRdd]>,
     pub(super) has_preferred: bool,
     /// The stages whose outputs its RDDs may read.
     pub(super) parents: Vec<StageId>,
@@ -82,6 +86,8 @@ pub(super) struct Stage {
     pub(super) jobs: BTreeSet<JobId>,
     /// How many attempts were submitted.
     pub(super) attempts: u32,
+    /// When the latest one was.
+    pub(super) submitted: Option<Tick>,
     /// How many of the last ones ended with a fetch failure that told nothing new.
     pub(super) failed_in_a_row: u32,
     /// The map outputs that could not be fetched, and from whom, since the stage was complete last.
@@ -117,6 +123,7 @@ impl Stage {
             children: BTreeSet::new(),
             jobs: BTreeSet::new(),
             attempts: 0,
+            submitted: None,
             failed_in_a_row: 0,
             unfetched: BTreeSet::new(),
             reads: Generations::new(),
@@ -183,6 +190,8 @@ impl Stage {
             parents: self.parents.clone(),
             rdds: self.rdds.clone(),
             shuffle_map: self.shuffle().is_some(),
+            submitted: self.submitted,
+            resource_profile: ResourceProfile::DEFAULT,
         }
     }
 }

@@ -127,8 +127,8 @@ impl TaskScheduler {
                 self.executors.change(executor, |executor| executor.decommissioned = true);
                 self.usability_changed(now, executor);
             }
-            TaskEvent::TaskReported { task, executor, outcome, metrics } => {
-                self.task_reported(now, Report { task, executor, outcome, metrics }, out);
+            TaskEvent::TaskReported { task, executor, outcome, metrics, written } => {
+                self.task_reported(now, Report { task, executor, outcome, metrics, written }, out);
             }
             TaskEvent::TaskKillRequested { task, reason } => {
                 self.kill_requested(task, &reason, out);
@@ -243,6 +243,11 @@ impl TaskScheduler {
     /// Whether nothing runs and nothing is left to run.
     pub fn is_idle(&self) -> bool {
         self.sets.is_empty() && self.running.is_empty()
+    }
+
+    /// Whether the executor registered and is not lost.
+    pub(crate) fn has_executor(&self, executor: ExecutorId) -> bool {
+        self.executors.get(executor).is_some()
     }
 
     /// Forgets who is suspected of stages that nobody needs any more. A stage that is only rolled back keeps its own.

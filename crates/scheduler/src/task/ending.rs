@@ -5,7 +5,8 @@
 //! that have ended, or from an executor they do not run on, change nothing (S06).
 
 use firesteel_types::{
-    Event, ExecutorId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
+    Event, ExecutorId, MapStatus, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics,
+    TaskOutcome, Tick,
 };
 
 use super::core::TaskScheduler;
@@ -21,7 +22,15 @@ pub(super) struct Report {
     pub(super) task: TaskId,
     pub(super) executor: ExecutorId,
     pub(super) outcome: TaskOutcome,
-    pub(super) metrics: Option<TaskMetrics>,
+    pub(super) metrics: Option<Box<TaskMetrics>>,
+    pub(super) written: Option<MapStatus>,
+}
+
+/// What came with the end of an attempt.
+#[derive(Default)]
+struct Brought {
+    metrics: Option<Box<TaskMetrics>>,
+    written: Option<MapStatus>,
 }
 
 /// The loss of an executor.
@@ -75,7 +84,8 @@ impl TaskScheduler {
         {
             self.losses.add([(attempt.info.stage.stage, attempt.info.partition)]);
         }
-        self.end_attempt(now, attempt, report.outcome, report.metrics, out);
+        let brought = Brought { metrics: report.metrics, written: report.written };
+        self.end_attempt(now, attempt, report.outcome, brought, out);
         self.losses.settle();
     }
 
@@ -98,7 +108,7 @@ impl TaskScheduler {
             let caused_by_app = caused_by_app && position < on_cores;
             let reason = reason.clone();
             let failure = TaskFailure::ExecutorLost { executor, caused_by_app, reason };
-            self.end_attempt(now, attempt, TaskOutcome::Failed(failure), None, out);
+            self.end_attempt(now, attempt, TaskOutcome::Failed(failure), Brought::default(), out);
         }
         self.losses.settle();
         if outputs_lost {
@@ -135,7 +145,7 @@ impl TaskScheduler {
         now: Tick,
         attempt: Attempt,
         outcome: TaskOutcome,
-        metrics: Option<TaskMetrics>,
+        brought: Brought,
         out: &mut Vec<TaskEffect>,
     ) {
         let stage = attempt.info.stage;
@@ -160,7 +170,7 @@ impl TaskScheduler {
             }
             (_, TaskOutcome::Success) => Verdict::Won,
         };
-        self.carry_out(now, &attempt, verdict, metrics, out);
+        self.carry_out(now, &attempt, verdict, brought, out);
         self.settle(now, stage, out);
     }
 
@@ -169,7 +179,7 @@ impl TaskScheduler {
         now: Tick,
         attempt: &Attempt,
         verdict: Verdict,
-        metrics: Option<TaskMetrics>,
+        Brought { metrics, written }: Brought,
         out: &mut Vec<TaskEffect>,
     ) {
         let task = attempt.info.clone();
@@ -180,11 +190,10 @@ impl TaskScheduler {
             Verdict::Failed(failure) => Some(failure.clone()),
         };
         let heard = failure.clone();
-        let checksum = metrics.as_ref().map_or(0, |metrics| metrics.shuffle_write_checksum);
         out.push(TaskEffect::Post(Event::TaskEnd { task, failure: heard, metrics, at: now }));
         if !matches!(verdict, Verdict::Unwanted(_)) {
             let outcome = failure.map_or(TaskOutcome::Success, TaskOutcome::Failed);
-            out.push(TaskEffect::TaskEnded { task: attempt.info.clone(), outcome, checksum });
+            out.push(TaskEffect::TaskEnded { task: attempt.info.clone(), outcome, written });
         }
         match verdict {
             Verdict::Won => self.partition_won(now, attempt, out),

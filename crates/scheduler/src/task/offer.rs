@@ -146,12 +146,15 @@ impl TaskScheduler {
         let wants_slots = set.wants_slots();
         self.pools.set_runnable(&mut set.member, wants_slots);
         self.executors.reserve(executor);
+        let host = self.executors.get(executor).expect("it was just offered").host.clone();
         let info = TaskInfo {
             task,
             stage,
             partition,
+            index,
             attempt,
             executor,
+            host,
             speculative,
             locality,
             launched: now,

@@ -12,11 +12,10 @@ use firesteel_cluster::master::{
 use firesteel_cluster::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
 use firesteel_cluster::wire::{APP_CLIENT, WORKER};
 use firesteel_cluster::{Epoch, Peer};
-use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
+use firesteel_rpc::{Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Message};
 use firesteel_types::Tick;
 
 use crate::alarm::Alarm;
-use crate::clock::Clock;
 
 /// The core with what its effects need.
 pub(super) struct Shell {

@@ -12,7 +12,7 @@ use firesteel_cluster::wire::{MASTER, WORKER};
 use firesteel_cluster::worker::{Effect, Event, Worker, WorkerOptions};
 use firesteel_cluster::{Address, Incarnation, WorkerId, date};
 use firesteel_rpc::{
-    Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
+    Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
 use firesteel_types::Host;
 use tokio::sync::watch;
@@ -29,7 +29,6 @@ use super::order::{Order, ProcessKey};
 use super::process::{Launch, LaunchError};
 use crate::StartError;
 use crate::alarm::Alarm;
-use crate::clock::Clock;
 
 /// What a worker is made of, read from its arguments.
 pub(super) struct Setting {

@@ -1,18 +1,18 @@
 //! The tests' tools: lineage graphs in a few words, a bench that plays shell and task scheduler, and
 //! effects as short lines.
 
+mod map_stages;
 mod random;
 mod rules;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use firesteel_types::event::Locality;
 use firesteel_types::{
     CallSite, Dependency, Event, ExecutorId, Host, JobId, Location, MapAttempt, MapOutputLocation,
-    NarrowMapping, Properties, RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId,
-    TaskInfo, TaskOutcome, Tick,
+    MapStatus, NarrowMapping, Properties, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef,
+    StorageLevel, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
 };
 
 use super::DagScheduler;
@@ -48,20 +48,10 @@ impl Graph {
         preferred: Vec<Vec<Location>>,
     ) -> Rdd {
         self.rdds += 1;
-        Arc::new(RddInfo {
-            id: RddId(self.rdds - 1),
-            kind: "TestRDD",
-            name: None,
-            call_site: CallSite::here("test"),
-            partitions,
-            dependencies,
-            lent: None,
-            preferred,
-            partitioner: None,
-            level: Default::default(),
-            persisted: AtomicBool::new(false),
-            attachment: Default::default(),
-        })
+        let (id, site) = (RddId(self.rdds - 1), CallSite::here("test"));
+        let mut info = RddInfo::new(id, "TestRDD", site, partitions, dependencies);
+        info.preferred = preferred;
+        Arc::new(info)
     }
 
     fn source(&mut self, partitions: u32) -> Rdd {
@@ -101,7 +91,7 @@ fn narrow(parent: &Rdd, mapping: NarrowMapping) -> Dependency {
 }
 
 fn persist(rdd: &Rdd) {
-    rdd.persisted.store(true, Ordering::Release);
+    rdd.storage_level.set(StorageLevel::MEMORY_ONLY);
 }
 
 fn host(executor: u32) -> Host {
@@ -117,7 +107,7 @@ fn stage_ref(stage: u32, attempt: u32) -> StageRef {
 }
 
 fn succeeded(task: TaskInfo) -> DagEvent {
-    DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, checksum: 0 }
+    DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, written: None }
 }
 
 /// A map output of `shuffle` could not be read.
@@ -198,8 +188,10 @@ impl Bench {
             task: TaskId(self.tasks - 1),
             stage: stage_ref(stage.0, stage.1),
             partition,
+            index: partition,
             attempt: 0,
             executor: ExecutorId(executor),
+            host: host(executor),
             speculative: false,
             locality: Locality::Any,
             launched: Tick(self.now),
@@ -219,7 +211,8 @@ impl Bench {
         checksum: u64,
     ) -> Vec<String> {
         let task = self.task(stage, partition, executor);
-        self.send(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, checksum })
+        let written = Some(MapStatus { checksum, ..Default::default() });
+        self.send(DagEvent::TaskEnded { task, outcome: TaskOutcome::Success, written })
     }
 
     /// A fetch failure is about the output that was published last, if that executor held it.
@@ -237,7 +230,7 @@ impl Bench {
     }
 
     fn end(&mut self, task: TaskInfo, outcome: TaskOutcome) -> Vec<String> {
-        self.send(DagEvent::TaskEnded { task, outcome, checksum: 0 })
+        self.send(DagEvent::TaskEnded { task, outcome, written: None })
     }
 
     /// Every partition of the attempt succeeds on the executor; the lines of the last one.
@@ -275,6 +268,7 @@ fn line(effect: &DagEffect) -> String {
         DagEffect::CancelTaskSet { stage, .. } => format!("cancel {stage}"),
         DagEffect::RetireTaskSet { stage } => format!("retire {stage}"),
         DagEffect::DeliverResult { job, index, task } => format!("deliver {job}[{index}] t{task}"),
+        DagEffect::DeliverMapStatistics { job, bytes } => format!("sizes {job} {}", listed(bytes)),
         DagEffect::ApplyAccumulators { task } => format!("apply t{task}"),
         DagEffect::ReleaseTask { task } => format!("release t{task}"),
         DagEffect::EndJob { job, result: Ok(()) } => format!("end {job} ok"),

@@ -276,7 +276,13 @@ impl Model {
         let failed = TaskOutcome::Failed(TaskFailure::Error { message: "stale".into() });
         let outcome = if success { TaskOutcome::Success } else { failed };
         let before = self.live.len();
-        let out = self.send(TaskEvent::TaskReported { task, executor, outcome, metrics: None });
+        let out = self.send(TaskEvent::TaskReported {
+            task,
+            executor,
+            outcome,
+            metrics: None,
+            written: None,
+        });
         let discards =
             count(&out, |e| matches!(e, TaskEffect::DiscardTask { task: t } if *t == task));
         assert_eq!(discards, usize::from(success), "S06: a stale success is dropped");
@@ -377,8 +383,9 @@ impl Model {
         let cause = Cause { reported: Some((info, outcome.clone())), lost: None };
         let mut out = Vec::new();
         let run_time_us = task.0 * 7919 % 2000;
-        let metrics = Some(TaskMetrics { run_time_us, ..TaskMetrics::default() });
-        let event = TaskEvent::TaskReported { task, executor, outcome, metrics };
+        let metrics = TaskMetrics { run_time_us, ..TaskMetrics::default() };
+        let metrics = Some(Box::new(metrics));
+        let event = TaskEvent::TaskReported { task, executor, outcome, metrics, written: None };
         self.scheduler.handle(self.now, event, &mut out);
         self.judge(&cause, &out);
         assert!(!self.live.contains_key(&task), "a reported attempt has ended");

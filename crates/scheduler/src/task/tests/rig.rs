@@ -76,7 +76,13 @@ impl Rig {
 
     pub(super) fn report(&mut self, task: u64, executor: u32, outcome: TaskOutcome) {
         let (task, executor) = (TaskId(task), ExecutorId(executor));
-        self.send(TaskEvent::TaskReported { task, executor, outcome, metrics: None });
+        self.send(TaskEvent::TaskReported {
+            task,
+            executor,
+            outcome,
+            metrics: None,
+            written: None,
+        });
     }
 
     pub(super) fn succeed(&mut self, task: u64, executor: u32) {
@@ -86,9 +92,10 @@ impl Rig {
     /// A success that took so long.
     pub(super) fn succeed_in(&mut self, task: u64, executor: u32, run_time_us: u64) {
         let (task, executor) = (TaskId(task), ExecutorId(executor));
-        let metrics = Some(TaskMetrics { run_time_us, ..TaskMetrics::default() });
+        let metrics = TaskMetrics { run_time_us, ..TaskMetrics::default() };
+        let metrics = Some(Box::new(metrics));
         let outcome = TaskOutcome::Success;
-        self.send(TaskEvent::TaskReported { task, executor, outcome, metrics });
+        self.send(TaskEvent::TaskReported { task, executor, outcome, metrics, written: None });
     }
 
     pub(super) fn fail(&mut self, task: u64, executor: u32) {

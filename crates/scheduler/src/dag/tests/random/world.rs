@@ -7,7 +7,7 @@ use firesteel_types::JobError;
 
 use super::*;
 use crate::dag::state::StageState;
-use crate::messages::{TaskSet, TaskSetFailure, TaskSetKind};
+use crate::messages::{MapStageSpec, TaskSet, TaskSetFailure, TaskSetKind};
 
 /// A task set as the task scheduler has it.
 struct Set {
@@ -141,6 +141,15 @@ impl World {
             2 if b == 2 => partitions.clear(),
             _ => {}
         }
+        // One in eight wants the outputs of a shuffle and reads none.
+        let shuffle = rdd.reads().iter().find_map(|dependency| match dependency {
+            Dependency::Shuffle { shuffle, rdd } => Some((*shuffle, Arc::clone(rdd))),
+            Dependency::Narrow { .. } => None,
+        });
+        let shuffle = shuffle.filter(|_| b % 8 == 3);
+        if shuffle.is_some() {
+            partitions = vec![0];
+        }
         let job = JobId(u32::try_from(self.jobs.len()).unwrap());
         let book = JobBook {
             partitions: partitions.clone(),
@@ -154,7 +163,15 @@ impl World {
         if b & 0x80 == 0 {
             properties.set(Properties::GROUP, Some(&format!("g{}", b & 1)));
         }
-        self.send(DagEvent::JobSubmitted(JobSpec { job, rdd, partitions, properties }));
+        let submitted = match shuffle {
+            None => DagEvent::JobSubmitted(JobSpec { job, rdd, partitions, properties }),
+            Some((shuffle, map_side)) => {
+                self.count("map stage wanted by itself");
+                let (rdd, readers) = (map_side, rdd.partitions);
+                DagEvent::MapStageSubmitted(MapStageSpec { job, shuffle, rdd, readers, properties })
+            }
+        };
+        self.send(submitted);
     }
 
     fn launch(&mut self, a: u8, b: u8) {
@@ -168,8 +185,10 @@ impl World {
             task,
             stage,
             partition,
+            index: partition,
             attempt: 0,
             executor,
+            host: host(executor.0),
             speculative: false,
             locality: Locality::Any,
             launched: Tick(self.now),
@@ -202,8 +221,9 @@ impl World {
         let id = task.task;
         let shuffle = self.map_stages.get(&task.stage.stage).copied();
         let checksum = shuffle.map_or(0, |shuffle| self.checksum(shuffle, id));
+        let written = Some(MapStatus { checksum, ..Default::default() });
         let outcome = TaskOutcome::Success;
-        let effects = self.send(DagEvent::TaskEnded { task, outcome, checksum });
+        let effects = self.send(DagEvent::TaskEnded { task, outcome, written });
         let release = |e: &DagEffect| matches!(e, DagEffect::ReleaseTask { task } if *task == id);
         let released = effects.iter().position(release).expect("released");
         assert_eq!(effects.iter().filter(|e| release(e)).count(), 1, "released once");
@@ -233,7 +253,7 @@ impl World {
             set.waiting.insert(task.partition);
         }
         let outcome = TaskOutcome::Failed(failure);
-        self.send(DagEvent::TaskEnded { task, outcome, checksum: 0 });
+        self.send(DagEvent::TaskEnded { task, outcome, written: None });
     }
 
     fn fail_task(&mut self, a: u8) {
@@ -552,6 +572,10 @@ impl World {
                 }
             }
             DagEffect::DeliverResult { job, index, task } => self.delivered(*job, *index, *task),
+            DagEffect::DeliverMapStatistics { job, .. } => {
+                let job = self.jobs.get_mut(job).unwrap();
+                assert!(job.ended.is_none() && job.delivered.insert(0), "S08: told twice");
+            }
             DagEffect::ApplyAccumulators { task } => {
                 let task = &self.tasks[task];
                 let fresh = self.accumulated.insert((task.stage.stage, task.partition));

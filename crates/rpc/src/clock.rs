@@ -6,23 +6,31 @@ use firesteel_types::Tick;
 
 /// Never jumps, whatever somebody sets the machine's clock to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     started_ms: u64,
     started: Instant,
 }
 
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Clock {
-    pub(crate) fn new() -> Self {
+    /// Starts now.
+    pub fn new() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started_ms: since.as_millis() as u64, started: Instant::now() }
     }
 
-    pub(crate) fn now(&self) -> Tick {
+    /// This moment.
+    pub fn now(&self) -> Tick {
         Tick(self.started_ms + self.started.elapsed().as_millis() as u64)
     }
 
     /// How long it is until then; nothing if that is over.
-    pub(crate) fn until(&self, at: Tick) -> Duration {
+    pub fn until(&self, at: Tick) -> Duration {
         Duration::from_millis(at.0.saturating_sub(self.now().0))
     }
 }

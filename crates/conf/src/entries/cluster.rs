@@ -1,0 +1,302 @@
+//! The registry, continued: executors, network, security, standalone clusters.
+
+use std::time::Duration;
+
+use crate::entry::{AnyEntry, Entry};
+use crate::{ByteSize, ByteUnit, RollingStrategy, TimeUnit};
+
+entries! {
+    /// Of applications on a cluster, and of its master and workers.
+    pub(super) CLUSTER:
+    "Executors and network" {
+
+        /// Memory of each executor.
+        EXECUTOR_MEMORY: ByteSize = Entry::new("spark.executor.memory", "1g")
+            .byte_unit(ByteUnit::Mebi).positive().since("0.7.0").for_cluster();
+
+        /// The name or address under which executors and masters reach the driver. When it is not set:
+        /// the address of this machine from which the master is reached.
+        DRIVER_HOST: Option<String> = Entry::optional("spark.driver.host")
+            .example("driver.example.org").since("0.7.0").for_cluster();
+
+        /// The address the driver listens at. When it is not set: `spark.driver.host`.
+        DRIVER_BIND_ADDRESS: Option<String> = Entry::optional("spark.driver.bindAddress")
+            .example("0.0.0.0").since("2.1.0").for_cluster();
+
+        /// The port the driver listens at; 0 takes any that is free.
+        DRIVER_PORT: u32 = Entry::new("spark.driver.port", "0")
+            .between(0.0, 65_535.0).since("0.7.0").for_cluster();
+
+        /// The port an executor listens at; 0 takes any that is free. Several executors of a machine take the
+        /// next ones, up to `spark.port.maxRetries`. The driver serves its blocks at `spark.driver.port`.
+        BLOCK_MANAGER_PORT: u32 = Entry::new("spark.blockManager.port", "0")
+            .between(0.0, 65_535.0).since("1.1.0").for_cluster();
+
+        /// How many bytes of map outputs of other executors a task holds at once while it reads a
+        /// shuffle. A single output that is larger goes through a temporary file.
+        REDUCER_MAX_SIZE_IN_FLIGHT: ByteSize = Entry::new("spark.reducer.maxSizeInFlight", "48m")
+            .formerly(&["spark.reducer.maxMbInFlight"])
+            .byte_unit(ByteUnit::Mebi).positive().since("1.4.0").for_cluster();
+
+        /// The size of the pieces in which a broadcast value goes to executors, which pass them on
+        /// to each other.
+        BROADCAST_BLOCK_SIZE: ByteSize = Entry::new("spark.broadcast.blockSize", "4m")
+            .byte_unit(ByteUnit::Kibi).positive().since("0.5.0").for_cluster();
+
+        /// Whether a partition that is kept by several executors (`MEMORY_ONLY_2` and the like) is
+        /// copied again when one of them is lost, or when there were too few of them before.
+        STORAGE_REPLICATION_PROACTIVE: bool = Entry::new("spark.storage.replication.proactive", "true")
+            .since("2.2.0").for_cluster();
+
+        /// How often a block of another executor is asked for again when the connection is in
+        /// trouble, unless the driver says that the executor is lost.
+        SHUFFLE_IO_MAX_RETRIES: u32 = Entry::new("spark.shuffle.io.maxRetries", "3")
+            .since("1.2.0").for_cluster();
+
+        /// The pause before a block is asked for again.
+        SHUFFLE_IO_RETRY_WAIT: Duration = Entry::new("spark.shuffle.io.retryWait", "5s")
+            .since("1.2.1").for_cluster();
+
+        /// Cores of each executor. When it is not set: all cores of the worker on a standalone
+        /// cluster, 1 on Kubernetes.
+        EXECUTOR_CORES: Option<u32> = Entry::optional("spark.executor.cores")
+            .positive().example("2").since("1.0.0").for_cluster();
+
+        /// How many executors the application has at most; one that is lost is replaced. `spark.cores.max`
+        /// may leave room for fewer. When it is not set: as many as cores and memory allow. Spark ignores it
+        /// on a standalone cluster.
+        EXECUTOR_INSTANCES: Option<u32> = Entry::optional("spark.executor.instances")
+            .positive().example("2").since("1.0.0").for_cluster();
+
+        /// Files that every executor gets a copy of, separated by commas.
+        FILES: Vec<String> = Entry::new("spark.files", "")
+            .example("words.txt,rules.json").since("1.0.0").for_cluster();
+
+        /// How many cores the application takes of a standalone cluster; all when it is not set.
+        CORES_MAX: Option<u32> = Entry::optional("spark.cores.max")
+            .positive().example("8").since("0.6.0").for_cluster();
+
+        /// How often an executor tells the driver that it lives and how far its tasks are. Has to be
+        /// smaller than `spark.network.timeout`.
+        EXECUTOR_HEARTBEAT_INTERVAL: Duration =
+            Entry::new("spark.executor.heartbeatInterval", "10s")
+            .positive().since("1.1.0").for_cluster();
+
+        /// How long the other side of a connection may be silent before it counts as lost.
+        NETWORK_TIMEOUT: Duration = Entry::new("spark.network.timeout", "120s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.3.0").for_cluster();
+
+        /// How long an ask waits for its reply. When it is not set: `spark.network.timeout`.
+        RPC_ASK_TIMEOUT: Duration = Entry::following("spark.rpc.askTimeout", &NETWORK_TIMEOUT)
+            .formerly(&["spark.akka.askTimeout"]).since("1.4.0");
+
+        /// How long finding an endpoint of another process may take. When it is not set:
+        /// `spark.network.timeout`.
+        RPC_LOOKUP_TIMEOUT: Duration = Entry::following("spark.rpc.lookupTimeout", &NETWORK_TIMEOUT)
+            .formerly(&["spark.akka.lookupTimeout"]).since("1.4.0");
+
+        /// How long making a connection may take. Spark waits as long as `spark.network.timeout`.
+        RPC_CONNECTION_CREATION_TIMEOUT: Duration =
+            Entry::new("spark.rpc.io.connectionCreationTimeout", "30s")
+            .positive().since("3.2.0").for_cluster();
+
+        /// The largest message between two processes, in MiB when no unit is written. Results of
+        /// tasks, blocks and files are not messages: they are streamed.
+        RPC_MESSAGE_MAX_SIZE: ByteSize = Entry::new("spark.rpc.message.maxSize", "128")
+            .formerly(&["spark.akka.frameSize"])
+            .byte_unit(ByteUnit::Mebi).between(1_048_576.0, 2_146_435_072.0)
+            .since("2.0.0").for_cluster();
+
+        /// How many bytes of messages may wait to be sent to one process before senders have to
+        /// wait.
+        RPC_OUTBOX_SIZE: ByteSize = Entry::new("spark.firesteel.rpc.outbox.size", "64m")
+            .between(65_536.0, 1_073_741_824.0).since("Firesteel 0.1.0").for_cluster();
+
+        /// How many messages from inside a process may wait at one endpoint before senders have to
+        /// wait.
+        RPC_INBOX_CAPACITY: u32 = Entry::new("spark.firesteel.rpc.inbox.capacity", "10000")
+            .between(1.0, 100_000_000.0).since("Firesteel 0.1.0").for_cluster();
+
+        /// How many streams of bulk bytes (blocks, files) run at once from one process to another.
+        STREAM_CONNECTIONS_PER_PEER: u32 =
+            Entry::new("spark.firesteel.stream.connectionsPerPeer", "8")
+            .between(1.0, 1024.0).since("Firesteel 0.1.0").for_cluster();
+
+        /// How many ports after the wanted one are tried when it is taken. With port 0 the system
+        /// chooses a free one.
+        PORT_MAX_RETRIES: u32 = Entry::new("spark.port.maxRetries", "16")
+            .between(0.0, 64_000.0).since("1.1.1").for_cluster();
+    }
+
+    "Security" {
+        /// Whether processes prove to each other that they know the secret before they exchange
+        /// messages. Without it, ports are only opened on the loopback interface.
+        AUTHENTICATE: bool = Entry::new("spark.authenticate", "false")
+            .since("1.0.0").for_cluster();
+
+        /// The secret. `openssl rand -hex 32` makes one. The environment variable
+        /// `_SPARK_AUTH_SECRET` wins over it.
+        AUTHENTICATE_SECRET: Option<String> = Entry::optional("spark.authenticate.secret")
+            .example("2fd4e1c67a2d28fced849ee1bb76e739").since("1.0.0").for_cluster();
+
+        /// The file that holds the secret, when `spark.authenticate.secret` is not set. Nobody else
+        /// should be able to read it.
+        AUTHENTICATE_SECRET_FILE: Option<String> = Entry::optional("spark.authenticate.secret.file")
+            .example("/etc/spark/secret").since("3.0.0").for_cluster();
+
+        /// How long the two sides of a new connection may take to prove who they are.
+        NETWORK_AUTH_RPC_TIMEOUT: Duration = Entry::new("spark.network.auth.rpcTimeout", "30s")
+            .positive().since("2.2.0").for_cluster();
+
+        /// Whether ports may be opened beyond the loopback interface without a secret: whoever can
+        /// reach them can then run programs.
+        INSECURE: bool = Entry::new("spark.firesteel.insecure", "false")
+            .since("Firesteel 0.1.0").for_cluster();
+
+        /// Whether connections use TLS 1.3.
+        SSL_ENABLED: bool = Entry::new("spark.ssl.enabled", "false").since("1.4.0").for_cluster();
+
+        /// Whether connections between processes use TLS. When it is not set: `spark.ssl.enabled`,
+        /// where Spark has false.
+        SSL_RPC_ENABLED: bool = Entry::following("spark.ssl.rpc.enabled", &SSL_ENABLED)
+            .since("4.0.0");
+
+        /// Whether the pages of master and worker use TLS. They cannot yet: a master or worker that has a
+        /// page does not start until this is false. When it is not set: `spark.ssl.enabled`.
+        SSL_STANDALONE_ENABLED: bool = Entry::following("spark.ssl.standalone.enabled", &SSL_ENABLED)
+            .since("1.4.0");
+
+        /// The PEM file with the certificate of this process and those between it and the
+        /// authority.
+        SSL_CERT_CHAIN: Option<String> = Entry::optional("spark.ssl.certChain")
+            .example("/etc/spark/cert.pem").since("4.0.0").for_cluster();
+
+        /// The same for connections between processes. When it is not set: `spark.ssl.certChain`.
+        SSL_RPC_CERT_CHAIN: Option<String> =
+            Entry::following("spark.ssl.rpc.certChain", &SSL_CERT_CHAIN).since("4.0.0");
+
+        /// The PEM file with the private key of the certificate.
+        SSL_PRIVATE_KEY: Option<String> = Entry::optional("spark.ssl.privateKey")
+            .example("/etc/spark/key.pem").since("4.0.0").for_cluster();
+
+        /// The same for connections between processes. When it is not set: `spark.ssl.privateKey`.
+        SSL_RPC_PRIVATE_KEY: Option<String> =
+            Entry::following("spark.ssl.rpc.privateKey", &SSL_PRIVATE_KEY).since("4.0.0");
+
+        /// The PEM file with the certificates of the authorities that are trusted. Java key stores
+        /// are not read: `keytool -exportcert -rfc` writes PEM.
+        SSL_TRUST_STORE: Option<String> = Entry::optional("spark.ssl.trustStore")
+            .example("/etc/spark/ca.pem").since("1.4.0").for_cluster();
+
+        /// The same for connections between processes. When it is not set: `spark.ssl.trustStore`.
+        SSL_RPC_TRUST_STORE: Option<String> =
+            Entry::following("spark.ssl.rpc.trustStore", &SSL_TRUST_STORE).since("4.0.0");
+    }
+
+    "Standalone cluster" {
+        /// How long a worker, or an application's driver, may be silent before the master gives it up.
+        /// They give a sign of life four times as often.
+        WORKER_TIMEOUT: Duration = Entry::new("spark.worker.timeout", "60s")
+            .time_unit(TimeUnit::Seconds).positive().since("0.6.2").for_cluster();
+
+        /// For how many of those timeouts a dead worker stays on the master's page.
+        DEAD_WORKER_PERSISTENCE: u32 = Entry::new("spark.dead.worker.persistence", "15")
+            .since("0.8.0").for_cluster();
+
+        /// Whether an application's executors are spread over as many workers as possible, rather
+        /// than packed onto few.
+        DEPLOY_SPREAD_OUT_APPS: bool = Entry::new("spark.deploy.spreadOutApps", "true")
+            .formerly(&["spark.deploy.spreadOut"]).since("0.6.1").for_cluster();
+
+        /// Whether drivers that the cluster runs are spread over its workers, rather than packed.
+        DEPLOY_SPREAD_OUT_DRIVERS: bool = Entry::new("spark.deploy.spreadOutDrivers", "true")
+            .since("4.0.0").for_cluster();
+
+        /// How many cores an application gets that does not set `spark.cores.max`; all when it is
+        /// not set.
+        DEPLOY_DEFAULT_CORES: Option<u32> = Entry::optional("spark.deploy.defaultCores")
+            .positive().example("4").since("0.9.0").for_cluster();
+
+        /// How many executors in a row may end before they are of use until the master ends the
+        /// application: only when none is at work and every worker has failed it. Negative: without end.
+        DEPLOY_MAX_EXECUTOR_RETRIES: i64 = Entry::new("spark.deploy.maxExecutorRetries", "10")
+            .since("1.6.3").for_cluster();
+
+        /// How many completed applications the master remembers.
+        DEPLOY_RETAINED_APPLICATIONS: u32 = Entry::new("spark.deploy.retainedApplications", "200")
+            .since("0.8.0").for_cluster();
+
+        /// Whether the master takes submissions over HTTP (`/v1/submissions`). They prove nothing, so
+        /// a master with a secret refuses to start with it. When it is not set: if there is no
+        /// secret.
+        MASTER_REST_ENABLED: Option<bool> = Entry::optional("spark.master.rest.enabled")
+            .example("true").since("1.3.0").for_cluster();
+
+        /// The first port to try for that; `0`: any.
+        MASTER_REST_PORT: u32 = Entry::new("spark.master.rest.port", "6066")
+            .between(0.0, 65535.0).since("1.3.0").for_cluster();
+
+        /// How many cores of a worker a driver takes that the cluster runs.
+        DRIVER_CORES: u32 = Entry::new("spark.driver.cores", "1")
+            .positive().since("1.3.0").for_cluster();
+
+        /// Whether a driver that the cluster runs is started again when it fails.
+        DRIVER_SUPERVISE: bool = Entry::new("spark.driver.supervise", "false")
+            .since("1.3.0").for_cluster();
+
+        /// How many completed drivers the master remembers.
+        DEPLOY_RETAINED_DRIVERS: u32 = Entry::new("spark.deploy.retainedDrivers", "200")
+            .since("1.1.0").for_cluster();
+
+        /// How often a worker asks for a master in quick succession.
+        WORKER_INITIAL_REGISTRATION_RETRIES: u32 =
+            Entry::new("spark.worker.initialRegistrationRetries", "6")
+            .positive().since("4.0.0").for_cluster();
+
+        /// How often a worker asks for a master in all before it gives up.
+        WORKER_MAX_REGISTRATION_RETRIES: u32 =
+            Entry::new("spark.worker.maxRegistrationRetries", "16")
+            .positive().since("4.0.0").for_cluster();
+
+        /// How long a worker waits for a process to end that it told to (SIGTERM), before it kills it.
+        /// For drivers and executors.
+        WORKER_DRIVER_TERMINATE_TIMEOUT: Duration =
+            Entry::new("spark.worker.driverTerminateTimeout", "10s")
+            .since("2.1.0").for_cluster();
+
+        /// How a worker keeps the output files of executors small: `size` begins a new file when one
+        /// is full. When it is not set, one file has it all.
+        EXECUTOR_LOGS_ROLLING_STRATEGY: Option<RollingStrategy> =
+            Entry::optional("spark.executor.logs.rolling.strategy")
+            .example("size").since("1.1.0").for_cluster();
+
+        /// How large an executor's file of output gets before the next one begins.
+        EXECUTOR_LOGS_ROLLING_MAX_SIZE: ByteSize =
+            Entry::new("spark.executor.logs.rolling.maxSize", "1m")
+            .formerly(&["spark.executor.logs.rolling.size.maxBytes"])
+            .byte_unit(ByteUnit::Byte).positive().since("1.4.0").for_cluster();
+
+        /// How many full files of output are kept, of each stream of an executor. When it is not set: all.
+        EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES: Option<u32> =
+            Entry::optional("spark.executor.logs.rolling.maxRetainedFiles")
+            .positive().example("5").since("1.1.0").for_cluster();
+
+        /// Whether a worker removes the work directories of old applications.
+        WORKER_CLEANUP_ENABLED: bool = Entry::new("spark.worker.cleanup.enabled", "true")
+            .since("1.0.0").for_cluster();
+
+        /// How often a worker looks for old work directories.
+        WORKER_CLEANUP_INTERVAL: Duration = Entry::new("spark.worker.cleanup.interval", "1800s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.0.0").for_cluster();
+
+        /// How old a work directory has to be before it is removed.
+        WORKER_CLEANUP_APP_DATA_TTL: Duration =
+            Entry::new("spark.worker.cleanup.appDataTtl", "604800s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.0.0").for_cluster();
+
+        /// How many bytes of executables and files of applications a worker keeps, so that the next
+        /// executor need not fetch them from its driver. Those not used for the longest time go first.
+        WORKER_CACHE_MAX_SIZE: ByteSize = Entry::new("spark.firesteel.worker.cache.maxSize", "8g")
+            .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0").for_cluster();
+    }
+}

@@ -1,0 +1,365 @@
+//! The registry: every configuration key this engine knows, documented once, in place.
+//!
+//! The comment of an entry is its text in the API documentation and on the page of keys. To add a
+//! key, add it here; [`all`], validation and the page follow.
+
+use std::time::Duration;
+
+use crate::entry::{AnyEntry, Entry};
+use crate::redaction::Redaction;
+use crate::{
+    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, Master, SchedulingMode,
+};
+
+/// Declares the entries of each category with their documentation, and collects them in a list.
+macro_rules! entries {
+    ($(#[$about:meta])* $visible:vis $all:ident: $($category:literal {
+        $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $entry:expr;)+
+    })+) => {
+        $($(
+            $(#[doc = $doc])+
+            pub const $name: Entry<$type> = $entry.documented($category, &[$($doc),+]);
+        )+)+
+
+        $(#[$about])*
+        $visible static $all: &[&dyn AnyEntry] = &[$($(&$name,)+)+];
+    };
+}
+
+mod cluster;
+
+pub use cluster::*;
+
+/// Every entry, in the order of the documentation page.
+pub fn all() -> impl Iterator<Item = &'static dyn AnyEntry> {
+    ENGINE.iter().chain(cluster::CLUSTER).copied()
+}
+
+entries! {
+    /// Of every application.
+    ENGINE:
+    "Application" {
+        /// The application's name in the UI, in logs and in the list of applications.
+        APP_NAME: Option<String> = Entry::optional("spark.app.name")
+            .example("word count").since("0.9.0");
+
+        /// Where the application runs: `local`, `local[N]`, `local[*]`, `local[N,F]`, `local[*,F]`
+        /// (F: how often a task may fail), `local-cluster[workers,cores,memoryMB]`,
+        /// `spark://h1:p1,h2:p2` or `k8s://URL`.
+        MASTER: Option<Master> = Entry::optional("spark.master")
+            .example("local[*]").since("0.9.0");
+
+        /// Whether the driver of a submitted application runs in the submitting process or in the
+        /// cluster.
+        SUBMIT_DEPLOY_MODE: DeployMode = Entry::new("spark.submit.deployMode", "client")
+            .since("1.5.0").for_cluster();
+
+        /// Whether the settings are logged at INFO when the application starts, redacted.
+        LOG_CONF: bool = Entry::new("spark.logConf", "false").since("0.9.0");
+
+        /// Values are hidden in logs and in the UI when this regular expression is found in their
+        /// key or in themselves.
+        REDACTION_REGEX: Redaction =
+            Entry::new("spark.redaction.regex", "(?i)secret|password|token|access[.]?key")
+            .since("2.1.2");
+
+        /// Whether Ctrl-C cancels the running jobs, cleans up and exits with status 130. Set it to
+        /// false when the program has its own handler.
+        HANDLE_INTERRUPT: bool = Entry::new("spark.firesteel.handleInterrupt", "true")
+            .since("Firesteel 0.1.0");
+    }
+
+    "Execution" {
+        /// The number of partitions of `parallelize` and of shuffles such as `reduce_by_key` when
+        /// the program gives none. When it is not set: the largest number of partitions of the
+        /// parents for a shuffle, and the number of cores otherwise.
+        DEFAULT_PARALLELISM: Option<u32> = Entry::optional("spark.default.parallelism")
+            .positive().example("8").since("0.5.0");
+
+        /// Directories for temporary data such as shuffle files, separated by commas; best on fast
+        /// disks of this machine. The environment variable `SPARK_LOCAL_DIRS` sets it too. A worker's own
+        /// setting counts for its executors; below their work directories when it has none.
+        LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0");
+
+        /// How many bytes of files at most are read by one partition.
+        FILES_MAX_PARTITION_BYTES: ByteSize = Entry::new("spark.files.maxPartitionBytes", "128m")
+            .positive().since("2.1.0");
+
+        /// Whether saving to a directory that exists already is refused. When false, the old
+        /// directory is replaced once the new one is written completely; nothing of it stays.
+        /// Spark writes the new files among the old ones instead.
+        VALIDATE_OUTPUT_SPECS: bool = Entry::new("spark.hadoop.validateOutputSpecs", "true")
+            .since("1.0.1");
+
+        /// How many partitions the first job of `take` reads.
+        RDD_LIMIT_INITIAL_NUM_PARTITIONS: u32 =
+            Entry::new("spark.rdd.limit.initialNumPartitions", "1").positive().since("3.4.0");
+
+        /// By how much `take` multiplies the number of partitions it reads when those so far had
+        /// too few elements.
+        RDD_LIMIT_SCALE_UP_FACTOR: u32 = Entry::new("spark.rdd.limit.scaleUpFactor", "4")
+            .at_least(2).since("2.1.0");
+
+        /// The limit for the results of all partitions of one action together. A job whose
+        /// results are larger is aborted before they fill the driver's memory. 0: no limit.
+        DRIVER_MAX_RESULT_SIZE: ByteSize = Entry::new("spark.driver.maxResultSize", "1g")
+            .since("1.2.0").for_cluster();
+
+        /// Results of a task up to this size travel with the report of its end; larger ones wait on the
+        /// executor until the driver fetches them.
+        TASK_MAX_DIRECT_RESULT_SIZE: ByteSize =
+            Entry::new("spark.task.maxDirectResultSize", "1m")
+            .between(512.0, 67_108_864.0).since("2.0.0").for_cluster();
+
+        /// How the tasks of a local master reach the threads that run them, for tests: `direct` (as
+        /// they are), `encoded` (through encode and decode, so that a value that cannot travel is
+        /// found without a cluster) or `process` (in child processes of the same executable).
+        LOCAL_TRANSPORT: LocalTransport = Entry::new("spark.firesteel.local.transport", "direct")
+            .since("Firesteel 0.1.0");
+    }
+
+    "Scheduling" {
+        /// How often one task may fail before its job is aborted. With a local master F of
+        /// `local[N,F]` is used instead, and 1 when there is no F.
+        TASK_MAX_FAILURES: u32 = Entry::new("spark.task.maxFailures", "4")
+            .positive().since("0.8.0");
+
+        /// How many cores each task takes.
+        TASK_CPUS: u32 = Entry::new("spark.task.cpus", "1").positive().since("0.5.0");
+
+        /// How much work may wait at an executor for its cores, by how long the tasks of its stage
+        /// took so far: very short tasks are sent before the last one is done, because the way would
+        /// take longer than they do. At most 50 ms, and 32 tasks for each that runs; `0`: none.
+        TASK_AHEAD: Duration = Entry::new("spark.firesteel.task.ahead", "5ms")
+            .since("Firesteel 0.1.0").for_cluster();
+
+        /// How often in a row a stage may be attempted, because map outputs were lost, before its
+        /// job is aborted.
+        STAGE_MAX_CONSECUTIVE_ATTEMPTS: u32 = Entry::new("spark.stage.maxConsecutiveAttempts", "4")
+            .positive().since("2.2.0");
+
+        /// Whether jobs of one application get cores first come first served (`FIFO`) or share them
+        /// between pools (`FAIR`).
+        SCHEDULER_MODE: SchedulingMode = Entry::new("spark.scheduler.mode", "FIFO").since("0.8.0");
+
+        /// The XML file that describes the pools of the `FAIR` mode. A file that cannot be read or
+        /// has an invalid value is refused.
+        SCHEDULER_ALLOCATION_FILE: Option<String> =
+            Entry::optional("spark.scheduler.allocation.file")
+            .example("conf/fairscheduler.xml").since("0.8.1");
+
+        /// The pool of jobs whose thread chose none with `set_pool`, in the `FAIR` mode; `default` when it
+        /// is not set. Spark knows it as a local property of threads only.
+        SCHEDULER_POOL: Option<String> = Entry::optional("spark.scheduler.pool")
+            .example("default").since("0.8.0");
+
+        /// How many events may wait for a listener. When it is too slow, newer events are dropped and
+        /// counted instead of slowing down the jobs.
+        LISTENER_BUS_CAPACITY: u32 =
+            Entry::new("spark.scheduler.listenerbus.eventqueue.capacity", "10000")
+            .formerly(&["spark.scheduler.listenerbus.eventqueue.size"]).positive().since("2.3.0");
+
+        /// How many events may wait for each listener that the program added.
+        LISTENER_BUS_SHARED_CAPACITY: u32 = Entry::following(
+            "spark.scheduler.listenerbus.eventqueue.shared.capacity", &LISTENER_BUS_CAPACITY)
+            .positive().since("3.0.0");
+
+        /// How long a task waits for a core close to its data before it takes one farther away;
+        /// the wait is repeated at each level (process, node).
+        LOCALITY_WAIT: Duration = Entry::new("spark.locality.wait", "3s")
+            .since("0.5.0").for_cluster();
+
+        /// The wait for a core of the executor that has the data.
+        LOCALITY_WAIT_PROCESS: Duration =
+            Entry::following("spark.locality.wait.process", &LOCALITY_WAIT).since("0.8.0");
+
+        /// The wait for a core of a node that has the data.
+        LOCALITY_WAIT_NODE: Duration =
+            Entry::following("spark.locality.wait.node", &LOCALITY_WAIT).since("0.8.0");
+    }
+
+    "Speculation" {
+        /// Whether slow tasks are started a second time; the copy that ends first wins.
+        SPECULATION: bool = Entry::new("spark.speculation", "false").since("0.6.0").for_cluster();
+
+        /// How often running tasks are checked for slowness.
+        SPECULATION_INTERVAL: Duration = Entry::new("spark.speculation.interval", "100ms")
+            .positive().since("0.6.0").for_cluster();
+
+        /// How many times slower than the median a task has to be.
+        SPECULATION_MULTIPLIER: f64 = Entry::new("spark.speculation.multiplier", "3")
+            .positive().since("0.6.0").for_cluster();
+
+        /// Which fraction of a stage's tasks has to be finished before any is considered slow.
+        SPECULATION_QUANTILE: f64 = Entry::new("spark.speculation.quantile", "0.9")
+            .between(0.0, 1.0).since("0.6.0").for_cluster();
+
+        /// How long a task has to run at least before it is considered slow.
+        SPECULATION_MIN_TASK_RUNTIME: Duration =
+            Entry::new("spark.speculation.minTaskRuntime", "100ms")
+            .since("3.2.0").for_cluster();
+    }
+
+    "Exclusion of failing executors" {
+        /// Whether executors and nodes on which tasks keep failing get no more tasks for a while.
+        EXCLUDE_ENABLED: bool = Entry::new("spark.excludeOnFailure.enabled", "false")
+            .formerly(&["spark.blacklist.enabled"]).since("3.1.0").for_cluster();
+
+        /// How long an executor or node stays excluded for the whole application.
+        EXCLUDE_TIMEOUT: Duration = Entry::new("spark.excludeOnFailure.timeout", "1h")
+            .formerly(&["spark.blacklist.timeout"]).positive().since("3.1.0").for_cluster();
+
+        /// How often one task may be tried on an executor before that executor is excluded for it.
+        EXCLUDE_TASK_ATTEMPTS_PER_EXECUTOR: u32 =
+            Entry::new("spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor", "1")
+            .formerly(&["spark.blacklist.task.maxTaskAttemptsPerExecutor"])
+            .positive().since("3.1.0").for_cluster();
+
+        /// How often one task may be tried on a node before that node is excluded for it. Has to be
+        /// smaller than `spark.task.maxFailures`.
+        EXCLUDE_TASK_ATTEMPTS_PER_NODE: u32 =
+            Entry::new("spark.excludeOnFailure.task.maxTaskAttemptsPerNode", "2")
+            .formerly(&["spark.blacklist.task.maxTaskAttemptsPerNode"])
+            .positive().since("3.1.0").for_cluster();
+
+        /// How many different tasks of a stage may fail on an executor before it is excluded for the
+        /// stage.
+        EXCLUDE_STAGE_FAILED_TASKS_PER_EXECUTOR: u32 =
+            Entry::new("spark.excludeOnFailure.stage.maxFailedTasksPerExecutor", "2")
+            .formerly(&["spark.blacklist.stage.maxFailedTasksPerExecutor"])
+            .positive().since("3.1.0").for_cluster();
+
+        /// How many executors of a node may be excluded for a stage before the node is.
+        EXCLUDE_STAGE_FAILED_EXECUTORS_PER_NODE: u32 =
+            Entry::new("spark.excludeOnFailure.stage.maxFailedExecutorsPerNode", "2")
+            .formerly(&["spark.blacklist.stage.maxFailedExecutorsPerNode"])
+            .positive().since("3.1.0").for_cluster();
+
+        /// How many different tasks may fail on an executor, in stages that succeeded, before it is
+        /// excluded for the application.
+        EXCLUDE_APPLICATION_FAILED_TASKS_PER_EXECUTOR: u32 =
+            Entry::new("spark.excludeOnFailure.application.maxFailedTasksPerExecutor", "2")
+            .formerly(&["spark.blacklist.application.maxFailedTasksPerExecutor"])
+            .positive().since("3.1.0").for_cluster();
+
+        /// How many executors of a node may be excluded for the application before the node is.
+        EXCLUDE_APPLICATION_FAILED_EXECUTORS_PER_NODE: u32 =
+            Entry::new("spark.excludeOnFailure.application.maxFailedExecutorsPerNode", "2")
+            .formerly(&["spark.blacklist.application.maxFailedExecutorsPerNode"])
+            .positive().since("3.1.0").for_cluster();
+    }
+
+    "Console" {
+        /// Whether a progress bar of the running stages is shown when standard error is a terminal.
+        /// Spark's default is false outside its shells.
+        SHOW_CONSOLE_PROGRESS: bool = Entry::new("spark.ui.showConsoleProgress", "true")
+            .since("1.2.1");
+
+        /// How often the progress bar is drawn.
+        CONSOLE_PROGRESS_INTERVAL: Duration =
+            Entry::new("spark.ui.consoleProgress.update.interval", "200ms")
+            .positive().since("2.1.0");
+
+        /// How many jobs that are over the status remembers.
+        UI_RETAINED_JOBS: u32 = Entry::new("spark.ui.retainedJobs", "1000").since("1.2.0");
+
+        /// How many stage attempts that are over the status remembers.
+        UI_RETAINED_STAGES: u32 = Entry::new("spark.ui.retainedStages", "1000").since("0.9.0");
+
+        /// How many tasks that are over the status remembers, of each stage attempt.
+        UI_RETAINED_TASKS: u32 = Entry::new("spark.ui.retainedTasks", "100000").since("2.0.1");
+
+        /// How many executors that are lost the status remembers.
+        UI_RETAINED_DEAD_EXECUTORS: u32 =
+            Entry::new("spark.ui.retainedDeadExecutors", "100").since("2.0.0");
+    }
+
+    "Memory and temporary files" {
+        /// Memory of the driver, which with a local master is where tasks run. When it is not set:
+        /// what the control group, or else the machine, has.
+        DRIVER_MEMORY: Option<ByteSize> = Entry::optional("spark.driver.memory")
+            .byte_unit(ByteUnit::Mebi).example("4g").since("1.1.1");
+
+        /// The part of the memory that tasks and kept data share. The rest is for the program itself
+        /// and for what is not counted.
+        MEMORY_FRACTION: f64 = Entry::new("spark.memory.fraction", "0.6")
+            .between(0.01, 0.95).since("1.6.0");
+
+        /// The part of that memory which kept data does not give up to tasks.
+        MEMORY_STORAGE_FRACTION: f64 = Entry::new("spark.memory.storageFraction", "0.5")
+            .between(0.0, 1.0).since("1.6.0");
+
+        /// How shuffle and spill files, and what is kept on disk or packed, are compressed.
+        IO_COMPRESSION_CODEC: CompressionCodec = Entry::new("spark.io.compression.codec", "lz4")
+            .since("0.8.0");
+
+        /// How hard zstd tries, from 1 (quick) to 22 (small).
+        IO_COMPRESSION_ZSTD_LEVEL: u32 = Entry::new("spark.io.compression.zstd.level", "1")
+            .positive().since("2.3.0");
+
+        /// Whether shuffle and spill files, and partitions kept on disk, are compressed.
+        SHUFFLE_COMPRESS: bool = Entry::new("spark.shuffle.compress", "true").since("0.6.0");
+
+        /// Whether partitions that are kept encoded in memory (`MEMORY_ONLY_SER` and the like) are
+        /// compressed: less memory, more work.
+        RDD_COMPRESS: bool = Entry::new("spark.rdd.compress", "false").since("0.6.0");
+    }
+
+    "Checkpoints" {
+        /// The directory for checkpoints, a path or the URL of an object store, unless `set_checkpoint_dir` names one.
+        CHECKPOINT_DIR: Option<String> = Entry::optional("spark.checkpoint.dir")
+            .example("/data/checkpoints").since("4.0.0");
+
+        /// Whether checkpoint files are compressed.
+        CHECKPOINT_COMPRESS: bool = Entry::new("spark.checkpoint.compress", "false")
+            .since("2.2.0");
+
+        /// Whether the files of a checkpoint are removed when nothing refers to its RDD any more.
+        CLEAN_CHECKPOINTS: bool =
+            Entry::new("spark.cleaner.referenceTracking.cleanCheckpoints", "false")
+            .since("1.4.0");
+    }
+}
+
+/// The entry of a key.
+pub fn find(key: &str) -> Option<&'static dyn AnyEntry> {
+    all().find(|entry| entry.about().key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_default_and_every_example_is_a_value_of_its_entry() {
+        for entry in all() {
+            let about = entry.about();
+            assert_eq!(entry.check(about.example()), Ok(()), "{}", about.key);
+            assert_eq!(about.default.map_or(Ok(()), |text| entry.check(text)), Ok(()));
+            assert!(!about.example().is_empty(), "{} has no example", about.key);
+        }
+    }
+
+    #[test]
+    fn every_entry_is_a_spark_key_of_its_own_with_a_version_and_a_text() {
+        let mut keys = BTreeSet::new();
+        for entry in all() {
+            let about = entry.about();
+            assert!(about.key.starts_with("spark."), "{}", about.key);
+            assert!(keys.insert(about.key), "{} is there twice", about.key);
+            for old_name in about.formerly {
+                assert!(keys.insert(old_name), "{old_name} is there twice");
+            }
+            assert!(!about.since.is_empty(), "{}", about.key);
+            assert!(about.doc_text().ends_with('.'), "{}", about.key);
+        }
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_key() {
+        assert_eq!(find("spark.task.cpus").unwrap().about().key, TASK_CPUS.key());
+        assert!(find("spark.task.cpu").is_none());
+    }
+}

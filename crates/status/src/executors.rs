@@ -1,0 +1,189 @@
+//! Executors: those that live, and those that were lost last.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use firesteel_types::{
+    BlockManagerId, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, StageRef, TaskFailure,
+    TaskInfo, TaskMetrics, Tick,
+};
+
+use crate::AppStatus;
+use crate::stages::TaskCounts;
+use crate::storage::Change;
+use crate::tasks::add_metrics;
+
+/// One executor, or the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorStatus {
+    /// Which.
+    pub executor: ExecutorId,
+    /// Where it runs, and with what. The driver has no cores unless it runs tasks itself.
+    pub info: ExecutorInfo,
+    /// Where it holds blocks.
+    pub block_manager: Option<BlockManagerId>,
+    /// Bytes of memory for blocks and running tasks.
+    pub max_memory: u64,
+    /// Since when.
+    pub added: Tick,
+    /// When it was lost, and why.
+    pub removed: Option<(Tick, String)>,
+    /// Its tasks.
+    pub tasks: TaskCounts,
+    /// From launch to end, milliseconds.
+    pub task_time_ms: u64,
+    /// What its tasks that have ended cost.
+    pub metrics: TaskMetrics,
+    /// Bytes of blocks in memory.
+    pub memory_used: u64,
+    /// Bytes of blocks on disk.
+    pub disk_used: u64,
+    /// Cached partitions.
+    pub rdd_blocks: u32,
+    /// The most it used, as far as it told.
+    pub peak: ExecutorMetrics,
+    /// Whether it gets no tasks of the application.
+    pub is_excluded: bool,
+    /// The stage attempts of which it gets no tasks.
+    pub excluded_in: BTreeSet<StageRef>,
+}
+
+impl ExecutorStatus {
+    fn new(executor: ExecutorId, info: ExecutorInfo, added: Tick) -> Self {
+        ExecutorStatus {
+            executor,
+            info,
+            block_manager: None,
+            max_memory: 0,
+            added,
+            removed: None,
+            tasks: TaskCounts::default(),
+            task_time_ms: 0,
+            metrics: TaskMetrics::default(),
+            memory_used: 0,
+            disk_used: 0,
+            rdd_blocks: 0,
+            peak: ExecutorMetrics::default(),
+            is_excluded: false,
+            excluded_in: BTreeSet::new(),
+        }
+    }
+
+    /// Whether it was not lost.
+    pub fn is_active(&self) -> bool {
+        self.removed.is_none()
+    }
+}
+
+/// All executors that are remembered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Executors {
+    all: BTreeMap<ExecutorId, ExecutorStatus>,
+    /// In the order they were lost.
+    dead: VecDeque<ExecutorId>,
+    retained: usize,
+}
+
+impl Executors {
+    pub(crate) fn new(retained: usize) -> Self {
+        Executors { all: BTreeMap::new(), dead: VecDeque::new(), retained }
+    }
+
+    pub(crate) fn added(&mut self, executor: ExecutorId, info: &ExecutorInfo, at: Tick) {
+        let new = ExecutorStatus::new(executor, info.clone(), at);
+        let status = self.all.entry(executor).or_insert(new);
+        status.info = info.clone();
+    }
+
+    pub(crate) fn block_manager_added(&mut self, id: &BlockManagerId, max_memory: u64, at: Tick) {
+        let info = ExecutorInfo::new(id.host.clone(), 0);
+        let new = ExecutorStatus::new(id.executor, info, at);
+        let status = self.all.entry(id.executor).or_insert(new);
+        status.block_manager = Some(id.clone());
+        status.max_memory = max_memory;
+    }
+
+    pub(crate) fn removed(&mut self, executor: ExecutorId, reason: &str, at: Tick) {
+        let Some(status) = self.all.get_mut(&executor) else { return };
+        if status.removed.replace((at, reason.to_owned())).is_none() {
+            self.dead.push_back(executor);
+        }
+        (status.memory_used, status.disk_used, status.rdd_blocks) = (0, 0, 0);
+        while self.dead.len() > self.retained {
+            let oldest = self.dead.pop_front();
+            oldest.map(|oldest| self.all.remove(&oldest));
+        }
+    }
+
+    fn change(&mut self, executor: ExecutorId, change: impl FnOnce(&mut ExecutorStatus)) {
+        self.all.get_mut(&executor).map(change);
+    }
+
+    pub(crate) fn task_started(&mut self, task: &TaskInfo) {
+        self.change(task.executor, |executor| executor.tasks.active += 1);
+    }
+
+    pub(crate) fn task_ended(
+        &mut self,
+        task: &TaskInfo,
+        failure: Option<&TaskFailure>,
+        metrics: Option<&TaskMetrics>,
+        at: Tick,
+    ) {
+        self.change(task.executor, |executor| {
+            executor.tasks.ended(failure);
+            executor.task_time_ms += at.since_ms(task.launched);
+            if let Some(metrics) = metrics {
+                add_metrics(&mut executor.metrics, metrics);
+            }
+        });
+    }
+
+    pub(crate) fn excluded(&mut self, executor: ExecutorId, stage: Option<StageRef>) {
+        self.change(executor, |executor| match stage {
+            None => executor.is_excluded = true,
+            Some(stage) => drop(executor.excluded_in.insert(stage)),
+        });
+    }
+
+    pub(crate) fn unexcluded(&mut self, executor: ExecutorId) {
+        self.change(executor, |executor| executor.is_excluded = false);
+    }
+
+    fn on_node(&self, host: &Host) -> Vec<ExecutorId> {
+        let there = self.all.values().filter(|executor| executor.info.host == *host);
+        there.map(|executor| executor.executor).collect()
+    }
+
+    pub(crate) fn node_excluded(&mut self, host: &Host, stage: Option<StageRef>) {
+        self.on_node(host).into_iter().for_each(|executor| self.excluded(executor, stage));
+    }
+
+    pub(crate) fn node_unexcluded(&mut self, host: &Host) {
+        self.on_node(host).into_iter().for_each(|executor| self.unexcluded(executor));
+    }
+
+    pub(crate) fn metrics(&mut self, executor: ExecutorId, metrics: ExecutorMetrics) {
+        self.change(executor, |executor| executor.peak = executor.peak.max(metrics));
+    }
+
+    pub(crate) fn block_changed(&mut self, executor: ExecutorId, change: Change) {
+        self.change(executor, |executor| {
+            executor.memory_used = executor.memory_used.saturating_add_signed(change.memory);
+            executor.disk_used = executor.disk_used.saturating_add_signed(change.disk);
+            executor.rdd_blocks = executor.rdd_blocks.saturating_add_signed(change.rdd_blocks);
+        });
+    }
+}
+
+/// Executors.
+impl AppStatus {
+    /// One executor, or the driver.
+    pub fn executor(&self, executor: ExecutorId) -> Option<&ExecutorStatus> {
+        self.executors.all.get(&executor)
+    }
+
+    /// All that are remembered, the driver last.
+    pub fn executors(&self) -> impl Iterator<Item = &ExecutorStatus> {
+        self.executors.all.values()
+    }
+}

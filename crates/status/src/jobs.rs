@@ -1,0 +1,234 @@
+//! Jobs: those that run, and those that ran last.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use firesteel_types::{
+    JobError, JobId, Properties, StageId, StageInfo, StageRef, TaskFailure, TaskInfo, Tick,
+};
+
+use crate::page::{Order, Page, Paging};
+use crate::stages::TaskCounts;
+use crate::{AppStatus, StageStatus};
+
+/// How a job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// It runs.
+    Running,
+    /// It ended well.
+    Succeeded,
+    /// It did not.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStatus {
+    /// Its id.
+    pub job: JobId,
+    /// Group, description, call site, tags and what else was set for it.
+    pub properties: Arc<Properties>,
+    /// When it was accepted.
+    pub submitted: Tick,
+    /// When it ended, if it has.
+    pub completed: Option<Tick>,
+    /// How it stands.
+    pub state: JobState,
+    /// Every stage it may need, parents first.
+    pub stages: Vec<StageId>,
+    /// Tasks of all stages it may need.
+    pub tasks_total: u32,
+    /// Its tasks, attempts counted one by one.
+    pub tasks: TaskCounts,
+    /// Tasks of stages that it did not need to run.
+    pub skipped_tasks: u32,
+    /// Partitions that were computed, whatever stage attempt did.
+    pub completed_indices: u32,
+    /// Stages that run.
+    pub active_stages: u32,
+    /// Stages that ended well.
+    pub completed_stages: u32,
+    /// Stage attempts that did not.
+    pub failed_stages: u32,
+    /// Stages that it did not need to run.
+    pub skipped_stages: u32,
+    /// Which partitions of which stages were computed, while it runs.
+    computed: BTreeMap<StageId, Bits>,
+}
+
+impl JobStatus {
+    fn is_active(&self) -> bool {
+        self.state == JobState::Running
+    }
+}
+
+/// A set of small numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    /// Whether it is new.
+    fn insert(&mut self, number: u32) -> bool {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+}
+
+/// All jobs that are remembered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Jobs {
+    all: BTreeMap<JobId, JobStatus>,
+    active: BTreeSet<JobId>,
+    /// In the order they ended.
+    ended: VecDeque<JobId>,
+    retained: usize,
+}
+
+impl Jobs {
+    pub(crate) fn new(retained: usize) -> Self {
+        Jobs { all: BTreeMap::new(), active: BTreeSet::new(), ended: VecDeque::new(), retained }
+    }
+
+    pub(crate) fn started(
+        &mut self,
+        job: JobId,
+        properties: &Arc<Properties>,
+        stages: &[StageInfo],
+        at: Tick,
+    ) {
+        let status = JobStatus {
+            job,
+            properties: properties.clone(),
+            submitted: at,
+            completed: None,
+            state: JobState::Running,
+            stages: stages.iter().map(|stage| stage.stage.stage).collect(),
+            tasks_total: stages.iter().map(|stage| stage.tasks).sum(),
+            tasks: TaskCounts::default(),
+            skipped_tasks: 0,
+            completed_indices: 0,
+            active_stages: 0,
+            completed_stages: 0,
+            failed_stages: 0,
+            skipped_stages: 0,
+            computed: BTreeMap::new(),
+        };
+        self.all.insert(job, status);
+        self.active.insert(job);
+    }
+
+    /// Every stage that the job may need.
+    pub(crate) fn stages_of(&self, job: JobId) -> &[StageId] {
+        self.all.get(&job).map_or(&[], |job| &job.stages)
+    }
+
+    /// `skipped` are the stages of the job that never ran, with their tasks.
+    pub(crate) fn ended(
+        &mut self,
+        job: JobId,
+        result: &Result<(), JobError>,
+        skipped: &[(StageRef, u32)],
+        at: Tick,
+    ) {
+        let Some(status) = self.all.get_mut(&job) else { return };
+        if !self.active.remove(&job) {
+            return;
+        }
+        status.completed = Some(at);
+        status.state = match result {
+            Ok(()) => JobState::Succeeded,
+            Err(error) => JobState::Failed { reason: error.to_string() },
+        };
+        status.skipped_stages = skipped.len() as u32;
+        status.skipped_tasks = skipped.iter().map(|(_, tasks)| tasks).sum();
+        status.active_stages = 0;
+        status.computed = BTreeMap::new();
+        self.ended.push_back(job);
+        while self.ended.len() > self.retained {
+            let oldest = self.ended.pop_front();
+            oldest.map(|oldest| self.all.remove(&oldest));
+        }
+    }
+
+    /// The running jobs that may need a stage.
+    pub(crate) fn active_with(&self, stage: StageId) -> BTreeSet<JobId> {
+        let needs = |job: &&JobId| self.stages_of(**job).contains(&stage);
+        self.active.iter().filter(needs).copied().collect()
+    }
+
+    pub(crate) fn stage_submitted(&mut self, jobs: &BTreeSet<JobId>) {
+        self.each(jobs, |job| job.active_stages += 1);
+    }
+
+    pub(crate) fn stage_completed(&mut self, jobs: &BTreeSet<JobId>, failed: bool) {
+        self.each(jobs, |job| {
+            job.active_stages = job.active_stages.saturating_sub(1);
+            *(if failed { &mut job.failed_stages } else { &mut job.completed_stages }) += 1;
+        });
+    }
+
+    pub(crate) fn task_started(&mut self, jobs: &BTreeSet<JobId>) {
+        self.each(jobs, |job| job.tasks.active += 1);
+    }
+
+    pub(crate) fn task_ended(
+        &mut self,
+        jobs: &BTreeSet<JobId>,
+        task: &TaskInfo,
+        failure: Option<&TaskFailure>,
+    ) {
+        self.each(jobs, |job| {
+            job.tasks.ended(failure);
+            if failure.is_none() && job.is_active() {
+                let computed = job.computed.entry(task.stage.stage).or_default();
+                job.completed_indices += u32::from(computed.insert(task.partition));
+            }
+        });
+    }
+
+    fn each(&mut self, jobs: &BTreeSet<JobId>, mut change: impl FnMut(&mut JobStatus)) {
+        for job in jobs {
+            if let Some(job) = self.all.get_mut(job) {
+                change(job);
+            }
+        }
+    }
+}
+
+/// Jobs.
+impl AppStatus {
+    /// One job.
+    pub fn job(&self, job: JobId) -> Option<&JobStatus> {
+        self.jobs.all.get(&job)
+    }
+
+    /// The jobs that `wanted` says, by their ids.
+    pub fn jobs(
+        &self,
+        wanted: impl Fn(&JobStatus) -> bool,
+        order: Order,
+        paging: Paging,
+    ) -> Page<&JobStatus> {
+        let all = self.jobs.all.values().filter(|job| wanted(job)).collect();
+        Page::cut(all, |a, b| a.job.cmp(&b.job), order, paging)
+    }
+
+    /// The jobs that run.
+    pub fn active_jobs(&self) -> impl Iterator<Item = &JobStatus> {
+        self.jobs.active.iter().filter_map(|job| self.jobs.all.get(job))
+    }
+
+    /// The latest attempts of a job's stages, as far as they are remembered, parents first.
+    pub fn stages_of(&self, job: JobId) -> Vec<&StageStatus> {
+        self.jobs.stages_of(job).iter().filter_map(|stage| self.last_attempt(*stage)).collect()
+    }
+}

@@ -1,0 +1,194 @@
+//! The status of an application: [`AppStatus`], a pure function of its events. Pages, REST, the console and the history
+//! server read it and nothing else, so that a running application and its log look the same.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `jobs`, `stages`, `tasks` | what runs and what ran, within [`Retention`] |
+//! | `executors`, `storage` | who runs it, what they hold |
+//! | `page` | a part of a long list, sorted |
+//!
+//! What is over is forgotten, the oldest first, beyond `spark.ui.retainedJobs` and its like; what runs never is. Events
+//! that were lost on the way leave gaps, never a panic: whatever an event refers to that is not there is skipped.
+
+mod executors;
+mod jobs;
+mod page;
+mod retention;
+mod stages;
+mod storage;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use firesteel_types::{Event, ResourceProfile, Tick};
+
+use executors::Executors;
+use jobs::Jobs;
+use stages::Stages;
+use storage::Storage;
+
+pub use executors::ExecutorStatus;
+pub use jobs::{JobState, JobStatus};
+pub use page::{Order, Page, Paging};
+pub use retention::Retention;
+pub use stages::{ExecutorTotals, StageState, StageStatus, TaskCounts};
+pub use storage::{CachedBlock, RddStatus};
+pub use tasks::{TaskSort, TaskState, TaskStatus};
+
+/// What is known of the application itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Application {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Who runs it.
+    pub user: String,
+    /// Since when.
+    pub started: Tick,
+    /// Until when, if it is over.
+    pub ended: Option<Tick>,
+    /// Its settings, secrets redacted.
+    pub properties: Vec<(String, String)>,
+    /// What it runs on.
+    pub runtime: BTreeMap<String, String>,
+    /// What its executors and tasks ask for.
+    pub profiles: BTreeMap<u32, ResourceProfile>,
+}
+
+/// The status of an application.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppStatus {
+    application: Application,
+    jobs: Jobs,
+    stages: Stages,
+    executors: Executors,
+    storage: Storage,
+    unknown_events: u64,
+}
+
+impl AppStatus {
+    /// Of an application of which nothing was heard yet.
+    pub fn new(retention: Retention) -> Self {
+        AppStatus {
+            application: Application::default(),
+            jobs: Jobs::new(retention.jobs),
+            stages: Stages::new(retention.stages, retention.tasks),
+            executors: Executors::new(retention.dead_executors),
+            storage: Storage::default(),
+            unknown_events: 0,
+        }
+    }
+
+    /// Takes one event.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::ApplicationStart { .. }
+            | Event::ApplicationEnd { .. }
+            | Event::EnvironmentUpdate { .. }
+            | Event::ResourceProfileAdded { .. } => self.application.apply(event),
+            Event::JobStart { job, properties, stages, at } => {
+                self.stages.job_started(*job, stages);
+                self.storage.stages_made(stages);
+                self.jobs.started(*job, properties, stages, *at);
+            }
+            Event::JobEnd { job, result, at } => {
+                let skipped = self.stages.job_ended(*job, self.jobs.stages_of(*job));
+                self.jobs.ended(*job, result, &skipped, *at);
+            }
+            Event::StageSubmitted { stage, properties, at } => {
+                let jobs = self.jobs.active_with(stage.stage.stage);
+                self.storage.stages_made(std::slice::from_ref(stage));
+                self.stages.submitted(stage, properties, jobs.clone(), *at);
+                self.jobs.stage_submitted(&jobs);
+            }
+            Event::StageCompleted { stage, failure, at } => {
+                let jobs = self.stages.completed(stage, failure.as_deref(), *at);
+                self.jobs.stage_completed(&jobs, failure.is_some());
+            }
+            Event::TaskStart { task, .. } => {
+                let jobs = self.stages.task_started(task);
+                self.jobs.task_started(jobs);
+                self.executors.task_started(task);
+            }
+            Event::TaskGettingResult { task, .. } => self.stages.getting_result(task),
+            Event::TaskEnd { task, failure, metrics, at } => {
+                let jobs = self.stages.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
+                self.jobs.task_ended(jobs, task, failure.as_ref());
+                self.executors.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
+            }
+            Event::SpeculativeTaskSubmitted { stage, .. } => self.stages.speculated(*stage),
+            other => self.apply_to_executors(other),
+        }
+    }
+
+    fn apply_to_executors(&mut self, event: &Event) {
+        match event {
+            Event::ExecutorAdded { executor, info, at } => {
+                self.executors.added(*executor, info, *at);
+            }
+            Event::ExecutorRemoved { executor, reason, at } => {
+                self.executors.removed(*executor, reason, *at);
+                self.storage.executor_removed(*executor);
+            }
+            Event::ExecutorExcluded { executor, stage, .. } => {
+                self.executors.excluded(*executor, *stage);
+            }
+            Event::ExecutorUnexcluded { executor, .. } => self.executors.unexcluded(*executor),
+            Event::NodeExcluded { host, stage, .. } => self.executors.node_excluded(host, *stage),
+            Event::NodeUnexcluded { host, .. } => self.executors.node_unexcluded(host),
+            Event::ExecutorMetricsUpdate { executor, metrics, tasks } => {
+                self.executors.metrics(*executor, *metrics);
+                tasks.iter().for_each(|task| self.stages.running(task));
+            }
+            Event::BlockManagerAdded { id, max_memory, at } => {
+                self.executors.block_manager_added(id, *max_memory, *at);
+            }
+            Event::BlockManagerRemoved { id, .. } => self.storage.executor_removed(id.executor),
+            Event::BlockUpdated { block, executor, memory_bytes, disk_bytes, .. } => {
+                let sizes = (*memory_bytes, *disk_bytes);
+                let change = self.storage.block_updated(block, *executor, sizes);
+                self.executors.block_changed(*executor, change);
+            }
+            Event::UnpersistRdd { rdd } => {
+                for (executor, change) in self.storage.unpersisted(*rdd) {
+                    self.executors.block_changed(executor, change);
+                }
+            }
+            Event::BroadcastRemoved { .. } => {}
+            _ => self.unknown_events += 1,
+        }
+    }
+
+    /// The application itself.
+    pub fn application(&self) -> &Application {
+        &self.application
+    }
+
+    /// Events that this version knows nothing of.
+    pub fn unknown_events(&self) -> u64 {
+        self.unknown_events
+    }
+}
+
+impl Application {
+    fn apply(&mut self, event: &Event) {
+        match event {
+            Event::ApplicationStart { name, app_id, user, at } => {
+                (self.id, self.name, self.user) = (app_id.clone(), name.clone(), user.clone());
+                self.started = *at;
+            }
+            Event::ApplicationEnd { at } => self.ended = Some(*at),
+            Event::EnvironmentUpdate { properties, runtime } => {
+                self.properties.clone_from(properties);
+                self.runtime.clone_from(runtime);
+            }
+            Event::ResourceProfileAdded { profile } => {
+                self.profiles.insert(profile.id, profile.clone());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Stage attempts: those that may run, those that run, and those that ran last.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use firesteel_types::{
+    ExecutorId, JobId, Properties, RunningTask, StageId, StageInfo, StageRef, TaskFailure, TaskId,
+    TaskInfo, TaskMetrics, Tick,
+};
+
+use crate::AppStatus;
+use crate::page::{Order, Page, Paging};
+use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks, add_metrics};
+
+/// How a stage attempt stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StageState {
+    /// A running job may need it.
+    Pending,
+    /// It runs.
+    Active,
+    /// It ended well.
+    Complete,
+    /// It did not.
+    Failed,
+    /// Nobody needed it: what it would have computed was there.
+    Skipped,
+}
+
+/// How many tasks stand how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCounts {
+    /// They run.
+    pub active: u32,
+    /// They ended well.
+    pub completed: u32,
+    /// They failed.
+    pub failed: u32,
+    /// They were killed.
+    pub killed: u32,
+}
+
+impl TaskCounts {
+    pub(crate) fn ended(&mut self, failure: Option<&TaskFailure>) {
+        self.active = self.active.saturating_sub(1);
+        *match failure {
+            None => &mut self.completed,
+            Some(TaskFailure::Killed { .. }) => &mut self.killed,
+            Some(_) => &mut self.failed,
+        } += 1;
+    }
+}
+
+/// What the tasks of a stage attempt on one executor have come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecutorTotals {
+    /// Its tasks.
+    pub tasks: TaskCounts,
+    /// From launch to end, milliseconds.
+    pub task_time_ms: u64,
+    /// What tasks that have ended cost.
+    pub metrics: TaskMetrics,
+}
+
+/// One stage attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageStatus {
+    /// What was said of it last.
+    pub info: StageInfo,
+    /// Of the first job that needed it.
+    pub properties: Arc<Properties>,
+    /// The jobs that may need it.
+    pub jobs: BTreeSet<JobId>,
+    /// How it stands.
+    pub state: StageState,
+    /// When its first task was launched.
+    pub first_task: Option<Tick>,
+    /// When it ended.
+    pub completed: Option<Tick>,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// Its tasks.
+    pub tasks: TaskCounts,
+    /// Copies of slow tasks that were asked for.
+    pub speculative: u32,
+    /// What tasks that have ended cost.
+    pub metrics: TaskMetrics,
+    /// By executor.
+    pub executors: BTreeMap<ExecutorId, ExecutorTotals>,
+    table: Tasks,
+}
+
+impl StageStatus {
+    fn is_over(&self) -> bool {
+        matches!(self.state, StageState::Complete | StageState::Failed | StageState::Skipped)
+    }
+
+    /// One task, if it is remembered.
+    pub fn task(&self, task: TaskId) -> Option<&TaskStatus> {
+        self.table.get(task)
+    }
+
+    /// The tasks that `wanted` says.
+    pub fn tasks(
+        &self,
+        wanted: impl Fn(&TaskStatus) -> bool,
+        sort: TaskSort,
+        order: Order,
+        paging: Paging,
+    ) -> Page<&TaskStatus> {
+        self.table.page(wanted, sort, order, paging)
+    }
+}
+
+/// All attempts of a stage.
+fn attempts(stage: StageId) -> RangeInclusive<StageRef> {
+    StageRef { stage, attempt: 0 }..=StageRef { stage, attempt: u32::MAX }
+}
+
+/// The jobs of a stage attempt that is not remembered.
+static NOBODY: BTreeSet<JobId> = BTreeSet::new();
+
+/// All stage attempts that are remembered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stages {
+    all: BTreeMap<StageRef, StageStatus>,
+    /// In the order they ended.
+    ended: VecDeque<StageRef>,
+    retained: usize,
+    retained_tasks: usize,
+}
+
+impl Stages {
+    pub(crate) fn new(retained: usize, retained_tasks: usize) -> Self {
+        Stages { all: BTreeMap::new(), ended: VecDeque::new(), retained, retained_tasks }
+    }
+
+    fn pending(&self, info: &StageInfo) -> StageStatus {
+        StageStatus {
+            info: info.clone(),
+            properties: Arc::default(),
+            jobs: BTreeSet::new(),
+            state: StageState::Pending,
+            first_task: None,
+            completed: None,
+            failure: None,
+            tasks: TaskCounts::default(),
+            speculative: 0,
+            metrics: TaskMetrics::default(),
+            executors: BTreeMap::new(),
+            table: Tasks::new(self.retained_tasks),
+        }
+    }
+
+    pub(crate) fn job_started(&mut self, job: JobId, stages: &[StageInfo]) {
+        for info in stages {
+            let new = self.pending(info);
+            self.all.entry(info.stage).or_insert(new).jobs.insert(job);
+        }
+    }
+
+    /// The stages that the job did not need, with their tasks.
+    pub(crate) fn job_ended(&mut self, job: JobId, stages: &[StageId]) -> Vec<(StageRef, u32)> {
+        let mut skipped = Vec::new();
+        for id in stages {
+            let last = self.all.range_mut(attempts(*id)).next_back();
+            let Some((_, stage)) = last else { continue };
+            if stage.state != StageState::Pending || !stage.jobs.contains(&job) {
+                continue;
+            }
+            skipped.push((stage.info.stage, stage.info.tasks));
+            stage.jobs.remove(&job);
+            if stage.jobs.is_empty() {
+                stage.state = StageState::Skipped;
+                self.ended.push_back(stage.info.stage);
+            }
+        }
+        self.retain();
+        skipped
+    }
+
+    pub(crate) fn submitted(
+        &mut self,
+        info: &StageInfo,
+        properties: &Arc<Properties>,
+        jobs: BTreeSet<JobId>,
+        at: Tick,
+    ) {
+        let mut new = self.pending(info);
+        new.properties = properties.clone();
+        new.info.submitted = new.info.submitted.or(Some(at));
+        (new.jobs, new.state) = (jobs, StageState::Active);
+        self.all.insert(info.stage, new);
+    }
+
+    /// The jobs that may need it.
+    pub(crate) fn completed(
+        &mut self,
+        info: &StageInfo,
+        failure: Option<&str>,
+        at: Tick,
+    ) -> BTreeSet<JobId> {
+        let Some(stage) = self.all.get_mut(&info.stage) else { return BTreeSet::new() };
+        stage.info = info.clone();
+        stage.completed = Some(at);
+        stage.failure = failure.map(str::to_owned);
+        let over = if failure.is_some() { StageState::Failed } else { StageState::Complete };
+        let was_over = stage.is_over();
+        stage.state = over;
+        let jobs = stage.jobs.clone();
+        if !was_over {
+            self.ended.push_back(info.stage);
+            self.retain();
+        }
+        jobs
+    }
+
+    fn retain(&mut self) {
+        while self.ended.len() > self.retained {
+            let oldest = self.ended.pop_front();
+            oldest.map(|oldest| self.all.remove(&oldest));
+        }
+    }
+
+    pub(crate) fn task_started(&mut self, task: &TaskInfo) -> &BTreeSet<JobId> {
+        let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
+        stage.first_task.get_or_insert(task.launched);
+        stage.tasks.active += 1;
+        stage.executors.entry(task.executor).or_default().tasks.active += 1;
+        stage.table.started(task);
+        &stage.jobs
+    }
+
+    pub(crate) fn getting_result(&mut self, task: &TaskInfo) {
+        if let Some(stage) = self.all.get_mut(&task.stage) {
+            stage.table.change(task.task, |task| task.state = TaskState::GettingResult);
+        }
+    }
+
+    pub(crate) fn running(&mut self, running: &RunningTask) {
+        if let Some(stage) = self.all.get_mut(&running.stage) {
+            stage.table.change(running.task, |task| {
+                if !task.state.is_over() {
+                    task.metrics = Some(Box::new(running.metrics.clone()));
+                }
+            });
+        }
+    }
+
+    pub(crate) fn task_ended(
+        &mut self,
+        task: &TaskInfo,
+        failure: Option<&TaskFailure>,
+        metrics: Option<&TaskMetrics>,
+        at: Tick,
+    ) -> &BTreeSet<JobId> {
+        let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
+        stage.tasks.ended(failure);
+        let executor = stage.executors.entry(task.executor).or_default();
+        executor.tasks.ended(failure);
+        executor.task_time_ms += at.since_ms(task.launched);
+        if let Some(metrics) = metrics {
+            add_metrics(&mut stage.metrics, metrics);
+            add_metrics(&mut executor.metrics, metrics);
+        }
+        stage.table.ended(task, failure, metrics, at);
+        &stage.jobs
+    }
+
+    pub(crate) fn speculated(&mut self, stage: StageRef) {
+        if let Some(stage) = self.all.get_mut(&stage) {
+            stage.speculative += 1;
+        }
+    }
+}
+
+/// Stages.
+impl AppStatus {
+    /// One stage attempt.
+    pub fn stage(&self, stage: StageRef) -> Option<&StageStatus> {
+        self.stages.all.get(&stage)
+    }
+
+    /// The latest attempt of a stage.
+    pub fn last_attempt(&self, stage: StageId) -> Option<&StageStatus> {
+        self.attempts(stage).next_back()
+    }
+
+    /// All attempts of a stage that are remembered, the first one first.
+    pub fn attempts(&self, stage: StageId) -> impl DoubleEndedIterator<Item = &StageStatus> {
+        self.stages.all.range(attempts(stage)).map(|(_, stage)| stage)
+    }
+
+    /// The stage attempts that `wanted` says, by their ids.
+    pub fn stages(
+        &self,
+        wanted: impl Fn(&StageStatus) -> bool,
+        order: Order,
+        paging: Paging,
+    ) -> Page<&StageStatus> {
+        let all = self.stages.all.values().filter(|stage| wanted(stage)).collect();
+        Page::cut(all, |a, b| a.info.stage.cmp(&b.info.stage), order, paging)
+    }
+
+    /// The stage attempts that run.
+    pub fn active_stages(&self) -> impl Iterator<Item = &StageStatus> {
+        self.stages.all.values().filter(|stage| stage.state == StageState::Active)
+    }
+}

@@ -1,0 +1,299 @@
+//! Events in, status out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firesteel_types::event::{Locality, RddDescription, StageRdd};
+use firesteel_types::{
+    BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, JobError,
+    JobId, Properties, RddId, RunningTask, StageId, StageInfo, StageRef, StorageLevel, TaskFailure,
+    TaskId, TaskInfo, TaskMetrics, Tick,
+};
+
+use crate::{
+    AppStatus, JobState, Order, Paging, Retention, StageState, TaskCounts, TaskSort, TaskState,
+};
+
+const RETENTION: Retention = Retention { jobs: 3, stages: 4, tasks: 5, dead_executors: 1 };
+
+fn status() -> AppStatus {
+    AppStatus::new(RETENTION)
+}
+
+fn attempt(stage: u32, attempt: u32) -> StageRef {
+    StageRef { stage: StageId(stage), attempt }
+}
+
+fn info(stage: u32, tasks: u32) -> StageInfo {
+    StageInfo {
+        stage: attempt(stage, 0),
+        name: format!("stage {stage}").into(),
+        tasks,
+        parents: Vec::new(),
+        rdds: Arc::from([]),
+        shuffle_map: false,
+        submitted: None,
+        resource_profile: 0,
+    }
+}
+
+fn job(job: u32, stages: Vec<StageInfo>) -> Event {
+    let properties = Arc::new(Properties::default().with(Properties::GROUP, "g"));
+    Event::JobStart { job: JobId(job), properties, stages, at: Tick(u64::from(job)) }
+}
+
+fn end(job: u32, result: Result<(), JobError>) -> Event {
+    Event::JobEnd { job: JobId(job), result, at: Tick(100) }
+}
+
+fn submitted(stage: StageInfo) -> Event {
+    Event::StageSubmitted { stage, properties: Arc::default(), at: Tick(7) }
+}
+
+fn completed(stage: StageInfo, failure: Option<&str>) -> Event {
+    Event::StageCompleted { stage, failure: failure.map(str::to_owned), at: Tick(9) }
+}
+
+fn task(id: u64, stage: StageRef, partition: u32) -> TaskInfo {
+    TaskInfo {
+        task: TaskId(id),
+        stage,
+        partition,
+        index: partition,
+        attempt: 0,
+        executor: ExecutorId(1),
+        host: Host::new("a"),
+        speculative: false,
+        locality: Locality::Any,
+        launched: Tick(10),
+    }
+}
+
+fn start(task: &TaskInfo) -> Event {
+    Event::TaskStart { task: task.clone(), at: task.launched }
+}
+
+fn finish(task: &TaskInfo, failure: Option<TaskFailure>, at: u64, records: u64) -> Event {
+    let metrics =
+        TaskMetrics { input_records: records, peak_memory_bytes: records, ..Default::default() };
+    Event::TaskEnd { task: task.clone(), failure, metrics: Some(Box::new(metrics)), at: Tick(at) }
+}
+
+fn killed() -> Option<TaskFailure> {
+    Some(TaskFailure::Killed { reason: "enough".to_owned() })
+}
+
+fn failed() -> Option<TaskFailure> {
+    Some(TaskFailure::Error { message: "broken".to_owned() })
+}
+
+fn apply(status: &mut AppStatus, events: impl IntoIterator<Item = Event>) {
+    events.into_iter().for_each(|event| status.apply(&event));
+}
+
+#[test]
+fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
+    let mut status = status();
+    let (first, second) = (task(1, attempt(1, 0), 0), task(2, attempt(1, 0), 1));
+    let again = TaskInfo { attempt: 1, ..task(3, attempt(1, 0), 1) };
+    apply(&mut status, [job(0, vec![info(0, 8), info(1, 2)]), submitted(info(1, 2))]);
+    apply(&mut status, [start(&first), start(&second)]);
+    let running = status.job(JobId(0)).unwrap();
+    assert_eq!((running.tasks.active, running.active_stages, running.tasks_total), (2, 1, 10));
+    assert_eq!(status.active_stages().count(), 1);
+    apply(&mut status, [finish(&first, None, 12, 5), finish(&second, failed(), 13, 0)]);
+    apply(&mut status, [start(&again), finish(&again, None, 15, 7)]);
+    apply(&mut status, [completed(info(1, 2), None), end(0, Ok(()))]);
+    let over = status.job(JobId(0)).unwrap();
+    assert_eq!(over.state, JobState::Succeeded);
+    assert_eq!(over.tasks, TaskCounts { active: 0, completed: 2, failed: 1, killed: 0 });
+    assert_eq!((over.completed_indices, over.completed_stages, over.failed_stages), (2, 1, 0));
+    assert_eq!((over.skipped_stages, over.skipped_tasks), (1, 8));
+    let stages = status.stages_of(JobId(0));
+    assert_eq!(stages[0].state, StageState::Skipped);
+    assert_eq!((stages[1].state, stages[1].metrics.input_records), (StageState::Complete, 12));
+    assert_eq!(stages[1].metrics.peak_memory_bytes, 7, "of peaks the highest");
+    assert_eq!(stages[1].executors[&ExecutorId(1)].task_time_ms, 2 + 3 + 5);
+}
+
+#[test]
+fn a_stage_that_two_jobs_share_and_its_second_attempt_count_for_both() {
+    let mut status = status();
+    apply(&mut status, [job(0, vec![info(0, 1)]), job(1, vec![info(0, 1)]), submitted(info(0, 1))]);
+    apply(&mut status, [completed(info(0, 1), Some("lost"))]);
+    let second = StageInfo { stage: attempt(0, 1), ..info(0, 1) };
+    let only = task(1, attempt(0, 1), 0);
+    apply(&mut status, [submitted(second.clone()), start(&only), finish(&only, None, 12, 0)]);
+    apply(&mut status, [completed(second, None), end(1, Ok(()))]);
+    for job in [0, 1] {
+        let job = status.job(JobId(job)).unwrap();
+        assert_eq!((job.failed_stages, job.completed_stages, job.completed_indices), (1, 1, 1));
+    }
+    let states: Vec<_> = status.attempts(StageId(0)).map(|stage| stage.state).collect();
+    assert_eq!(states, [StageState::Failed, StageState::Complete]);
+    assert_eq!(status.active_jobs().count(), 1);
+}
+
+#[test]
+fn what_is_over_is_forgotten_beyond_its_limit_and_what_runs_never_is() {
+    let mut status = status();
+    for id in 0..20 {
+        apply(&mut status, [job(id, vec![info(id, 1)]), submitted(info(id, 1))]);
+        if id % 2 == 0 {
+            apply(&mut status, [completed(info(id, 1), None), end(id, Ok(()))]);
+        }
+    }
+    let jobs = status.jobs(|_| true, Order::Descending, Paging::ALL);
+    let over = jobs.items.iter().filter(|job| job.completed.is_some());
+    let over: Vec<_> = over.map(|job| job.job.0).collect();
+    assert_eq!((over, jobs.total), (vec![18, 16, 14], 13));
+    let stages =
+        status.stages(|stage| stage.state == StageState::Complete, Order::Ascending, Paging::ALL);
+    let stages: Vec<_> = stages.items.iter().map(|stage| stage.info.stage.stage.0).collect();
+    assert_eq!(stages, [12, 14, 16, 18]);
+    assert_eq!(status.active_stages().count(), 10);
+    let tasks: Vec<_> = (0..9).map(|id| task(id, attempt(19, 0), id as u32)).collect();
+    apply(&mut status, tasks.iter().map(start));
+    apply(&mut status, tasks[1..8].iter().map(|task| finish(task, None, 20, 0)));
+    let stage = status.stage(attempt(19, 0)).unwrap();
+    let left = stage.tasks(|_| true, TaskSort::Id, Order::Ascending, Paging::ALL);
+    let left: Vec<_> = left.items.iter().map(|task| task.info.task.0).collect();
+    assert_eq!(left, [0, 3, 4, 5, 6, 7, 8], "five that are over, and two that run");
+    assert_eq!((stage.tasks.completed, stage.tasks.active), (7, 2), "but all are counted");
+}
+
+#[test]
+fn tasks_are_sorted_by_what_is_asked_for_and_cut_into_pages() {
+    let mut status = AppStatus::new(Retention { tasks: 100, ..RETENTION });
+    apply(&mut status, [job(0, vec![info(0, 50)]), submitted(info(0, 50))]);
+    let tasks: Vec<_> = (0..50).map(|id| task(id, attempt(0, 0), 49 - id as u32)).collect();
+    apply(&mut status, tasks.iter().map(start));
+    let ended = tasks[..40].iter().map(|task| {
+        let failure = if task.task.0 % 10 == 0 { killed() } else { None };
+        finish(task, failure, 10 + task.task.0 * 7 % 40, task.task.0 * 3 % 50)
+    });
+    apply(&mut status, ended);
+    let stage = status.stage(attempt(0, 0)).unwrap();
+    let ids = |sort, order, offset| {
+        let paging = Paging { offset, length: 3 };
+        let page = stage.tasks(|task| task.state == TaskState::Success, sort, order, paging);
+        assert_eq!(page.total, 36);
+        page.items.iter().map(|task| task.info.task.0).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(TaskSort::Index, Order::Ascending, 0), [39, 38, 37]);
+    assert_eq!(ids(TaskSort::Id, Order::Ascending, 34), [38, 39]);
+    assert_eq!(ids(TaskSort::Duration, Order::Descending, 0), [17, 34, 11]);
+    let records = TaskSort::Metric(|metrics| metrics.input_records);
+    assert_eq!(ids(records, Order::Descending, 0), [33, 16, 32]);
+    let running = stage.tasks(
+        |_| true,
+        TaskSort::Duration,
+        Order::Ascending,
+        Paging { offset: 40, length: 100 },
+    );
+    assert!(running.items.iter().all(|task| task.state == TaskState::Running));
+    assert_eq!(running.items.len(), 10);
+}
+
+#[test]
+fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
+    let mut status = status();
+    let executor = ExecutorId(1);
+    let manager = BlockManagerId { executor, host: Host::new("a"), port: 7 };
+    let rdd = RddDescription {
+        id: RddId(3),
+        name: "cached".to_owned(),
+        scope: "map".to_owned(),
+        call_site: "map at x.rs:1".to_owned(),
+        parents: Vec::new(),
+        partitions: 2,
+        determinism: Determinism::Determinate,
+    };
+    let rdds: Arc<[StageRdd]> =
+        Arc::new([StageRdd { rdd: Arc::new(rdd), level: StorageLevel::MEMORY_ONLY }]);
+    let stage = StageInfo { rdds, ..info(0, 2) };
+    let block = |partition: u32, memory_bytes: u64| Event::BlockUpdated {
+        block: format!("rdd_3_{partition}"),
+        executor,
+        memory_bytes,
+        disk_bytes: 0,
+        level: StorageLevel::MEMORY_ONLY,
+    };
+    let first = task(1, attempt(0, 0), 0);
+    let metrics = ExecutorMetrics { resident_memory: 9, ..Default::default() };
+    let so_far = TaskMetrics { input_records: 77, ..Default::default() };
+    let running = RunningTask { task: TaskId(1), stage: attempt(0, 0), metrics: so_far };
+    apply(
+        &mut status,
+        [
+            Event::BlockManagerAdded { id: manager.clone(), max_memory: 1000, at: Tick(1) },
+            Event::ExecutorAdded {
+                executor,
+                info: ExecutorInfo::new(Host::new("a"), 2),
+                at: Tick(1),
+            },
+            job(0, vec![stage.clone()]),
+            submitted(stage),
+            start(&first),
+            Event::ExecutorMetricsUpdate { executor, metrics, tasks: vec![running] },
+            block(0, 100),
+            block(1, 50),
+            block(0, 120),
+            Event::NodeExcluded { host: Host::new("a"), stage: None, failures: 2, at: Tick(2) },
+        ],
+    );
+    let it = status.executor(executor).unwrap();
+    assert_eq!((it.memory_used, it.rdd_blocks, it.max_memory), (170, 2, 1000));
+    assert_eq!((it.tasks.active, it.peak.resident_memory, it.is_excluded), (1, 9, true));
+    assert_eq!((it.info.cores, it.block_manager.as_ref()), (2, Some(&manager)));
+    let task = status.stage(attempt(0, 0)).unwrap().task(TaskId(1)).unwrap();
+    assert_eq!(task.metrics.as_ref().unwrap().input_records, 77, "so far");
+    let rdd = status.rdd(RddId(3)).unwrap();
+    assert_eq!((rdd.memory_bytes(), rdd.partitions.len()), (170, 2));
+    apply(&mut status, [block(1, 0), Event::NodeUnexcluded { host: Host::new("a"), at: Tick(3) }]);
+    let it = status.executor(executor).unwrap();
+    assert_eq!((it.memory_used, it.rdd_blocks, it.is_excluded), (120, 1, false));
+    let reason = "gone".to_owned();
+    apply(&mut status, [Event::ExecutorRemoved { executor, reason, at: Tick(4) }]);
+    let lost = TaskFailure::ExecutorLost { executor, caused_by_app: false, reason: "gone".into() };
+    apply(
+        &mut status,
+        [
+            finish(&first, Some(lost), 12, 0),
+            Event::BlockManagerRemoved { id: manager, at: Tick(5) },
+        ],
+    );
+    let it = status.executor(executor).unwrap();
+    assert_eq!((it.is_active(), it.tasks.failed, it.memory_used), (false, 1, 0));
+    assert!(status.rdd(RddId(3)).unwrap().partitions.is_empty());
+    apply(&mut status, [Event::UnpersistRdd { rdd: RddId(3) }]);
+    assert_eq!(status.rdds().count(), 0);
+}
+
+#[test]
+fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
+    let mut status = status();
+    let stranger = task(1, attempt(9, 0), 0);
+    apply(
+        &mut status,
+        [
+            start(&stranger),
+            finish(&stranger, None, 12, 0),
+            completed(info(8, 1), None),
+            end(5, Ok(())),
+            Event::ExecutorRemoved { executor: ExecutorId(7), reason: "?".into(), at: Tick(1) },
+            Event::UnpersistRdd { rdd: RddId(3) },
+            Event::Unknown,
+            Event::Unknown,
+        ],
+    );
+    assert_eq!(status.unknown_events(), 2);
+    assert_eq!(status.jobs(|_| true, Order::Ascending, Paging::ALL).total, 0);
+    let of_application = Event::EnvironmentUpdate {
+        properties: vec![("spark.app.name".into(), "x".into())],
+        runtime: BTreeMap::new(),
+    };
+    apply(&mut status, [of_application, Event::ApplicationEnd { at: Tick(9) }]);
+    assert_eq!(status.application().ended, Some(Tick(9)));
+    assert_eq!(status.application().properties.len(), 1);
+}

@@ -1,0 +1,88 @@
+//! Executors as listeners see them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ExecutorId, Host};
+
+/// Where an executor runs, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutorInfo {
+    /// Its node.
+    pub host: Host,
+    /// How many tasks at once, if each takes one core.
+    pub cores: u32,
+    /// Where its output can be read, by name (`stdout`, `stderr`).
+    pub log_urls: BTreeMap<String, String>,
+    /// What its cluster manager tells of it.
+    pub attributes: BTreeMap<String, String>,
+    /// The profile it was asked for with.
+    pub resource_profile: u32,
+}
+
+impl ExecutorInfo {
+    /// One of the default profile, of which nothing else is known.
+    pub fn new(host: Host, cores: u32) -> Self {
+        ExecutorInfo {
+            host,
+            cores,
+            log_urls: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            resource_profile: ResourceProfile::DEFAULT,
+        }
+    }
+}
+
+/// What executors and tasks of one kind ask for, by the name of the resource (`cores`, `memory`; `cpus`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceProfile {
+    /// Its number.
+    pub id: u32,
+    /// What each executor gets; memory in MiB.
+    pub executor: BTreeMap<String, u64>,
+    /// What each task takes of it.
+    pub task: BTreeMap<String, f64>,
+}
+
+impl ResourceProfile {
+    /// The profile of everything that names none.
+    pub const DEFAULT: u32 = 0;
+}
+
+/// A process that holds blocks, and where it serves them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BlockManagerId {
+    /// The process.
+    pub executor: ExecutorId,
+    /// Its node.
+    pub host: Host,
+    /// Its port; 0: it serves nobody else.
+    pub port: u16,
+}
+
+/// What an executor uses, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutorMetrics {
+    /// Memory that running tasks hold.
+    pub execution_memory: u64,
+    /// Memory of blocks.
+    pub storage_memory: u64,
+    /// Resident memory of the process; 0: not known.
+    pub resident_memory: u64,
+    /// Address space of the process; 0: not known.
+    pub virtual_memory: u64,
+}
+
+impl ExecutorMetrics {
+    /// The larger of both, number by number.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        ExecutorMetrics {
+            execution_memory: self.execution_memory.max(other.execution_memory),
+            storage_memory: self.storage_memory.max(other.storage_memory),
+            resident_memory: self.resident_memory.max(other.resident_memory),
+            virtual_memory: self.virtual_memory.max(other.virtual_memory),
+        }
+    }
+}

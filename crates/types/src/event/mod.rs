@@ -1,0 +1,233 @@
+//! What listeners hear: Spark's listener events, typed. The UI, the event log, metrics, the status and the
+//! console progress live on these and on nothing else.
+//!
+//! Moments are milliseconds since 1970. As JSON, an event is an object whose `Event` is its name; one that this
+//! version does not know is read as [`Event::Unknown`].
+
+mod executor;
+mod stage;
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile};
+pub use stage::{RddDescription, StageInfo, StageRdd};
+pub use task::{Locality, RunningTask, TaskInfo, TaskMetrics};
+
+use crate::{
+    BroadcastId, ExecutorId, Host, JobError, JobId, Properties, RddId, StageRef, StorageLevel,
+    TaskFailure, Tick,
+};
+
+/// A thing that happened. Names follow Spark's `SparkListener*` events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "Event")]
+#[non_exhaustive]
+pub enum Event {
+    /// The application is up.
+    ApplicationStart {
+        /// Name of the application.
+        name: String,
+        /// Its id.
+        app_id: String,
+        /// Who runs it.
+        user: String,
+        /// When.
+        at: Tick,
+    },
+    /// The application stops; nothing follows.
+    ApplicationEnd {
+        /// When.
+        at: Tick,
+    },
+    /// The settings in force, and what the program runs on.
+    EnvironmentUpdate {
+        /// Key and value, secrets redacted.
+        properties: Vec<(String, String)>,
+        /// The machine, the executable, the version of the engine.
+        runtime: BTreeMap<String, String>,
+    },
+    /// What executors and tasks of a profile ask for.
+    ResourceProfileAdded {
+        /// The profile.
+        profile: ResourceProfile,
+    },
+    /// A job was accepted.
+    JobStart {
+        /// The job.
+        job: JobId,
+        /// Group, description, call site, tags and what else was set for it.
+        properties: Arc<Properties>,
+        /// Every stage it may need, parents first.
+        stages: Vec<StageInfo>,
+        /// When.
+        at: Tick,
+    },
+    /// A job ended: said exactly once per job.
+    JobEnd {
+        /// The job.
+        job: JobId,
+        /// How.
+        result: Result<(), JobError>,
+        /// When.
+        at: Tick,
+    },
+    /// A stage attempt began.
+    StageSubmitted {
+        /// The stage attempt.
+        stage: StageInfo,
+        /// Of the first job that needs it.
+        properties: Arc<Properties>,
+        /// When.
+        at: Tick,
+    },
+    /// A stage attempt ended.
+    StageCompleted {
+        /// The stage attempt.
+        stage: StageInfo,
+        /// Why it failed, if it did.
+        failure: Option<String>,
+        /// When.
+        at: Tick,
+    },
+    /// A task attempt was handed to an executor.
+    TaskStart {
+        /// The attempt.
+        task: TaskInfo,
+        /// When.
+        at: Tick,
+    },
+    /// A task has ended, and its result is long enough to be fetched from its executor.
+    TaskGettingResult {
+        /// The attempt.
+        task: TaskInfo,
+        /// When.
+        at: Tick,
+    },
+    /// A task attempt ended.
+    TaskEnd {
+        /// The attempt.
+        task: TaskInfo,
+        /// Why it failed, if it did.
+        failure: Option<TaskFailure>,
+        /// What it cost, where the executor told.
+        metrics: Option<Box<TaskMetrics>>,
+        /// When.
+        at: Tick,
+    },
+    /// A second copy of a slow task was asked for.
+    SpeculativeTaskSubmitted {
+        /// The stage attempt.
+        stage: StageRef,
+        /// The partition.
+        partition: u32,
+    },
+    /// An executor registered.
+    ExecutorAdded {
+        /// The executor.
+        executor: ExecutorId,
+        /// Where it runs, and with what.
+        info: ExecutorInfo,
+        /// When.
+        at: Tick,
+    },
+    /// An executor is gone. Its tasks end after this.
+    ExecutorRemoved {
+        /// The executor.
+        executor: ExecutorId,
+        /// Why.
+        reason: String,
+        /// When.
+        at: Tick,
+    },
+    /// An executor gets no tasks of a stage, or of the application, because of failures on it.
+    ExecutorExcluded {
+        /// The executor.
+        executor: ExecutorId,
+        /// The stage, or all of them.
+        stage: Option<StageRef>,
+        /// Failures counted.
+        failures: u32,
+        /// When.
+        at: Tick,
+    },
+    /// The exclusion of an executor ran out.
+    ExecutorUnexcluded {
+        /// The executor.
+        executor: ExecutorId,
+        /// When.
+        at: Tick,
+    },
+    /// Like [`Event::ExecutorExcluded`], for a whole node.
+    NodeExcluded {
+        /// The node.
+        host: Host,
+        /// The stage, or all of them.
+        stage: Option<StageRef>,
+        /// Failures counted.
+        failures: u32,
+        /// When.
+        at: Tick,
+    },
+    /// The exclusion of a node ran out.
+    NodeUnexcluded {
+        /// The node.
+        host: Host,
+        /// When.
+        at: Tick,
+    },
+    /// With a heartbeat: what an executor uses, and what its running tasks cost so far.
+    ExecutorMetricsUpdate {
+        /// The executor.
+        executor: ExecutorId,
+        /// What it uses.
+        metrics: ExecutorMetrics,
+        /// Its running tasks.
+        tasks: Vec<RunningTask>,
+    },
+    /// A process can hold blocks.
+    BlockManagerAdded {
+        /// Where.
+        id: BlockManagerId,
+        /// Bytes of memory for blocks and running tasks together.
+        max_memory: u64,
+        /// When.
+        at: Tick,
+    },
+    /// The blocks that a process held are gone with it.
+    BlockManagerRemoved {
+        /// Where.
+        id: BlockManagerId,
+        /// When.
+        at: Tick,
+    },
+    /// A block came, moved or went.
+    BlockUpdated {
+        /// Its name as Spark spells it, e.g. `broadcast_0`.
+        block: String,
+        /// Who holds it.
+        executor: ExecutorId,
+        /// Bytes in memory; 0 and 0 on disk: it is gone.
+        memory_bytes: u64,
+        /// Bytes on disk.
+        disk_bytes: u64,
+        /// How it is stored; [`StorageLevel::NONE`] when it is gone.
+        level: StorageLevel,
+    },
+    /// An RDD's cached partitions were dropped by the user.
+    UnpersistRdd {
+        /// The RDD.
+        rdd: RddId,
+    },
+    /// A broadcast's blocks were dropped.
+    BroadcastRemoved {
+        /// The broadcast.
+        broadcast: BroadcastId,
+    },
+    /// An event that this version does not know: written by a newer one.
+    #[serde(other)]
+    Unknown,
+}

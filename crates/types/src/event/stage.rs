@@ -1,0 +1,57 @@
+//! Stages as listeners see them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Determinism, RddId, StageId, StageRef, StorageLevel, Tick};
+
+/// A stage attempt as listeners see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageInfo {
+    /// Stage and attempt.
+    pub stage: StageRef,
+    /// Operation and place: of the action, or of the RDD whose map outputs it writes.
+    pub name: Arc<str>,
+    /// Tasks of this attempt.
+    pub tasks: u32,
+    /// The stages it reads.
+    pub parents: Vec<StageId>,
+    /// The RDDs it computes, its own first.
+    pub rdds: Arc<[StageRdd]>,
+    /// Whether it writes map outputs (as against results).
+    pub shuffle_map: bool,
+    /// When this attempt began, if it has.
+    pub submitted: Option<Tick>,
+    /// The profile that its executors were asked for with.
+    pub resource_profile: u32,
+}
+
+/// An RDD of a stage, and how it was cached when the stage was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageRdd {
+    /// Which.
+    #[serde(flatten)]
+    pub rdd: Arc<RddDescription>,
+    /// [`StorageLevel::NONE`]: not at all.
+    pub level: StorageLevel,
+}
+
+/// What listeners are told of an RDD. It never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RddDescription {
+    /// Its id.
+    pub id: RddId,
+    /// What the user calls it, or its kind.
+    pub name: String,
+    /// The operation that made it.
+    pub scope: String,
+    /// Operation and place.
+    pub call_site: String,
+    /// The RDDs it reads.
+    pub parents: Vec<RddId>,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// What computing it again may give.
+    pub determinism: Determinism,
+}

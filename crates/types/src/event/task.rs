@@ -1,0 +1,129 @@
+//! Tasks as listeners see them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ExecutorId, Host, StageRef, TaskId, Tick};
+
+/// A task attempt as listeners see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Unique id.
+    pub task: TaskId,
+    /// Stage attempt.
+    pub stage: StageRef,
+    /// Partition computed.
+    pub partition: u32,
+    /// Its place among the tasks of the stage attempt.
+    pub index: u32,
+    /// Attempt at this partition, from 0.
+    pub attempt: u32,
+    /// Where it runs.
+    pub executor: ExecutorId,
+    /// The executor's node.
+    pub host: Host,
+    /// A copy of a slow task.
+    pub speculative: bool,
+    /// How near to its data it was placed.
+    pub locality: Locality,
+    /// When it was launched.
+    pub launched: Tick,
+}
+
+/// What a task cost that is not over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningTask {
+    /// The attempt.
+    pub task: TaskId,
+    /// Its stage attempt.
+    pub stage: StageRef,
+    /// So far.
+    pub metrics: TaskMetrics,
+}
+
+/// How near a task runs to its data, nearest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Locality {
+    /// In the process that holds it.
+    ProcessLocal,
+    /// On the same host.
+    NodeLocal,
+    /// The task does not care.
+    NoPref,
+    /// In the same rack.
+    RackLocal,
+    /// Anywhere.
+    Any,
+}
+
+impl Locality {
+    /// Spark's spelling.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Locality::ProcessLocal => "PROCESS_LOCAL",
+            Locality::NodeLocal => "NODE_LOCAL",
+            Locality::NoPref => "NO_PREF",
+            Locality::RackLocal => "RACK_LOCAL",
+            Locality::Any => "ANY",
+        }
+    }
+}
+
+/// What one task cost, as its executor measured it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskMetrics {
+    /// Time in the task's own code, microseconds.
+    pub run_time_us: u64,
+    /// Processor time of that, microseconds.
+    pub cpu_time_us: u64,
+    /// Time to decode the task, microseconds.
+    pub deserialize_time_us: u64,
+    /// Processor time of that, microseconds.
+    pub deserialize_cpu_time_us: u64,
+    /// Time to encode the result, microseconds.
+    pub result_serialize_time_us: u64,
+    /// Size of the result, if it was encoded.
+    pub result_bytes: u64,
+    /// Time the driver took to fetch the result from the executor, milliseconds; 0: it came with the report.
+    pub getting_result_time_ms: u64,
+    /// The most memory it held at once, of that which has to be asked for.
+    pub peak_memory_bytes: u64,
+    /// Records read from sources and from cached partitions.
+    pub input_records: u64,
+    /// Bytes read from sources and from cached partitions.
+    pub input_bytes: u64,
+    /// Records written to sinks.
+    pub output_records: u64,
+    /// Bytes written to sinks.
+    pub output_bytes: u64,
+    /// Records read from shuffles.
+    pub shuffle_read_records: u64,
+    /// Bytes of map outputs read from this executor.
+    pub shuffle_local_bytes: u64,
+    /// Map outputs read from this executor.
+    pub shuffle_local_blocks: u64,
+    /// Bytes of map outputs read from other executors.
+    pub shuffle_remote_bytes: u64,
+    /// Map outputs read from other executors.
+    pub shuffle_remote_blocks: u64,
+    /// Bytes of map outputs of other executors that went to disk first.
+    pub shuffle_remote_bytes_to_disk: u64,
+    /// Time waited for map outputs, microseconds.
+    pub shuffle_fetch_wait_us: u64,
+    /// Records written to shuffles.
+    pub shuffle_write_records: u64,
+    /// Bytes written to shuffles.
+    pub shuffle_write_bytes: u64,
+    /// Time to finish map outputs and to store them, microseconds.
+    pub shuffle_write_time_us: u64,
+    /// Bytes of memory given up for want of it.
+    pub memory_bytes_spilled: u64,
+    /// Bytes written to disk instead.
+    pub disk_bytes_spilled: u64,
+}
+
+impl TaskMetrics {
+    /// Bytes read from shuffles.
+    pub fn shuffle_read_bytes(&self) -> u64 {
+        self.shuffle_local_bytes + self.shuffle_remote_bytes
+    }
+}
