@@ -177,7 +177,7 @@ fn not_self_describing<'de, V: Visitor<'de>>(visitor: &V) -> ValueError {
 
 macro_rules! numbers {
     ($($method:ident $visit:ident $read:ident),* $(,)?) => {$(
-        #[inline]
+        #[cfg_attr(not(debug_assertions), inline(always))]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
             visitor.$visit(self.$read()?)
         }

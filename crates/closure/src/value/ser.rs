@@ -109,7 +109,7 @@ impl<'a, O: Output> Serializer<'a, O> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn long_varint(&mut self, value: u64) {
         self.out.extend(&varint::spread_low(value));
         let high = (value >> (7 * varint::QUICK)) as u8;
@@ -220,17 +220,17 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
         self.byte(Kind::I8, value as u8)
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_i16(self, value: i16) -> Result {
         self.signed(value.into())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_i32(self, value: i32) -> Result {
         self.signed(value.into())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_i64(self, value: i64) -> Result {
         self.signed(value)
     }
@@ -246,17 +246,17 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
         self.byte(Kind::U8, value)
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_u16(self, value: u16) -> Result {
         self.unsigned(value.into())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_u32(self, value: u32) -> Result {
         self.unsigned(value.into())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_u64(self, value: u64) -> Result {
         self.unsigned(value)
     }
@@ -267,14 +267,14 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
         Ok(())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_f32(self, value: f32) -> Result {
         self.structure.add(Kind::F32);
         self.out.extend(&value.to_bits().to_le_bytes());
         Ok(())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_f64(self, value: f64) -> Result {
         self.structure.add(Kind::F64);
         self.out.extend(&value.to_bits().to_le_bytes());
@@ -286,7 +286,7 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
         self.bytes(Kind::Char, value.encode_utf8(&mut [0; 4]).as_bytes())
     }
 
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_str(self, value: &str) -> Result {
         self.bytes(Kind::Bytes, value.as_bytes())
     }
