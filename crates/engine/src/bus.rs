@@ -163,8 +163,12 @@ impl Queue {
         tracing::warn!(queue = self.name, lost, "a listener is too slow and lost events");
     }
 
+    /// Waits until all was heard; a listener does not wait for itself.
     fn drain(&self) {
         let mut state = lock(&self.state);
+        if state.thread.as_ref().is_some_and(is_current) {
+            return;
+        }
         while !state.closed && (state.delivering || !state.events.is_empty()) {
             state = self.wait(state);
         }
@@ -180,8 +184,7 @@ impl Queue {
             self.warn(lost);
         }
         self.changed.notify_all();
-        let own = |handle: &JoinHandle<()>| handle.thread().id() == std::thread::current().id();
-        if let Some(thread) = thread.filter(|thread| !own(thread)) {
+        if let Some(thread) = thread.filter(|thread| !is_current(thread)) {
             let _ = thread.join();
         }
     }
@@ -213,6 +216,10 @@ impl Queue {
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+fn is_current(thread: &JoinHandle<()>) -> bool {
+    thread.thread().id() == std::thread::current().id()
 }
 
 /// A listener that panics is dropped.
@@ -291,6 +298,23 @@ mod tests {
         bus.close();
         let heard = slow.into_iter().count();
         assert!((5..=10).contains(&heard), "{heard}");
+    }
+
+    #[test]
+    fn a_listener_may_wait_for_the_others_and_does_not_wait_for_itself() {
+        let bus = Arc::new(Bus::default());
+        let (sender, heard) = channel();
+        let (own, told) = (bus.clone(), sender.clone());
+        let waits = move |_: &Event| {
+            own.drain();
+            told.send("waited").unwrap();
+        };
+        bus.add("shared", 100, Box::new(waits));
+        bus.add("shared", 100, Box::new(move |_: &Event| sender.send("heard").unwrap()));
+        post(&bus, 1);
+        let both: Vec<_> = heard.iter().take(2).collect();
+        assert!(both.contains(&"waited") && both.contains(&"heard"), "{both:?}");
+        bus.close();
     }
 
     #[test]

@@ -22,8 +22,10 @@ impl Status {
         Status { gathered, status: Mutex::new(AppStatus::new(retention)) }
     }
 
-    pub(crate) fn gather(&self, event: Arc<Event>) {
+    /// Takes an event, and has others told of it in the same order.
+    fn gather(&self, event: Arc<Event>, tell: impl FnOnce(&Arc<Event>)) {
         let mut gathered = lock(&self.gathered);
+        tell(&event);
         gathered.push(event);
         if gathered.len() >= GATHERED {
             apply(&mut gathered, &mut lock(&self.status));
@@ -53,10 +55,8 @@ impl Engine {
         look(&self.status.read())
     }
 
-    /// Tells the status and all listeners.
+    /// Tells the status and all listeners, whoever else has something to tell: all hear it in one order.
     pub(crate) fn post(&self, event: Event) {
-        let event = Arc::new(event);
-        self.bus.post(&event);
-        self.status.gather(event);
+        self.status.gather(Arc::new(event), |event| self.bus.post(event));
     }
 }
