@@ -131,7 +131,8 @@ impl Executors {
     ) {
         self.change(task.executor, |executor| {
             executor.tasks.ended(failure);
-            executor.task_time_ms += at.since_ms(task.launched);
+            executor.task_time_ms =
+                executor.task_time_ms.saturating_add(at.since_ms(task.launched));
             if let Some(metrics) = metrics {
                 add_metrics(&mut executor.metrics, metrics);
             }
@@ -143,6 +144,13 @@ impl Executors {
             None => executor.is_excluded = true,
             Some(stage) => drop(executor.excluded_in.insert(stage)),
         });
+    }
+
+    /// A stage attempt is over: nobody is excluded from it any more.
+    pub(crate) fn stage_completed(&mut self, stage: StageRef) {
+        for executor in self.all.values_mut() {
+            executor.excluded_in.remove(&stage);
+        }
     }
 
     pub(crate) fn unexcluded(&mut self, executor: ExecutorId) {

@@ -66,19 +66,21 @@ impl JobStatus {
     }
 }
 
-/// A set of small numbers.
+/// A log may say anything: sums of it stay in range.
+fn total(tasks: impl Iterator<Item = u32>) -> u32 {
+    tasks.fold(0, u32::saturating_add)
+}
+
+/// A set of numbers, most of them near others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bits(Vec<u64>);
+struct Bits(BTreeMap<u32, u64>);
 
 impl Bits {
     /// Whether it is new.
     fn insert(&mut self, number: u32) -> bool {
-        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        let is_new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
+        let (word, bit) = (self.0.entry(number / 64).or_default(), 1 << (number % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
         is_new
     }
 }
@@ -112,7 +114,7 @@ impl Jobs {
             completed: None,
             state: JobState::Running,
             stages: stages.iter().map(|stage| stage.stage.stage).collect(),
-            tasks_total: stages.iter().map(|stage| stage.tasks).sum(),
+            tasks_total: total(stages.iter().map(|stage| stage.tasks)),
             tasks: TaskCounts::default(),
             skipped_tasks: 0,
             completed_indices: 0,
@@ -149,7 +151,7 @@ impl Jobs {
             Err(error) => JobState::Failed { reason: error.to_string() },
         };
         status.skipped_stages = skipped.len() as u32;
-        status.skipped_tasks = skipped.iter().map(|(_, tasks)| tasks).sum();
+        status.skipped_tasks = total(skipped.iter().map(|(_, tasks)| *tasks));
         status.active_stages = 0;
         status.computed = BTreeMap::new();
         self.ended.push_back(job);

@@ -107,6 +107,7 @@ impl AppStatus {
             Event::StageCompleted { stage, failure, at } => {
                 let jobs = self.stages.completed(stage, failure.as_deref(), *at);
                 self.jobs.stage_completed(&jobs, failure.is_some());
+                self.executors.stage_completed(stage.stage);
             }
             Event::TaskStart { task, .. } => {
                 let jobs = self.stages.task_started(task);

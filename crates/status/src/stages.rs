@@ -259,7 +259,7 @@ impl Stages {
         stage.tasks.ended(failure);
         let executor = stage.executors.entry(task.executor).or_default();
         executor.tasks.ended(failure);
-        executor.task_time_ms += at.since_ms(task.launched);
+        executor.task_time_ms = executor.task_time_ms.saturating_add(at.since_ms(task.launched));
         if let Some(metrics) = metrics {
             add_metrics(&mut stage.metrics, metrics);
             add_metrics(&mut executor.metrics, metrics);

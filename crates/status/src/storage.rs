@@ -35,12 +35,12 @@ impl RddStatus {
 
     /// Bytes in memory, copies included.
     pub fn memory_bytes(&self) -> u64 {
-        self.blocks().map(|block| block.memory_bytes).sum()
+        self.blocks().fold(0, |sum, block| sum.saturating_add(block.memory_bytes))
     }
 
     /// Bytes on disk, copies included.
     pub fn disk_bytes(&self) -> u64 {
-        self.blocks().map(|block| block.disk_bytes).sum()
+        self.blocks().fold(0, |sum, block| sum.saturating_add(block.disk_bytes))
     }
 }
 
@@ -86,8 +86,8 @@ impl Storage {
         executor: ExecutorId,
         (memory_bytes, disk_bytes): (u64, u64),
     ) -> Change {
-        let after =
-            (memory_bytes + disk_bytes > 0).then_some(CachedBlock { memory_bytes, disk_bytes });
+        let after = (memory_bytes > 0 || disk_bytes > 0)
+            .then_some(CachedBlock { memory_bytes, disk_bytes });
         let known =
             parse(block).and_then(|(rdd, partition)| Some((self.rdds.get_mut(&rdd)?, partition)));
         let Some((rdd, partition)) = known else { return Change::default() };

@@ -24,7 +24,7 @@ fn attempt(stage: u32, attempt: u32) -> StageRef {
     StageRef { stage: StageId(stage), attempt }
 }
 
-fn info(stage: u32, tasks: u32) -> StageInfo {
+fn stage_info(stage: u32, tasks: u32) -> StageInfo {
     StageInfo {
         stage: attempt(stage, 0),
         name: format!("stage {stage}").into(),
@@ -96,14 +96,17 @@ fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
     let mut status = status();
     let (first, second) = (task(1, attempt(1, 0), 0), task(2, attempt(1, 0), 1));
     let again = TaskInfo { attempt: 1, ..task(3, attempt(1, 0), 1) };
-    apply(&mut status, [job(0, vec![info(0, 8), info(1, 2)]), submitted(info(1, 2))]);
+    apply(
+        &mut status,
+        [job(0, vec![stage_info(0, 8), stage_info(1, 2)]), submitted(stage_info(1, 2))],
+    );
     apply(&mut status, [start(&first), start(&second)]);
     let running = status.job(JobId(0)).unwrap();
     assert_eq!((running.tasks.active, running.active_stages, running.tasks_total), (2, 1, 10));
     assert_eq!(status.active_stages().count(), 1);
     apply(&mut status, [finish(&first, None, 12, 5), finish(&second, failed(), 13, 0)]);
     apply(&mut status, [start(&again), finish(&again, None, 15, 7)]);
-    apply(&mut status, [completed(info(1, 2), None), end(0, Ok(()))]);
+    apply(&mut status, [completed(stage_info(1, 2), None), end(0, Ok(()))]);
     let over = status.job(JobId(0)).unwrap();
     assert_eq!(over.state, JobState::Succeeded);
     assert_eq!(over.tasks, TaskCounts { active: 0, completed: 2, failed: 1, killed: 0 });
@@ -119,9 +122,16 @@ fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
 #[test]
 fn a_stage_that_two_jobs_share_and_its_second_attempt_count_for_both() {
     let mut status = status();
-    apply(&mut status, [job(0, vec![info(0, 1)]), job(1, vec![info(0, 1)]), submitted(info(0, 1))]);
-    apply(&mut status, [completed(info(0, 1), Some("lost"))]);
-    let second = StageInfo { stage: attempt(0, 1), ..info(0, 1) };
+    apply(
+        &mut status,
+        [
+            job(0, vec![stage_info(0, 1)]),
+            job(1, vec![stage_info(0, 1)]),
+            submitted(stage_info(0, 1)),
+        ],
+    );
+    apply(&mut status, [completed(stage_info(0, 1), Some("lost"))]);
+    let second = StageInfo { stage: attempt(0, 1), ..stage_info(0, 1) };
     let only = task(1, attempt(0, 1), 0);
     apply(&mut status, [submitted(second.clone()), start(&only), finish(&only, None, 12, 0)]);
     apply(&mut status, [completed(second, None), end(1, Ok(()))]);
@@ -138,9 +148,9 @@ fn a_stage_that_two_jobs_share_and_its_second_attempt_count_for_both() {
 fn what_is_over_is_forgotten_beyond_its_limit_and_what_runs_never_is() {
     let mut status = status();
     for id in 0..20 {
-        apply(&mut status, [job(id, vec![info(id, 1)]), submitted(info(id, 1))]);
+        apply(&mut status, [job(id, vec![stage_info(id, 1)]), submitted(stage_info(id, 1))]);
         if id % 2 == 0 {
-            apply(&mut status, [completed(info(id, 1), None), end(id, Ok(()))]);
+            apply(&mut status, [completed(stage_info(id, 1), None), end(id, Ok(()))]);
         }
     }
     let jobs = status.jobs(|_| true, Order::Descending, Paging::ALL);
@@ -165,7 +175,7 @@ fn what_is_over_is_forgotten_beyond_its_limit_and_what_runs_never_is() {
 #[test]
 fn tasks_are_sorted_by_what_is_asked_for_and_cut_into_pages() {
     let mut status = AppStatus::new(Retention { tasks: 100, ..RETENTION });
-    apply(&mut status, [job(0, vec![info(0, 50)]), submitted(info(0, 50))]);
+    apply(&mut status, [job(0, vec![stage_info(0, 50)]), submitted(stage_info(0, 50))]);
     let tasks: Vec<_> = (0..50).map(|id| task(id, attempt(0, 0), 49 - id as u32)).collect();
     apply(&mut status, tasks.iter().map(start));
     let ended = tasks[..40].iter().map(|task| {
@@ -211,7 +221,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     };
     let rdds: Arc<[StageRdd]> =
         Arc::new([StageRdd { rdd: Arc::new(rdd), level: StorageLevel::MEMORY_ONLY }]);
-    let stage = StageInfo { rdds, ..info(0, 2) };
+    let stage = StageInfo { rdds, ..stage_info(0, 2) };
     let block = |partition: u32, memory_bytes: u64| Event::BlockUpdated {
         block: format!("rdd_3_{partition}"),
         executor,
@@ -271,6 +281,30 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
 }
 
 #[test]
+fn numbers_out_of_all_proportion_and_exclusions_of_stages_that_are_over_leave_nothing_behind() {
+    let mut status = status();
+    let executor = ExecutorId(1);
+    let info = ExecutorInfo::new(Host::new("a"), 1);
+    let (failures, at) = (1, Tick(2));
+    apply(
+        &mut status,
+        [
+            Event::ExecutorAdded { executor, info, at },
+            job(0, vec![stage_info(0, u32::MAX), stage_info(1, u32::MAX)]),
+            submitted(stage_info(0, u32::MAX)),
+            Event::ExecutorExcluded { executor, stage: Some(attempt(0, 0)), failures, at },
+        ],
+    );
+    let huge = task(1, attempt(0, 0), u32::MAX);
+    apply(&mut status, [start(&huge), finish(&huge, None, u64::MAX, u64::MAX)]);
+    let running = status.job(JobId(0)).unwrap();
+    assert_eq!((running.tasks_total, running.completed_indices), (u32::MAX, 1));
+    assert_eq!(status.executor(executor).unwrap().excluded_in.len(), 1);
+    apply(&mut status, [completed(stage_info(0, u32::MAX), None), end(0, Ok(()))]);
+    assert!(status.executor(executor).unwrap().excluded_in.is_empty());
+}
+
+#[test]
 fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
     let mut status = status();
     let stranger = task(1, attempt(9, 0), 0);
@@ -279,7 +313,7 @@ fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
         [
             start(&stranger),
             finish(&stranger, None, 12, 0),
-            completed(info(8, 1), None),
+            completed(stage_info(8, 1), None),
             end(5, Ok(())),
             Event::ExecutorRemoved { executor: ExecutorId(7), reason: "?".into(), at: Tick(1) },
             Event::UnpersistRdd { rdd: RddId(3) },

@@ -124,6 +124,6 @@ pub struct TaskMetrics {
 impl TaskMetrics {
     /// Bytes read from shuffles.
     pub fn shuffle_read_bytes(&self) -> u64 {
-        self.shuffle_local_bytes + self.shuffle_remote_bytes
+        self.shuffle_local_bytes.saturating_add(self.shuffle_remote_bytes)
     }
 }
