@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::Result;
+use firesteel_backend::command::Command;
+use firesteel_backend::{Address, AppId};
 use firesteel_cluster::description::{
-    ApplicationDescription, Command, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
+    ApplicationDescription, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
 };
 use firesteel_cluster::messages::{Said, ToApplication, ToMaster, ToWorker};
 use firesteel_cluster::wire::{APP_CLIENT, MASTER, WORKER};
-use firesteel_cluster::{Address, AppId, ExecutorKey, Incarnation, Registration, WorkerId};
+use firesteel_cluster::{ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, RpcAddress, RpcEnv, RpcOptions,
 };

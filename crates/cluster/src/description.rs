@@ -1,63 +1,14 @@
 //! What the parts of a cluster know about each other: plain data, as it travels and as it is kept.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
+use firesteel_backend::blame::{End, ExitStatus};
+use firesteel_backend::command::Command;
+use firesteel_backend::{Address, AppId};
 use firesteel_types::ExecutorId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Address, AppId, DriverId, ExecutorKey, Incarnation, WorkerId};
-
-/// A program with its arguments, never through a shell.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Command {
-    /// The executable's path, on the worker or on the driver that serves it.
-    pub program: String,
-    /// Its arguments, one by one.
-    pub arguments: Vec<String>,
-    /// Its environment, beyond what the worker gives.
-    pub environment: BTreeMap<String, String>,
-    /// The executable's hash, when it must be this very one.
-    pub hash: Option<[u8; 32]>,
-    /// Where the worker gets the executable if it has no such one, and the files that go with it.
-    pub served: Option<Served>,
-}
-
-impl fmt::Debug for Command {
-    /// Without the values of variables: a secret is among them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Command { program, arguments, environment, hash: _, served } = self;
-        f.debug_struct("Command")
-            .field("program", program)
-            .field("arguments", arguments)
-            .field("environment", &environment.keys())
-            .field("served", served)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a driver serves to the workers that start its executors.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Served {
-    /// Where.
-    pub address: Address,
-    /// The length of the executable.
-    pub program_bytes: u64,
-    /// What is to lie in an executor's working directory before it starts.
-    pub files: Vec<ServedFile>,
-}
-
-/// A file for executors.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServedFile {
-    /// Its name, without a directory.
-    pub name: String,
-    /// Its length.
-    pub bytes: u64,
-    /// Its hash, by which it is asked for.
-    pub hash: [u8; 32],
-}
+use crate::{DriverId, ExecutorKey, Incarnation, WorkerId};
 
 /// What an application asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +86,18 @@ impl ExecutorState {
         !matches!(self, ExecutorState::Launching | ExecutorState::Running)
     }
 
+    /// How one in this state ended.
+    pub fn end(self, status: Option<ExitStatus>) -> End {
+        match self {
+            ExecutorState::Exited => End::Exited(status),
+            ExecutorState::Failed => End::LaunchFailed,
+            ExecutorState::Killed => End::Told,
+            ExecutorState::Lost | ExecutorState::Launching | ExecutorState::Running => {
+                End::NodeLost
+            }
+        }
+    }
+
     /// As Spark writes it.
     pub fn name(self) -> &'static str {
         match self {
@@ -144,24 +107,6 @@ impl ExecutorState {
             ExecutorState::Failed => "FAILED",
             ExecutorState::Lost => "LOST",
             ExecutorState::Exited => "EXITED",
-        }
-    }
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExitStatus {
-    /// With this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-}
-
-impl std::fmt::Display for ExitStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ExitStatus::Code(code) => write!(f, "exit code {code}"),
-            ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
         }
     }
 }

@@ -1,13 +1,11 @@
-//! The standalone cluster's decisions: what master, worker, driver backend and executor do about every
-//! message, loss and timeout. Sockets, processes, clocks and files are their shells' business.
+//! The standalone cluster's decisions: what master, worker and an application's client do about every message, loss and
+//! timeout. Sockets, processes, clocks and files are their shells' business.
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`master`] | who may join, which executor and which driver runs where, when an application is over |
 //! | [`worker`] | with which master to register, which processes to start and end, what to report |
-//! | [`application`] | the driver's side: registration with a master, which executors count, when one is lost |
-//! | [`executor`] | when an executor runs tasks, and when it ends |
-//! | [`blame`] | whose fault an executor's end is |
+//! | [`application`] | the driver's side: registration with a master; a provider of executors |
 //!
 //! [`messages`] is what they say to each other, [`description`] what they say it about, [`wire`] how it
 //! travels, [`json`] the master's state as its `/json/` page shows it.
@@ -18,19 +16,13 @@
 //! carry the whole state, so that what was lost is said again.
 
 pub mod application;
-pub mod blame;
 pub mod date;
 pub mod description;
-pub mod executor;
 pub mod id;
-pub mod jitter;
 pub mod json;
 pub mod master;
 pub mod messages;
-pub mod mutant;
 pub mod wire;
 pub mod worker;
 
-pub use id::{
-    Address, AppId, DriverId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId,
-};
+pub use id::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};

@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command;
+use firesteel_backend::{Address, AppId, Peer};
 use firesteel_cluster::description::{
-    ApplicationDescription, Command, DriverDescription, ExecutorReport, ExecutorState, ExitStatus,
-    ProcessEnd, WorkerDescription, WorkerState,
+    ApplicationDescription, DriverDescription, ExecutorReport, ExecutorState, ProcessEnd,
+    WorkerDescription, WorkerState,
 };
 use firesteel_cluster::json::master_json;
 use firesteel_cluster::master::{Effect, Event, Master, MasterOptions, RecoveryState};
 use firesteel_cluster::messages::{ToApplication, ToMaster, ToWorker};
-use firesteel_cluster::{
-    Address, AppId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId,
-};
+use firesteel_cluster::{Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 const START: Tick = Tick(1_794_765_220_344);

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::protocol::{Refusal, ToDriver, ToExecutor};
 use firesteel_cluster::description::{
-    DriverReport, DriverState, ExecutorReport, ExecutorState, ExitStatus, ProcessEnd, WorkerState,
+    DriverReport, DriverState, ExecutorReport, ExecutorState, ProcessEnd, WorkerState,
 };
-use firesteel_cluster::messages::{Refusal, Said, ToDriver, ToExecutor, ToMaster, ToWorker};
-use firesteel_cluster::{AppId, DriverId, Epoch, ExecutorKey, Registration, WorkerId};
+use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
+use firesteel_cluster::{DriverId, Epoch, ExecutorKey, Registration, WorkerId};
 use firesteel_types::{ExecutorId, TaskFailure, TaskId, TaskOutcome};
 
 #[track_caller]

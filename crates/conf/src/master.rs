@@ -43,6 +43,11 @@ pub enum Master {
         /// The server's URL; `https://` was added when no scheme was written.
         url: String,
     },
+    /// `scheme://...` of any other scheme: a cluster manager that is plugged in may know it.
+    External {
+        /// As it was written.
+        url: String,
+    },
 }
 
 /// The N of `local[N]`.
@@ -175,7 +180,10 @@ impl FromStr for Master {
         if let Some(url) = text.strip_prefix("k8s://") {
             return parse_kubernetes(url);
         }
-        Err(refuse(text))
+        match is_url(text) {
+            true => Ok(Self::External { url: text.to_owned() }),
+            false => Err(refuse(text)),
+        }
     }
 }
 
@@ -250,6 +258,18 @@ fn parse_kubernetes(text: &str) -> Result<Master, MasterError> {
     }
 }
 
+/// Whether it is a URL of a scheme that nobody else has.
+fn is_url(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let taken = ["spark", "k8s", "local", "yarn", "mesos", "zk", "http", "https"];
+    let sound = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.chars().all(sound)
+        && !taken.contains(&scheme)
+        && !rest.is_empty()
+        && !rest.contains(|c: char| c.is_whitespace() || c.is_control())
+}
+
 fn refuse(text: &str) -> MasterError {
     if text.is_empty() {
         return MasterError::Empty;
@@ -277,6 +297,7 @@ impl fmt::Display for Master {
                 write!(f, "spark://{}", addresses.join(","))
             }
             Self::Kubernetes { url } => write!(f, "k8s://{url}"),
+            Self::External { url } => f.write_str(url),
         }
     }
 }
@@ -346,6 +367,11 @@ mod tests {
                 Master::Kubernetes { url: "https://api".to_owned() },
                 "k8s://https://api",
             ),
+            (
+                "nomad://dc1:4646/jobs",
+                Master::External { url: "nomad://dc1:4646/jobs".to_owned() },
+                "nomad://dc1:4646/jobs",
+            ),
         ] {
             assert_eq!(parse(text), Ok(master.clone()), "{text}");
             assert_eq!(master.to_string(), written);
@@ -379,6 +405,7 @@ mod tests {
             ("yarn-client", "YARN is not supported"),
             ("mesos://zk:5050", "Mesos is not supported: write local, "),
             ("http://h1", "`http://h1` is not a master URL: write local, "),
+            ("nomad://", "`nomad://` is not a master URL"),
             ("Local", "`Local` is not a master URL"),
         ] {
             let error = parse(text).unwrap_err().to_string();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, entries};
-use firesteel_engine::{Engine, Listener};
+use firesteel_engine::{ClusterManager, Engine, Listener};
 use firesteel_rdd::Pipe;
 use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
 use firesteel_task::{Accumulate, Accumulator, Broadcast};
@@ -41,6 +41,16 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     arguments: Option<Vec<String>>,
     listeners: Listeners,
+    managers: Managers,
+}
+
+#[derive(Default)]
+struct Managers(Vec<Arc<dyn ClusterManager>>);
+
+impl std::fmt::Debug for Managers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|manager| manager.name())).finish()
+    }
 }
 
 #[derive(Default)]
@@ -87,6 +97,13 @@ impl Builder {
         self
     }
 
+    /// A kind of cluster that the application may run on, beside those that every program knows.
+    #[must_use]
+    pub fn cluster_manager(mut self, manager: Arc<dyn ClusterManager>) -> Self {
+        self.managers.0.push(manager);
+        self
+    }
+
     /// Starts the context.
     pub fn build(self) -> Result<Context> {
         let mut loader = Loader::from_process()?;
@@ -101,7 +118,7 @@ impl Builder {
         for warning in conf.warnings() {
             tracing::warn!("{warning}");
         }
-        Context::start(conf, self.listeners.0)
+        Context::start(conf, self.listeners.0, &self.managers.0)
     }
 }
 
@@ -116,11 +133,15 @@ impl Context {
         Self::builder().build()
     }
 
-    fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Self> {
+    fn start(
+        conf: Conf,
+        listeners: Vec<Box<dyn Listener>>,
+        managers: &[Arc<dyn ClusterManager>],
+    ) -> Result<Self> {
         let shows_progress = conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal();
         let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
         let handles_interrupt = conf.get(&entries::HANDLE_INTERRUPT)?;
-        let engine = Engine::start(conf, listeners)?;
+        let engine = Engine::start_on(conf, listeners, managers)?;
         let progress = shows_progress.then(|| ConsoleProgress::start(&engine, interval));
         let context = Context(Arc::new(Inner::new(engine, progress)));
         if handles_interrupt {

@@ -54,6 +54,7 @@ use status::Status;
 
 pub use blocks::CachedPartitions;
 pub use bus::Listener;
+pub use cluster::{ApplicationSpec, ClusterManager, Provider, Reports, executor_environment};
 pub use error::{Error, Result};
 pub use firesteel_executor::cluster::codec_if;
 pub use job::JobWaiter;
@@ -193,7 +194,10 @@ impl Engine {
                 Effect::DropCachedPartitions { rdd } => {
                     state.aftermath.push(Step::Drop(self.drop_cached_partitions(rdd)));
                 }
-                Effect::Post(event) => self.post(event),
+                Effect::Post(event) => {
+                    self.place.note_exclusion(&event);
+                    self.post(event);
+                }
                 Effect::ArmTimer(at) => self.arm_timer(state, at),
             }
         }

@@ -9,10 +9,10 @@ use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
 use firesteel_scheduler::engine::Input;
 use firesteel_types::{
-    ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
+    Event, ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
 };
 
-use super::cluster::{Cluster, NewCluster, dispatch};
+use super::cluster::{Cluster, ClusterManager, NewCluster, claimant, dispatch};
 use super::{Engine, local};
 use crate::files::Files;
 use crate::{Error, Result};
@@ -37,6 +37,7 @@ impl NewPlace {
         conf: &Conf,
         cpus_per_task: u32,
         files: &Files,
+        managers: &[Arc<dyn ClusterManager>],
     ) -> Result<Self> {
         match master {
             Master::Local { threads, .. } => {
@@ -51,23 +52,11 @@ impl NewPlace {
                 let transport = conf.get(&entries::LOCAL_TRANSPORT)?;
                 Ok(NewPlace::Threads { transport, workers })
             }
-            Master::Standalone { masters } => {
-                let cores = conf.get(&entries::EXECUTOR_CORES)?;
-                check_cores(master, cores, cpus_per_task)?;
-                Ok(NewPlace::Cluster(Box::new(NewCluster::join(master, masters, conf, files)?)))
+            _ => {
+                let manager = claimant(master, managers)?;
+                let new = NewCluster::join(&**manager, master, conf, cpus_per_task, files)?;
+                Ok(NewPlace::Cluster(Box::new(new)))
             }
-            Master::LocalCluster { workers, cores, memory_mb } => {
-                let wanted = conf.get(&entries::EXECUTOR_CORES)?;
-                check_cores(master, wanted.or(Some(cores.get())), cpus_per_task)?;
-                let size = (workers.get(), cores.get(), memory_mb.get());
-                Ok(NewPlace::Cluster(Box::new(NewCluster::with_own(master, size, conf, files)?)))
-            }
-            other => Err(Error::Master {
-                master: other.to_string(),
-                reason: "this version runs in one process or on a standalone cluster; use local, \
-                         local[N], local[*], local-cluster[n,cores,memory] or spark://host:port"
-                    .to_owned(),
-            }),
         }
     }
 
@@ -96,15 +85,6 @@ impl NewPlace {
     }
 }
 
-fn check_cores(master: &Master, cores: Option<u32>, cpus_per_task: u32) -> Result<()> {
-    let Some(cores) = cores.filter(|cores| *cores < cpus_per_task) else { return Ok(()) };
-    let reason = format!(
-        "an executor has {cores} core(s), but spark.task.cpus asks for {cpus_per_task} per task; \
-         lower it or raise spark.executor.cores"
-    );
-    Err(Error::Master { master: master.to_string(), reason })
-}
-
 fn threads_of(threads: Threads) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = u32::try_from(cores).ok().and_then(NonZeroU32::new);
@@ -116,6 +96,18 @@ impl Place {
     pub(super) fn kill(&self, executor: ExecutorId, task: TaskId, reason: String) {
         if let Place::Cluster(cluster) = self {
             cluster.kill(executor, task, reason);
+        }
+    }
+
+    /// Executors on nodes that the schedulers exclude would be of no use.
+    pub(super) fn note_exclusion(&self, event: &Event) {
+        let Place::Cluster(cluster) = self else { return };
+        match event {
+            Event::NodeExcluded { host, stage: None, .. } => {
+                cluster.node_excluded(host.clone(), true);
+            }
+            Event::NodeUnexcluded { host, .. } => cluster.node_excluded(host.clone(), false),
+            _ => {}
         }
     }
 

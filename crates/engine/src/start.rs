@@ -14,6 +14,7 @@ use firesteel_types::{BlockManagerId, Event, ExecutorId, Host};
 
 use crate::aftermath::Aftermath;
 use crate::bus::{Bus, Listener};
+use crate::cluster::{ClusterManager, built_in};
 use crate::files::Files;
 use crate::jobs::Ids;
 use crate::place::NewPlace;
@@ -36,6 +37,15 @@ pub(crate) struct Application {
 impl Engine {
     /// Starts an application with these settings, which are taken to be valid.
     pub fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Arc<Engine>> {
+        Self::start_on(conf, listeners, &[])
+    }
+
+    /// Starts an application that may also run on clusters of these kinds.
+    pub fn start_on(
+        conf: Conf,
+        listeners: Vec<Box<dyn Listener>>,
+        managers: &[Arc<dyn ClusterManager>],
+    ) -> Result<Arc<Engine>> {
         firesteel_storage::raise_open_file_limit();
         if cfg!(panic = "abort") {
             let message = "tasks end by unwinding: build with panic = \"unwind\"".to_owned();
@@ -49,7 +59,8 @@ impl Engine {
         let files = Files::gather(&conf)?;
         let (bus, status) = (Bus::default(), Status::new(Retention::from_conf(&conf)?));
         let listener_capacity = conf.get(&entries::LISTENER_BUS_SHARED_CAPACITY)? as usize;
-        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files)?;
+        let managers = [&built_in(), managers].concat();
+        let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files, &managers)?;
         listeners.into_iter().for_each(|listener| bus.add("shared", listener_capacity, listener));
         let (id, ids) = (OnceLock::new(), Ids::default());
         let engine = Arc::new(Engine {

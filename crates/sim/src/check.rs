@@ -1,10 +1,11 @@
 //! The invariants, by id.
 
+use firesteel_backend::Peer;
+use firesteel_cluster::ExecutorKey;
 use firesteel_cluster::description::ExecutorState;
 use firesteel_cluster::master::{ExecutorView, WorkerStatus};
 use firesteel_cluster::messages::ToApplication;
 use firesteel_cluster::worker::Effect;
-use firesteel_cluster::{ExecutorKey, Peer};
 use firesteel_types::{ExecutorId, Tick};
 
 use crate::network::CLIENT;
@@ -150,7 +151,7 @@ impl World {
         let driver = &self.procs[node.driver];
         let awake = driver.paused_until;
         let Some(Body::Driver(driver)) = &driver.body else { return Ok(()) };
-        let Some(heard) = driver.backend.last_seen(node.key.executor) else {
+        let Some(heard) = driver.registry.last_seen(node.key.executor) else {
             self.counters.noticed_executors += 1;
             return Ok(());
         };
@@ -242,7 +243,7 @@ impl World {
             };
             let Some(Body::Driver(node)) = &self.procs[proc].body else { continue };
             let flawed = self.plan.apps[node.app].flaw != Flaw::None;
-            let mut registered: Vec<ExecutorId> = node.backend.executors().collect();
+            let mut registered: Vec<ExecutorId> = node.registry.executors().collect();
             registered.sort();
             let good = || app.executors.iter().filter(|executor| !self.is_bad(executor));
             let ordered: Vec<ExecutorId> = good().map(|e| e.executor).collect();

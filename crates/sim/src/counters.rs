@@ -37,6 +37,8 @@ counters! {
     connections_stalled,
     /// Connections that could not be made.
     connections_refused,
+    /// Words between a driver's registry and its provider that came late.
+    words_late,
     /// Executors that died by themselves.
     executor_crashes,
     /// Executors that ended as soon as they ran.

@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_cluster::application::{Backend, BackendOptions, Effect, Event as Application};
-use firesteel_cluster::description::{ApplicationDescription, Command, ExitStatus};
-use firesteel_cluster::jitter::Jitter;
-use firesteel_cluster::messages::ToExecutor;
-use firesteel_cluster::{ExecutorKey, Incarnation, executor};
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command;
+use firesteel_backend::executor;
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::protocol::ToExecutor;
+use firesteel_backend::registry::{Effect, Event as Registered, Registry, RegistryOptions};
+use firesteel_cluster::application::{AppClient, AppClientOptions};
+use firesteel_cluster::description::ApplicationDescription;
+use firesteel_cluster::{ExecutorKey, Incarnation};
 use firesteel_scheduler::engine::{Effect as Decided, Input, Scheduler};
 use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskOptions, TaskSetKind,
@@ -20,6 +24,7 @@ use firesteel_types::{
 use crate::lineage::{self, Computed, Oracle, Versions};
 use crate::network::{CLIENT, Message};
 use crate::plan::{Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
+use crate::port::Port;
 use crate::results::shuffle_of;
 use crate::world::{Body, Event, Kind, ProcId, World};
 
@@ -32,7 +37,12 @@ pub(crate) struct Job {
 }
 
 pub(crate) struct DriverNode {
-    pub(crate) backend: Backend,
+    pub(crate) registry: Registry,
+    /// Its provider of executors.
+    pub(crate) client: AppClient,
+    pub(crate) port: Port,
+    /// Until when what was said over the port is not heard.
+    pub(crate) port_waits_until: u64,
     pub(crate) scheduler: Scheduler,
     /// Its number in the plan.
     pub(crate) app: usize,
@@ -96,13 +106,19 @@ impl World {
             web_ui: app.to_string(),
         });
         let incarnation = Incarnation(self.rng.u64(..));
-        let options = BackendOptions {
+        let planted = self.settings.planted;
+        let options = AppClientOptions {
             registration_wait_ms: 600,
             registration_attempts: 5,
+            planted,
+            ..AppClientOptions::new(description, incarnation, self.plan.masters)
+        };
+        let rules = RegistryOptions {
+            target: plan.limit,
             network_timeout_ms: NETWORK_TIMEOUT_MS,
             reason_wait_ms: 800,
-            planted: self.settings.planted,
-            ..BackendOptions::new(description, incarnation, self.plan.masters)
+            planted,
+            ..RegistryOptions::default()
         };
         let rdds = lineage::random(&mut self.rng);
         let map_sides = map_sides(&rdds);
@@ -112,7 +128,10 @@ impl World {
         let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
         let tasks = TaskOptions { ahead_us: plan.ahead_us, ..TaskOptions::default() };
         let node = DriverNode {
-            backend: Backend::new(options, Jitter::new(self.rng.u64(..))),
+            registry: Registry::new(rules),
+            client: AppClient::new(options, Jitter::new(self.rng.u64(..))),
+            port: Port::new(),
+            port_waits_until: 0,
             scheduler: Scheduler::new(dag, tasks),
             app,
             map_sides,
@@ -176,28 +195,14 @@ impl World {
         self.feed_schedulers(proc, vec![Input::Ticked])
     }
 
-    pub(crate) fn feed_driver(&mut self, proc: ProcId, event: Application) -> Result<(), String> {
-        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
-        let mut out = Vec::new();
-        node.backend.handle(firesteel_types::Tick(self.now), event, &mut out);
-        let mut inputs = Vec::new();
-        for effect in out {
-            self.carry_out_for_driver(proc, effect, &mut inputs)?;
-        }
-        self.feed_schedulers(proc, inputs)
-    }
-
-    fn carry_out_for_driver(
+    pub(crate) fn carry_out_for_driver(
         &mut self,
         proc: ProcId,
         effect: Effect,
         inputs: &mut Vec<Input>,
     ) -> Result<(), String> {
         match effect {
-            Effect::SendMaster { master, message } => {
-                let server = self.masters[master];
-                self.send_to(proc, server, master, Message::ToMaster(message));
-            }
+            Effect::Provider(_) => {}
             Effect::SendExecutor { to, message } => {
                 let refused = matches!(message, ToExecutor::RegisterExecutorFailed { .. });
                 self.counters.executors_refused += u64::from(refused);
@@ -222,7 +227,7 @@ impl World {
                     TaskEvent::TaskReported { task, executor, outcome, metrics, written };
                 inputs.push(Input::Task(reported));
             }
-            Effect::Registered { app } => {
+            Effect::Accepted { app } => {
                 let other = self.app_ids.insert(app.clone(), proc);
                 if other.is_some_and(|other| other != proc) {
                     return Err(format!("S05: {app} is the id of two applications"));
@@ -250,7 +255,7 @@ impl World {
         match input {
             Input::ExecutorAdded { executor, .. } => {
                 self.counters.executors_registered += 1;
-                if node.backend.is_lost(*executor) {
+                if node.registry.is_lost(*executor) {
                     return Err(format!("S04: lost executor {executor} is taken back"));
                 }
             }
@@ -279,7 +284,8 @@ impl World {
         } else {
             return Err(format!("L02: an application ends for no known cause: {reason}"));
         }
-        self.push(self.now + 20, Event::Dies { proc, status: ExitStatus::Code(1) });
+        let heard = self.port_is_heard(proc);
+        self.push(heard + 20, Event::Dies { proc, status: ExitStatus::Code(1) });
         Ok(())
     }
 
@@ -324,7 +330,7 @@ impl World {
             Decided::LaunchTask { task, kind } => self.launch(node, task, kind)?,
             Decided::KillTask { task, executor, reason } => {
                 self.counters.task_kills += 1;
-                if let Some(peer) = node.backend.peer(executor) {
+                if let Some(peer) = node.registry.peer(executor) {
                     let kill = Message::ToExecutor(ToExecutor::KillTask { task, reason });
                     self.send(peer.0 as usize, CLIENT, kill);
                 }
@@ -367,11 +373,11 @@ impl World {
     ) -> Result<(), String> {
         self.counters.stage_reruns += u64::from(task.stage.attempt > 0);
         let (id, executor) = (task.task, task.executor);
-        if node.backend.is_lost(executor) {
+        if node.registry.is_lost(executor) {
             return Err(format!("S04: task {id} goes to lost executor {executor}"));
         }
-        let Some(peer) = node.backend.peer(executor) else {
-            if node.backend.is_over() {
+        let Some(peer) = node.registry.peer(executor) else {
+            if node.registry.is_over() {
                 return Ok(());
             }
             return Err(format!("S04: task {id} goes to unknown executor {executor}"));
@@ -461,8 +467,8 @@ impl World {
         }
         node.stopped = true;
         self.tell(|_| format!("process {proc} is done"));
-        self.feed_driver(proc, Application::Stopped)?;
-        let at = self.now + 5 + self.rng.u64(..30);
+        self.feed_driver(proc, Registered::Stopped)?;
+        let at = self.port_is_heard(proc) + 5 + self.rng.u64(..30);
         self.push(at, Event::Dies { proc, status: ExitStatus::Code(0) });
         Ok(())
     }

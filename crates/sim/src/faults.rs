@@ -1,6 +1,6 @@
 //! What goes wrong.
 
-use firesteel_cluster::description::ExitStatus;
+use firesteel_backend::blame::ExitStatus;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
 use firesteel_types::{JobId, TaskId};
@@ -187,7 +187,8 @@ impl World {
                 if status == ExitStatus::Code(1) && node.jobs.values().any(|job| !job.ended) {
                     return Err("L02: a job waits though its application has ended".to_owned());
                 }
-                self.counters.stale_for_drivers += node.backend.stale_messages();
+                let stale = node.registry.stale_messages() + node.client.stale_messages();
+                self.counters.stale_for_drivers += stale;
                 self.driver_gone = Some(self.now);
                 let at = self.now + NETWORK_TIMEOUT_MS;
                 self.push(at, Event::OrphansDue { driver: proc });

@@ -31,11 +31,12 @@ mod nodes;
 mod outputs;
 mod plan;
 mod poison;
+mod port;
 mod results;
 mod world;
 
 pub use counters::Counters;
-pub use firesteel_cluster::mutant::{Mutant, Planted};
+pub use firesteel_backend::mutant::{Mutant, Planted};
 pub use firesteel_scheduler::mutant::{Mutant as DagMutant, Planted as PlantedDag};
 pub use load::longest_decision;
 pub use mutants::{MUTANTS, Mistake, first_violation, is_caught};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use firesteel_cluster::description::{
-    ApplicationDescription, Command, WorkerDescription, WorkerState,
-};
+use firesteel_backend::command::Command;
+use firesteel_backend::{Address, Peer};
+use firesteel_cluster::description::{ApplicationDescription, WorkerDescription, WorkerState};
 use firesteel_cluster::master::{Event, Master, MasterOptions, RecoveryState};
 use firesteel_cluster::messages::ToMaster;
-use firesteel_cluster::{Address, Epoch, Incarnation, Peer, WorkerId};
+use firesteel_cluster::{Epoch, Incarnation, WorkerId};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 fn join(number: u64) -> ToMaster {

@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToExecutor, ToMaster, ToWorker};
+use firesteel_backend::protocol::{ToDriver, ToExecutor};
+use firesteel_cluster::messages::{Said, ToApplication, ToMaster, ToWorker};
 
 use crate::world::{Event, ProcId, World};
 

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command;
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::protocol::ToDriver;
+use firesteel_backend::{Address, Peer, executor};
 use firesteel_cluster::description::{
-    ApplicationDescription, Command, DriverDescription, ExitStatus, WorkerDescription,
+    ApplicationDescription, DriverDescription, WorkerDescription,
 };
-use firesteel_cluster::jitter::Jitter;
 use firesteel_cluster::master::{self, Master, MasterOptions, RecoveryState};
-use firesteel_cluster::messages::{ToDriver, ToMaster, ToWorker};
+use firesteel_cluster::messages::{ToMaster, ToWorker};
 use firesteel_cluster::worker::{self, Worker, WorkerOptions};
-use firesteel_cluster::{
-    Address, DriverId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId, executor,
-};
+use firesteel_cluster::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
 use crate::check::check_void_order;
@@ -113,14 +115,15 @@ impl World {
         match self.procs[proc].kind {
             Kind::Master => self.feed_master(proc, master::Event::Ticked),
             Kind::Worker => self.feed_worker(proc, worker::Event::Ticked),
-            Kind::Driver => self.feed_driver(proc, firesteel_cluster::application::Event::Ticked),
+            Kind::Driver => self.wake_driver(proc),
             Kind::Executor => self.feed_executor(proc, executor::Event::Ticked),
             Kind::Submitted => Ok(()),
         }
     }
 
     pub(crate) fn arrives(&mut self, connection: usize, end: usize) -> Result<(), String> {
-        use firesteel_cluster::application::Event as Application;
+        use firesteel_backend::registry::Event as Registry;
+        use firesteel_cluster::application::Event as Client;
         let Some(message) = self.arrival(connection, end) else { return Ok(()) };
         let target = self.connections[connection].target;
         let receiver = self.connections[connection].ends[end];
@@ -137,11 +140,11 @@ impl World {
                 self.feed_worker(receiver, worker::Event::Received { master: target, said })
             }
             Message::ToApplication(said) => {
-                self.feed_driver(receiver, Application::ReceivedMaster { master: target, said })
+                self.feed_client(receiver, Client::ReceivedMaster { master: target, said })
             }
             Message::ToDriver(message) => self.feed_driver(
                 receiver,
-                Application::ReceivedExecutor { from, has_address: true, message },
+                Registry::ReceivedExecutor { from, has_address: true, message },
             ),
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, executor::Event::Received(message))
@@ -164,7 +167,7 @@ impl World {
                 self.feed_master(proc, master::Event::PeerDisconnected { peer })
             }
             (SERVER, _) => {
-                let gone = firesteel_cluster::application::Event::ExecutorDisconnected { peer };
+                let gone = firesteel_backend::registry::Event::ExecutorDisconnected { peer };
                 self.feed_driver(proc, gone)
             }
             _ if self.procs[proc].links.get(&target) == Some(&id) => {
@@ -183,7 +186,7 @@ impl World {
             Kind::Driver => {
                 let gone =
                     firesteel_cluster::application::Event::MasterDisconnected { master: target };
-                self.feed_driver(client, gone)
+                self.feed_client(client, gone)
             }
             Kind::Executor => self.feed_executor(client, executor::Event::DriverDisconnected),
             Kind::Master | Kind::Submitted => Ok(()),

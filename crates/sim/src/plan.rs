@@ -1,7 +1,7 @@
 //! What a seed decides before life begins. Some lives are calm, some savage; each draws its own habits.
 
 use fastrand::Rng;
-use firesteel_cluster::description::ExitStatus;
+use firesteel_backend::blame::ExitStatus;
 
 /// `spark.worker.timeout` of every life.
 pub(crate) const WORKER_TIMEOUT_MS: u64 = 4000;

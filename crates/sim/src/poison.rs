@@ -1,6 +1,6 @@
 //! Tasks that do the same to their executor whenever they run (L06).
 
-use firesteel_cluster::description::ExitStatus;
+use firesteel_backend::blame::ExitStatus;
 use firesteel_scheduler::messages::{TaskOptions, TaskSetKind};
 use firesteel_types::{JobId, TaskFailure, TaskInfo};
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use firesteel_cluster::description::ExitStatus;
-use firesteel_cluster::{AppId, DriverId, ExecutorKey};
+use firesteel_backend::AppId;
+use firesteel_backend::blame::ExitStatus;
+use firesteel_cluster::{DriverId, ExecutorKey};
 use firesteel_types::{TaskId, Tick};
 
 use crate::driver::DriverNode;
@@ -75,6 +76,8 @@ pub(crate) enum Event {
     Wakes(ProcId),
     /// A driver has read all that had arrived.
     Drained(ProcId),
+    /// What was said between a driver's registry and its provider is heard.
+    PortSpeaks(ProcId),
     /// An alarm of a driver's schedulers.
     SchedulersWake(ProcId),
     TaskEnds {
@@ -304,8 +307,9 @@ impl World {
             Event::Refused { client, target } => self.disconnected(client, target),
             Event::Wakes(proc) => self.wake(proc),
             Event::Drained(proc) => {
-                self.feed_driver(proc, firesteel_cluster::application::Event::Drained)
+                self.feed_driver(proc, firesteel_backend::registry::Event::Drained)
             }
+            Event::PortSpeaks(proc) => self.hear(proc),
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
             Event::Dies { proc, status } => self.die(proc, status, false),
@@ -327,7 +331,7 @@ impl World {
                 self.die(executor, ExitStatus::Signal(9), false)
             }
             Event::WorkerGone { executor } => {
-                self.feed_executor(executor, firesteel_cluster::executor::Event::WorkerGone)
+                self.feed_executor(executor, firesteel_backend::executor::Event::WorkerGone)
             }
             Event::StartWorker(place) => self.start_worker(place),
             Event::StartMaster => self.start_master(0),
@@ -349,6 +353,7 @@ impl World {
             Event::Refused { client: proc, .. }
             | Event::Wakes(proc)
             | Event::Drained(proc)
+            | Event::PortSpeaks(proc)
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }

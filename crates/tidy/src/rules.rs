@@ -6,9 +6,8 @@ use crate::{Source, code::is_word, uses::imported_paths};
 
 /// Where decisions are made: no clock, randomness, IO, locks, threads or unordered maps in here.
 pub const PURE_CORES: &[&str] = &[
+    "crates/backend/src/",
     "crates/cluster/src/application/",
-    "crates/cluster/src/executor/",
-    "crates/cluster/src/jitter.rs",
     "crates/cluster/src/master/",
     "crates/cluster/src/messages.rs",
     "crates/cluster/src/worker/",

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use firesteel_backend::command::Command;
 use firesteel_cluster::Incarnation;
-use firesteel_cluster::description::{ApplicationDescription, Command, ExecutorState};
+use firesteel_cluster::description::{ApplicationDescription, ExecutorState};
 use firesteel_cluster::messages::{Said, ToApplication, ToMaster};
 use firesteel_cluster::wire::{APP_CLIENT, MASTER};
 use firesteel_rpc::*;

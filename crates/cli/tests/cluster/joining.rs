@@ -3,10 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use firesteel_backend::Address;
 use firesteel_cluster::description::{WorkerDescription, WorkerState};
 use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
 use firesteel_cluster::wire::{MASTER, WORKER};
-use firesteel_cluster::{Address, Incarnation, WorkerId};
+use firesteel_cluster::{Incarnation, WorkerId};
 use firesteel_rpc::*;
 use firesteel_types::Host;
 use tempfile::TempDir;

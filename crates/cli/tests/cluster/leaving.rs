@@ -1,6 +1,6 @@
 //! Ends: told to, killed, alone. Nothing is left of a worker, and a master's end costs nothing.
 
-use firesteel_cluster::AppId;
+use firesteel_backend::AppId;
 use firesteel_cluster::messages::ToMaster;
 use firesteel_types::ExecutorId;
 use rustix::process::{Signal, kill_process};
@@ -9,7 +9,7 @@ use crate::application::{Application, idle, pid_in, script};
 use crate::daemon::{Daemon, Master, Worker, is_running, wait_until};
 
 /// An executor that does not want to end, with a child of its own.
-fn stubborn() -> firesteel_cluster::description::Command {
+fn stubborn() -> firesteel_backend::command::Command {
     script(
         "trap '' TERM; sleep 1000 & echo $! > new; mv new child; echo $$ > new; mv new pid; while :; do sleep 1000; done",
     )

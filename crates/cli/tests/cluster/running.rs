@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use firesteel_cluster::description::{Command, ExecutorState};
+use firesteel_backend::command::Command;
+use firesteel_cluster::description::ExecutorState;
 use firesteel_cluster::messages::{ToApplication, ToMaster};
 use firesteel_types::ExecutorId;
 use rustix::process::{Signal, kill_process};
@@ -166,7 +167,7 @@ fn an_executor_that_is_not_wanted_any_more_ends_and_an_application_that_is_over_
     let worker = Worker::start(&master, &[]);
     let application = Application::register(&master, idle());
     let first = application.pid(&worker, 0);
-    let app = firesteel_cluster::AppId::new(&application.id());
+    let app = firesteel_backend::AppId::new(&application.id());
     let executors = vec![ExecutorId(0)];
     application.say(ToMaster::KillExecutors { app: app.clone(), executors });
     assert_eq!(application.end_of(0).0, ExecutorState::Killed);

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firesteel_cluster::Address;
-use firesteel_cluster::description::{Command, ExecutorState, Served, ServedFile};
-use firesteel_cluster::wire;
+use firesteel_backend::Address;
+use firesteel_backend::command::{Command, Served, ServedFile};
+use firesteel_backend::wire;
+use firesteel_cluster::description::ExecutorState;
 use firesteel_rpc::*;
 use firesteel_types::Host;
 use tokio::runtime::Runtime;

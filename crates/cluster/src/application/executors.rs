@@ -1,220 +1,132 @@
-//! Which executors count, when one is lost, and whose fault that is.
+//! What is said about executors: between the driver's registry and the master that starts them.
 
-use firesteel_scheduler::engine::Input;
-use firesteel_scheduler::messages::TaskEvent;
-use firesteel_types::{ExecutorId, ExecutorInfo, Host, Tick};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::core::{Backend, Effect, Turn};
-use crate::blame::{Blame, End, blame};
-use crate::description::{ExecutorUpdate, ExitStatus};
-use crate::messages::{Refusal, ToDriver, ToExecutor, ToMaster};
-use crate::mutant::Mutant;
-use crate::{AppId, Peer};
+use firesteel_backend::AppId;
+use firesteel_backend::numbers::ExecutorNumbers;
+use firesteel_backend::provider::{Capacity, ProviderCommand, ProviderEvent};
+use firesteel_types::{ExecutorId, Host};
 
-/// An executor that is registered.
-#[derive(Debug)]
-pub(super) struct Executor {
-    pub(super) peer: Peer,
-    pub(super) last_seen: Tick,
-    /// Since when its connection is broken: it gets no tasks, and the reason is waited for.
-    disconnected: Option<Tick>,
+use super::core::{AppClient, Turn};
+use crate::description::{ExecutorState, ExecutorUpdate};
+use crate::messages::ToMaster;
+
+/// What the driver has and wants.
+#[derive(Debug, Default)]
+pub(super) struct Executors {
+    /// How many are wanted, when that is limited.
+    limit: Option<u32>,
+    /// On which node the master ordered which.
+    ordered: BTreeMap<ExecutorId, Host>,
+    /// Those that are registered with the driver.
+    registered: BTreeSet<ExecutorId>,
+    /// How many ever were.
+    registrations: u64,
+    /// Those that are to end and that the master has not said to be over: it is told with each heartbeat.
+    released: BTreeSet<ExecutorId>,
+    excluded: BTreeSet<Host>,
+    numbers: ExecutorNumbers,
+    /// Whether the registry was told that there are none to be had.
+    short: bool,
 }
 
-/// What an executor introduces itself with.
-struct Introduction {
-    app: AppId,
-    executor: ExecutorId,
-    host: Host,
-    cores: u32,
-    hash: Option<[u8; 32]>,
-    /// Whether it said over this connection where it serves its blocks.
-    has_address: bool,
+impl Executors {
+    pub(super) fn new(limit: Option<u32>) -> Self {
+        Executors { limit, ..Executors::default() }
+    }
+
+    /// Whether the driver has executors to work with.
+    pub(super) fn any_registered(&self) -> bool {
+        !self.registered.is_empty()
+    }
+
+    /// The first number that a master may give, when the driver asks to be taken in once more: whoever heard it before
+    /// may have ordered executors that it never heard of, even if the answer was lost (S05).
+    pub(super) fn first_number(&mut self, again: bool) -> ExecutorId {
+        if again {
+            self.numbers.leave_out();
+        }
+        self.numbers.first()
+    }
+
+    /// What the driver has and wants; and what shall end, because that may have been lost and nobody else would free
+    /// what such an executor holds.
+    pub(super) fn heartbeat(&self, app: AppId) -> [Option<ToMaster>; 2] {
+        let heartbeat = ToMaster::ApplicationHeartbeat {
+            app: app.clone(),
+            limit: self.limit,
+            executors: self.registered.iter().copied().collect(),
+            registrations: self.registrations,
+            excluded: self.excluded.iter().cloned().collect(),
+        };
+        let executors: Vec<_> = self.released.iter().copied().collect();
+        let kill = (!executors.is_empty()).then_some(ToMaster::KillExecutors { app, executors });
+        [Some(heartbeat), kill]
+    }
 }
 
-impl Backend {
-    pub(super) fn received_executor(
-        &mut self,
-        turn: &mut Turn<'_>,
-        (from, has_address): (Peer, bool),
-        message: ToDriver,
-    ) {
-        match message {
-            ToDriver::RegisterExecutor { app, executor, host, cores, hash } => {
-                let who = Introduction { app, executor, host, cores, hash, has_address };
-                self.register(turn, from, who);
+impl AppClient {
+    pub(super) fn commanded(&mut self, turn: &mut Turn<'_>, command: ProviderCommand) {
+        match command {
+            ProviderCommand::SetTarget(total) => {
+                self.executors.limit = Some(total);
+                if let Some(app) = self.app.clone() {
+                    self.tell_master(turn, ToMaster::RequestExecutors { app, total });
+                }
+                return;
             }
-            ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
-            ToDriver::StatusUpdate { executor, task, outcome, data } => {
-                let known = self.executors.get_mut(&executor).filter(|known| known.peer == from);
-                match known {
-                    Some(known) => {
-                        known.last_seen = turn.now;
-                        turn.out.push(Effect::ReportTask { executor, task, outcome, data });
-                    }
-                    None => self.stale += 1,
+            ProviderCommand::Release(executors) => {
+                for executor in executors {
+                    self.executors.registered.remove(&executor);
+                    self.executors.released.insert(executor);
                 }
             }
-        }
-    }
-
-    fn register(&mut self, turn: &mut Turn<'_>, from: Peer, who: Introduction) {
-        if let Some((refusal, message)) = self.refusal(from, &who) {
-            return turn
-                .tell_executor(from, ToExecutor::RegisterExecutorFailed { refusal, message });
-        }
-        let Introduction { executor, host, cores, .. } = who;
-        self.heard_of(executor);
-        self.expected.remove(&executor);
-        let entry = Executor { peer: from, last_seen: turn.now, disconnected: None };
-        let known = self.executors.insert(executor, entry).is_some();
-        turn.tell_executor(from, ToExecutor::RegisteredExecutor);
-        if !known {
-            self.registrations += 1;
-            let info = ExecutorInfo::new(host, cores);
-            turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, info }));
-            self.show_life(turn);
-        }
-    }
-
-    fn refusal(&self, from: Peer, who: &Introduction) -> Option<(Refusal, String)> {
-        let id = who.executor;
-        if self.is_over() {
-            return Some((Refusal::Stopping, "the application is over".to_owned()));
-        }
-        if self.app.as_ref().is_some_and(|app| *app != who.app) {
-            let message = format!("this is not the driver of {}", who.app);
-            return Some((Refusal::OtherApplication, message));
-        }
-        if self.options.hash.is_some() && who.hash != self.options.hash {
-            let message = "its executable differs from the driver's: make the same file available \
-                           on every worker, or let the driver serve it";
-            return Some((Refusal::OtherExecutable, message.to_owned()));
-        }
-        if !who.has_address {
-            let message = "its connection broke after it had told where it serves its blocks";
-            return Some((Refusal::NoAddress, message.to_owned()));
-        }
-        let takes_back = self.options.planted.is(Mutant::TakesLostExecutorsBack);
-        if self.lost.contains(&id) && !takes_back {
-            return Some((Refusal::Lost, format!("executor {id} was given up before")));
-        }
-        let other = self.executors.get(&id).is_some_and(|known| known.peer != from);
-        other.then(|| (Refusal::Duplicate, format!("there is an executor {id} already")))
-    }
-
-    fn heartbeat(&mut self, turn: &mut Turn<'_>, from: Peer, id: ExecutorId) {
-        let unwanted = self.is_over() || self.lost.contains(&id);
-        match self.executors.get_mut(&id) {
-            Some(known) if known.peer == from => {
-                known.last_seen = turn.now;
-                turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: false });
+            ProviderCommand::NodesExcluded(nodes) => self.executors.excluded = nodes,
+            ProviderCommand::Registered(executor) => {
+                self.executors.numbers.heard_of(executor);
+                self.executors.registered.insert(executor);
+                self.executors.registrations += 1;
             }
-            _ if unwanted => {
-                self.stale += 1;
-                turn.tell_executor(from, ToExecutor::StopExecutor);
-            }
-            _ => turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: true }),
+            ProviderCommand::Stop => return self.stop(turn),
+        }
+        self.send_heartbeat(turn);
+    }
+
+    /// The master ordered an executor.
+    pub(super) fn ordered(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, node: Host) {
+        self.executors.numbers.heard_of(executor);
+        self.executors.ordered.insert(executor, node);
+        turn.report(ProviderEvent::Ordered { executor });
+        if std::mem::take(&mut self.executors.short) {
+            turn.report(ProviderEvent::Capacity(Capacity::default()));
         }
     }
 
-    fn heard_of(&mut self, executor: ExecutorId) {
-        self.next_executor = self.next_executor.max(executor.0.saturating_add(1));
-    }
-
-    pub(super) fn executor_ordered(&mut self, turn: &mut Turn<'_>, id: ExecutorId) {
-        self.heard_of(id);
-        let known = self.executors.contains_key(&id) || self.lost.contains(&id);
-        if !known && !self.is_over() {
-            self.expected.entry(id).or_insert(turn.now);
-        }
-    }
-
-    /// The master tells of an executor. When it is over, how it ended says whose fault that was.
-    pub(super) fn executor_updated(&mut self, turn: &mut Turn<'_>, update: ExecutorUpdate) {
+    /// The master tells of an executor.
+    pub(super) fn updated(&mut self, turn: &mut Turn<'_>, update: ExecutorUpdate) {
         let ExecutorUpdate { executor, state, end } = update;
-        self.heard_of(executor);
+        self.executors.numbers.heard_of(executor);
         if !state.is_finished() {
+            let node = self.executors.ordered.get(&executor).cloned();
+            if let Some(node) = node.filter(|_| state == ExecutorState::Running) {
+                turn.report(ProviderEvent::Started { executor, node });
+            }
             return;
         }
-        self.unconfirmed.remove(&executor);
+        self.executors.released.remove(&executor);
+        self.executors.ordered.remove(&executor);
         let status = end.as_ref().and_then(|end| end.status);
         let reason = end.map_or_else(|| state.name().to_lowercase(), |end| end.message);
-        self.lose(turn, executor, End::of(state, status), &reason);
-    }
-
-    /// No new tasks for it; what becomes of the old ones depends on why, which the master may know.
-    pub(super) fn executor_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
-        let found = self.executors.iter_mut().find(|(_, executor)| executor.peer == peer);
-        let Some((id, executor)) = found else { return };
-        executor.disconnected.get_or_insert(turn.now);
-        self.next_check = self.next_check.min(turn.now.plus_ms(self.options.reason_wait_ms));
-        let gone = TaskEvent::ExecutorDecommissioned { executor: *id };
-        turn.out.push(Effect::Schedule(Input::Task(gone)));
-    }
-
-    /// Executors that were silent for too long, never came, or are gone without a reason.
-    pub(super) fn give_up_silent_executors(&mut self, turn: &mut Turn<'_>) {
-        if self.options.planted.is(Mutant::IgnoresSilence) {
-            return;
-        }
-        let (now, timeout) = (turn.now, self.options.network_timeout_ms);
-        let mut gone = Vec::new();
-        for (id, executor) in &self.executors {
-            let patience = |since: Tick| since.plus_ms(self.options.reason_wait_ms);
-            let waits_until = executor.disconnected.map(patience);
-            if now.since_ms(executor.last_seen) > timeout {
-                let reason =
-                    format!("no heartbeat came for more than {timeout} ms (spark.network.timeout)");
-                gone.push((*id, End::Silent, reason));
-            } else if waits_until.is_some_and(|until| until <= now) {
-                gone.push((*id, End::Disconnected, "its connection broke".to_owned()));
-            }
-            if let Some(until) = waits_until.filter(|until| *until > now) {
-                self.next_check = self.next_check.min(until);
-            }
-        }
-        let late = self.expected.iter().filter(|(_, since)| now.since_ms(**since) > timeout);
-        let never = || (End::NeverRegistered, "it never registered".to_owned());
-        gone.extend(late.map(|(id, _)| (*id, never().0, never().1)));
-        // None of them may get the tasks of another one.
-        for (id, ..) in gone.iter().filter(|(id, ..)| self.executors.contains_key(id)) {
-            let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
-            turn.out.push(Effect::Schedule(Input::Task(barred)));
-        }
-        for (id, end, reason) in gone {
-            self.give_up(turn, id, end, &reason);
+        let end = state.end(status);
+        turn.report(ProviderEvent::Ended { executor, end, reason });
+        if self.executors.registered.remove(&executor) {
+            self.send_heartbeat(turn);
         }
     }
 
-    /// This side found that it is lost: the master shall end what is left of it and replace it.
-    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
-        self.lose(turn, id, end, reason);
-        self.unconfirmed.insert(id);
-        if let Some(app) = self.app.clone() {
-            self.tell_master(turn, ToMaster::KillExecutors { app, executors: vec![id] });
-        }
-    }
-
-    /// The one way to lose an executor.
-    fn lose(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
-        self.lost.insert(id);
-        self.expected.remove(&id);
-        let Some(executor) = self.executors.remove(&id) else { return };
-        if executor.disconnected.is_none() {
-            turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
-        }
-        let mutant = match end {
-            End::Exited(Some(ExitStatus::Code(0))) => Some(Mutant::ClearsTasksByExitZero),
-            End::Silent => Some(Mutant::ClearsTasksBySilence),
-            _ => None,
-        };
-        let clears = mutant.is_some_and(|mutant| self.options.planted.is(mutant));
-        turn.out.push(Effect::Schedule(Input::ExecutorLost {
-            executor: id,
-            caused_by_app: blame(end, true) == Blame::RunningTasks && !clears,
-            outputs_lost: true,
-            reason: reason.to_owned(),
-        }));
-        self.show_life(turn);
+    /// No worker can run an executor of it for now.
+    pub(super) fn starved(&mut self, turn: &mut Turn<'_>, message: String) {
+        self.executors.short = true;
+        turn.report(ProviderEvent::Capacity(Capacity { shortage: Some(message) }));
     }
 }

@@ -1,24 +1,19 @@
-//! The driver's side of a cluster: an application that is registered with a master, and executors that
-//! are registered with it.
+//! An application's client of the masters: the standalone cluster's provider of executors.
 //!
 //! | file | decides |
 //! |---|---|
-//! | `core` | where messages go, when to look at the clock, how it ends |
-//! | `client` | with which master to register, when none can be had, whose word counts |
-//! | `executors` | which executors count, when one is lost and whose fault that is |
+//! | `core` | where messages and commands go, when to look at the clock |
+//! | `masters` | with which master to register, when none can be had, whose word counts |
+//! | `executors` | what is said about executors: to the driver's registry, and to the master |
 //!
-//! What it decides about executors it says to the schedulers as [`Effect::Schedule`]; tasks go from the
-//! schedulers to executors over [`Backend::peer`], past this core.
-//!
-//! Architecture Invariant: an executor is lost once and for ever, whoever notices first: its connection,
-//! its silence, its worker or the master (S04). Everyone who notices goes through one function.
+//! It speaks the port of [`firesteel_backend::provider`] to the registry and the messages of [`crate::messages`] to masters.
 
-mod client;
 mod core;
 mod executors;
+mod masters;
 mod options;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Backend, Effect, Event};
-pub use options::BackendOptions;
+pub use self::core::{AppClient, Effect, Event};
+pub use options::AppClientOptions;

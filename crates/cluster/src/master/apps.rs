@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use firesteel_types::ExecutorId;
+use firesteel_backend::mutant::Mutant;
+use firesteel_backend::{AppId, Peer};
+use firesteel_types::{ExecutorId, Host};
 
 use super::core::{Master, Turn};
 use super::records::Change;
 use super::state::{Application, ApplicationState, CompletedApplication};
+use crate::Incarnation;
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
 use crate::messages::ToApplication;
-use crate::mutant::Mutant;
-use crate::{AppId, Incarnation, Peer};
 
 /// What a driver registers with.
 pub(super) struct Asked {
@@ -18,6 +19,17 @@ pub(super) struct Asked {
     pub(super) incarnation: Incarnation,
     pub(super) previous: Option<AppId>,
     pub(super) first_executor: ExecutorId,
+}
+
+/// So many hosts an application may exclude.
+const EXCLUDED_AT_MOST: usize = 10_000;
+
+/// What a driver has and wants.
+pub(super) struct Report {
+    pub(super) limit: Option<u32>,
+    pub(super) executors: Vec<ExecutorId>,
+    pub(super) registrations: u64,
+    pub(super) excluded: Vec<Host>,
 }
 
 impl Master {
@@ -61,6 +73,7 @@ impl Master {
             cores_granted: 0,
             launches: Default::default(),
             registrations: 0,
+            excluded: Default::default(),
             starving_since: turn.now,
         };
         self.next_order += 1;
@@ -97,14 +110,17 @@ impl Master {
         turn: &mut Turn<'_>,
         from: Peer,
         id: &AppId,
-        limit: Option<u32>,
-        (registered, registrations): (&[ExecutorId], u64),
+        report: Report,
     ) {
+        let Report { limit, executors: registered, registrations, excluded } = report;
         self.heard_of(turn, from, id);
         let Some(app) = self.apps.get_mut(id) else { return };
+        let excluded = excluded.into_iter().take(EXCLUDED_AT_MOST).collect();
+        self.reschedule |= app.excluded != excluded;
+        app.excluded = excluded;
         let mut unseen = registrations.saturating_sub(app.registrations);
         app.registrations = app.registrations.max(registrations);
-        for executor in registered {
+        for executor in &registered {
             match app.executors.get_mut(executor) {
                 Some(known) => {
                     if known.registered.is_none() {

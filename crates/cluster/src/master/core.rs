@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use firesteel_backend::{AppId, Peer};
 use firesteel_types::Tick;
 
 use super::options::MasterOptions;
@@ -10,7 +11,7 @@ use super::state::{
     Application, CompletedApplication, Driver, RecoveryState, Worker, WorkerStatus,
 };
 use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
-use crate::{AppId, DriverId, Epoch, Peer, Registration, WorkerId, date};
+use crate::{DriverId, Epoch, Registration, WorkerId, date};
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -221,8 +222,9 @@ impl Master {
                     super::apps::Asked { description, incarnation, previous, first_executor };
                 self.register_application(turn, from, asked);
             }
-            ToMaster::ApplicationHeartbeat { app, limit, executors, registrations } => {
-                self.application_reported(turn, from, &app, limit, (&executors, registrations));
+            ToMaster::ApplicationHeartbeat { app, limit, executors, registrations, excluded } => {
+                let report = super::apps::Report { limit, executors, registrations, excluded };
+                self.application_reported(turn, from, &app, report);
             }
             ToMaster::RequestExecutors { app, total } => {
                 self.limit_changed(turn, from, &app, total)

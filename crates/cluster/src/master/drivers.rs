@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::Peer;
+
 use super::core::{Master, Turn};
 use super::records::Change;
 use super::state::Driver;
 use crate::description::{DriverDescription, DriverReport, DriverState};
 use crate::messages::{MasterReply, ToWorker};
-use crate::{DriverId, Peer, WorkerId};
+use crate::{DriverId, WorkerId};
 
 impl Master {
     pub(super) fn submit_driver(

@@ -1,16 +1,17 @@
 //! What becomes of executors: news of them, their end, and what follows from it.
 
+use firesteel_backend::AppId;
+use firesteel_backend::blame::{Blame, End, blame};
+use firesteel_backend::mutant::Mutant;
 use firesteel_types::ExecutorId;
 
 use super::core::{Master, Turn};
 use super::state::{Application, ApplicationState, Executor};
-use crate::blame::{Blame, End, blame};
 use crate::description::{
     ExecutorReport, ExecutorState, ExecutorUpdate, ProcessEnd, WorkerDescription,
 };
 use crate::messages::{ToApplication, ToWorker};
-use crate::mutant::Mutant;
-use crate::{AppId, ExecutorKey, WorkerId};
+use crate::{ExecutorKey, WorkerId};
 
 impl Master {
     /// A worker tells of an executor. One that nobody counts on is to end.
@@ -88,7 +89,7 @@ impl Master {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         let Some(executor) = app.remove(key.executor, turn.now) else { return };
         let end = end.unwrap_or(ProcessEnd { message: message.to_owned(), status: None });
-        let how = End::of(state, end.status);
+        let how = state.end(end.status);
         let cause = format!("executor {}: {}", key.executor, end.message);
         let update = ExecutorUpdate { executor: key.executor, state, end: Some(end) };
         turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
@@ -110,7 +111,7 @@ impl Master {
         match blame(end, executor.registered.is_some()) {
             Blame::Nobody => {}
             Blame::RunningTasks => app.launches.crashed(turn.now, memory_ms),
-            Blame::Worker => {
+            Blame::Node => {
                 let ran = end != End::LaunchFailed;
                 app.launches.failed(turn.now, &executor.worker, ran, cause);
                 self.end_if_hopeless(turn, &key.app);

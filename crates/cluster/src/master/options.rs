@@ -1,6 +1,6 @@
 //! What a user may set about a master.
 
-use crate::mutant::Planted;
+use firesteel_backend::mutant::Planted;
 
 /// The rules of a master.
 #[derive(Clone, Debug)]

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
 use firesteel_types::{ExecutorId, Tick};
 use serde::{Deserialize, Serialize};
 
 use crate::description::{ApplicationDescription, DriverDescription, WorkerDescription};
-use crate::{AppId, DriverId, Incarnation, WorkerId};
+use crate::{DriverId, Incarnation, WorkerId};
 
 /// A worker as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use firesteel_backend::AppId;
+use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
@@ -10,8 +12,7 @@ use super::records::Change;
 use super::state::{Application, Executor, Slot};
 use crate::description::{DriverState, ExecutorState};
 use crate::messages::{ToApplication, ToWorker};
-use crate::mutant::Mutant;
-use crate::{AppId, DriverId, WorkerId};
+use crate::{DriverId, WorkerId};
 
 impl Master {
     pub(super) fn schedule(&mut self, turn: &mut Turn<'_>) {
@@ -63,9 +64,10 @@ impl Master {
         rooms.retain(|(_, room)| room.cores > 0);
     }
 
-    /// What a worker has left for this application: nothing, while it is avoided.
+    /// What a worker has left for this application: nothing, while it is avoided or its host is excluded.
     fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, room: Room) -> Room {
-        match self.is_avoided(now, id, worker) {
+        let host = &self.workers[worker].description.address.host;
+        match self.is_avoided(now, id, worker) || self.apps[id].excluded.contains(host) {
             true => Room { cores: 0, memory_mb: 0 },
             false => room,
         }

@@ -3,17 +3,18 @@
 //!
 //! Invariant S01: what is used of a worker is the sum of what is booked on it, and never more than it has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_types::{ExecutorId, Tick};
+use firesteel_backend::{AppId, Peer};
+use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::launches::Launches;
 use super::records::{ApplicationRecord, DriverRecord};
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
-use crate::{AppId, DriverId, ExecutorKey, Incarnation, Peer, Registration, WorkerId};
+use crate::{DriverId, ExecutorKey, Incarnation, Registration, WorkerId};
 
 /// What a master is doing. Spark's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,6 +263,8 @@ pub(super) struct Application {
     pub(super) launches: Launches,
     /// How many of its executors have ever registered with its driver, as far as that told.
     pub(super) registrations: u64,
+    /// Hosts on which it wants no more executors.
+    pub(super) excluded: BTreeSet<Host>,
     /// Since when it has no executor, or when that was said last.
     pub(super) starving_since: Tick,
 }

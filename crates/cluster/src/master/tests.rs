@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command;
+use firesteel_backend::{Address, AppId, Peer};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::*;
 use crate::description::{
-    ApplicationDescription, Command, DriverDescription, DriverReport, DriverState, ExecutorReport,
-    ExecutorState, ExitStatus, ProcessEnd, WorkerDescription, WorkerState,
+    ApplicationDescription, DriverDescription, DriverReport, DriverState, ExecutorReport,
+    ExecutorState, ProcessEnd, WorkerDescription, WorkerState,
 };
 use crate::messages::{MasterReply, ToApplication, ToMaster, ToWorker};
-use crate::{Address, AppId, Epoch, ExecutorKey, Incarnation, Peer, Registration, WorkerId};
+use crate::{Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
 
 /// A master with what it said since last asked.
 struct Scene {
@@ -233,6 +236,29 @@ fn executors_are_given_out_first_come_first_served_within_cores_memory_and_limit
 }
 
 #[test]
+fn an_application_gets_no_executor_on_a_host_that_it_excludes_until_it_does_no_longer() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.add_worker(10, "a", 2, 1000);
+    let app = scene.add_app(20, app(9));
+    assert_eq!(scene.launches().len(), 2);
+    let heartbeat = |scene: &mut Scene, excluded: &[&str]| {
+        let excluded = excluded.iter().copied().map(Host::new).collect();
+        let (app, executors) = (app.clone(), Vec::new());
+        let (limit, registrations) = (None, 0);
+        let message =
+            ToMaster::ApplicationHeartbeat { app, limit, executors, registrations, excluded };
+        scene.hear(20, message);
+    };
+    heartbeat(&mut scene, &["b"]);
+    scene.add_worker(11, "b", 1, 1000);
+    assert_eq!(scene.launches(), []);
+    scene.add_worker(12, "c", 1, 1000);
+    assert_eq!(scene.launches(), [(Peer(12), key(&app, 2))]);
+    heartbeat(&mut scene, &[]);
+    assert_eq!(scene.launches(), [(Peer(11), key(&app, 3))]);
+}
+
+#[test]
 fn an_application_has_no_more_executors_than_it_asked_for_and_lost_ones_are_replaced() {
     let mut scene = Scene::new(MasterOptions::default());
     let registration = scene.add_worker(10, "a", 4, 1000);
@@ -241,8 +267,13 @@ fn an_application_has_no_more_executors_than_it_asked_for_and_lost_ones_are_repl
     let heartbeat = |scene: &mut Scene, executors: [u32; 2]| {
         let (executors, id) = (executors.map(ExecutorId).to_vec(), app.clone());
         let limit = Some(2);
-        let message =
-            ToMaster::ApplicationHeartbeat { app: id, limit, executors, registrations: 0 };
+        let message = ToMaster::ApplicationHeartbeat {
+            app: id,
+            limit,
+            executors,
+            registrations: 0,
+            excluded: Vec::new(),
+        };
         scene.hear(20, message);
     };
     assert_eq!(scene.launches(), [0, 1].map(|executor| (Peer(10), key(&app, executor))));
@@ -330,6 +361,7 @@ fn an_executor_at_work_keeps_an_application_alive_whose_other_executors_fail() {
             limit: None,
             executors,
             registrations: 0,
+            excluded: Vec::new(),
         },
     );
     for executor in 1..3 {
@@ -351,7 +383,13 @@ fn executors_that_worked_and_ended_do_not_end_the_application_and_many_of_them_m
         let (id, executors) = (app.clone(), vec![ExecutorId(executor)]);
         scene.hear(
             20,
-            ToMaster::ApplicationHeartbeat { app: id, limit: None, executors, registrations: 0 },
+            ToMaster::ApplicationHeartbeat {
+                app: id,
+                limit: None,
+                executors,
+                registrations: 0,
+                excluded: Vec::new(),
+            },
         );
         scene.launches();
         scene.report("a", registration, &key(&app, executor), How::Exits(code));
@@ -397,6 +435,7 @@ fn one_bad_worker_beside_one_that_starts_its_executor_ends_no_application() {
             limit: None,
             executors,
             registrations: 0,
+            excluded: Vec::new(),
         },
     );
     scene.report("b", bad, &key(&app, executor.0), How::Exits(1));
@@ -467,6 +506,7 @@ fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew(
                 limit: None,
                 executors: Vec::new(),
                 registrations: 0,
+                excluded: Vec::new(),
             },
         );
         scene.later(15_000);
@@ -545,6 +585,7 @@ fn a_driver_whose_connection_breaks_may_come_back_for_a_while() {
         limit: None,
         executors: Vec::new(),
         registrations: 0,
+        excluded: Vec::new(),
     };
     scene.hear(21, heartbeat());
     scene.later(15_000);

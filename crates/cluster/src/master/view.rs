@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
 use firesteel_types::{ExecutorId, Tick};
 
 use super::core::Master;
@@ -9,7 +10,7 @@ use super::state::{Application, ApplicationState, Driver, RecoveryState, Worker,
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
-use crate::{AppId, DriverId, Registration, WorkerId};
+use crate::{DriverId, Registration, WorkerId};
 
 /// A worker to look at.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! Workers come, report and go.
 
+use firesteel_backend::mutant::Mutant;
+use firesteel_backend::{AppId, Peer};
 use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
@@ -9,8 +11,7 @@ use crate::description::{
     DriverReport, DriverState, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
 };
 use crate::messages::{ToApplication, ToWorker};
-use crate::mutant::Mutant;
-use crate::{AppId, ExecutorKey, Peer, Registration, WorkerId};
+use crate::{ExecutorKey, Registration, WorkerId};
 
 /// Why a worker may not join, and whether asking again may help.
 struct Objection {

@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
 use super::options::WorkerOptions;
 use super::registration::Link;
 use super::state::{Driver, Executor, Memory};
 use crate::description::{
-    ApplicationDescription, DriverDescription, DriverReport, ExecutorReport, ExitStatus,
-    WorkerState,
+    ApplicationDescription, DriverDescription, DriverReport, ExecutorReport, WorkerState,
 };
-use crate::jitter::Jitter;
 use crate::messages::{Said, ToMaster, ToWorker};
-use crate::mutant::Mutant;
-use crate::{AppId, DriverId, Epoch, ExecutorKey, Registration};
+use crate::{DriverId, Epoch, ExecutorKey, Registration};
 
 /// Into a worker.
 #[derive(Clone, Debug)]

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::blame::ExitStatus;
 use firesteel_types::Tick;
 
 use super::core::{Effect, Turn, Worker};
 use super::registration::Link;
 use super::state::{Driver, Phase};
 use crate::DriverId;
-use crate::description::{DriverDescription, DriverReport, DriverState, ExitStatus, ProcessEnd};
+use crate::description::{DriverDescription, DriverReport, DriverState, ProcessEnd};
 use crate::messages::ToMaster;
 
 /// The first wait before a supervised driver is started again; each further one is twice as long.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::mutant::Mutant;
+
 use super::core::{Effect, Turn, Worker};
 use super::registration::Link;
 use super::state::{Executor, Phase};
-use crate::description::{
-    ApplicationDescription, ExecutorReport, ExecutorState, ExitStatus, ProcessEnd,
-};
+use crate::ExecutorKey;
+use crate::description::{ApplicationDescription, ExecutorReport, ExecutorState, ProcessEnd};
 use crate::messages::ToMaster;
-use crate::mutant::Mutant;
-use crate::{AppId, ExecutorKey};
 
 impl Worker {
     /// Takes an order once, however often it is given.

@@ -1,7 +1,8 @@
 //! What a user may set about a worker.
 
+use firesteel_backend::mutant::Planted;
+
 use crate::description::WorkerDescription;
-use crate::mutant::Planted;
 
 /// `spark.worker.cleanup.*`
 #[derive(Clone, Copy, Debug)]

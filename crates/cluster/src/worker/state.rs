@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
 use firesteel_types::{ExecutorId, Tick};
 
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverReport, DriverState, ExecutorReport,
     ExecutorState,
 };
-use crate::{AppId, DriverId, ExecutorKey};
+use crate::{DriverId, ExecutorKey};
 
 /// Applications that are over and whose executors' numbers are still remembered.
 const FINISHED_APPS: usize = 64;

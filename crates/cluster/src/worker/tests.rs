@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command;
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::{Address, AppId};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::*;
 use crate::description::{
-    ApplicationDescription, Command, DriverDescription, DriverState, ExecutorState, ExitStatus,
-    WorkerDescription,
+    ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
-use crate::jitter::Jitter;
 use crate::messages::{Said, ToMaster, ToWorker};
-use crate::{Address, AppId, DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use crate::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
 
 struct Scene {
     worker: Worker,

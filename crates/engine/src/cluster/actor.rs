@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use firesteel_cluster::application::{Backend, Effect, Event};
-use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToMaster};
-use firesteel_cluster::{AppId, Peer};
+use firesteel_backend::protocol::ToDriver;
+use firesteel_backend::provider::ProviderEvent;
+use firesteel_backend::registry::{Effect, Event, Registry};
+use firesteel_backend::{AppId, Peer};
 use firesteel_executor::cluster::KeptStatus;
-use firesteel_rpc::{EndpointRef, RpcAddress, RpcError};
 use firesteel_scheduler::engine::Input;
 use firesteel_task::TaskReport;
 use firesteel_types::{
-    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, ExecutorMetrics, RddId, RunningTask,
-    TaskId, Tick,
+    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, RddId,
+    RunningTask, TaskId, Tick,
 };
+use tokio::runtime::Runtime;
 use tracing::subscriber::NoSubscriber;
 
 use super::super::Engine;
-use super::join::Network;
+use super::provider::Provider;
 use super::{Cluster, Joined, Link, Live, lock};
 
 /// How long a job waits without executors before the user is told.
@@ -29,16 +30,12 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Something for the actor.
 pub(super) enum News {
-    /// The masters, in the order of the master URL.
-    Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
-    /// A master said something.
-    FromMaster(RpcAddress, Said<ToApplication>),
-    /// The connection to a master broke.
-    MasterGone(RpcAddress),
-    /// A connection to a master could not be made.
-    MasterUnreachable(RpcAddress, RpcError),
+    /// The provider said something.
+    Provider(ProviderEvent),
+    /// The schedulers exclude a node, or do no longer.
+    NodeExcluded(Host, bool),
     /// An executor said something.
-    FromExecutor(u64, Option<Link>, ToDriver),
+    FromExecutor(u64, Option<Box<Link>>, ToDriver),
     /// A connection to an executor broke.
     ExecutorGone(u64),
     /// An executor could not be sent to.
@@ -58,8 +55,8 @@ pub(super) enum News {
 pub(super) struct Actor {
     pub(super) engine: Arc<Engine>,
     pub(super) cluster: Arc<Cluster>,
-    pub(super) core: Backend,
-    masters: Vec<(RpcAddress, EndpointRef<ToMaster>)>,
+    pub(super) core: Registry,
+    provider: Box<dyn Provider>,
     links: BTreeMap<Peer, Link>,
     next: Option<Tick>,
     /// What the application asked for, for the warning that it gets nothing.
@@ -72,14 +69,15 @@ impl Actor {
     pub(super) fn new(
         engine: Arc<Engine>,
         cluster: Arc<Cluster>,
-        core: Backend,
+        core: Registry,
+        provider: Box<dyn Provider>,
         wanted: String,
     ) -> Self {
         Actor {
             engine,
             cluster,
             core,
-            masters: Vec::new(),
+            provider,
             links: BTreeMap::new(),
             next: None,
             wanted,
@@ -89,7 +87,8 @@ impl Actor {
     }
 
     /// Until told to stop; then ends the network too.
-    pub(super) fn run(mut self, news: &Receiver<News>, network: Network) {
+    pub(super) fn run(mut self, news: &Receiver<News>, runtime: Runtime) {
+        self.feed(Event::Ticked);
         loop {
             let now = self.engine.now();
             let until = self.next.map(|next| Duration::from_millis(next.since_ms(now)));
@@ -106,35 +105,22 @@ impl Actor {
         }
         self.feed(Event::Stopped);
         self.cluster.joined(Joined::Never("the context was stopped".to_owned()));
-        network.end(&self.cluster.env);
+        // What is queued is sent before the connections close.
+        runtime.block_on(self.cluster.env.shutdown());
+        self.provider.stop();
+        runtime.shutdown_timeout(Duration::from_secs(1));
     }
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Masters(masters) => {
-                self.masters = masters;
-                self.feed(Event::Ticked);
-            }
-            News::FromMaster(address, said) => {
-                if let Some(master) = self.master(&address) {
-                    self.feed(Event::ReceivedMaster { master, said });
-                }
-            }
-            News::MasterGone(address) => {
-                if let Some(master) = self.master(&address) {
-                    self.feed(Event::MasterDisconnected { master });
-                }
-            }
-            News::MasterUnreachable(address, error) => {
-                if let Some(master) = self.master(&address) {
-                    let (reason, lasting) = (error.to_string(), error.is_lasting());
-                    self.feed(Event::MasterUnreachable { master, reason, lasting });
-                }
+            News::Provider(event) => self.feed(Event::Provider(event)),
+            News::NodeExcluded(node, excluded) => {
+                self.feed(Event::NodeExcluded { node, excluded });
             }
             News::FromExecutor(connection, link, message) => {
                 let from = Peer(connection);
                 if let Some(link) = link {
-                    self.links.insert(from, link);
+                    self.links.insert(from, *link);
                 }
                 let has_address = lock(&self.cluster.introduced).contains_key(&connection);
                 self.feed(Event::ReceivedExecutor { from, has_address, message });
@@ -164,10 +150,6 @@ impl Actor {
         }
     }
 
-    fn master(&self, address: &RpcAddress) -> Option<usize> {
-        self.masters.iter().position(|(known, _)| known == address)
-    }
-
     pub(super) fn feed(&mut self, event: Event) {
         let mut effects = Vec::new();
         self.core.handle(self.engine.now(), event, &mut effects);
@@ -176,7 +158,7 @@ impl Actor {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::SendMaster { master, message } => self.tell_master(master, message),
+            Effect::Provider(command) => self.provider.command(command),
             Effect::SendExecutor { to, message } => {
                 // One that cannot be told has lost its connection, which is heard of by itself, or takes nothing:
                 // then its heartbeats stay away.
@@ -203,8 +185,7 @@ impl Actor {
             Effect::ReportTask { executor, task, outcome, data } => {
                 self.report(executor, task, outcome, &data);
             }
-            Effect::Registered { app } => {
-                tracing::info!(%app, "registered with a master");
+            Effect::Accepted { app } => {
                 self.cluster.joined(Joined::As(app.to_string()));
                 if self.app.replace(app).is_none()
                     && let Err(error) = self.engine.announce()
@@ -224,13 +205,6 @@ impl Actor {
             Effect::Drain => {
                 let _ = self.cluster.news.send(News::Drained);
             }
-        }
-    }
-
-    fn tell_master(&self, master: usize, message: ToMaster) {
-        let Some((address, reference)) = self.masters.get(master) else { return };
-        if let Err(error) = reference.try_send(message) {
-            tracing::warn!(master = %address, %error, "the master could not be told");
         }
     }
 
@@ -264,7 +238,9 @@ impl Actor {
     fn warn_if_starved(&mut self) {
         let waits = lock(&self.cluster.executors).is_empty() && self.engine.has_jobs();
         if self.starvation.is_due(self.engine.now(), waits) {
-            warn(&starved(self.app.as_ref(), &self.wanted));
+            let look = self.provider.where_to_look();
+            let why = self.core.shortage().unwrap_or(&look);
+            warn(&starved(self.app.as_ref(), &self.wanted, why));
         }
     }
 }
@@ -288,11 +264,10 @@ impl Starvation {
     }
 }
 
-fn starved(app: Option<&AppId>, wanted: &str) -> String {
+fn starved(app: Option<&AppId>, wanted: &str, why: &str) -> String {
     let app = app.map_or("this application", |app| &app.0);
     format!(
-        "a job of {app} waits for executors and has got none for {} s: it asks for {wanted}; look at the \
-         master's page whether workers are registered and have as much free",
+        "a job of {app} waits for executors and has got none for {} s: it asks for {wanted}; {why}",
         PATIENCE_MS / 1000,
     )
 }
@@ -332,7 +307,11 @@ mod tests {
             }
         }
         assert_eq!(told, [25, 40, 71]);
-        let text = starved(Some(&AppId::new("app-1")), "executors with 9 core(s) and 7 MiB");
+        let text = starved(
+            Some(&AppId::new("app-1")),
+            "executors with 9 core(s) and 7 MiB",
+            "none is left",
+        );
         assert!(text.contains("app-1") && text.contains("9 core(s) and 7 MiB"), "{text}");
     }
 }

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
+use firesteel_backend::Address;
+use firesteel_backend::command::{Served, ServedFile};
 use firesteel_closure::{ExecutableHash, open_current};
-use firesteel_cluster::Address;
-use firesteel_cluster::description::{Served, ServedFile};
 use firesteel_rpc::{OpenError, RpcAddress, StreamBody};
 use firesteel_types::Host;
 

@@ -1,25 +1,26 @@
-//! What an application asks of a master: executors of this very executable, and what these are told.
+//! What an application asks of its cluster manager: executors of this very executable, and what these are told.
 
+use std::collections::BTreeMap;
+
+use firesteel_backend::command::{Command, Served};
 use firesteel_closure::ExecutableHash;
-use firesteel_cluster::description::{ApplicationDescription, Command, Served};
 use firesteel_conf::{ByteSize, Conf, REDACTED, entries};
 use firesteel_executor::child::ROLE;
 use firesteel_executor::cluster::{DRIVER_URL, SETTINGS};
 use firesteel_rpc::{RpcAddress, SECRET_VARIABLE, Secret};
 
 use super::join::start_error;
+use super::provider::ApplicationSpec;
 use crate::start::user;
 use crate::{Result, executable_name};
 
-/// What is asked of a master.
-pub(super) fn describe(
+/// What executors are told in variables, whoever starts them. It is all that they go by: authentication, encryption and ports
+/// are those of the driver, not those of the machine they run on.
+pub fn executor_environment(
     conf: &Conf,
     driver: &RpcAddress,
-    secret: Option<Secret>,
-    hash: ExecutableHash,
-    served: Served,
-) -> Result<ApplicationDescription> {
-    let program = std::env::current_exe().map_err(|source| start_error("executors", source))?;
+    secret: Option<&Secret>,
+) -> Result<BTreeMap<String, String>> {
     let mut environment = conf.executor_environment()?;
     environment.extend([
         (ROLE.to_owned(), "executor".to_owned()),
@@ -29,22 +30,29 @@ pub(super) fn describe(
     if let Some(secret) = secret {
         environment.insert(SECRET_VARIABLE.to_owned(), secret.expose().to_owned());
     }
-    let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
-    Ok(ApplicationDescription {
+    Ok(environment)
+}
+
+/// What a provider has executors started for: processes of this very executable.
+pub(super) fn describe(
+    conf: Conf,
+    driver: &RpcAddress,
+    secret: Option<&Secret>,
+    hash: ExecutableHash,
+    served: Served,
+) -> Result<ApplicationSpec> {
+    let program = std::env::current_exe().map_err(|source| start_error("executors", source))?;
+    Ok(ApplicationSpec {
         name: conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name),
         user: user(),
-        max_cores: conf.get(&entries::CORES_MAX)?,
-        memory_per_executor_mb: (memory >> 20).max(1),
-        cores_per_executor: conf.get(&entries::EXECUTOR_CORES)?,
-        initial_executor_limit: conf.get(&entries::EXECUTOR_INSTANCES)?,
         command: Command {
             program: program.to_string_lossy().into_owned(),
             arguments: Vec::new(),
-            environment,
+            environment: executor_environment(&conf, driver, secret)?,
             hash: Some(hash.bytes()),
             served: Some(served),
         },
-        web_ui: String::new(),
+        conf,
     })
 }
 
@@ -63,18 +71,19 @@ fn without_secrets(conf: &Conf) -> Conf {
 }
 
 /// For the warning that nothing of it can be had.
-pub(super) fn wanted(description: &ApplicationDescription) -> String {
-    let cores = description.cores_per_executor.map_or_else(
+pub(super) fn wanted(conf: &Conf) -> Result<String> {
+    let cores = conf.get(&entries::EXECUTOR_CORES)?.map_or_else(
         || "at least one core".to_owned(),
         |cores| format!("{cores} core(s) (spark.executor.cores)"),
     );
-    let memory = description.memory_per_executor_mb;
-    format!("executors with {cores} and {memory} MiB (spark.executor.memory)")
+    let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
+    let memory = (memory >> 20).max(1);
+    Ok(format!("executors with {cores} and {memory} MiB (spark.executor.memory)"))
 }
 
 #[cfg(test)]
 mod tests {
-    use firesteel_cluster::Address;
+    use firesteel_backend::Address;
     use firesteel_types::Host;
 
     use super::*;
@@ -108,19 +117,18 @@ mod tests {
                 conf.remove("spark.mine.apiToken");
             }
             let driver = RpcAddress::new("h", 1);
-            let (secret, served) = (secret.clone(), served.clone());
-            let told = describe(&conf, &driver, Some(secret.clone()), hash, served).unwrap();
+            let served = served.clone();
+            let told = describe(conf.clone(), &driver, Some(&secret), hash, served).unwrap();
             let variables = &told.command.environment;
             assert_eq!(variables[SECRET_VARIABLE], secret.expose());
             assert_eq!(variables["GREETING"], "hello you");
             assert_eq!(variables["API_TOKEN"], "for tasks", "the user wants executors to know it");
-            assert_eq!(told.initial_executor_limit, Some(2));
             let all: String = variables.values().map(String::as_str).collect();
             assert!(!all.contains("of-the-cluster"), "{all}");
             assert!(
                 all.contains("spark.executor.cores=3") && all.contains("spark.authenticate=true")
             );
-            let shown = format!("{told:?}");
+            let shown = format!("{:?}", told.command);
             assert!(!shown.contains(secret.expose()) && !shown.contains("for tasks"), "{shown}");
         }
     }
@@ -133,7 +141,7 @@ mod tests {
             conf.set(format!("spark.executorEnv.{name}"), "mine");
             let served = Served { address: address.clone(), program_bytes: 1, files: Vec::new() };
             let hash = ExecutableHash::current().unwrap();
-            let error = describe(&conf, &RpcAddress::new("h", 1), None, hash, served).unwrap_err();
+            let error = describe(conf, &RpcAddress::new("h", 1), None, hash, served).err().unwrap();
             assert!(error.to_string().contains(name), "{error}");
         }
     }

@@ -1,20 +1,19 @@
-//! What comes in over the network: words of masters and executors, questions about blocks, streams.
+//! What comes in over the network: words of executors, questions about blocks, streams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use firesteel_backend::protocol::ToDriver;
+use firesteel_backend::wire;
 use firesteel_closure::ExecutableHash;
-use firesteel_cluster::messages::{Said, ToApplication, ToDriver};
-use firesteel_cluster::wire;
 use firesteel_executor::cluster::{
     BLOCKS, BlockMasterReply, KeptPartition, KeptStatus, NextPiece, StreamId, ToBlockMaster,
     ToBlocks,
 };
 use firesteel_executor::{Forgotten, LocalEnvironment};
 use firesteel_rpc::{
-    Caller, Context, Endpoint, HandlerError, OpenError, Peer, RpcAddress, RpcError, StreamBody,
-    StreamSource,
+    Caller, Context, Endpoint, HandlerError, OpenError, Peer, StreamBody, StreamSource,
 };
 
 use firesteel_types::{ExecutorId, RddId};
@@ -22,49 +21,6 @@ use firesteel_types::{ExecutorId, RddId};
 use super::actor::News;
 use super::broadcasts::{Asking, Next};
 use super::{Cluster, Link, lock};
-
-/// Hears masters.
-pub(super) struct AppClient {
-    pub(super) news: Sender<News>,
-    pub(super) masters: Vec<RpcAddress>,
-}
-
-impl Endpoint for AppClient {
-    type Message = Said<ToApplication>;
-
-    /// References that are made here bring the events of their connections here.
-    async fn on_start(&mut self, context: &Context<Self::Message>) {
-        let reference = |address: &RpcAddress| {
-            let found = context.endpoint_ref(&address.endpoint(wire::MASTER));
-            found.ok().map(|found| (address.clone(), found))
-        };
-        let masters = self.masters.iter().filter_map(reference).collect();
-        let _ = self.news.send(News::Masters(masters));
-    }
-
-    async fn receive(
-        &mut self,
-        said: Said<ToApplication>,
-        caller: Caller<()>,
-        _: &Context<Self::Message>,
-    ) -> Result<(), HandlerError> {
-        let _ = self.news.send(News::FromMaster(caller.peer().address.clone(), said));
-        Ok(())
-    }
-
-    async fn on_disconnected(&mut self, peer: Peer, _: &Context<Self::Message>) {
-        let _ = self.news.send(News::MasterGone(peer.address));
-    }
-
-    async fn on_network_error(
-        &mut self,
-        address: RpcAddress,
-        error: RpcError,
-        _: &Context<Self::Message>,
-    ) {
-        let _ = self.news.send(News::MasterUnreachable(address, error));
-    }
-}
 
 /// Hears executors.
 pub(super) struct Scheduler {
@@ -87,7 +43,7 @@ impl Endpoint for Scheduler {
             true => caller.endpoint_ref(wire::EXECUTOR).zip(caller.endpoint_ref(BLOCKS)),
             false => None,
         };
-        let link = link.map(|(tasks, blocks)| Link { tasks, blocks });
+        let link = link.map(|(tasks, blocks)| Box::new(Link { tasks, blocks }));
         let _ = self.news.send(News::FromExecutor(connection, link, message));
         Ok(())
     }

@@ -2,24 +2,109 @@
 //!
 //! They listen on loopback, with a secret that nobody else has, and end with the context.
 
+use std::io;
 use std::path::PathBuf;
 
-use firesteel_conf::{ByteSize, Conf, entries};
+use firesteel_backend::provider::ProviderCommand;
+use firesteel_conf::{ByteSize, Conf, Master, entries};
 use firesteel_rpc::{RpcAddress, RpcOptions, Secret};
 use firesteel_standalone::StartError;
 use firesteel_standalone::master::{self, MasterArgs, RunningMaster};
 use firesteel_standalone::worker::{self, RunningWorker, WorkerArgs};
 use firesteel_storage::LocalDirs;
+use tokio::runtime::Handle;
+
+use super::provider::{ApplicationSpec, ClusterManager, Provider, Reports};
+use super::standalone::StandaloneProvider;
+
+/// `local-cluster[n,c,m]`
+pub(super) struct Local;
+
+impl ClusterManager for Local {
+    fn name(&self) -> &str {
+        "local-cluster"
+    }
+
+    fn claims(&self, master: &Master) -> bool {
+        matches!(master, Master::LocalCluster { .. })
+    }
+
+    fn prepare(
+        &self,
+        master: &Master,
+        conf: &Conf,
+        runtime: &Handle,
+    ) -> Result<Box<dyn Provider>, String> {
+        let Master::LocalCluster { workers, cores, memory_mb } = master else {
+            return Err("it is another".to_owned());
+        };
+        let size = Size { workers: workers.get(), cores: cores.get(), memory_mb: memory_mb.get() };
+        let settings = settings(conf, size)?;
+        let own = runtime.block_on(LocalCluster::start(&settings, size));
+        let own = own.map_err(|error| error.to_string())?;
+        let options = rpc_options(&settings)?;
+        let client = StandaloneProvider::new(vec![own.master()], options, runtime);
+        let (runtime, own) = (runtime.clone(), Some(own));
+        Ok(Box::new(LocalProvider { client, own, runtime, settings, cores: size.cores }))
+    }
+}
+
+/// A cluster of its own has a secret of its own, whatever the user's environment says.
+fn rpc_options(settings: &Conf) -> Result<RpcOptions, String> {
+    RpcOptions::from_conf(settings, |_| None).map_err(|error| error.to_string())
+}
+
+/// The client of its own master.
+struct LocalProvider {
+    client: StandaloneProvider,
+    own: Option<LocalCluster>,
+    runtime: Handle,
+    settings: Conf,
+    cores: u32,
+}
+
+impl Provider for LocalProvider {
+    fn settings(&self, _: &Conf) -> Conf {
+        self.settings.clone()
+    }
+
+    fn rpc_options(&self, conf: &Conf) -> Result<RpcOptions, String> {
+        rpc_options(conf)
+    }
+
+    fn driver_host(&self) -> io::Result<String> {
+        self.client.driver_host()
+    }
+
+    fn default_cores(&self) -> Option<u32> {
+        Some(self.cores)
+    }
+
+    fn start(&mut self, application: ApplicationSpec, reports: Reports) -> Result<(), String> {
+        self.client.start(application, reports)
+    }
+
+    fn command(&mut self, command: ProviderCommand) {
+        self.client.command(command);
+    }
+
+    fn stop(&mut self) {
+        self.client.stop();
+        if let Some(own) = self.own.take() {
+            self.runtime.block_on(own.stop());
+        }
+    }
+}
 
 /// The numbers of `local-cluster[n,c,m]`.
 #[derive(Clone, Copy)]
-pub(super) struct Size {
-    pub(super) workers: u32,
-    pub(super) cores: u32,
-    pub(super) memory_mb: u32,
+struct Size {
+    workers: u32,
+    cores: u32,
+    memory_mb: u32,
 }
 
-pub(super) struct LocalCluster {
+struct LocalCluster {
     master: RunningMaster,
     workers: Vec<RunningWorker>,
     directories: LocalDirs,
@@ -27,7 +112,7 @@ pub(super) struct LocalCluster {
 
 /// The settings of an application on such a cluster: with its secret, and with executors as large as
 /// workers unless the user wants smaller ones.
-pub(super) fn settings(conf: &Conf, size: Size) -> Result<Conf, String> {
+fn settings(conf: &Conf, size: Size) -> Result<Conf, String> {
     let mut settings = conf.clone();
     settings.set(entries::AUTHENTICATE.key(), true);
     settings.set(entries::AUTHENTICATE_SECRET.key(), Secret::generate().expose());
@@ -48,7 +133,7 @@ pub(super) fn settings(conf: &Conf, size: Size) -> Result<Conf, String> {
 }
 
 impl LocalCluster {
-    pub(super) async fn start(conf: &Conf, size: Size) -> Result<Self, StartError> {
+    async fn start(conf: &Conf, size: Size) -> Result<Self, StartError> {
         let options = RpcOptions::from_conf(conf, |_| None)?;
         let master = master::start(MasterArgs::loopback(conf.clone(), options.clone())).await?;
         let roots = conf.get(&entries::LOCAL_DIR)?;
@@ -73,11 +158,11 @@ impl LocalCluster {
         Ok(LocalCluster { master, workers, directories })
     }
 
-    pub(super) fn master(&self) -> RpcAddress {
+    fn master(&self) -> RpcAddress {
         self.master.address.clone()
     }
 
-    pub(super) async fn stop(self) {
+    async fn stop(self) {
         for worker in self.workers {
             worker.stop().await;
         }

@@ -1,12 +1,14 @@
-//! The driver's end of a standalone cluster: sends tasks to executors, and hears what became of them.
+//! The driver's end of a cluster: sends tasks to executors, and hears what became of them.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `join` | settings, the runtime, the first registration |
-//! | `actor` | the thread with the core of `firesteel_cluster::application`: one event at a time |
-//! | `describe` | what is asked of a master, and what executors are told |
-//! | `endpoints` | what comes in over the network |
+//! | `join` | settings, the runtime, the driver's port |
+//! | `actor` | the thread with the core of `firesteel_backend::registry`: one event at a time |
+//! | `describe` | what is asked of a cluster manager, and what executors are told |
+//! | `provider` | where cluster managers plug in |
+//! | `standalone` | executors from a standalone cluster: the client of its masters |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
+//! | `endpoints` | what comes in over the network |
 //! | `contents` | the executable and the files that workers fetch |
 //! | `tracker`, `kept` | where map outputs lie, and kept partitions |
 //! | `broadcasts` | broadcast values, dealt out in pieces |
@@ -25,7 +27,9 @@ mod endpoints;
 mod join;
 mod kept;
 mod local_cluster;
+mod provider;
 mod report;
+mod standalone;
 mod tracker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +38,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use firesteel_backend::protocol::ToExecutor;
 use firesteel_closure::to_bytes;
-use firesteel_cluster::messages::ToExecutor;
+use firesteel_conf::{ByteSize, Conf, entries};
 use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{MapOutputLocations, TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
@@ -52,8 +57,11 @@ use super::state::Launch;
 use actor::News;
 use broadcasts::Broadcasts;
 use contents::Contents;
+pub use describe::executor_environment;
 pub(crate) use join::NewCluster;
 use kept::Kept;
+pub(crate) use provider::claimant;
+pub use provider::{ApplicationSpec, ClusterManager, Provider, Reports};
 use tracker::Tracker;
 
 /// Code up to this size goes with the first task that needs it; an executor fetches what is larger.
@@ -87,7 +95,7 @@ impl Live {
     }
 }
 
-/// How far the registration with a master is.
+/// Whether the cluster manager has taken the application in.
 enum Joined {
     NotYet,
     As(String),
@@ -130,7 +138,40 @@ pub(super) fn dispatch(engine: &Arc<Engine>) {
     }
 }
 
+/// The cluster managers that every program has.
+pub(crate) fn built_in() -> [Arc<dyn ClusterManager>; 2] {
+    [Arc::new(standalone::Standalone), Arc::new(local_cluster::Local)]
+}
+
 impl Cluster {
+    fn new(
+        conf: &Conf,
+        env: RpcEnv,
+        news: Sender<News>,
+        contents: Contents,
+    ) -> crate::Result<Self> {
+        let ByteSize(piece_bytes) = conf.get(&entries::BROADCAST_BLOCK_SIZE)?;
+        let ByteSize(max_result_bytes) = conf.get(&entries::DRIVER_MAX_RESULT_SIZE)?;
+        let tries = conf.get(&entries::SHUFFLE_IO_MAX_RETRIES)?;
+        Ok(Cluster {
+            env,
+            news,
+            executors: Mutex::default(),
+            introduced: Mutex::default(),
+            tracker: Default::default(),
+            kept: Default::default(),
+            broadcasts: Broadcasts::new(piece_bytes),
+            code: Mutex::default(),
+            joined: Mutex::new(Joined::NotYet),
+            joining: Condvar::new(),
+            thread: Mutex::new(None),
+            contents,
+            proactive: conf.get(&entries::STORAGE_REPLICATION_PROACTIVE)?,
+            max_result_bytes,
+            retries: (tries, conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)?),
+        })
+    }
+
     fn launch(self: &Arc<Self>, engine: &Arc<Engine>, launch: &Launch) {
         let Launch { task, code, kill } = launch;
         let body = match code.encoded() {
@@ -278,6 +319,11 @@ impl Cluster {
         }
     }
 
+    /// Never waits: called under the engine's lock.
+    pub(super) fn node_excluded(&self, node: Host, excluded: bool) {
+        let _ = self.news.send(News::NodeExcluded(node, excluded));
+    }
+
     pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<MapOutputLocation>>) {
         self.tracker.publish(shuffle, locations);
     }
@@ -371,14 +417,14 @@ impl Cluster {
 
     fn joined(&self, how: Joined) {
         let mut joined = lock(&self.joined);
-        // The id that the application had first stays its name, whatever a later master calls it.
+        // The id that the application had first stays its name, whatever it is called later.
         if matches!(*joined, Joined::NotYet) {
             *joined = how;
             self.joining.notify_all();
         }
     }
 
-    /// Waits until a master has taken the application in; else why none did.
+    /// Waits until the cluster manager has taken the application in; else why it did not.
     fn wait_until_joined(&self) -> std::result::Result<(), String> {
         let waiting = |joined: &mut Joined| matches!(joined, Joined::NotYet);
         let joined = self.joining.wait_while(lock(&self.joined), waiting);
@@ -388,7 +434,7 @@ impl Cluster {
         }
     }
 
-    /// Lets master and executors go, and waits for the end of everything but the caller.
+    /// Lets provider and executors go, and waits for the end of everything but the caller.
     pub(super) fn stop(&self) {
         let _ = self.news.send(News::Stop);
         let thread = lock(&self.thread).take();

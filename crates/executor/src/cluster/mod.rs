@@ -2,7 +2,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `shell` | the core of `firesteel_cluster::executor`, and carrying out what it decides |
+//! | `shell` | the core of `firesteel_backend::executor`, and carrying out what it decides |
 //! | `work` | the threads that run tasks |
 //! | `node` | blocks of this process: served to others, kept and forgotten |
 //! | `fetch` | what a task sees of the cluster |

@@ -1,10 +1,13 @@
-//! What worker and driver say through the environment.
+//! What cluster manager and driver say through the environment.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use firesteel_cluster::AppId;
+use firesteel_backend::AppId;
+use firesteel_backend::command::variable::{
+    APP_ID, BIND_ADDRESS, CORES, EXECUTOR_ID, HOST, MEMORY_MB, WORKER_URL,
+};
 use firesteel_conf::{ByteSize, CompressionCodec, Conf, ConfError, Loader, entries};
 use firesteel_rpc::{EndpointAddress, RpcAddress};
 use firesteel_shuffle::{Codec, Scratch};
@@ -20,7 +23,10 @@ pub(super) type StartError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct Settings {
     pub(super) app: AppId,
     pub(super) executor: ExecutorId,
+    /// The name that others reach it by.
     pub(super) host: String,
+    /// Where it listens.
+    pub(super) bind: String,
     pub(super) cores: u32,
     pub(super) driver: RpcAddress,
     /// Whether the parent process is a worker, with which this one ends.
@@ -34,7 +40,8 @@ impl Settings {
     /// Reads them; `variable` looks a variable up.
     pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, StartError> {
         let text = |name: &str| {
-            let missing = || format!("{name} is not set: executors are started by workers");
+            let missing =
+                || format!("{name} is not set: executors are started by cluster managers");
             variable(name).ok_or_else(missing)
         };
         let driver: EndpointAddress = text(DRIVER_URL)?.parse()?;
@@ -42,14 +49,15 @@ impl Settings {
         let no_arguments: [String; 0] = [];
         let loader = Loader::new().arguments(no_arguments).environment([(SETTINGS, settings)]);
         Ok(Settings {
-            app: AppId::new(&text("FIRESTEEL_APP_ID")?),
-            executor: ExecutorId(number(&text("FIRESTEEL_EXECUTOR_ID")?)?),
-            host: text("FIRESTEEL_EXECUTOR_HOST")?,
-            cores: number::<u32>(&text("FIRESTEEL_EXECUTOR_CORES")?)?.max(1),
+            app: AppId::new(&text(APP_ID)?),
+            executor: ExecutorId(number(&text(EXECUTOR_ID)?)?),
+            bind: variable(BIND_ADDRESS).map_or_else(|| text(HOST), Ok)?,
+            host: text(HOST)?,
+            cores: number::<u32>(&text(CORES)?)?.max(1),
             driver: driver.address,
-            has_worker: variable("FIRESTEEL_WORKER_URL").is_some(),
+            has_worker: variable(WORKER_URL).is_some(),
             conf: loader.load()?.conf,
-            memory_mb: number(&text("FIRESTEEL_EXECUTOR_MEMORY_MB")?)?,
+            memory_mb: number(&text(MEMORY_MB)?)?,
             local_dirs: variable("SPARK_LOCAL_DIRS"),
         })
     }
@@ -85,7 +93,7 @@ impl Settings {
 }
 
 fn number<N: FromStr>(text: &str) -> Result<N, String> {
-    text.trim().parse().map_err(|_| format!("`{text}` is not a number a worker would write"))
+    text.trim().parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
 /// The codec that is set, if there shall be one.
@@ -130,5 +138,8 @@ mod tests {
             assert!(missing.contains(name), "{missing}");
         }
         assert!(read(Some(("FIRESTEEL_EXECUTOR_ID", Some("x")))).is_err());
+        assert_eq!(settings.bind, "h");
+        let behind = read(Some((BIND_ADDRESS, Some("0.0.0.0")))).unwrap();
+        assert_eq!((behind.host.as_str(), behind.bind.as_str()), ("h", "0.0.0.0"));
     }
 }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use firesteel_backend::executor::{Effect, Event, Executor, ExecutorOptions, exit};
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::mutant::Planted;
+use firesteel_backend::protocol::{ToDriver, ToExecutor};
+use firesteel_backend::wire;
 use firesteel_closure::{ExecutableHash, SameExecutable, from_bytes};
-use firesteel_cluster::executor::{Effect, Event, Executor, ExecutorOptions, exit};
-use firesteel_cluster::jitter::Jitter;
-use firesteel_cluster::messages::{ToDriver, ToExecutor};
-use firesteel_cluster::mutant::Planted;
-use firesteel_cluster::wire;
 use firesteel_conf::entries;
 use firesteel_rpc::{
     BindTo, Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv,
@@ -181,7 +181,8 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     let secret = options.identity.as_ref().map(|identity| identity.secret().clone());
     let options = options.for_application(secret);
     let port = u16::try_from(settings.conf.get(&entries::BLOCK_MANAGER_PORT)?)?;
-    let bind = BindTo::new(&settings.host, port);
+    let advertise = Some(settings.host.clone());
+    let bind = BindTo { host: settings.bind.clone(), port, advertise };
     let env = runtime.block_on(RpcEnv::server(options, bind))?;
     let address = env.address().cloned().ok_or("the executor has no port")?;
     let node = Node::new(&settings, env.clone(), address.clone())?;

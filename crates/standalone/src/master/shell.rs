@@ -6,12 +6,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use firesteel_backend::Peer;
+use firesteel_cluster::Epoch;
 use firesteel_cluster::master::{
     Change, Effect, Event, Master, MasterOptions, MasterView, RecoveryState,
 };
 use firesteel_cluster::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
 use firesteel_cluster::wire::{APP_CLIENT, WORKER};
-use firesteel_cluster::{Epoch, Peer};
 use firesteel_rpc::{Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Message};
 use firesteel_types::Tick;
 

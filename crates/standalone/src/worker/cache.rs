@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, SystemTime};
 
-use firesteel_cluster::wire;
+use firesteel_backend::wire;
 use firesteel_rpc::{IncomingStream, RpcAddress, RpcEnv, RpcOptions, Secret, StreamError};
 use tokio::io::AsyncReadExt;
 

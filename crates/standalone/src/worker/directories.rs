@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use firesteel_cluster::{AppId, DriverId, ExecutorKey};
+use firesteel_backend::AppId;
+use firesteel_cluster::{DriverId, ExecutorKey};
 
 use crate::StartError;
 

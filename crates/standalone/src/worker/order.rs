@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use firesteel_cluster::description::{ApplicationDescription, Command, DriverDescription};
+use firesteel_backend::command::{Command, Identity, variable};
+use firesteel_cluster::description::{ApplicationDescription, DriverDescription};
 use firesteel_cluster::{DriverId, ExecutorKey};
 
 use super::directories::{Directories, Place};
@@ -76,17 +77,20 @@ impl Order {
     ) -> BTreeMap<String, String> {
         let local = place.local.iter().map(|path| path.to_string_lossy());
         let mut told = vec![
-            ("FIRESTEEL_WORKER_URL", worker_url.to_owned()),
+            (variable::WORKER_URL, worker_url.to_owned()),
             ("SPARK_LOCAL_DIRS", local.collect::<Vec<_>>().join(",")),
         ];
         match self {
-            Order::Executor { key, cores, memory_mb, .. } => told.extend([
-                ("FIRESTEEL_APP_ID", key.app.to_string()),
-                ("FIRESTEEL_EXECUTOR_ID", key.executor.to_string()),
-                ("FIRESTEEL_EXECUTOR_CORES", cores.to_string()),
-                ("FIRESTEEL_EXECUTOR_MEMORY_MB", memory_mb.to_string()),
-                ("FIRESTEEL_EXECUTOR_HOST", host.to_owned()),
-            ]),
+            Order::Executor { key, cores, memory_mb, .. } => {
+                let identity = Identity {
+                    app: key.app.clone(),
+                    executor: key.executor,
+                    host: host.to_owned(),
+                    cores: *cores,
+                    memory_mb: *memory_mb,
+                };
+                told.extend(identity.variables());
+            }
             Order::Driver { driver, .. } => told.extend([
                 ("FIRESTEEL_DRIVER_ID", driver.to_string()),
                 ("FIRESTEEL_DRIVER_HOST", host.to_owned()),

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use firesteel_cluster::Address;
-use firesteel_cluster::description::{Command, Served, ServedFile};
+use firesteel_backend::Address;
+use firesteel_backend::command::{Command, Served, ServedFile};
 use firesteel_rpc::{RpcAddress, SECRET_VARIABLE};
 
 use super::cache::{Cached, FetchError, Wanted};

@@ -11,7 +11,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firesteel_cluster::description::{Command as Told, ExitStatus};
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command as Told;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;

@@ -5,12 +5,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use firesteel_cluster::description::{ExitStatus, WorkerDescription};
-use firesteel_cluster::jitter::Jitter;
+use firesteel_backend::Address;
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::jitter::Jitter;
+use firesteel_cluster::description::WorkerDescription;
 use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
 use firesteel_cluster::wire::{MASTER, WORKER};
 use firesteel_cluster::worker::{Effect, Event, Worker, WorkerOptions};
-use firesteel_cluster::{Address, Incarnation, WorkerId, date};
+use firesteel_cluster::{Incarnation, WorkerId, date};
 use firesteel_rpc::{
     Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };

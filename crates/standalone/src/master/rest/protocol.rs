@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_cluster::description::{Command, DriverDescription, DriverState};
+use firesteel_backend::Address;
+use firesteel_backend::command::Command;
+use firesteel_cluster::description::{DriverDescription, DriverState};
 use firesteel_cluster::json::render;
-use firesteel_cluster::{Address, DriverId, WorkerId};
+use firesteel_cluster::{DriverId, WorkerId};
 use firesteel_conf::{Conf, Origin, entries, properties};
 use hyper::Method;
 use serde::{Deserialize, Serialize};

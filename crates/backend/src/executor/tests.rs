@@ -7,8 +7,8 @@ use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
 use super::*;
 use crate::AppId;
 use crate::jitter::Jitter;
-use crate::messages::{Refusal, ToDriver, ToExecutor};
 use crate::mutant::Planted;
+use crate::protocol::{Refusal, ToDriver, ToExecutor};
 
 fn started() -> Executor {
     let options = ExecutorOptions {

@@ -8,8 +8,8 @@ use firesteel_types::{ExecutorId, Host, TaskFailure, TaskId, TaskOutcome, Tick};
 use super::exit;
 use crate::AppId;
 use crate::jitter::Jitter;
-use crate::messages::{Refusal, ToDriver, ToExecutor};
 use crate::mutant::{Mutant, Planted};
+use crate::protocol::{Refusal, ToDriver, ToExecutor};
 
 /// A task that waits for a core for longer than this is given back: whoever is free shall have it.
 const PATIENCE_MS: u64 = 100;

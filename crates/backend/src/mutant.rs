@@ -47,7 +47,7 @@ impl Planted {
     }
 
     /// Whether the core makes this mistake: never, without the feature.
-    pub(crate) fn is(self, mutant: Mutant) -> bool {
+    pub fn is(self, mutant: Mutant) -> bool {
         cfg!(feature = "mutants") && self.0 == Some(mutant)
     }
 }

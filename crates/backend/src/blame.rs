@@ -1,55 +1,62 @@
-//! Whose fault an executor's end is: one decision for driver and master.
+//! Whose fault an executor's end is: one decision for driver and cluster managers.
 //!
 //! | how it ended | registered with its driver | not registered |
 //! |---|---|---|
-//! | its process exited by itself, with any code or signal | the running tasks | its worker |
+//! | its process exited by itself, with any code or signal | the running tasks | its node |
 //! | it exited because the driver refused it | - | nobody |
-//! | its heartbeats stopped, its connection broke | the running tasks | its worker |
-//! | its process could not be started, it never registered | - | its worker |
-//! | driver, master or worker told it to end | nobody | nobody |
-//! | it went with its worker, or the master knows no such executor | nobody | nobody |
+//! | its heartbeats stopped, its connection broke | the running tasks | its node |
+//! | its process could not be started, it never registered | - | its node |
+//! | driver or cluster manager told it to end | nobody | nobody |
+//! | it went with its node, or the cluster manager knows no such executor | nobody | nobody |
 //!
 //! The running tasks: the driver counts the loss against each task that had a core there, towards
 //! `spark.task.maxFailures`. An exit code proves nothing for them, since a task can exit with any of them. Whoever told
 //! an executor to end knows that, and does not ask here with [`End::Exited`]. Which of several tasks it was is
 //! left to the task scheduler, which sees more than one loss.
 //!
-//! Its worker: the master avoids that worker for this application for a growing time.
+//! Its node: the cluster manager avoids that node for this application for a growing time.
 
-use crate::description::{ExecutorState, ExitStatus};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use crate::executor::exit;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExitStatus {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExitStatus::Code(code) => write!(f, "exit code {code}"),
+            ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
 
 /// How an executor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Its process exited though nobody told it to; the status, if it is known.
     Exited(Option<ExitStatus>),
-    /// Driver, master or worker told it to end.
+    /// Driver or cluster manager told it to end.
     Told,
     /// Its heartbeats stopped.
     Silent,
     /// Its connection broke, and nobody said why in time.
     Disconnected,
-    /// It went with its worker, or the master knows no such executor.
-    WorkerLost,
+    /// It went with its node, or the cluster manager knows no such executor.
+    NodeLost,
     /// It was ordered and never registered.
     NeverRegistered,
     /// Its process could not be started.
     LaunchFailed,
-}
-
-impl End {
-    /// What a master's or worker's word about an executor that is over says.
-    pub fn of(state: ExecutorState, status: Option<ExitStatus>) -> Self {
-        match state {
-            ExecutorState::Exited => End::Exited(status),
-            ExecutorState::Failed => End::LaunchFailed,
-            ExecutorState::Killed => End::Told,
-            ExecutorState::Lost | ExecutorState::Launching | ExecutorState::Running => {
-                End::WorkerLost
-            }
-        }
-    }
 }
 
 /// Who is blamed for it.
@@ -57,8 +64,8 @@ impl End {
 pub enum Blame {
     /// The tasks that had a core there.
     RunningTasks,
-    /// The worker, for this application.
-    Worker,
+    /// The node, for this application.
+    Node,
     /// Nobody.
     Nobody,
 }
@@ -67,11 +74,11 @@ pub enum Blame {
 pub fn blame(end: End, registered: bool) -> Blame {
     let refused = End::Exited(Some(ExitStatus::Code(exit::REFUSED)));
     match end {
-        End::Told | End::WorkerLost => Blame::Nobody,
-        End::LaunchFailed | End::NeverRegistered => Blame::Worker,
+        End::Told | End::NodeLost => Blame::Nobody,
+        End::LaunchFailed | End::NeverRegistered => Blame::Node,
         _ if !registered && end == refused => Blame::Nobody,
         End::Exited(_) | End::Silent | End::Disconnected if registered => Blame::RunningTasks,
-        End::Exited(_) | End::Silent | End::Disconnected => Blame::Worker,
+        End::Exited(_) | End::Silent | End::Disconnected => Blame::Node,
     }
 }
 
@@ -91,12 +98,12 @@ mod tests {
     #[test]
     fn silence_and_a_broken_connection_count_against_tasks_and_orders_do_not() {
         for (end, registered, unregistered) in [
-            (End::Silent, Blame::RunningTasks, Blame::Worker),
-            (End::Disconnected, Blame::RunningTasks, Blame::Worker),
+            (End::Silent, Blame::RunningTasks, Blame::Node),
+            (End::Disconnected, Blame::RunningTasks, Blame::Node),
             (End::Told, Blame::Nobody, Blame::Nobody),
-            (End::WorkerLost, Blame::Nobody, Blame::Nobody),
-            (End::NeverRegistered, Blame::Worker, Blame::Worker),
-            (End::LaunchFailed, Blame::Worker, Blame::Worker),
+            (End::NodeLost, Blame::Nobody, Blame::Nobody),
+            (End::NeverRegistered, Blame::Node, Blame::Node),
+            (End::LaunchFailed, Blame::Node, Blame::Node),
         ] {
             let found = (blame(end, true), blame(end, false));
             assert_eq!(found, (registered, unregistered), "{end:?}");
@@ -104,11 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_that_never_worked_speaks_against_its_worker_unless_its_driver_refused_it() {
+    fn an_executor_that_never_worked_speaks_against_its_node_unless_its_driver_refused_it() {
         let exited = |code| blame(End::Exited(Some(ExitStatus::Code(code))), false);
         assert_eq!(exited(exit::REFUSED), Blame::Nobody);
         for code in [exit::STOPPED, exit::DRIVER_LOST, exit::UNFIT, 1, 134] {
-            assert_eq!(exited(code), Blame::Worker, "{code}");
+            assert_eq!(exited(code), Blame::Node, "{code}");
         }
     }
 }

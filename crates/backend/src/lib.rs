@@ -1,0 +1,30 @@
+//! A driver and its executors, whoever starts them: which executors count, when one is lost and whose fault that is. Sockets,
+//! processes and clocks are the shells' business.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`registry`] | the driver's side: registration, heartbeats, loss, exclusion; knows no cluster manager |
+//! | [`provider`] | the port that cluster managers plug into: plain data, both ways |
+//! | [`executor`] | the executor's side: when it runs tasks, and when it ends |
+//! | [`blame`] | whose fault an executor's end is |
+//! | [`protocol`] | what driver and executor say to each other |
+//! | [`numbers`] | which number the next executor has |
+//! | [`command`] | how an executor is started |
+//! | [`wire`] | how all this travels |
+//!
+//! Architecture Invariant: an executor is lost once and for ever, whoever notices first: its connection, its silence or its
+//! cluster manager (S04). Everyone who notices goes through one function of the registry.
+
+pub mod blame;
+pub mod command;
+pub mod executor;
+pub mod id;
+pub mod jitter;
+pub mod mutant;
+pub mod numbers;
+pub mod protocol;
+pub mod provider;
+pub mod registry;
+pub mod wire;
+
+pub use id::{Address, AppId, Peer};

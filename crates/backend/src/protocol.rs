@@ -1,0 +1,96 @@
+//! What driver and executor say to each other. Closed enums: what is not listed here cannot be said.
+
+use std::sync::Arc;
+
+use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome};
+use serde::{Deserialize, Serialize};
+
+use crate::AppId;
+
+/// From an executor to its driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToDriver {
+    /// It is up.
+    RegisterExecutor {
+        /// Of which application.
+        app: AppId,
+        /// Which.
+        executor: ExecutorId,
+        /// Where.
+        host: Host,
+        /// Its cores.
+        cores: u32,
+        /// The hash of its executable.
+        hash: Option<[u8; 32]>,
+    },
+    /// It lives.
+    ExecutorHeartbeat {
+        /// Which.
+        executor: ExecutorId,
+        /// What it runs.
+        running: Vec<TaskId>,
+    },
+    /// A task's end.
+    StatusUpdate {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which task.
+        task: TaskId,
+        /// How.
+        outcome: TaskOutcome,
+        /// Its result and what it cost, as the shell encodes it; empty if it never ran.
+        data: Arc<[u8]>,
+    },
+}
+
+/// Why a driver does not take an executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// It was given up before.
+    Lost,
+    /// Another process has this id.
+    Duplicate,
+    /// The application ends.
+    Stopping,
+    /// It is of another application.
+    OtherApplication,
+    /// Its executable is not the driver's.
+    OtherExecutable,
+    /// It has not said over this connection where it serves its blocks.
+    NoAddress,
+}
+
+/// From a driver to an executor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToExecutor {
+    /// It may work.
+    RegisteredExecutor,
+    /// It may not.
+    RegisterExecutorFailed {
+        /// Why.
+        refusal: Refusal,
+        /// For people.
+        message: String,
+    },
+    /// Its heartbeat was heard.
+    HeartbeatResponse {
+        /// Whether it has to register again.
+        reregister: bool,
+    },
+    /// Run a task.
+    LaunchTask {
+        /// Which.
+        task: TaskId,
+        /// What, as the shell encodes it.
+        data: Arc<[u8]>,
+    },
+    /// Stop a task.
+    KillTask {
+        /// Which.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// End.
+    StopExecutor,
+}

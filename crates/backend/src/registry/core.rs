@@ -1,0 +1,326 @@
+//! One event in, effects out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::DagEvent;
+use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
+
+use super::executors::Executor;
+use super::options::RegistryOptions;
+use super::ordered::Ordered;
+use crate::blame::End;
+use crate::mutant::Mutant;
+use crate::protocol::{ToDriver, ToExecutor};
+use crate::provider::{ProviderCommand, ProviderEvent};
+use crate::{AppId, Peer};
+
+/// Into a registry.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The provider said something.
+    Provider(ProviderEvent),
+    /// An executor said something.
+    ReceivedExecutor {
+        /// Over which connection.
+        from: Peer,
+        /// Whether it said over this connection where it serves its blocks.
+        has_address: bool,
+        /// What.
+        message: ToDriver,
+    },
+    /// An executor's connection broke, for good.
+    ExecutorDisconnected {
+        /// Which connection.
+        peer: Peer,
+    },
+    /// So many executors are wanted from now on.
+    TargetChanged {
+        /// How many in all.
+        total: u32,
+    },
+    /// These executors are not wanted any more.
+    KillRequested {
+        /// Which.
+        executors: Vec<ExecutorId>,
+    },
+    /// The schedulers give a node no task of this application from now on, or do so again.
+    NodeExcluded {
+        /// Which.
+        node: Host,
+        /// Whether it is excluded.
+        excluded: bool,
+    },
+    /// A moment asked for by [`Effect::ArmTimer`] has come; the first one starts the registry.
+    Ticked,
+    /// All that had arrived when [`Effect::Drain`] was said has been fed.
+    Drained,
+    /// The application is over.
+    Stopped,
+}
+
+/// Out of a registry, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Tell the provider.
+    Provider(ProviderCommand),
+    /// Tell an executor.
+    SendExecutor {
+        /// Over which connection.
+        to: Peer,
+        /// What.
+        message: ToExecutor,
+    },
+    /// Tell the schedulers.
+    Schedule(Input),
+    /// Keep what a task brought, and tell the schedulers of its end.
+    ReportTask {
+        /// Whose.
+        executor: ExecutorId,
+        /// Which.
+        task: TaskId,
+        /// How.
+        outcome: TaskOutcome,
+        /// Its result and what it cost, as the executor's shell encoded it.
+        data: Arc<[u8]>,
+    },
+    /// The cluster manager took the application in.
+    Accepted {
+        /// Under this id.
+        app: AppId,
+    },
+    /// Tell the user.
+    Warn {
+        /// What.
+        message: String,
+    },
+    /// It cannot go on: accept no job from now on. The schedulers are told after that, so that no job comes
+    /// between the two.
+    EndApplication {
+        /// Why.
+        reason: String,
+    },
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+    /// Feed all that has arrived so far, then `Drained`: silence is judged after that.
+    Drain,
+}
+
+/// One call of [`Registry::handle`]: its moment and its effects.
+pub(super) struct Turn<'a> {
+    pub(super) now: Tick,
+    pub(super) out: &'a mut Vec<Effect>,
+}
+
+impl Turn<'_> {
+    pub(super) fn tell_executor(&mut self, to: Peer, message: ToExecutor) {
+        self.out.push(Effect::SendExecutor { to, message });
+    }
+
+    pub(super) fn command(&mut self, command: ProviderCommand) {
+        self.out.push(Effect::Provider(command));
+    }
+}
+
+/// The state machine of a driver's executors.
+#[derive(Debug)]
+pub struct Registry {
+    pub(super) options: RegistryOptions,
+    pub(super) app: Option<AppId>,
+    pub(super) executors: BTreeMap<ExecutorId, Executor>,
+    /// Executors that have not registered.
+    pub(super) ordered: Ordered,
+    /// Executors that never count again (S04).
+    pub(super) lost: BTreeSet<ExecutorId>,
+    pub(super) excluded: BTreeSet<Host>,
+    /// Why executors cannot be had, as the user was told last.
+    pub(super) shortage: Option<String>,
+    pub(super) next_check: Tick,
+    pub(super) stale: u64,
+    armed: Option<Tick>,
+    started: bool,
+    over: bool,
+}
+
+impl Registry {
+    /// A registry without executors.
+    pub fn new(options: RegistryOptions) -> Self {
+        Registry {
+            options,
+            app: None,
+            executors: BTreeMap::new(),
+            ordered: Ordered::default(),
+            lost: BTreeSet::new(),
+            excluded: BTreeSet::new(),
+            shortage: None,
+            next_check: Tick(0),
+            stale: 0,
+            armed: None,
+            started: false,
+            over: false,
+        }
+    }
+
+    /// Takes one event and appends what is to be done about it, in order.
+    pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
+        let turn = &mut Turn { now, out };
+        match event {
+            Event::Provider(event) => self.provider_said(turn, event),
+            Event::ReceivedExecutor { from, has_address, message } => {
+                self.received_executor(turn, (from, has_address), message);
+            }
+            Event::ExecutorDisconnected { peer } => self.executor_disconnected(turn, peer),
+            Event::TargetChanged { total } => self.target_changed(turn, total),
+            Event::KillRequested { executors } => {
+                for executor in executors {
+                    self.give_up(turn, executor, End::Told, "it is not wanted any more");
+                }
+            }
+            Event::NodeExcluded { node, excluded } => self.node_excluded(turn, node, excluded),
+            Event::Ticked => self.ticked(turn),
+            Event::Drained if !self.over => self.give_up_silent_executors(turn),
+            Event::Drained => {}
+            Event::Stopped => self.stop(turn),
+        }
+        self.arm(turn);
+    }
+
+    fn provider_said(&mut self, turn: &mut Turn<'_>, event: ProviderEvent) {
+        match event {
+            ProviderEvent::Accepted { app } => {
+                if self.app.as_ref() != Some(&app) && !self.over {
+                    self.app = Some(app.clone());
+                    turn.out.push(Effect::Accepted { app });
+                }
+            }
+            ProviderEvent::Ordered { executor } => self.executor_ordered(turn, executor),
+            ProviderEvent::Started { executor, .. } => self.executor_started(turn, executor),
+            ProviderEvent::Ended { executor, end, reason } => {
+                self.executor_ended(turn, executor, end, &reason);
+            }
+            ProviderEvent::Capacity(capacity) => {
+                if self.shortage != capacity.shortage {
+                    self.shortage.clone_from(&capacity.shortage);
+                    turn.out.extend(capacity.shortage.map(|message| Effect::Warn { message }));
+                }
+            }
+            ProviderEvent::Warning { message } => turn.out.push(Effect::Warn { message }),
+            ProviderEvent::Failed { reason } => self.fail(turn, reason),
+        }
+    }
+
+    fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if self.armed.is_some_and(|at| at <= turn.now) {
+            self.armed = None;
+        }
+        if !std::mem::replace(&mut self.started, true)
+            && let Some(target) = self.options.target
+        {
+            turn.command(ProviderCommand::SetTarget(target));
+        }
+        if self.next_check <= turn.now && !self.over {
+            let look = (self.options.network_timeout_ms / 8).max(1);
+            // Late: this process stood still. What came meanwhile is read before anybody is judged.
+            let stood_still = turn.now.since_ms(self.next_check) > look;
+            self.next_check = turn.now.plus_ms(look);
+            if !stood_still {
+                turn.out.push(Effect::Drain);
+            }
+        }
+    }
+
+    fn target_changed(&mut self, turn: &mut Turn<'_>, total: u32) {
+        self.options.target = Some(total);
+        if self.started && !self.over {
+            turn.command(ProviderCommand::SetTarget(total));
+        }
+    }
+
+    fn node_excluded(&mut self, turn: &mut Turn<'_>, node: Host, excluded: bool) {
+        let changed = match excluded {
+            true => self.excluded.insert(node),
+            false => self.excluded.remove(&node),
+        };
+        if changed && !self.over {
+            turn.command(ProviderCommand::NodesExcluded(self.excluded.clone()));
+        }
+    }
+
+    /// Ends the application for a reason: every job hears it.
+    fn fail(&mut self, turn: &mut Turn<'_>, reason: String) {
+        if self.over {
+            return;
+        }
+        let cancelled = DagEvent::AllJobsCancelled { reason: reason.clone() };
+        let mut both = [Effect::EndApplication { reason }, Effect::Schedule(Input::Dag(cancelled))];
+        if self.options.planted.is(Mutant::CancelsBeforeItEnds) {
+            both.reverse();
+        }
+        turn.out.extend(both);
+        self.stop(turn);
+    }
+
+    /// Lets provider and executors go.
+    fn stop(&mut self, turn: &mut Turn<'_>) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        turn.command(ProviderCommand::Stop);
+        for (_, executor) in std::mem::take(&mut self.executors) {
+            turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
+        }
+        self.ordered = Ordered::default();
+    }
+
+    fn arm(&mut self, turn: &mut Turn<'_>) {
+        if self.over {
+            return;
+        }
+        let wake = self.next_check;
+        if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
+            self.armed = Some(wake);
+            turn.out.push(Effect::ArmTimer(wake));
+        }
+    }
+
+    /// Whether the application is over.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Its id, once a cluster manager took it in.
+    pub fn app(&self) -> Option<&AppId> {
+        self.app.as_ref()
+    }
+
+    /// How to reach an executor that may get tasks.
+    pub fn peer(&self, executor: ExecutorId) -> Option<Peer> {
+        self.executors.get(&executor).map(|executor| executor.peer)
+    }
+
+    /// Executors that count, whether or not their connection stands.
+    pub fn executors(&self) -> impl Iterator<Item = ExecutorId> {
+        self.executors.keys().copied()
+    }
+
+    /// When an executor that counts was heard last.
+    pub fn last_seen(&self, executor: ExecutorId) -> Option<Tick> {
+        self.executors.get(&executor).map(|executor| executor.last_seen)
+    }
+
+    /// Whether the executor was given up.
+    pub fn is_lost(&self, executor: ExecutorId) -> bool {
+        self.lost.contains(&executor)
+    }
+
+    /// Why executors cannot be had at the moment, as far as the provider said.
+    pub fn shortage(&self) -> Option<&str> {
+        self.shortage.as_deref()
+    }
+
+    /// Messages that were dropped because what they spoke of is over or was never heard of.
+    pub fn stale_messages(&self) -> u64 {
+        self.stale
+    }
+}

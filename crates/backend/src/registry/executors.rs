@@ -1,0 +1,188 @@
+//! Which executors count, when one is lost, and whose fault that is.
+
+use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::messages::TaskEvent;
+use firesteel_types::{ExecutorId, ExecutorInfo, Host, Tick};
+
+use super::core::{Effect, Registry, Turn};
+use crate::blame::{Blame, End, ExitStatus, blame};
+use crate::mutant::Mutant;
+use crate::protocol::{Refusal, ToDriver, ToExecutor};
+use crate::provider::ProviderCommand;
+use crate::{AppId, Peer};
+
+/// An executor that is registered.
+#[derive(Debug)]
+pub(super) struct Executor {
+    pub(super) peer: Peer,
+    pub(super) last_seen: Tick,
+    /// Since when its connection is broken: it gets no tasks, and the reason is waited for.
+    disconnected: Option<Tick>,
+}
+
+/// What an executor introduces itself with.
+struct Introduction {
+    app: AppId,
+    executor: ExecutorId,
+    host: Host,
+    cores: u32,
+    hash: Option<[u8; 32]>,
+    /// Whether it said over this connection where it serves its blocks.
+    has_address: bool,
+}
+
+impl Registry {
+    pub(super) fn received_executor(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (from, has_address): (Peer, bool),
+        message: ToDriver,
+    ) {
+        match message {
+            ToDriver::RegisterExecutor { app, executor, host, cores, hash } => {
+                let who = Introduction { app, executor, host, cores, hash, has_address };
+                self.register(turn, from, who);
+            }
+            ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
+            ToDriver::StatusUpdate { executor, task, outcome, data } => {
+                let known = self.executors.get_mut(&executor).filter(|known| known.peer == from);
+                match known {
+                    Some(known) => {
+                        known.last_seen = turn.now;
+                        turn.out.push(Effect::ReportTask { executor, task, outcome, data });
+                    }
+                    None => self.stale += 1,
+                }
+            }
+        }
+    }
+
+    fn register(&mut self, turn: &mut Turn<'_>, from: Peer, who: Introduction) {
+        if let Some((refusal, message)) = self.refusal(from, &who) {
+            return turn
+                .tell_executor(from, ToExecutor::RegisterExecutorFailed { refusal, message });
+        }
+        let Introduction { executor, host, cores, .. } = who;
+        self.ordered.remove(executor);
+        let entry = Executor { peer: from, last_seen: turn.now, disconnected: None };
+        let known = self.executors.insert(executor, entry).is_some();
+        turn.tell_executor(from, ToExecutor::RegisteredExecutor);
+        if !known {
+            let info = ExecutorInfo::new(host, cores);
+            turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, info }));
+            turn.command(ProviderCommand::Registered(executor));
+        }
+    }
+
+    fn refusal(&self, from: Peer, who: &Introduction) -> Option<(Refusal, String)> {
+        let id = who.executor;
+        if self.is_over() {
+            return Some((Refusal::Stopping, "the application is over".to_owned()));
+        }
+        if self.app.as_ref().is_some_and(|app| *app != who.app) {
+            let message = format!("this is not the driver of {}", who.app);
+            return Some((Refusal::OtherApplication, message));
+        }
+        if self.options.hash.is_some() && who.hash != self.options.hash {
+            let message = "its executable differs from the driver's: make the same file available \
+                           on every worker, or let the driver serve it";
+            return Some((Refusal::OtherExecutable, message.to_owned()));
+        }
+        if !who.has_address {
+            let message = "its connection broke after it had told where it serves its blocks";
+            return Some((Refusal::NoAddress, message.to_owned()));
+        }
+        let takes_back = self.options.planted.is(Mutant::TakesLostExecutorsBack);
+        if self.lost.contains(&id) && !takes_back {
+            return Some((Refusal::Lost, format!("executor {id} was given up before")));
+        }
+        let other = self.executors.get(&id).is_some_and(|known| known.peer != from);
+        other.then(|| (Refusal::Duplicate, format!("there is an executor {id} already")))
+    }
+
+    fn heartbeat(&mut self, turn: &mut Turn<'_>, from: Peer, id: ExecutorId) {
+        let unwanted = self.is_over() || self.lost.contains(&id);
+        match self.executors.get_mut(&id) {
+            Some(known) if known.peer == from => {
+                known.last_seen = turn.now;
+                turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: false });
+            }
+            _ if unwanted => {
+                self.stale += 1;
+                turn.tell_executor(from, ToExecutor::StopExecutor);
+            }
+            _ => turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: true }),
+        }
+    }
+
+    /// No new tasks for it; what becomes of the old ones depends on why, which the provider may know.
+    pub(super) fn executor_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
+        let found = self.executors.iter_mut().find(|(_, executor)| executor.peer == peer);
+        let Some((id, executor)) = found else { return };
+        executor.disconnected.get_or_insert(turn.now);
+        self.next_check = self.next_check.min(turn.now.plus_ms(self.options.reason_wait_ms));
+        let gone = TaskEvent::ExecutorDecommissioned { executor: *id };
+        turn.out.push(Effect::Schedule(Input::Task(gone)));
+    }
+
+    /// Executors that were silent for too long, never came, or are gone without a reason.
+    pub(super) fn give_up_silent_executors(&mut self, turn: &mut Turn<'_>) {
+        if self.options.planted.is(Mutant::IgnoresSilence) {
+            return;
+        }
+        let (now, timeout) = (turn.now, self.options.network_timeout_ms);
+        let mut gone = Vec::new();
+        for (id, executor) in &self.executors {
+            let patience = |since: Tick| since.plus_ms(self.options.reason_wait_ms);
+            let waits_until = executor.disconnected.map(patience);
+            if now.since_ms(executor.last_seen) > timeout {
+                let reason =
+                    format!("no heartbeat came for more than {timeout} ms (spark.network.timeout)");
+                gone.push((*id, End::Silent, reason));
+            } else if waits_until.is_some_and(|until| until <= now) {
+                gone.push((*id, End::Disconnected, "its connection broke".to_owned()));
+            }
+            if let Some(until) = waits_until.filter(|until| *until > now) {
+                self.next_check = self.next_check.min(until);
+            }
+        }
+        let late = self.ordered.late(now, timeout);
+        gone.extend(late.map(|id| (id, End::NeverRegistered, "it never registered".to_owned())));
+        // None of them may get the tasks of another one.
+        for (id, ..) in gone.iter().filter(|(id, ..)| self.executors.contains_key(id)) {
+            let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
+            turn.out.push(Effect::Schedule(Input::Task(barred)));
+        }
+        for (id, end, reason) in gone {
+            self.give_up(turn, id, end, &reason);
+        }
+    }
+
+    /// This side found that it is lost: the provider shall end what is left of it and replace it.
+    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
+        self.lose(turn, id, end, reason);
+        turn.command(ProviderCommand::Release(vec![id]));
+    }
+
+    /// The one way to lose an executor.
+    pub(super) fn lose(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
+        self.lost.insert(id);
+        self.ordered.remove(id);
+        let Some(executor) = self.executors.remove(&id) else { return };
+        if executor.disconnected.is_none() {
+            turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
+        }
+        let mutant = match end {
+            End::Exited(Some(ExitStatus::Code(0))) => Some(Mutant::ClearsTasksByExitZero),
+            End::Silent => Some(Mutant::ClearsTasksBySilence),
+            _ => None,
+        };
+        let clears = mutant.is_some_and(|mutant| self.options.planted.is(mutant));
+        turn.out.push(Effect::Schedule(Input::ExecutorLost {
+            executor: id,
+            caused_by_app: blame(end, true) == Blame::RunningTasks && !clears,
+            outputs_lost: true,
+            reason: reason.to_owned(),
+        }));
+    }
+}

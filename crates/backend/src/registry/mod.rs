@@ -1,0 +1,21 @@
+//! The driver's executors: who may register, who counts, when one is lost. Knows no cluster manager: where executors come from is
+//! said and asked over the [port](crate::provider).
+//!
+//! | file | decides |
+//! |---|---|
+//! | `core` | where news go, when to look at the clock, how the application ends |
+//! | `executors` | which executors count, when one is lost and whose fault that is |
+//! | `ordered` | what a provider's word about an executor means |
+//!
+//! What it decides about executors it says to the schedulers as [`Effect::Schedule`]; tasks go from the schedulers to
+//! executors over [`Registry::peer`], past this core.
+
+mod core;
+mod executors;
+mod options;
+mod ordered;
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{Effect, Event, Registry};
+pub use options::RegistryOptions;

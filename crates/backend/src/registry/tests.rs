@@ -1,0 +1,314 @@
+//! Rules of the registry: these events, those effects.
+
+use firesteel_scheduler::engine::Input;
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use super::*;
+use crate::blame::{End, ExitStatus};
+use crate::protocol::{Refusal, ToDriver, ToExecutor};
+use crate::provider::{Capacity, ProviderCommand, ProviderEvent};
+use crate::{AppId, Peer};
+
+struct Scene {
+    registry: Registry,
+    now: Tick,
+}
+
+fn provider(event: ProviderEvent) -> Event {
+    Event::Provider(event)
+}
+
+fn ordered(executor: u32) -> Event {
+    provider(ProviderEvent::Ordered { executor: ExecutorId(executor) })
+}
+
+fn started(executor: u32) -> Event {
+    let (executor, node) = (ExecutorId(executor), Host::new("h"));
+    provider(ProviderEvent::Started { executor, node })
+}
+
+fn ended(executor: u32, end: End) -> Event {
+    let (executor, reason) = (ExecutorId(executor), "ended".to_owned());
+    provider(ProviderEvent::Ended { executor, end, reason })
+}
+
+fn introduces(from: u64, executor: u32) -> Event {
+    introduces_with(from, executor, Some([1; 32]))
+}
+
+fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
+    let message = ToDriver::RegisterExecutor {
+        app: AppId::new("app"),
+        executor: ExecutorId(executor),
+        host: Host::new("h"),
+        cores: 1,
+        hash,
+    };
+    Event::ReceivedExecutor { from: Peer(from), has_address: true, message }
+}
+
+impl Scene {
+    fn new() -> Self {
+        let options = RegistryOptions { hash: Some([1; 32]), ..RegistryOptions::default() };
+        Scene { registry: Registry::new(options), now: Tick(1000) }
+    }
+
+    fn ready() -> Self {
+        let mut scene = Scene::new();
+        scene.feed(Event::Ticked);
+        scene.feed(provider(ProviderEvent::Accepted { app: AppId::new("app") }));
+        scene
+    }
+
+    fn feed(&mut self, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.registry.handle(self.now, event, &mut out);
+        out
+    }
+
+    fn tick_after(&mut self, ms: u64) -> Vec<Effect> {
+        self.now = self.now.plus_ms(ms);
+        let mut out = self.feed(Event::Ticked);
+        if out.iter().any(|effect| matches!(effect, Effect::Drain)) {
+            out.extend(self.feed(Event::Drained));
+        }
+        out
+    }
+
+    /// Time passes, and it is awake.
+    fn wait(&mut self, ms: u64) -> Vec<Effect> {
+        (0..ms / 1000).flat_map(|_| self.tick_after(1000)).collect()
+    }
+}
+
+fn refusal(out: &[Effect]) -> Option<Refusal> {
+    out.iter().find_map(|effect| match effect {
+        Effect::SendExecutor {
+            message: ToExecutor::RegisterExecutorFailed { refusal, .. },
+            ..
+        } => Some(*refusal),
+        _ => None,
+    })
+}
+
+fn lost(out: &[Effect]) -> Option<bool> {
+    out.iter().find_map(|effect| match effect {
+        Effect::Schedule(Input::ExecutorLost { caused_by_app, .. }) => Some(*caused_by_app),
+        _ => None,
+    })
+}
+
+fn end_of_application(out: &[Effect]) -> Option<&str> {
+    out.iter().find_map(|effect| match effect {
+        Effect::EndApplication { reason } => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+fn commands(out: &[Effect]) -> Vec<ProviderCommand> {
+    let commands = out.iter().filter_map(|effect| match effect {
+        Effect::Provider(command) => Some(command.clone()),
+        _ => None,
+    });
+    commands.collect()
+}
+
+fn released(out: &[Effect]) -> Vec<ExecutorId> {
+    let released = commands(out).into_iter().filter_map(|command| match command {
+        ProviderCommand::Release(executors) => Some(executors),
+        _ => None,
+    });
+    released.flatten().collect()
+}
+
+#[test]
+fn executors_are_refused_for_what_they_are() {
+    let mut scene = Scene::ready();
+    assert_eq!(refusal(&scene.feed(introduces(9, 0))), None);
+    assert_eq!(refusal(&scene.feed(introduces(9, 0))), None, "it may say it twice");
+    assert_eq!(refusal(&scene.feed(introduces(8, 0))), Some(Refusal::Duplicate));
+    let other = scene.feed(introduces_with(7, 1, Some([2; 32])));
+    assert_eq!(refusal(&other), Some(Refusal::OtherExecutable));
+    scene.feed(ended(2, End::NodeLost));
+    assert_eq!(refusal(&scene.feed(introduces(6, 2))), Some(Refusal::Lost), "S04");
+    scene.feed(Event::Stopped);
+    assert_eq!(refusal(&scene.feed(introduces(5, 3))), Some(Refusal::Stopping));
+}
+
+#[test]
+fn how_an_executor_ended_says_whose_fault_it_was() {
+    for (end, by_app) in [
+        (End::Exited(Some(ExitStatus::Code(134))), true),
+        (End::Exited(Some(ExitStatus::Signal(9))), true),
+        (End::Exited(Some(ExitStatus::Code(0))), true),
+        (End::Exited(Some(ExitStatus::Code(60))), true),
+        (End::Exited(None), true),
+        (End::Told, false),
+        (End::NodeLost, false),
+    ] {
+        let mut scene = Scene::ready();
+        scene.feed(introduces(9, 0));
+        let out = scene.feed(ended(0, end));
+        assert_eq!(lost(&out), Some(by_app), "{end:?}");
+        assert_eq!(lost(&scene.feed(ended(0, end))), None, "once");
+        assert_eq!(scene.registry.stale_messages(), 1);
+    }
+}
+
+#[test]
+fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(introduces(8, 1));
+    for peer in [9, 8] {
+        let out = scene.feed(Event::ExecutorDisconnected { peer: Peer(peer) });
+        assert!(matches!(out[0], Effect::Schedule(Input::Task(_))) && lost(&out).is_none());
+    }
+    let crashed = ended(0, End::Exited(Some(ExitStatus::Code(1))));
+    assert_eq!(lost(&scene.feed(crashed)), Some(true), "the reason came");
+    let out = scene.wait(2000);
+    assert_eq!(lost(&out), Some(true), "no reason came");
+    assert_eq!(released(&out), [ExecutorId(1)]);
+}
+
+#[test]
+fn an_executor_that_is_silent_or_never_comes_is_given_up_and_replaced() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(ordered(1));
+    assert_eq!(lost(&scene.wait(120_000)), None);
+    let out = scene.wait(15_000);
+    assert_eq!(lost(&out), Some(true), "what it ran silenced it");
+    assert_eq!(released(&out), [ExecutorId(0), ExecutorId(1)]);
+    assert!(scene.registry.is_lost(ExecutorId(1)), "S04: it is too late for it");
+}
+
+#[test]
+fn a_driver_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(introduces(8, 1));
+    let out = scene.tick_after(300_000);
+    assert!(lost(&out).is_none() && !out.iter().any(|effect| matches!(effect, Effect::Drain)));
+    let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
+    scene.feed(Event::ReceivedExecutor { from: Peer(9), has_address: true, message: heartbeat });
+    scene.wait(15_000);
+    assert!(!scene.registry.is_lost(ExecutorId(0)), "it was only the driver that was silent");
+    assert!(scene.registry.is_lost(ExecutorId(1)), "nothing of it had come");
+}
+
+#[test]
+fn silence_is_judged_after_all_that_had_arrived_was_read() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.wait(119_000);
+    scene.now = scene.now.plus_ms(14_000);
+    let out = scene.feed(Event::Ticked);
+    assert!(out.iter().any(|effect| matches!(effect, Effect::Drain)), "{out:?}");
+    let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
+    scene.feed(Event::ReceivedExecutor { from: Peer(9), has_address: true, message: heartbeat });
+    assert_eq!(lost(&scene.feed(Event::Drained)), None);
+}
+
+#[test]
+fn an_executor_that_did_not_say_where_it_serves_its_blocks_is_refused() {
+    let mut scene = Scene::ready();
+    let Event::ReceivedExecutor { from, message, .. } = introduces(9, 0) else {
+        panic!("another one")
+    };
+    let out = scene.feed(Event::ReceivedExecutor { from, has_address: false, message });
+    assert_eq!(refusal(&out), Some(Refusal::NoAddress));
+    assert_eq!(scene.registry.executors().count(), 0);
+}
+
+#[test]
+fn when_the_provider_fails_every_job_hears_why_and_everything_is_let_go() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    let reason = "10 executors in a row".to_owned();
+    let out = scene.feed(provider(ProviderEvent::Failed { reason }));
+    let position = |is: fn(&Effect) -> bool| out.iter().position(is);
+    let told = position(|effect| matches!(effect, Effect::Schedule(Input::Dag(_))));
+    let refuses = position(|effect| matches!(effect, Effect::EndApplication { .. }));
+    assert!(refuses < told, "a job that comes between the two would wait for ever: {out:?}");
+    let stopped = out.iter().any(|effect| {
+        matches!(effect, Effect::SendExecutor { message: ToExecutor::StopExecutor, .. })
+    });
+    assert!(told.is_some() && stopped, "{out:?}");
+    assert_eq!(commands(&out), [ProviderCommand::Stop]);
+    assert!(end_of_application(&out).is_some_and(|reason| reason.contains("in a row")));
+    assert!(scene.registry.is_over());
+    assert_eq!(commands(&scene.feed(Event::Stopped)), [], "once");
+}
+
+#[test]
+fn the_provider_hears_what_is_wanted_who_came_and_which_nodes_are_excluded() {
+    let options = RegistryOptions { target: Some(4), ..RegistryOptions::default() };
+    let mut scene = Scene { registry: Registry::new(options), now: Tick(1000) };
+    assert_eq!(commands(&scene.feed(Event::Ticked)), [ProviderCommand::SetTarget(4)]);
+    assert_eq!(commands(&scene.feed(Event::Ticked)), []);
+    let out = scene.feed(Event::TargetChanged { total: 2 });
+    assert_eq!(commands(&out), [ProviderCommand::SetTarget(2)]);
+    let out = scene.feed(introduces(9, 7));
+    assert_eq!(commands(&out), [ProviderCommand::Registered(ExecutorId(7))]);
+    assert_eq!(commands(&scene.feed(introduces(9, 7))), [], "it said so twice");
+    let exclude = |node: &str, excluded| Event::NodeExcluded { node: Host::new(node), excluded };
+    scene.feed(exclude("a", true));
+    let out = scene.feed(exclude("b", true));
+    let both = ["a", "b"].map(Host::new).into();
+    assert_eq!(commands(&out), [ProviderCommand::NodesExcluded(both)]);
+    assert_eq!(commands(&scene.feed(exclude("b", true))), []);
+    scene.feed(exclude("a", false));
+    let out = scene.feed(exclude("b", false));
+    assert_eq!(commands(&out), [ProviderCommand::NodesExcluded([].into())]);
+    let out = scene.feed(Event::KillRequested { executors: vec![ExecutorId(7)] });
+    assert_eq!((released(&out), lost(&out)), (vec![ExecutorId(7)], Some(false)));
+}
+
+#[test]
+fn what_a_provider_says_of_executors_that_are_over_or_unknown_is_counted_and_does_no_harm() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(ended(0, End::Told));
+    for event in [ordered(0), started(0), ended(0, End::Told), started(5), ended(6, End::Told)] {
+        let before = scene.registry.stale_messages();
+        let out = scene.feed(event.clone());
+        assert!(lost(&out).is_none() && commands(&out).is_empty(), "{event:?}: {out:?}");
+        assert_eq!(scene.registry.stale_messages(), before + 1, "{event:?}");
+    }
+    assert_eq!(
+        refusal(&scene.feed(introduces(8, 6))),
+        Some(Refusal::Lost),
+        "it was said to be over"
+    );
+    scene.feed(ordered(7));
+    scene.feed(ordered(7));
+    scene.feed(introduces(7, 7));
+    scene.feed(started(7));
+    scene.feed(ordered(7));
+    assert_eq!(scene.registry.stale_messages(), 5, "late, and true");
+    assert_eq!(scene.registry.executors().collect::<Vec<_>>(), [ExecutorId(7)]);
+}
+
+#[test]
+fn an_executor_that_starts_late_has_its_time_to_register() {
+    let mut scene = Scene::ready();
+    scene.feed(ordered(0));
+    scene.wait(110_000);
+    scene.feed(started(0));
+    assert_eq!(released(&scene.wait(119_000)), []);
+    assert_eq!(released(&scene.wait(20_000)), [ExecutorId(0)]);
+}
+
+#[test]
+fn a_shortage_is_told_once_and_again_after_it_was_over() {
+    let mut scene = Scene::ready();
+    let mut told = |shortage: Option<&str>| {
+        let shortage = shortage.map(str::to_owned);
+        let out = scene.feed(provider(ProviderEvent::Capacity(Capacity { shortage })));
+        out.iter().filter(|effect| matches!(effect, Effect::Warn { .. })).count()
+    };
+    let all = [Some("full"), Some("full"), None, Some("full"), Some("gone")];
+    assert_eq!(all.map(&mut told), [1, 0, 0, 1, 1]);
+    assert_eq!(scene.registry.shortage(), Some("gone"));
+}

@@ -1,0 +1,105 @@
+//! A driver's registry of executors, its provider, and the port between them. In a real driver each has a thread of its own: what one
+//! says to the other comes in order, and sometimes late.
+
+use std::collections::VecDeque;
+
+use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
+use firesteel_backend::registry::{Effect, Event as Registry};
+use firesteel_cluster::application::{Effect as Client, Event as FromOutside};
+use firesteel_types::Tick;
+
+use crate::network::Message;
+use crate::world::{Body, Event, ProcId, World};
+
+/// What was said over the port and not heard yet.
+#[derive(Debug)]
+pub(crate) enum Word {
+    ToProvider(ProviderCommand),
+    ToRegistry(ProviderEvent),
+}
+
+impl World {
+    /// Something for the driver's client of the masters.
+    pub(crate) fn feed_client(&mut self, proc: ProcId, event: FromOutside) -> Result<(), String> {
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        let mut out = Vec::new();
+        node.client.handle(Tick(self.now), event, &mut out);
+        for effect in out {
+            match effect {
+                Client::SendMaster { master, message } => {
+                    let server = self.masters[master];
+                    self.send_to(proc, server, master, Message::ToMaster(message));
+                }
+                Client::Report(event) => self.say(proc, Word::ToRegistry(event)),
+                Client::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            }
+        }
+        self.hear(proc)
+    }
+
+    /// Something for the driver's registry.
+    pub(crate) fn feed_driver(&mut self, proc: ProcId, event: Registry) -> Result<(), String> {
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        let mut out = Vec::new();
+        node.registry.handle(Tick(self.now), event, &mut out);
+        let mut inputs = Vec::new();
+        for effect in out {
+            match effect {
+                Effect::Provider(command) => self.say(proc, Word::ToProvider(command)),
+                effect => self.carry_out_for_driver(proc, effect, &mut inputs)?,
+            }
+        }
+        self.feed_schedulers(proc, inputs)?;
+        self.hear(proc)
+    }
+
+    /// Both ends of the port have a clock.
+    pub(crate) fn wake_driver(&mut self, proc: ProcId) -> Result<(), String> {
+        self.feed_client(proc, FromOutside::Ticked)?;
+        self.feed_driver(proc, Registry::Ticked)
+    }
+
+    fn say(&mut self, proc: ProcId, word: Word) {
+        let late = self.rng.u8(..16) == 0;
+        let at = self.now + self.rng.u64(1..30);
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return };
+        node.port.push_back(word);
+        if late && node.port_waits_until <= self.now {
+            node.port_waits_until = at;
+            self.counters.words_late += 1;
+            self.push(at, Event::PortSpeaks(proc));
+        }
+    }
+
+    /// Everything that was said is heard, unless it takes its time.
+    pub(crate) fn hear(&mut self, proc: ProcId) -> Result<(), String> {
+        while let Some(word) = self.next_word(proc) {
+            match word {
+                Word::ToProvider(command) => {
+                    self.feed_client(proc, FromOutside::Command(command))?;
+                }
+                Word::ToRegistry(event) => self.feed_driver(proc, Registry::Provider(event))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// When everything that was said is heard: a driver that ends waits for that.
+    pub(crate) fn port_is_heard(&self, proc: ProcId) -> u64 {
+        match &self.procs[proc].body {
+            Some(Body::Driver(node)) => node.port_waits_until.max(self.now),
+            _ => self.now,
+        }
+    }
+
+    fn next_word(&mut self, proc: ProcId) -> Option<Word> {
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return None };
+        match node.port_waits_until > self.now {
+            true => None,
+            false => node.port.pop_front(),
+        }
+    }
+}
+
+/// Words between registry and provider, oldest first.
+pub(crate) type Port = VecDeque<Word>;
