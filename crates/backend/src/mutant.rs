@@ -30,6 +30,10 @@ pub enum Mutant {
     CancelsBeforeItEnds,
     /// The driver sends heartbeats as often as it likes, whatever the master's timeout.
     IgnoresMastersTimeout,
+    /// The driver's provider tells its cluster manager once which executors shall end, whether that was heard or not.
+    ReleasesOnce,
+    /// The driver's provider lets a master that takes it in again begin with the first number.
+    ReusesNumbers,
     /// The master counts launches that fail on one worker against all of them.
     CountsLaunchesGlobally,
     /// The master starts another executor at once, however many crashed before.

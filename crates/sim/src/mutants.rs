@@ -26,6 +26,8 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::ClearsTasksBySilence), &["L06", "L02"]),
     (Mistake::Cluster(Mutant::CancelsBeforeItEnds), &["L02"]),
     (Mistake::Cluster(Mutant::IgnoresMastersTimeout), &["L01", "L02", "L03", "L06"]),
+    (Mistake::Cluster(Mutant::ReleasesOnce), &["L01", "L02", "L03"]),
+    (Mistake::Cluster(Mutant::ReusesNumbers), &["S04", "S05", "L"]),
     (Mistake::Cluster(Mutant::CountsLaunchesGlobally), &["L06"]),
     (Mistake::Cluster(Mutant::RelaunchesAtOnce), &["L06"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),

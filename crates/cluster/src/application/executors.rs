@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_backend::AppId;
+use firesteel_backend::mutant::{Mutant, Planted};
 use firesteel_backend::numbers::ExecutorNumbers;
 use firesteel_backend::provider::{Capacity, ProviderCommand, ProviderEvent};
 use firesteel_types::{ExecutorId, Host};
@@ -42,11 +43,14 @@ impl Executors {
 
     /// The first number that a master may give, when the driver asks to be taken in once more: whoever heard it before
     /// may have ordered executors that it never heard of, even if the answer was lost (S05).
-    pub(super) fn first_number(&mut self, again: bool) -> ExecutorId {
+    pub(super) fn first_number(&mut self, again: bool, planted: Planted) -> ExecutorId {
         if again {
             self.numbers.leave_out();
         }
-        self.numbers.first()
+        match again && planted.is(Mutant::ReusesNumbers) {
+            true => ExecutorId(0),
+            false => self.numbers.first(),
+        }
     }
 
     /// What the driver has and wants; and what shall end, because that may have been lost and nobody else would free
@@ -72,6 +76,14 @@ impl AppClient {
                 self.executors.limit = Some(total);
                 if let Some(app) = self.app.clone() {
                     self.tell_master(turn, ToMaster::RequestExecutors { app, total });
+                }
+                return;
+            }
+            ProviderCommand::Release(executors)
+                if self.options.planted.is(Mutant::ReleasesOnce) =>
+            {
+                if let Some(app) = self.app.clone() {
+                    self.tell_master(turn, ToMaster::KillExecutors { app, executors });
                 }
                 return;
             }

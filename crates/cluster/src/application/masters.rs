@@ -85,7 +85,7 @@ impl AppClient {
         let wait = self.jitter.around_ms(self.options.registration_wait_ms).max(1);
         let attempts = attempts.saturating_add(1);
         self.masters.link = Link::Registering { attempts, next: turn.now.plus_ms(wait) };
-        let first_executor = self.executors.first_number(self.app.is_some());
+        let first_executor = self.executors.first_number(self.app.is_some(), self.options.planted);
         for master in 0..self.options.masters {
             let message = ToMaster::RegisterApplication {
                 description: self.options.description.clone(),
