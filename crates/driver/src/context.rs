@@ -1,6 +1,7 @@
 //! The context: where a program starts, where RDDs come from, where jobs are run.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -297,6 +298,12 @@ impl Context {
     /// however often it is tried.
     pub fn accumulator<A: Accumulate>(&self) -> Accumulator<A> {
         self.0.engine.accumulator()
+    }
+
+    /// One with a name: listeners hear what each task that counts added
+    /// ([`Event::AccumulableUpdated`](firesteel_types::Event)), and the status shows it with its stage.
+    pub fn named_accumulator<A: Accumulate + Display>(&self, name: &str) -> Accumulator<A> {
+        self.0.engine.named_accumulator(name)
     }
 }
 

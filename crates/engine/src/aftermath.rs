@@ -6,20 +6,30 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use firesteel_task::{Payload, UpdateTarget};
-use firesteel_types::{AccumulatorId, JobId, TaskFailure};
+use firesteel_task::{Payload, Shown, UpdateTarget};
+use firesteel_types::{Accumulable, AccumulatorId, JobId, StageRef, TaskFailure, TaskId};
 
 use super::job::ActiveJob;
 use crate::{Error, Result};
 
 /// One thing to be done.
 pub(super) enum Step {
-    /// Add what a task of these jobs added.
-    Update { id: AccumulatorId, target: Arc<dyn UpdateTarget>, update: Payload, jobs: Vec<JobId> },
+    /// Add what a task added.
+    Update(Update),
     /// Tell the waiter, then let the job go.
     EndJob { job: ActiveJob, result: Result<()> },
     /// Let something of the user's go.
     Drop(Box<dyn Any + Send>),
+}
+
+/// What a task of these jobs added to an accumulator.
+pub(super) struct Update {
+    pub(super) id: AccumulatorId,
+    pub(super) target: Arc<dyn UpdateTarget>,
+    pub(super) update: Payload,
+    pub(super) jobs: Vec<JobId>,
+    /// Whose it is, for listeners.
+    pub(super) of: Option<(StageRef, TaskId)>,
 }
 
 /// What is still to be done.
@@ -42,12 +52,12 @@ impl Aftermath {
 
     /// Does everything that is to be done, or leaves it to the thread that is at it. That thread looks
     /// again after it has stopped, so that nothing is left behind. Gives back jobs that have to be ended.
-    pub(super) fn settle(&self) -> Spoilt {
+    pub(super) fn settle(&self, tell: &dyn Fn((StageRef, TaskId), Accumulable)) -> Spoilt {
         let mut spoilt = Vec::new();
         while !self.steps().is_empty() {
             let Ok(_settling) = self.settling.try_lock() else { return spoilt };
             while let Some(step) = self.next() {
-                self.take(step, &mut spoilt);
+                self.take(step, tell, &mut spoilt);
             }
         }
         spoilt
@@ -55,17 +65,27 @@ impl Aftermath {
 
     /// User code may panic in a merge or a drop: its panic ends no thread of the engine's. A job whose additions
     /// are lost does not end well.
-    fn take(&self, step: Step, spoilt: &mut Spoilt) {
+    fn take(
+        &self,
+        step: Step,
+        tell: &dyn Fn((StageRef, TaskId), Accumulable),
+        spoilt: &mut Spoilt,
+    ) {
         let failed = |result: Result<(), TaskFailure>| {
             if let Err(failure) = result {
                 tracing::error!(%failure, "user code failed on the driver");
             }
         };
         match step {
-            Step::Update { id, target, update, jobs } => {
+            Step::Update(Update { id, target, update, jobs, of }) => {
                 let applied = firesteel_executor::catch(|| target.apply(update));
                 let reason = match applied {
-                    Ok(Ok(())) => return,
+                    Ok(Ok(shown)) => {
+                        if let Some((of, Shown { name, update, value })) = of.zip(shown) {
+                            tell(of, Accumulable { id, name, update, value });
+                        }
+                        return;
+                    }
                     Ok(Err(error)) => error.to_string(),
                     Err(failure) => failure.to_string(),
                 };

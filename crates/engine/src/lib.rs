@@ -43,7 +43,7 @@ use firesteel_rpc::Clock;
 use firesteel_scheduler::engine::{Effect, Input};
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
 use firesteel_task::TaskReport;
-use firesteel_types::{ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick};
+use firesteel_types::{Event, ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick};
 
 use aftermath::{Aftermath, Spoilt, Step};
 use bus::Bus;
@@ -163,7 +163,13 @@ impl Engine {
         drop(state);
         (0..waiting).for_each(|_| self.work.notify_one());
         first();
-        if follows { self.aftermath.settle() } else { Vec::new() }
+        match follows {
+            true => self.aftermath.settle(&|(stage, task), accumulable| {
+                let at = self.now();
+                self.post(Event::AccumulableUpdated { stage, task, accumulable, at });
+            }),
+            false => Vec::new(),
+        }
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, input: Input) {

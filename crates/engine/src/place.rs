@@ -126,6 +126,15 @@ impl Place {
 }
 
 impl Place {
+    /// Where the driver serves its blocks; on no port if nobody else can read them.
+    pub(super) fn driver_address(&self) -> (Host, u16) {
+        let address = match self {
+            Place::Threads { .. } => None,
+            Place::Cluster(cluster) => cluster.address(),
+        };
+        address.map_or_else(|| (Host::new("localhost"), 0), |at| (Host::new(&at.host), at.port))
+    }
+
     /// The id that a cluster gave the application.
     pub(super) fn application_id(&self) -> Option<String> {
         match self {

@@ -1,5 +1,6 @@
 //! Shared variables: broadcast values and accumulators.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,20 +36,31 @@ impl Engine {
 
     /// A variable that tasks add to and the driver reads.
     pub fn accumulator<A: Accumulate>(&self) -> Accumulator<A> {
-        let id = AccumulatorId(self.application.ids.accumulator.fetch_add(1, Relaxed));
-        let accumulator = Accumulator::new(id);
+        self.registered(Accumulator::new(self.next_accumulator()))
+    }
+
+    /// One whose updates listeners hear of under this name.
+    pub fn named_accumulator<A: Accumulate + Display>(&self, name: &str) -> Accumulator<A> {
+        self.registered(Accumulator::named(self.next_accumulator(), name))
+    }
+
+    fn next_accumulator(&self) -> AccumulatorId {
+        AccumulatorId(self.application.ids.accumulator.fetch_add(1, Relaxed))
+    }
+
+    fn registered<A: Accumulate>(&self, accumulator: Accumulator<A>) -> Accumulator<A> {
         if let Some(target) = accumulator.target() {
-            self.register_accumulator(id, target);
+            self.register_accumulator(accumulator.id(), &target);
         }
         accumulator
     }
 
-    fn register_accumulator(&self, id: AccumulatorId, target: Arc<dyn UpdateTarget>) {
+    fn register_accumulator(&self, id: AccumulatorId, target: &Arc<dyn UpdateTarget>) {
         let mut state = self.lock();
         if state.accumulators.len().is_multiple_of(64) {
             state.accumulators.retain(|_, target| target.strong_count() > 0);
         }
-        state.accumulators.insert(id, Arc::downgrade(&target));
+        state.accumulators.insert(id, Arc::downgrade(target));
     }
 }
 

@@ -10,7 +10,7 @@ use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_status::Retention;
 use firesteel_task::Environment;
-use firesteel_types::{BlockManagerId, Event, ExecutorId, Host};
+use firesteel_types::{BlockManagerId, Event, ExecutorId};
 
 use crate::aftermath::Aftermath;
 use crate::bus::{Bus, Listener};
@@ -105,8 +105,8 @@ impl Engine {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let properties = conf.redacted().map(owned).collect();
         self.post(Event::EnvironmentUpdate { properties, runtime: runtime() });
-        let host = Host::new("localhost");
-        let id = BlockManagerId { executor: ExecutorId::DRIVER, host, port: 0 };
+        let (host, port) = self.place.driver_address();
+        let id = BlockManagerId { executor: ExecutorId::DRIVER, host, port };
         let max_memory = self.environment.scratch().memory().budget();
         self.post(Event::BlockManagerAdded { id, max_memory, at: self.now() });
         Ok(())

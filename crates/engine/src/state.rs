@@ -10,7 +10,7 @@ use firesteel_task::{KillSwitch, Payload, UpdateTarget};
 use firesteel_types::{AccumulatorId, JobId, ShuffleId, TaskId, TaskInfo, Tick};
 
 use super::ShuffleHandle;
-use super::aftermath::Step;
+use super::aftermath::{Step, Update};
 use super::job::{ActiveJob, StageCode};
 use crate::Result;
 
@@ -136,10 +136,11 @@ impl State {
             Some(Running { job: Some(job), .. }) => vec![*job],
             Some(Running { info, .. }) => self.scheduler.jobs_of(info.stage.stage),
         };
+        let of = output.of.as_ref().map(|running| (running.info.stage, task));
         for (id, update) in updates {
             if let Some(target) = self.accumulators.get(&id).and_then(Weak::upgrade) {
                 let jobs = jobs.clone();
-                self.aftermath.push(Step::Update { id, target, update, jobs });
+                self.aftermath.push(Step::Update(Update { id, target, update, jobs, of }));
             }
         }
     }

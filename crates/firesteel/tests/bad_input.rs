@@ -328,6 +328,7 @@ fn master_urls_that_cannot_be_used_say_what_can() {
         ("mesos://host:5050", &["not supported"]),
         ("spark://no.such.host.invalid:7077", &["no.such.host.invalid", "check the host"]),
         ("k8s://https://host:6443", &["k8s://", "standalone cluster", "local[N]"]),
+        ("nomad://host", &["nomad://host", "no cluster manager", "local[N]"]),
     ] {
         fails_with(builder().master(master).build().map(drop), words);
     }

@@ -121,6 +121,9 @@ impl AppStatus {
                 self.executors.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
             }
             Event::SpeculativeTaskSubmitted { stage, .. } => self.stages.speculated(*stage),
+            Event::AccumulableUpdated { stage, accumulable, .. } => {
+                self.stages.accumulated(*stage, accumulable);
+            }
             other => self.apply_to_executors(other),
         }
     }

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use firesteel_types::{
-    ExecutorId, JobId, Properties, RunningTask, StageId, StageInfo, StageRef, TaskFailure, TaskId,
-    TaskInfo, TaskMetrics, Tick,
+    Accumulable, AccumulatorId, ExecutorId, JobId, Properties, RunningTask, StageId, StageInfo,
+    StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 use crate::AppStatus;
@@ -27,6 +27,9 @@ pub enum StageState {
     /// Nobody needed it: what it would have computed was there.
     Skipped,
 }
+
+/// So many accumulators of one stage are remembered.
+const ACCUMULABLES_AT_MOST: usize = 1000;
 
 /// How many tasks stand how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub struct StageStatus {
     pub metrics: TaskMetrics,
     /// By executor.
     pub executors: BTreeMap<ExecutorId, ExecutorTotals>,
+    /// Accumulators with names that its tasks added to, as the last of these left them.
+    pub accumulables: BTreeMap<AccumulatorId, Accumulable>,
     table: Tasks,
 }
 
@@ -149,6 +154,7 @@ impl Stages {
             speculative: 0,
             metrics: TaskMetrics::default(),
             executors: BTreeMap::new(),
+            accumulables: BTreeMap::new(),
             table: Tasks::new(self.retained_tasks),
         }
     }
@@ -266,6 +272,15 @@ impl Stages {
         }
         stage.table.ended(task, failure, metrics, at);
         &stage.jobs
+    }
+
+    /// An accumulator of a name came to a value. Beyond so many of one stage no more are remembered.
+    pub(crate) fn accumulated(&mut self, stage: StageRef, accumulable: &Accumulable) {
+        let Some(stage) = self.all.get_mut(&stage) else { return };
+        let known = stage.accumulables.contains_key(&accumulable.id);
+        if known || stage.accumulables.len() < ACCUMULABLES_AT_MOST {
+            stage.accumulables.insert(accumulable.id, accumulable.clone());
+        }
     }
 
     pub(crate) fn speculated(&mut self, stage: StageRef) {

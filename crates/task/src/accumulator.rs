@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -53,7 +53,25 @@ impl<T: Data> Accumulate for Vec<T> {
 /// A handle on an accumulator: clone it into environments, add in tasks, read on the driver.
 pub struct Accumulator<A> {
     id: AccumulatorId,
-    value: Option<Arc<Mutex<A>>>,
+    value: Option<Arc<Value<A>>>,
+}
+
+/// The driver's value.
+struct Value<A> {
+    value: Mutex<A>,
+    /// How updates are told of, if they are.
+    named: Option<Named<A>>,
+}
+
+struct Named<A> {
+    name: String,
+    show: fn(&A) -> String,
+}
+
+impl<A> Value<A> {
+    fn lock(&self) -> MutexGuard<'_, A> {
+        self.value.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 }
 
 impl<A> Clone for Accumulator<A> {
@@ -65,7 +83,17 @@ impl<A> Clone for Accumulator<A> {
 impl<A: Accumulate> Accumulator<A> {
     /// The driver's handle.
     pub fn new(id: AccumulatorId) -> Self {
-        Accumulator { id, value: Some(Arc::default()) }
+        let value = Value { value: Mutex::default(), named: None };
+        Accumulator { id, value: Some(Arc::new(value)) }
+    }
+
+    /// The driver's handle on one whose updates are told of under this name.
+    pub fn named(id: AccumulatorId, name: &str) -> Self
+    where
+        A: fmt::Display,
+    {
+        let named = Some(Named { name: name.to_owned(), show: shown::<A> });
+        Accumulator { id, value: Some(Arc::new(Value { value: Mutex::default(), named })) }
     }
 
     /// Its id.
@@ -77,7 +105,7 @@ impl<A: Accumulate> Accumulator<A> {
     pub fn add(&self, input: A::Input) {
         match (TaskContext::current(), &self.value) {
             (Some(task), _) => self.add_in_task(&task, input),
-            (None, Some(value)) => lock(value).add(input),
+            (None, Some(value)) => value.lock().add(input),
             (None, None) => panic!("accumulator {} is used outside of a task", self.id),
         }
     }
@@ -99,13 +127,13 @@ impl<A: Accumulate> Accumulator<A> {
         A: Clone,
     {
         let value = self.value.as_ref().expect("an accumulator can be read on the driver only");
-        lock(value).clone()
+        value.lock().clone()
     }
 
     /// Starts again from the default.
     pub fn reset(&self) {
         if let Some(value) = &self.value {
-            *lock(value) = A::default();
+            *value.lock() = A::default();
         }
     }
 
@@ -113,10 +141,6 @@ impl<A: Accumulate> Accumulator<A> {
     pub fn target(&self) -> Option<Arc<dyn UpdateTarget>> {
         self.value.clone().map(|value| value as Arc<dyn UpdateTarget>)
     }
-}
-
-fn lock<A>(value: &Mutex<A>) -> std::sync::MutexGuard<'_, A> {
-    value.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl<A: Accumulate + fmt::Debug> fmt::Debug for Accumulator<A> {
@@ -170,14 +194,43 @@ impl<A: Accumulate> Update for A {
 
 /// Where the driver applies updates.
 pub trait UpdateTarget: Send + Sync {
-    /// Adds what a task added.
-    fn apply(&self, update: Payload) -> Result<(), WireError>;
+    /// Adds what a task added; what to tell of it.
+    fn apply(&self, update: Payload) -> Result<Option<Shown>, WireError>;
 }
 
-impl<A: Accumulate> UpdateTarget for Mutex<A> {
-    fn apply(&self, update: Payload) -> Result<(), WireError> {
+/// An update of an accumulator that has a name, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The accumulator's name.
+    pub name: String,
+    /// What was added.
+    pub update: String,
+    /// What it has come to.
+    pub value: String,
+}
+
+/// Longer values are cut: they are for people.
+const SHOWN_AT_MOST: usize = 256;
+
+fn shown<A: fmt::Display>(value: &A) -> String {
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(SHOWN_AT_MOST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+impl<A: Accumulate> UpdateTarget for Value<A> {
+    fn apply(&self, update: Payload) -> Result<Option<Shown>, WireError> {
         let update: A = update.into_value()?;
-        lock(self).merge(update);
-        Ok(())
+        let added = self.named.as_ref().map(|named| (named, (named.show)(&update)));
+        let mut value = self.lock();
+        value.merge(update);
+        let shown = added.map(|(named, update)| {
+            let (name, value) = (named.name.clone(), (named.show)(&value));
+            Shown { name, update, value }
+        });
+        Ok(shown)
     }
 }

@@ -21,7 +21,7 @@ mod report;
 mod shuffle;
 mod spark_files;
 
-pub use accumulator::{Accumulate, Accumulator, Update, UpdateTarget};
+pub use accumulator::{Accumulate, Accumulator, Shown, Update, UpdateTarget};
 pub use body::{Payload, TaskBody, decode_body};
 pub use broadcast::{Broadcast, BroadcastOwner};
 pub use context::{TaskContext, TaskIdentity};

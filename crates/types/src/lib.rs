@@ -12,8 +12,8 @@ pub mod properties;
 pub mod storage_level;
 
 pub use event::{
-    BlockManagerId, Event, ExecutorInfo, ExecutorMetrics, ResourceProfile, RunningTask, StageInfo,
-    TaskInfo, TaskMetrics,
+    Accumulable, BlockManagerId, Event, ExecutorInfo, ExecutorMetrics, ResourceProfile,
+    RunningTask, StageInfo, TaskInfo, TaskMetrics,
 };
 pub use id::*;
 pub use lineage::{

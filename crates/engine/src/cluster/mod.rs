@@ -404,6 +404,11 @@ impl Cluster {
         self.broadcasts.served()
     }
 
+    /// Where the driver listens.
+    pub(super) fn address(&self) -> Option<&RpcAddress> {
+        self.env.address()
+    }
+
     pub(super) fn cores(&self) -> u32 {
         lock(&self.executors).values().map(|live| live.cores).sum()
     }

@@ -110,7 +110,7 @@ pub(crate) fn claimant<'a>(
             let known: Vec<&str> = managers.iter().map(|manager| manager.name()).collect();
             Err(refused(format!(
                 "no cluster manager of this program knows it (there are: {}); use local, local[N], local[*], \
-                 local-cluster[n,cores,memory] or spark://host:port",
+                 local-cluster[n,cores,memory] or spark://host:port of a standalone cluster",
                 known.join(", ")
             )))
         }

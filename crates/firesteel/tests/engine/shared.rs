@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firesteel::types::Event;
+use firesteel::types::{Event, StageId};
 use firesteel::{Accumulate, prelude::*};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,33 @@ fn a_broadcast_lives_as_long_as_a_handle_or_an_rdd_that_reads_it() {
     // The thread that ended the job may still hold the job's code for a moment.
     wait_until("the broadcast is gone", || heard.count(&ctx, removed) == 1);
     assert!(ctx.blocks().is_empty());
+}
+
+#[test]
+fn an_accumulator_with_a_name_is_told_of_by_task_and_shown_with_its_stage() {
+    let (ctx, heard) = Heard::attach(builder("local[2]"));
+    let (named, unnamed) = (ctx.named_accumulator::<u64>("records"), ctx.accumulator::<u64>());
+    let numbers =
+        ctx.range_in(4, 0..100u64, 1).with((named.clone(), unnamed)).map(|(named, unnamed), n| {
+            named.add(1);
+            unnamed.add(1);
+            n
+        });
+    assert_eq!((numbers.count().unwrap(), named.value()), (100, 100));
+    ctx.wait_for_listeners();
+    let told = heard.events().into_iter().filter_map(|event| match event {
+        Event::AccumulableUpdated { accumulable, .. } => Some(accumulable),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told.iter().all(|told| told.id == named.id() && told.name == "records"));
+    assert!(told.iter().all(|told| told.update == "25"), "{told:?}");
+    let last = told.last().unwrap();
+    assert_eq!(last.value, "100");
+    let status = ctx.status_reader()();
+    let stage = status.attempts(StageId(0)).next().unwrap();
+    assert_eq!(stage.accumulables.values().collect::<Vec<_>>(), [last]);
 }
 
 /// The longest word, and how many there were.

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile};
 pub use stage::{RddDescription, StageInfo, StageRdd};
-pub use task::{Locality, RunningTask, TaskInfo, TaskMetrics};
+pub use task::{Accumulable, Locality, RunningTask, TaskInfo, TaskMetrics};
 
 use crate::{
     BroadcastId, ExecutorId, Host, JobError, JobId, Properties, RddId, StageRef, StorageLevel,
-    TaskFailure, Tick,
+    TaskFailure, TaskId, Tick,
 };
 
 /// A thing that happened. Names follow Spark's `SparkListener*` events.
@@ -221,6 +221,17 @@ pub enum Event {
     UnpersistRdd {
         /// The RDD.
         rdd: RddId,
+    },
+    /// A task that counts added to an accumulator that has a name. Follows the task's end.
+    AccumulableUpdated {
+        /// The task's stage attempt.
+        stage: StageRef,
+        /// The task.
+        task: TaskId,
+        /// What it added, and what came of it.
+        accumulable: Accumulable,
+        /// When.
+        at: Tick,
     },
     /// A broadcast's blocks were dropped.
     BroadcastRemoved {

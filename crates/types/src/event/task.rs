@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ExecutorId, Host, StageRef, TaskId, Tick};
+use crate::{AccumulatorId, ExecutorId, Host, StageRef, TaskId, Tick};
 
 /// A task attempt as listeners see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,4 +126,17 @@ impl TaskMetrics {
     pub fn shuffle_read_bytes(&self) -> u64 {
         self.shuffle_local_bytes.saturating_add(self.shuffle_remote_bytes)
     }
+}
+
+/// An accumulator that has a name, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accumulable {
+    /// Which.
+    pub id: AccumulatorId,
+    /// Its name.
+    pub name: String,
+    /// What one task added.
+    pub update: String,
+    /// What it has come to, with that.
+    pub value: String,
 }
