@@ -321,7 +321,7 @@ impl World {
         effect: Decided,
     ) -> Result<(), String> {
         match effect {
-            Decided::LaunchTask { task, kind } => self.launch(node, task, kind)?,
+            Decided::LaunchTask { task, kind, .. } => self.launch(node, task, kind)?,
             Decided::KillTask { task, executor, reason } => {
                 self.counters.task_kills += 1;
                 if let Some(peer) = node.backend.peer(executor) {
@@ -343,7 +343,7 @@ impl World {
             }
             Decided::EndJob { job, result } => self.job_ended(node, job, result)?,
             Decided::PublishMapOutputs { shuffle, locations } => {
-                let mut lost = locations.iter().flatten().map(|at| at.executor);
+                let mut lost = locations.iter().flatten().filter_map(|at| at.location.executor());
                 if let Some(lost) = lost.find(|executor| node.told_lost.contains(executor)) {
                     return Err(format!("S09: shuffle {shuffle} is said to lie on lost {lost}"));
                 }
@@ -352,7 +352,9 @@ impl World {
             Decided::DropMapOutputs { shuffle, outputs } => {
                 self.drop_outputs(proc, node, shuffle, &outputs)?;
             }
-            Decided::DropCachedPartitions { .. } => {}
+            Decided::DropCachedPartitions { .. }
+            | Decided::DropBlocks { .. }
+            | Decided::ReplicateBlocks { .. } => {}
             Decided::Post(_) => {}
             Decided::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
         }
@@ -548,9 +550,8 @@ impl World {
             let at = node.published.get(&shuffle).and_then(|known| known[map as usize]);
             let missing = Missing::Output { shuffle, map, at };
             let Some(at) = at else { return Err(missing) };
-            let key = ExecutorKey { app: reader.app.clone(), executor: at.executor };
-            let Some(holder) = self.executors.get(&key) else { return Err(missing) };
-            let holder = &self.procs[*holder];
+            let Some(holder) = self.holder(reader, at.location) else { return Err(missing) };
+            let holder = &self.procs[holder];
             if !holder.alive {
                 return Err(missing);
             }

@@ -2,7 +2,7 @@
 
 use firesteel_cluster::ExecutorKey;
 use firesteel_types::{
-    ExecutorId, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
+    BlockLocation, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
 };
 
 use crate::driver::{DriverNode, Missing};
@@ -81,7 +81,7 @@ impl World {
             shuffle,
             map_partition: map,
             reduce_partition: task.partition,
-            executor: at.map_or(ExecutorId::DRIVER, |at| at.executor),
+            location: at.map_or(BlockLocation::DRIVER, |at| at.location),
             broken: broken.unwrap_or_default(),
             message: "it is not there".to_owned(),
         }
@@ -99,10 +99,9 @@ impl World {
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Vec::new() };
         let published = node.published.get(&shuffle).into_iter().flatten();
         let there = (0u32..).zip(published).filter_map(|(map, at)| Some((map, (*at)?)));
-        let there = there.filter(|(_, found)| found.executor == at.executor);
-        let key = ExecutorKey { app: reader.app.clone(), executor: at.executor };
+        let there = there.filter(|(_, found)| found.location == at.location);
         let served = |map, task| {
-            let holder = self.executors.get(&key).map(|proc| &self.procs[*proc]);
+            let holder = self.holder(reader, at.location).map(|proc| &self.procs[proc]);
             let holder = holder.filter(|holder| holder.alive && in_time);
             match holder.and_then(|holder| holder.body.as_ref()) {
                 Some(Body::Executor(node)) => node.blocks.contains_key(&(shuffle, map, task)),
@@ -113,17 +112,23 @@ impl World {
         broken.map(|(map_partition, at)| MapAttempt { map_partition, task: at.task }).collect()
     }
 
+    /// The process that serves blocks of the reader's application there, dead or alive.
+    pub(crate) fn holder(&self, reader: &ExecutorKey, location: BlockLocation) -> Option<ProcId> {
+        let key = ExecutorKey { app: reader.app.clone(), executor: location.executor()? };
+        self.executors.get(&key).copied()
+    }
+
     /// Executors drop outputs that nobody will read.
     pub(crate) fn drop_outputs(
         &mut self,
         driver: ProcId,
         node: &DriverNode,
         shuffle: ShuffleId,
-        outputs: &[(ExecutorId, MapAttempt)],
+        outputs: &[(BlockLocation, MapAttempt)],
     ) -> Result<(), String> {
-        for (executor, output) in outputs {
+        for (location, output) in outputs {
             self.counters.outputs_dropped += 1;
-            let at = MapOutputLocation { executor: *executor, task: output.task };
+            let at = MapOutputLocation { location: *location, task: output.task };
             let known = node.published.get(&shuffle);
             if known.is_some_and(|known| known[output.map_partition as usize] == Some(at)) {
                 return Err(format!("S09: {output:?} is dropped while readers are sent there"));
@@ -132,7 +137,7 @@ impl World {
             for body in holders {
                 if let Body::Executor(holder) = body
                     && holder.driver == driver
-                    && holder.key.executor == *executor
+                    && location.executor() == Some(holder.key.executor)
                 {
                     holder.blocks.remove(&(shuffle, output.map_partition, output.task));
                 }

@@ -138,15 +138,12 @@ impl NewCluster {
             news: sender,
             executors: Mutex::default(),
             introduced: Mutex::default(),
-            tracker: Default::default(),
-            kept: Default::default(),
             broadcasts: Broadcasts::new(piece_bytes),
             code: Mutex::default(),
             joined: Mutex::new(Joined::NotYet),
             joining: Condvar::new(),
             thread: Mutex::new(None),
             contents,
-            proactive: conf.get(&entries::STORAGE_REPLICATION_PROACTIVE)?,
             max_result_bytes,
             retries,
         });
@@ -172,9 +169,12 @@ impl NewCluster {
         })?;
         *lock(&cluster.thread) = Some(spawned);
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
-        let known = Default::default();
+        let (known, weak) = (Default::default(), Arc::downgrade(engine));
         let registered = env
-            .register(BLOCK_MASTER, BlockMaster { cluster: cluster.clone(), environment, hash })
+            .register(
+                BLOCK_MASTER,
+                BlockMaster { cluster: cluster.clone(), engine: weak, environment, hash },
+            )
             .map(drop)
             .and_then(|()| {
                 env.register(wire::DRIVER, Scheduler { news: sender.clone(), known }).map(drop)
