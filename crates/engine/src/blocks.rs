@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
 use firesteel_executor::Forgotten;
-use firesteel_scheduler::blocks::BlockMaster;
+use firesteel_scheduler::blocks::{BlockMaster, Piece, PieceRequest};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_storage::{BlockId, Watch};
 use firesteel_task::Environment;
-use firesteel_types::{BlockLocation, Event, RddBlock, RddId};
+use firesteel_types::{BlockLocation, BroadcastId, Event, RddBlock, RddId};
 
 use super::Engine;
 use super::place::Place;
@@ -81,6 +81,19 @@ impl Engine {
         self.environment.remove_rdd(rdd);
         self.forget(Forgotten::Rdd(rdd));
         self.post(Event::UnpersistRdd { rdd });
+    }
+
+    /// The next piece of a broadcast value for a reader, if the value `is_known` still; `None`: it waits.
+    pub(super) fn next_piece(
+        &self,
+        id: BroadcastId,
+        of: u32,
+        request: PieceRequest,
+        is_known: impl FnOnce() -> bool,
+    ) -> Option<Piece> {
+        let mut state = self.lock();
+        // Under the lock: what is removed later is removed from the block master too.
+        if is_known() { state.scheduler.next_piece(id, of, request) } else { None }
     }
 
     /// Asks where blocks lie. Under the lock: short questions only, which wait for nobody.

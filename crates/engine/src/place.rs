@@ -213,6 +213,9 @@ impl Engine {
     pub(crate) fn forget(&self, forgotten: Forgotten) {
         if let Place::Cluster(cluster) = &self.place {
             cluster.forget(forgotten);
+            if let Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) = forgotten {
+                self.lock().scheduler.remove_broadcast(id);
+            }
         }
     }
 }

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firesteel_types::{
-    BlockLocation, BlockStatus, Event, ExecutorId, ExecutorInfo, JobError, JobId, MapAttempt,
-    MapOutputLocation, RddBlock, RddId, ShuffleId, StageId, StageRef, StorageLevel, TaskId,
-    TaskInfo, Tick,
+    BlockLocation, BlockStatus, BroadcastId, Event, ExecutorId, ExecutorInfo, JobError, JobId,
+    MapAttempt, MapOutputLocation, RddBlock, RddId, ShuffleId, StageId, StageRef, StorageLevel,
+    TaskId, TaskInfo, Tick,
 };
 
-use crate::blocks::{BlockChange, BlockMaster, Noted};
+use crate::blocks::{BlockChange, BlockMaster, Noted, Piece, PieceRequest};
 use crate::dag::DagScheduler;
 use crate::messages::{
     DagEffect, DagEvent, DagOptions, TaskEffect, TaskEvent, TaskOptions, TaskSetKind,
@@ -306,6 +306,16 @@ impl Scheduler {
     /// Where blocks lie.
     pub fn blocks(&self) -> &BlockMaster {
         self.dag.blocks()
+    }
+
+    /// The next of so many pieces of a broadcast value for a reader; `None`: it waits.
+    pub fn next_piece(&mut self, id: BroadcastId, of: u32, request: PieceRequest) -> Option<Piece> {
+        self.dag.blocks_mut().next_piece(id, of, request)
+    }
+
+    /// Nobody gets the broadcast value any more.
+    pub fn remove_broadcast(&mut self, id: BroadcastId) {
+        self.dag.blocks_mut().remove_broadcast(id);
     }
 
     /// Whether nothing is left to do.

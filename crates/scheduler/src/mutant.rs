@@ -22,6 +22,8 @@ pub enum Mutant {
     NeverHeals,
     /// Cached partitions that lost a replica get no other.
     NeverReplicatesAgain,
+    /// Readers get pieces of broadcast values from lost holders.
+    AssignsPiecesOfLostHolders,
 }
 
 /// The mistake the scheduler makes, if any.

@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use firesteel_closure::ExecutableHash;
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver};
 use firesteel_cluster::wire;
-use firesteel_executor::LocalEnvironment;
 use firesteel_executor::cluster::{
     BLOCKS, BlockMasterReply, MapOutputLocations, NextPiece, StreamId, ToBlockMaster,
 };
@@ -15,13 +14,13 @@ use firesteel_rpc::{
     Caller, Context, Endpoint, HandlerError, OpenError, Peer, RpcAddress, RpcError, StreamBody,
     StreamSource,
 };
-use firesteel_scheduler::blocks::BlockMaster as Blocks;
+use firesteel_scheduler::blocks::{BlockMaster as Blocks, Peers, PieceRequest};
 use firesteel_scheduler::engine::Input;
 use firesteel_types::{BlockLocation, RddBlock, ShuffleId};
 
 use super::super::Engine;
 use super::actor::News;
-use super::broadcasts::{Asking, Next};
+use super::broadcasts::Next;
 use super::{Cluster, Link, lock};
 
 /// Hears masters.
@@ -104,7 +103,6 @@ pub(super) struct BlockMaster {
     pub(super) cluster: Arc<Cluster>,
     /// It owns the endpoint.
     pub(super) engine: Weak<Engine>,
-    pub(super) environment: Arc<LocalEnvironment>,
     pub(super) hash: ExecutableHash,
 }
 
@@ -131,12 +129,8 @@ impl BlockMaster {
     }
 
     fn peers(&self, holder: BlockLocation, block: RddBlock) -> BlockMasterReply {
-        let peers = self.ask(|blocks| Some(blocks.peers(holder, block)));
-        let (replicas, candidates) = peers.map(|peers| (peers.replicas, peers.candidates)).unzip();
-        BlockMasterReply::Peers {
-            replicas: replicas.unwrap_or_default(),
-            peers: self.cluster.addresses(candidates.unwrap_or_default()),
-        }
+        let Peers { replicas, candidates } = self.ask(|blocks| blocks.peers(holder, block));
+        BlockMasterReply::Peers { replicas, peers: self.cluster.addresses(candidates) }
     }
 }
 
@@ -152,9 +146,9 @@ impl Endpoint for BlockMaster {
         let reply = match message {
             asking @ ToBlockMaster::NextPiece { .. } => {
                 // It may have to encode the value, which nobody else shall wait for.
-                let (cluster, environment) = (self.cluster.clone(), self.environment.clone());
+                let (cluster, engine) = (self.cluster.clone(), self.engine.clone());
                 context.env().runtime().spawn_blocking(move || {
-                    let next = next_piece(&cluster, &environment, asking);
+                    let next = next_piece(&cluster, &engine, asking);
                     caller.reply(BlockMasterReply::Piece(next));
                 });
                 return Ok(());
@@ -199,23 +193,20 @@ impl Endpoint for BlockMaster {
     }
 }
 
-fn next_piece(
-    cluster: &Cluster,
-    environment: &LocalEnvironment,
-    asked: ToBlockMaster,
-) -> NextPiece {
-    let ToBlockMaster::NextPiece { reader, broadcast, came, missing, from_driver } = asked else {
-        return NextPiece::Gone("it was not asked for".to_owned());
+fn next_piece(cluster: &Cluster, engine: &Weak<Engine>, asked: ToBlockMaster) -> NextPiece {
+    let (Some(engine), ToBlockMaster::NextPiece { reader, broadcast, came, missing, from_driver }) =
+        (engine.upgrade(), asked)
+    else {
+        return NextPiece::Gone("the application is over".to_owned());
     };
-    let Some(executor) = reader.executor() else { return NextPiece::Wait };
-    let asking = Asking { executor, came: &came, missing, from_driver };
-    match cluster.broadcasts.next(broadcast, environment, asking, |id| cluster.is_live(id)) {
+    let request = PieceRequest { reader, came, missing, from_driver };
+    match cluster.broadcasts.next(broadcast, &engine, request) {
         Next::Gone(reason) => NextPiece::Gone(reason),
         Next::Whole(value) => NextPiece::Whole(value.into()),
         Next::Wait => NextPiece::Wait,
         Next::Piece { piece, of, bytes, checksum, from } => {
             // Lost since: the driver serves it.
-            let from = from.and_then(|from| Some(cluster.addresses([from.into()]).pop()?.1));
+            let from = from.and_then(|from| Some(cluster.addresses([from]).pop()?.1));
             NextPiece::Piece { piece, of, bytes, checksum, from }
         }
     }

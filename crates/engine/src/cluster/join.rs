@@ -156,7 +156,6 @@ impl NewCluster {
     pub(in super::super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
         let NewCluster { cluster, master, masters, network, news, core, wanted, hash } = self;
         let (env, sender) = (&cluster.env, &cluster.news);
-        let environment = engine.environment.clone();
         env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
         let outside = network.outside.clone();
         let actor = Actor::new(engine.clone(), cluster.clone(), core, wanted);
@@ -171,10 +170,7 @@ impl NewCluster {
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
         let (known, weak) = (Default::default(), Arc::downgrade(engine));
         let registered = env
-            .register(
-                BLOCK_MASTER,
-                BlockMaster { cluster: cluster.clone(), engine: weak, environment, hash },
-            )
+            .register(BLOCK_MASTER, BlockMaster { cluster: cluster.clone(), engine: weak, hash })
             .map(drop)
             .and_then(|()| {
                 env.register(wire::DRIVER, Scheduler { news: sender.clone(), known }).map(drop)

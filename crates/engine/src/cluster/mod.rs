@@ -8,10 +8,10 @@
 //! | `endpoints` | what comes in over the network |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
 //! | `contents` | the executable and the files that workers fetch |
-//! | `broadcasts` | broadcast values, dealt out in pieces |
+//! | `broadcasts` | broadcast values, encoded in pieces |
 //! | `report` | what tasks brought |
 //!
-//! Locks are taken in this order: the engine's, the executors'. The actor holds none while it feeds the engine, because user
+//! Locks are taken in this order: the engine's, the executors' or that of the broadcast values. The actor holds none while it feeds the engine, because user
 //! code may run then that stops the context. Questions of executors about blocks are answered by the block master, under the
 //! engine's lock; messages about cached partitions run no user code.
 //!

@@ -25,6 +25,13 @@ struct CachedRdd {
     is_replicated: bool,
 }
 
+impl CachedRdd {
+    fn blocks(&self, rdd: RddId) -> impl Iterator<Item = (RddBlock, &Holding)> {
+        let block = move |partition: &u32| RddBlock { rdd, partition: *partition };
+        self.partitions.iter().map(move |(partition, holding)| (block(partition), holding))
+    }
+}
+
 /// By RDD and by holder; neither has empty entries.
 #[derive(Debug, Default)]
 pub(super) struct CachedBlocks {
@@ -117,6 +124,10 @@ impl CachedBlocks {
     ) -> Vec<BlockChange> {
         let nothing = BTreeSet::new();
         let known = self.by_holder.get(&holder).unwrap_or(&nothing);
+        // Holders say it in order, and seldom anything new.
+        if known.iter().eq(says.iter().map(|(block, _)| block)) {
+            return Vec::new();
+        }
         let says: BTreeMap<RddBlock, BlockStatus> = says.iter().copied().collect();
         let gone = known.iter().filter(|block| !says.contains_key(block));
         let gone = gone.map(|block| (*block, None));
@@ -130,13 +141,15 @@ impl CachedBlocks {
         Some(&holding.holders)
     }
 
+    /// Every cached partition.
+    pub(super) fn all(&self) -> impl Iterator<Item = (RddBlock, &Holding)> {
+        self.rdds.iter().flat_map(|(rdd, cached)| cached.blocks(*rdd))
+    }
+
     /// Partitions of RDDs that are to have replicas.
     pub(super) fn replicated(&self) -> impl Iterator<Item = (RddBlock, &Holding)> {
         let rdds = self.rdds.iter().filter(|(_, cached)| cached.is_replicated);
-        rdds.flat_map(|(rdd, cached)| {
-            let block = |partition: &u32| RddBlock { rdd: *rdd, partition: *partition };
-            cached.partitions.iter().map(move |(partition, holding)| (block(partition), holding))
-        })
+        rdds.flat_map(|(rdd, cached)| cached.blocks(*rdd))
     }
 
     /// Whether each of so many partitions is cached.

@@ -1,4 +1,4 @@
-//! Where blocks lie: map outputs and cached partitions, with everything that is decided about them. The only owner of
+//! Where blocks lie: map outputs, cached partitions, pieces of broadcast values, with everything that is decided about them. The only owner of
 //! that knowledge; the DAG scheduler decides by it, the shell answers executors from it, the simulator drives it.
 //!
 //! | file | owns |
@@ -6,10 +6,12 @@
 //! | `outputs` | map outputs: locations, attempts, sizes, generations, and the epoch that readers are told |
 //! | `cached` | cached partitions by holder, RDDs that were unpersisted |
 //! | `replicas` | who is to hold a replica, which partitions have too few |
+//! | `broadcasts` | who has which pieces of a value, who gets which one next |
 //!
-//! Architecture Invariant: a cached partition is noted of a registered holder only, and forgotten in the moment in which that
-//! holder is lost. A message that comes late from a lost holder changes nothing.
+//! Architecture Invariant: a cached partition or a piece is noted of a registered holder only, and forgotten in the moment in
+//! which that holder is lost. A message that comes late from a lost holder changes nothing.
 
+mod broadcasts;
 mod cached;
 mod outputs;
 mod replicas;
@@ -19,11 +21,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_types::{
-    BlockLocation, BlockStatus, Host, Location, MapOutputLocation, RddBlock, RddId, RddInfo,
-    ShuffleId,
+    BlockLocation, BlockStatus, BroadcastId, Host, Location, MapOutputLocation, RddBlock, RddId,
+    RddInfo, ShuffleId,
 };
 
 use crate::mutant::{Mutant, Planted};
+use broadcasts::Broadcasts;
+pub use broadcasts::{Piece, PieceRequest};
 use cached::CachedBlocks;
 pub(crate) use outputs::{Dropped, Generations, MapOutputs, Registered};
 pub use replicas::Peers;
@@ -49,6 +53,7 @@ pub struct BlockMaster {
     holders: BTreeMap<BlockLocation, Host>,
     outputs: MapOutputs,
     cached: CachedBlocks,
+    broadcasts: Broadcasts,
     /// Whether replicas that are lost are made again.
     proactive: bool,
     planted: Planted,
@@ -60,6 +65,7 @@ impl BlockMaster {
             holders: BTreeMap::new(),
             outputs: MapOutputs::new(planted),
             cached: CachedBlocks::default(),
+            broadcasts: Broadcasts::default(),
             proactive,
             planted,
         }
@@ -76,6 +82,9 @@ impl BlockMaster {
         self.holders.remove(&location);
         if !self.planted.is(Mutant::KeepsBlocksOfLostHolders) {
             self.cached.remove_holder(location);
+        }
+        if !self.planted.is(Mutant::AssignsPiecesOfLostHolders) {
+            self.broadcasts.remove_holder(location);
         }
     }
 
@@ -191,6 +200,33 @@ impl BlockMaster {
     /// How many hold a partition beside `holder`, and who else may.
     pub fn peers(&self, holder: BlockLocation, block: RddBlock) -> Peers {
         replicas::peers(holder, block, &self.holders(block), &self.holders)
+    }
+
+    /// Who holds which cached partition, and how many are to.
+    pub fn cached(&self) -> impl Iterator<Item = (RddBlock, &BTreeSet<BlockLocation>, usize)> {
+        self.cached.all().map(|(block, holding)| (block, &holding.holders, holding.wanted))
+    }
+
+    /// The next of so many pieces of a broadcast value for a reader; `None`: it waits. Whoever is not registered, or is lost, is
+    /// served by the driver and noted nowhere.
+    pub(crate) fn next_piece(
+        &mut self,
+        id: BroadcastId,
+        of: u32,
+        request: PieceRequest,
+    ) -> Option<Piece> {
+        let all = self.planted.is(Mutant::AssignsPiecesOfLostHolders);
+        if !all && !self.has_holder(request.reader) {
+            let first = request.missing.map_or(Some(0), |missing| missing.first().copied());
+            return first.map(|piece| Piece { piece, from: None });
+        }
+        let lives = |location: BlockLocation| all || self.holders.contains_key(&location);
+        self.broadcasts.next(id, of, request, lives)
+    }
+
+    /// The value is gone.
+    pub(crate) fn remove_broadcast(&mut self, id: BroadcastId) {
+        self.broadcasts.remove(id);
     }
 
     /// Cached partitions to be replicated, each by one of its holders: they have fewer replicas than they are to have and

@@ -7,7 +7,7 @@ use firesteel_types::{BlockLocation, Host, RddBlock};
 use super::cached::Holding;
 
 /// Who has replicas of a cached partition, and who may get one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers {
     /// So many hold one, beside the holder that asked.
     pub replicas: u32,
