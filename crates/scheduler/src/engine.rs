@@ -271,6 +271,9 @@ impl Scheduler {
                 Step::Blocks(location, changes) => self.note_blocks(location, changes, out),
                 Step::AllBlocks(location, cached) => {
                     let changes = self.blocks().differences(location, &cached);
+                    // When others were lost, nobody knew that it is held here.
+                    let found = changes.iter().any(|(_, status)| status.is_some());
+                    self.pending.extend(found.then_some(Step::Replicate));
                     self.note_blocks(location, changes, out);
                 }
                 Step::Replicate => {
@@ -294,11 +297,15 @@ impl Scheduler {
     ) {
         let mut unwanted = BTreeSet::new();
         for (block, status) in changes {
-            match self.dag.blocks_mut().update(location, block, status) {
-                Noted::Yes => out.extend(block_updated(location, block, status).map(Effect::Post)),
+            let noted = self.dag.blocks_mut().update(location, block, status);
+            match noted {
+                Noted::Yes | Noted::Orphan => {
+                    out.extend(block_updated(location, block, status).map(Effect::Post));
+                }
                 Noted::Unwanted => drop(unwanted.insert(block.rdd)),
                 Noted::Ignored => {}
             }
+            self.pending.extend((noted == Noted::Orphan).then_some(Step::Replicate));
         }
         out.extend(unwanted.into_iter().map(|rdd| Effect::DropBlocks { location, rdd }));
     }

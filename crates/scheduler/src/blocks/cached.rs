@@ -37,13 +37,21 @@ impl CachedRdd {
 pub(super) struct CachedBlocks {
     rdds: BTreeMap<RddId, CachedRdd>,
     by_holder: BTreeMap<BlockLocation, BTreeSet<RddBlock>>,
+    /// Partitions whose last known holder was lost, while replicas may have been on their way.
+    orphans: BTreeSet<RddBlock>,
     unpersisted: BTreeSet<RddId>,
     /// What the partitions were computed from, where that is not the first generation of everything.
     computed_from: BTreeMap<RddId, Generations>,
 }
 
 impl CachedBlocks {
-    pub(super) fn insert(&mut self, holder: BlockLocation, block: RddBlock, level: StorageLevel) {
+    /// Whether nobody sees to it that the partition gets its replicas: the holder that did was lost.
+    pub(super) fn insert(
+        &mut self,
+        holder: BlockLocation,
+        block: RddBlock,
+        level: StorageLevel,
+    ) -> bool {
         let wanted = level.replication as usize;
         let rdd = self.rdds.entry(block.rdd).or_default();
         rdd.is_replicated |= wanted > 1;
@@ -51,6 +59,7 @@ impl CachedBlocks {
         holding.holders.insert(holder);
         holding.wanted = wanted;
         self.by_holder.entry(holder).or_default().insert(block);
+        self.orphans.remove(&block)
     }
 
     pub(super) fn remove(&mut self, holder: BlockLocation, block: RddBlock) {
@@ -78,12 +87,20 @@ impl CachedBlocks {
     /// Forgets all that a holder has.
     pub(super) fn remove_holder(&mut self, holder: BlockLocation) {
         for block in self.by_holder.remove(&holder).unwrap_or_default() {
+            if self.is_replicated(block.rdd) && self.holders(block).is_some_and(|h| h.len() == 1) {
+                self.orphans.insert(block);
+            }
             self.remove_from_rdd(holder, block);
         }
     }
 
+    fn is_replicated(&self, rdd: RddId) -> bool {
+        self.rdds.get(&rdd).is_some_and(|cached| cached.is_replicated)
+    }
+
     /// Forgets all that is cached of an RDD.
     pub(super) fn remove_rdd(&mut self, rdd: RddId) {
+        self.orphans.retain(|block| block.rdd != rdd);
         let Some(CachedRdd { partitions, .. }) = self.rdds.remove(&rdd) else { return };
         for (partition, Holding { holders, .. }) in partitions {
             for holder in holders {

@@ -37,6 +37,8 @@ pub use replicas::Peers;
 pub(crate) enum Noted {
     /// It is known.
     Yes,
+    /// It is known, and nobody makes the replicas that it is to have.
+    Orphan,
     /// The RDD was unpersisted: the holder is to drop what it has of it.
     Unwanted,
     /// The holder is not registered, or was lost.
@@ -123,8 +125,8 @@ impl BlockMaster {
             _ if lost && !self.planted.is(Mutant::KeepsBlocksOfLostHolders) => Noted::Ignored,
             Some(_) if self.cached.is_unpersisted(block.rdd) => Noted::Unwanted,
             Some(status) => {
-                self.cached.insert(location, block, status.level);
-                Noted::Yes
+                let orphan = self.cached.insert(location, block, status.level);
+                if orphan { Noted::Orphan } else { Noted::Yes }
             }
             None => {
                 self.cached.remove(location, block);

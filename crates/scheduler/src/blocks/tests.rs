@@ -198,6 +198,13 @@ fn messages_about_blocks_become_events_and_orders_and_nothing_after_a_loss() {
     assert!(shell.lose(1).is_empty(), "there is nobody else");
     assert!(shell.update(1, 0).is_empty() && shell.report(1, &[0]).is_empty());
     assert_eq!(shell.add(3), ["executor 2 replicates rdd_7_1"]);
+    let healed = ["rdd_7_4 on 2: 2", "executor 2 replicates rdd_7_1 rdd_7_4"];
+    assert_eq!(shell.report(2, &[1, 4]), healed, "nobody knew of it when 1 was lost");
+    assert_eq!(shell.report(2, &[1]), ["rdd_7_4 on 2: 1"], "what is evicted stays so");
+    assert!(shell.update(3, 1).len() == 1 && shell.lose(2).is_empty());
+    assert!(shell.lose(3).is_empty() && shell.add(2).is_empty() && shell.add(5).is_empty());
+    let alone = ["rdd_7_1 on 5: 2", "executor 5 replicates rdd_7_1"];
+    assert_eq!(shell.update(5, 1), alone, "its first holders were lost before they knew of it");
     shell.feed(Input::Dag(DagEvent::RddUnpersisted { rdd: RDD }));
     assert_eq!(shell.update(2, 1), ["executor 2 drops 7"]);
     assert_eq!(shell.report(2, &[0, 1]), ["executor 2 drops 7"]);
