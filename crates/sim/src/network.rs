@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use firesteel_cluster::messages::{Said, ToApplication, ToDriver, ToExecutor, ToMaster, ToWorker};
 
+use crate::cached::BlockMessage;
 use crate::world::{Event, ProcId, World};
 
 /// Whatever may travel.
@@ -18,6 +19,8 @@ pub(crate) enum Message {
     Reply,
     ToDriver(ToDriver),
     ToExecutor(ToExecutor),
+    /// Between an executor and its driver.
+    Blocks(BlockMessage),
 }
 
 /// The end that made the connection.

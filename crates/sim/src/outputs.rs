@@ -5,8 +5,9 @@ use firesteel_types::{
     BlockLocation, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
 };
 
-use crate::driver::{DriverNode, Missing};
+use crate::driver::DriverNode;
 use crate::lineage::{Computed, versioned};
+use crate::reading::Missing;
 use crate::world::{Body, ProcId, World};
 
 /// So many versions an output may have: few, so that some attempts agree.
@@ -67,16 +68,15 @@ impl World {
     pub(crate) fn fetch_failure(
         &mut self,
         reader: &ExecutorKey,
-        driver: ProcId,
         missing: Missing,
         task: &TaskInfo,
     ) -> TaskFailure {
-        let (shuffle, map, at) = match missing {
-            Missing::Output { shuffle, map, at } => (shuffle, map, at),
-            Missing::Paused(_) => return TaskFailure::Error { message: "no answer".to_owned() },
+        let Missing::Output { shuffle, map, outputs } = missing else {
+            return TaskFailure::Error { message: "no answer".to_owned() };
         };
+        let at = outputs.get(map as usize).copied().flatten();
         let in_time = self.rng.u8(..4) > 0;
-        let broken = at.map(|at| self.broken_outputs(reader, driver, shuffle, map, at, in_time));
+        let broken = at.map(|at| self.broken_outputs(reader, shuffle, map, at, &outputs, in_time));
         TaskFailure::FetchFailed {
             shuffle,
             map_partition: map,
@@ -90,15 +90,13 @@ impl World {
     fn broken_outputs(
         &self,
         reader: &ExecutorKey,
-        driver: ProcId,
         shuffle: ShuffleId,
         map: u32,
         at: MapOutputLocation,
+        outputs: &[Option<MapOutputLocation>],
         in_time: bool,
     ) -> Vec<MapAttempt> {
-        let Some(Body::Driver(node)) = &self.procs[driver].body else { return Vec::new() };
-        let published = node.published.get(&shuffle).into_iter().flatten();
-        let there = (0u32..).zip(published).filter_map(|(map, at)| Some((map, (*at)?)));
+        let there = (0u32..).zip(outputs).filter_map(|(map, at)| Some((map, (*at)?)));
         let there = there.filter(|(_, found)| found.location == at.location);
         let served = |map, task| {
             let holder = self.holder(reader, at.location).map(|proc| &self.procs[proc]);
@@ -112,12 +110,6 @@ impl World {
         broken.map(|(map_partition, at)| MapAttempt { map_partition, task: at.task }).collect()
     }
 
-    /// The process that serves blocks of the reader's application there, dead or alive.
-    pub(crate) fn holder(&self, reader: &ExecutorKey, location: BlockLocation) -> Option<ProcId> {
-        let key = ExecutorKey { app: reader.app.clone(), executor: location.executor()? };
-        self.executors.get(&key).copied()
-    }
-
     /// Executors drop outputs that nobody will read.
     pub(crate) fn drop_outputs(
         &mut self,
@@ -129,7 +121,7 @@ impl World {
         for (location, output) in outputs {
             self.counters.outputs_dropped += 1;
             let at = MapOutputLocation { location: *location, task: output.task };
-            let known = node.published.get(&shuffle);
+            let known = node.book.outputs(shuffle);
             if known.is_some_and(|known| known[output.map_partition as usize] == Some(at)) {
                 return Err(format!("S09: {output:?} is dropped while readers are sent there"));
             }

@@ -9,6 +9,7 @@ use firesteel_cluster::description::ExitStatus;
 use firesteel_cluster::{AppId, DriverId, ExecutorKey};
 use firesteel_types::{TaskId, Tick};
 
+use crate::cached::Copying;
 use crate::driver::DriverNode;
 use crate::network::Connection;
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
@@ -81,6 +82,10 @@ pub(crate) enum Event {
         executor: ProcId,
         task: TaskId,
     },
+    /// A cached partition comes to those that are to hold a replica.
+    Copies(Copying),
+    /// An executor asks for the next piece of the broadcast value.
+    NextPiece(ProcId),
     /// A process ends.
     Dies {
         proc: ProcId,
@@ -308,6 +313,8 @@ impl World {
             }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::Copies(copying) => self.copy(copying),
+            Event::NextPiece(proc) => self.next_piece(proc),
             Event::Dies { proc, status } => self.die(proc, status, false),
             Event::ExecutorExited { worker, key, status } => self.feed_worker(
                 worker,
@@ -355,6 +362,8 @@ impl World {
             | Event::SpawnFailed { worker: proc, .. }
             | Event::SubmittedExited { worker: proc, .. }
             | Event::WorkerGone { executor: proc }
+            | Event::Copies(Copying { holder: proc, .. })
+            | Event::NextPiece(proc)
             | Event::SubmitJob(proc) => Some(*proc),
             _ => None,
         }
