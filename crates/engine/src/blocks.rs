@@ -1,15 +1,16 @@
-//! Kept partitions as the schedulers and the listeners hear of them, and their end.
+//! Cached partitions as the block master hears of them, their end, and questions about where blocks lie.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
 use firesteel_executor::Forgotten;
+use firesteel_scheduler::blocks::{BlockMaster, Piece, PieceRequest};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_storage::{BlockId, Watch};
 use firesteel_task::Environment;
-use firesteel_types::{Event, ExecutorId, Host, Location, RddId, StorageLevel};
+use firesteel_types::{BlockLocation, BroadcastId, Event, RddBlock, RddId};
 
 use super::Engine;
 use super::place::Place;
@@ -42,19 +43,9 @@ impl Watch for BlockWatch {
     fn block_changed(&self, id: BlockId) {
         let (Some(engine), BlockId::Rdd(rdd, partition)) = (self.0.upgrade(), id) else { return };
         let state = engine.lock();
+        let (location, block) = (BlockLocation::DRIVER, RddBlock { rdd, partition });
         let status = engine.environment.blocks().status(id);
-        engine.post(Event::BlockUpdated {
-            block: id.to_string(),
-            executor: ExecutorId::DRIVER,
-            memory_bytes: status.map_or(0, |status| status.memory_bytes),
-            disk_bytes: status.map_or(0, |status| status.disk_bytes),
-            level: status.map_or(StorageLevel::NONE, |status| status.level),
-        });
-        let location =
-            Location { host: Host::new("localhost"), executor: Some(ExecutorId::DRIVER) };
-        let present = status.is_some();
-        let updated = DagEvent::CacheUpdated { rdd, partition, location, present };
-        engine.carry_out(state, Input::Dag(updated));
+        engine.carry_out(state, Input::BlockUpdated { location, block, status });
     }
 }
 
@@ -79,16 +70,34 @@ impl Engine {
         matches!(&self.place, Place::Threads { transport, .. } if *transport != LocalTransport::Process)
     }
 
-    /// An RDD whose partitions were dropped keeps them from now on.
-    pub fn persist_again(&self, rdd: RddId) {
-        self.place.persisted(rdd);
+    /// An RDD whose partitions were dropped caches them from now on.
+    pub fn persist_again(self: &Arc<Self>, rdd: RddId) {
+        self.feed(Input::Dag(DagEvent::RddPersisted { rdd }));
     }
 
-    /// Drops the kept partitions of an RDD.
+    /// Drops the cached partitions of an RDD. The block master knows first: what is cached later is dropped where it is told of.
     pub fn unpersist(self: &Arc<Self>, rdd: RddId) {
+        self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
         self.environment.remove_rdd(rdd);
         self.forget(Forgotten::Rdd(rdd));
-        self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
         self.post(Event::UnpersistRdd { rdd });
+    }
+
+    /// The next piece of a broadcast value for a reader, if the value `is_known` still; `None`: it waits.
+    pub(super) fn next_piece(
+        &self,
+        id: BroadcastId,
+        of: u32,
+        request: PieceRequest,
+        is_known: impl FnOnce() -> bool,
+    ) -> Option<Piece> {
+        let mut state = self.lock();
+        // Under the lock: what is removed later is removed from the block master too.
+        if is_known() { state.scheduler.next_piece(id, of, request) } else { None }
+    }
+
+    /// Asks where blocks lie. Under the lock: short questions only, which wait for nobody.
+    pub(super) fn with_blocks<T>(&self, ask: impl FnOnce(&BlockMaster) -> T) -> T {
+        ask(self.lock().scheduler.blocks())
     }
 }

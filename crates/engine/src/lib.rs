@@ -181,7 +181,7 @@ impl Engine {
         state.scheduler.handle(now, input, &mut effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::LaunchTask { task, kind } => state.launch(task, kind),
+                Effect::LaunchTask { task, kind, epoch } => state.launch(task, kind, epoch),
                 Effect::KillTask { task, executor, reason } => {
                     state.kill(task, &reason);
                     self.place.kill(executor, task, reason);
@@ -192,13 +192,19 @@ impl Engine {
                 Effect::ReleaseTask { task } => state.release(task),
                 Effect::EndJob { job, result } => state.end_job(job, result.map_err(Error::from)),
                 Effect::PublishMapOutputs { shuffle, locations } => {
-                    self.publish(shuffle, locations);
+                    self.publish(shuffle, &locations);
                 }
                 Effect::DropMapOutputs { shuffle, outputs } => {
                     self.drop_map_outputs(shuffle, outputs);
                 }
                 Effect::DropCachedPartitions { rdd } => {
                     state.aftermath.push(Step::Drop(self.drop_cached_partitions(rdd)));
+                }
+                Effect::DropBlocks { location, rdd } => {
+                    state.aftermath.extend(self.drop_blocks(location, rdd).map(Step::Drop));
+                }
+                Effect::ReplicateBlocks { holder, blocks } => {
+                    self.place.replicate(holder, &blocks);
                 }
                 Effect::Post(event) => {
                     self.place.note_exclusion(&event);

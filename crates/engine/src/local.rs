@@ -57,7 +57,7 @@ pub(super) fn work(engine: &Arc<Engine>) {
     let mut next = engine.next_task();
     while let Some(launch) = next {
         let report = run(engine, &launch, &mut child);
-        let Launch { task, code, kill } = launch;
+        let Launch { task, code, kill, .. } = launch;
         // The last of a stage's code takes along what the user gave it.
         firesteel_executor::drop_guarded((code, kill));
         next = engine.report(&task, report).or_else(|| engine.next_task());
@@ -65,7 +65,7 @@ pub(super) fn work(engine: &Arc<Engine>) {
 }
 
 fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskReport {
-    let Launch { task, code, kill } = launch;
+    let Launch { task, code, kill, .. } = launch;
     let identity = identity(task);
     let environment = engine.environment.clone();
     let Place::Threads { transport, workers } = engine.place else {

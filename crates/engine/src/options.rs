@@ -18,7 +18,8 @@ use crate::{Error, Result};
 /// The DAG scheduler's rules.
 pub(crate) fn dag_options(conf: &Conf) -> Result<DagOptions> {
     let max_consecutive_attempts = conf.get(&entries::STAGE_MAX_CONSECUTIVE_ATTEMPTS)?;
-    Ok(DagOptions { max_consecutive_attempts, ..DagOptions::default() })
+    let proactive_replication = conf.get(&entries::STORAGE_REPLICATION_PROACTIVE)?;
+    Ok(DagOptions { max_consecutive_attempts, proactive_replication, ..DagOptions::default() })
 }
 
 /// The task scheduler's rules.

@@ -9,7 +9,8 @@ use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
 use firesteel_scheduler::engine::Input;
 use firesteel_types::{
-    Event, ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
+    BlockLocation, Event, ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddBlock,
+    RddId, ShuffleId, TaskId,
 };
 
 use super::cluster::{Cluster, ClusterManager, NewCluster, claimant, dispatch};
@@ -111,10 +112,10 @@ impl Place {
         }
     }
 
-    /// An RDD keeps its partitions again.
-    pub(super) fn persisted(&self, rdd: RddId) {
+    /// Has a holder make replicas of cached partitions.
+    pub(super) fn replicate(&self, holder: BlockLocation, blocks: &[RddBlock]) {
         if let Place::Cluster(cluster) = self {
-            cluster.persisted(rdd);
+            cluster.replicate(holder, blocks);
         }
     }
 
@@ -161,11 +162,10 @@ impl Engine {
         }
     }
 
-    /// Tells readers where map outputs lie.
-    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<MapOutputLocation>>) {
-        match &self.place {
-            Place::Threads { .. } => self.environment.publish(shuffle, &locations),
-            Place::Cluster(cluster) => cluster.publish(shuffle, locations),
+    /// Tells readers in this process where map outputs lie. Those of a cluster ask the block master.
+    pub(super) fn publish(&self, shuffle: ShuffleId, locations: &[Option<MapOutputLocation>]) {
+        if let Place::Threads { .. } = &self.place {
+            self.environment.publish(shuffle, locations);
         }
     }
 
@@ -173,12 +173,30 @@ impl Engine {
     pub(super) fn drop_map_outputs(
         &self,
         shuffle: ShuffleId,
-        outputs: Vec<(ExecutorId, MapAttempt)>,
+        outputs: Vec<(BlockLocation, MapAttempt)>,
     ) {
-        for (executor, output) in outputs {
+        for (location, output) in outputs {
             match &self.place {
                 Place::Threads { .. } => self.environment.drop_map_output(shuffle, output),
-                Place::Cluster(cluster) => cluster.drop_map_output(executor, shuffle, output),
+                Place::Cluster(cluster) => {
+                    cluster.forget_at(location, Forgotten::MapOutput(shuffle, output));
+                }
+            }
+        }
+    }
+
+    /// Has a holder drop what it caches of an RDD that was unpersisted. What is dropped here may be dropped only
+    /// without the engine's lock.
+    pub(super) fn drop_blocks(
+        &self,
+        location: BlockLocation,
+        rdd: RddId,
+    ) -> Option<Box<dyn Any + Send>> {
+        match &self.place {
+            Place::Threads { .. } => Some(Box::new(self.environment.take_rdd(rdd))),
+            Place::Cluster(cluster) => {
+                cluster.forget_at(location, Forgotten::Rdd(rdd));
+                None
             }
         }
     }
@@ -187,7 +205,7 @@ impl Engine {
     /// the engine's lock.
     pub(super) fn drop_cached_partitions(&self, rdd: RddId) -> Box<dyn Any + Send> {
         if let Place::Cluster(cluster) = &self.place {
-            cluster.drop_cached_partitions(rdd);
+            cluster.forget(Forgotten::Rdd(rdd));
         }
         Box::new(self.environment.take_rdd(rdd))
     }
@@ -196,6 +214,9 @@ impl Engine {
     pub(crate) fn forget(&self, forgotten: Forgotten) {
         if let Place::Cluster(cluster) = &self.place {
             cluster.forget(forgotten);
+            if let Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) = forgotten {
+                self.lock().scheduler.remove_broadcast(id);
+            }
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Launch {
     pub(super) task: TaskInfo,
     pub(super) code: Arc<StageCode>,
     pub(super) kill: Arc<KillSwitch>,
+    /// Where map outputs lie must be known at least as of this.
+    pub(super) epoch: u64,
 }
 
 /// A task that was handed to whoever runs it, until its end is reported.
@@ -87,7 +89,7 @@ impl State {
         job
     }
 
-    pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind) {
+    pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind, epoch: u64) {
         let (code, job) = match kind {
             TaskSetKind::Result(job) => {
                 (self.jobs.get(&job).and_then(|job| job.code.clone()), Some(job))
@@ -101,7 +103,7 @@ impl State {
         let kill = Arc::new(KillSwitch::default());
         let running = Running { info: task.clone(), kill: kill.clone(), job };
         self.running.insert(task.task, running);
-        self.ready.push_back(Launch { task, code, kill });
+        self.ready.push_back(Launch { task, code, kill, epoch });
     }
 
     pub(super) fn kill(&mut self, task: TaskId, reason: &str) {

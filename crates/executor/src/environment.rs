@@ -11,7 +11,8 @@ use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore, Removed};
 use firesteel_task::Environment;
 use firesteel_types::{
-    BroadcastId, ExecutorId, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskFailure, TaskId,
+    BlockLocation, BroadcastId, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskFailure,
+    TaskId,
 };
 
 use crate::survey::Survey;
@@ -255,7 +256,7 @@ impl Environment for LocalEnvironment {
             shuffle,
             map_partition: map,
             reduce_partition: reduce,
-            executor: ExecutorId::DRIVER,
+            location: BlockLocation::DRIVER,
             broken: known.filter(broken).collect(),
             message,
         }

@@ -1,13 +1,15 @@
 //! Both schedulers wired together: one machine that takes what the outside says and gives what the
 //! outside must do. Pure as its parts are; production and simulator drive this.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firesteel_types::{
-    Event, ExecutorId, ExecutorInfo, JobError, JobId, MapAttempt, MapOutputLocation, RddId,
-    ShuffleId, StageId, StageRef, TaskId, TaskInfo, Tick,
+    BlockLocation, BlockStatus, BroadcastId, Event, ExecutorId, ExecutorInfo, JobError, JobId,
+    MapAttempt, MapOutputLocation, RddBlock, RddId, ShuffleId, StageId, StageRef, StorageLevel,
+    TaskId, TaskInfo, Tick,
 };
 
+use crate::blocks::{BlockChange, BlockMaster, Noted, Piece, PieceRequest};
 use crate::dag::DagScheduler;
 use crate::messages::{
     DagEffect, DagEvent, DagOptions, TaskEffect, TaskEvent, TaskOptions, TaskSetKind,
@@ -39,6 +41,22 @@ pub enum Input {
         /// What is known.
         reason: String,
     },
+    /// A cached partition came, moved or went.
+    BlockUpdated {
+        /// There.
+        location: BlockLocation,
+        /// The partition.
+        block: RddBlock,
+        /// How it is stored there; `None`: it is gone.
+        status: Option<BlockStatus>,
+    },
+    /// All cached partitions of a holder, in case that a change was not heard of.
+    BlocksReported {
+        /// There.
+        location: BlockLocation,
+        /// How each is stored.
+        cached: Vec<(RddBlock, BlockStatus)>,
+    },
     /// A moment asked for by [`Effect::ArmTimer`] has come.
     Ticked,
 }
@@ -52,6 +70,8 @@ pub enum Effect {
         task: TaskInfo,
         /// What it produces.
         kind: TaskSetKind,
+        /// The epoch of map outputs that it may read: [`BlockMaster::epoch`].
+        epoch: u64,
     },
     /// Stop the attempt.
     KillTask {
@@ -107,12 +127,26 @@ pub enum Effect {
         /// The shuffle.
         shuffle: ShuffleId,
         /// Who holds which.
-        outputs: Vec<(ExecutorId, MapAttempt)>,
+        outputs: Vec<(BlockLocation, MapAttempt)>,
     },
     /// Nobody may read the RDD's cached partitions.
     DropCachedPartitions {
         /// The RDD.
         rdd: RddId,
+    },
+    /// The RDD was unpersisted: the holder is to drop what it has of it.
+    DropBlocks {
+        /// The holder.
+        location: BlockLocation,
+        /// The RDD.
+        rdd: RddId,
+    },
+    /// These cached partitions have too few replicas: the holder is to see to it that they have more.
+    ReplicateBlocks {
+        /// The holder.
+        holder: BlockLocation,
+        /// The partitions.
+        blocks: Vec<RddBlock>,
     },
     /// Tell the listeners.
     Post(Event),
@@ -127,14 +161,28 @@ enum Step {
     Forget(StageRef),
     /// Stages may be gone that tasks are suspected of.
     JobEnded,
+    Blocks(BlockLocation, Vec<BlockChange>),
+    AllBlocks(BlockLocation, Vec<(RddBlock, BlockStatus)>),
+    /// Cached partitions may have too few replicas.
+    Replicate,
 }
 
 /// What concerns both goes to the DAG scheduler first, and all that follows from it is done before the
 /// task scheduler hears: it must not launch what can no longer be computed.
-fn steps(input: Input) -> [Option<Step>; 2] {
+fn steps(input: Input) -> [Option<Step>; 3] {
+    let one = |step| [Some(step), None, None];
     let (dag, task) = match input {
-        Input::Dag(event) => return [Some(Step::Dag(event)), None],
-        Input::Task(event) => return [Some(Step::Task(event)), None],
+        Input::Dag(event) => return one(Step::Dag(event)),
+        Input::Task(event) => return one(Step::Task(event)),
+        Input::BlockUpdated { location, block, status } => {
+            return one(Step::Blocks(location, vec![(block, status)]));
+        }
+        Input::BlocksReported { location, cached } => {
+            return one(Step::AllBlocks(location, cached));
+        }
+        Input::Ticked => {
+            return [Some(Step::Dag(DagEvent::Ticked)), Some(Step::Task(TaskEvent::Ticked)), None];
+        }
         Input::ExecutorAdded { executor, info: ExecutorInfo { host, cores, .. } } => (
             DagEvent::ExecutorAdded { executor, host: host.clone() },
             TaskEvent::ExecutorAdded { executor, host, cores },
@@ -143,9 +191,22 @@ fn steps(input: Input) -> [Option<Step>; 2] {
             DagEvent::ExecutorLost { executor, outputs_lost },
             TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason },
         ),
-        Input::Ticked => (DagEvent::Ticked, TaskEvent::Ticked),
     };
-    [Some(Step::Dag(dag)), Some(Step::Task(task))]
+    [Some(Step::Dag(dag)), Some(Step::Task(task)), Some(Step::Replicate)]
+}
+
+fn block_updated(
+    location: BlockLocation,
+    block: RddBlock,
+    status: Option<BlockStatus>,
+) -> Option<Event> {
+    Some(Event::BlockUpdated {
+        block: block.to_string(),
+        executor: location.executor()?,
+        memory_bytes: status.map_or(0, |status| status.memory_bytes),
+        disk_bytes: status.map_or(0, |status| status.disk_bytes),
+        level: status.map_or(StorageLevel::NONE, |status| status.level),
+    })
 }
 
 /// The two schedulers and the wires between them.
@@ -207,10 +268,61 @@ impl Scheduler {
                 Step::Forget(stage) => {
                     self.kinds.remove(&stage);
                 }
+                Step::Blocks(location, changes) => self.note_blocks(location, changes, out),
+                Step::AllBlocks(location, cached) => {
+                    let changes = self.blocks().differences(location, &cached);
+                    // When others were lost, nobody knew that it is held here.
+                    let found = changes.iter().any(|(_, status)| status.is_some());
+                    self.pending.extend(found.then_some(Step::Replicate));
+                    self.note_blocks(location, changes, out);
+                }
+                Step::Replicate => {
+                    let short = self.blocks().to_replicate().into_iter();
+                    out.extend(
+                        short.map(|(holder, blocks)| Effect::ReplicateBlocks { holder, blocks }),
+                    );
+                }
             }
             self.route_dag_effects(out);
             self.route_task_effects(out);
         }
+    }
+
+    /// Notes what a holder caches; it is told to drop what nobody wants any more.
+    fn note_blocks(
+        &mut self,
+        location: BlockLocation,
+        changes: Vec<BlockChange>,
+        out: &mut Vec<Effect>,
+    ) {
+        let mut unwanted = BTreeSet::new();
+        for (block, status) in changes {
+            let noted = self.dag.blocks_mut().update(location, block, status);
+            match noted {
+                Noted::Yes | Noted::Orphan => {
+                    out.extend(block_updated(location, block, status).map(Effect::Post));
+                }
+                Noted::Unwanted => drop(unwanted.insert(block.rdd)),
+                Noted::Ignored => {}
+            }
+            self.pending.extend((noted == Noted::Orphan).then_some(Step::Replicate));
+        }
+        out.extend(unwanted.into_iter().map(|rdd| Effect::DropBlocks { location, rdd }));
+    }
+
+    /// Where blocks lie.
+    pub fn blocks(&self) -> &BlockMaster {
+        self.dag.blocks()
+    }
+
+    /// The next of so many pieces of a broadcast value for a reader; `None`: it waits.
+    pub fn next_piece(&mut self, id: BroadcastId, of: u32, request: PieceRequest) -> Option<Piece> {
+        self.dag.blocks_mut().next_piece(id, of, request)
+    }
+
+    /// Nobody gets the broadcast value any more.
+    pub fn remove_broadcast(&mut self, id: BroadcastId) {
+        self.dag.blocks_mut().remove_broadcast(id);
     }
 
     /// Whether nothing is left to do.
@@ -283,7 +395,8 @@ impl Scheduler {
             match effect {
                 TaskEffect::LaunchTask(task) => {
                     let kind = *self.kinds.get(&task.stage).expect("only live sets launch tasks");
-                    out.push(Effect::LaunchTask { task, kind });
+                    let epoch = self.dag.blocks().epoch();
+                    out.push(Effect::LaunchTask { task, kind, epoch });
                 }
                 TaskEffect::KillTask { task, executor, reason } => {
                     out.push(Effect::KillTask { task, executor, reason });

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{
-    Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt, MapOutputLocation, MapStatus,
-    Properties, RddId, RddInfo, ShuffleId, StageId, StageRef, TaskFailure, TaskId, TaskInfo,
-    TaskMetrics, TaskOutcome, Tick,
+    BlockLocation, Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt,
+    MapOutputLocation, MapStatus, Properties, RddId, RddInfo, ShuffleId, StageId, StageRef,
+    TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
 };
 
 use crate::mutant::Planted;
@@ -120,18 +120,12 @@ pub enum DagEvent {
         /// Whether the map outputs it wrote are gone with it (no external shuffle service).
         outputs_lost: bool,
     },
-    /// A kept partition of an RDD came to lie on an executor, or left it.
-    CacheUpdated {
+    /// The RDD's partitions are cached from now on.
+    RddPersisted {
         /// The RDD.
         rdd: RddId,
-        /// The partition.
-        partition: u32,
-        /// Where.
-        location: Location,
-        /// Whether it is there now.
-        present: bool,
     },
-    /// The RDD's kept partitions were dropped.
+    /// Nobody wants the RDD's partitions cached any more.
     RddUnpersisted {
         /// The RDD.
         rdd: RddId,
@@ -233,7 +227,7 @@ pub enum DagEffect {
         /// The shuffle.
         shuffle: ShuffleId,
         /// Who holds which.
-        outputs: Vec<(ExecutorId, MapAttempt)>,
+        outputs: Vec<(BlockLocation, MapAttempt)>,
     },
     /// The RDD's cached partitions were computed from records that were rolled back.
     DropCachedPartitions {
@@ -395,6 +389,8 @@ pub struct DagOptions {
     pub max_consecutive_attempts: u32,
     /// How long to gather further fetch failures before a stage is run again.
     pub resubmit_delay_ms: u64,
+    /// `spark.storage.replication.proactive`
+    pub proactive_replication: bool,
     /// A mistake to be found by the simulator.
     pub planted: Planted,
 }
@@ -404,6 +400,7 @@ impl Default for DagOptions {
         DagOptions {
             max_consecutive_attempts: 4,
             resubmit_delay_ms: 200,
+            proactive_replication: true,
             planted: Planted::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! Mistakes that the simulator plants to show that it would find them. Without the feature `mutants`
 //! none of them can be chosen, and the compiler removes the questions.
 
-/// One mistake in the DAG scheduler.
+/// One mistake in the DAG scheduler or the block master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Map outputs that come out different are taken for the same.
@@ -14,6 +14,16 @@ pub enum Mutant {
     FindsOneOutputPerAttempt,
     /// A fetch failure unregisters nothing.
     KeepsUnreadableOutputs,
+    /// Locations of map outputs change without a new epoch.
+    KeepsEpoch,
+    /// Cached partitions of lost holders stay, and are noted of them.
+    KeepsBlocksOfLostHolders,
+    /// What holders say that they cache is not compared with what is known.
+    NeverHeals,
+    /// Cached partitions that lost a replica get no other.
+    NeverReplicatesAgain,
+    /// Readers get pieces of broadcast values from lost holders.
+    AssignsPiecesOfLostHolders,
 }
 
 /// The mistake the scheduler makes, if any.

@@ -14,9 +14,9 @@ use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    CallSite, Dependency, ExecutorId, ExecutorInfo, Host, JobId, MapAttempt, MapOutputLocation,
-    NarrowMapping, Properties, RddId, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo,
-    TaskOutcome, Tick,
+    BlockLocation, CallSite, Dependency, ExecutorId, ExecutorInfo, Host, JobId, MapAttempt,
+    MapOutputLocation, NarrowMapping, Properties, RddId, RddInfo, ShuffleId, TaskFailure, TaskId,
+    TaskInfo, TaskOutcome, Tick,
 };
 
 const LIVES: u64 = 3000;
@@ -165,7 +165,7 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::LaunchTask { task, kind } => self.launch(task, kind),
+            Effect::LaunchTask { task, kind, .. } => self.launch(task, kind),
             Effect::KillTask { task, .. } => {
                 self.fired.kills += 1;
                 self.killed.insert(task);
@@ -203,8 +203,8 @@ impl World {
                 self.timers.insert(at);
             }
             Effect::DropMapOutputs { shuffle, outputs } => {
-                for (executor, output) in outputs {
-                    let at = MapOutputLocation { executor, task: output.task };
+                for (location, output) in outputs {
+                    let at = MapOutputLocation { location, task: output.task };
                     let told = self.published.get(&shuffle);
                     let told = told.and_then(|told| told[output.map_partition as usize]);
                     assert_ne!(told, Some(at), "readers are told of an output that is dropped");
@@ -213,7 +213,9 @@ impl World {
                     }
                 }
             }
-            Effect::DropCachedPartitions { .. } => {}
+            Effect::DropCachedPartitions { .. }
+            | Effect::DropBlocks { .. }
+            | Effect::ReplicateBlocks { .. } => {}
             Effect::Post(_) => {}
         }
     }
@@ -296,7 +298,7 @@ impl World {
         let outcome = self.outcome(&task, kind);
         if outcome == TaskOutcome::Success {
             if let TaskSetKind::ShuffleMap(shuffle) = kind {
-                let at = MapOutputLocation { executor: task.executor, task: task.task };
+                let at = MapOutputLocation { location: task.executor.into(), task: task.task };
                 self.blocks.entry((shuffle, task.partition)).or_default().insert(at);
             }
             self.outputs.insert(id, (task.clone(), kind));
@@ -337,7 +339,8 @@ impl World {
                 let told = self.published[&shuffle][map as usize];
                 let there = told.is_some_and(|at| {
                     let holders = self.blocks.get(&(shuffle, map));
-                    self.lives(at.executor) && holders.is_some_and(|all| all.contains(&at))
+                    at.location.executor().is_some_and(|at| self.lives(at))
+                        && holders.is_some_and(|all| all.contains(&at))
                 });
                 let broken = told.map(|at| MapAttempt { map_partition: map, task: at.task });
                 if !there {
@@ -345,7 +348,7 @@ impl World {
                         shuffle,
                         map_partition: map,
                         reduce_partition: task.partition,
-                        executor: told.map_or(ExecutorId::DRIVER, |at| at.executor),
+                        location: told.map_or(BlockLocation::DRIVER, |at| at.location),
                         broken: broken.into_iter().collect(),
                         message: "gone".into(),
                     });

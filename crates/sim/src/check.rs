@@ -201,6 +201,8 @@ impl World {
         }
         self.tell(|_| "everything must have settled".to_owned());
         self.check_agreement()?;
+        self.check_blocks()?;
+        self.check_pieces()?;
         for driver in self.drivers.clone().into_iter().flatten() {
             self.finish_if_done(driver)?;
         }

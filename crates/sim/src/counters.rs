@@ -95,6 +95,36 @@ counters! {
     outputs_dropped,
     /// Jobs that failed because results were delivered of outputs that came out different.
     jobs_rolled_back,
+    /// Partitions that tasks cached.
+    partitions_cached,
+    /// Cached partitions that had to give way.
+    partitions_evicted,
+    /// Cached partitions that tasks read from another executor.
+    cached_remote_reads,
+    /// Cached partitions that were not where the driver said.
+    cached_gone,
+    /// Messages about cached partitions that found no room.
+    block_updates_lost,
+    /// Cached partitions that drivers learnt of by a heartbeat.
+    blocks_healed,
+    /// Replicas of cached partitions.
+    replicas_made,
+    /// Replicas that drivers ordered after others were lost.
+    replicas_ordered,
+    /// RDDs unpersisted by their user.
+    rdds_unpersisted,
+    /// Cached partitions that came when nobody wanted them any more.
+    unwanted_blocks,
+    /// Questions where map outputs lie.
+    locations_asked,
+    /// Locations of map outputs that were used though there were newer ones.
+    locations_outdated,
+    /// Pieces of broadcast values that drivers served.
+    pieces_from_driver,
+    /// Pieces that executors served.
+    pieces_from_executors,
+    /// Pieces that were not where the driver said.
+    pieces_refused,
     /// Tasks told to stop.
     task_kills,
     /// Tasks that waited at an executor for its cores.

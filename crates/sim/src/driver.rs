@@ -9,22 +9,25 @@ use firesteel_backend::executor;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToExecutor;
 use firesteel_backend::registry::{Effect, Event as Registered, Registry, RegistryOptions};
+use firesteel_cluster::Incarnation;
 use firesteel_cluster::application::{AppClient, AppClientOptions};
 use firesteel_cluster::description::ApplicationDescription;
-use firesteel_cluster::{ExecutorKey, Incarnation};
 use firesteel_scheduler::engine::{Effect as Decided, Input, Scheduler};
 use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_types::{
-    Dependency, ExecutorId, JobError, JobId, MapOutputLocation, MapOutputSizes, MapStatus,
-    Properties, RddInfo, ShuffleId, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
+    Dependency, Event as Told, JobError, JobId, MapOutputSizes, MapStatus, Properties, RddInfo,
+    ShuffleId, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
 };
 
+use crate::book::BlockBook;
+use crate::cached::{self, BlockMessage};
 use crate::lineage::{self, Computed, Oracle, Versions};
 use crate::network::{CLIENT, Message};
 use crate::plan::{Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
 use crate::port::Port;
+use crate::reading::Missing;
 use crate::results::shuffle_of;
 use crate::world::{Body, Event, Kind, ProcId, World};
 
@@ -46,7 +49,7 @@ pub(crate) struct DriverNode {
     pub(crate) scheduler: Scheduler,
     /// Its number in the plan.
     pub(crate) app: usize,
-    rdds: Vec<Arc<RddInfo>>,
+    pub(crate) rdds: Vec<Arc<RddInfo>>,
     /// The RDD on the map side of each shuffle.
     map_sides: BTreeMap<ShuffleId, Arc<RddInfo>>,
     pub(crate) oracle: Oracle,
@@ -55,7 +58,8 @@ pub(crate) struct DriverNode {
     to_submit: usize,
     /// The job that must succeed, after everything has settled.
     pub(crate) last_job: Option<JobId>,
-    pub(crate) published: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
+    /// What its block master's answers are held against.
+    pub(crate) book: BlockBook,
     pub(crate) tasks: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
     pub(crate) outputs: BTreeMap<TaskId, u64>,
     /// What tasks computed, beside the values that travel.
@@ -65,22 +69,9 @@ pub(crate) struct DriverNode {
     /// The last version of each of their outputs.
     pub(crate) last_versions: Versions,
     applied: BTreeSet<(u32, u32)>,
-    /// Executors that the schedulers know to be lost.
-    told_lost: BTreeSet<ExecutorId>,
     /// How often a task has done to its executor what it always does.
     pub(crate) poisoned: usize,
     pub(crate) stopped: bool,
-}
-
-/// Why a task cannot read what it needs.
-pub(crate) enum Missing {
-    Output {
-        shuffle: ShuffleId,
-        map: u32,
-        at: Option<MapOutputLocation>,
-    },
-    /// Whoever has it stands still until then.
-    Paused(u64),
 }
 
 fn map_sides(rdds: &[Arc<RddInfo>]) -> BTreeMap<ShuffleId, Arc<RddInfo>> {
@@ -124,9 +115,15 @@ impl World {
         let map_sides = map_sides(&rdds);
         let chance = self.rng.u8(..2) * self.rng.u8(..4);
         let indeterminate = map_sides.keys().copied().filter(|_| self.rng.u8(..4) < chance);
-        let indeterminate = indeterminate.collect();
+        let indeterminate: BTreeSet<ShuffleId> = indeterminate.collect();
+        cached::persist_some(&mut self.rng, &rdds, |shuffle| indeterminate.contains(&shuffle));
         let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
-        let tasks = TaskOptions { ahead_us: plan.ahead_us, ..TaskOptions::default() };
+        let tasks = TaskOptions {
+            ahead_us: plan.ahead_us,
+            wait_process_ms: plan.locality_wait_ms,
+            wait_node_ms: plan.locality_wait_ms,
+            ..TaskOptions::default()
+        };
         let node = DriverNode {
             registry: Registry::new(rules),
             client: AppClient::new(options, Jitter::new(self.rng.u64(..))),
@@ -140,14 +137,13 @@ impl World {
             jobs: BTreeMap::new(),
             to_submit: plan.jobs.len(),
             last_job: None,
-            published: BTreeMap::new(),
+            book: BlockBook::default(),
             tasks: BTreeMap::new(),
             outputs: BTreeMap::new(),
             computed: BTreeMap::new(),
             indeterminate,
             last_versions: Versions::new(),
             applied: BTreeSet::new(),
-            told_lost: BTreeSet::new(),
             poisoned: 0,
             stopped: false,
         };
@@ -167,6 +163,8 @@ impl World {
         if node.stopped {
             return Ok(());
         }
+        self.change_mind(proc)?;
+        let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
         let rdd = node.rdds[self.rng.usize(..node.rdds.len())].clone();
         let job = JobId(node.jobs.len() as u32);
         let shuffle = if last.is_none() && self.rng.u8(..6) == 0 { shuffle_of(&rdd) } else { None };
@@ -299,8 +297,12 @@ impl World {
         }
         let Some(Body::Driver(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         for input in inputs {
-            if let Input::ExecutorLost { executor, .. } = &input {
-                node.told_lost.insert(*executor);
+            match &input {
+                Input::ExecutorLost { executor, .. } => {
+                    node.book.executor_lost(*executor, self.now);
+                }
+                Input::ExecutorAdded { .. } => node.book.holders_changed = self.now,
+                _ => {}
             }
             let mut out = Vec::new();
             node.scheduler.handle(self.tick(), input, &mut out);
@@ -313,7 +315,8 @@ impl World {
             node.scheduler.tasks().assert_invariants();
         }
         let tasks = node.scheduler.tasks();
-        if tasks.has_free_slot() && tasks.waiting_tasks() > 0 {
+        let patient = self.plan.apps[node.app].locality_wait_ms > 0;
+        if tasks.has_free_slot() && tasks.waiting_tasks() > 0 && !patient {
             return Err("L04: a task waits although a slot is free".to_owned());
         }
         self.procs[proc].body = Some(Body::Driver(node));
@@ -327,7 +330,7 @@ impl World {
         effect: Decided,
     ) -> Result<(), String> {
         match effect {
-            Decided::LaunchTask { task, kind } => self.launch(node, task, kind)?,
+            Decided::LaunchTask { task, kind, epoch } => self.launch(node, task, kind, epoch)?,
             Decided::KillTask { task, executor, reason } => {
                 self.counters.task_kills += 1;
                 if let Some(peer) = node.registry.peer(executor) {
@@ -349,16 +352,23 @@ impl World {
             }
             Decided::EndJob { job, result } => self.job_ended(node, job, result)?,
             Decided::PublishMapOutputs { shuffle, locations } => {
-                let mut lost = locations.iter().flatten().map(|at| at.executor);
-                if let Some(lost) = lost.find(|executor| node.told_lost.contains(executor)) {
-                    return Err(format!("S09: shuffle {shuffle} is said to lie on lost {lost}"));
-                }
-                node.published.insert(shuffle, locations);
+                node.book.published(shuffle, locations)?;
+                node.book.note_covered(&node.rdds, node.scheduler.blocks());
             }
             Decided::DropMapOutputs { shuffle, outputs } => {
                 self.drop_outputs(proc, node, shuffle, &outputs)?;
             }
-            Decided::DropCachedPartitions { .. } => {}
+            Decided::DropCachedPartitions { rdd } => self.forget_rdd(node, None, rdd),
+            Decided::DropBlocks { location, rdd } => {
+                self.counters.unwanted_blocks += 1;
+                self.forget_rdd(node, Some(location), rdd);
+            }
+            Decided::ReplicateBlocks { holder, blocks } => {
+                self.tell_holder(node, holder, BlockMessage::Replicate(blocks));
+            }
+            Decided::Post(Told::StageSubmitted { stage, .. }) => {
+                node.book.stage_submitted(stage.stage, &node.rdds, node.scheduler.blocks());
+            }
             Decided::Post(_) => {}
             Decided::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
         }
@@ -370,7 +380,9 @@ impl World {
         node: &mut DriverNode,
         task: TaskInfo,
         kind: TaskSetKind,
+        epoch: u64,
     ) -> Result<(), String> {
+        node.book.launched(task.task, epoch);
         self.counters.stage_reruns += u64::from(task.stage.attempt > 0);
         let (id, executor) = (task.task, task.executor);
         if node.registry.is_lost(executor) {
@@ -383,9 +395,11 @@ impl World {
             return Err(format!("S04: task {id} goes to unknown executor {executor}"));
         };
         let mut read = Vec::new();
-        lineage::shuffles_read(&node.computed_rdd(kind), task.partition, &mut read);
+        let blocks = node.scheduler.blocks();
+        let covered = |rdd: &RddInfo| node.book.is_covered(task.stage, rdd, blocks);
+        lineage::shuffles_read(&node.computed_rdd(kind), task.partition, &covered, &mut read);
         for (shuffle, maps) in read {
-            let known = node.published.get(&shuffle);
+            let known = node.book.outputs(shuffle);
             let complete = known.is_some_and(|known| {
                 known.len() == maps as usize && known.iter().all(Option::is_some)
             });
@@ -495,8 +509,12 @@ impl World {
             self.counters.task_panics += 1;
             Err(TaskFailure::Panicked { message: "on purpose".into(), location: "here".into() })
         } else {
-            match self.compute(&key, driver, &info, kind) {
-                Ok(value) => Ok(value),
+            match self.compute(proc, driver, &info, kind) {
+                Ok((value, fresh)) => {
+                    self.cache(proc, fresh);
+                    Ok(value)
+                }
+                Err(Missing::Violation(broken)) => return Err(broken),
                 Err(Missing::Paused(until)) if self.rng.bool() => {
                     // Whoever is frozen goes on never more.
                     let until = until.min(self.now + 1000);
@@ -505,7 +523,7 @@ impl World {
                 }
                 Err(missing) => {
                     self.counters.fetch_failures += 1;
-                    Err(self.fetch_failure(&key, driver, missing, &info))
+                    Err(self.fetch_failure(&key, missing, &info))
                 }
             }
         };
@@ -537,40 +555,6 @@ impl World {
         let task = info.task;
         self.feed_executor(proc, executor::Event::TaskEnded { task, outcome, data })
     }
-
-    /// What the task computes from the map outputs as they lie about.
-    fn compute(
-        &self,
-        reader: &ExecutorKey,
-        driver: ProcId,
-        info: &TaskInfo,
-        kind: TaskSetKind,
-    ) -> Result<Computed, Missing> {
-        let Some(Body::Driver(node)) = &self.procs[driver].body else {
-            return Err(Missing::Paused(self.now + 1000));
-        };
-        let mut computed = Computed::default();
-        let mut read = |shuffle: ShuffleId, _: &RddInfo, map: u32| {
-            let at = node.published.get(&shuffle).and_then(|known| known[map as usize]);
-            let missing = Missing::Output { shuffle, map, at };
-            let Some(at) = at else { return Err(missing) };
-            let key = ExecutorKey { app: reader.app.clone(), executor: at.executor };
-            let Some(holder) = self.executors.get(&key) else { return Err(missing) };
-            let holder = &self.procs[*holder];
-            if !holder.alive {
-                return Err(missing);
-            }
-            if holder.paused_until > self.now {
-                return Err(Missing::Paused(holder.paused_until));
-            }
-            let Some(Body::Executor(holder)) = &holder.body else { return Err(missing) };
-            let block = holder.blocks.get(&(shuffle, map, at.task)).ok_or(missing)?;
-            computed.read(&block.versions, block.mixed);
-            Ok(block.value)
-        };
-        let value = lineage::value(&node.computed_rdd(kind), info.partition, &mut read)?;
-        Ok(Computed { value, ..computed })
-    }
 }
 
 impl DriverNode {
@@ -583,7 +567,7 @@ impl DriverNode {
     }
 
     /// The RDD whose partitions the tasks compute.
-    fn computed_rdd(&self, kind: TaskSetKind) -> Arc<RddInfo> {
+    pub(crate) fn computed_rdd(&self, kind: TaskSetKind) -> Arc<RddInfo> {
         match kind {
             TaskSetKind::Result(job) => self.jobs[&job].rdd.clone(),
             TaskSetKind::ShuffleMap(shuffle) => self.map_sides[&shuffle].clone(),

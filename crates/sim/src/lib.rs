@@ -11,6 +11,9 @@
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
 //! | `lineage` | random lineages, and what every partition's value has to be |
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
+//! | `reading` | what tasks read, by locations that may be out of date |
+//! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
+//! | `book` | what the block master's answers are held against |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
 //! | `check` | the invariants, by id |
 //! | `load` | a large cluster's master, timed |
@@ -19,6 +22,8 @@
 //!
 //! Nothing here decides anything a cluster would decide: cores do, and they are production's.
 
+mod book;
+mod cached;
 mod check;
 mod counters;
 mod driver;
@@ -29,9 +34,11 @@ mod mutants;
 mod network;
 mod nodes;
 mod outputs;
+mod pieces;
 mod plan;
 mod poison;
 mod port;
+mod reading;
 mod results;
 mod world;
 

@@ -73,6 +73,12 @@ pub(crate) struct Computed {
 }
 
 impl Computed {
+    /// Takes something in that was read, with the number that it contributes.
+    pub(crate) fn add(&mut self, other: &Computed, with: u64) {
+        self.read(&other.versions, other.mixed);
+        self.value = mix(self.value, with);
+    }
+
     /// Notes what was read; whether nothing is mixed.
     pub(crate) fn read(&mut self, versions: &Versions, mixed: bool) -> bool {
         self.mixed |= mixed;
@@ -113,14 +119,22 @@ pub(crate) fn value<E>(
     Ok(found)
 }
 
-/// The shuffles that a task reads, with their number of map outputs.
-pub(crate) fn shuffles_read(rdd: &RddInfo, partition: u32, found: &mut Vec<(ShuffleId, u32)>) {
+/// The shuffles that a task reads, with their number of map outputs; nothing behind RDDs that are `covered`.
+pub(crate) fn shuffles_read(
+    rdd: &RddInfo,
+    partition: u32,
+    covered: &impl Fn(&RddInfo) -> bool,
+    found: &mut Vec<(ShuffleId, u32)>,
+) {
+    if covered(rdd) {
+        return;
+    }
     for dependency in &rdd.dependencies {
         match dependency {
             Dependency::Shuffle { shuffle, rdd } => found.push((*shuffle, rdd.partitions)),
             Dependency::Narrow { rdd, mapping } => {
                 for partition in mapping.parents(partition) {
-                    shuffles_read(rdd, partition, found);
+                    shuffles_read(rdd, partition, covered, found);
                 }
             }
         }

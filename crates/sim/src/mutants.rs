@@ -7,7 +7,7 @@ use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, live};
 pub enum Mistake {
     /// Of master, worker, driver's backend or executor.
     Cluster(Mutant),
-    /// Of the DAG scheduler.
+    /// Of the DAG scheduler or the block master.
     Dag(DagMutant),
 }
 
@@ -35,6 +35,11 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),
     (Mistake::Dag(DagMutant::FindsOneOutputPerAttempt), &["L07"]),
     (Mistake::Dag(DagMutant::KeepsUnreadableOutputs), &["L07", "L02"]),
+    (Mistake::Dag(DagMutant::KeepsEpoch), &["S21"]),
+    (Mistake::Dag(DagMutant::KeepsBlocksOfLostHolders), &["S22"]),
+    (Mistake::Dag(DagMutant::NeverHeals), &["L08"]),
+    (Mistake::Dag(DagMutant::NeverReplicatesAgain), &["L08"]),
+    (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
 ];
 
 /// What so many lives with a mistake in them break first.

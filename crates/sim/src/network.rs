@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use firesteel_backend::protocol::{ToDriver, ToExecutor};
 use firesteel_cluster::messages::{Said, ToApplication, ToMaster, ToWorker};
 
+use crate::cached::BlockMessage;
 use crate::world::{Event, ProcId, World};
 
 /// Whatever may travel.
@@ -19,6 +20,8 @@ pub(crate) enum Message {
     Reply,
     ToDriver(ToDriver),
     ToExecutor(ToExecutor),
+    /// Between an executor and its driver.
+    Blocks(BlockMessage),
 }
 
 /// The end that made the connection.

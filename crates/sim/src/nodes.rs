@@ -17,10 +17,13 @@ use firesteel_cluster::worker::{self, Worker, WorkerOptions};
 use firesteel_cluster::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
+use crate::cached::Store;
 use crate::check::check_void_order;
 use crate::lineage::Computed;
 use crate::network::{CLIENT, Message, SERVER};
+use crate::pieces::Gathered;
 use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
+use crate::reading::Located;
 use crate::world::{Body, Event, Kind, ProcId, World};
 
 pub(crate) struct MasterNode {
@@ -45,6 +48,12 @@ pub(crate) struct ExecutorNode {
     pub(crate) killed: BTreeSet<TaskId>,
     /// By shuffle, map partition and the attempt that wrote it.
     pub(crate) blocks: BTreeMap<(ShuffleId, u32, TaskId), Computed>,
+    /// Its cached partitions.
+    pub(crate) store: Store,
+    /// Where map outputs lie, as it heard last.
+    pub(crate) located: BTreeMap<ShuffleId, Located>,
+    /// What it has of the broadcast value.
+    pub(crate) gathered: Gathered,
     /// A task froze it: it goes on never more.
     pub(crate) frozen: bool,
 }
@@ -149,6 +158,7 @@ impl World {
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, executor::Event::Received(message))
             }
+            Message::Blocks(message) => self.hear_blocks(receiver, message),
             Message::Reply => Ok(()),
         }
     }
@@ -345,6 +355,9 @@ impl World {
             started: self.now,
             killed: BTreeSet::new(),
             blocks: BTreeMap::new(),
+            store: Store::default(),
+            located: BTreeMap::new(),
+            gathered: Gathered::default(),
             frozen: false,
         };
         let proc = self.add(Kind::Executor, Body::Executor(Box::new(node)));
@@ -423,9 +436,17 @@ impl World {
             match effect {
                 executor::Effect::Send(message) => {
                     self.counters.tasks_given_back += u64::from(is_given_back(&message));
+                    let heartbeat = matches!(message, ToDriver::ExecutorHeartbeat { .. });
                     self.send_to(proc, Some(driver), 0, Message::ToDriver(message));
+                    if heartbeat {
+                        self.report_blocks(proc);
+                    }
                 }
                 executor::Effect::RunTask { task, .. } => {
+                    self.need_value(proc);
+                    if self.rng.bool() {
+                        self.look_ahead(proc, task)?;
+                    }
                     let slow = if self.rng.u8(..10) == 0 { 1500 } else { 150 };
                     let at = self.now + 5 + self.rng.u64(..slow);
                     self.push(at, Event::TaskEnds { executor: proc, task });

@@ -2,11 +2,12 @@
 
 use firesteel_cluster::ExecutorKey;
 use firesteel_types::{
-    ExecutorId, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
+    BlockLocation, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
 };
 
-use crate::driver::{DriverNode, Missing};
+use crate::driver::DriverNode;
 use crate::lineage::{Computed, versioned};
+use crate::reading::Missing;
 use crate::world::{Body, ProcId, World};
 
 /// So many versions an output may have: few, so that some attempts agree.
@@ -67,21 +68,20 @@ impl World {
     pub(crate) fn fetch_failure(
         &mut self,
         reader: &ExecutorKey,
-        driver: ProcId,
         missing: Missing,
         task: &TaskInfo,
     ) -> TaskFailure {
-        let (shuffle, map, at) = match missing {
-            Missing::Output { shuffle, map, at } => (shuffle, map, at),
-            Missing::Paused(_) => return TaskFailure::Error { message: "no answer".to_owned() },
+        let Missing::Output { shuffle, map, outputs } = missing else {
+            return TaskFailure::Error { message: "no answer".to_owned() };
         };
+        let at = outputs.get(map as usize).copied().flatten();
         let in_time = self.rng.u8(..4) > 0;
-        let broken = at.map(|at| self.broken_outputs(reader, driver, shuffle, map, at, in_time));
+        let broken = at.map(|at| self.broken_outputs(reader, shuffle, map, at, &outputs, in_time));
         TaskFailure::FetchFailed {
             shuffle,
             map_partition: map,
             reduce_partition: task.partition,
-            executor: at.map_or(ExecutorId::DRIVER, |at| at.executor),
+            location: at.map_or(BlockLocation::DRIVER, |at| at.location),
             broken: broken.unwrap_or_default(),
             message: "it is not there".to_owned(),
         }
@@ -90,19 +90,16 @@ impl World {
     fn broken_outputs(
         &self,
         reader: &ExecutorKey,
-        driver: ProcId,
         shuffle: ShuffleId,
         map: u32,
         at: MapOutputLocation,
+        outputs: &[Option<MapOutputLocation>],
         in_time: bool,
     ) -> Vec<MapAttempt> {
-        let Some(Body::Driver(node)) = &self.procs[driver].body else { return Vec::new() };
-        let published = node.published.get(&shuffle).into_iter().flatten();
-        let there = (0u32..).zip(published).filter_map(|(map, at)| Some((map, (*at)?)));
-        let there = there.filter(|(_, found)| found.executor == at.executor);
-        let key = ExecutorKey { app: reader.app.clone(), executor: at.executor };
+        let there = (0u32..).zip(outputs).filter_map(|(map, at)| Some((map, (*at)?)));
+        let there = there.filter(|(_, found)| found.location == at.location);
         let served = |map, task| {
-            let holder = self.executors.get(&key).map(|proc| &self.procs[*proc]);
+            let holder = self.holder(reader, at.location).map(|proc| &self.procs[proc]);
             let holder = holder.filter(|holder| holder.alive && in_time);
             match holder.and_then(|holder| holder.body.as_ref()) {
                 Some(Body::Executor(node)) => node.blocks.contains_key(&(shuffle, map, task)),
@@ -119,12 +116,12 @@ impl World {
         driver: ProcId,
         node: &DriverNode,
         shuffle: ShuffleId,
-        outputs: &[(ExecutorId, MapAttempt)],
+        outputs: &[(BlockLocation, MapAttempt)],
     ) -> Result<(), String> {
-        for (executor, output) in outputs {
+        for (location, output) in outputs {
             self.counters.outputs_dropped += 1;
-            let at = MapOutputLocation { executor: *executor, task: output.task };
-            let known = node.published.get(&shuffle);
+            let at = MapOutputLocation { location: *location, task: output.task };
+            let known = node.book.outputs(shuffle);
             if known.is_some_and(|known| known[output.map_partition as usize] == Some(at)) {
                 return Err(format!("S09: {output:?} is dropped while readers are sent there"));
             }
@@ -132,7 +129,7 @@ impl World {
             for body in holders {
                 if let Body::Executor(holder) = body
                     && holder.driver == driver
-                    && holder.key.executor == *executor
+                    && location.executor() == Some(holder.key.executor)
                 {
                     holder.blocks.remove(&(shuffle, output.map_partition, output.task));
                 }

@@ -46,6 +46,8 @@ pub(crate) struct AppPlan {
     pub(crate) jobs: Vec<u64>,
     /// How much work may wait at its executors, in microseconds.
     pub(crate) ahead_us: u64,
+    /// How long tasks wait for the executor that has their cached partition.
+    pub(crate) locality_wait_ms: u64,
     /// It stays until master, workers and drivers must agree.
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
@@ -118,6 +120,7 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         limit: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
         jobs,
         ahead_us: [0, 300_000, 10_000_000][rng.usize(..3)],
+        locality_wait_ms: if rng.bool() { 0 } else { 400 },
         lingers: rng.u8(..4) == 0,
         flaw,
         poison: (rng.u8(..6) == 0).then(|| poison(rng)),

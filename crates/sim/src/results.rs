@@ -13,7 +13,7 @@ impl DriverNode {
         let state = self.jobs.get_mut(&job).expect("a job that was submitted");
         state.delivered[0] += 1;
         let (shuffle, map_side) = shuffle_of(&state.rdd).expect("a job that wants map outputs");
-        let known = self.published.get(&shuffle);
+        let known = self.book.outputs(shuffle);
         if !known.is_some_and(|known| known.iter().all(Option::is_some)) {
             return Err(format!("S09: job {job} ends before shuffle {shuffle} is complete"));
         }

@@ -10,6 +10,7 @@ use firesteel_backend::blame::ExitStatus;
 use firesteel_cluster::{DriverId, ExecutorKey};
 use firesteel_types::{TaskId, Tick};
 
+use crate::cached::Copying;
 use crate::driver::DriverNode;
 use crate::network::Connection;
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
@@ -84,6 +85,10 @@ pub(crate) enum Event {
         executor: ProcId,
         task: TaskId,
     },
+    /// A cached partition comes to those that are to hold a replica.
+    Copies(Copying),
+    /// An executor asks for the next piece of the broadcast value.
+    NextPiece(ProcId),
     /// A process ends.
     Dies {
         proc: ProcId,
@@ -312,6 +317,8 @@ impl World {
             Event::PortSpeaks(proc) => self.hear(proc),
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::Copies(copying) => self.copy(copying),
+            Event::NextPiece(proc) => self.next_piece(proc),
             Event::Dies { proc, status } => self.die(proc, status, false),
             Event::ExecutorExited { worker, key, status } => self.feed_worker(
                 worker,
@@ -360,6 +367,8 @@ impl World {
             | Event::SpawnFailed { worker: proc, .. }
             | Event::SubmittedExited { worker: proc, .. }
             | Event::WorkerGone { executor: proc }
+            | Event::Copies(Copying { holder: proc, .. })
+            | Event::NextPiece(proc)
             | Event::SubmitJob(proc) => Some(*proc),
             _ => None,
         }

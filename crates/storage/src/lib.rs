@@ -16,5 +16,5 @@ pub use claims::{Claim, Claimed, Outcome, Waiting};
 pub use dirs::LocalDirs;
 pub use files::{StoredFile, TempFile};
 pub use manager::{Blocked, Evict, LastResort, MemoryManager, Reservation, Resort};
-pub use memory::{AnyValue, BlockStatus, Demote, KeptBlock, MemoryStore, Pack, Removed, Watch};
+pub use memory::{AnyValue, Demote, KeptBlock, MemoryStore, Pack, Removed, Watch};
 pub use open_files::{is_out_of_files, raise_open_file_limit};

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use firesteel_types::{BroadcastId, RddId, ShuffleId, StorageLevel, TaskId};
+use firesteel_types::{BlockStatus, BroadcastId, RddId, ShuffleId, StorageLevel, TaskId};
 
 use crate::claims::Claims;
 use crate::{BlockId, Claim, Evict, MemoryManager};
@@ -40,17 +40,6 @@ pub struct KeptBlock {
     pub demote: Option<Demote>,
     /// How it is packed for another process; without, it goes as it is.
     pub pack: Option<Pack>,
-}
-
-/// Where a kept partition lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockStatus {
-    /// Bytes in memory.
-    pub memory_bytes: u64,
-    /// Bytes on disk.
-    pub disk_bytes: u64,
-    /// How the user wants it kept.
-    pub level: StorageLevel,
 }
 
 /// Hears that a kept partition came, moved or went. Called without the store's lock: what

@@ -57,7 +57,7 @@ pub trait Environment: Send + Sync {
             shuffle,
             map_partition: map,
             reduce_partition: reduce,
-            executor: self.executor(),
+            location: self.executor().into(),
             broken: Vec::new(),
             message,
         }

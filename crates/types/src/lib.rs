@@ -3,6 +3,7 @@
 //! Plain data only. Nothing here decides, does IO, reads a clock or knows a user's types, so the
 //! pure scheduler cores, the executors, the driver and the simulator can all depend on it.
 
+pub mod block;
 pub mod event;
 pub mod id;
 pub mod lineage;
@@ -11,6 +12,7 @@ pub mod outcome;
 pub mod properties;
 pub mod storage_level;
 
+pub use block::{BlockLocation, BlockStatus, MapAttempt, MapOutputLocation, RddBlock};
 pub use event::{
     Accumulable, BlockManagerId, Event, ExecutorInfo, ExecutorMetrics, ResourceProfile,
     RunningTask, StageInfo, TaskInfo, TaskMetrics,
@@ -21,6 +23,6 @@ pub use lineage::{
     RddInfo, Reads,
 };
 pub use map_status::{MapOutputSizes, MapStatus};
-pub use outcome::{JobError, MapAttempt, MapOutputLocation, StageRef, TaskFailure, TaskOutcome};
+pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};
 pub use properties::Properties;
 pub use storage_level::{SharedStorageLevel, StorageLevel};

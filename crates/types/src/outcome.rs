@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ExecutorId, JobId, ShuffleId, StageId, TaskId};
+use crate::{BlockLocation, ExecutorId, JobId, MapAttempt, ShuffleId, StageId};
 
 /// One attempt of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,25 +19,6 @@ impl fmt::Display for StageRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.stage, self.attempt)
     }
-}
-
-/// Where one map output lies, and which attempt wrote it: outputs of two attempts may differ, and one
-/// never stands in for the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct MapOutputLocation {
-    /// The executor that holds it.
-    pub executor: ExecutorId,
-    /// The map task that wrote it.
-    pub task: TaskId,
-}
-
-/// The output that one attempt wrote for one map partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct MapAttempt {
-    /// The map partition.
-    pub map_partition: u32,
-    /// The map task that wrote it.
-    pub task: TaskId,
 }
 
 /// How one task attempt ended.
@@ -75,7 +56,7 @@ pub enum TaskFailure {
     },
     /// A map output could not be read. Does not count; the map stage is run again.
     #[error(
-        "could not fetch map output {map_partition} of shuffle {shuffle} from executor {executor}: {message}"
+        "could not fetch map output {map_partition} of shuffle {shuffle} from {location}: {message}"
     )]
     FetchFailed {
         /// The shuffle.
@@ -84,9 +65,9 @@ pub enum TaskFailure {
         map_partition: u32,
         /// The reduce partition that wanted it.
         reduce_partition: u32,
-        /// The executor that was to serve it.
-        executor: ExecutorId,
-        /// Every output of the shuffle that this executor cannot serve, as far as could be found out;
+        /// Who was to serve it.
+        location: BlockLocation,
+        /// Every output of the shuffle that is not served there, as far as could be found out;
         /// empty when nobody was known to hold the output.
         broken: Vec<MapAttempt>,
         /// What went wrong.

@@ -9,12 +9,11 @@ use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::provider::ProviderEvent;
 use firesteel_backend::registry::{Effect, Event, Registry};
 use firesteel_backend::{AppId, Peer};
-use firesteel_executor::cluster::KeptStatus;
 use firesteel_scheduler::engine::Input;
 use firesteel_task::TaskReport;
 use firesteel_types::{
-    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, RddId,
-    RunningTask, TaskId, Tick,
+    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, RunningTask,
+    TaskId, Tick,
 };
 use tokio::runtime::Runtime;
 use tracing::subscriber::NoSubscriber;
@@ -42,8 +41,6 @@ pub(super) enum News {
     Unreachable(ExecutorId),
     /// An executor told what it uses and what its tasks cost so far.
     Heartbeat(ExecutorId, ExecutorMetrics, Vec<RunningTask>),
-    /// A kept partition changed.
-    BlockUpdated(ExecutorId, (RddId, u32), Option<KeptStatus>),
     /// A task's result that had to be fetched is there, or is not.
     Fetched(ExecutorId, TaskId, Box<TaskReport>),
     /// All that had arrived when this was sent has been read.
@@ -139,9 +136,6 @@ impl Actor {
                 let told = Told::ExecutorMetricsUpdate { executor, metrics, tasks };
                 self.engine.post(told);
             }
-            News::BlockUpdated(executor, block, status) => {
-                self.block_updated(executor, block, status);
-            }
             News::Fetched(executor, task, report) => {
                 self.engine.report_remote(task, executor, *report);
             }
@@ -221,15 +215,12 @@ impl Actor {
         lock(&self.cluster.executors).insert(executor, live);
         let max_memory = max_memory.unwrap_or_default();
         self.engine.post(Told::BlockManagerAdded { id, max_memory, at });
-        self.cluster.ask_for_copies();
         self.engine.feed(Input::ExecutorAdded { executor, info });
     }
 
     /// Where its blocks were, if it counted.
     fn executor_lost(&mut self, executor: ExecutorId, reason: &str) -> Option<BlockManagerId> {
         let live = lock(&self.cluster.executors).remove(&executor);
-        self.cluster.kept.executor_lost(executor);
-        self.cluster.ask_for_copies();
         self.engine.note_lost(executor, reason);
         live.map(|live| live.block_manager(executor))
     }

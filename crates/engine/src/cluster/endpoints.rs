@@ -1,25 +1,25 @@
 //! What comes in over the network: words of executors, questions about blocks, streams.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
 
 use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::wire;
 use firesteel_closure::ExecutableHash;
 use firesteel_executor::cluster::{
-    BLOCKS, BlockMasterReply, KeptPartition, KeptStatus, NextPiece, StreamId, ToBlockMaster,
-    ToBlocks,
+    BLOCKS, BlockMasterReply, MapOutputLocations, NextPiece, StreamId, ToBlockMaster,
 };
-use firesteel_executor::{Forgotten, LocalEnvironment};
 use firesteel_rpc::{
     Caller, Context, Endpoint, HandlerError, OpenError, Peer, StreamBody, StreamSource,
 };
+use firesteel_scheduler::blocks::{BlockMaster as Blocks, Peers, PieceRequest};
+use firesteel_scheduler::engine::Input;
+use firesteel_types::{BlockLocation, RddBlock, ShuffleId};
 
-use firesteel_types::{ExecutorId, RddId};
-
+use super::super::Engine;
 use super::actor::News;
-use super::broadcasts::{Asking, Next};
+use super::broadcasts::Next;
 use super::{Cluster, Link, lock};
 
 /// Hears executors.
@@ -54,48 +54,39 @@ impl Endpoint for Scheduler {
     }
 }
 
-/// Knows where blocks lie.
+/// Hears questions and news about blocks. What is known of them is the engine's.
 pub(super) struct BlockMaster {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) environment: Arc<LocalEnvironment>,
+    /// It owns the endpoint.
+    pub(super) engine: Weak<Engine>,
     pub(super) hash: ExecutableHash,
 }
 
 impl BlockMaster {
-    /// What an executor keeps, in case that a change was not heard.
-    fn heal(&self, executor: ExecutorId, kept: Option<Vec<KeptPartition>>) {
-        let Some(kept) = kept else { return };
-        let changes = self.cluster.kept.changes(executor, &kept).into_iter();
-        let refused = changes.filter(|(rdd, partition, status)| {
-            !self.kept_changed(executor, (*rdd, *partition), *status)
-        });
-        let refused: BTreeSet<RddId> = refused.map(|(rdd, ..)| rdd).collect();
-        refused.into_iter().for_each(|rdd| self.drop_unpersisted(executor, rdd));
+    /// Noted before the reply goes out: who asks next hears of it.
+    fn feed(&self, input: Input) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.feed(input);
+        }
     }
 
-    /// Noted at once, so that who asks next hears of it; `false` if nobody wants it kept.
-    fn kept_changed(
-        &self,
-        executor: ExecutorId,
-        block: (RddId, u32),
-        status: Option<KeptStatus>,
-    ) -> bool {
-        // Under the lock: of an executor that is being given up, nothing is noted after its end.
-        let executors = lock(&self.cluster.executors);
-        let level = status.map(|(_, _, level)| level);
-        if !executors.contains_key(&executor) {
-            return true;
-        }
-        let is_wanted = self.cluster.kept.update(executor, block, level);
-        if is_wanted {
-            let _ = self.cluster.news.send(News::BlockUpdated(executor, block, status));
-        }
-        is_wanted
+    /// What is known of blocks; nothing, of an engine that is gone.
+    fn ask<T: Default>(&self, ask: impl FnOnce(&Blocks) -> T) -> T {
+        self.engine.upgrade().map(|engine| engine.with_blocks(ask)).unwrap_or_default()
     }
 
-    /// A task or a copy was on its way when the RDD was unpersisted.
-    fn drop_unpersisted(&self, executor: ExecutorId, rdd: RddId) {
-        self.cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Rdd(rdd)));
+    /// Where the outputs of a shuffle lie; `None`: there is no such shuffle.
+    fn locate(&self, shuffle: ShuffleId) -> Option<MapOutputLocations> {
+        let known = |blocks: &Blocks| Some((blocks.epoch(), blocks.map_outputs(shuffle)?.to_vec()));
+        let (epoch, locations) = self.ask(known)?;
+        let holders: BTreeSet<BlockLocation> =
+            locations.iter().flatten().map(|output| output.location).collect();
+        Some(MapOutputLocations { epoch, addresses: self.cluster.addresses(holders), locations })
+    }
+
+    fn peers(&self, holder: BlockLocation, block: RddBlock) -> BlockMasterReply {
+        let Peers { replicas, candidates } = self.ask(|blocks| blocks.peers(holder, block));
+        BlockMasterReply::Peers { replicas, peers: self.cluster.addresses(candidates) }
     }
 }
 
@@ -111,9 +102,9 @@ impl Endpoint for BlockMaster {
         let reply = match message {
             asking @ ToBlockMaster::NextPiece { .. } => {
                 // It may have to encode the value, which nobody else shall wait for.
-                let (cluster, environment) = (self.cluster.clone(), self.environment.clone());
+                let (cluster, engine) = (self.cluster.clone(), self.engine.clone());
                 context.env().runtime().spawn_blocking(move || {
-                    let next = next_piece(&cluster, &environment, asking);
+                    let next = next_piece(&cluster, &engine, asking);
                     caller.reply(BlockMasterReply::Piece(next));
                 });
                 return Ok(());
@@ -124,30 +115,28 @@ impl Endpoint for BlockMaster {
                 BlockMasterReply::Welcome(self.hash)
             }
             ToBlockMaster::LocateMapOutputs(shuffle) => {
-                BlockMasterReply::MapOutputs(self.cluster.locate(shuffle))
+                BlockMasterReply::MapOutputs(self.locate(shuffle))
             }
-            ToBlockMaster::IsAlive(executor) => {
-                BlockMasterReply::Alive(self.cluster.is_live(executor))
+            ToBlockMaster::IsAlive(location) => {
+                let live = |executor| self.cluster.is_live(executor);
+                BlockMasterReply::Alive(location.executor().is_some_and(live))
             }
-            ToBlockMaster::LocateKept { rdd, partition } => {
-                let holders = self.cluster.kept.holders((rdd, partition));
-                BlockMasterReply::Executors(self.cluster.addresses(holders))
+            ToBlockMaster::LocateCached(block) => {
+                let holders = self.ask(|blocks| blocks.holders(block));
+                BlockMasterReply::Holders(self.cluster.addresses(holders))
             }
-            ToBlockMaster::LocatePeers { executor, rdd, partition } => {
-                let (copies, executors) = self.cluster.peers(executor, (rdd, partition));
-                BlockMasterReply::Peers { copies, executors }
-            }
-            ToBlockMaster::Heartbeat { executor, metrics, tasks, kept } => {
+            ToBlockMaster::LocatePeers { holder, block } => self.peers(holder, block),
+            ToBlockMaster::Heartbeat { executor, metrics, tasks, cached } => {
                 if self.cluster.is_live(executor) {
                     let _ = self.cluster.news.send(News::Heartbeat(executor, metrics, tasks));
-                    self.heal(executor, kept);
+                }
+                if let Some(cached) = cached {
+                    self.feed(Input::BlocksReported { location: executor.into(), cached });
                 }
                 BlockMasterReply::Noted
             }
-            ToBlockMaster::BlockUpdated { executor, rdd, partition, status } => {
-                if !self.kept_changed(executor, (rdd, partition), status) {
-                    self.drop_unpersisted(executor, rdd);
-                }
+            ToBlockMaster::BlockUpdated { location, block, status } => {
+                self.feed(Input::BlockUpdated { location, block, status });
                 BlockMasterReply::Noted
             }
         };
@@ -160,16 +149,14 @@ impl Endpoint for BlockMaster {
     }
 }
 
-fn next_piece(
-    cluster: &Cluster,
-    environment: &LocalEnvironment,
-    asked: ToBlockMaster,
-) -> NextPiece {
-    let ToBlockMaster::NextPiece { executor, broadcast, came, missing, from_driver } = asked else {
-        return NextPiece::Gone("it was not asked for".to_owned());
+fn next_piece(cluster: &Cluster, engine: &Weak<Engine>, asked: ToBlockMaster) -> NextPiece {
+    let (Some(engine), ToBlockMaster::NextPiece { reader, broadcast, came, missing, from_driver }) =
+        (engine.upgrade(), asked)
+    else {
+        return NextPiece::Gone("the application is over".to_owned());
     };
-    let asking = Asking { executor, came: &came, missing, from_driver };
-    match cluster.broadcasts.next(broadcast, environment, asking, |id| cluster.is_live(id)) {
+    let request = PieceRequest { reader, came, missing, from_driver };
+    match cluster.broadcasts.next(broadcast, &engine, request) {
         Next::Gone(reason) => NextPiece::Gone(reason),
         Next::Whole(value) => NextPiece::Whole(value.into()),
         Next::Wait => NextPiece::Wait,

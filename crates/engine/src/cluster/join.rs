@@ -82,8 +82,8 @@ impl NewCluster {
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
         let (env, sender) = (&cluster.env, &cluster.news);
         env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
-        let (environment, hash) = (engine.environment.clone(), self.hash);
-        let blocks = BlockMaster { cluster: cluster.clone(), environment, hash };
+        let (weak, hash) = (Arc::downgrade(engine), self.hash);
+        let blocks = BlockMaster { cluster: cluster.clone(), engine: weak, hash };
         let executors = Scheduler { news: sender.clone(), known: Default::default() };
         let registered = env.register(BLOCK_MASTER, blocks).map(drop);
         let registered = registered.and_then(|()| env.register(wire::DRIVER, executors).map(drop));

@@ -10,12 +10,12 @@
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
 //! | `endpoints` | what comes in over the network |
 //! | `contents` | the executable and the files that workers fetch |
-//! | `tracker`, `kept` | where map outputs lie, and kept partitions |
-//! | `broadcasts` | broadcast values, dealt out in pieces |
+//! | `broadcasts` | broadcast values, encoded in pieces |
 //! | `report` | what tasks brought |
 //!
-//! Locks are taken in this order: the engine's, the executors', the tracker's or `kept`'s. The actor holds none
-//! while it feeds the engine, because user code may run then that stops the context.
+//! Locks are taken in this order: the engine's, the executors' or that of the broadcast values. The actor holds none while it feeds the engine, because user
+//! code may run then that stops the context. Questions of executors about blocks are answered by the block master, under the
+//! engine's lock; messages about cached partitions run no user code.
 //!
 //! What is decided about executors is decided in the core, what about tasks in the schedulers.
 
@@ -25,12 +25,10 @@ mod contents;
 mod describe;
 mod endpoints;
 mod join;
-mod kept;
 mod local_cluster;
 mod provider;
 mod report;
 mod standalone;
-mod tracker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
@@ -42,12 +40,10 @@ use firesteel_backend::protocol::ToExecutor;
 use firesteel_closure::to_bytes;
 use firesteel_conf::{ByteSize, Conf, entries};
 use firesteel_executor::Forgotten;
-use firesteel_executor::cluster::{MapOutputLocations, TaskOrder, ToBlocks};
+use firesteel_executor::cluster::{TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
 use firesteel_task::TaskReport;
-use firesteel_types::{
-    BlockManagerId, ExecutorId, Host, MapAttempt, MapOutputLocation, RddId, ShuffleId, TaskId,
-};
+use firesteel_types::{BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, TaskId};
 
 use super::Engine;
 use super::job::StageCode;
@@ -59,17 +55,15 @@ use broadcasts::Broadcasts;
 use contents::Contents;
 pub use describe::executor_environment;
 pub(crate) use join::NewCluster;
-use kept::Kept;
 pub(crate) use provider::claimant;
 pub use provider::{ApplicationSpec, ClusterManager, Provider, Reports};
-use tracker::Tracker;
 
 /// Code up to this size goes with the first task that needs it; an executor fetches what is larger.
 const CODE_SENT_ALONG: usize = 1 << 20;
 /// So many stages' code an executor is known to have; the oldest is sent again if it is needed.
 const CODE_KNOWN: usize = 256;
-/// So many copies are asked for in one message.
-const COPIES_ASKED: usize = 10_000;
+/// So many replicas are asked for in one message.
+const REPLICAS_ASKED: usize = 10_000;
 
 /// A way to an executor.
 #[derive(Clone)]
@@ -108,8 +102,6 @@ pub(crate) struct Cluster {
     executors: Mutex<BTreeMap<ExecutorId, Live>>,
     /// Where executors serve their blocks and how much memory they have, by the connection they said so over.
     introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
-    tracker: Tracker,
-    kept: Kept,
     broadcasts: Broadcasts,
     code: Mutex<BTreeMap<u64, Weak<StageCode>>>,
     joined: Mutex<Joined>,
@@ -118,8 +110,6 @@ pub(crate) struct Cluster {
     contents: Contents,
     /// How often a result is asked for again, and after which pause.
     retries: (u32, Duration),
-    /// Whether copies that are lost are made again.
-    proactive: bool,
     /// Results of one job beyond this are refused; 0: none are.
     max_result_bytes: u64,
 }
@@ -158,22 +148,19 @@ impl Cluster {
             news,
             executors: Mutex::default(),
             introduced: Mutex::default(),
-            tracker: Default::default(),
-            kept: Default::default(),
             broadcasts: Broadcasts::new(piece_bytes),
             code: Mutex::default(),
             joined: Mutex::new(Joined::NotYet),
             joining: Condvar::new(),
             thread: Mutex::new(None),
             contents,
-            proactive: conf.get(&entries::STORAGE_REPLICATION_PROACTIVE)?,
             max_result_bytes,
             retries: (tries, conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)?),
         })
     }
 
     fn launch(self: &Arc<Self>, engine: &Arc<Engine>, launch: &Launch) {
-        let Launch { task, code, kill } = launch;
+        let Launch { task, code, kill, epoch } = launch;
         let body = match code.encoded() {
             Ok(body) => body,
             Err(failure) => {
@@ -182,7 +169,6 @@ impl Cluster {
             }
         };
         self.offer_code(code);
-        let epoch = self.tracker.epoch();
         // One that is not there was lost: the schedulers hear of it, if they have not already.
         let mut executors = lock(&self.executors);
         let Some(live) = executors.get_mut(&task.executor) else { return };
@@ -191,7 +177,7 @@ impl Cluster {
             live.code.pop_first();
         }
         let body = is_new.then(|| body.clone());
-        let order = TaskOrder { identity: identity(task), code: code.id, body, epoch };
+        let order = TaskOrder { identity: identity(task), code: code.id, body, epoch: *epoch };
         let data = to_bytes(&order).expect("it consists of numbers and bytes");
         let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
         let tasks = live.link.tasks.clone();
@@ -268,17 +254,17 @@ impl Cluster {
         }
     }
 
-    /// Has partitions copied that fewer executors keep than their storage level asks for, because one was lost
-    /// or because there were too few.
-    fn ask_for_copies(self: &Arc<Self>) {
-        if !self.proactive {
-            return;
+    /// Has a holder make replicas of what it caches. Never waits: called under the engine's lock.
+    pub(super) fn replicate(self: &Arc<Self>, holder: BlockLocation, blocks: &[RddBlock]) {
+        for blocks in blocks.chunks(REPLICAS_ASKED) {
+            self.tell_holder(holder, ToBlocks::Replicate(blocks.to_vec()));
         }
-        let executors = lock(&self.executors).len();
-        for (holder, blocks) in self.kept.short_of_copies(executors) {
-            for blocks in blocks.chunks(COPIES_ASKED) {
-                self.tell_blocks(holder, ToBlocks::Copy(blocks.to_vec()));
-            }
+    }
+
+    /// Never waits.
+    fn tell_holder(self: &Arc<Self>, location: BlockLocation, message: ToBlocks) {
+        if let Some(executor) = location.executor() {
+            self.tell_blocks(executor, message);
         }
     }
 
@@ -324,23 +310,10 @@ impl Cluster {
         let _ = self.news.send(News::NodeExcluded(node, excluded));
     }
 
-    pub(super) fn publish(&self, shuffle: ShuffleId, locations: Vec<Option<MapOutputLocation>>) {
-        self.tracker.publish(shuffle, locations);
-    }
-
-    pub(super) fn persisted(&self, rdd: RddId) {
-        self.kept.persisted(rdd);
-    }
-
+    /// Tells all executors what nobody needs. Never waits: called under the engine's lock.
     pub(super) fn forget(self: &Arc<Self>, forgotten: Forgotten) {
-        match forgotten {
-            Forgotten::Shuffle(shuffle) => self.tracker.remove(shuffle),
-            Forgotten::Rdd(rdd) => self.kept.unpersisted(rdd),
-            Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) => self.broadcasts.remove(id),
-            Forgotten::MapOutput(..)
-            | Forgotten::Result(_)
-            | Forgotten::Code(_)
-            | Forgotten::Everything => {}
+        if let Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) = forgotten {
+            self.broadcasts.remove(id);
         }
         let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
         for executor in executors {
@@ -348,55 +321,19 @@ impl Cluster {
         }
     }
 
-    /// Never waits: called under the engine's lock.
-    pub(super) fn drop_map_output(
-        self: &Arc<Self>,
-        executor: ExecutorId,
-        shuffle: ShuffleId,
-        output: MapAttempt,
-    ) {
-        self.tell_blocks(executor, ToBlocks::Forget(Forgotten::MapOutput(shuffle, output)));
+    /// Tells one holder what nobody needs. Never waits: called under the engine's lock.
+    pub(super) fn forget_at(self: &Arc<Self>, location: BlockLocation, forgotten: Forgotten) {
+        self.tell_holder(location, ToBlocks::Forget(forgotten));
     }
 
-    /// Never waits: called under the engine's lock. The RDD stays persisted.
-    pub(super) fn drop_cached_partitions(self: &Arc<Self>, rdd: RddId) {
-        self.kept.dropped(rdd);
-        let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
-        for executor in executors {
-            self.tell_blocks(executor, ToBlocks::Forget(Forgotten::Rdd(rdd)));
-        }
-    }
-
-    /// Where the outputs of a shuffle lie; `None`: there is no such shuffle.
-    fn locate(&self, shuffle: ShuffleId) -> Option<MapOutputLocations> {
-        let executors = lock(&self.executors);
-        let address = |id| executors.get(&id).and_then(|live| live.address.clone());
-        self.tracker.locate(shuffle, address)
-    }
-
-    /// Where these executors serve their blocks, as far as they live.
+    /// Where blocks that lie there are served, as far as their holders live.
     fn addresses(
         &self,
-        executors: impl IntoIterator<Item = ExecutorId>,
-    ) -> Vec<(ExecutorId, RpcAddress)> {
+        locations: impl IntoIterator<Item = BlockLocation>,
+    ) -> Vec<(BlockLocation, RpcAddress)> {
         let live = lock(&self.executors);
-        let address = |id| Some((id, live.get(&id)?.address.clone()?));
-        executors.into_iter().filter_map(address).collect()
-    }
-
-    /// How many others keep a partition, and who else may, the best first.
-    fn peers(
-        &self,
-        keeper: ExecutorId,
-        block: (RddId, u32),
-    ) -> (u32, Vec<(ExecutorId, RpcAddress)>) {
-        let live = lock(&self.executors);
-        let hosts = live.iter().map(|(id, live)| (*id, live.host.clone())).collect();
-        drop(live);
-        let holders = self.kept.holders(block);
-        let others = holders.iter().filter(|holder| **holder != keeper).count();
-        let peers = self.addresses(kept::peers(keeper, block, &holders, &hosts));
-        (u32::try_from(others).unwrap_or(u32::MAX), peers)
+        let address = |at: BlockLocation| Some((at, live.get(&at.executor()?)?.address.clone()?));
+        locations.into_iter().filter_map(address).collect()
     }
 
     /// Bytes of broadcast values that the driver itself sent to executors.

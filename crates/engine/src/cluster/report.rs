@@ -5,14 +5,10 @@ use std::time::Instant;
 
 use firesteel_closure::from_bytes;
 use firesteel_executor::Forgotten;
-use firesteel_executor::cluster::{Bundle, KeptStatus, StreamId, TaskData, TaskOutput, ToBlocks};
+use firesteel_executor::cluster::{Bundle, StreamId, TaskData, TaskOutput, ToBlocks};
 use firesteel_rpc::{RpcAddress, StreamError};
-use firesteel_scheduler::engine::Input;
-use firesteel_scheduler::messages::DagEvent;
 use firesteel_task::{Payload, TaskReport};
-use firesteel_types::{
-    Event, ExecutorId, Location, RddId, StorageLevel, TaskFailure, TaskId, TaskMetrics, TaskOutcome,
-};
+use firesteel_types::{Event, ExecutorId, TaskFailure, TaskId, TaskMetrics, TaskOutcome};
 
 use super::super::Engine;
 use super::super::place::Place;
@@ -117,28 +113,6 @@ impl Actor {
             cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
             let _ = cluster.news.send(News::Fetched(executor, task, Box::new(report)));
         });
-    }
-
-    pub(super) fn block_updated(
-        &self,
-        executor: ExecutorId,
-        (rdd, partition): (RddId, u32),
-        status: Option<KeptStatus>,
-    ) {
-        let host = lock(&self.cluster.executors).get(&executor).map(|live| live.host.clone());
-        let Some(host) = host else { return };
-        let (memory_bytes, disk_bytes, level) = status.unwrap_or((0, 0, StorageLevel::NONE));
-        self.engine.post(Event::BlockUpdated {
-            block: format!("rdd_{rdd}_{partition}"),
-            executor,
-            memory_bytes,
-            disk_bytes,
-            level,
-        });
-        let location = Location { host, executor: Some(executor) };
-        let present = status.is_some();
-        let updated = DagEvent::CacheUpdated { rdd, partition, location, present };
-        self.engine.feed(Input::Dag(updated));
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use firesteel_rpc::RpcAddress;
 use firesteel_shuffle::Slice;
 use firesteel_task::{FetchedSlice, KillSwitch};
-use firesteel_types::{ExecutorId, MapAttempt, ShuffleId, TaskFailure};
+use firesteel_types::{BlockLocation, MapAttempt, ShuffleId, TaskFailure};
 
 use super::node::{Node, lock};
 use super::plan::{Plan, Question};
@@ -34,7 +34,7 @@ impl Reader {
     pub(super) fn failed(
         self,
         map: u32,
-        executor: ExecutorId,
+        location: BlockLocation,
         broken: Vec<MapAttempt>,
         message: impl ToString,
     ) -> TaskFailure {
@@ -42,7 +42,7 @@ impl Reader {
             shuffle: self.shuffle,
             map_partition: map,
             reduce_partition: self.reduce,
-            executor,
+            location,
             broken,
             message: message.to_string(),
         }
@@ -51,20 +51,20 @@ impl Reader {
 
 impl MapOutputLocations {
     /// The output of a map partition, and who holds it.
-    fn output(&self, map: u32) -> Option<(ExecutorId, MapAttempt)> {
+    fn output(&self, map: u32) -> Option<(BlockLocation, MapAttempt)> {
         let at = self.locations.get(map as usize).copied().flatten()?;
-        Some((at.executor, MapAttempt { map_partition: map, task: at.task }))
+        Some((at.location, MapAttempt { map_partition: map, task: at.task }))
     }
 
-    /// Of what an executor holds, `map`'s output and what it does not say that it can serve.
+    /// Of what a holder has, `map`'s output and what it does not say that it can serve.
     pub(super) fn not_among(
         &self,
-        holder: ExecutorId,
+        holder: BlockLocation,
         map: u32,
         readable: &[MapAttempt],
     ) -> Vec<MapAttempt> {
         let all = (0..self.locations.len() as u32).filter_map(|map| self.output(map));
-        let there = all.filter(|(executor, _)| *executor == holder).map(|(_, output)| output);
+        let there = all.filter(|(location, _)| *location == holder).map(|(_, output)| output);
         there.filter(|output| output.map_partition == map || !readable.contains(output)).collect()
     }
 }
@@ -110,20 +110,20 @@ impl Outputs {
 
     fn fetch(&self, map: u32) -> Result<Slice, TaskFailure> {
         let Reader { shuffle, reduce } = self.reader;
-        let failed = |executor, broken, message: &str| {
-            Err(self.reader.failed(map, executor, broken, message))
+        let failed = |location, broken, message: &str| {
+            Err(self.reader.failed(map, location, broken, message))
         };
         let Some((holder, output)) = self.located.output(map) else {
             let message = "no executor is known to have it any more";
-            return failed(ExecutorId::DRIVER, Vec::new(), message);
+            return failed(BlockLocation::DRIVER, Vec::new(), message);
         };
-        if holder == self.node.executor {
+        if holder == self.node.location() {
             let here = self.node.slice(shuffle, output, reduce);
             let message = || "the block is not there".to_owned();
             return here
                 .ok_or_else(|| self.node.unreadable(self.reader, map, &self.located, message()));
         }
-        if !self.located.executors.iter().any(|(executor, _)| *executor == holder) {
+        if !self.located.addresses.iter().any(|(location, _)| *location == holder) {
             let broken = self.located.not_among(holder, map, &[]);
             return failed(holder, broken, "that executor is lost");
         }
@@ -137,7 +137,7 @@ impl Iterator for Outputs {
     fn next(&mut self) -> Option<Self::Item> {
         let map = self.maps.next()?;
         let holder = self.located.output(map).map(|(holder, _)| holder);
-        let is_remote = holder != Some(self.node.executor);
+        let is_remote = holder != Some(self.node.location());
         Some(self.fetch(map).map(|slice| FetchedSlice { slice, is_remote }))
     }
 }
@@ -153,7 +153,7 @@ impl Drop for Outputs {
 struct Flow {
     node: Arc<Node>,
     reader: Reader,
-    lanes: Vec<(ExecutorId, RpcAddress)>,
+    lanes: Vec<(BlockLocation, RpcAddress)>,
     located: Arc<MapOutputLocations>,
     state: Mutex<State>,
     changed: Condvar,
@@ -176,9 +176,9 @@ impl Flow {
         maps: Range<u32>,
         located: &Arc<MapOutputLocations>,
     ) -> Self {
-        let elsewhere = located.executors.iter().filter(|(holder, _)| *holder != node.executor);
+        let elsewhere = located.addresses.iter().filter(|(holder, _)| *holder != node.location());
         let lanes: Vec<_> = elsewhere.cloned().collect();
-        let mut waiting: BTreeMap<ExecutorId, BTreeSet<u32>> =
+        let mut waiting: BTreeMap<BlockLocation, BTreeSet<u32>> =
             lanes.iter().map(|(holder, _)| (*holder, BTreeSet::new())).collect();
         for map in maps {
             let holder = located.output(map);

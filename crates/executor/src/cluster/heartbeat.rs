@@ -1,5 +1,5 @@
-//! What goes to the driver beside a heartbeat of the core: what running tasks cost so far, and the kept
-//! partitions. Nobody decides by it whether this executor lives.
+//! What goes to the driver beside a heartbeat of the core: what running tasks cost so far, and the
+//! cached partitions. Nobody decides by it whether this executor lives.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,13 +7,15 @@ use std::time::Instant;
 
 use firesteel_storage::BlockId;
 use firesteel_task::TaskIdentity;
-use firesteel_types::{ExecutorMetrics, RunningTask, StageRef, TaskId, TaskMetrics};
+use firesteel_types::{
+    BlockStatus, ExecutorMetrics, RddBlock, RunningTask, StageRef, TaskId, TaskMetrics,
+};
 
 use super::node::{Node, lock};
-use super::protocol::{KeptPartition, ToBlockMaster};
+use super::protocol::ToBlockMaster;
 
-/// More kept partitions than this are not told each time: single changes are.
-const KEPT_LIMIT: usize = 10_000;
+/// More cached partitions than this are not told each time: single changes are.
+const CACHED_LIMIT: usize = 10_000;
 
 /// The tasks that run here.
 #[derive(Default)]
@@ -56,8 +58,8 @@ impl Node {
         // As with single changes: what is told last is how it is.
         let _telling = lock(&self.telling);
         let (executor, tasks) = (self.executor, self.running.so_far());
-        let (metrics, kept) = (self.metrics(), self.kept_partitions());
-        let told = ToBlockMaster::Heartbeat { executor, metrics, tasks, kept };
+        let (metrics, cached) = (self.metrics(), self.cached_blocks());
+        let told = ToBlockMaster::Heartbeat { executor, metrics, tasks, cached };
         if let Err(error) = self.block_master.try_send(told) {
             tracing::debug!(%error, "the driver was not told what tasks cost so far");
         }
@@ -70,15 +72,14 @@ impl Node {
         ExecutorMetrics { execution_memory, storage_memory, resident_memory, virtual_memory }
     }
 
-    fn kept_partitions(&self) -> Option<Vec<KeptPartition>> {
+    fn cached_blocks(&self) -> Option<Vec<(RddBlock, BlockStatus)>> {
         let ids = self.blocks.ids();
-        let kept = ids.into_iter().filter_map(|id| {
+        let cached = ids.into_iter().filter_map(|id| {
             let BlockId::Rdd(rdd, partition) = id else { return None };
-            let status = self.blocks.status(id)?;
-            Some((rdd, partition, (status.memory_bytes, status.disk_bytes, status.level)))
+            Some((RddBlock { rdd, partition }, self.blocks.status(id)?))
         });
-        let kept: Vec<_> = kept.take(KEPT_LIMIT + 1).collect();
-        (kept.len() <= KEPT_LIMIT).then_some(kept)
+        let cached: Vec<_> = cached.take(CACHED_LIMIT + 1).collect();
+        (cached.len() <= CACHED_LIMIT).then_some(cached)
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::block_in_place;
 use firesteel_rpc::{Caller, Context, Endpoint, HandlerError, Message, RpcAddress};
 use firesteel_shuffle::{RunWriter, Scratch, Slice, SpillError};
 use firesteel_storage::{AnyValue, BlockId, Demote, KeptBlock};
-use firesteel_types::{ExecutorId, RddId, StorageLevel};
+use firesteel_types::{BlockLocation, RddBlock, RddId, StorageLevel};
 
 use super::node::{Node, lock};
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
@@ -41,43 +41,42 @@ impl Node {
     /// A partition that another executor keeps, if one does and it can be read.
     pub(super) async fn fetch_kept(&self, rdd: RddId, partition: u32) -> Option<Slice> {
         let id = StreamId::Kept { rdd, partition };
-        for (holder, address) in self.executors(ToBlockMaster::LocateKept { rdd, partition }).await
-        {
+        for (holder, address) in self.holders(RddBlock { rdd, partition }).await {
             match self.receive_slice(&address, &id, self.max_in_flight).await {
                 Ok(slice) => return Some(slice),
                 Err(error) => {
-                    tracing::warn!(executor = %holder, %error, "a kept partition is not read there");
+                    tracing::warn!(%holder, %error, "a cached partition is not read there");
                 }
             }
         }
         None
     }
 
-    /// The other executors that answer a question.
-    async fn executors(&self, question: ToBlockMaster) -> Vec<(ExecutorId, RpcAddress)> {
-        match self.block_master.ask(question).await {
-            Ok(BlockMasterReply::Executors(mut found)) => {
-                found.retain(|(executor, _)| *executor != self.executor);
+    /// Who else holds a cached partition.
+    async fn holders(&self, block: RddBlock) -> Vec<(BlockLocation, RpcAddress)> {
+        match self.block_master.ask(ToBlockMaster::LocateCached(block)).await {
+            Ok(BlockMasterReply::Holders(mut found)) => {
+                found.retain(|(holder, _)| *holder != self.location());
                 found
             }
             Ok(_) => Vec::new(),
             Err(error) => {
-                tracing::warn!(%error, "the driver does not say where kept partitions are");
+                tracing::warn!(%error, "the driver does not say where cached partitions are");
                 Vec::new()
             }
         }
     }
 
-    /// Notes that the driver wants partitions copied; whether [`Node::make_copies`] is to be called.
-    pub(super) fn want_copies(&self, blocks: Vec<(RddId, u32)>) -> bool {
-        let (wanted, at_it) = &mut *lock(&self.wanted_copies);
+    /// Notes that the driver wants partitions replicated; whether [`Node::make_replicas`] is to be called.
+    pub(super) fn want_replicas(&self, blocks: Vec<RddBlock>) -> bool {
+        let (wanted, at_it) = &mut *lock(&self.wanted_replicas);
         wanted.extend(blocks);
         !std::mem::replace(at_it, true)
     }
 
-    /// Has partitions copied, one after the other, until none is wanted.
-    pub(super) async fn make_copies(&self) {
-        while let Some((rdd, partition)) = self.next_wanted_copy() {
+    /// Has partitions replicated, one after the other, until none is wanted.
+    pub(super) async fn make_replicas(&self) {
+        while let Some(RddBlock { rdd, partition }) = self.next_wanted_replica() {
             // It may have gone while it waited for its turn.
             if let Some(status) = self.blocks.status(BlockId::Rdd(rdd, partition)) {
                 self.replicate(rdd, partition, status.level).await;
@@ -85,8 +84,8 @@ impl Node {
         }
     }
 
-    fn next_wanted_copy(&self) -> Option<(RddId, u32)> {
-        let (wanted, at_it) = &mut *lock(&self.wanted_copies);
+    fn next_wanted_replica(&self) -> Option<RddBlock> {
+        let (wanted, at_it) = &mut *lock(&self.wanted_replicas);
         let next = wanted.pop_first();
         *at_it = next.is_some();
         next
@@ -108,18 +107,18 @@ impl Node {
 
     /// How many copies are missing in the end.
     async fn ask_for_copies(&self, rdd: RddId, partition: u32, level: StorageLevel) -> u32 {
-        let executor = self.executor;
+        let (holder, block) = (self.location(), RddBlock { rdd, partition });
         let wanted = level.replication.saturating_sub(1);
-        let asked = self.block_master.ask(ToBlockMaster::LocatePeers { executor, rdd, partition });
-        let (copies, peers) = match asked.await {
-            Ok(BlockMasterReply::Peers { copies, executors }) => (copies, executors),
+        let asked = self.block_master.ask(ToBlockMaster::LocatePeers { holder, block });
+        let (replicas, peers) = match asked.await {
+            Ok(BlockMasterReply::Peers { replicas, peers }) => (replicas, peers),
             Ok(_) => return wanted,
             Err(error) => {
                 tracing::warn!(%error, "the driver does not say who is to keep a copy");
                 return wanted;
             }
         };
-        let mut missing = wanted.saturating_sub(copies);
+        let mut missing = wanted.saturating_sub(replicas);
         for (peer, address) in peers {
             if missing == 0 {
                 break;
@@ -132,8 +131,8 @@ impl Node {
             };
             match asked {
                 Ok(true) => missing -= 1,
-                Ok(false) => tracing::warn!(executor = %peer, "it has no room for a copy"),
-                Err(error) => tracing::warn!(executor = %peer, %error, "it keeps no copy"),
+                Ok(false) => tracing::warn!(%peer, "it has no room for a copy"),
+                Err(error) => tracing::warn!(%peer, %error, "it keeps no copy"),
             }
         }
         missing

@@ -32,9 +32,8 @@ mod transfer;
 mod work;
 
 pub use protocol::{
-    BLOCK_MASTER, BLOCKS, BlockMasterReply, Bundle, DRIVER_URL, KeptPartition, KeptStatus,
-    MapOutputLocations, NextPiece, SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput,
-    ToBlockMaster, ToBlocks,
+    BLOCK_MASTER, BLOCKS, BlockMasterReply, Bundle, DRIVER_URL, MapOutputLocations, NextPiece,
+    SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput, ToBlockMaster, ToBlocks,
 };
 pub use settings::codec_if;
 pub use work::STACK_BYTES;

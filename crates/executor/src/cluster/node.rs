@@ -15,7 +15,9 @@ use firesteel_rpc::{
 use firesteel_shuffle::{MapOutput, ReadError, Scratch, Slice};
 use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
 use firesteel_task::TaskBody;
-use firesteel_types::{ExecutorId, MapAttempt, RddId, ShuffleId, TaskFailure, TaskId};
+use firesteel_types::{
+    BlockLocation, ExecutorId, MapAttempt, RddBlock, RddId, ShuffleId, TaskFailure, TaskId,
+};
 
 use super::code::CodeCache;
 use super::flow::Reader;
@@ -60,8 +62,8 @@ pub(super) struct Node {
     pub(super) running: RunningTasks,
     /// Partitions that are being copied to others.
     pub(super) copying: Mutex<BTreeSet<BlockId>>,
-    /// Partitions that the driver wants copied, and whether somebody is at it.
-    pub(super) wanted_copies: Mutex<(BTreeSet<(RddId, u32)>, bool)>,
+    /// Partitions that the driver wants replicated, and whether somebody is at it.
+    pub(super) wanted_replicas: Mutex<(BTreeSet<RddBlock>, bool)>,
 }
 
 /// Whatever panicked under a lock, what it protects is whole: each change is one step.
@@ -99,10 +101,15 @@ impl Node {
             telling: Mutex::default(),
             running: RunningTasks::default(),
             copying: Mutex::default(),
-            wanted_copies: Mutex::default(),
+            wanted_replicas: Mutex::default(),
         });
         node.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&node))));
         Ok(node)
+    }
+
+    /// This executor as readers of its blocks are told of it.
+    pub(super) fn location(&self) -> BlockLocation {
+        self.executor.into()
     }
 
     /// Keeps a map output, unless nobody can read it any more.
@@ -149,8 +156,8 @@ impl Node {
         message: String,
     ) -> TaskFailure {
         let readable = self.readable(reader.shuffle);
-        let broken = located.not_among(self.executor, map, &readable);
-        reader.failed(map, self.executor, broken, message)
+        let broken = located.not_among(self.location(), map, &readable);
+        reader.failed(map, self.location(), broken, message)
     }
 
     fn forget(&self, forgotten: Forgotten) {
@@ -285,10 +292,9 @@ impl Watch for BlockWatch {
     fn block_changed(&self, id: BlockId) {
         let (Some(node), BlockId::Rdd(rdd, partition)) = (self.0.upgrade(), id) else { return };
         let _telling = lock(&node.telling);
+        let (location, block) = (node.location(), RddBlock { rdd, partition });
         let status = node.blocks.status(id);
-        let status = status.map(|status| (status.memory_bytes, status.disk_bytes, status.level));
-        let executor = node.executor;
-        let updated = ToBlockMaster::BlockUpdated { executor, rdd, partition, status };
+        let updated = ToBlockMaster::BlockUpdated { location, block, status };
         if let Err(error) = node.block_master.try_send(updated) {
             tracing::warn!(%id, %error, "the driver was not told of a kept partition");
         }
@@ -309,10 +315,10 @@ impl Endpoint for Blocks {
     ) -> Result<(), HandlerError> {
         match message {
             ToBlocks::Forget(forgotten) => self.0.forget(forgotten),
-            ToBlocks::Copy(blocks) => {
-                if self.0.want_copies(blocks) {
+            ToBlocks::Replicate(blocks) => {
+                if self.0.want_replicas(blocks) {
                     let node = self.0.clone();
-                    context.env().runtime().spawn(async move { node.make_copies().await });
+                    context.env().runtime().spawn(async move { node.make_replicas().await });
                 }
             }
         }

@@ -51,7 +51,7 @@ impl Gathered {
 
     fn question(&mut self, node: &Node, broadcast: BroadcastId) -> ToBlockMaster {
         ToBlockMaster::NextPiece {
-            executor: node.executor,
+            reader: node.location(),
             broadcast,
             came: std::mem::take(&mut self.news),
             missing: self.missing(),

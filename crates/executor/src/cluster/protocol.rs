@@ -11,8 +11,9 @@ use firesteel_closure::ExecutableHash;
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_task::TaskIdentity;
 use firesteel_types::{
-    AccumulatorId, BroadcastId, ExecutorId, ExecutorMetrics, MapAttempt, MapOutputLocation,
-    MapStatus, RddId, RunningTask, ShuffleId, StorageLevel, TaskId, TaskMetrics,
+    AccumulatorId, BlockLocation, BlockStatus, BroadcastId, ExecutorId, ExecutorMetrics,
+    MapAttempt, MapOutputLocation, MapStatus, RddBlock, RddId, RunningTask, ShuffleId, TaskId,
+    TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -79,12 +80,6 @@ pub struct Bundle {
     pub updates: Vec<(AccumulatorId, Vec<u8>)>,
 }
 
-/// How a partition is kept: bytes in memory and on disk, and as its level says.
-pub type KeptStatus = (u64, u64, StorageLevel);
-
-/// A partition that an executor keeps.
-pub type KeptPartition = (RddId, u32, KeptStatus);
-
 /// To the driver's [`BLOCK_MASTER`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToBlockMaster {
@@ -97,28 +92,21 @@ pub enum ToBlockMaster {
     },
     /// Where do the map outputs of a shuffle lie?
     LocateMapOutputs(ShuffleId),
-    /// Does an executor count?
-    IsAlive(ExecutorId),
-    /// Which executors keep a partition?
-    LocateKept {
-        /// Of this RDD.
-        rdd: RddId,
-        /// Which.
-        partition: u32,
-    },
-    /// Which executors are to keep a copy of a partition, the best first?
+    /// Does whoever serves blocks there count?
+    IsAlive(BlockLocation),
+    /// Where does a cached partition lie?
+    LocateCached(RddBlock),
+    /// Who is to hold a replica of a cached partition, the best first?
     LocatePeers {
-        /// Which this executor keeps.
-        executor: ExecutorId,
-        /// Of this RDD.
-        rdd: RddId,
-        /// Which.
-        partition: u32,
+        /// Which is held there.
+        holder: BlockLocation,
+        /// The partition.
+        block: RddBlock,
     },
     /// Which piece of a broadcast value to get next, and where?
     NextPiece {
-        /// For this executor.
-        executor: ExecutorId,
+        /// For whoever is there.
+        reader: BlockLocation,
         /// Of this value.
         broadcast: BroadcastId,
         /// Pieces that came since it asked last, and whether it serves them to others.
@@ -128,7 +116,7 @@ pub enum ToBlockMaster {
         /// Others did not serve it: the driver shall.
         from_driver: bool,
     },
-    /// With a heartbeat: what its running tasks cost so far, and what it keeps.
+    /// With a heartbeat: what its running tasks cost so far, and what it caches.
     Heartbeat {
         /// Of this executor.
         executor: ExecutorId,
@@ -136,19 +124,17 @@ pub enum ToBlockMaster {
         metrics: ExecutorMetrics,
         /// Its running tasks.
         tasks: Vec<RunningTask>,
-        /// All partitions it keeps, unless they are too many to be told each time.
-        kept: Option<Vec<KeptPartition>>,
+        /// All partitions it caches, unless they are too many to be told each time.
+        cached: Option<Vec<(RddBlock, BlockStatus)>>,
     },
-    /// A kept partition came, moved or went.
+    /// A cached partition came, moved or went.
     BlockUpdated {
-        /// On this executor.
-        executor: ExecutorId,
-        /// Of this RDD.
-        rdd: RddId,
-        /// Which.
-        partition: u32,
-        /// Bytes in memory and on disk and how it is kept; `None`: it is gone.
-        status: Option<KeptStatus>,
+        /// There.
+        location: BlockLocation,
+        /// The partition.
+        block: RddBlock,
+        /// How it is stored there; `None`: it is gone.
+        status: Option<BlockStatus>,
     },
 }
 
@@ -159,14 +145,14 @@ pub enum BlockMasterReply {
     Welcome(ExecutableHash),
     /// To `LocateMapOutputs`; `None`: there is no such shuffle.
     MapOutputs(Option<MapOutputLocations>),
-    /// To `LocateKept`: these, and where they serve their blocks.
-    Executors(Vec<(ExecutorId, RpcAddress)>),
+    /// To `LocateCached`: who holds it, and where they serve their blocks.
+    Holders(Vec<(BlockLocation, RpcAddress)>),
     /// To `LocatePeers`.
     Peers {
-        /// So many other executors keep it already.
-        copies: u32,
+        /// So many others hold it already.
+        replicas: u32,
         /// Those that do not, and where they are asked.
-        executors: Vec<(ExecutorId, RpcAddress)>,
+        peers: Vec<(BlockLocation, RpcAddress)>,
     },
     /// To `NextPiece`.
     Piece(NextPiece),
@@ -205,8 +191,8 @@ pub enum NextPiece {
 pub struct MapOutputLocations {
     /// As of when.
     pub epoch: u64,
-    /// Where those executors serve their blocks.
-    pub executors: Vec<(ExecutorId, RpcAddress)>,
+    /// Where those that hold them serve their blocks, as far as they live.
+    pub addresses: Vec<(BlockLocation, RpcAddress)>,
     /// By map partition.
     pub locations: Vec<Option<MapOutputLocation>>,
 }
@@ -220,8 +206,8 @@ impl Message for ToBlockMaster {
 pub enum ToBlocks {
     /// Nobody needs these.
     Forget(Forgotten),
-    /// Fewer executors keep these partitions than their level asks for: have them copied.
-    Copy(Vec<(RddId, u32)>),
+    /// These cached partitions have fewer replicas than their level asks for: have them replicated.
+    Replicate(Vec<RddBlock>),
 }
 
 impl Message for ToBlocks {

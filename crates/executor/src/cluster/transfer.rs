@@ -12,7 +12,7 @@ use firesteel_closure::from_bytes;
 use firesteel_rpc::{IncomingStream, RpcAddress, StreamError};
 use firesteel_shuffle::{ReadError, Scratch, Slice};
 use firesteel_storage::TempFile;
-use firesteel_types::{ExecutorId, MapAttempt, ShuffleId};
+use firesteel_types::{BlockLocation, MapAttempt, ShuffleId};
 
 use super::node::Node;
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
@@ -118,7 +118,7 @@ impl Node {
     /// Does `transfer` until it succeeds, fails for good or was tried often enough.
     pub(super) async fn retrying<T, F: Future<Output = Result<T, TransferError>>>(
         &self,
-        holder: ExecutorId,
+        holder: BlockLocation,
         is_wanted: impl Fn() -> bool,
         transfer: impl Fn() -> F,
     ) -> Result<T, TransferError> {
@@ -129,15 +129,15 @@ impl Node {
                 done => return done,
             };
             left -= 1;
-            tracing::warn!(executor = %holder, %error, left, "a block is asked for again");
+            tracing::warn!(%holder, %error, left, "a block is asked for again");
             if let (false, TransferError::Stream(error)) = (self.pause(holder).await, error) {
                 return Err(TransferError::Lost(error));
             }
         }
     }
 
-    /// Waits before the next try; `false` as soon as the driver says that the executor is lost.
-    async fn pause(&self, holder: ExecutorId) -> bool {
+    /// Waits before the next try; `false` as soon as the driver says that the holder is lost.
+    async fn pause(&self, holder: BlockLocation) -> bool {
         let (mut left, mut look) = (self.retries.wait, FIRST_LOOK);
         while !left.is_zero() {
             let step = look.min(left);
@@ -189,6 +189,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use firesteel_rpc::{BindTo, Caller, Context, Endpoint, HandlerError, RpcEnv, RpcOptions};
+    use firesteel_types::ExecutorId;
 
     use super::super::protocol::BLOCK_MASTER;
     use super::super::settings::Settings;
@@ -242,7 +243,7 @@ mod tests {
                 let tried = tries.fetch_add(1, Ordering::Relaxed);
                 if tried < failures { Err(error(&node).into()) } else { Ok(tried) }
             };
-            let result = node.retrying(ExecutorId(9), || true, transfer).await;
+            let result = node.retrying(ExecutorId(9).into(), || true, transfer).await;
             (result, tries.into_inner())
         })
     }

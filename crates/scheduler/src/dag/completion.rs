@@ -4,9 +4,9 @@ use firesteel_types::{
     Event, JobError, JobId, MapAttempt, MapOutputLocation, MapStatus, ShuffleId, StageId, TaskInfo,
 };
 
-use super::outputs::Registered;
 use super::state::{StageKind, StageState};
 use super::{DagScheduler, Turn};
+use crate::blocks::Registered;
 use crate::messages::DagEffect;
 use crate::mutant::Mutant;
 
@@ -70,7 +70,7 @@ impl DagScheduler {
         match registered {
             Registered::No => {
                 let output = MapAttempt { map_partition: task.partition, task: task.task };
-                self.drop_map_outputs(turn, shuffle, vec![(task.executor, output)]);
+                self.drop_map_outputs(turn, shuffle, vec![(task.executor.into(), output)]);
             }
             Registered::Already => {}
             Registered::Yes | Registered::Changed => {
@@ -92,8 +92,8 @@ impl DagScheduler {
         task: &TaskInfo,
         mut written: MapStatus,
     ) -> Registered {
-        let at = MapOutputLocation { executor: task.executor, task: task.task };
-        if self.outputs.is_registered(shuffle, task.partition, at) {
+        let at = MapOutputLocation { location: task.executor.into(), task: task.task };
+        if self.blocks.outputs().is_registered(shuffle, task.partition, at) {
             return Registered::Already;
         }
         if self.is_rolled_back(task) {
@@ -106,7 +106,7 @@ impl DagScheduler {
         if self.options.planted.is(Mutant::IgnoresChecksums) {
             written.checksum = 0;
         }
-        self.outputs.register(shuffle, task.partition, at, written)
+        self.blocks.outputs_mut().register(shuffle, task.partition, at, written)
     }
 
     /// Whether this is the first time in the stage's life (invariant S16).
@@ -136,7 +136,7 @@ impl DagScheduler {
         }
         let set_done =
             matches!(&stage.state, StageState::Running { pending, .. } if pending.is_empty());
-        if self.outputs.is_complete(shuffle) {
+        if self.blocks.outputs().is_complete(shuffle) {
             self.complete_map_stage(turn, id, shuffle);
         } else if set_done {
             let reason = "map outputs were lost with their executors while the stage ran";
@@ -164,7 +164,7 @@ impl DagScheduler {
     pub(super) fn end_map_jobs(&mut self, turn: &mut Turn<'_>, id: StageId, shuffle: ShuffleId) {
         let StageKind::ShuffleMap { wanted_by, .. } = &mut self.stage_mut(id).kind else { return };
         for (job, readers) in std::mem::take(wanted_by) {
-            let bytes = self.outputs.bytes_by_reader(shuffle, readers);
+            let bytes = self.blocks.outputs().bytes_by_reader(shuffle, readers);
             turn.emit(DagEffect::DeliverMapStatistics { job, bytes });
             self.end_job(turn, job, Ok(()));
         }
@@ -269,9 +269,9 @@ impl DagScheduler {
         if let StageKind::ShuffleMap { shuffle, removed, .. } = stage.kind {
             self.shuffle_stages.remove(&shuffle);
             if removed {
-                self.outputs.remove(shuffle);
+                self.blocks.outputs_mut().remove(shuffle);
             } else {
-                self.outputs.remove_if_empty(shuffle);
+                self.blocks.outputs_mut().remove_if_empty(shuffle);
             }
         }
     }

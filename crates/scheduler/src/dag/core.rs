@@ -147,7 +147,7 @@ impl DagScheduler {
     }
 
     fn add_shuffle_stage(&mut self, shuffle: ShuffleId, rdd: Arc<RddInfo>, cut: Cut) -> StageId {
-        self.outputs.ensure(shuffle, rdd.partitions);
+        self.blocks.outputs_mut().ensure(shuffle, rdd.partitions);
         let (accumulated, wanted_by) = (BTreeSet::new(), BTreeMap::new());
         let kind = StageKind::ShuffleMap { shuffle, accumulated, removed: false, wanted_by };
         let id = self.add_stage(rdd.call_site.to_string().into(), rdd, kind, cut);
@@ -203,7 +203,7 @@ impl DagScheduler {
         let missing = missing.filter(|id| outdated.contains(id) || !self.is_complete(*id));
         let mut missing: BTreeSet<StageId> = missing.collect();
         if !missing.is_empty() {
-            let read = graph::shuffles_read(&stage.rdd, &self.cache);
+            let read = graph::shuffles_read(&stage.rdd, &self.blocks);
             missing.retain(|parent| {
                 stage.proven_parents.contains(parent)
                     || self.stages[parent].shuffle().is_some_and(|s| read.contains(&s))
@@ -214,7 +214,7 @@ impl DagScheduler {
 
     fn is_complete(&self, id: StageId) -> bool {
         let shuffle = self.stages.get(&id).and_then(Stage::shuffle);
-        shuffle.is_some_and(|shuffle| self.outputs.is_complete(shuffle))
+        shuffle.is_some_and(|shuffle| self.blocks.outputs().is_complete(shuffle))
     }
 
     /// Starts the next attempt of a stage whose parents are there.
@@ -255,15 +255,15 @@ impl DagScheduler {
     fn missing_partitions(&self, stage: &Stage) -> Vec<u32> {
         match &stage.kind {
             StageKind::Result { wanted, .. } => wanted.keys().copied().collect(),
-            StageKind::ShuffleMap { shuffle, .. } => self.outputs.missing(*shuffle),
+            StageKind::ShuffleMap { shuffle, .. } => self.blocks.outputs().missing(*shuffle),
         }
     }
 
     fn task_specs(&self, stage: &Stage, partitions: &[u32]) -> Vec<TaskSpec> {
         let somewhere =
-            stage.has_preferred || stage.rdds.iter().any(|rdd| self.cache.knows(rdd.rdd.id));
+            stage.has_preferred || stage.rdds.iter().any(|rdd| self.blocks.caches(rdd.rdd.id));
         let preferred = if somewhere {
-            graph::preferred_locations(&stage.rdd, partitions, &self.cache)
+            graph::preferred_locations(&stage.rdd, partitions, &self.blocks)
         } else {
             vec![Vec::new(); partitions.len()]
         };
@@ -288,7 +288,7 @@ impl DagScheduler {
 
     /// Tells readers of a shuffle what they do not know yet.
     pub(super) fn publish(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId) {
-        if let Some(publication) = self.outputs.publication(shuffle) {
+        if let Some(publication) = self.blocks.outputs_mut().publication(shuffle) {
             turn.emit(publication);
         }
     }

@@ -38,11 +38,6 @@ impl LostExecutors {
         }
     }
 
-    /// Whether the executor is known to be gone.
-    pub(super) fn is_gone(&self, executor: ExecutorId) -> bool {
-        self.losses.get(&executor).is_some_and(|loss| loss.gone)
-    }
-
     /// Whether what the task wrote was lost with its executor. A task launched in the very tick of
     /// the loss counts as older: running it again is the cheaper mistake.
     pub(super) fn voids(&self, task: &TaskInfo) -> bool {

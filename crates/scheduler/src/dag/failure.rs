@@ -6,14 +6,13 @@
 //! that executor does not count against the stage (invariant L07): there is only so much to be found. Everything that ends a job goes through `end_job`.
 
 use firesteel_types::{
-    ExecutorId, JobError, JobId, Location, Properties, RddId, ShuffleId, StageId, StageRef,
-    TaskFailure,
+    ExecutorId, JobError, JobId, Properties, ShuffleId, StageId, StageRef, TaskFailure,
 };
 
 use super::completion::Leftover;
-use super::outputs::Dropped;
 use super::state::{StageKind, StageState};
 use super::{DagScheduler, Turn};
+use crate::blocks::Dropped;
 use crate::messages::{DagEffect, TaskSetFailure};
 use crate::mutant::Mutant;
 
@@ -26,7 +25,7 @@ impl DagScheduler {
         attempt: StageRef,
         failure: &TaskFailure,
     ) {
-        let TaskFailure::FetchFailed { shuffle, executor, broken, .. } = failure else { return };
+        let TaskFailure::FetchFailed { shuffle, location, broken, .. } = failure else { return };
         let known = self.stages.get(&attempt.stage);
         let Some(stage) = known.filter(|s| s.is_latest(attempt) && !s.is_idle()) else { return };
         let was_running = stage.is_running();
@@ -36,7 +35,7 @@ impl DagScheduler {
             _ if planted.is(Mutant::KeepsUnreadableOutputs) => &[],
             all => all,
         };
-        let dropped = self.outputs.unregister(*shuffle, *executor, broken);
+        let dropped = self.blocks.outputs_mut().unregister(*shuffle, *location, broken);
         let unregistered = !dropped.is_empty();
         let is_news = self.note_unfetched(attempt.stage, *shuffle, &dropped) && !planted.is(one);
         if unregistered {
@@ -113,7 +112,7 @@ impl DagScheduler {
     fn rest_map_stage(&mut self, reader: StageId, shuffle: ShuffleId) {
         let Some(map_stage) = self.shuffle_stages.get(&shuffle).copied() else { return };
         self.stage_mut(reader).proven_parents.insert(map_stage);
-        if !self.outputs.is_complete(shuffle) && self.stage_mut(map_stage).is_idle() {
+        if !self.blocks.outputs().is_complete(shuffle) && self.stage_mut(map_stage).is_idle() {
             self.stage_mut(map_stage).state = StageState::Resting;
         }
     }
@@ -217,43 +216,29 @@ impl DagScheduler {
         if !self.jobs.is_empty() {
             self.lost.lost(turn.now, executor, outputs_lost);
         }
-        self.cache.lose_executor(executor);
+        self.blocks.remove_holder(executor.into());
         if !outputs_lost {
             return;
         }
-        for shuffle in self.outputs.lose_executor(executor) {
+        for shuffle in self.blocks.outputs_mut().lose(executor.into()) {
             self.publish(turn, shuffle);
             self.rest_readers(turn, shuffle, &format!("executor {executor} is lost"));
             if !self.shuffle_stages.contains_key(&shuffle) {
-                self.outputs.remove_if_empty(shuffle);
+                self.blocks.outputs_mut().remove_if_empty(shuffle);
             }
-        }
-    }
-
-    pub(super) fn on_cache_updated(
-        &mut self,
-        rdd: RddId,
-        partition: u32,
-        location: Location,
-        present: bool,
-    ) {
-        if !present {
-            self.cache.remove(rdd, partition, &location);
-        } else if !location.executor.is_some_and(|executor| self.lost.is_gone(executor)) {
-            self.cache.insert(rdd, partition, location);
         }
     }
 
     /// With a living stage this is a loss like any other, but for outputs not outliving the stage.
     pub(super) fn on_shuffle_removed(&mut self, turn: &mut Turn<'_>, shuffle: ShuffleId) {
         let Some(id) = self.shuffle_stages.get(&shuffle).copied() else {
-            self.outputs.remove(shuffle);
+            self.blocks.outputs_mut().remove(shuffle);
             return;
         };
         if let StageKind::ShuffleMap { removed, .. } = &mut self.stage_mut(id).kind {
             *removed = true;
         }
-        self.outputs.clear(shuffle);
+        self.blocks.outputs_mut().clear(shuffle);
         self.publish(turn, shuffle);
         self.rest_readers(turn, shuffle, "the shuffle was removed");
     }

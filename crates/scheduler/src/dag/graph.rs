@@ -13,7 +13,7 @@ use std::sync::Arc;
 use firesteel_types::event::StageRdd;
 use firesteel_types::{Dependency, Location, NarrowMapping, RddId, RddInfo, ShuffleId};
 
-use super::cache::CacheLocations;
+use crate::blocks::BlockMaster;
 
 /// A shuffle dependency: the shuffle and the RDD on its map side.
 pub(super) type ShuffleEdge = (ShuffleId, Arc<RddInfo>);
@@ -79,12 +79,12 @@ pub(super) fn cut(root: &Arc<RddInfo>) -> Cut {
     Cut { rdds: rdds.into(), shuffles, has_preferred }
 }
 
-/// The shuffles an RDD has to read, given that whole RDDs kept somewhere need no parents.
-pub(super) fn shuffles_read(root: &Arc<RddInfo>, cache: &CacheLocations) -> BTreeSet<ShuffleId> {
+/// The shuffles an RDD has to read, given that RDDs that are cached as a whole need no parents.
+pub(super) fn shuffles_read(root: &Arc<RddInfo>, blocks: &BlockMaster) -> BTreeSet<ShuffleId> {
     let mut shuffles = BTreeSet::new();
     walk(
         root,
-        |rdd| !cache.covers(rdd),
+        |rdd| !blocks.covers(rdd),
         |shuffle, _| {
             shuffles.insert(shuffle);
         },
@@ -111,20 +111,20 @@ pub(super) fn persisted(root: &Arc<RddInfo>) -> Vec<(RddId, Vec<ShuffleId>)> {
 /// search has come to.
 type Seeker = (usize, u32);
 
-/// Where the data of each partition lies: kept partitions first, then sources, then the same
+/// Where the data of each partition lies: cached partitions first, then sources, then the same
 /// questions for the first narrow parent.
 pub(super) fn preferred_locations(
     root: &Arc<RddInfo>,
     partitions: &[u32],
-    cache: &CacheLocations,
+    blocks: &BlockMaster,
 ) -> Vec<Vec<Location>> {
     let mut found = vec![Vec::new(); partitions.len()];
     let mut todo: Vec<(Arc<RddInfo>, Vec<Seeker>)> =
         vec![(Arc::clone(root), partitions.iter().copied().enumerate().collect())];
     while let Some((rdd, mut seekers)) = todo.pop() {
-        let rdd = skip_plain(rdd, cache);
+        let rdd = skip_plain(rdd, blocks);
         seekers.retain(|&(task, partition)| {
-            found[task] = locations_here(&rdd, partition, cache);
+            found[task] = locations_here(&rdd, partition, blocks);
             found[task].is_empty()
         });
         send_to_parents(&rdd, seekers, &mut todo);
@@ -134,9 +134,9 @@ pub(super) fn preferred_locations(
 
 /// Passes over RDDs that know no places and read one parent partition each, so that a long chain
 /// is walked once and not once per task.
-fn skip_plain(mut rdd: Arc<RddInfo>, cache: &CacheLocations) -> Arc<RddInfo> {
+fn skip_plain(mut rdd: Arc<RddInfo>, blocks: &BlockMaster) -> Arc<RddInfo> {
     while rdd.preferred.is_empty()
-        && !cache.knows(rdd.id)
+        && !blocks.caches(rdd.id)
         && let Some(parent) = only_parent(&rdd)
     {
         rdd = parent;
@@ -158,10 +158,10 @@ fn narrow(reads: &[Dependency]) -> impl Iterator<Item = (&Arc<RddInfo>, &NarrowM
     })
 }
 
-fn locations_here(rdd: &RddInfo, partition: u32, cache: &CacheLocations) -> Vec<Location> {
-    let kept = cache.locations(rdd, partition);
-    if !kept.is_empty() {
-        return kept;
+fn locations_here(rdd: &RddInfo, partition: u32, blocks: &BlockMaster) -> Vec<Location> {
+    let cached = blocks.preferred(rdd, partition);
+    if !cached.is_empty() {
+        return cached;
     }
     rdd.preferred.get(partition as usize).cloned().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! The DAG scheduler: jobs into stages, stages into task sets.
 //!
-//! It owns the living jobs and stages, the registry of map outputs and the table of kept
-//! partitions. It places no task, retries no single task, holds no result: outputs of tasks wait
+//! It owns the living jobs and stages, and decides by the one [`BlockMaster`] which outputs and cached
+//! partitions are there. It places no task, retries no single task, holds no result: outputs of tasks wait
 //! with the shell under the task's id until [`DagEffect::ReleaseTask`].
 //!
 //! | file | owns |
@@ -12,7 +12,7 @@
 //! | `rollback` | readers of map outputs that came out different when they were computed again |
 //! | `graph` | walks of the lineage |
 //! | `state` | jobs and stages as data |
-//! | `outputs`, `cache`, `executors` | map outputs, kept partitions, lost executors |
+//! | `executors` | lost executors |
 //!
 //! Architecture Invariant: a stage's set of jobs contains that of each of its children, because a
 //! job takes part in every stage of its lineage, kept or skipped. So whatever ends the jobs of a
@@ -25,13 +25,11 @@
 //! Architecture Invariant: an attempt's end is decided by task ends alone. That the task scheduler
 //! runs a lost executor's finished map tasks again is welcome but never waited for.
 
-mod cache;
 mod completion;
 mod core;
 mod executors;
 mod failure;
 mod graph;
-mod outputs;
 mod rollback;
 mod state;
 #[cfg(test)]
@@ -42,10 +40,9 @@ use std::fmt;
 
 use firesteel_types::{Event, JobId, ShuffleId, StageId, TaskFailure, TaskOutcome, Tick};
 
+use crate::blocks::BlockMaster;
 use crate::messages::{DagEffect, DagEvent, DagOptions};
-use cache::CacheLocations;
 use executors::LostExecutors;
-use outputs::MapOutputs;
 use state::{Job, Stage};
 
 /// The DAG scheduler's state machine.
@@ -56,8 +53,7 @@ pub struct DagScheduler {
     stages: BTreeMap<StageId, Stage>,
     /// The living map stage of a shuffle.
     shuffle_stages: BTreeMap<ShuffleId, StageId>,
-    outputs: MapOutputs,
-    cache: CacheLocations,
+    blocks: BlockMaster,
     lost: LostExecutors,
     /// When resting stages are submitted again; set while there are any.
     resubmit_at: Option<Tick>,
@@ -78,7 +74,7 @@ pub struct DagCounts {
     pub resting: usize,
     /// Shuffles with map outputs, or about to have some.
     pub shuffles: usize,
-    /// RDDs with kept partitions.
+    /// RDDs with cached partitions.
     pub cached_rdds: usize,
     /// Executors lost while jobs ran.
     pub lost_executors: usize,
@@ -104,13 +100,12 @@ impl DagScheduler {
     /// A scheduler without jobs.
     pub fn new(options: DagOptions) -> Self {
         DagScheduler {
+            blocks: BlockMaster::new(options.proactive_replication, options.planted),
             options,
             next_stage: 0,
             jobs: BTreeMap::new(),
             stages: BTreeMap::new(),
             shuffle_stages: BTreeMap::new(),
-            outputs: MapOutputs::default(),
-            cache: CacheLocations::default(),
             lost: LostExecutors::default(),
             resubmit_at: None,
         }
@@ -147,20 +142,30 @@ impl DagScheduler {
             // The task scheduler tries again, or says that the set failed.
             DagEvent::TaskEnded { outcome: TaskOutcome::Failed(_), .. } => {}
             DagEvent::TaskSetFailed { stage, cause } => self.on_task_set_failed(turn, stage, cause),
-            DagEvent::ExecutorAdded { executor, .. } => self.lost.added(executor),
+            DagEvent::ExecutorAdded { executor, host } => {
+                self.lost.added(executor);
+                self.blocks.add_holder(executor.into(), host);
+            }
             DagEvent::ExecutorLost { executor, outputs_lost } => {
                 self.on_executor_lost(turn, executor, outputs_lost);
             }
-            DagEvent::CacheUpdated { rdd, partition, location, present } => {
-                self.on_cache_updated(rdd, partition, location, present);
-            }
-            DagEvent::RddUnpersisted { rdd } => self.cache.remove_rdd(rdd),
+            DagEvent::RddPersisted { rdd } => self.blocks.persist(rdd),
+            DagEvent::RddUnpersisted { rdd } => self.blocks.unpersist(rdd),
             DagEvent::ShuffleRemoved { shuffle } => self.on_shuffle_removed(turn, shuffle),
             DagEvent::Ticked => self.on_ticked(turn),
         }
     }
 
-    /// Whether nothing is left of any job (invariant S17). Map outputs and places of kept
+    /// Where blocks lie.
+    pub fn blocks(&self) -> &BlockMaster {
+        &self.blocks
+    }
+
+    pub(crate) fn blocks_mut(&mut self) -> &mut BlockMaster {
+        &mut self.blocks
+    }
+
+    /// Whether nothing is left of any job (invariant S17). Map outputs and places of cached
     /// partitions outlive jobs and do not count.
     pub fn is_idle(&self) -> bool {
         self.jobs.is_empty()
@@ -179,21 +184,10 @@ impl DagScheduler {
             waiting: stages(Stage::is_waiting),
             running: stages(Stage::is_running),
             resting: stages(Stage::is_resting),
-            shuffles: self.outputs.len(),
-            cached_rdds: self.cache.len(),
+            shuffles: self.blocks.outputs().len(),
+            cached_rdds: self.blocks.cached_rdds(),
             lost_executors: self.lost.len(),
         }
-    }
-}
-
-#[cfg(test)]
-impl DagScheduler {
-    /// Where the outputs of a shuffle lie.
-    fn published(
-        &self,
-        shuffle: ShuffleId,
-    ) -> Option<Vec<Option<firesteel_types::MapOutputLocation>>> {
-        self.outputs.locations(shuffle)
     }
 }
 

@@ -19,9 +19,9 @@ use firesteel_types::{JobError, RddId, ShuffleId, StageId, TaskInfo};
 
 use super::completion::Leftover;
 use super::graph;
-use super::outputs::{Dropped, Generations};
 use super::state::{Stage, StageKind, StageState};
 use super::{DagScheduler, Turn};
+use crate::blocks::{Dropped, Generations};
 use crate::messages::DagEffect;
 use crate::mutant::Mutant;
 
@@ -29,14 +29,14 @@ impl DagScheduler {
     /// The generations of the shuffles that the stage reads, as they are now.
     fn generations_read(&self, stage: &Stage) -> Generations {
         let shuffles = stage.parents.iter().filter_map(|id| self.stages.get(id)?.shuffle());
-        self.outputs.generations(shuffles)
+        self.blocks.outputs().generations(shuffles)
     }
 
     /// The map stages whose outputs, or anything those were computed from, were computed from records
     /// that are no longer there. Parents have lower numbers than their children.
     pub(super) fn outdated_stages(&self) -> BTreeSet<StageId> {
         let mut outdated = BTreeSet::new();
-        if !self.outputs.ever_changed() {
+        if !self.blocks.outputs().ever_changed() {
             return outdated;
         }
         for (id, stage) in &self.stages {
@@ -54,7 +54,7 @@ impl DagScheduler {
         if self.options.planted.is(Mutant::KeepsOutdatedOutputs) {
             return false;
         }
-        self.outputs.is_computed_from_others(shuffle, &self.generations_read(stage))
+        self.blocks.outputs().is_computed_from_others(shuffle, &self.generations_read(stage))
     }
 
     /// Whether the task read other records than its stage reads now.
@@ -96,7 +96,7 @@ impl DagScheduler {
                 if self.is_outdated(stage) {
                     self.drop_outdated(turn, id, shuffle);
                 }
-                self.outputs.compute_from(shuffle, &now);
+                self.blocks.outputs_mut().compute_from(shuffle, &now);
             }
         }
         let stage = self.stage_mut(id);
@@ -108,7 +108,7 @@ impl DagScheduler {
     }
 
     fn drop_outdated(&mut self, turn: &mut Turn<'_>, id: StageId, shuffle: ShuffleId) {
-        let dropped = self.outputs.start_over(shuffle);
+        let dropped = self.blocks.outputs_mut().start_over(shuffle);
         self.publish(turn, shuffle);
         self.drop_map_outputs(turn, shuffle, dropped);
         self.rest_readers(turn, shuffle, "they were computed from records that changed");
@@ -136,15 +136,15 @@ impl DagScheduler {
         for (rdd, shuffles) in graph::persisted(&self.stages[&id].rdd) {
             let stages = shuffles.iter().filter_map(|shuffle| self.shuffle_stages.get(shuffle));
             let behind = stages.into_iter().any(|stage| outdated.contains(stage));
-            let now = self.outputs.generations(shuffles.into_iter());
-            if self.cache.compute_from(rdd, now) || behind && self.cache.knows(rdd) {
+            let now = self.blocks.outputs().generations(shuffles.into_iter());
+            if self.blocks.compute_cached_from(rdd, now) || behind && self.blocks.caches(rdd) {
                 self.drop_cached(turn, rdd);
             }
         }
     }
 
     fn drop_cached(&mut self, turn: &mut Turn<'_>, rdd: RddId) {
-        self.cache.drop_partitions(rdd);
+        self.blocks.drop_cached(rdd);
         turn.emit(DagEffect::DropCachedPartitions { rdd });
     }
 

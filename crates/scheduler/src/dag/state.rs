@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use firesteel_types::event::StageRdd;
 use firesteel_types::{
-    ExecutorId, JobId, Properties, RddInfo, ResourceProfile, ShuffleId, StageId, StageInfo,
+    BlockLocation, JobId, Properties, RddInfo, ResourceProfile, ShuffleId, StageId, StageInfo,
     StageRef, Tick,
 };
 
 use super::graph::Cut;
-use super::outputs::Generations;
+use crate::blocks::Generations;
 
 /// A job that has not ended.
 pub(super) struct Job {
@@ -91,7 +91,7 @@ pub(super) struct Stage {
     /// How many of the last ones ended with a fetch failure that told nothing new.
     pub(super) failed_in_a_row: u32,
     /// The map outputs that could not be fetched, and from whom, since the stage was complete last.
-    pub(super) unfetched: BTreeSet<(ShuffleId, u32, ExecutorId)>,
+    pub(super) unfetched: BTreeSet<(ShuffleId, u32, BlockLocation)>,
     /// The generations of the shuffles that the latest attempt reads.
     pub(super) reads: Generations,
     /// The first attempt that reads these: what older ones bring is of another generation.

@@ -5,14 +5,15 @@ mod map_stages;
 mod random;
 mod rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firesteel_types::event::Locality;
 use firesteel_types::{
-    CallSite, Dependency, Event, ExecutorId, Host, JobId, Location, MapAttempt, MapOutputLocation,
-    MapStatus, NarrowMapping, Properties, RddId, RddInfo, ShuffleId, StageId, StageInfo, StageRef,
-    StorageLevel, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+    BlockLocation, BlockStatus, CallSite, Dependency, Event, ExecutorId, Host, JobId, Location,
+    MapAttempt, MapOutputLocation, MapStatus, NarrowMapping, Properties, RddBlock, RddId, RddInfo,
+    ShuffleId, StageId, StageInfo, StageRef, StorageLevel, TaskFailure, TaskId, TaskInfo,
+    TaskOutcome, Tick,
 };
 
 use super::DagScheduler;
@@ -116,7 +117,7 @@ fn fetch_failure(shuffle: u32, map_partition: u32, executor: u32) -> TaskFailure
         shuffle: ShuffleId(shuffle),
         map_partition,
         reduce_partition: 0,
-        executor: ExecutorId(executor),
+        location: ExecutorId(executor).into(),
         broken: Vec::new(),
         message: "connection refused".into(),
     }
@@ -129,7 +130,13 @@ struct Bench {
     tasks: u64,
     /// As published.
     outputs: BTreeMap<(ShuffleId, u32), MapOutputLocation>,
+    /// Those that have registered.
+    executors: BTreeSet<ExecutorId>,
 }
+
+/// How partitions are cached here.
+const CACHED: BlockStatus =
+    BlockStatus { memory_bytes: 1, disk_bytes: 0, level: StorageLevel::MEMORY_ONLY };
 
 impl Bench {
     fn new() -> Self {
@@ -138,7 +145,8 @@ impl Bench {
             resubmit_delay_ms: 200,
             ..DagOptions::default()
         };
-        Bench { dag: DagScheduler::new(options), now: 0, tasks: 0, outputs: BTreeMap::new() }
+        let (outputs, executors) = (BTreeMap::new(), BTreeSet::new());
+        Bench { dag: DagScheduler::new(options), now: 0, tasks: 0, outputs, executors }
     }
 
     fn effects(&mut self, event: DagEvent) -> Vec<DagEffect> {
@@ -218,11 +226,11 @@ impl Bench {
     /// A fetch failure is about the output that was published last, if that executor held it.
     fn fail(&mut self, stage: (u32, u32), mut failure: TaskFailure) -> Vec<String> {
         let task = self.task(stage, 0, 9);
-        if let TaskFailure::FetchFailed { shuffle, map_partition, executor, broken, .. } =
+        if let TaskFailure::FetchFailed { shuffle, map_partition, location, broken, .. } =
             &mut failure
         {
             let held = self.outputs.get(&(*shuffle, *map_partition));
-            let held = held.filter(|at| at.executor == *executor);
+            let held = held.filter(|at| at.location == *location);
             broken
                 .extend(held.map(|at| MapAttempt { map_partition: *map_partition, task: at.task }));
         }
@@ -243,9 +251,12 @@ impl Bench {
     }
 
     fn cache(&mut self, rdd: &Rdd, partition: u32, executor: u32, present: bool) {
-        let location = on(executor);
-        let update = DagEvent::CacheUpdated { rdd: rdd.id, partition, location, present };
-        assert!(self.send(update).is_empty());
+        let (executor, host) = (ExecutorId(executor), host(executor));
+        if self.executors.insert(executor) {
+            assert!(self.send(DagEvent::ExecutorAdded { executor, host }).is_empty());
+        }
+        let block = RddBlock { rdd: rdd.id, partition };
+        self.dag.blocks_mut().update(executor.into(), block, present.then_some(CACHED));
     }
 
     fn tick(&mut self, ms: u64) -> Vec<String> {
@@ -275,12 +286,12 @@ fn line(effect: &DagEffect) -> String {
         DagEffect::EndJob { result: Err(error), .. } => format!("end {error}"),
         DagEffect::PublishMapOutputs { shuffle, locations } => {
             let executor =
-                |l: &Option<MapOutputLocation>| l.map_or("-".into(), |at| at.executor.to_string());
+                |l: &Option<MapOutputLocation>| l.map_or("-".into(), |at| number(at.location));
             format!("publish s{shuffle} {}", listed(locations.iter().map(executor)))
         }
         DagEffect::DropMapOutputs { shuffle, outputs } => {
-            let output = |(executor, output): &(ExecutorId, MapAttempt)| {
-                format!("{}@{executor}", output.map_partition)
+            let output = |(at, output): &(BlockLocation, MapAttempt)| {
+                format!("{}@{}", output.map_partition, number(*at))
             };
             format!("drop s{shuffle} {}", listed(outputs.iter().map(output)))
         }
@@ -288,6 +299,10 @@ fn line(effect: &DagEffect) -> String {
         DagEffect::Post(event) => event_line(event),
         DagEffect::ArmTimer(at) => format!("timer {}", at.0),
     }
+}
+
+fn number(location: BlockLocation) -> String {
+    location.executor().map_or(String::new(), |executor| executor.to_string())
 }
 
 fn event_line(event: &Event) -> String {

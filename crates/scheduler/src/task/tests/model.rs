@@ -244,7 +244,7 @@ impl Model {
                 shuffle: ShuffleId(0),
                 map_partition: 0,
                 reduce_partition: info.partition,
-                executor: info.executor,
+                location: info.executor.into(),
                 broken: Vec::new(),
                 message,
             },

@@ -174,7 +174,7 @@ pub(super) fn fetch_failed() -> TaskOutcome {
         shuffle: ShuffleId(0),
         map_partition: 0,
         reduce_partition: 0,
-        executor: ExecutorId(1),
+        location: ExecutorId(1).into(),
         broken: Vec::new(),
         message: "refused".into(),
     })

@@ -1,8 +1,6 @@
 //! The model: a task scheduler that launches, loses and repeats tasks as it is told, and the books
 //! against which each effect is checked.
 
-use std::collections::BTreeSet;
-
 use firesteel_types::JobError;
 
 use super::*;
@@ -292,11 +290,12 @@ impl World {
         known: Option<MapOutputLocation>,
         all: bool,
     ) -> TaskFailure {
-        let executor = known.map_or(ExecutorId(1), |at| at.executor);
+        let location = known.map_or(ExecutorId(1).into(), |at| at.location);
+        let executor = location.executor().unwrap();
         let published = self.published.get(&shuffle).into_iter().flatten();
         let there = (0u32..).zip(published).filter_map(|(map, at)| Some((map, (*at)?)));
         let there =
-            there.filter(|(map, at)| at.executor == executor && (all || *map == map_partition));
+            there.filter(|(map, at)| at.location == location && (all || *map == map_partition));
         let broken = there.map(|(map_partition, at)| MapAttempt { map_partition, task: at.task });
         let mut failure = fetch_failure(shuffle.0, map_partition, executor.0);
         if let TaskFailure::FetchFailed { broken: named, .. } = &mut failure {
@@ -479,8 +478,12 @@ impl World {
         } else {
             executors.remove(&executor);
         }
-        let location = on(executor.0);
-        self.send(DagEvent::CacheUpdated { rdd, partition, location, present });
+        if present {
+            self.send(DagEvent::RddPersisted { rdd });
+            self.send(DagEvent::ExecutorAdded { executor, host: host(executor.0) });
+        }
+        let block = RddBlock { rdd, partition };
+        self.dag.blocks_mut().update(executor.into(), block, present.then_some(CACHED));
     }
 
     fn unpersist(&mut self, a: u8) {
@@ -640,7 +643,8 @@ impl World {
             for (map, at) in (0u32..).zip(locations) {
                 let at = at.expect("S09: every output registered");
                 let wrote = &self.tasks[&at.task];
-                assert_eq!((wrote.partition, wrote.executor), (map, at.executor), "S09: written");
+                let wrote_at = (wrote.partition, wrote.executor.into());
+                assert_eq!(wrote_at, (map, at.location), "S09: written");
                 assert!(!self.is_void(wrote), "S09: output of a lost executor");
                 writers.push(at.task);
             }
@@ -654,12 +658,12 @@ impl World {
     }
 
     /// What is dropped is not what readers were told of.
-    fn dropped(&mut self, shuffle: ShuffleId, outputs: &[(ExecutorId, MapAttempt)]) {
+    fn dropped(&mut self, shuffle: ShuffleId, outputs: &[(BlockLocation, MapAttempt)]) {
         self.count("map outputs dropped");
         if outputs.len() > 1 && self.indeterminate {
             self.count("map stage rolled back");
         }
-        let Some(registered) = self.dag.published(shuffle) else { return };
+        let Some(registered) = self.dag.blocks().map_outputs(shuffle) else { return };
         for (_, output) in outputs {
             let at = registered[output.map_partition as usize];
             assert!(at.is_none_or(|at| at.task != output.task), "a registered output is dropped");

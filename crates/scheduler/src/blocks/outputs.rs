@@ -1,6 +1,10 @@
-//! Which executor holds which map output, per shuffle, and whether readers know the latest.
+//! Where map outputs lie, per shuffle, and whether readers know the latest.
 //!
 //! Outputs outlive the jobs that made them. Nothing here decides to run anything again.
+//!
+//! What readers have to know is *published*, and each publication begins an *epoch*. A task says in which epoch it was
+//! launched: its executor asks again if it heard of the shuffle in an earlier one. Losses are published at once, new outputs when
+//! somebody is about to read them.
 //!
 //! A shuffle has a *generation*. It grows when what readers find there is no longer what earlier
 //! readers found: an output came out with other records when it was computed again, or all of them
@@ -10,10 +14,11 @@
 use std::collections::BTreeMap;
 
 use firesteel_types::{
-    ExecutorId, MapAttempt, MapOutputLocation, MapOutputSizes, MapStatus, ShuffleId,
+    BlockLocation, MapAttempt, MapOutputLocation, MapOutputSizes, MapStatus, ShuffleId,
 };
 
 use crate::messages::DagEffect;
+use crate::mutant::{Mutant, Planted};
 
 /// The map outputs of one shuffle.
 #[derive(Debug)]
@@ -36,11 +41,11 @@ struct Shuffle {
 }
 
 /// Generations of shuffles; the first is 0 and not listed.
-pub(super) type Generations = BTreeMap<ShuffleId, u64>;
+pub(crate) type Generations = BTreeMap<ShuffleId, u64>;
 
 /// What became of an output that a task brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Registered {
+pub(crate) enum Registered {
     /// It is the partition's output now.
     Yes,
     /// So it is, and its records differ from those of the output before: the generation grew.
@@ -71,7 +76,7 @@ impl Shuffle {
         for (map_partition, slot) in (0u32..).zip(&mut self.locations) {
             if let Some(at) = slot.filter(|at| lost(map_partition, *at)) {
                 *slot = None;
-                dropped.push((at.executor, MapAttempt { map_partition, task: at.task }));
+                dropped.push((at.location, MapAttempt { map_partition, task: at.task }));
             }
         }
         self.missing += dropped.len();
@@ -85,36 +90,43 @@ impl Shuffle {
 }
 
 /// An output that is no longer registered, and who holds it.
-pub(super) type Dropped = (ExecutorId, MapAttempt);
+pub(crate) type Dropped = (BlockLocation, MapAttempt);
 
 /// The map outputs of every shuffle.
-#[derive(Debug, Default)]
-pub(super) struct MapOutputs {
+#[derive(Debug)]
+pub(crate) struct MapOutputs {
     shuffles: BTreeMap<ShuffleId, Shuffle>,
+    /// How often something was published.
+    epoch: u64,
     /// Whether a shuffle ever came to its second generation: until then there is nothing to compare.
     changed: bool,
+    planted: Planted,
 }
 
 impl MapOutputs {
+    pub(super) fn new(planted: Planted) -> Self {
+        MapOutputs { shuffles: BTreeMap::new(), epoch: 0, changed: false, planted }
+    }
+
     /// Makes room for a shuffle, keeping what is registered already.
-    pub(super) fn ensure(&mut self, shuffle: ShuffleId, partitions: u32) {
+    pub(crate) fn ensure(&mut self, shuffle: ShuffleId, partitions: u32) {
         let entry = self.shuffles.entry(shuffle).or_insert_with(|| Shuffle::new(partitions));
         debug_assert_eq!(entry.locations.len(), partitions as usize, "shuffle {shuffle} changed");
     }
 
     /// Whether every output is registered. An unknown shuffle has none.
-    pub(super) fn is_complete(&self, shuffle: ShuffleId) -> bool {
+    pub(crate) fn is_complete(&self, shuffle: ShuffleId) -> bool {
         self.shuffles.get(&shuffle).is_some_and(|s| s.missing == 0)
     }
 
     /// The map partitions without output.
-    pub(super) fn missing(&self, shuffle: ShuffleId) -> Vec<u32> {
+    pub(crate) fn missing(&self, shuffle: ShuffleId) -> Vec<u32> {
         let Some(shuffle) = self.shuffles.get(&shuffle) else { return Vec::new() };
         (0u32..).zip(&shuffle.locations).filter(|(_, l)| l.is_none()).map(|(p, _)| p).collect()
     }
 
     /// Whether this is the partition's output.
-    pub(super) fn is_registered(
+    pub(crate) fn is_registered(
         &self,
         shuffle: ShuffleId,
         map: u32,
@@ -126,7 +138,7 @@ impl MapOutputs {
 
     /// Registers an output unless the partition has one. Its checksum is 0 where it makes no difference
     /// which attempt is read.
-    pub(super) fn register(
+    pub(crate) fn register(
         &mut self,
         shuffle: ShuffleId,
         map: u32,
@@ -151,7 +163,7 @@ impl MapOutputs {
     }
 
     /// How much all outputs together have for each of so many readers, about.
-    pub(super) fn bytes_by_reader(&self, shuffle: ShuffleId, readers: u32) -> Vec<u64> {
+    pub(crate) fn bytes_by_reader(&self, shuffle: ShuffleId, readers: u32) -> Vec<u64> {
         let sizes = self.shuffles.get(&shuffle).map(|shuffle| &shuffle.sizes);
         let of = |reader| {
             let each = sizes.into_iter().flat_map(BTreeMap::values);
@@ -160,16 +172,16 @@ impl MapOutputs {
         (0..readers).map(of).collect()
     }
 
-    /// Forgets these outputs of an executor, if they are still the ones registered; those that were.
-    pub(super) fn unregister(
+    /// Forgets these outputs of a holder, if they are still the ones registered; those that were.
+    pub(crate) fn unregister(
         &mut self,
         shuffle: ShuffleId,
-        executor: ExecutorId,
+        location: BlockLocation,
         broken: &[MapAttempt],
     ) -> Vec<Dropped> {
         let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return Vec::new() };
         let is_broken = |map_partition, at: MapOutputLocation| {
-            at.executor == executor && broken.contains(&MapAttempt { map_partition, task: at.task })
+            at.location == location && broken.contains(&MapAttempt { map_partition, task: at.task })
         };
         // Most failures name one of many outputs.
         match broken {
@@ -178,11 +190,11 @@ impl MapOutputs {
         }
     }
 
-    /// Forgets every output on an executor; the shuffles that had some.
-    pub(super) fn lose_executor(&mut self, executor: ExecutorId) -> Vec<ShuffleId> {
+    /// Forgets every output that a holder has; the shuffles that had some.
+    pub(crate) fn lose(&mut self, location: BlockLocation) -> Vec<ShuffleId> {
         let mut changed = Vec::new();
         for (id, shuffle) in &mut self.shuffles {
-            if !shuffle.take_where(|_, at| at.executor == executor).is_empty() {
+            if !shuffle.take_where(|_, at| at.location == location).is_empty() {
                 changed.push(*id);
             }
         }
@@ -190,7 +202,7 @@ impl MapOutputs {
     }
 
     /// Forgets every output of a shuffle that some stage still writes or reads.
-    pub(super) fn clear(&mut self, shuffle: ShuffleId) {
+    pub(crate) fn clear(&mut self, shuffle: ShuffleId) {
         if let Some(shuffle) = self.shuffles.get_mut(&shuffle) {
             shuffle.take_where(|_, _| true);
         }
@@ -198,7 +210,7 @@ impl MapOutputs {
 
     /// Forgets every output of a shuffle, because what takes their place is another generation; those
     /// there were.
-    pub(super) fn start_over(&mut self, shuffle: ShuffleId) -> Vec<Dropped> {
+    pub(crate) fn start_over(&mut self, shuffle: ShuffleId) -> Vec<Dropped> {
         let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return Vec::new() };
         let dropped = shuffle.take_where(|_, _| true);
         shuffle.checksums.clear();
@@ -209,12 +221,12 @@ impl MapOutputs {
     }
 
     /// Forgets a shuffle.
-    pub(super) fn remove(&mut self, shuffle: ShuffleId) {
+    pub(crate) fn remove(&mut self, shuffle: ShuffleId) {
         self.shuffles.remove(&shuffle);
     }
 
     /// Forgets a shuffle that has nothing to remember.
-    pub(super) fn remove_if_empty(&mut self, shuffle: ShuffleId) {
+    pub(crate) fn remove_if_empty(&mut self, shuffle: ShuffleId) {
         let nothing = |s: &Shuffle| s.is_empty() && s.generation == 0 && s.checksums.is_empty();
         if self.shuffles.get(&shuffle).is_some_and(nothing) {
             self.remove(shuffle);
@@ -222,12 +234,12 @@ impl MapOutputs {
     }
 
     /// Whether a shuffle ever came to its second generation.
-    pub(super) fn ever_changed(&self) -> bool {
+    pub(crate) fn ever_changed(&self) -> bool {
         self.changed
     }
 
     /// The generations of these shuffles as they are now.
-    pub(super) fn generations(&self, of: impl Iterator<Item = ShuffleId>) -> Generations {
+    pub(crate) fn generations(&self, of: impl Iterator<Item = ShuffleId>) -> Generations {
         if !self.changed {
             return Generations::new();
         }
@@ -236,14 +248,14 @@ impl MapOutputs {
     }
 
     /// Whether the outputs that readers found were computed from other generations than these.
-    pub(super) fn is_computed_from_others(&self, shuffle: ShuffleId, now: &Generations) -> bool {
+    pub(crate) fn is_computed_from_others(&self, shuffle: ShuffleId, now: &Generations) -> bool {
         let known = self.shuffles.get(&shuffle);
         known.is_some_and(|shuffle| shuffle.begun && shuffle.computed_from != *now)
     }
 
     /// Notes what the outputs that come from now on are computed from. Those of later generations are
     /// of a later one themselves: that there were others may have been forgotten when all were lost.
-    pub(super) fn compute_from(&mut self, shuffle: ShuffleId, generations: &Generations) {
+    pub(crate) fn compute_from(&mut self, shuffle: ShuffleId, generations: &Generations) {
         let Some(shuffle) = self.shuffles.get_mut(&shuffle) else { return };
         shuffle.computed_from.clone_from(generations);
         if !generations.is_empty() {
@@ -252,20 +264,26 @@ impl MapOutputs {
     }
 
     /// What to tell readers, if they do not know it yet.
-    pub(super) fn publication(&mut self, id: ShuffleId) -> Option<DagEffect> {
+    pub(crate) fn publication(&mut self, id: ShuffleId) -> Option<DagEffect> {
         let shuffle = self.shuffles.get_mut(&id).filter(|s| !s.published)?;
         shuffle.published = true;
+        self.epoch += u64::from(!self.planted.is(Mutant::KeepsEpoch));
         Some(DagEffect::PublishMapOutputs { shuffle: id, locations: shuffle.locations.clone() })
     }
 
-    /// Where the outputs of a shuffle lie.
-    #[cfg(test)]
-    pub(super) fn locations(&self, shuffle: ShuffleId) -> Option<Vec<Option<MapOutputLocation>>> {
-        Some(self.shuffles.get(&shuffle)?.locations.clone())
+    /// The epoch of what was published last.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Where the outputs of a shuffle lie: at least what was published. Losses never wait for their publication longer
+    /// than the event that tells of them.
+    pub(super) fn locations(&self, shuffle: ShuffleId) -> Option<&[Option<MapOutputLocation>]> {
+        Some(&self.shuffles.get(&shuffle)?.locations)
     }
 
     /// How many shuffles are remembered.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shuffles.len()
     }
 }

@@ -1,0 +1,189 @@
+//! Which cached partitions lie where, as their holders told. A hint: a cached partition can vanish at any moment, so
+//! nothing may rely on it but the choice of what to compute, and where.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, StorageLevel};
+
+use super::{BlockChange, Generations};
+
+/// So many RDDs are remembered as unpersisted, for tasks and replicas on their way that still cache a partition.
+const UNPERSISTED_LIMIT: usize = 1 << 16;
+
+/// Who holds one partition.
+#[derive(Debug, Default)]
+pub(super) struct Holding {
+    pub(super) holders: BTreeSet<BlockLocation>,
+    /// How many are to hold it.
+    pub(super) wanted: usize,
+}
+
+#[derive(Debug, Default)]
+struct CachedRdd {
+    partitions: BTreeMap<u32, Holding>,
+    /// Whether some of them are to have more than one holder.
+    is_replicated: bool,
+}
+
+impl CachedRdd {
+    fn blocks(&self, rdd: RddId) -> impl Iterator<Item = (RddBlock, &Holding)> {
+        let block = move |partition: &u32| RddBlock { rdd, partition: *partition };
+        self.partitions.iter().map(move |(partition, holding)| (block(partition), holding))
+    }
+}
+
+/// By RDD and by holder; neither has empty entries.
+#[derive(Debug, Default)]
+pub(super) struct CachedBlocks {
+    rdds: BTreeMap<RddId, CachedRdd>,
+    by_holder: BTreeMap<BlockLocation, BTreeSet<RddBlock>>,
+    /// Partitions whose last known holder was lost, while replicas may have been on their way.
+    orphans: BTreeSet<RddBlock>,
+    unpersisted: BTreeSet<RddId>,
+    /// What the partitions were computed from, where that is not the first generation of everything.
+    computed_from: BTreeMap<RddId, Generations>,
+}
+
+impl CachedBlocks {
+    /// Whether nobody sees to it that the partition gets its replicas: the holder that did was lost.
+    pub(super) fn insert(
+        &mut self,
+        holder: BlockLocation,
+        block: RddBlock,
+        level: StorageLevel,
+    ) -> bool {
+        let wanted = level.replication as usize;
+        let rdd = self.rdds.entry(block.rdd).or_default();
+        rdd.is_replicated |= wanted > 1;
+        let holding = rdd.partitions.entry(block.partition).or_default();
+        holding.holders.insert(holder);
+        holding.wanted = wanted;
+        self.by_holder.entry(holder).or_default().insert(block);
+        self.orphans.remove(&block)
+    }
+
+    pub(super) fn remove(&mut self, holder: BlockLocation, block: RddBlock) {
+        if let Some(blocks) = self.by_holder.get_mut(&holder) {
+            blocks.remove(&block);
+            if blocks.is_empty() {
+                self.by_holder.remove(&holder);
+            }
+        }
+        self.remove_from_rdd(holder, block);
+    }
+
+    fn remove_from_rdd(&mut self, holder: BlockLocation, block: RddBlock) {
+        let Some(rdd) = self.rdds.get_mut(&block.rdd) else { return };
+        let Some(holding) = rdd.partitions.get_mut(&block.partition) else { return };
+        holding.holders.remove(&holder);
+        if holding.holders.is_empty() {
+            rdd.partitions.remove(&block.partition);
+        }
+        if rdd.partitions.is_empty() {
+            self.rdds.remove(&block.rdd);
+        }
+    }
+
+    /// Forgets all that a holder has.
+    pub(super) fn remove_holder(&mut self, holder: BlockLocation) {
+        for block in self.by_holder.remove(&holder).unwrap_or_default() {
+            if self.is_replicated(block.rdd) && self.holders(block).is_some_and(|h| h.len() == 1) {
+                self.orphans.insert(block);
+            }
+            self.remove_from_rdd(holder, block);
+        }
+    }
+
+    fn is_replicated(&self, rdd: RddId) -> bool {
+        self.rdds.get(&rdd).is_some_and(|cached| cached.is_replicated)
+    }
+
+    /// Forgets all that is cached of an RDD.
+    pub(super) fn remove_rdd(&mut self, rdd: RddId) {
+        self.orphans.retain(|block| block.rdd != rdd);
+        let Some(CachedRdd { partitions, .. }) = self.rdds.remove(&rdd) else { return };
+        for (partition, Holding { holders, .. }) in partitions {
+            for holder in holders {
+                self.remove(holder, RddBlock { rdd, partition });
+            }
+        }
+    }
+
+    pub(super) fn persist(&mut self, rdd: RddId) {
+        self.unpersisted.remove(&rdd);
+    }
+
+    pub(super) fn unpersist(&mut self, rdd: RddId) {
+        self.remove_rdd(rdd);
+        self.computed_from.remove(&rdd);
+        self.unpersisted.insert(rdd);
+        if self.unpersisted.len() > UNPERSISTED_LIMIT {
+            self.unpersisted.pop_first();
+        }
+    }
+
+    pub(super) fn is_unpersisted(&self, rdd: RddId) -> bool {
+        self.unpersisted.contains(&rdd)
+    }
+
+    pub(super) fn compute_from(&mut self, rdd: RddId, generations: Generations) -> bool {
+        let before = match generations.is_empty() {
+            true => self.computed_from.remove(&rdd),
+            false => self.computed_from.insert(rdd, generations.clone()),
+        };
+        before.unwrap_or_default() != generations && self.knows(rdd)
+    }
+
+    pub(super) fn differences(
+        &self,
+        holder: BlockLocation,
+        says: &[(RddBlock, BlockStatus)],
+    ) -> Vec<BlockChange> {
+        let nothing = BTreeSet::new();
+        let known = self.by_holder.get(&holder).unwrap_or(&nothing);
+        // Holders say it in order, and seldom anything new.
+        if known.iter().eq(says.iter().map(|(block, _)| block)) {
+            return Vec::new();
+        }
+        let says: BTreeMap<RddBlock, BlockStatus> = says.iter().copied().collect();
+        let gone = known.iter().filter(|block| !says.contains_key(block));
+        let gone = gone.map(|block| (*block, None));
+        let new = says.iter().filter(|(block, _)| !known.contains(block));
+        let new = new.map(|(block, status)| (*block, Some(*status)));
+        gone.chain(new).collect()
+    }
+
+    pub(super) fn holders(&self, block: RddBlock) -> Option<&BTreeSet<BlockLocation>> {
+        let holding = self.rdds.get(&block.rdd)?.partitions.get(&block.partition)?;
+        Some(&holding.holders)
+    }
+
+    /// Every cached partition.
+    pub(super) fn all(&self) -> impl Iterator<Item = (RddBlock, &Holding)> {
+        self.rdds.iter().flat_map(|(rdd, cached)| cached.blocks(*rdd))
+    }
+
+    /// Partitions of RDDs that are to have replicas.
+    pub(super) fn replicated(&self) -> impl Iterator<Item = (RddBlock, &Holding)> {
+        let rdds = self.rdds.iter().filter(|(_, cached)| cached.is_replicated);
+        rdds.flat_map(|(rdd, cached)| cached.blocks(*rdd))
+    }
+
+    /// Whether each of so many partitions is cached.
+    pub(super) fn covers(&self, rdd: RddId, partitions: u32) -> bool {
+        let wanted = partitions as usize;
+        self.rdds.get(&rdd).is_some_and(|CachedRdd { partitions: cached, .. }| {
+            cached.len() >= wanted && cached.range(..partitions).count() == wanted
+        })
+    }
+
+    /// Whether some partition of the RDD is cached.
+    pub(super) fn knows(&self, rdd: RddId) -> bool {
+        self.rdds.contains_key(&rdd)
+    }
+
+    /// How many RDDs have cached partitions.
+    pub(super) fn len(&self) -> usize {
+        self.rdds.len()
+    }
+}
