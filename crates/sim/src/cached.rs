@@ -7,9 +7,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
-use firesteel_types::{
-    BlockLocation, BlockStatus, Dependency, RddBlock, RddId, RddInfo, ShuffleId, StorageLevel,
-};
+use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, RddInfo, StorageLevel};
 
 use crate::driver::DriverNode;
 use crate::lineage::Computed;
@@ -67,13 +65,8 @@ pub(crate) struct Copying {
     candidates: VecDeque<ProcId>,
 }
 
-/// Some RDDs are persisted, but none whose partitions depend on the attempt: a task of an attempt that was rolled back may
-/// cache one after all of them were dropped.
-pub(crate) fn persist_some(
-    rng: &mut Rng,
-    rdds: &[Arc<RddInfo>],
-    indeterminate: impl Fn(ShuffleId) -> bool,
-) {
+/// Some RDDs are persisted.
+pub(crate) fn persist_some(rng: &mut Rng, rdds: &[Arc<RddInfo>]) {
     let levels = [
         StorageLevel::MEMORY_ONLY,
         StorageLevel::MEMORY_ONLY_2,
@@ -83,24 +76,9 @@ pub(crate) fn persist_some(
     let often = rng.u8(..4);
     for rdd in rdds {
         let level = levels[rng.usize(..levels.len())];
-        if rng.u8(..6) < often && !depends(rdd, &indeterminate) {
+        if rng.u8(..6) < often {
             rdd.storage_level.set(level);
         }
-    }
-}
-
-fn depends(rdd: &RddInfo, on: &impl Fn(ShuffleId) -> bool) -> bool {
-    rdd.dependencies.iter().any(|dependency| match dependency {
-        Dependency::Shuffle { shuffle, rdd } => on(*shuffle) || depends(rdd, on),
-        Dependency::Narrow { rdd, .. } => depends(rdd, on),
-    })
-}
-
-impl DriverNode {
-    /// The RDDs that may be persisted.
-    fn persistable(&self) -> impl Iterator<Item = &Arc<RddInfo>> {
-        let indeterminate = |shuffle: ShuffleId| self.indeterminate.contains(&shuffle);
-        self.rdds.iter().filter(move |rdd| !depends(rdd, &indeterminate))
     }
 }
 
@@ -305,8 +283,8 @@ impl World {
     /// A user unpersists an RDD before a job, or persists one again.
     pub(crate) fn change_mind(&mut self, driver: ProcId) -> Result<(), String> {
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
-        let persistable: Vec<_> = node.persistable().cloned().collect();
-        let Some(rdd) = self.rng.choice(persistable).filter(|_| self.rng.u8(..4) == 0) else {
+        let rdds = node.rdds.clone();
+        let Some(rdd) = self.rng.choice(rdds).filter(|_| self.rng.u8(..4) == 0) else {
             return Ok(());
         };
         let id = rdd.id;
@@ -348,7 +326,7 @@ impl World {
             let settled = |block: RddBlock| {
                 executor.started + NEWS_MS < self.now && executor.store.is_settled(block, self.now)
             };
-            for rdd in node.persistable() {
+            for rdd in &node.rdds {
                 for block in
                     (0..rdd.partitions).map(|partition| RddBlock { rdd: rdd.id, partition })
                 {

@@ -113,6 +113,8 @@ counters! {
     replicas_ordered,
     /// RDDs unpersisted by their user.
     rdds_unpersisted,
+    /// RDDs whose cached partitions were computed from outputs that came out different.
+    cached_rolled_back,
     /// Cached partitions that came when nobody wanted them any more.
     unwanted_blocks,
     /// Questions where map outputs lie.

@@ -115,8 +115,8 @@ impl World {
         let map_sides = map_sides(&rdds);
         let chance = self.rng.u8(..2) * self.rng.u8(..4);
         let indeterminate = map_sides.keys().copied().filter(|_| self.rng.u8(..4) < chance);
-        let indeterminate: BTreeSet<ShuffleId> = indeterminate.collect();
-        cached::persist_some(&mut self.rng, &rdds, |shuffle| indeterminate.contains(&shuffle));
+        let indeterminate = indeterminate.collect();
+        cached::persist_some(&mut self.rng, &rdds);
         let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
         let tasks = TaskOptions {
             ahead_us: plan.ahead_us,
@@ -358,7 +358,10 @@ impl World {
             Decided::DropMapOutputs { shuffle, outputs } => {
                 self.drop_outputs(proc, node, shuffle, &outputs)?;
             }
-            Decided::DropCachedPartitions { rdd } => self.forget_rdd(node, None, rdd),
+            Decided::DropCachedPartitions { rdd } => {
+                self.counters.cached_rolled_back += 1;
+                self.forget_rdd(node, None, rdd);
+            }
             Decided::DropBlocks { location, rdd } => {
                 self.counters.unwanted_blocks += 1;
                 self.forget_rdd(node, Some(location), rdd);
