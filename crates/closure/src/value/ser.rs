@@ -14,7 +14,7 @@ pub(crate) trait Output {
     fn push(&mut self, byte: u8);
     fn extend(&mut self, bytes: &[u8]);
     /// Appends the first `length` of these bytes.
-    fn extend_some(&mut self, bytes: [u8; varint::QUICK], length: usize);
+    fn extend_some<const N: usize>(&mut self, bytes: [u8; N], length: usize);
     fn position(&self) -> usize;
     /// Writes over what is there.
     fn replace(&mut self, at: usize, bytes: &[u8]);
@@ -33,7 +33,7 @@ impl Output for Vec<u8> {
 
     /// A copy of known length and a step back are quicker than a copy of any length.
     #[inline(always)]
-    fn extend_some(&mut self, bytes: [u8; varint::QUICK], length: usize) {
+    fn extend_some<const N: usize>(&mut self, bytes: [u8; N], length: usize) {
         let end = self.len() + length;
         self.extend_from_slice(&bytes);
         self.truncate(end);
@@ -64,7 +64,7 @@ impl Output for Counter {
     }
 
     #[inline(always)]
-    fn extend_some(&mut self, _: [u8; varint::QUICK], length: usize) {
+    fn extend_some<const N: usize>(&mut self, _: [u8; N], length: usize) {
         self.0 += length;
     }
 
@@ -97,6 +97,9 @@ impl<'a, O: Output, W: WatchPlaces> Serializer<'a, O, W> {
     fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.out.push(value as u8);
+        } else if value < varint::SMALL {
+            let (bytes, length) = varint::spread_small(value as u32);
+            self.out.extend_some(bytes, length);
         } else if value < varint::TOO_LARGE {
             let (bytes, length) = varint::spread(value);
             self.out.extend_some(bytes, length);
