@@ -24,6 +24,8 @@ mod structure;
 mod tests;
 mod varint;
 
+use std::cell::Cell;
+
 use serde::Serialize;
 
 pub(crate) use check::check_anew;
@@ -110,10 +112,22 @@ struct Form {
     is_plain: bool,
 }
 
+thread_local! {
+    /// What was found out last.
+    static FORM: Cell<Form> = const { Cell::new(Form { type_name: "", is_plain: false }) };
+}
+
 impl Form {
     fn of<T>() -> Self {
-        let type_name = std::any::type_name::<T>();
-        Form { type_name, is_plain: is_plain(type_name) }
+        let (type_name, last) = (std::any::type_name::<T>(), FORM.get());
+        if std::ptr::eq(last.type_name, type_name) { last } else { Form::named(type_name) }
+    }
+
+    #[cold]
+    fn named(type_name: &'static str) -> Self {
+        let form = Form { type_name, is_plain: is_plain(type_name) };
+        FORM.set(form);
+        form
     }
 
     #[inline(always)]
