@@ -158,11 +158,15 @@ impl Engine {
     fn unlock(&self, mut state: MutexGuard<'_, State>, first: impl FnOnce()) -> Spoilt {
         let waiting = state.ready.len();
         let follows = !state.aftermath.is_empty();
-        self.aftermath.add(&mut state.aftermath);
+        if follows {
+            self.aftermath.add(&mut state.aftermath);
+        }
         drop(state);
         (0..waiting).for_each(|_| self.work.notify_one());
         first();
-        if follows { self.aftermath.settle() } else { Vec::new() }
+        let spoilt = if follows { self.aftermath.settle() } else { Vec::new() };
+        self.status.catch_up();
+        spoilt
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, input: Input) {
