@@ -56,10 +56,14 @@ impl Bus {
     }
 
     /// Queues an event; never waits for listeners.
-    pub(crate) fn post(&self, event: &Arc<Event>) {
-        if !self.active.load(Ordering::Acquire) {
-            return;
+    #[inline]
+    pub(crate) fn post(&self, event: &Event) {
+        if self.active.load(Ordering::Acquire) {
+            self.queue(&Arc::new(event.clone()));
         }
+    }
+
+    fn queue(&self, event: &Arc<Event>) {
         // Under the lock: all queues have the same order.
         let queues = lock(&self.queues);
         queues.all.iter().for_each(|queue| queue.push(event));
@@ -249,7 +253,7 @@ mod tests {
     }
 
     fn post(bus: &Bus, at: u64) {
-        bus.post(&Arc::new(end(at)));
+        bus.post(&end(at));
     }
 
     #[test]

@@ -159,17 +159,21 @@ impl Engine {
     fn unlock(&self, mut state: MutexGuard<'_, State>, first: impl FnOnce()) -> Spoilt {
         let waiting = state.ready.len();
         let follows = !state.aftermath.is_empty();
-        self.aftermath.add(&mut state.aftermath);
+        if follows {
+            self.aftermath.add(&mut state.aftermath);
+        }
         drop(state);
         (0..waiting).for_each(|_| self.work.notify_one());
         first();
-        match follows {
+        let spoilt = match follows {
             true => self.aftermath.settle(&|(stage, task), accumulable| {
                 let at = self.now();
                 self.post(Event::AccumulableUpdated { stage, task, accumulable, at });
             }),
             false => Vec::new(),
-        }
+        };
+        self.status.catch_up();
+        spoilt
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, input: Input) {

@@ -1,48 +1,90 @@
-//! The application's status, kept up to date by its events. Nothing is lost and nobody waits: events are gathered, and
-//! applied when enough have come or when somebody looks.
+//! The application's status, kept up to date by its events. Nothing is lost, and nobody waits who tells of something:
+//! events are gathered, and applied when many have come, by whoever has just let the engine's lock go. Whoever looks
+//! applies those that are left.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::mem::{swap, take};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use firesteel_status::{AppStatus, Retention};
 use firesteel_types::Event;
 
 use crate::Engine;
 
-/// So many events are gathered.
-const GATHERED: usize = 256;
+/// So many events are worth being applied.
+const MANY: usize = 256;
+/// Whoever posts when so many are gathered applies them at once: nobody else does.
+const TOO_MANY: usize = 64 * MANY;
 
+/// The status, and what is not in it yet.
 pub(crate) struct Status {
-    gathered: Mutex<Vec<Arc<Event>>>,
-    status: Mutex<AppStatus>,
+    /// Locked before `gathered`, and until all that was taken from there is applied: no event overtakes another.
+    applied: Mutex<Applied>,
+    gathered: Mutex<Vec<Event>>,
+    /// Many events were gathered.
+    is_due: AtomicBool,
+}
+
+struct Applied {
+    status: AppStatus,
+    /// Empty; what comes next is gathered in it.
+    spare: Vec<Event>,
 }
 
 impl Status {
     pub(crate) fn new(retention: Retention) -> Self {
-        let gathered = Mutex::new(Vec::with_capacity(GATHERED));
-        Status { gathered, status: Mutex::new(AppStatus::new(retention)) }
+        let applied = Applied { status: AppStatus::new(retention), spare: Vec::new() };
+        let (gathered, is_due) = (Mutex::default(), AtomicBool::new(false));
+        Status { applied: Mutex::new(applied), gathered, is_due }
     }
 
     /// Takes an event, and has others told of it in the same order.
-    fn gather(&self, event: Arc<Event>, tell: impl FnOnce(&Arc<Event>)) {
+    #[inline]
+    fn gather(&self, event: Event, tell: impl FnOnce(&Event)) {
         let mut gathered = lock(&self.gathered);
-        tell(&event);
         gathered.push(event);
-        if gathered.len() >= GATHERED {
-            apply(&mut gathered, &mut lock(&self.status));
+        let count = gathered.len();
+        tell(&gathered[count - 1]);
+        drop(gathered);
+        if count >= MANY {
+            self.note_many(count);
         }
     }
 
-    fn read(&self) -> MutexGuard<'_, AppStatus> {
-        // In this order, as above: no event overtakes another.
-        let mut gathered = lock(&self.gathered);
-        let mut status = lock(&self.status);
-        apply(&mut gathered, &mut status);
-        status
+    #[cold]
+    fn note_many(&self, count: usize) {
+        self.is_due.store(true, Ordering::Relaxed);
+        if count >= TOO_MANY {
+            drop(self.read());
+        }
     }
-}
 
-fn apply(gathered: &mut Vec<Arc<Event>>, status: &mut AppStatus) {
-    gathered.drain(..).for_each(|event| status.apply(&event));
+    /// Applies events if there are many, and nobody is at it.
+    #[inline]
+    pub(crate) fn catch_up(&self) {
+        if self.is_due.load(Ordering::Relaxed) {
+            match self.applied.try_lock() {
+                Ok(mut applied) => self.apply_to(&mut applied),
+                Err(TryLockError::Poisoned(poisoned)) => self.apply_to(&mut poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+    }
+
+    /// The status with everything that was posted so far.
+    fn read(&self) -> MutexGuard<'_, Applied> {
+        let mut applied = lock(&self.applied);
+        self.apply_to(&mut applied);
+        applied
+    }
+
+    fn apply_to(&self, applied: &mut Applied) {
+        let mut events = take(&mut applied.spare);
+        self.is_due.store(false, Ordering::Relaxed);
+        swap(&mut events, &mut lock(&self.gathered));
+        events.drain(..).for_each(|event| applied.status.take(event));
+        applied.spare = events;
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -50,13 +92,68 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    /// Looks at the status, with everything that has happened so far. Jobs do not go on meanwhile: be quick.
+    /// Looks at the status, with everything that has happened so far. Be quick: if much happens meanwhile, jobs wait.
     pub fn with_status<R>(&self, look: impl FnOnce(&AppStatus) -> R) -> R {
-        look(&self.status.read())
+        look(&self.status.read().status)
     }
 
     /// Tells the status and all listeners, whoever else has something to tell: all hear it in one order.
+    #[inline]
     pub(crate) fn post(&self, event: Event) {
-        self.status.gather(Arc::new(event), |event| self.bus.post(event));
+        self.status.gather(event, |event| self.bus.post(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firesteel_types::{ExecutorId, ExecutorInfo, Host, Tick};
+
+    fn status() -> Status {
+        Status::new(Retention { jobs: 1, stages: 1, tasks: 1, dead_executors: 1 })
+    }
+
+    fn added(executor: u32) -> Event {
+        let info = ExecutorInfo::new(Host::new("localhost"), 1);
+        Event::ExecutorAdded { executor: ExecutorId(executor), info, at: Tick(0) }
+    }
+
+    fn executors(status: &Status) -> usize {
+        lock(&status.applied).status.executors().count()
+    }
+
+    #[test]
+    fn who_looks_sees_everything_and_others_hear_it_in_the_same_order() {
+        let (status, mut told) = (status(), Vec::new());
+        for executor in 0..10 {
+            status.gather(added(executor), |event| told.push(event.clone()));
+        }
+        assert_eq!(told, (0..10).map(added).collect::<Vec<_>>());
+        assert_eq!(executors(&status), 0);
+        assert_eq!(status.read().status.executors().count(), 10);
+    }
+
+    #[test]
+    fn many_events_are_applied_by_who_lets_the_lock_go_and_too_many_by_who_posts() {
+        let status = status();
+        let mut posted = 0;
+        let mut post = |count: usize| {
+            for _ in 0..count {
+                status.gather(added(posted), |_| {});
+                posted += 1;
+            }
+        };
+        post(MANY - 1);
+        status.catch_up();
+        assert_eq!(executors(&status), 0);
+        post(1);
+        let looking = lock(&status.applied);
+        status.catch_up();
+        assert_eq!(looking.status.executors().count(), 0, "nobody waits");
+        drop(looking);
+        status.catch_up();
+        assert_eq!(executors(&status), MANY);
+        post(TOO_MANY);
+        assert_eq!(executors(&status), MANY + TOO_MANY);
     }
 }

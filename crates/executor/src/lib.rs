@@ -12,6 +12,7 @@ mod panics;
 mod protocol;
 mod runner;
 mod survey;
+mod timing;
 
 pub use environment::{Inbox, LocalEnvironment};
 pub use panics::{catch, drop_guarded};

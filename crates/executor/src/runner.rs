@@ -1,7 +1,7 @@
 //! Runs one task attempt and says how it ended.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firesteel_closure::{Decoder, SameExecutable, WireError};
 use firesteel_shuffle::spilled;
@@ -9,9 +9,10 @@ use firesteel_task::{
     Environment, KillSwitch, Payload, TaskBody, TaskContext, TaskIdentity, TaskReport, decode_body,
     fail_for_good,
 };
-use firesteel_types::{AccumulatorId, TaskOutcome};
+use firesteel_types::{AccumulatorId, TaskMetrics, TaskOutcome};
 
 use crate::panics;
+use crate::timing::Started;
 
 /// Runs a body as it is.
 pub fn run_task(
@@ -29,8 +30,7 @@ pub fn run_task(
             body.run(&task)
         })
     });
-    end(&task);
-    task.count(|metrics| (metrics.run_time_us, metrics.cpu_time_us) = started.elapsed_us());
+    end(&task, |metrics| (metrics.run_time_us, metrics.cpu_time_us) = started.elapsed_us());
     let metrics = task.take_metrics();
     if result.is_err() {
         panics::drop_guarded(task.take_updates());
@@ -47,37 +47,15 @@ pub fn run_task(
     }
 }
 
-/// When something began, and how much processor time this thread had used then.
-struct Started {
-    at: Instant,
-    cpu: Duration,
-}
-
-impl Started {
-    fn now() -> Self {
-        Started { at: Instant::now(), cpu: thread_cpu_time() }
-    }
-
-    /// Time and processor time since then, in microseconds.
-    fn elapsed_us(&self) -> (u64, u64) {
-        let cpu = thread_cpu_time().saturating_sub(self.cpu);
-        (self.at.elapsed().as_micros() as u64, cpu.as_micros() as u64)
-    }
-}
-
-fn thread_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Closes the task's books.
-fn end(task: &TaskContext) {
+/// Closes the task's books, with what `measure` adds.
+fn end(task: &TaskContext, measure: impl FnOnce(&mut TaskMetrics)) {
     let peak = task.scratch().memory().end_task(task.task());
     let spilled = spilled::take();
     task.count(|metrics| {
         metrics.peak_memory_bytes = peak;
         metrics.memory_bytes_spilled += spilled.memory_bytes;
         metrics.disk_bytes_spilled += spilled.disk_bytes;
+        measure(metrics);
     });
 }
 
@@ -134,9 +112,8 @@ pub(crate) fn run_decoded(
             (output, encode_updates(&task))
         })
     });
-    end(&task);
-    let (elapsed, cpu) = started.elapsed_us();
-    task.count(|metrics| {
+    end(&task, |metrics| {
+        let (elapsed, cpu) = started.elapsed_us();
         metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);
         metrics.cpu_time_us = cpu - metrics.deserialize_cpu_time_us.min(cpu);
         metrics.result_bytes = result.as_ref().map_or(0, |(output, _)| output.len()) as u64;

@@ -35,12 +35,21 @@ pub struct Buckets {
 }
 
 /// Encoded records for one reader, with marks between them about a block's length apart.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Buffer {
     pub(crate) bytes: Vec<u8>,
     pub(crate) records: u64,
     /// Ends of blocks: length and records so far.
     marks: Vec<(usize, u64)>,
+    /// The length from which on the block that was begun is complete.
+    complete_at: usize,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        let (bytes, marks) = (Vec::new(), Vec::new());
+        Buffer { bytes, records: 0, marks, complete_at: BLOCK_BYTES }
+    }
 }
 
 impl Buffer {
@@ -180,15 +189,26 @@ impl Buckets {
     }
 
     /// Books records that were appended to the reader's buffer, which had this capacity before.
-    #[inline]
+    #[inline(always)]
     fn pushed(&mut self, partition: u32, before: usize, records: u64) -> Result<(), SpillError> {
         let buffer = &mut self.buffers[partition as usize];
         buffer.records += records;
         self.records += records;
-        let marked = buffer.marks.last().map_or(0, |mark| mark.0);
-        let is_block = buffer.bytes.len() - marked >= BLOCK_BYTES;
+        if buffer.bytes.len() < buffer.complete_at && buffer.bytes.capacity() == before {
+            return Ok(());
+        }
+        self.grew(partition, before)
+    }
+
+    /// The buffer has one more block, or moved to a larger place.
+    #[cold]
+    #[inline(never)]
+    fn grew(&mut self, partition: u32, before: usize) -> Result<(), SpillError> {
+        let buffer = &mut self.buffers[partition as usize];
+        let is_block = buffer.bytes.len() >= buffer.complete_at;
         if is_block {
             buffer.marks.push((buffer.bytes.len(), buffer.records));
+            buffer.complete_at = buffer.bytes.len() + BLOCK_BYTES;
         }
         let grown = buffer.bytes.capacity() - before;
         if grown > 0 {
@@ -216,7 +236,6 @@ impl Buckets {
         Ok(())
     }
 
-    #[cold]
     fn account(&mut self, grown: u64) -> Result<(), SpillError> {
         self.capacity += grown;
         if self.capacity > FREE_BYTES && !self.reservation.resize(self.capacity) {

@@ -8,9 +8,9 @@ use firesteel_types::{
 };
 
 use crate::AppStatus;
+use crate::metrics;
 use crate::stages::TaskCounts;
 use crate::storage::Change;
-use crate::tasks::add_metrics;
 
 /// One executor, or the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,23 +118,23 @@ impl Executors {
         self.all.get_mut(&executor).map(change);
     }
 
-    pub(crate) fn task_started(&mut self, task: &TaskInfo) {
-        self.change(task.executor, |executor| executor.tasks.active += 1);
+    pub(crate) fn task_started(&mut self, executor: ExecutorId) {
+        self.change(executor, |executor| executor.tasks.active += 1);
     }
 
     pub(crate) fn task_ended(
         &mut self,
         task: &TaskInfo,
         failure: Option<&TaskFailure>,
-        metrics: Option<&TaskMetrics>,
+        cost: Option<&TaskMetrics>,
         at: Tick,
     ) {
         self.change(task.executor, |executor| {
             executor.tasks.ended(failure);
             executor.task_time_ms =
                 executor.task_time_ms.saturating_add(at.since_ms(task.launched));
-            if let Some(metrics) = metrics {
-                add_metrics(&mut executor.metrics, metrics);
+            if let Some(cost) = cost {
+                metrics::add(&mut executor.metrics, cost);
             }
         });
     }

@@ -71,14 +71,29 @@ fn total(tasks: impl Iterator<Item = u32>) -> u32 {
     tasks.fold(0, u32::saturating_add)
 }
 
+/// Sets of 64 numbers from this one on are looked for: a log may name any partition.
+const FAR: usize = 1 << 14;
+
 /// A set of numbers, most of them near others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bits(BTreeMap<u32, u64>);
+struct Bits {
+    near: Vec<u64>,
+    far: BTreeMap<usize, u64>,
+}
 
 impl Bits {
     /// Whether it is new.
     fn insert(&mut self, number: u32) -> bool {
-        let (word, bit) = (self.0.entry(number / 64).or_default(), 1 << (number % 64));
+        let (index, bit) = (number as usize / 64, 1 << (number % 64));
+        let word = match index < FAR {
+            true => {
+                if self.near.len() <= index {
+                    self.near.resize(index + 1, 0);
+                }
+                &mut self.near[index]
+            }
+            false => self.far.entry(index).or_default(),
+        };
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
@@ -232,5 +247,19 @@ impl AppStatus {
     /// The latest attempts of a job's stages, as far as they are remembered, parents first.
     pub fn stages_of(&self, job: JobId) -> Vec<&StageStatus> {
         self.jobs.stages_of(job).iter().filter_map(|stage| self.last_attempt(*stage)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bits;
+
+    #[test]
+    fn every_number_is_new_once() {
+        let mut bits = Bits::default();
+        for number in [0, 1, 63, 64, 1 << 19, (1 << 20) - 1, 1 << 20, u32::MAX] {
+            assert!(bits.insert(number) && !bits.insert(number), "{number}");
+        }
+        assert!(bits.near.len() <= 1 << 14);
     }
 }

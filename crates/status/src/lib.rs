@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `jobs`, `stages`, `tasks` | what runs and what ran, within [`Retention`] |
 //! | `executors`, `storage` | who runs it, what they hold |
+//! | `metrics` | what tasks cost, added up and packed |
 //! | `page` | a part of a long list, sorted |
 //!
 //! What is over is forgotten, the oldest first, beyond `spark.ui.retainedJobs` and its like; what runs never is. Events
@@ -12,6 +13,7 @@
 
 mod executors;
 mod jobs;
+mod metrics;
 mod page;
 mod retention;
 mod stages;
@@ -22,7 +24,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use firesteel_types::{Event, ResourceProfile, Tick};
+use firesteel_types::{Event, ResourceProfile, TaskInfo, Tick};
 
 use executors::Executors;
 use jobs::Jobs;
@@ -82,6 +84,20 @@ impl AppStatus {
         }
     }
 
+    /// Takes one event that nobody else needs.
+    pub fn take(&mut self, event: Event) {
+        match event {
+            Event::TaskStart { task, .. } => self.task_started(task),
+            other => self.apply(&other),
+        }
+    }
+
+    fn task_started(&mut self, task: TaskInfo) {
+        self.executors.task_started(task.executor);
+        let jobs = self.stages.task_started(task);
+        self.jobs.task_started(jobs);
+    }
+
     /// Takes one event.
     pub fn apply(&mut self, event: &Event) {
         match event {
@@ -109,11 +125,7 @@ impl AppStatus {
                 self.jobs.stage_completed(&jobs, failure.is_some());
                 self.executors.stage_completed(stage.stage);
             }
-            Event::TaskStart { task, .. } => {
-                let jobs = self.stages.task_started(task);
-                self.jobs.task_started(jobs);
-                self.executors.task_started(task);
-            }
+            Event::TaskStart { task, .. } => self.task_started(task.clone()),
             Event::TaskGettingResult { task, .. } => self.stages.getting_result(task),
             Event::TaskEnd { task, failure, metrics, at } => {
                 let jobs = self.stages.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);

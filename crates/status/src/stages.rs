@@ -10,8 +10,9 @@ use firesteel_types::{
 };
 
 use crate::AppStatus;
+use crate::metrics;
 use crate::page::{Order, Page, Paging};
-use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks, add_metrics};
+use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks};
 
 /// How a stage attempt stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -229,7 +230,7 @@ impl Stages {
         }
     }
 
-    pub(crate) fn task_started(&mut self, task: &TaskInfo) -> &BTreeSet<JobId> {
+    pub(crate) fn task_started(&mut self, task: TaskInfo) -> &BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
         stage.first_task.get_or_insert(task.launched);
         stage.tasks.active += 1;
@@ -248,7 +249,7 @@ impl Stages {
         if let Some(stage) = self.all.get_mut(&running.stage) {
             stage.table.change(running.task, |task| {
                 if !task.state.is_over() {
-                    task.metrics = Some(Box::new(running.metrics.clone()));
+                    task.set_metrics(&running.metrics);
                 }
             });
         }
@@ -258,7 +259,7 @@ impl Stages {
         &mut self,
         task: &TaskInfo,
         failure: Option<&TaskFailure>,
-        metrics: Option<&TaskMetrics>,
+        cost: Option<&TaskMetrics>,
         at: Tick,
     ) -> &BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
@@ -266,11 +267,11 @@ impl Stages {
         let executor = stage.executors.entry(task.executor).or_default();
         executor.tasks.ended(failure);
         executor.task_time_ms = executor.task_time_ms.saturating_add(at.since_ms(task.launched));
-        if let Some(metrics) = metrics {
-            add_metrics(&mut stage.metrics, metrics);
-            add_metrics(&mut executor.metrics, metrics);
+        if let Some(cost) = cost {
+            metrics::add(&mut stage.metrics, cost);
+            metrics::add(&mut executor.metrics, cost);
         }
-        stage.table.ended(task, failure, metrics, at);
+        stage.table.ended(task, failure, cost, at);
         &stage.jobs
     }
 

@@ -1,9 +1,11 @@
 //! The tasks of one stage attempt: those that run, and those that ran last.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 use firesteel_types::{TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick};
 
+use crate::metrics::Packed;
 use crate::page::{Order, Page, Paging};
 
 /// How a task stands.
@@ -47,14 +49,22 @@ pub struct TaskStatus {
     pub ended: Option<Tick>,
     /// Why it failed.
     pub failure: Option<Box<TaskFailure>>,
-    /// What it cost, so far.
-    pub metrics: Option<Box<TaskMetrics>>,
+    metrics: Option<Packed>,
 }
 
 impl TaskStatus {
-    fn new(info: &TaskInfo) -> Self {
-        let (info, state) = (info.clone(), TaskState::Running);
+    fn new(info: TaskInfo) -> Self {
+        let state = TaskState::Running;
         TaskStatus { info, state, ended: None, failure: None, metrics: None }
+    }
+
+    /// What it cost, so far, if somebody told.
+    pub fn metrics(&self) -> Option<TaskMetrics> {
+        self.metrics.as_ref().map(Packed::unpack)
+    }
+
+    pub(crate) fn set_metrics(&mut self, metrics: &TaskMetrics) {
+        self.metrics = Some(Packed::new(metrics));
     }
 
     /// From launch to end, if it has ended.
@@ -95,15 +105,19 @@ impl TaskSort {
             TaskSort::Executor => (task.info.executor.0.into(), 0),
             TaskSort::Launched => (task.info.launched.0, 0),
             TaskSort::Duration => (task.duration_ms().unwrap_or(u64::MAX), 0),
-            TaskSort::Metric(metric) => (task.metrics.as_deref().map_or(0, metric), 0),
+            TaskSort::Metric(metric) => (task.metrics().as_ref().map_or(0, metric), 0),
         }
     }
 }
 
+/// A task that something happens to is mostly among so many that were launched last.
+const RECENT: usize = 8;
+
 /// The tasks of a stage attempt that are remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tasks {
-    all: BTreeMap<TaskId, TaskStatus>,
+    /// By their ids: mostly in the order they were launched.
+    all: VecDeque<TaskStatus>,
     /// In the order they ended.
     ended: VecDeque<TaskId>,
     retained: usize,
@@ -111,19 +125,37 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     pub(crate) fn new(retained: usize) -> Self {
-        Tasks { all: BTreeMap::new(), ended: VecDeque::new(), retained }
+        Tasks { all: VecDeque::new(), ended: VecDeque::new(), retained }
+    }
+
+    /// Where it is, or belongs.
+    fn find(&self, task: TaskId) -> Result<usize, usize> {
+        let len = self.all.len();
+        for (back, other) in self.all.iter().rev().take(RECENT).enumerate() {
+            match other.info.task.cmp(&task) {
+                Ordering::Less => return Err(len - back),
+                Ordering::Equal => return Ok(len - back - 1),
+                Ordering::Greater => {}
+            }
+        }
+        self.all.binary_search_by_key(&task, |other| other.info.task)
     }
 
     pub(crate) fn get(&self, task: TaskId) -> Option<&TaskStatus> {
-        self.all.get(&task)
+        self.find(task).ok().and_then(|index| self.all.get(index))
     }
 
-    pub(crate) fn started(&mut self, task: &TaskInfo) {
-        self.all.insert(task.task, TaskStatus::new(task));
+    pub(crate) fn started(&mut self, task: TaskInfo) {
+        match self.find(task.task) {
+            Ok(index) => self.all[index] = TaskStatus::new(task),
+            Err(index) => self.all.insert(index, TaskStatus::new(task)),
+        }
     }
 
     pub(crate) fn change(&mut self, task: TaskId, change: impl FnOnce(&mut TaskStatus)) {
-        self.all.get_mut(&task).map(change);
+        if let Ok(index) = self.find(task) {
+            change(&mut self.all[index]);
+        }
     }
 
     pub(crate) fn ended(
@@ -133,18 +165,23 @@ impl Tasks {
         metrics: Option<&TaskMetrics>,
         at: Tick,
     ) {
-        let status = self.all.entry(task.task).or_insert_with(|| TaskStatus::new(task));
+        let index = self.find(task.task).unwrap_or_else(|index| {
+            self.all.insert(index, TaskStatus::new(task.clone()));
+            index
+        });
+        let status = &mut self.all[index];
         let was_over = status.state.is_over();
         status.state = TaskState::of(failure);
         status.ended = Some(at);
         status.failure = failure.cloned().map(Box::new);
-        status.metrics = metrics.cloned().map(Box::new);
+        status.metrics = metrics.map(Packed::new);
         if !was_over {
             self.ended.push_back(task.task);
         }
         while self.ended.len() > self.retained {
-            let oldest = self.ended.pop_front();
-            oldest.map(|oldest| self.all.remove(&oldest));
+            // Only tasks that run are before the one that ended first.
+            let oldest = self.ended.pop_front().map(|oldest| self.find(oldest));
+            oldest.and_then(Result::ok).map(|index| self.all.remove(index));
         }
     }
 
@@ -155,7 +192,7 @@ impl Tasks {
         order: Order,
         paging: Paging,
     ) -> Page<&TaskStatus> {
-        let all = self.all.values().filter(|task| wanted(task));
+        let all = self.all.iter().filter(|task| wanted(task));
         let keyed = all.map(|task| (sort.key(task), task.info.task, task)).collect();
         let compare = |a: &Keyed<'_>, b: &Keyed<'_>| (a.0, a.1).cmp(&(b.0, b.1));
         let Page { items, total } = Page::cut(keyed, compare, order, paging);
@@ -165,36 +202,51 @@ impl Tasks {
 
 type Keyed<'a> = ((u64, u64), TaskId, &'a TaskStatus);
 
-/// Adds up what tasks cost; of peaks the highest stays.
-pub(crate) fn add_metrics(sum: &mut TaskMetrics, one: &TaskMetrics) {
-    let peak_memory_bytes = sum.peak_memory_bytes.max(one.peak_memory_bytes);
-    let pairs: [(&mut u64, u64); 23] = [
-        (&mut sum.run_time_us, one.run_time_us),
-        (&mut sum.cpu_time_us, one.cpu_time_us),
-        (&mut sum.deserialize_time_us, one.deserialize_time_us),
-        (&mut sum.deserialize_cpu_time_us, one.deserialize_cpu_time_us),
-        (&mut sum.result_serialize_time_us, one.result_serialize_time_us),
-        (&mut sum.result_bytes, one.result_bytes),
-        (&mut sum.getting_result_time_ms, one.getting_result_time_ms),
-        (&mut sum.input_records, one.input_records),
-        (&mut sum.input_bytes, one.input_bytes),
-        (&mut sum.output_records, one.output_records),
-        (&mut sum.output_bytes, one.output_bytes),
-        (&mut sum.shuffle_read_records, one.shuffle_read_records),
-        (&mut sum.shuffle_local_bytes, one.shuffle_local_bytes),
-        (&mut sum.shuffle_local_blocks, one.shuffle_local_blocks),
-        (&mut sum.shuffle_remote_bytes, one.shuffle_remote_bytes),
-        (&mut sum.shuffle_remote_blocks, one.shuffle_remote_blocks),
-        (&mut sum.shuffle_remote_bytes_to_disk, one.shuffle_remote_bytes_to_disk),
-        (&mut sum.shuffle_fetch_wait_us, one.shuffle_fetch_wait_us),
-        (&mut sum.shuffle_write_records, one.shuffle_write_records),
-        (&mut sum.shuffle_write_bytes, one.shuffle_write_bytes),
-        (&mut sum.shuffle_write_time_us, one.shuffle_write_time_us),
-        (&mut sum.memory_bytes_spilled, one.memory_bytes_spilled),
-        (&mut sum.disk_bytes_spilled, one.disk_bytes_spilled),
-    ];
-    for (sum, one) in pairs {
-        *sum = sum.saturating_add(one);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firesteel_types::event::Locality;
+    use firesteel_types::{ExecutorId, Host, StageId, StageRef};
+
+    fn info(task: u64) -> TaskInfo {
+        TaskInfo {
+            task: TaskId(task),
+            stage: StageRef { stage: StageId(0), attempt: 0 },
+            partition: 0,
+            index: 0,
+            attempt: 0,
+            executor: ExecutorId(0),
+            host: Host::new("localhost"),
+            speculative: false,
+            locality: Locality::Any,
+            launched: Tick(0),
+        }
     }
-    sum.peak_memory_bytes = peak_memory_bytes;
+
+    fn ids(tasks: &Tasks) -> Vec<u64> {
+        tasks.all.iter().map(|task| task.info.task.0).collect()
+    }
+
+    #[test]
+    fn tasks_are_found_whatever_the_order_they_came_in() {
+        let mut tasks = Tasks::new(100);
+        let mixed = || (0..40).map(|n| n * 17 % 40);
+        mixed().for_each(|id| tasks.started(info(id)));
+        assert_eq!(ids(&tasks), (0..40).collect::<Vec<_>>());
+        for id in mixed() {
+            tasks.ended(&info(id), None, None, Tick(id));
+            assert_eq!(tasks.get(TaskId(id)).and_then(|task| task.ended), Some(Tick(id)));
+        }
+        assert!(tasks.get(TaskId(40)).is_none());
+    }
+
+    #[test]
+    fn the_first_that_ended_is_forgotten_first_and_what_runs_never() {
+        let mut tasks = Tasks::new(2);
+        (0..20).for_each(|id| tasks.started(info(id)));
+        [7, 3, 15, 1, 25].iter().for_each(|id| tasks.ended(&info(*id), None, None, Tick(9)));
+        let forgotten = [7, 3, 15];
+        let left: Vec<u64> = (0..20).chain([25]).filter(|id| !forgotten.contains(id)).collect();
+        assert_eq!(ids(&tasks), left);
+    }
 }

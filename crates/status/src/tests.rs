@@ -257,7 +257,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     assert_eq!((it.tasks.active, it.peak.resident_memory, it.is_excluded), (1, 9, true));
     assert_eq!((it.info.cores, it.block_manager.as_ref()), (2, Some(&manager)));
     let task = status.stage(attempt(0, 0)).unwrap().task(TaskId(1)).unwrap();
-    assert_eq!(task.metrics.as_ref().unwrap().input_records, 77, "so far");
+    assert_eq!(task.metrics().unwrap().input_records, 77, "so far");
     let rdd = status.rdd(RddId(3)).unwrap();
     assert_eq!((rdd.memory_bytes(), rdd.partitions.len()), (170, 2));
     apply(&mut status, [block(1, 0), Event::NodeUnexcluded { host: Host::new("a"), at: Tick(3) }]);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::error::ValueError;
-use super::structure::{Shapes, Structure};
+use super::structure::{Shapes, Structure, Written};
 use super::{Counter, Deserializer, Form, SEAL_BYTES, Taker, seal, write};
 use crate::{Data, WireError};
 
@@ -38,7 +38,8 @@ pub fn check<T: Data>(value: &T) -> Result<(), WireError> {
         return Ok(());
     }
     let mut length = Counter::default();
-    let (structure, shapes) = checking(|| write(&mut length, value)).map_err(refused::<T>)?;
+    let Written { structure, shapes, .. } =
+        checking(|| write(&mut length, value)).map_err(refused::<T>)?;
     let is_known = known::<T>().is_some_and(|known| shapes.are_in(known));
     if is_known || length.0 > LARGEST {
         return Ok(());
@@ -52,7 +53,7 @@ pub fn check<T: Data>(value: &T) -> Result<(), WireError> {
 /// [`check`] of a type that nobody has seen.
 pub(crate) fn check_anew<T: Data>(value: &T) -> Result<(), WireError> {
     let mut bytes = Vec::new();
-    let (structure, _) = write(&mut bytes, value).map_err(refused::<T>)?;
+    let structure = write(&mut bytes, value).map_err(refused::<T>)?.structure;
     seal(&mut bytes, 0, &structure);
     checking(|| examine::<T>(&bytes, structure)).map_err(refused::<T>)
 }
@@ -108,7 +109,7 @@ fn round_trip<T: Data>(bytes: &[u8], structure: Structure) -> Result<Vec<u8>, Va
         return Err(ValueError::asymmetric("it wrote more than it read"));
     }
     let mut again = Vec::with_capacity(bytes.len());
-    let (same, _) = write(&mut again, &value)?;
+    let same = write(&mut again, &value)?.structure;
     seal(&mut again, 0, &same);
     if same != structure || !are_alike(bytes, &again) {
         return Err(ValueError::asymmetric("what it read back is another value than was written"));
@@ -126,7 +127,7 @@ fn examine<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), ValueError
 /// Where names cannot be compared, two elements of which each side skips another look like one that both have. But
 /// then one is read that is never written: changing its bytes changes nothing of what is written again.
 fn no_byte_is_ignored<T: Data>(bytes: &[u8], again: &[u8]) -> Result<(), ValueError> {
-    let mut from = Deserializer::new(bytes);
+    let mut from = Deserializer::<Structure>::new(bytes);
     T::deserialize(&mut from)?;
     if !from.has_aliases && !from.has_unnamed {
         return Ok(());
@@ -155,7 +156,7 @@ fn changes(bytes: &[u8], place: usize) -> impl Iterator<Item = Vec<u8>> {
 
 /// What a value in these bytes, if there is one, looks like when it is written.
 fn written_again<T: Data>(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut from = Deserializer::new(bytes);
+    let mut from = Deserializer::<Structure>::new(bytes);
     let value = T::deserialize(&mut from).ok()?;
     let mut out = Vec::new();
     (from.bytes.is_empty() && write(&mut out, &value).is_ok()).then_some(out)

@@ -8,13 +8,13 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 
 use super::error::ValueError;
-use super::structure::{Kind, Structure};
+use super::structure::{Kind, Watch};
 use super::{DEEPEST, varint};
 
 /// Reads one value from the start of its bytes.
-pub(crate) struct Deserializer<'de> {
+pub(crate) struct Deserializer<'de, W> {
     pub(crate) bytes: &'de [u8],
-    pub(crate) structure: Structure,
+    pub(crate) watch: W,
     /// A struct was read that has more names than fields: those written cannot be told.
     pub(crate) has_aliases: bool,
     /// A type's own tuple was read: its elements have no names.
@@ -24,11 +24,11 @@ pub(crate) struct Deserializer<'de> {
 
 type Result<T, E = ValueError> = std::result::Result<T, E>;
 
-impl<'de> Deserializer<'de> {
+impl<'de, W: Watch> Deserializer<'de, W> {
     #[inline]
     pub(crate) fn new(bytes: &'de [u8]) -> Self {
-        let (structure, has_aliases, has_unnamed) = (Structure::default(), false, false);
-        Deserializer { bytes, structure, has_aliases, has_unnamed, depth: 0 }
+        let (watch, has_aliases, has_unnamed) = (W::default(), false, false);
+        Deserializer { bytes, watch, has_aliases, has_unnamed, depth: 0 }
     }
 
     #[inline(always)]
@@ -83,13 +83,13 @@ impl<'de> Deserializer<'de> {
 
     #[inline(always)]
     fn unsigned<T: TryFrom<u64>>(&mut self) -> Result<T> {
-        self.structure.add(Kind::Unsigned);
+        self.watch.add(Kind::Unsigned);
         T::try_from(self.varint()?).map_err(|_| no_number())
     }
 
     #[inline(always)]
     fn signed<T: TryFrom<i64>>(&mut self) -> Result<T> {
-        self.structure.add(Kind::Signed);
+        self.watch.add(Kind::Signed);
         let zigzag = self.varint()?;
         T::try_from((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)).map_err(|_| no_number())
     }
@@ -97,7 +97,7 @@ impl<'de> Deserializer<'de> {
     /// Bytes with their length before them.
     #[inline(always)]
     fn counted(&mut self, kind: Kind) -> Result<&'de [u8]> {
-        self.structure.add(kind);
+        self.watch.add(kind);
         let length = self.varint()?;
         let parts = usize::try_from(length).ok().and_then(|n| self.bytes.split_at_checked(n));
         let (bytes, rest) = parts.ok_or_else(ValueError::at_end)?;
@@ -138,7 +138,7 @@ impl<'de> Deserializer<'de> {
             let mut left = fields.len();
             let value = visitor.visit_seq(Fields { from, left: &mut left })?;
             match left {
-                0 => fields.iter().for_each(|name| from.structure.add_field(name)),
+                0 => fields.iter().for_each(|name| from.watch.add_field(name)),
                 _ => from.has_aliases = true,
             }
             Ok(value)
@@ -184,7 +184,7 @@ macro_rules! numbers {
     )*};
 }
 
-impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
+impl<'de, W: Watch> de::Deserializer<'de> for &mut Deserializer<'de, W> {
     type Error = ValueError;
 
     #[inline(always)]
@@ -211,7 +211,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::Bool);
+        self.watch.add(Kind::Bool);
         match self.byte()? {
             0 => visitor.visit_bool(false),
             1 => visitor.visit_bool(true),
@@ -221,36 +221,36 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::I8);
+        self.watch.add(Kind::I8);
         visitor.visit_i8(self.byte()? as i8)
     }
 
     #[inline]
     fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::U8);
+        self.watch.add(Kind::U8);
         visitor.visit_u8(self.byte()?)
     }
 
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::Signed);
+        self.watch.add(Kind::Signed);
         let zigzag = self.varint_128()?;
         visitor.visit_i128((zigzag >> 1) as i128 ^ -((zigzag & 1) as i128))
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::Unsigned);
+        self.watch.add(Kind::Unsigned);
         visitor.visit_u128(self.varint_128()?)
     }
 
     #[inline]
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::F32);
+        self.watch.add(Kind::F32);
         visitor.visit_f32(f32::from_bits(u32::from_le_bytes(self.array()?)))
     }
 
     #[inline]
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::F64);
+        self.watch.add(Kind::F64);
         visitor.visit_f64(f64::from_bits(u64::from_le_bytes(self.array()?)))
     }
 
@@ -292,11 +292,11 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.byte()? {
             0 => {
-                self.structure.add(Kind::None);
+                self.watch.add(Kind::None);
                 visitor.visit_none()
             }
             1 => {
-                self.structure.add(Kind::Some);
+                self.watch.add(Kind::Some);
                 self.inside(|from| visitor.visit_some(from))
             }
             _ => Err(ValueError::misread("an option is neither none nor some")),
@@ -305,7 +305,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::Unit);
+        self.watch.add(Kind::Unit);
         visitor.visit_unit()
     }
 
@@ -329,7 +329,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::Seq);
+        self.watch.add(Kind::Seq);
         let left = usize::try_from(self.varint()?).map_err(|_| no_number())?;
         self.inside(|from| visitor.visit_seq(Sequence { from, left, kind: Kind::Item }))
     }
@@ -352,7 +352,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::Map);
+        self.watch.add(Kind::Map);
         let left = usize::try_from(self.varint()?).map_err(|_| no_number())?;
         self.inside(|from| visitor.visit_map(Sequence { from, left, kind: Kind::Item }))
     }
@@ -379,25 +379,25 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 }
 
 /// Elements of a sequence or a tuple, or entries of a map.
-struct Sequence<'s, 'de> {
-    from: &'s mut Deserializer<'de>,
+struct Sequence<'s, 'de, W> {
+    from: &'s mut Deserializer<'de, W>,
     left: usize,
     kind: Kind,
 }
 
-impl Sequence<'_, '_> {
+impl<W: Watch> Sequence<'_, '_, W> {
     #[inline(always)]
     fn advance(&mut self) -> bool {
         let has_more = self.left > 0;
         if has_more {
             self.left -= 1;
-            self.from.structure.add(self.kind);
+            self.from.watch.add(self.kind);
         }
         has_more
     }
 }
 
-impl<'de> de::SeqAccess<'de> for Sequence<'_, 'de> {
+impl<'de, W: Watch> de::SeqAccess<'de> for Sequence<'_, 'de, W> {
     type Error = ValueError;
 
     #[inline]
@@ -410,7 +410,7 @@ impl<'de> de::SeqAccess<'de> for Sequence<'_, 'de> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for Sequence<'_, 'de> {
+impl<'de, W: Watch> de::MapAccess<'de> for Sequence<'_, 'de, W> {
     type Error = ValueError;
 
     #[inline]
@@ -429,12 +429,12 @@ impl<'de> de::MapAccess<'de> for Sequence<'_, 'de> {
 }
 
 /// Fields of a struct; counts how many are not asked for.
-struct Fields<'s, 'de> {
-    from: &'s mut Deserializer<'de>,
+struct Fields<'s, 'de, W> {
+    from: &'s mut Deserializer<'de, W>,
     left: &'s mut usize,
 }
 
-impl<'de> de::SeqAccess<'de> for Fields<'_, 'de> {
+impl<'de, W: Watch> de::SeqAccess<'de> for Fields<'_, 'de, W> {
     type Error = ValueError;
 
     #[inline]
@@ -443,7 +443,7 @@ impl<'de> de::SeqAccess<'de> for Fields<'_, 'de> {
             return Ok(None);
         }
         *self.left -= 1;
-        self.from.structure.add(Kind::Element);
+        self.from.watch.add(Kind::Element);
         seed.deserialize(&mut *self.from).map(Some)
     }
 
@@ -453,15 +453,15 @@ impl<'de> de::SeqAccess<'de> for Fields<'_, 'de> {
 }
 
 /// A variant of an enum, by its index.
-struct Variant<'s, 'de> {
-    from: &'s mut Deserializer<'de>,
+struct Variant<'s, 'de, W> {
+    from: &'s mut Deserializer<'de, W>,
     name: &'static str,
     variants: &'static [&'static str],
 }
 
-impl<'s, 'de> de::EnumAccess<'de> for Variant<'s, 'de> {
+impl<'s, 'de, W: Watch> de::EnumAccess<'de> for Variant<'s, 'de, W> {
     type Error = ValueError;
-    type Variant = &'s mut Deserializer<'de>;
+    type Variant = &'s mut Deserializer<'de, W>;
 
     #[inline]
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self::Variant)> {
@@ -469,7 +469,7 @@ impl<'s, 'de> de::EnumAccess<'de> for Variant<'s, 'de> {
         let index = u32::try_from(from.varint()?).map_err(|_| no_number())?;
         // Beyond them, `#[serde(other)]` would take whatever comes.
         let variant = variants.get(index as usize).ok_or_else(|| no_variant(name, index))?;
-        from.structure.add_variant(variant);
+        from.watch.add_variant(variant);
         let value = seed.deserialize(index.into_deserializer())?;
         Ok((value, from))
     }
@@ -482,24 +482,24 @@ fn no_variant(name: &str, index: u32) -> ValueError {
     ))
 }
 
-impl<'de> de::VariantAccess<'de> for &mut Deserializer<'de> {
+impl<'de, W: Watch> de::VariantAccess<'de> for &mut Deserializer<'de, W> {
     type Error = ValueError;
 
     #[inline]
     fn unit_variant(self) -> Result<()> {
-        self.structure.add(Kind::UnitVariant);
+        self.watch.add(Kind::UnitVariant);
         Ok(())
     }
 
     #[inline]
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value> {
-        self.structure.add(Kind::NewtypeVariant);
+        self.watch.add(Kind::NewtypeVariant);
         self.inside(|from| seed.deserialize(from))
     }
 
     #[inline]
     fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value> {
-        self.structure.add(Kind::TupleVariant);
+        self.watch.add(Kind::TupleVariant);
         self.has_unnamed = true;
         self.elements(length, visitor)
     }
@@ -510,7 +510,7 @@ impl<'de> de::VariantAccess<'de> for &mut Deserializer<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value> {
-        self.structure.add(Kind::StructVariant);
+        self.watch.add(Kind::StructVariant);
         self.fields(fields, visitor)
     }
 }

@@ -24,6 +24,8 @@ mod structure;
 mod tests;
 mod varint;
 
+use std::cell::Cell;
+
 use serde::Serialize;
 
 pub(crate) use check::check_anew;
@@ -34,7 +36,7 @@ use crate::{Data, WireError};
 use de::Deserializer;
 use plain::is_plain;
 use ser::{Counter, Serializer};
-use structure::{Shapes, Structure};
+use structure::{Shapes, Structure, Unwatched, Written};
 
 /// Deeper nesting is refused: both halves of serde go down on the stack.
 const DEEPEST: u32 = 400;
@@ -59,17 +61,26 @@ impl Appender {
     }
 
     /// Appends `value`, which is written as a `T` is, and will be read as one.
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn append_as<T: Data, B: Serialize>(
         &mut self,
         out: &mut Vec<u8>,
         value: &B,
     ) -> Result<(), WireError> {
-        let start = out.len();
-        let (structure, shapes) = write(out, value).map_err(encode_error::<T>)?;
         if self.form.is_plain::<T>() {
-            return Ok(());
+            return write_plain(out, value).map_err(encode_error::<T>);
         }
+        self.append_sealed::<T, B>(out, value)
+    }
+
+    #[inline]
+    fn append_sealed<T: Data, B: Serialize>(
+        &mut self,
+        out: &mut Vec<u8>,
+        value: &B,
+    ) -> Result<(), WireError> {
+        let start = out.len();
+        let Written { structure, shapes, .. } = write(out, value).map_err(encode_error::<T>)?;
         seal(out, start, &structure);
         self.values += 1;
         match shapes.are_in(self.seen) && !self.values.is_power_of_two() {
@@ -101,10 +112,22 @@ struct Form {
     is_plain: bool,
 }
 
+thread_local! {
+    /// What was found out last.
+    static FORM: Cell<Form> = const { Cell::new(Form { type_name: "", is_plain: false }) };
+}
+
 impl Form {
     fn of<T>() -> Self {
-        let type_name = std::any::type_name::<T>();
-        Form { type_name, is_plain: is_plain(type_name) }
+        let (type_name, last) = (std::any::type_name::<T>(), FORM.get());
+        if std::ptr::eq(last.type_name, type_name) { last } else { Form::named(type_name) }
+    }
+
+    #[cold]
+    fn named(type_name: &'static str) -> Self {
+        let form = Form { type_name, is_plain: is_plain(type_name) };
+        FORM.set(form);
+        form
     }
 
     #[inline(always)]
@@ -129,31 +152,35 @@ impl Taker {
     }
 
     /// The value at the start of `bytes`, and how many bytes it takes.
-    #[inline]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn take<T: Data>(self, bytes: &[u8]) -> Result<(T, usize), WireError> {
-        let mut from = Deserializer::new(bytes);
-        let value = match T::deserialize(&mut from) {
-            Ok(value) => value,
-            Err(error) => return Err(self.unreadable::<T>(error)),
-        };
-        let length = bytes.len() - from.bytes.len();
-        if self.is_plain {
-            return Ok((value, length));
-        }
-        let seal = from.bytes.first_chunk::<SEAL_BYTES>().map(|seal| u32::from_le_bytes(*seal));
-        if seal == Some(from.structure.seal(length)) {
-            return Ok((value, length + SEAL_BYTES));
-        }
-        let read = Read { structure: from.structure, has_aliases: from.has_aliases, seal, length };
-        Ok((read.again(value)?, length + SEAL_BYTES))
+        if self.is_plain { take_plain(bytes) } else { take_sealed(bytes) }
     }
 }
 
-impl Taker {
-    #[cold]
-    fn unreadable<T>(self, error: ValueError) -> WireError {
-        decode_error::<T>(if self.is_plain { error } else { error.of_own_bytes() })
+#[inline]
+fn take_plain<T: Data>(bytes: &[u8]) -> Result<(T, usize), WireError> {
+    let mut from = Deserializer::<Unwatched>::new(bytes);
+    match T::deserialize(&mut from) {
+        Ok(value) => Ok((value, bytes.len() - from.bytes.len())),
+        Err(error) => Err(decode_error::<T>(error)),
     }
+}
+
+#[inline]
+fn take_sealed<T: Data>(bytes: &[u8]) -> Result<(T, usize), WireError> {
+    let mut from = Deserializer::<Structure>::new(bytes);
+    let value = match T::deserialize(&mut from) {
+        Ok(value) => value,
+        Err(error) => return Err(decode_error::<T>(error.of_own_bytes())),
+    };
+    let length = bytes.len() - from.bytes.len();
+    let seal = from.bytes.first_chunk::<SEAL_BYTES>().map(|seal| u32::from_le_bytes(*seal));
+    if seal == Some(from.watch.seal(length)) {
+        return Ok((value, length + SEAL_BYTES));
+    }
+    let read = Read { structure: from.watch, has_aliases: from.has_aliases, seal, length };
+    Ok((read.again(value)?, length + SEAL_BYTES))
 }
 
 /// A value whose two sums differ, without the value: the compiler keeps in registers what no pointer leads to.
@@ -169,7 +196,7 @@ impl Read {
     /// sums differ too: then what was read, written again, has the seal.
     #[cold]
     fn again<T: Serialize>(self, value: T) -> Result<T, WireError> {
-        let written = write(&mut Counter::default(), &value).map_err(decode_error::<T>)?.0;
+        let written = write(&mut Counter::default(), &value).map_err(decode_error::<T>)?.structure;
         let fields_agree = self.has_aliases || written.fields == self.structure.fields;
         let body_agrees = written.body == self.structure.body;
         let what = match self.seal == Some(written.seal(self.length)) {
@@ -182,13 +209,15 @@ impl Read {
     }
 }
 
-fn write<T: Serialize>(
-    out: &mut impl ser::Output,
-    value: &T,
-) -> Result<(Structure, Shapes), ValueError> {
-    let mut to = Serializer::new(out);
+fn write<T: Serialize>(out: &mut impl ser::Output, value: &T) -> Result<Written, ValueError> {
+    let mut to = Serializer::<_, Written>::new(out);
     value.serialize(&mut to)?;
-    Ok((to.structure, to.shapes))
+    Ok(to.watch)
+}
+
+#[inline]
+fn write_plain<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), ValueError> {
+    value.serialize(&mut Serializer::<_, Unwatched>::new(out))
 }
 
 #[inline]
@@ -215,11 +244,12 @@ pub fn to_readable_bytes<T: Data>(value: &T) -> Result<Vec<u8>, WireError> {
 }
 
 pub(crate) fn append<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), WireError> {
-    let start = out.len();
-    let (structure, _) = write(out, value).map_err(encode_error::<T>)?;
-    if !Form::of::<T>().is_plain {
-        seal(out, start, &structure);
+    if Form::of::<T>().is_plain {
+        return write_plain(out, value).map_err(encode_error::<T>);
     }
+    let start = out.len();
+    let written = write(out, value).map_err(encode_error::<T>)?;
+    seal(out, start, &written.structure);
     Ok(())
 }
 

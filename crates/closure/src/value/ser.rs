@@ -6,7 +6,7 @@
 use serde::ser::{self, Serialize};
 
 use super::error::ValueError;
-use super::structure::{Kind, Shapes, Structure, hash};
+use super::structure::{Kind, WatchPlaces};
 use super::{DEEPEST, varint};
 
 /// Where bytes go.
@@ -14,7 +14,7 @@ pub(crate) trait Output {
     fn push(&mut self, byte: u8);
     fn extend(&mut self, bytes: &[u8]);
     /// Appends the first `length` of these bytes.
-    fn extend_some(&mut self, bytes: [u8; varint::QUICK], length: usize);
+    fn extend_some<const N: usize>(&mut self, bytes: [u8; N], length: usize);
     fn position(&self) -> usize;
     /// Writes over what is there.
     fn replace(&mut self, at: usize, bytes: &[u8]);
@@ -33,7 +33,7 @@ impl Output for Vec<u8> {
 
     /// A copy of known length and a step back are quicker than a copy of any length.
     #[inline(always)]
-    fn extend_some(&mut self, bytes: [u8; varint::QUICK], length: usize) {
+    fn extend_some<const N: usize>(&mut self, bytes: [u8; N], length: usize) {
         let end = self.len() + length;
         self.extend_from_slice(&bytes);
         self.truncate(end);
@@ -64,7 +64,7 @@ impl Output for Counter {
     }
 
     #[inline(always)]
-    fn extend_some(&mut self, _: [u8; varint::QUICK], length: usize) {
+    fn extend_some<const N: usize>(&mut self, _: [u8; N], length: usize) {
         self.0 += length;
     }
 
@@ -76,12 +76,9 @@ impl Output for Counter {
 }
 
 /// Writes one value.
-pub(crate) struct Serializer<'a, O> {
+pub(crate) struct Serializer<'a, O, W> {
     out: &'a mut O,
-    pub(crate) structure: Structure,
-    pub(crate) shapes: Shapes,
-    /// Where in the value this is: mixed into the bits of `shapes`.
-    place: u64,
+    pub(crate) watch: W,
     depth: u32,
 }
 
@@ -90,17 +87,19 @@ type Result<T = (), E = ValueError> = std::result::Result<T, E>;
 /// Bytes kept free for the length of a sequence that does not say it.
 const LENGTH_BYTES: usize = 5;
 
-impl<'a, O: Output> Serializer<'a, O> {
+impl<'a, O: Output, W: WatchPlaces> Serializer<'a, O, W> {
     #[inline]
     pub(crate) fn new(out: &'a mut O) -> Self {
-        let (structure, shapes) = (Structure::default(), Shapes::VALUE);
-        Serializer { out, structure, shapes, place: 0, depth: 0 }
+        Serializer { out, watch: W::default(), depth: 0 }
     }
 
     #[inline(always)]
     fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.out.push(value as u8);
+        } else if value < varint::SMALL {
+            let (bytes, length) = varint::spread_small(value as u32);
+            self.out.extend_some(bytes, length);
         } else if value < varint::TOO_LARGE {
             let (bytes, length) = varint::spread(value);
             self.out.extend_some(bytes, length);
@@ -130,28 +129,28 @@ impl<'a, O: Output> Serializer<'a, O> {
 
     #[inline(always)]
     fn unsigned(&mut self, value: u64) -> Result {
-        self.structure.add(Kind::Unsigned);
+        self.watch.add(Kind::Unsigned);
         self.varint(value);
         Ok(())
     }
 
     #[inline(always)]
     fn signed(&mut self, value: i64) -> Result {
-        self.structure.add(Kind::Signed);
+        self.watch.add(Kind::Signed);
         self.varint(((value << 1) ^ (value >> 63)) as u64);
         Ok(())
     }
 
     #[inline(always)]
     fn byte(&mut self, kind: Kind, byte: u8) -> Result {
-        self.structure.add(kind);
+        self.watch.add(kind);
         self.out.push(byte);
         Ok(())
     }
 
     #[inline(always)]
     fn bytes(&mut self, kind: Kind, bytes: &[u8]) -> Result {
-        self.structure.add(kind);
+        self.watch.add(kind);
         self.varint(bytes.len() as u64);
         self.out.extend(bytes);
         Ok(())
@@ -174,36 +173,36 @@ impl<'a, O: Output> Serializer<'a, O> {
 
     #[inline(always)]
     fn variant(&mut self, kind: Kind, index: u32, variant: &'static str) {
-        self.structure.add(kind);
-        self.structure.add_variant(variant);
-        self.shapes.add(hash(variant));
+        self.watch.add(kind);
+        self.watch.add_variant(variant);
+        self.watch.show(variant);
         self.varint(u64::from(index));
     }
 
     #[inline(always)]
-    fn compound(&mut self, name: &'static str) -> Result<Compound<'_, 'a, O>> {
+    fn compound(&mut self, name: &'static str) -> Result<Compound<'_, 'a, O, W>> {
         self.enter()?;
         Ok(Compound { is_tuple: false, ..self.tuple(name) })
     }
 
     /// Whatever nests without end has something else than tuples between them: their depth does not count.
     #[inline(always)]
-    fn tuple(&mut self, name: &'static str) -> Compound<'_, 'a, O> {
-        let outside = self.place;
+    fn tuple(&mut self, name: &'static str) -> Compound<'_, 'a, O, W> {
+        let outside = self.watch.place();
         Compound { to: self, name, is_tuple: true, unknown_length: None, elements: 0, outside }
     }
 }
 
-impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
+impl<'s, 'a, O: Output, W: WatchPlaces> ser::Serializer for &'s mut Serializer<'a, O, W> {
     type Ok = ();
     type Error = ValueError;
-    type SerializeSeq = Compound<'s, 'a, O>;
-    type SerializeTuple = Compound<'s, 'a, O>;
-    type SerializeTupleStruct = Compound<'s, 'a, O>;
-    type SerializeTupleVariant = Compound<'s, 'a, O>;
-    type SerializeMap = Compound<'s, 'a, O>;
-    type SerializeStruct = Compound<'s, 'a, O>;
-    type SerializeStructVariant = Compound<'s, 'a, O>;
+    type SerializeSeq = Compound<'s, 'a, O, W>;
+    type SerializeTuple = Compound<'s, 'a, O, W>;
+    type SerializeTupleStruct = Compound<'s, 'a, O, W>;
+    type SerializeTupleVariant = Compound<'s, 'a, O, W>;
+    type SerializeMap = Compound<'s, 'a, O, W>;
+    type SerializeStruct = Compound<'s, 'a, O, W>;
+    type SerializeStructVariant = Compound<'s, 'a, O, W>;
 
     #[inline(always)]
     fn is_human_readable(&self) -> bool {
@@ -236,7 +235,7 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
     }
 
     fn serialize_i128(self, value: i128) -> Result {
-        self.structure.add(Kind::Signed);
+        self.watch.add(Kind::Signed);
         self.varint_128(((value << 1) ^ (value >> 127)) as u128);
         Ok(())
     }
@@ -262,21 +261,21 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
     }
 
     fn serialize_u128(self, value: u128) -> Result {
-        self.structure.add(Kind::Unsigned);
+        self.watch.add(Kind::Unsigned);
         self.varint_128(value);
         Ok(())
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_f32(self, value: f32) -> Result {
-        self.structure.add(Kind::F32);
+        self.watch.add(Kind::F32);
         self.out.extend(&value.to_bits().to_le_bytes());
         Ok(())
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn serialize_f64(self, value: f64) -> Result {
-        self.structure.add(Kind::F64);
+        self.watch.add(Kind::F64);
         self.out.extend(&value.to_bits().to_le_bytes());
         Ok(())
     }
@@ -304,13 +303,13 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
     #[inline]
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
         self.byte(Kind::Some, 1)?;
-        self.shapes.add(self.place ^ hash("Some"));
+        self.watch.show_here(true, "Some");
         self.inside(value)
     }
 
     #[inline]
     fn serialize_unit(self) -> Result {
-        self.structure.add(Kind::Unit);
+        self.watch.add(Kind::Unit);
         Ok(())
     }
 
@@ -344,8 +343,8 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
 
     #[inline]
     fn serialize_seq(self, length: Option<usize>) -> Result<Self::SerializeSeq> {
-        self.structure.add(Kind::Seq);
-        self.shapes.add_if(length != Some(0), self.place ^ hash("Seq"));
+        self.watch.add(Kind::Seq);
+        self.watch.show_here(length != Some(0), "Seq");
         let unknown_length = match length {
             Some(length) => {
                 self.varint(length as u64);
@@ -389,15 +388,15 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
     #[inline]
     fn serialize_map(self, length: Option<usize>) -> Result<Self::SerializeMap> {
         let length = length.ok_or_else(ValueError::map_of_unknown_length)?;
-        self.structure.add(Kind::Map);
-        self.shapes.add_if(length > 0, self.place ^ hash("Map"));
+        self.watch.add(Kind::Map);
+        self.watch.show_here(length > 0, "Map");
         self.varint(length as u64);
         self.compound("")
     }
 
     #[inline]
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Self::SerializeStruct> {
-        self.shapes.add(hash(name));
+        self.watch.show(name);
         self.compound(name)
     }
 
@@ -419,8 +418,8 @@ impl<'s, 'a, O: Output> ser::Serializer for &'s mut Serializer<'a, O> {
 }
 
 /// A value made of others, on its way.
-pub(crate) struct Compound<'s, 'a, O> {
-    to: &'s mut Serializer<'a, O>,
+pub(crate) struct Compound<'s, 'a, O, W> {
+    to: &'s mut Serializer<'a, O, W>,
     /// Of the struct or variant.
     name: &'static str,
     is_tuple: bool,
@@ -431,7 +430,7 @@ pub(crate) struct Compound<'s, 'a, O> {
     outside: u64,
 }
 
-impl<O: Output> Compound<'_, '_, O> {
+impl<O: Output, W: WatchPlaces> Compound<'_, '_, O, W> {
     #[inline(always)]
     fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
         value.serialize(&mut *self.to)
@@ -440,23 +439,23 @@ impl<O: Output> Compound<'_, '_, O> {
     #[inline(always)]
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
         self.elements += 1;
-        self.to.structure.add(Kind::Element);
-        self.to.place = self.outside.wrapping_add(self.elements);
+        self.to.watch.add(Kind::Element);
+        self.to.watch.go_to(self.outside.wrapping_add(self.elements));
         self.put(value)
     }
 
     #[inline(always)]
     fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
-        self.to.structure.add(Kind::Element);
-        self.to.structure.add_field(name);
-        self.to.place = hash(name);
+        self.to.watch.add(Kind::Element);
+        self.to.watch.add_field(name);
+        self.to.watch.go_to_field(name);
         self.put(value)
     }
 
     #[inline(always)]
     fn close(self) -> Result {
         self.to.depth -= u32::from(!self.is_tuple);
-        self.to.place = self.outside;
+        self.to.watch.go_to(self.outside);
         match self.unknown_length {
             Some(at) => close_unknown(self.to.out, at, self.elements),
             None => Ok(()),
@@ -479,14 +478,14 @@ fn close_unknown(out: &mut impl Output, at: usize, elements: u64) -> Result {
     Ok(())
 }
 
-impl<O: Output> ser::SerializeSeq for Compound<'_, '_, O> {
+impl<O: Output, W: WatchPlaces> ser::SerializeSeq for Compound<'_, '_, O, W> {
     type Ok = ();
     type Error = ValueError;
 
     #[inline]
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
         self.elements += 1;
-        self.to.structure.add(Kind::Item);
+        self.to.watch.add(Kind::Item);
         self.put(value)
     }
 
@@ -496,13 +495,13 @@ impl<O: Output> ser::SerializeSeq for Compound<'_, '_, O> {
     }
 }
 
-impl<O: Output> ser::SerializeMap for Compound<'_, '_, O> {
+impl<O: Output, W: WatchPlaces> ser::SerializeMap for Compound<'_, '_, O, W> {
     type Ok = ();
     type Error = ValueError;
 
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result {
-        self.to.structure.add(Kind::Item);
+        self.to.watch.add(Kind::Item);
         self.put(key)
     }
 
@@ -519,7 +518,7 @@ impl<O: Output> ser::SerializeMap for Compound<'_, '_, O> {
 
 macro_rules! elements {
     ($($trait:ident $method:ident),*) => {$(
-        impl<O: Output> ser::$trait for Compound<'_, '_, O> {
+        impl<O: Output, W: WatchPlaces> ser::$trait for Compound<'_, '_, O, W> {
             type Ok = ();
             type Error = ValueError;
 
@@ -543,7 +542,7 @@ elements!(
 
 macro_rules! fields {
     ($($trait:ident),*) => {$(
-        impl<O: Output> ser::$trait for Compound<'_, '_, O> {
+        impl<O: Output, W: WatchPlaces> ser::$trait for Compound<'_, '_, O, W> {
             type Ok = ();
             type Error = ValueError;
 

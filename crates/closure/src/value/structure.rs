@@ -19,21 +19,6 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    #[inline(always)]
-    pub(crate) fn add(&mut self, kind: Kind) {
-        self.body += Wrapping((kind as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    }
-
-    #[inline(always)]
-    pub(crate) fn add_field(&mut self, name: &'static str) {
-        self.fields += Wrapping(hash(name));
-    }
-
-    #[inline(always)]
-    pub(crate) fn add_variant(&mut self, name: &'static str) {
-        self.variants += Wrapping(hash(name));
-    }
-
     /// What stands behind a value of `length` bytes.
     #[inline]
     pub(crate) fn seal(&self, length: usize) -> u32 {
@@ -41,6 +26,135 @@ impl Structure {
         let names = self.fields.0.rotate_left(17) ^ self.variants.0.rotate_left(41);
         (mix(self.body.0 ^ names ^ length) >> 32) as u32
     }
+}
+
+/// Who is told what a value is made of, while it is written or read.
+pub(crate) trait Watch: Default {
+    fn add(&mut self, kind: Kind);
+    fn add_field(&mut self, name: &'static str);
+    fn add_variant(&mut self, name: &'static str);
+}
+
+impl Watch for Structure {
+    #[inline(always)]
+    fn add(&mut self, kind: Kind) {
+        self.body += Wrapping((kind as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+
+    #[inline(always)]
+    fn add_field(&mut self, name: &'static str) {
+        self.fields += Wrapping(hash(name));
+    }
+
+    #[inline(always)]
+    fn add_variant(&mut self, name: &'static str) {
+        self.variants += Wrapping(hash(name));
+    }
+}
+
+/// Who is also told where in a value its parts stand, while it is written.
+pub(crate) trait WatchPlaces: Watch {
+    /// A struct or a variant of this name is written.
+    fn show(&mut self, name: &'static str);
+    /// Something that may be empty is written at this place, and whether it is not.
+    fn show_here(&mut self, is_some: bool, what: &'static str);
+    fn place(&self) -> u64;
+    fn go_to(&mut self, place: u64);
+    fn go_to_field(&mut self, name: &'static str);
+}
+
+/// What a written value showed of its type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) structure: Structure,
+    pub(crate) shapes: Shapes,
+    /// Where in the value this is: mixed into the bits of `shapes`.
+    place: u64,
+}
+
+impl Default for Written {
+    #[inline(always)]
+    fn default() -> Self {
+        Written { structure: Structure::default(), shapes: Shapes::VALUE, place: 0 }
+    }
+}
+
+impl Watch for Written {
+    #[inline(always)]
+    fn add(&mut self, kind: Kind) {
+        self.structure.add(kind);
+    }
+
+    #[inline(always)]
+    fn add_field(&mut self, name: &'static str) {
+        self.structure.add_field(name);
+    }
+
+    #[inline(always)]
+    fn add_variant(&mut self, name: &'static str) {
+        self.structure.add_variant(name);
+    }
+}
+
+impl WatchPlaces for Written {
+    #[inline(always)]
+    fn show(&mut self, name: &'static str) {
+        self.shapes.add(hash(name));
+    }
+
+    #[inline(always)]
+    fn show_here(&mut self, is_some: bool, what: &'static str) {
+        self.shapes.add_if(is_some, self.place ^ hash(what));
+    }
+
+    #[inline(always)]
+    fn place(&self) -> u64 {
+        self.place
+    }
+
+    #[inline(always)]
+    fn go_to(&mut self, place: u64) {
+        self.place = place;
+    }
+
+    #[inline(always)]
+    fn go_to_field(&mut self, name: &'static str) {
+        self.place = hash(name);
+    }
+}
+
+/// Nobody: values of plain types need no sum.
+#[derive(Default)]
+pub(crate) struct Unwatched;
+
+impl Watch for Unwatched {
+    #[inline(always)]
+    fn add(&mut self, _: Kind) {}
+
+    #[inline(always)]
+    fn add_field(&mut self, _: &'static str) {}
+
+    #[inline(always)]
+    fn add_variant(&mut self, _: &'static str) {}
+}
+
+impl WatchPlaces for Unwatched {
+    #[inline(always)]
+    fn show(&mut self, _: &'static str) {}
+
+    #[inline(always)]
+    fn show_here(&mut self, _: bool, _: &'static str) {}
+
+    #[inline(always)]
+    fn place(&self) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn go_to(&mut self, _: u64) {}
+
+    #[inline(always)]
+    fn go_to_field(&mut self, _: &'static str) {}
 }
 
 /// What serde's two halves call alike. Numbers that have the same wire form are one kind.

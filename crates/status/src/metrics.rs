@@ -1,0 +1,112 @@
+//! What tasks cost: added up, and packed for the many tasks that are remembered.
+
+use firesteel_types::TaskMetrics;
+
+/// Calls `$with!` with all numbers of [`TaskMetrics`] that add up, those together that are often all zero.
+macro_rules! groups {
+    ($with:ident) => {
+        $with! {
+            [run_time_us cpu_time_us]
+            [deserialize_time_us deserialize_cpu_time_us result_serialize_time_us result_bytes
+             getting_result_time_ms]
+            [input_records input_bytes output_records output_bytes]
+            [shuffle_read_records shuffle_local_bytes shuffle_local_blocks shuffle_remote_bytes
+             shuffle_remote_blocks shuffle_remote_bytes_to_disk shuffle_fetch_wait_us]
+            [shuffle_write_records shuffle_write_bytes shuffle_write_time_us memory_bytes_spilled
+             disk_bytes_spilled]
+        }
+    };
+}
+
+/// Adds up what tasks cost; of peaks the highest stays.
+pub(crate) fn add(sum: &mut TaskMetrics, one: &TaskMetrics) {
+    macro_rules! add {
+        ($([$($name:ident)*])*) => {$(
+            if 0 $(| one.$name)* != 0 {
+                $(sum.$name = sum.$name.saturating_add(one.$name);)*
+            }
+        )*};
+    }
+    groups!(add);
+    sum.peak_memory_bytes = sum.peak_memory_bytes.max(one.peak_memory_bytes);
+}
+
+/// What one task cost, without the zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packed {
+    /// Which numbers are not zero: a bit each.
+    which: u32,
+    /// Those.
+    numbers: Box<[u64]>,
+}
+
+impl Packed {
+    pub(crate) fn new(metrics: &TaskMetrics) -> Self {
+        let (mut which, mut numbers, mut count) = (0, [0; u32::BITS as usize], 0);
+        let mut index = 0;
+        let mut put = |number: u64| {
+            if number != 0 {
+                which |= 1 << index;
+                numbers[count] = number;
+                count += 1;
+            }
+            index += 1;
+        };
+        macro_rules! pack {
+            ($([$($name:ident)*])*) => {$($(put(metrics.$name);)*)*};
+        }
+        put(metrics.peak_memory_bytes);
+        groups!(pack);
+        Packed { which, numbers: numbers[..count].into() }
+    }
+
+    pub(crate) fn unpack(&self) -> TaskMetrics {
+        let (mut numbers, mut index) = (self.numbers.iter(), 0);
+        let mut take = || {
+            let is_there = self.which & (1 << index) != 0;
+            index += 1;
+            if is_there { numbers.next().copied().unwrap_or(0) } else { 0 }
+        };
+        let mut metrics = TaskMetrics { peak_memory_bytes: take(), ..TaskMetrics::default() };
+        macro_rules! unpack {
+            ($([$($name:ident)*])*) => {$($(metrics.$name = take();)*)*};
+        }
+        groups!(unpack);
+        metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every number another one: what is left out of the groups shows.
+    fn numbered() -> TaskMetrics {
+        let json = serde_json::to_value(TaskMetrics::default()).unwrap();
+        let names = json.as_object().unwrap().keys();
+        let numbers = names.zip(1u64..).map(|(name, number)| (name.clone(), number.into()));
+        serde_json::from_value(serde_json::Value::Object(numbers.collect())).unwrap()
+    }
+
+    #[test]
+    fn packed_metrics_come_back() {
+        for metrics in [numbered(), TaskMetrics::default()] {
+            assert_eq!(Packed::new(&metrics).unpack(), metrics);
+        }
+    }
+
+    #[test]
+    fn all_numbers_add_up_and_of_peaks_the_highest_stays() {
+        let (one, mut sum) = (numbered(), numbered());
+        add(&mut sum, &one);
+        assert_eq!(sum.peak_memory_bytes, one.peak_memory_bytes);
+        let (sum, one) = (serde_json::to_value(&sum).unwrap(), serde_json::to_value(&one).unwrap());
+        for (name, number) in one.as_object().unwrap() {
+            let factor = if name == "peak_memory_bytes" { 1 } else { 2 };
+            assert_eq!(sum[name].as_u64().unwrap(), number.as_u64().unwrap() * factor, "{name}");
+        }
+        let mut most = TaskMetrics { run_time_us: u64::MAX, ..numbered() };
+        add(&mut most, &numbered());
+        assert_eq!(most.run_time_us, u64::MAX);
+    }
+}
