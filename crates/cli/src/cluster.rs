@@ -17,7 +17,8 @@ const EVERYWHERE: &str = "0.0.0.0";
 /// Flags of both.
 #[derive(Args)]
 pub(crate) struct Shared {
-    /// The host or address to bind [default: all if there is a secret, else 127.0.0.1].
+    /// The host or address to bind [default: all if there is a secret, else 127.0.0.1]. If the variable SPARK_LOCAL_IP is set, that
+    /// is bound, and this is the name by which others reach it.
     #[arg(short = 'h', long)]
     pub(crate) host: Option<String>,
     /// A file of settings, instead of spark-defaults.conf.
@@ -46,10 +47,14 @@ impl Shared {
         Ok((conf, rpc))
     }
 
-    /// What to bind: without a secret, nothing that others reach, unless that was asked for.
-    pub(crate) fn host(&self, variable: &str, rpc: &RpcOptions) -> String {
-        let given = self.host.clone().or_else(|| given(variable));
-        given.unwrap_or_else(|| {
+    /// What to bind, and the name for others where that is another: with `SPARK_LOCAL_IP`, which is bound then. Without a
+    /// secret nothing is bound that others reach, unless that was asked for.
+    pub(crate) fn host(&self, variable: &str, rpc: &RpcOptions) -> (String, Option<String>) {
+        let named = self.host.clone().or_else(|| given(variable));
+        if let Some(local) = given("SPARK_LOCAL_IP") {
+            return (local, named);
+        }
+        let bind = named.unwrap_or_else(|| {
             let guarded = rpc.keyring.is_some() || rpc.insecure;
             if !guarded {
                 tracing::warn!(
@@ -58,7 +63,8 @@ impl Shared {
                 );
             }
             if guarded { EVERYWHERE } else { ONLY_HERE }.to_owned()
-        })
+        });
+        (bind, None)
     }
 }
 

@@ -35,9 +35,10 @@ pub(crate) fn run(flags: MasterFlags) -> Result<ExitCode, Failure> {
 
 fn check(flags: &MasterFlags) -> Result<MasterArgs, Failure> {
     let (conf, rpc) = flags.shared.settings()?;
+    let (host, advertise) = flags.shared.host("SPARK_MASTER_HOST", &rpc);
     Ok(MasterArgs {
-        host: flags.shared.host("SPARK_MASTER_HOST", &rpc),
-        advertise: None,
+        host,
+        advertise,
         port: cluster::number(flags.port, "SPARK_MASTER_PORT", 7077)?,
         web_port: Some(cluster::number(flags.webui_port, "SPARK_MASTER_WEBUI_PORT", 8080)?),
         rest_port: MasterArgs::rest_port_of(&conf, rpc.keyring.is_some())?,

@@ -76,9 +76,11 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
         launch: vec![launch::LAUNCH.to_owned()],
         keep: vec![launch::KEEP.to_owned()],
     };
+    let (host, advertise) = flags.shared.host("SPARK_WORKER_HOST", &rpc);
     Ok(WorkerArgs {
         masters: masters(&flags.master)?,
-        host: flags.shared.host("SPARK_WORKER_HOST", &rpc),
+        host,
+        advertise,
         port: cluster::number(flags.port, "SPARK_WORKER_PORT", 0)?,
         web_port: Some(cluster::number(flags.webui_port, "SPARK_WORKER_WEBUI_PORT", 8081)?),
         cores: positive(cluster::number(flags.cores, "SPARK_WORKER_CORES", machine::cores())?)?,

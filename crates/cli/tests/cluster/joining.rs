@@ -187,6 +187,19 @@ fn variables_say_what_flags_do_not() {
     assert!(!master.stdout().contains(":7077"));
 }
 
+#[test]
+fn what_is_bound_and_the_name_for_others_are_two_things() {
+    let mut command = firesteel(&["master", "--host", "localhost", "--webui-port", "0"]);
+    command.env("SPARK_MASTER_PORT", "0").env("SPARK_LOCAL_IP", "127.0.0.3");
+    let master = Daemon::start(command);
+    wait_until("a master", || master.stdout().contains("spark://localhost:"));
+    let said = master.stdout();
+    let port = said.split("spark://localhost:").nth(1).unwrap();
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let reached = |host: &str| std::net::TcpStream::connect(format!("{host}:{port}")).is_ok();
+    assert!(reached("127.0.0.3") && !reached("127.0.0.1"), "{said}");
+}
+
 /// A worker's endpoint that keeps why it was refused.
 struct Claimant(tokio::sync::mpsc::UnboundedSender<(String, bool)>);
 

@@ -18,6 +18,8 @@ pub struct WorkerArgs {
     pub masters: Vec<RpcAddress>,
     /// What to bind: a name or address of this machine, `0.0.0.0` for all.
     pub host: String,
+    /// The name that others reach it by, where that is another.
+    pub advertise: Option<String>,
     /// The first port to try; 0 for any.
     pub port: u16,
     /// The first port to try for its page; `None` for no page.
@@ -62,6 +64,7 @@ impl WorkerArgs {
         Self {
             masters,
             host: "127.0.0.1".to_owned(),
+            advertise: None,
             port: 0,
             web_port: None,
             cores: 1,

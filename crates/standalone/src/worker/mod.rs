@@ -69,7 +69,8 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
         web::check_tls(&args.conf)?;
     }
     let directories = directories::Directories::make(&args.work_dir, &args.local_dirs)?;
-    let bind = BindTo { host: args.host.clone(), port: args.port, advertise: None };
+    let advertise = args.advertise.clone();
+    let bind = BindTo { host: args.host.clone(), port: args.port, advertise };
     let env = RpcEnv::server(args.rpc.clone(), bind).await?;
     let address = env.address().expect("a server has an address").clone();
     let web = match args.web_port {

@@ -72,7 +72,7 @@ impl Order {
     pub(super) fn environment(
         &self,
         place: &Place,
-        host: &str,
+        (host, bind): (&str, Option<&str>),
         worker_url: &str,
     ) -> BTreeMap<String, String> {
         let local = place.local.iter().map(|path| path.to_string_lossy());
@@ -90,6 +90,7 @@ impl Order {
                     memory_mb: *memory_mb,
                 };
                 told.extend(identity.variables());
+                told.extend(bind.map(|bind| (variable::BIND_ADDRESS, bind.to_owned())));
             }
             Order::Driver { driver, .. } => told.extend([
                 ("FIRESTEEL_DRIVER_ID", driver.to_string()),

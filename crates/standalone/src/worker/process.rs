@@ -64,6 +64,8 @@ pub(super) struct Launch {
     pub(super) grace: Duration,
     /// The host that executors are told is theirs.
     pub(super) host: String,
+    /// Where they listen, if that is another.
+    pub(super) bind: Option<String>,
     /// The worker's own name.
     pub(super) url: String,
 }
@@ -100,7 +102,7 @@ impl Launch {
             logs::sink(&place.work, stream, self.rolling).map_err(failed)
         };
         command
-            .envs(order.environment(place, &self.host, &self.url))
+            .envs(order.environment(place, (&self.host, self.bind.as_deref()), &self.url))
             .current_dir(&place.work)
             .stdin(Stdio::null())
             .stdout(sink("stdout")?)

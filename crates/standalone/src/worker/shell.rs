@@ -67,6 +67,7 @@ impl Setting {
             rolling: args.rolling()?,
             grace: args.grace()?,
             host: host.clone(),
+            bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
         };
         Ok(Self { clock, options: args.options(worker)?, launch })
