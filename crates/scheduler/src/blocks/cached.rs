@@ -131,7 +131,7 @@ impl CachedBlocks {
             true => self.computed_from.remove(&rdd),
             false => self.computed_from.insert(rdd, generations.clone()),
         };
-        before.unwrap_or_default() != generations && self.knows(rdd)
+        before.unwrap_or_default() != generations
     }
 
     pub(super) fn differences(

@@ -167,8 +167,8 @@ impl BlockMaster {
         self.cached.remove_rdd(rdd);
     }
 
-    /// Notes what the RDD's partitions are computed from, from now on; whether some are cached that were computed from
-    /// something else.
+    /// Notes what the RDD's partitions are computed from, from now on; whether that was something else before. Then partitions may
+    /// be cached that must not be read, also if none is known: their messages may be lost or on the way.
     pub(crate) fn compute_cached_from(&mut self, rdd: RddId, generations: Generations) -> bool {
         self.cached.compute_from(rdd, generations)
     }
