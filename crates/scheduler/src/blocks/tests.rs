@@ -211,3 +211,12 @@ fn messages_about_blocks_become_events_and_orders_and_nothing_after_a_loss() {
     shell.feed(Input::Dag(DagEvent::RddPersisted { rdd: RDD }));
     assert_eq!(shell.update(2, 1), ["rdd_7_1 on 2: 2"]);
 }
+
+#[test]
+fn an_rdd_that_is_computed_from_other_records_is_dropped_also_if_nobody_told_that_it_is_cached() {
+    let mut blocks = BlockMaster::new(true, Planted::default());
+    let generations = Generations::from([(ShuffleId(1), 1)]);
+    assert!(!blocks.compute_cached_from(RddId(7), Generations::new()));
+    assert!(blocks.compute_cached_from(RddId(7), generations.clone()));
+    assert!(!blocks.compute_cached_from(RddId(7), generations));
+}
