@@ -66,7 +66,7 @@ impl NewPlace {
             NewPlace::Threads { transport, workers } => {
                 Place::Threads { transport: *transport, workers: *workers }
             }
-            NewPlace::Cluster(new) => Place::Cluster(new.cluster.clone()),
+            NewPlace::Cluster(new) => Place::Cluster(new.cluster().clone()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,13 +23,16 @@ use firesteel_types::{CallSite, ExecutorId, Host, Properties, RddInfo};
 use tokio::runtime::Handle;
 
 /// Makes [`Processes`], and lies about executors if asked to.
+#[derive(Default)]
 struct OnThisMachine {
     lies: Vec<ProviderEvent>,
+    stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct Processes {
     lies: Vec<ProviderEvent>,
+    stopped: Arc<AtomicBool>,
     running: Arc<Mutex<Running>>,
     watch: Option<JoinHandle<()>>,
 }
@@ -52,13 +56,18 @@ impl ClusterManager for OnThisMachine {
     }
 
     fn prepare(&self, _: &Master, _: &Conf, _: &Handle) -> Result<Box<dyn Provider>, String> {
-        Ok(Box::new(Processes { lies: self.lies.clone(), ..Processes::default() }))
+        let (lies, stopped) = (self.lies.clone(), self.stopped.clone());
+        Ok(Box::new(Processes { lies, stopped, ..Processes::default() }))
     }
 }
 
 impl Provider for Processes {
     fn driver_host(&self) -> io::Result<String> {
         Ok("127.0.0.1".to_owned())
+    }
+
+    fn default_cores(&self) -> Option<u32> {
+        Some(1)
     }
 
     fn start(&mut self, application: ApplicationSpec, reports: Reports) -> Result<(), String> {
@@ -84,6 +93,7 @@ impl Provider for Processes {
     }
 
     fn stop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
         self.watch.take().into_iter().for_each(|watch| watch.join().unwrap());
     }
 }
@@ -176,8 +186,7 @@ fn executors(engine: &Engine) -> usize {
 
 #[test]
 fn a_provider_of_a_hundred_lines_runs_jobs_on_real_executors_and_replaces_what_dies() {
-    let manager = OnThisMachine { lies: Vec::new() };
-    let managers: [Arc<dyn ClusterManager>; 1] = [Arc::new(manager)];
+    let managers: [Arc<dyn ClusterManager>; 1] = [Arc::new(OnThisMachine::default())];
     let engine = Engine::start_on(conf("processes://here"), Vec::new(), &managers).unwrap();
     assert_eq!(engine.application_id(), "processes-1");
     let first = processes(&engine, false);
@@ -204,7 +213,8 @@ fn what_a_provider_says_of_executors_that_never_were_does_no_harm() {
         ProviderEvent::Ended { executor: nobody, end: End::Told, reason },
         ProviderEvent::Ordered { executor: nobody },
     ];
-    let managers: [Arc<dyn ClusterManager>; 1] = [Arc::new(OnThisMachine { lies })];
+    let managers: [Arc<dyn ClusterManager>; 1] =
+        [Arc::new(OnThisMachine { lies, ..OnThisMachine::default() })];
     let engine = Engine::start_on(conf("processes://here"), Vec::new(), &managers).unwrap();
     assert!(!processes(&engine, false).is_empty());
     assert!(executors(&engine) >= 1);
@@ -213,9 +223,8 @@ fn what_a_provider_says_of_executors_that_never_were_does_no_harm() {
 
 #[test]
 fn a_master_that_nobody_or_two_claim_is_refused_with_their_names() {
-    let lies = Vec::new;
-    let one: Arc<dyn ClusterManager> = Arc::new(OnThisMachine { lies: lies() });
-    let other: Arc<dyn ClusterManager> = Arc::new(OnThisMachine { lies: lies() });
+    let one: Arc<dyn ClusterManager> = Arc::new(OnThisMachine::default());
+    let other: Arc<dyn ClusterManager> = Arc::new(OnThisMachine::default());
     let refusal = |master: &str, managers: &[Arc<dyn ClusterManager>]| match Engine::start_on(
         conf(master),
         Vec::new(),
@@ -232,4 +241,17 @@ fn a_master_that_nobody_or_two_claim_is_refused_with_their_names() {
     assert!(none.contains("standalone, local-cluster, processes"), "{none}");
     let none = refusal("k8s://https://here", &[]);
     assert!(none.contains("no cluster manager"), "{none}");
+}
+
+#[test]
+fn a_provider_of_an_application_that_cannot_start_is_stopped() {
+    let manager = OnThisMachine::default();
+    let stopped = manager.stopped.clone();
+    let managers: [Arc<dyn ClusterManager>; 1] = [Arc::new(manager)];
+    let mut conf = conf("processes://here");
+    conf.set("spark.task.cpus", 2);
+    let refused = Engine::start_on(conf, Vec::new(), &managers).map(drop);
+    let Err(Error::Master { reason, .. }) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("an executor has 1 core(s)"), "{reason}");
+    assert!(stopped.load(Ordering::Relaxed), "it may have started something");
 }

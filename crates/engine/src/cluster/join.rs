@@ -26,15 +26,10 @@ use crate::{Error, Result};
 
 /// A cluster that was not asked for anything yet.
 pub(crate) struct NewCluster {
-    pub(in super::super) cluster: Arc<Cluster>,
     master: String,
     runtime: Runtime,
-    news: Receiver<News>,
-    core: Registry,
     provider: Box<dyn Provider>,
-    application: ApplicationSpec,
-    wanted: String,
-    hash: ExecutableHash,
+    opened: Opened,
 }
 
 impl NewCluster {
@@ -48,14 +43,61 @@ impl NewCluster {
     ) -> Result<Self> {
         let refused = |reason: String| Error::Master { master: master.to_string(), reason };
         let runtime = runtime()?;
-        let provider = manager.prepare(master, conf, runtime.handle()).map_err(refused)?;
+        let mut provider = manager.prepare(master, conf, runtime.handle()).map_err(refused)?;
         let conf = provider.settings(conf);
+        // What was prepared may have directories and ports.
+        let opened = Opened::new(&*provider, &runtime, master, conf, (cpus_per_task, files));
+        let opened = opened.inspect_err(|_| provider.stop())?;
+        Ok(NewCluster { master: master.to_string(), runtime, provider, opened })
+    }
+
+    pub(in super::super) fn cluster(&self) -> &Arc<Cluster> {
+        &self.opened.cluster
+    }
+
+    /// Asks for executors, and waits until the cluster manager has taken the application in.
+    pub(in super::super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
+        let NewCluster { master, runtime, mut provider, opened } = self;
+        let refused = |reason: String| Error::Master { master: master.clone(), reason };
+        let Opened { cluster, news, core, application, wanted, hash } = opened;
+        let started = cluster.serve(engine, hash);
+        let started = started.and_then(|reports| provider.start(application, reports));
+        started.inspect_err(|_| provider.stop()).map_err(refused)?;
+        let actor = Actor::new(engine.clone(), cluster.clone(), core, provider, wanted);
+        let thread = std::thread::Builder::new().name("firesteel-cluster".into());
+        let shared = engine.clone();
+        let spawned = thread.spawn(move || guarded_with(&shared, || actor.run(&news, runtime)));
+        let spawned = spawned.map_err(|source| start_error("the thread of the cluster", source))?;
+        *lock(&cluster.thread) = Some(spawned);
+        cluster.wait_until_joined().map_err(refused)
+    }
+}
+
+/// The driver's port, and what is behind it.
+struct Opened {
+    cluster: Arc<Cluster>,
+    news: Receiver<News>,
+    core: Registry,
+    application: ApplicationSpec,
+    wanted: String,
+    hash: ExecutableHash,
+}
+
+impl Opened {
+    fn new(
+        provider: &dyn Provider,
+        runtime: &Runtime,
+        master: &Master,
+        conf: Conf,
+        (cpus_per_task, files): (u32, &Files),
+    ) -> Result<Self> {
+        let refused = |reason: String| Error::Master { master: master.to_string(), reason };
         let cores = conf.get(&entries::EXECUTOR_CORES)?.or(provider.default_cores());
         check_cores(cores, cpus_per_task).map_err(refused)?;
         let options = provider.rpc_options(&conf).map_err(refused)?;
         // Where one is needed at all, this application has one that no other knows.
         let secret = options.keyring.is_some().then(Secret::generate);
-        let bind = bind_to(&conf, &*provider).map_err(|error| {
+        let bind = bind_to(&conf, provider).map_err(|error| {
             refused(format!(
                 "its address cannot be found ({error}): check the host, or set spark.driver.host"
             ))
@@ -71,31 +113,28 @@ impl NewCluster {
         let core = Registry::new(registry_options(&conf, hash)?);
         let (sender, news) = channel();
         let cluster = Arc::new(Cluster::new(&conf, env, sender, contents)?);
-        let (master, wanted) = (master.to_string(), wanted(&conf)?);
+        let wanted = wanted(&conf)?;
         let application = describe(conf, &address, secret.as_ref(), hash, served)?;
-        Ok(NewCluster { cluster, master, runtime, news, core, provider, application, wanted, hash })
+        Ok(Opened { cluster, news, core, application, wanted, hash })
     }
+}
 
-    /// Asks for executors, and waits until the cluster manager has taken the application in.
-    pub(in super::super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
-        let NewCluster { cluster, master, news, core, mut provider, wanted, .. } = self;
-        let refused = |reason: String| Error::Master { master: master.clone(), reason };
-        let (env, sender) = (&cluster.env, &cluster.news);
-        env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
-        let (weak, hash) = (Arc::downgrade(engine), self.hash);
-        let blocks = BlockMaster { cluster: cluster.clone(), engine: weak, hash };
-        let executors = Scheduler { news: sender.clone(), known: Default::default() };
-        let registered = env.register(BLOCK_MASTER, blocks).map(drop);
-        let registered = registered.and_then(|()| env.register(wire::DRIVER, executors).map(drop));
-        registered.map_err(|error| refused(error.to_string()))?;
-        provider.start(self.application, Reports(sender.clone())).map_err(refused)?;
-        let actor = Actor::new(engine.clone(), cluster.clone(), core, provider, wanted);
-        let thread = std::thread::Builder::new().name("firesteel-cluster".into());
-        let (shared, runtime) = (engine.clone(), self.runtime);
-        let spawned = thread.spawn(move || guarded_with(&shared, || actor.run(&news, runtime)));
-        let spawned = spawned.map_err(|source| start_error("the thread of the cluster", source))?;
-        *lock(&cluster.thread) = Some(spawned);
-        cluster.wait_until_joined().map_err(refused)
+impl Cluster {
+    /// Hears executors from now on; where their provider reports to.
+    fn serve(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        hash: ExecutableHash,
+    ) -> std::result::Result<Reports, String> {
+        let (cluster, engine) = (self.clone(), Arc::downgrade(engine));
+        self.env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
+        let blocks = BlockMaster { cluster, engine, hash };
+        let executors = Scheduler { news: self.news.clone(), known: Default::default() };
+        let registered = self.env.register(BLOCK_MASTER, blocks).map(drop);
+        registered
+            .and_then(|()| self.env.register(wire::DRIVER, executors).map(drop))
+            .map_err(|error| error.to_string())?;
+        Ok(Reports(self.news.clone()))
     }
 }
 
