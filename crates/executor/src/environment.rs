@@ -123,7 +123,7 @@ impl LocalEnvironment {
         }
     }
 
-    /// Drops the kept partitions of an RDD, also those of child processes.
+    /// Drops the cached partitions of an RDD, also those of child processes.
     pub fn remove_rdd(&self, rdd: RddId) {
         self.blocks.remove_rdd(rdd);
         self.tell_children(Forgotten::Rdd(rdd));
@@ -158,7 +158,7 @@ impl LocalEnvironment {
         self.tell_children(Forgotten::Broadcast(id));
     }
 
-    /// Takes all kept partitions of an RDD out, also those of child processes; nobody is told.
+    /// Takes all cached partitions of an RDD out, also those of child processes; nobody is told.
     pub fn take_rdd(&self, rdd: RddId) -> Removed {
         self.tell_children(Forgotten::Rdd(rdd));
         self.blocks.take_rdd(rdd)

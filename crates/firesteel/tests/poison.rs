@@ -162,6 +162,7 @@ fn executors_live_on_with_a_master_that_wants_to_hear_of_drivers_often() {
     let builder = builder("local-cluster[2,1,256]").listener(registered.clone());
     let ctx = builder.config("spark.worker.timeout", "2").build().unwrap();
     let slow = ctx.parallelize_in(2, [1u8, 2]).map(|item| {
+        // Time itself is what is tested: three times as long as the master waits for a silent driver.
         std::thread::sleep(Duration::from_secs(6));
         item
     });

@@ -1,4 +1,4 @@
-//! Drivers as processes: a backend and schedulers, jobs, and what must come out of them.
+//! Drivers as processes: a registry of executors, a provider and schedulers, jobs, and what must come out of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -266,7 +266,7 @@ impl World {
         Ok(())
     }
 
-    /// The backend ended the application: rightly so?
+    /// The registry ended the application: rightly so?
     fn application_ended(&mut self, proc: ProcId, reason: &str) -> Result<(), String> {
         self.tell(|_| format!("process {proc} has to end: {reason}"));
         let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };

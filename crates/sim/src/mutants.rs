@@ -5,7 +5,7 @@ use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, live};
 /// A mistake in one of the cores.
 #[derive(Clone, Copy, Debug)]
 pub enum Mistake {
-    /// Of master, worker, driver's backend or executor.
+    /// Of master, worker, the driver's registry and provider, or executor.
     Cluster(Mutant),
     /// Of the DAG scheduler or the block master.
     Dag(DagMutant),

@@ -289,11 +289,6 @@ impl Registry {
         self.over
     }
 
-    /// Its id, once a cluster manager took it in.
-    pub fn app(&self) -> Option<&AppId> {
-        self.app.as_ref()
-    }
-
     /// How to reach an executor that may get tasks.
     pub fn peer(&self, executor: ExecutorId) -> Option<Peer> {
         self.executors.get(&executor).map(|executor| executor.peer)

@@ -1,4 +1,4 @@
-//! Applications come, give signs of life, and end.
+//! Applications register, send heartbeats, and end.
 
 use std::sync::Arc;
 

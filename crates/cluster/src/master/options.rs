@@ -54,7 +54,7 @@ impl Default for MasterOptions {
 }
 
 impl MasterOptions {
-    /// How often workers and drivers give a sign of life, and how often the master looks.
+    /// How often workers and drivers send heartbeats, and how often the master looks.
     pub fn heartbeat_ms(&self) -> u64 {
         (self.worker_timeout_ms / 4).max(1)
     }

@@ -140,7 +140,7 @@ impl Environment for TaskEnvironment {
 
     fn fetch_kept(&self, block: BlockId) -> Option<Slice> {
         let BlockId::Rdd(rdd, partition) = block else { return None };
-        self.node.env.runtime().block_on(self.node.fetch_kept(rdd, partition))
+        self.node.env.runtime().block_on(self.node.fetch_cached(rdd, partition))
     }
 
     fn replicate(&self, block: BlockId, level: StorageLevel) {

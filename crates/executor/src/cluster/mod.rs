@@ -7,7 +7,7 @@
 //! | `node` | blocks of this process: served to others, kept and forgotten |
 //! | `fetch` | what a task sees of the cluster |
 //! | `flow`, `plan` | map outputs from elsewhere: bringing them, and which to bring next |
-//! | `kept` | kept partitions read from elsewhere, and copies of them |
+//! | `cached` | cached partitions read from elsewhere, and replicas of them |
 //! | `pieces` | broadcast values from the driver and other executors |
 //! | `heartbeat` | what running tasks cost so far, for the driver |
 //! | `transfer` | one block from elsewhere, with retries |
@@ -17,11 +17,11 @@
 //!
 //! It never decides when to work or to end; that is the core's.
 
+mod cached;
 mod code;
 mod fetch;
 mod flow;
 mod heartbeat;
-mod kept;
 mod node;
 mod pieces;
 mod plan;

@@ -284,7 +284,7 @@ impl StreamSource for Node {
     }
 }
 
-/// Tells the driver of kept partitions.
+/// Tells the driver of cached partitions.
 struct BlockWatch(Weak<Node>);
 
 impl Watch for BlockWatch {
@@ -296,7 +296,7 @@ impl Watch for BlockWatch {
         let status = node.blocks.status(id);
         let updated = ToBlockMaster::BlockUpdated { location, block, status };
         if let Err(error) = node.block_master.try_send(updated) {
-            tracing::warn!(%id, %error, "the driver was not told of a kept partition");
+            tracing::warn!(%id, %error, "the driver was not told of a cached partition");
         }
     }
 }

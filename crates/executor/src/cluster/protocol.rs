@@ -228,7 +228,7 @@ pub enum StreamId {
     },
     /// From an executor: a task's result.
     Result(TaskId),
-    /// From an executor: a kept partition, as blocks.
+    /// From an executor: a cached partition, as blocks.
     Kept {
         /// Of this RDD.
         rdd: RddId,

@@ -24,7 +24,7 @@ use firesteel_shuffle::Scratch;
 use firesteel_task::{KillSwitch, SparkFiles};
 use firesteel_types::{TaskFailure, TaskId, TaskOutcome, Tick};
 
-use super::kept::{REPLICAS, Replicas};
+use super::cached::{REPLICAS, Replicas};
 use super::node::{Blocks, Node, lock};
 use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
 use super::settings::{Settings, StartError};

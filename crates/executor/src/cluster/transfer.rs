@@ -51,7 +51,7 @@ impl std::fmt::Display for TransferError {
             TransferError::Stream(error) => error.fmt(f),
             TransferError::Broken(error) => error.fmt(f),
             TransferError::Disk(error) => {
-                write!(f, "a block of another executor could not be put aside: {error}")
+                write!(f, "a block of another executor could not be spilled: {error}")
             }
             TransferError::Lost(error) => write!(f, "that executor is lost ({error})"),
         }

@@ -1,10 +1,10 @@
-//! Kept partitions beyond this process: read from the executor that has them, copied to others as their
+//! Cached partitions beyond this process: read from the executor that has them, replicated to others as their
 //! storage level says.
 //!
-//! A copy is pulled by its keeper, over a stream: the executor that computed the partition only asks
-//! for it, and goes on when enough copies are kept. When copies are lost, the driver has one that is left
-//! copied again (`spark.storage.replication.proactive`). Copies are encoded, whatever the level says, and
-//! count as kept partitions like any other.
+//! A replica is pulled by its new holder, over a stream: the executor that computed the partition only asks for it, and
+//! goes on when there are enough. When replicas are lost, the driver has one that is left replicated
+//! again (`spark.storage.replication.proactive`). Replicas are encoded, whatever the level says, and count as
+//! cached partitions like any other.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Message for KeepCopy {
 
 impl Node {
     /// A partition that another executor keeps, if one does and it can be read.
-    pub(super) async fn fetch_kept(&self, rdd: RddId, partition: u32) -> Option<Slice> {
+    pub(super) async fn fetch_cached(&self, rdd: RddId, partition: u32) -> Option<Slice> {
         let id = StreamId::Kept { rdd, partition };
         for (holder, address) in self.holders(RddBlock { rdd, partition }).await {
             match self.receive_slice(&address, &id, self.max_in_flight).await {
@@ -91,7 +91,7 @@ impl Node {
         next
     }
 
-    /// Has a partition that is kept here copied until as many executors keep it as its level asks for, unless
+    /// Has a partition that is cached here replicated until as many executors hold it as its level asks for, unless
     /// that is being done already.
     pub(super) async fn replicate(&self, rdd: RddId, partition: u32, level: StorageLevel) {
         let block = BlockId::Rdd(rdd, partition);
@@ -192,7 +192,7 @@ impl Node {
         kept(slice, 0, disk_bytes, None)
     }
 
-    /// How a copy in memory gives way.
+    /// How a replica in memory is evicted.
     fn demote(&self, block: BlockId, copy: Slice) -> Demote {
         let scratch = self.scratch.clone();
         Arc::new(move || {
