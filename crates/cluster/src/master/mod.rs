@@ -11,7 +11,7 @@
 //!     schedule ── placement: drivers first, then executors, first come first served
 //! ```
 //!
-//! It starts no process and knows no socket: a [`Peer`](crate::Peer) is a number of its shell's.
+//! It starts no process and knows no socket: a [`Peer`](firesteel_backend::Peer) is a number of its shell's.
 //!
 //! Architecture Invariant: what an executor or a driver holds on a worker is free again when the worker
 //! says that its process ended, or when the worker is given up; never because its end was asked for
