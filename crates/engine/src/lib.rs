@@ -201,8 +201,9 @@ impl Engine {
                 Effect::DropMapOutputs { shuffle, outputs } => {
                     self.drop_map_outputs(shuffle, outputs);
                 }
-                Effect::DropCachedPartitions { rdd } => {
-                    state.aftermath.push(Step::Drop(self.drop_cached_partitions(rdd)));
+                Effect::DropCachedPartitions { at, rdd, epoch } => {
+                    let dropped = self.drop_cached_partitions(at, rdd, epoch);
+                    state.aftermath.push(Step::Drop(dropped));
                 }
                 Effect::DropBlocks { location, rdd } => {
                     state.aftermath.extend(self.drop_blocks(location, rdd).map(Step::Drop));

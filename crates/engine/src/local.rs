@@ -65,8 +65,8 @@ pub(super) fn work(engine: &Arc<Engine>) {
 }
 
 fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskReport {
-    let Launch { task, code, kill, .. } = launch;
-    let identity = identity(task);
+    let Launch { task, code, kill, epoch, .. } = launch;
+    let identity = identity(task, *epoch);
     let environment = engine.environment.clone();
     let Place::Threads { transport, workers } = engine.place else {
         unreachable!("tasks of a cluster are not run here");
@@ -89,11 +89,12 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     }
 }
 
-pub(super) fn identity(task: &TaskInfo) -> TaskIdentity {
+pub(super) fn identity(task: &TaskInfo, epoch: u64) -> TaskIdentity {
     TaskIdentity {
         task: task.task,
         stage: task.stage,
         partition: task.partition,
         attempt: task.attempt,
+        epoch,
     }
 }

@@ -201,13 +201,22 @@ impl Engine {
         }
     }
 
-    /// Drops the cached partitions of an RDD that stays persisted. What they hold may be dropped only without
-    /// the engine's lock.
-    pub(super) fn drop_cached_partitions(&self, rdd: RddId) -> Box<dyn Any + Send> {
+    /// Drops the cached partitions of an RDD that stays persisted, at one holder or at all, as far as they were computed before
+    /// an epoch. What they hold may be dropped only without the engine's lock.
+    pub(super) fn drop_cached_partitions(
+        &self,
+        at: Option<BlockLocation>,
+        rdd: RddId,
+        epoch: u64,
+    ) -> Box<dyn Any + Send> {
         if let Place::Cluster(cluster) = &self.place {
-            cluster.forget(Forgotten::Rdd(rdd));
+            let outdated = Forgotten::Outdated(rdd, epoch);
+            match at {
+                Some(location) => cluster.forget_at(location, outdated),
+                None => cluster.forget(outdated),
+            }
         }
-        Box::new(self.environment.take_rdd(rdd))
+        Box::new(self.environment.take_outdated(rdd, epoch))
     }
 
     /// Tells executors what nobody needs any more.

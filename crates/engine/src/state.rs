@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use firesteel_scheduler::engine::{Effect, Scheduler};
 use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
 use firesteel_task::{KillSwitch, Payload, UpdateTarget};
-use firesteel_types::{AccumulatorId, JobId, ShuffleId, TaskId, TaskInfo, Tick};
+use firesteel_types::{AccumulatorId, JobId, RddId, ShuffleId, TaskId, TaskInfo, Tick};
 
 use super::ShuffleHandle;
 use super::aftermath::{Step, Update};
@@ -21,6 +21,8 @@ pub(super) struct Launch {
     pub(super) kill: Arc<KillSwitch>,
     /// Where map outputs lie must be known at least as of this.
     pub(super) epoch: u64,
+    /// Cached partitions of these RDDs must not be read if they were computed before that epoch.
+    pub(super) outdated: Vec<(RddId, u64)>,
 }
 
 /// A task that was handed to whoever runs it, until its end is reported.
@@ -103,7 +105,8 @@ impl State {
         let kill = Arc::new(KillSwitch::default());
         let running = Running { info: task.clone(), kill: kill.clone(), job };
         self.running.insert(task.task, running);
-        self.ready.push_back(Launch { task, code, kill, epoch });
+        let outdated = self.scheduler.blocks().outdated();
+        self.ready.push_back(Launch { task, code, kill, epoch, outdated });
     }
 
     pub(super) fn kill(&mut self, task: TaskId, reason: &str) {

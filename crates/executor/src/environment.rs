@@ -164,6 +164,12 @@ impl LocalEnvironment {
         self.blocks.take_rdd(rdd)
     }
 
+    /// Takes all cached partitions of an RDD out that were computed before an epoch, also those of child processes.
+    pub fn take_outdated(&self, rdd: RddId, epoch: u64) -> Removed {
+        self.tell_children(Forgotten::Outdated(rdd, epoch));
+        self.blocks.take_outdated(rdd, epoch)
+    }
+
     /// Keeps map outputs of this shuffle from now on.
     pub fn add_shuffle(&self, shuffle: ShuffleId) {
         self.shuffles().insert(shuffle, Vec::new());

@@ -46,6 +46,8 @@ pub enum ToChild {
 pub enum Forgotten {
     /// The kept partitions of an RDD.
     Rdd(RddId),
+    /// The cached partitions of an RDD that tasks computed which were launched before an epoch.
+    Outdated(RddId, u64),
     /// A broadcast value, for good.
     Broadcast(BroadcastId),
     /// The copies of a broadcast value, which may be fetched again.

@@ -226,6 +226,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             level: self.level,
             demote,
             pack: Some(pack),
+            epoch: self.task.epoch(),
         });
         (Outcome::Kept, Items::Kept(items, 0))
     }
@@ -270,6 +271,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             level: self.level,
             demote,
             pack: None,
+            epoch: self.task.epoch(),
         });
         (Outcome::Kept, items)
     }
@@ -301,6 +303,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             level: self.level,
             demote: None,
             pack: None,
+            epoch: self.task.epoch(),
         });
         (Outcome::Kept, items)
     }
@@ -312,7 +315,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             // Nobody may be left who would drop it.
             blocks.discard(self.block);
         } else if self.level.replication > 1 {
-            self.task.environment().replicate(self.block, self.level);
+            self.task.environment().replicate(self.block);
         }
     }
 }

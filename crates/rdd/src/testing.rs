@@ -25,7 +25,7 @@ impl TestTask {
         let scratch = Scratch::new(memory.clone(), dirs, Codec::Lz4);
         let environment = Arc::new(Alone { blocks: MemoryStore::new(memory), scratch });
         let stage = StageRef { stage: StageId(0), attempt: 0 };
-        let identity = TaskIdentity { task, stage, partition: 0, attempt: 0 };
+        let identity = TaskIdentity { task, stage, partition: 0, attempt: 0, epoch: 0 };
         let task = TaskContext::new(identity, Arc::new(KillSwitch::default()), environment);
         TestTask { task, _directory: directory }
     }

@@ -129,10 +129,14 @@ pub enum Effect {
         /// Who holds which.
         outputs: Vec<(BlockLocation, MapAttempt)>,
     },
-    /// Nobody may read the RDD's cached partitions.
+    /// Nobody may read the RDD's cached partitions that tasks computed which were launched before an epoch.
     DropCachedPartitions {
+        /// The holder; `None`: all of them.
+        at: Option<BlockLocation>,
         /// The RDD.
         rdd: RddId,
+        /// The epoch.
+        epoch: u64,
     },
     /// The RDD was unpersisted: the holder is to drop what it has of it.
     DropBlocks {
@@ -295,7 +299,7 @@ impl Scheduler {
         changes: Vec<BlockChange>,
         out: &mut Vec<Effect>,
     ) {
-        let mut unwanted = BTreeSet::new();
+        let (mut unwanted, mut outdated) = (BTreeSet::new(), BTreeSet::new());
         for (block, status) in changes {
             let noted = self.dag.blocks_mut().update(location, block, status);
             match noted {
@@ -303,11 +307,15 @@ impl Scheduler {
                     out.extend(block_updated(location, block, status).map(Effect::Post));
                 }
                 Noted::Unwanted => drop(unwanted.insert(block.rdd)),
+                Noted::Outdated(epoch) => drop(outdated.insert((block.rdd, epoch))),
                 Noted::Ignored => {}
             }
             self.pending.extend((noted == Noted::Orphan).then_some(Step::Replicate));
         }
         out.extend(unwanted.into_iter().map(|rdd| Effect::DropBlocks { location, rdd }));
+        let at = Some(location);
+        let drop = |(rdd, epoch)| Effect::DropCachedPartitions { at, rdd, epoch };
+        out.extend(outdated.into_iter().map(drop));
     }
 
     /// Where blocks lie.
@@ -376,8 +384,8 @@ impl Scheduler {
                 DagEffect::DropMapOutputs { shuffle, outputs } => {
                     out.push(Effect::DropMapOutputs { shuffle, outputs });
                 }
-                DagEffect::DropCachedPartitions { rdd } => {
-                    out.push(Effect::DropCachedPartitions { rdd });
+                DagEffect::DropCachedPartitions { rdd, epoch } => {
+                    out.push(Effect::DropCachedPartitions { at: None, rdd, epoch });
                 }
                 DagEffect::Post(event) => {
                     if let Event::StageCompleted { stage, .. } = &event {

@@ -233,6 +233,8 @@ pub enum DagEffect {
     DropCachedPartitions {
         /// The RDD.
         rdd: RddId,
+        /// By tasks that were launched before this epoch.
+        epoch: u64,
     },
     /// Tell the listeners.
     Post(Event),

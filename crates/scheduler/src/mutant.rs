@@ -22,6 +22,8 @@ pub enum Mutant {
     NeverHeals,
     /// Cached partitions that lost a replica get no other.
     NeverReplicatesAgain,
+    /// Cached partitions of tasks that were launched before a roll-back count, and executors are not told.
+    NotesOutdatedBlocks,
     /// Readers get pieces of broadcast values from lost holders.
     AssignsPiecesOfLostHolders,
 }

@@ -11,10 +11,12 @@ use firesteel_types::{
 };
 
 /// When something was decided, and in which epoch of map outputs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Launched {
     at: u64,
     epoch: u64,
+    /// What is outdated of cached RDDs, as the task is told.
+    outdated: Vec<(RddId, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +50,13 @@ impl BlockBook {
         self.lost.contains(&executor)
     }
 
-    pub(crate) fn launched(&mut self, task: TaskId, epoch: u64) {
+    pub(crate) fn launched(&mut self, task: TaskId, epoch: u64, outdated: Vec<(RddId, u64)>) {
         self.decisions += 1;
-        self.launched.insert(task, Launched { at: self.decisions, epoch });
+        self.launched.insert(task, Launched { at: self.decisions, epoch, outdated });
+    }
+
+    pub(crate) fn told_outdated(&self, task: TaskId) -> Vec<(RddId, u64)> {
+        self.launched.get(&task).map(|launched| launched.outdated.clone()).unwrap_or_default()
     }
 
     pub(crate) fn epoch_of(&self, task: TaskId) -> u64 {

@@ -19,26 +19,48 @@ use crate::world::{Body, Event, ProcId, World};
 /// What changed less long ago than this may not be known to everybody.
 const NEWS_MS: u64 = 3 * HEARTBEAT_MS;
 
+/// A cached partition, with the epoch of the task that computed it.
+#[derive(Clone, Debug)]
+struct Cached {
+    computed: Computed,
+    level: StorageLevel,
+    epoch: u64,
+}
+
 /// The cached partitions of an executor.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    blocks: BTreeMap<RddBlock, (Computed, StorageLevel)>,
+    blocks: BTreeMap<RddBlock, Cached>,
+    /// Partitions of these RDDs are not cached if they are of an earlier epoch.
+    outdated: BTreeMap<RddId, u64>,
     /// When a partition came or went last.
     changed: BTreeMap<RddBlock, u64>,
 }
 
 impl Store {
     pub(crate) fn get(&self, block: RddBlock) -> Option<&Computed> {
-        self.blocks.get(&block).map(|(computed, _)| computed)
+        self.blocks.get(&block).map(|cached| &cached.computed)
     }
 
     fn status(&self, block: RddBlock) -> Option<BlockStatus> {
-        let (_, level) = self.blocks.get(&block)?;
-        Some(BlockStatus { memory_bytes: 8, disk_bytes: 0, level: *level })
+        let Cached { level, epoch, .. } = self.blocks.get(&block)?;
+        Some(BlockStatus { memory_bytes: 8, disk_bytes: 0, level: *level, epoch: *epoch })
     }
 
     fn all(&self) -> Vec<(RddBlock, BlockStatus)> {
         self.blocks.keys().filter_map(|block| Some((*block, self.status(*block)?))).collect()
+    }
+
+    /// Whether the partition is taken: it is not outdated, and newer than what is there.
+    fn insert(&mut self, block: RddBlock, cached: Cached, now: u64) -> bool {
+        let outdated = self.outdated.get(&block.rdd).is_some_and(|epoch| cached.epoch < *epoch);
+        let known = self.blocks.get(&block).is_some_and(|known| known.epoch >= cached.epoch);
+        if outdated || known {
+            return false;
+        }
+        self.blocks.insert(block, cached);
+        self.changed.insert(block, now);
+        true
     }
 
     fn is_settled(&self, block: RddBlock, now: u64) -> bool {
@@ -53,6 +75,7 @@ pub(crate) enum BlockMessage {
     Reported { location: BlockLocation, cached: Vec<(RddBlock, BlockStatus)> },
     LocatePeers { holder: BlockLocation, block: RddBlock },
     Forget(RddId),
+    DropOutdated(RddId, u64),
     Replicate(Vec<RddBlock>),
 }
 
@@ -84,10 +107,10 @@ pub(crate) fn persist_some(rng: &mut Rng, rdds: &[Arc<RddInfo>]) {
 
 impl World {
     /// A task caches what it computed of persisted RDDs; others have to give way now and then.
-    pub(crate) fn cache(&mut self, proc: ProcId, fresh: Vec<Fresh>) {
+    pub(crate) fn cache(&mut self, proc: ProcId, fresh: Vec<Fresh>, epoch: u64) {
         for (block, level, computed) in fresh {
             self.counters.partitions_cached += 1;
-            self.put(proc, block, computed, level);
+            self.put(proc, block, Cached { computed, level, epoch });
             if level.replication > 1 {
                 let Some(holder) = self.location_of(proc) else { return };
                 self.tell_driver(proc, BlockMessage::LocatePeers { holder, block });
@@ -111,15 +134,26 @@ impl World {
         self.send_to(proc, Some(driver), 0, Message::Blocks(message));
     }
 
-    fn put(&mut self, proc: ProcId, block: RddBlock, computed: Computed, level: StorageLevel) {
+    fn put(&mut self, proc: ProcId, block: RddBlock, cached: Cached) {
         let now = self.now;
         let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return };
-        if node.store.blocks.contains_key(&block) {
-            return;
+        match node.store.insert(block, cached, now) {
+            true => self.block_changed(proc, block),
+            false => self.counters.partitions_refused += 1,
         }
-        node.store.blocks.insert(block, (computed, level));
-        node.store.changed.insert(block, now);
-        self.block_changed(proc, block);
+    }
+
+    /// Before a task runs, its executor knows what must not be read.
+    pub(crate) fn drop_outdated(&mut self, proc: ProcId, outdated: &[(RddId, u64)]) {
+        for (rdd, epoch) in outdated {
+            let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return };
+            let known = node.store.outdated.entry(*rdd).or_default();
+            if *known >= *epoch {
+                continue;
+            }
+            *known = *epoch;
+            self.take(proc, |block, cached| block.rdd == *rdd && cached < *epoch);
+        }
     }
 
     /// Tells the driver of a change, unless the message finds no room in the queue.
@@ -141,14 +175,15 @@ impl World {
         if let Some(Body::Driver(node)) = &mut self.procs[driver].body {
             node.book.evicted.insert(block);
         }
-        self.take(proc, |other| *other == block);
+        self.take(proc, |other, _| *other == block);
     }
 
     /// An executor drops cached partitions.
-    fn take(&mut self, proc: ProcId, which: impl Fn(&RddBlock) -> bool) {
+    fn take(&mut self, proc: ProcId, which: impl Fn(&RddBlock, u64) -> bool) {
         let now = self.now;
         let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return };
-        let taken: Vec<_> = node.store.blocks.keys().copied().filter(which).collect();
+        let taken = node.store.blocks.iter().filter(|(block, cached)| which(block, cached.epoch));
+        let taken: Vec<_> = taken.map(|(block, _)| *block).collect();
         for block in &taken {
             node.store.blocks.remove(block);
             node.store.changed.insert(*block, now);
@@ -182,7 +217,11 @@ impl World {
             }
             BlockMessage::LocatePeers { holder, block } => self.locate_peers(proc, holder, block),
             BlockMessage::Forget(rdd) => {
-                self.take(proc, |block| block.rdd == rdd);
+                self.take(proc, |block, _| block.rdd == rdd);
+                Ok(())
+            }
+            BlockMessage::DropOutdated(rdd, epoch) => {
+                self.drop_outdated(proc, &[(rdd, epoch)]);
                 Ok(())
             }
             BlockMessage::Replicate(blocks) => {
@@ -229,11 +268,13 @@ impl World {
         };
         let Some(from) = of_driver(holder) else { return Ok(()) };
         let Some(Body::Executor(executor)) = &self.procs[from].body else { return Ok(()) };
-        let level = executor.store.blocks.get(&block).map(|(_, level)| *level);
+        let level = executor.store.blocks.get(&block).map(|cached| cached.level);
         let wanted = level.map_or(0, |level| level.replication.saturating_sub(1));
         let missing = wanted.saturating_sub(peers.replicas);
         let candidates = peers.candidates.into_iter().filter_map(of_driver).collect();
-        let at = self.now + 1 + self.rng.u64(..200);
+        // Few take long, those that read from a busy disk.
+        let most = if self.rng.u8(..8) == 0 { 2000 } else { 200 };
+        let at = self.now + 1 + self.rng.u64(..most);
         self.push(at, Event::Copies(Copying { holder: from, block, missing, candidates }));
         Ok(())
     }
@@ -241,7 +282,7 @@ impl World {
     /// The next of those that are to hold a replica gets it, unless it is gone.
     pub(crate) fn copy(&mut self, mut copying: Copying) -> Result<(), String> {
         let Some(Body::Executor(from)) = &self.procs[copying.holder].body else { return Ok(()) };
-        let Some((computed, level)) = from.store.blocks.get(&copying.block).cloned() else {
+        let Some(cached) = from.store.blocks.get(&copying.block).cloned() else {
             return Ok(());
         };
         while let Some(to) = copying.candidates.front().copied().filter(|_| copying.missing > 0) {
@@ -253,18 +294,23 @@ impl World {
             copying.candidates.pop_front();
             if self.procs[to].alive {
                 self.counters.replicas_made += 1;
-                self.put(to, copying.block, computed.clone(), level);
+                self.put(to, copying.block, cached.clone());
                 copying.missing -= 1;
             }
         }
         Ok(())
     }
 
-    /// The driver has an executor, or all of them, drop what they cache of an RDD.
-    pub(crate) fn forget_rdd(&mut self, node: &DriverNode, at: Option<BlockLocation>, rdd: RddId) {
+    /// The driver tells something to an executor, or to all of them.
+    pub(crate) fn tell_holders(
+        &mut self,
+        node: &DriverNode,
+        at: Option<BlockLocation>,
+        message: &BlockMessage,
+    ) {
         let all: Vec<_> = node.registry.executors().map(BlockLocation::from).collect();
         for location in at.map_or(all, |at| vec![at]) {
-            self.tell_holder(node, location, BlockMessage::Forget(rdd));
+            self.tell_holder(node, location, message.clone());
         }
     }
 
@@ -297,7 +343,7 @@ impl World {
         rdd.storage_level.set(StorageLevel::NONE);
         self.feed_schedulers(driver, vec![Input::Dag(DagEvent::RddUnpersisted { rdd: id })])?;
         let Some(Body::Driver(node)) = self.procs[driver].body.take() else { return Ok(()) };
-        self.forget_rdd(&node, None, id);
+        self.tell_holders(&node, None, &BlockMessage::Forget(id));
         self.procs[driver].body = Some(Body::Driver(node));
         Ok(())
     }

@@ -97,6 +97,8 @@ counters! {
     jobs_rolled_back,
     /// Partitions that tasks cached.
     partitions_cached,
+    /// Executors refused a cached partition that is outdated, or older than theirs.
+    partitions_refused,
     /// Cached partitions that had to give way.
     partitions_evicted,
     /// Cached partitions that tasks read from another executor.
@@ -117,6 +119,8 @@ counters! {
     cached_rolled_back,
     /// Cached partitions that came when nobody wanted them any more.
     unwanted_blocks,
+    /// A holder was told to drop outdated partitions that it told of.
+    outdated_blocks,
     /// Questions where map outputs lie.
     locations_asked,
     /// Locations of map outputs that were used though there were newer ones.

@@ -358,13 +358,14 @@ impl World {
             Decided::DropMapOutputs { shuffle, outputs } => {
                 self.drop_outputs(proc, node, shuffle, &outputs)?;
             }
-            Decided::DropCachedPartitions { rdd } => {
-                self.counters.cached_rolled_back += 1;
-                self.forget_rdd(node, None, rdd);
+            Decided::DropCachedPartitions { at, rdd, epoch } => {
+                self.counters.cached_rolled_back += u64::from(at.is_none());
+                self.counters.outdated_blocks += u64::from(at.is_some());
+                self.tell_holders(node, at, &BlockMessage::DropOutdated(rdd, epoch));
             }
             Decided::DropBlocks { location, rdd } => {
                 self.counters.unwanted_blocks += 1;
-                self.forget_rdd(node, Some(location), rdd);
+                self.tell_holder(node, location, BlockMessage::Forget(rdd));
             }
             Decided::ReplicateBlocks { holder, blocks } => {
                 self.tell_holder(node, holder, BlockMessage::Replicate(blocks));
@@ -385,7 +386,7 @@ impl World {
         kind: TaskSetKind,
         epoch: u64,
     ) -> Result<(), String> {
-        node.book.launched(task.task, epoch);
+        node.book.launched(task.task, epoch, node.scheduler.blocks().outdated());
         self.counters.stage_reruns += u64::from(task.stage.attempt > 0);
         let (id, executor) = (task.task, task.executor);
         if node.registry.is_lost(executor) {
@@ -497,6 +498,7 @@ impl World {
         let killed = executor.killed.contains(&task);
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let (info, kind) = node.tasks[&task].clone();
+        let epoch = node.book.epoch_of(task);
         if let Some(poison) = node.poison_of(&info, kind, self.plan.apps[node.app].poison) {
             return self.poison(proc, driver, &info, kind, poison);
         }
@@ -514,7 +516,7 @@ impl World {
         } else {
             match self.compute(proc, driver, &info, kind) {
                 Ok((value, fresh)) => {
-                    self.cache(proc, fresh);
+                    self.cache(proc, fresh, epoch);
                     Ok(value)
                 }
                 Err(Missing::Violation(broken)) => return Err(broken),

@@ -39,6 +39,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::KeepsBlocksOfLostHolders), &["S22"]),
     (Mistake::Dag(DagMutant::NeverHeals), &["L08"]),
     (Mistake::Dag(DagMutant::NeverReplicatesAgain), &["L08"]),
+    (Mistake::Dag(DagMutant::NotesOutdatedBlocks), &["S20", "L08"]),
     (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
 ];
 

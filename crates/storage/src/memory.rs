@@ -40,6 +40,8 @@ pub struct KeptBlock {
     pub demote: Option<Demote>,
     /// How it is packed for another process; without, it goes as it is.
     pub pack: Option<Pack>,
+    /// The epoch in which the task was launched that computed it.
+    pub epoch: u64,
 }
 
 /// Hears that a kept partition came, moved or went. Called without the store's lock: what
@@ -62,6 +64,7 @@ struct Stored {
     level: StorageLevel,
     demote: Option<Demote>,
     pack: Option<Pack>,
+    epoch: u64,
     /// Tells it from another of the same name.
     number: u64,
     last_used: u64,
@@ -74,10 +77,12 @@ struct Blocks {
     map: BTreeMap<BlockId, Stored>,
     /// Broadcasts that are gone: tasks on their way to an end may still bring one.
     gone: BTreeSet<BroadcastId>,
+    /// Partitions of these RDDs are refused if they are of an earlier epoch: late tasks and replicas may still bring one.
+    outdated: BTreeMap<RddId, u64>,
     clock: u64,
 }
 
-/// So many broadcasts are remembered as gone, the latest.
+/// So many broadcasts are remembered as gone, and RDDs as outdated, the latest.
 const GONE_LIMIT: usize = 1 << 16;
 
 impl Blocks {
@@ -86,12 +91,20 @@ impl Blocks {
         self.clock
     }
 
-    /// Whether nobody would ever remove it.
-    fn is_gone(&self, id: BlockId) -> bool {
+    /// Whether nobody would ever remove it, or nobody may read it.
+    fn is_refused(&self, id: BlockId, epoch: u64) -> bool {
         match id {
             BlockId::Broadcast(id) | BlockId::BroadcastPiece(id, _) => self.gone.contains(&id),
-            BlockId::Rdd(..) | BlockId::MapOutput(..) => false,
+            BlockId::Rdd(rdd, _) => {
+                epoch < self.outdated_before(rdd)
+                    || self.map.get(&id).is_some_and(|stored| epoch < stored.epoch)
+            }
+            BlockId::MapOutput(..) => false,
         }
+    }
+
+    fn outdated_before(&self, rdd: RddId) -> u64 {
+        self.outdated.get(&rdd).copied().unwrap_or(0)
     }
 
     /// Takes a block out of memory and puts what lies on disk, if anything does, in its place.
@@ -102,7 +115,7 @@ impl Blocks {
         on_disk: &mut Option<(AnyValue, u64)>,
     ) -> Option<Stored> {
         let stored = self.map.get(&id).filter(|stored| stored.number == number)?;
-        let (level, last_used) = (stored.level, stored.last_used);
+        let (level, last_used, epoch) = (stored.level, stored.last_used, stored.epoch);
         let replaced = on_disk.take().map(|(value, disk_bytes)| Stored {
             value,
             memory_bytes: 0,
@@ -110,6 +123,7 @@ impl Blocks {
             level,
             demote: None,
             pack: None,
+            epoch,
             number,
             last_used,
             leaving: false,
@@ -155,8 +169,8 @@ impl MemoryStore {
 
     /// Puts a block that is not on the books, replacing an older one of the same name.
     pub fn put<T: Any + Send + Sync>(&self, id: BlockId, value: Arc<T>) {
-        let (level, demote, pack) = (StorageLevel::NONE, None, None);
-        let block = KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack };
+        let (level, demote, pack, epoch) = (StorageLevel::NONE, None, None, u64::MAX);
+        let block = KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
         self.insert(id, block);
     }
 
@@ -171,7 +185,7 @@ impl MemoryStore {
         self.memory.release_storage(bytes);
     }
 
-    /// Keeps a partition, whose memory was acquired before.
+    /// Keeps a partition, whose memory was acquired before, unless it is outdated or a newer one is here.
     pub fn keep(&self, id: BlockId, block: KeptBlock) {
         self.insert(id, block);
         self.tell(id);
@@ -202,7 +216,7 @@ impl MemoryStore {
     }
 
     fn insert(&self, id: BlockId, block: KeptBlock) {
-        let KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack } = block;
+        let KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch } = block;
         let mut blocks = self.lock();
         let number = blocks.tick();
         let stored = Stored {
@@ -212,11 +226,12 @@ impl MemoryStore {
             level,
             demote,
             pack,
+            epoch,
             number,
             last_used: number,
             leaving: false,
         };
-        let replaced = match blocks.is_gone(id) {
+        let replaced = match blocks.is_refused(id, epoch) {
             true => Some(stored),
             false => blocks.map.insert(id, stored),
         };
@@ -238,12 +253,12 @@ impl MemoryStore {
         Some((stored.value.clone(), stored.memory_bytes + stored.disk_bytes))
     }
 
-    /// The block as it goes to another process, if it is here. Packing runs the user's code, without
-    /// the lock.
-    pub fn get_packed(&self, id: BlockId) -> Option<Result<AnyValue, String>> {
+    /// The block as it goes to another process, if it is here and of this epoch or a later one. Packing runs the
+    /// user's code, without the lock.
+    pub fn get_packed(&self, id: BlockId, epoch: u64) -> Option<Result<AnyValue, String>> {
         let (value, pack) = {
             let blocks = self.lock();
-            let stored = blocks.map.get(&id)?;
+            let stored = blocks.map.get(&id).filter(|stored| stored.epoch >= epoch)?;
             (stored.value.clone(), stored.pack.clone())
         };
         let Some(pack) = pack else { return Some(Ok(value)) };
@@ -259,6 +274,7 @@ impl MemoryStore {
             memory_bytes: stored.memory_bytes,
             disk_bytes: stored.disk_bytes,
             level: stored.level,
+            epoch: stored.epoch,
         })
     }
 
@@ -285,6 +301,31 @@ impl MemoryStore {
     /// Drops all kept partitions of an RDD and tells nobody.
     pub fn remove_rdd(&self, rdd: RddId) -> usize {
         self.remove_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX))
+    }
+
+    /// Takes all cached partitions of an RDD out that were computed by tasks launched before `epoch`, and refuses such from
+    /// now on; nobody is told.
+    pub fn take_outdated(&self, rdd: RddId, epoch: u64) -> Removed {
+        let mut blocks = self.lock();
+        if blocks.outdated_before(rdd) >= epoch {
+            return Removed { _blocks: Vec::new() };
+        }
+        blocks.outdated.insert(rdd, epoch);
+        if blocks.outdated.len() > GONE_LIMIT {
+            blocks.outdated.pop_first();
+        }
+        let all = blocks.map.range(BlockId::Rdd(rdd, 0)..=BlockId::Rdd(rdd, u32::MAX));
+        let outdated = all.filter(|(_, stored)| stored.epoch < epoch);
+        let ids: Vec<_> = outdated.map(|(id, _)| *id).collect();
+        let removed: Vec<_> = ids.iter().filter_map(|id| blocks.map.remove(id)).collect();
+        drop(blocks);
+        removed.iter().for_each(|stored| self.memory.release_storage(stored.memory_bytes));
+        Removed { _blocks: removed }
+    }
+
+    /// Partitions of the RDD are outdated if they were computed by tasks launched before this epoch.
+    pub fn outdated_before(&self, rdd: RddId) -> u64 {
+        self.lock().outdated_before(rdd)
     }
 
     /// Takes all kept partitions of an RDD out and tells nobody; for whoever must not drop them here and
@@ -450,188 +491,4 @@ fn same_rdd(a: BlockId, b: BlockId) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn store(budget: u64) -> (Arc<MemoryStore>, Arc<MemoryManager>) {
-        let memory = Arc::new(MemoryManager::new(budget, 0.0));
-        (Arc::new(MemoryStore::new(memory.clone())), memory)
-    }
-
-    fn block(rdd: u32, part: u32) -> BlockId {
-        BlockId::Rdd(RddId(rdd), part)
-    }
-
-    /// Keeps a block of so many bytes, if there is room.
-    fn keep(store: &MemoryStore, id: BlockId, value: u8, bytes: u64) -> bool {
-        keep_at(store, id, value, bytes, None)
-    }
-
-    fn keep_at(
-        store: &MemoryStore,
-        id: BlockId,
-        value: u8,
-        bytes: u64,
-        demote: Option<Demote>,
-    ) -> bool {
-        let (value, level) = (Arc::new(value), StorageLevel::MEMORY_ONLY);
-        let fits = store.acquire(id, bytes);
-        if fits {
-            let (memory_bytes, disk_bytes, pack) = (bytes, 0, None);
-            store.keep(id, KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack });
-        }
-        fits
-    }
-
-    /// What stands for a block on disk.
-    struct OnDisk;
-
-    #[test]
-    fn blocks_are_found_by_name_and_type() {
-        let (store, _) = store(1000);
-        let id = BlockId::Rdd(RddId(3), 1);
-        store.put(id, Arc::new(vec![1u8, 2]));
-        assert_eq!(store.get::<Vec<u8>>(id).as_deref(), Some(&vec![1, 2]));
-        assert!(store.get::<String>(id).is_none());
-        assert_eq!(id.to_string(), "rdd_3_1");
-    }
-
-    #[test]
-    fn removing_an_rdd_or_a_shuffle_leaves_the_others() {
-        let (store, _) = store(1000);
-        for n in 0..3 {
-            for part in 0..4 {
-                store.put(BlockId::Rdd(RddId(n), part), Arc::new(0u8));
-                store.put(BlockId::MapOutput(ShuffleId(n), part, TaskId(7)), Arc::new(0u8));
-            }
-        }
-        assert_eq!(store.remove_rdd(RddId(1)), 4);
-        assert_eq!(store.remove_shuffle(ShuffleId(2)), 4);
-        assert_eq!(store.len(), 16);
-        assert!(store.get::<u8>(BlockId::Rdd(RddId(2), 3)).is_some());
-    }
-
-    #[test]
-    fn new_partitions_push_out_the_least_recently_used_of_other_rdds_only() {
-        let (store, memory) = store(1000);
-        assert!(keep(&store, block(1, 0), 1, 400));
-        assert!(keep(&store, block(2, 0), 2, 400));
-        store.get::<u8>(block(1, 0));
-        assert!(!keep(&store, block(3, 0), 3, 1001));
-        assert_eq!(store.len(), 2, "what can never fit pushes nothing out");
-        assert!(keep(&store, block(3, 0), 3, 400), "pushes out 2");
-        assert!(store.get::<u8>(block(2, 0)).is_none() && store.get::<u8>(block(1, 0)).is_some());
-        assert!(keep(&store, block(3, 1), 3, 600), "pushes out 1");
-        assert!(!keep(&store, block(3, 2), 3, 100), "never its own RDD's");
-        assert_eq!(memory.used(), (1000, 0));
-        store.remove_rdd(RddId(3));
-        assert_eq!(memory.used(), (0, 0));
-    }
-
-    #[test]
-    fn running_tasks_push_out_kept_partitions() {
-        let (store, memory) = store(1000);
-        memory.set_evictor(Arc::downgrade(&(store.clone() as Arc<dyn Evict>)));
-        assert!(keep(&store, block(1, 0), 1, 900));
-        let mut held = memory.reserve(firesteel_types::TaskId(1));
-        assert!(held.resize(800));
-        assert!(store.is_empty());
-        assert_eq!(memory.used(), (0, 800));
-    }
-
-    #[test]
-    fn what_gives_way_goes_to_disk_if_it_can_and_is_dropped_if_that_fails() {
-        let (store, memory) = store(1000);
-        let to_disk: Demote = Arc::new(|| Ok((Arc::new(OnDisk), 77)));
-        let full: Demote = Arc::new(|| Err("no space left".to_owned()));
-        let panics: Demote = Arc::new(|| panic!("on purpose"));
-        for (rdd, demote) in [to_disk, full, panics].into_iter().enumerate() {
-            assert!(keep_at(&store, block(rdd as u32, 0), 1, 300, Some(demote)));
-        }
-        assert!(keep(&store, block(9, 0), 9, 1000), "all others give way");
-        let status = store.status(block(0, 0)).unwrap();
-        assert_eq!((status.memory_bytes, status.disk_bytes), (0, 77));
-        assert!(store.get::<OnDisk>(block(0, 0)).is_some());
-        assert_eq!(store.ids(), [block(0, 0), block(9, 0)]);
-        assert_eq!(memory.used(), (1000, 0));
-        store.clear();
-        assert_eq!(memory.used(), (0, 0));
-    }
-
-    #[test]
-    fn a_block_that_is_removed_while_it_goes_to_disk_stays_removed_and_is_counted_once() {
-        let (store, memory) = store(1000);
-        let other = Arc::downgrade(&store);
-        let removing: Demote = Arc::new(move || {
-            let store = other.upgrade().unwrap();
-            assert!(store.get::<u8>(block(1, 0)).is_some(), "readers find it meanwhile");
-            assert_eq!(store.remove_rdd(RddId(1)), 1);
-            Ok((Arc::new(OnDisk), 77))
-        });
-        assert!(keep_at(&store, block(1, 0), 1, 600, Some(removing)));
-        assert!(keep(&store, block(2, 0), 2, 600));
-        assert_eq!(store.ids(), [block(2, 0)]);
-        assert_eq!(memory.used(), (600, 0));
-        store.clear();
-        assert_eq!(memory.used(), (0, 0));
-    }
-
-    #[test]
-    fn blocks_are_packed_for_others_as_they_know_how_and_a_panic_is_an_error() {
-        let (store, _) = store(1000);
-        let number = |value: &AnyValue| -> Result<AnyValue, String> {
-            let value = value.downcast_ref::<u8>().ok_or("another type")?;
-            Ok(Arc::new(value.to_string()))
-        };
-        let broken = |_: &AnyValue| -> Result<AnyValue, String> { panic!("on purpose") };
-        let packs: [Option<Pack>; 3] = [None, Some(Arc::new(number)), Some(Arc::new(broken))];
-        for (rdd, pack) in packs.into_iter().enumerate() {
-            let (value, level) = (Arc::new(7u8), StorageLevel::MEMORY_ONLY);
-            let kept =
-                KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote: None, pack };
-            store.keep(block(rdd as u32, 0), kept);
-        }
-        let packed = |rdd| store.get_packed(block(rdd, 0)).unwrap();
-        assert!(packed(0).unwrap().is::<u8>());
-        assert_eq!(packed(1).unwrap().downcast_ref::<String>().unwrap(), "7");
-        assert!(packed(2).is_err() && store.get_packed(block(3, 0)).is_none());
-    }
-
-    #[test]
-    fn a_broadcast_goes_with_its_pieces_and_does_not_come_back() {
-        let (store, memory) = store(1000);
-        for id in [BroadcastId(1), BroadcastId(2)] {
-            store.put(BlockId::Broadcast(id), Arc::new(0u8));
-            (0..3).for_each(|n| store.put(BlockId::BroadcastPiece(id, n), Arc::new(0u8)));
-        }
-        store.drop_broadcast(BroadcastId(1));
-        store.put(BlockId::Broadcast(BroadcastId(1)), Arc::new(0u8));
-        assert_eq!(store.len(), 5, "it may come again");
-        store.remove_broadcast(BroadcastId(1));
-        // A task that was on its way brings it.
-        store.put(BlockId::Broadcast(BroadcastId(1)), Arc::new(0u8));
-        assert!(keep(&store, BlockId::BroadcastPiece(BroadcastId(1), 0), 0, 100));
-        assert_eq!(memory.used(), (0, 0));
-        assert_eq!(store.len(), 4);
-        assert!(store.ids().iter().all(|id| id.to_string().starts_with("broadcast_2")));
-    }
-
-    #[test]
-    fn watchers_hear_of_kept_partitions_and_of_nothing_else() {
-        struct Log(Arc<Mutex<Vec<BlockId>>>);
-        impl Watch for Log {
-            fn block_changed(&self, id: BlockId) {
-                self.0.lock().unwrap().push(id);
-            }
-        }
-        let (store, log) = (store(1000).0, Arc::default());
-        store.set_watch(Box::new(Log(Arc::clone(&log))));
-        store.put(BlockId::MapOutput(ShuffleId(1), 0, TaskId(7)), Arc::new(0u8));
-        keep(&store, block(1, 0), 1, 900);
-        keep(&store, block(2, 0), 2, 900);
-        store.discard(block(2, 0));
-        store.discard(block(2, 0));
-        let heard = log.lock().unwrap().clone();
-        assert_eq!(heard, [block(1, 0), block(1, 0), block(2, 0), block(2, 0)]);
-    }
-}
+mod tests;

@@ -21,6 +21,8 @@ pub struct TaskIdentity {
     pub partition: u32,
     /// Attempt at this partition, from 0.
     pub attempt: u32,
+    /// The epoch of map outputs in which it was launched: it must read none that were withdrawn before.
+    pub epoch: u64,
 }
 
 /// The running task. Cheap to clone; belongs to the task's thread.
@@ -72,6 +74,11 @@ impl TaskContext {
         }
         let _leave = Leave(CURRENT.replace(Some(self.clone())));
         work()
+    }
+
+    /// The epoch of map outputs in which this task was launched.
+    pub fn epoch(&self) -> u64 {
+        self.0.identity.epoch
     }
 
     /// The partition this task computes.

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
-use firesteel_types::{
-    BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskId, TaskMetrics,
-};
+use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, TaskMetrics};
 
 /// One reader's part of a map output.
 pub struct FetchedSlice {
@@ -78,7 +76,7 @@ pub trait Environment: Send + Sync {
         None
     }
     /// Copies a partition that was just kept here to other executors, as its level says.
-    fn replicate(&self, _: BlockId, _: StorageLevel) {}
+    fn replicate(&self, _: BlockId) {}
     /// The encoded value of a broadcast that is not in `blocks` yet.
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
 }

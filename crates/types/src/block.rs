@@ -82,4 +82,6 @@ pub struct BlockStatus {
     pub disk_bytes: u64,
     /// The storage level that the user asked for.
     pub level: StorageLevel,
+    /// The epoch of map outputs in which the task was launched that computed it: what it read may be outdated later.
+    pub epoch: u64,
 }

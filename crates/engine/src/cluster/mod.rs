@@ -160,7 +160,7 @@ impl Cluster {
     }
 
     fn launch(self: &Arc<Self>, engine: &Arc<Engine>, launch: &Launch) {
-        let Launch { task, code, kill, epoch } = launch;
+        let Launch { task, code, kill, epoch, outdated } = launch;
         let body = match code.encoded() {
             Ok(body) => body,
             Err(failure) => {
@@ -177,7 +177,8 @@ impl Cluster {
             live.code.pop_first();
         }
         let body = is_new.then(|| body.clone());
-        let order = TaskOrder { identity: identity(task), code: code.id, body, epoch: *epoch };
+        let (identity, outdated) = (identity(task, *epoch), outdated.clone());
+        let order = TaskOrder { identity, code: code.id, body, outdated };
         let data = to_bytes(&order).expect("it consists of numbers and bytes");
         let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
         let tasks = live.link.tasks.clone();

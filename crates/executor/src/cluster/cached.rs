@@ -14,7 +14,7 @@ use tokio::task::block_in_place;
 use firesteel_rpc::{Caller, Context, Endpoint, HandlerError, Message, RpcAddress};
 use firesteel_shuffle::{RunWriter, Scratch, Slice, SpillError};
 use firesteel_storage::{AnyValue, BlockId, Demote, KeptBlock};
-use firesteel_types::{BlockLocation, RddBlock, RddId, StorageLevel};
+use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, StorageLevel};
 
 use super::node::{Node, lock};
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
@@ -29,6 +29,8 @@ pub(super) struct KeepCopy {
     rdd: RddId,
     partition: u32,
     level: StorageLevel,
+    /// The epoch in which the task was launched that computed it.
+    epoch: u64,
     /// Where to read it.
     from: RpcAddress,
 }
@@ -40,7 +42,7 @@ impl Message for KeepCopy {
 impl Node {
     /// A partition that another executor keeps, if one does and it can be read.
     pub(super) async fn fetch_cached(&self, rdd: RddId, partition: u32) -> Option<Slice> {
-        let id = StreamId::Kept { rdd, partition };
+        let id = StreamId::Kept { rdd, partition, epoch: self.blocks.outdated_before(rdd) };
         for (holder, address) in self.holders(RddBlock { rdd, partition }).await {
             match self.receive_slice(&address, &id, self.max_in_flight).await {
                 Ok(slice) => return Some(slice),
@@ -79,7 +81,7 @@ impl Node {
         while let Some(RddBlock { rdd, partition }) = self.next_wanted_replica() {
             // It may have gone while it waited for its turn.
             if let Some(status) = self.blocks.status(BlockId::Rdd(rdd, partition)) {
-                self.replicate(rdd, partition, status.level).await;
+                self.replicate(rdd, partition, status).await;
             }
         }
     }
@@ -93,12 +95,12 @@ impl Node {
 
     /// Has a partition that is cached here replicated until as many executors hold it as its level asks for, unless
     /// that is being done already.
-    pub(super) async fn replicate(&self, rdd: RddId, partition: u32, level: StorageLevel) {
+    pub(super) async fn replicate(&self, rdd: RddId, partition: u32, status: BlockStatus) {
         let block = BlockId::Rdd(rdd, partition);
-        if level.replication < 2 || !lock(&self.copying).insert(block) {
+        if status.level.replication < 2 || !lock(&self.copying).insert(block) {
             return;
         }
-        let missing = self.ask_for_copies(rdd, partition, level).await;
+        let missing = self.ask_for_copies(rdd, partition, status).await;
         lock(&self.copying).remove(&block);
         if missing > 0 {
             tracing::warn!(%block, missing, "fewer executors keep it than its storage level asks for");
@@ -106,7 +108,8 @@ impl Node {
     }
 
     /// How many copies are missing in the end.
-    async fn ask_for_copies(&self, rdd: RddId, partition: u32, level: StorageLevel) -> u32 {
+    async fn ask_for_copies(&self, rdd: RddId, partition: u32, status: BlockStatus) -> u32 {
+        let BlockStatus { level, epoch, .. } = status;
         let (holder, block) = (self.location(), RddBlock { rdd, partition });
         let wanted = level.replication.saturating_sub(1);
         let asked = self.block_master.ask(ToBlockMaster::LocatePeers { holder, block });
@@ -124,7 +127,7 @@ impl Node {
                 break;
             }
             let from = self.address.clone();
-            let copy = KeepCopy { rdd, partition, level, from };
+            let copy = KeepCopy { rdd, partition, level, epoch, from };
             let asked = match self.env.endpoint_ref(&address.endpoint(REPLICAS)) {
                 Ok(replicas) => replicas.ask(copy).await,
                 Err(error) => Err(error),
@@ -140,13 +143,14 @@ impl Node {
 
     async fn keep_copy(&self, copy: &KeepCopy) -> bool {
         let block = BlockId::Rdd(copy.rdd, copy.partition);
-        if self.blocks.status(block).is_some() {
+        if self.blocks.status(block).is_some_and(|status| status.epoch >= copy.epoch) {
             return true;
         }
         match self.pull_copy(block, copy).await {
             Ok(Some(kept)) => {
                 block_in_place(|| self.blocks.keep(block, kept));
-                true
+                // It may have been outdated meanwhile.
+                self.blocks.status(block).is_some_and(|status| status.epoch >= copy.epoch)
             }
             Ok(None) => false,
             Err(error) => {
@@ -163,14 +167,15 @@ impl Node {
         block: BlockId,
         copy: &KeepCopy,
     ) -> Result<Option<KeptBlock>, TransferError> {
-        let KeepCopy { rdd, partition, level, from } = copy;
-        let level = *level;
-        let id = StreamId::Kept { rdd: *rdd, partition: *partition };
+        let KeepCopy { rdd, partition, level, epoch, from } = copy;
+        let (level, epoch) = (*level, *epoch);
+        let id = StreamId::Kept { rdd: *rdd, partition: *partition, epoch };
         let stream = self.env.streams().open(from, &id.to_string(), u64::MAX).await?;
         let bytes = stream.length();
         let kept = |slice: Slice, memory_bytes, disk_bytes, demote| {
             let value = Arc::new(slice);
-            Ok(Some(KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack: None }))
+            let pack = None;
+            Ok(Some(KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch }))
         };
         if level.use_memory && block_in_place(|| self.blocks.acquire(block, bytes)) {
             return match into_memory(stream).await {

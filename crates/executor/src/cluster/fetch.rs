@@ -7,9 +7,7 @@ use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
 use firesteel_task::{Environment, KillSwitch, MapOutputs};
-use firesteel_types::{
-    BroadcastId, ExecutorId, ShuffleId, StorageLevel, TaskFailure, TaskId, TaskMetrics,
-};
+use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, TaskMetrics};
 
 use super::flow::{Outputs, Reader};
 use super::node::{Node, lock};
@@ -143,9 +141,10 @@ impl Environment for TaskEnvironment {
         self.node.env.runtime().block_on(self.node.fetch_cached(rdd, partition))
     }
 
-    fn replicate(&self, block: BlockId, level: StorageLevel) {
-        if let BlockId::Rdd(rdd, partition) = block {
-            self.node.env.runtime().block_on(self.node.replicate(rdd, partition, level));
+    fn replicate(&self, block: BlockId) {
+        let BlockId::Rdd(rdd, partition) = block else { return };
+        if let Some(status) = self.node.blocks.status(block) {
+            self.node.env.runtime().block_on(self.node.replicate(rdd, partition, status));
         }
     }
 

@@ -163,6 +163,7 @@ impl Node {
     fn forget(&self, forgotten: Forgotten) {
         match forgotten {
             Forgotten::Rdd(rdd) => drop(self.blocks.remove_rdd(rdd)),
+            Forgotten::Outdated(rdd, epoch) => drop(self.blocks.take_outdated(rdd, epoch)),
             Forgotten::Broadcast(id) => self.blocks.remove_broadcast(id),
             Forgotten::BroadcastCopies(id) => {
                 self.blocks.drop_broadcast(id);
@@ -204,8 +205,8 @@ impl Node {
         Ok(StreamBody::Bytes(encoded.into()))
     }
 
-    fn open_kept(&self, rdd: RddId, partition: u32) -> Result<StreamBody, OpenError> {
-        let packed = self.blocks.get_packed(BlockId::Rdd(rdd, partition));
+    fn open_kept(&self, rdd: RddId, partition: u32, epoch: u64) -> Result<StreamBody, OpenError> {
+        let packed = self.blocks.get_packed(BlockId::Rdd(rdd, partition), epoch);
         let packed = packed.ok_or(OpenError::Missing)?;
         let packed = packed.map_err(|reason| OpenError::Failed(io::Error::other(reason)))?;
         body(packed.downcast_ref::<Slice>().ok_or(OpenError::Missing)?)
@@ -270,7 +271,7 @@ impl StreamSource for Node {
             StreamId::Slices { shuffle, reduce, limit, outputs } => {
                 self.open_slices(shuffle, reduce, limit, &outputs)
             }
-            StreamId::Kept { rdd, partition } => self.open_kept(rdd, partition),
+            StreamId::Kept { rdd, partition, epoch } => self.open_kept(rdd, partition, epoch),
             StreamId::Result(task) => {
                 let result = lock(&self.results).get(&task).cloned();
                 result.map(StreamBody::Bytes).ok_or(OpenError::Missing)

@@ -153,8 +153,15 @@ impl Node {
             return false;
         }
         let (value, level) = (Arc::new(bytes.clone()), StorageLevel::MEMORY_ONLY);
-        let kept =
-            KeptBlock { value, memory_bytes, disk_bytes: 0, level, demote: None, pack: None };
+        let kept = KeptBlock {
+            value,
+            memory_bytes,
+            disk_bytes: 0,
+            level,
+            demote: None,
+            pack: None,
+            epoch: 0,
+        };
         self.blocks.keep(BlockId::BroadcastPiece(id, piece), kept);
         true
     }

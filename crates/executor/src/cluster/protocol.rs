@@ -37,8 +37,8 @@ pub struct TaskOrder {
     pub code: u64,
     /// The code, if this executor has not been sent it before; otherwise it is fetched if need be.
     pub body: Option<Vec<u8>>,
-    /// Where map outputs lie must be known at least as of this.
-    pub epoch: u64,
+    /// Cached partitions of these RDDs must not be read if they were computed before that epoch.
+    pub outdated: Vec<(RddId, u64)>,
 }
 
 /// What a task brought: the data of a `StatusUpdate`.
@@ -234,6 +234,8 @@ pub enum StreamId {
         rdd: RddId,
         /// Which.
         partition: u32,
+        /// Of this epoch or a later one.
+        epoch: u64,
     },
     /// From an executor: one reader's part of one map output, as blocks.
     Slice {
@@ -265,7 +267,9 @@ impl fmt::Display for StreamId {
             StreamId::Code(code) => write!(f, "code/{code}"),
             StreamId::Piece { broadcast, piece } => write!(f, "piece/{broadcast}/{piece}"),
             StreamId::Result(task) => write!(f, "result/{task}"),
-            StreamId::Kept { rdd, partition } => write!(f, "kept/{rdd}/{partition}"),
+            StreamId::Kept { rdd, partition, epoch } => {
+                write!(f, "kept/{rdd}/{partition}/{epoch}")
+            }
             StreamId::Slice { shuffle, reduce, output: MapAttempt { map_partition, task } } => {
                 write!(f, "slice/{shuffle}/{reduce}/{map_partition}/{task}")
             }
@@ -292,8 +296,9 @@ impl StreamId {
                 StreamId::Piece { broadcast: BroadcastId(*id), piece: narrow(*piece)? }
             }
             ("result", [task]) => StreamId::Result(TaskId(*task)),
-            ("kept", [rdd, partition]) => {
-                StreamId::Kept { rdd: RddId(narrow(*rdd)?), partition: narrow(*partition)? }
+            ("kept", [rdd, partition, epoch]) => {
+                let (rdd, partition) = (RddId(narrow(*rdd)?), narrow(*partition)?);
+                StreamId::Kept { rdd, partition, epoch: *epoch }
             }
             ("slice", [shuffle, reduce, map, task]) => StreamId::Slice {
                 shuffle: ShuffleId(narrow(*shuffle)?),
@@ -399,7 +404,7 @@ mod tests {
             StreamId::Code(u64::MAX),
             StreamId::Piece { broadcast: BroadcastId(3), piece: 4 },
             StreamId::Result(TaskId(9)),
-            StreamId::Kept { rdd: RddId(2), partition: 5 },
+            StreamId::Kept { rdd: RddId(2), partition: 5, epoch: 3 },
             StreamId::Slice { shuffle, reduce: 1, output: output(u32::MAX) },
             StreamId::Survey(shuffle),
             StreamId::Slices { shuffle, reduce: 1, limit: 2, outputs: vec![output(3), output(4)] },

@@ -66,8 +66,11 @@ impl Workplace {
     fn run(&self, assignment: Assignment) -> TaskReport<Vec<u8>> {
         let Assignment { order, kill } = assignment;
         let metrics = self.node.running.started(&order.identity);
-        let environment =
-            TaskEnvironment::new(self.node.clone(), order.epoch, kill.clone(), metrics);
+        for (rdd, epoch) in &order.outdated {
+            drop(self.node.blocks.take_outdated(*rdd, *epoch));
+        }
+        let epoch = order.identity.epoch;
+        let environment = TaskEnvironment::new(self.node.clone(), epoch, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.node.code.get(order.code, fetch) {
             Ok(code) => {

@@ -40,6 +40,8 @@ pub(super) struct CachedBlocks {
     /// Partitions whose last known holder was lost, while replicas may have been on their way.
     orphans: BTreeSet<RddBlock>,
     unpersisted: BTreeSet<RddId>,
+    /// Partitions of these RDDs count only if a task computed them that was launched in this epoch or later.
+    outdated: BTreeMap<RddId, u64>,
     /// What the partitions were computed from, where that is not the first generation of everything.
     computed_from: BTreeMap<RddId, Generations>,
 }
@@ -109,13 +111,15 @@ impl CachedBlocks {
         }
     }
 
-    pub(super) fn persist(&mut self, rdd: RddId) {
-        self.unpersisted.remove(&rdd);
+    /// Whether it was unpersisted before.
+    pub(super) fn persist(&mut self, rdd: RddId) -> bool {
+        self.unpersisted.remove(&rdd)
     }
 
     pub(super) fn unpersist(&mut self, rdd: RddId) {
         self.remove_rdd(rdd);
         self.computed_from.remove(&rdd);
+        self.outdated.remove(&rdd);
         self.unpersisted.insert(rdd);
         if self.unpersisted.len() > UNPERSISTED_LIMIT {
             self.unpersisted.pop_first();
@@ -124,6 +128,21 @@ impl CachedBlocks {
 
     pub(super) fn is_unpersisted(&self, rdd: RddId) -> bool {
         self.unpersisted.contains(&rdd)
+    }
+
+    /// Forgets all that is cached of an RDD, and all that tasks will cache that were launched before `epoch`.
+    pub(super) fn outdate(&mut self, rdd: RddId, epoch: u64) {
+        self.remove_rdd(rdd);
+        self.outdated.insert(rdd, epoch);
+    }
+
+    /// The epoch before which the RDD's partitions are outdated.
+    pub(super) fn outdated_before(&self, rdd: RddId) -> u64 {
+        self.outdated.get(&rdd).copied().unwrap_or(0)
+    }
+
+    pub(super) fn outdated(&self) -> impl Iterator<Item = (RddId, u64)> {
+        self.outdated.iter().map(|(rdd, epoch)| (*rdd, *epoch))
     }
 
     pub(super) fn compute_from(&mut self, rdd: RddId, generations: Generations) -> bool {

@@ -41,6 +41,8 @@ pub(crate) enum Noted {
     Orphan,
     /// The RDD was unpersisted: the holder is to drop what it has of it.
     Unwanted,
+    /// It was computed from records that were rolled back: the holder is to drop what it has of the RDD from before this epoch.
+    Outdated(u64),
     /// The holder is not registered, or was lost.
     Ignored,
 }
@@ -124,6 +126,9 @@ impl BlockMaster {
         match status {
             _ if lost && !self.planted.is(Mutant::KeepsBlocksOfLostHolders) => Noted::Ignored,
             Some(_) if self.cached.is_unpersisted(block.rdd) => Noted::Unwanted,
+            Some(status) if status.epoch < self.outdated_before(block.rdd) => {
+                Noted::Outdated(self.outdated_before(block.rdd))
+            }
             Some(status) => {
                 let orphan = self.cached.insert(location, block, status.level);
                 if orphan { Noted::Orphan } else { Noted::Yes }
@@ -152,9 +157,27 @@ impl BlockMaster {
         self.cached.holders(block).cloned().unwrap_or_default()
     }
 
-    /// The RDD's partitions are cached from now on.
+    fn outdated_before(&self, rdd: RddId) -> u64 {
+        match self.planted.is(Mutant::NotesOutdatedBlocks) {
+            true => 0,
+            false => self.cached.outdated_before(rdd),
+        }
+    }
+
+    /// Partitions of these RDDs must not be read if they were computed by a task that was launched before that epoch. Whoever
+    /// runs a task has to know this before: messages about blocks may come later than the task.
+    pub fn outdated(&self) -> Vec<(RddId, u64)> {
+        match self.planted.is(Mutant::NotesOutdatedBlocks) {
+            true => Vec::new(),
+            false => self.cached.outdated().collect(),
+        }
+    }
+
+    /// The RDD's partitions are cached from now on. Those of tasks from before it was unpersisted may still come.
     pub(crate) fn persist(&mut self, rdd: RddId) {
-        self.cached.persist(rdd);
+        if self.cached.persist(rdd) {
+            self.drop_cached(rdd);
+        }
     }
 
     /// Nobody wants the RDD's partitions cached, until [`BlockMaster::persist`].
@@ -162,9 +185,12 @@ impl BlockMaster {
         self.cached.unpersist(rdd);
     }
 
-    /// What is cached of the RDD must not be read; it is computed and cached again.
-    pub(crate) fn drop_cached(&mut self, rdd: RddId) {
-        self.cached.remove_rdd(rdd);
+    /// What is cached of the RDD must not be read; it is computed and cached again. The epoch that begins with it: tasks that
+    /// were launched before may still cache partitions, and replicas of old ones may be on their way.
+    pub(crate) fn drop_cached(&mut self, rdd: RddId) -> u64 {
+        let epoch = self.outputs.begin_epoch();
+        self.cached.outdate(rdd, epoch);
+        epoch
     }
 
     /// Notes what the RDD's partitions are computed from, from now on; whether that was something else before. Then partitions may

@@ -271,6 +271,12 @@ impl MapOutputs {
         Some(DagEffect::PublishMapOutputs { shuffle: id, locations: shuffle.locations.clone() })
     }
 
+    /// Begins an epoch: no task was launched in it yet.
+    pub(super) fn begin_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
     /// The epoch of what was published last.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch

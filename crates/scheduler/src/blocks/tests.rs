@@ -17,7 +17,7 @@ fn block(partition: u32) -> RddBlock {
 }
 
 fn stored(level: StorageLevel) -> BlockStatus {
-    BlockStatus { memory_bytes: 10, disk_bytes: 0, level }
+    BlockStatus { memory_bytes: 10, disk_bytes: 0, level, epoch: 0 }
 }
 
 /// A master with executors 1, 2 and 3, all on one host.
@@ -28,7 +28,8 @@ fn master() -> BlockMaster {
 }
 
 fn cache(master: &mut BlockMaster, executor: u32, partition: u32, level: StorageLevel) -> Noted {
-    master.update(at(executor), block(partition), Some(stored(level)))
+    let status = BlockStatus { epoch: master.epoch(), ..stored(level) };
+    master.update(at(executor), block(partition), Some(status))
 }
 
 #[test]
@@ -161,7 +162,12 @@ impl Shell {
     }
 
     fn update(&mut self, executor: u32, partition: u32) -> Vec<String> {
-        let status = Some(stored(StorageLevel::MEMORY_ONLY_2));
+        self.update_of(self.0.blocks().epoch(), executor, partition)
+    }
+
+    /// Of a partition that was computed in this epoch.
+    fn update_of(&mut self, epoch: u64, executor: u32, partition: u32) -> Vec<String> {
+        let status = Some(BlockStatus { epoch, ..stored(StorageLevel::MEMORY_ONLY_2) });
         self.feed(Input::BlockUpdated { location: at(executor), block: block(partition), status })
     }
 
@@ -175,6 +181,10 @@ impl Shell {
 fn told(effect: &Effect) -> Option<String> {
     match effect {
         Effect::DropBlocks { location, rdd } => Some(format!("{location} drops {rdd}")),
+        Effect::DropCachedPartitions { at, rdd, epoch } => {
+            let at = at.map_or("everybody".to_owned(), |at| at.to_string());
+            Some(format!("{at} drops {rdd} before {epoch}"))
+        }
         Effect::ReplicateBlocks { holder, blocks } => {
             let blocks: Vec<String> = blocks.iter().map(RddBlock::to_string).collect();
             Some(format!("{holder} replicates {}", blocks.join(" ")))
@@ -209,7 +219,29 @@ fn messages_about_blocks_become_events_and_orders_and_nothing_after_a_loss() {
     assert_eq!(shell.update(2, 1), ["executor 2 drops 7"]);
     assert_eq!(shell.report(2, &[0, 1]), ["executor 2 drops 7"]);
     shell.feed(Input::Dag(DagEvent::RddPersisted { rdd: RDD }));
+    let late = ["executor 2 drops 7 before 1"];
+    assert_eq!(shell.update_of(0, 2, 1), late, "a task from before it was unpersisted");
     assert_eq!(shell.update(2, 1), ["rdd_7_1 on 2: 2"]);
+}
+
+#[test]
+fn tasks_and_replicas_from_before_a_roll_back_bring_nothing_that_counts() {
+    let mut master = master();
+    let level = StorageLevel::MEMORY_ONLY_2;
+    let before = stored(level);
+    assert!(master.outdated().is_empty());
+    cache(&mut master, 1, 0, level);
+    let epoch = master.drop_cached(RDD);
+    assert_eq!((epoch, master.epoch(), master.outdated()), (1, 1, vec![(RDD, 1)]));
+    let replica = master.update(at(2), block(0), Some(before));
+    assert_eq!((replica, master.holders(block(0)).len()), (Noted::Outdated(1), 0));
+    assert_eq!(cache(&mut master, 3, 0, level), Noted::Yes, "it was launched since");
+    assert_eq!(master.drop_cached(RDD), 2);
+    assert_eq!(master.outdated(), [(RDD, 2)]);
+    master.unpersist(RDD);
+    assert!(master.outdated().is_empty(), "nothing of it is wanted");
+    master.persist(RDD);
+    assert_eq!(master.outdated(), [(RDD, 3)], "what is on its way is of before");
 }
 
 #[test]

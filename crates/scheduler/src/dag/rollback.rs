@@ -144,8 +144,8 @@ impl DagScheduler {
     }
 
     fn drop_cached(&mut self, turn: &mut Turn<'_>, rdd: RddId) {
-        self.blocks.drop_cached(rdd);
-        turn.emit(DagEffect::DropCachedPartitions { rdd });
+        let epoch = self.blocks.drop_cached(rdd);
+        turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
     }
 
     fn abort_indeterminate(&mut self, turn: &mut Turn<'_>, id: StageId, delivered: usize) {

@@ -135,8 +135,12 @@ struct Bench {
 }
 
 /// How partitions are cached here.
-const CACHED: BlockStatus =
-    BlockStatus { memory_bytes: 1, disk_bytes: 0, level: StorageLevel::MEMORY_ONLY };
+const CACHED: BlockStatus = BlockStatus {
+    memory_bytes: 1,
+    disk_bytes: 0,
+    level: StorageLevel::MEMORY_ONLY,
+    epoch: u64::MAX,
+};
 
 impl Bench {
     fn new() -> Self {
@@ -295,7 +299,7 @@ fn line(effect: &DagEffect) -> String {
             };
             format!("drop s{shuffle} {}", listed(outputs.iter().map(output)))
         }
-        DagEffect::DropCachedPartitions { rdd } => format!("drop cached {rdd}"),
+        DagEffect::DropCachedPartitions { rdd, .. } => format!("drop cached {rdd}"),
         DagEffect::Post(event) => event_line(event),
         DagEffect::ArmTimer(at) => format!("timer {}", at.0),
     }

@@ -591,7 +591,7 @@ impl World {
                 self.published.insert(*shuffle, locations.clone());
             }
             DagEffect::DropMapOutputs { shuffle, outputs } => self.dropped(*shuffle, outputs),
-            DagEffect::DropCachedPartitions { rdd } => {
+            DagEffect::DropCachedPartitions { rdd, .. } => {
                 self.count("cached partitions rolled back");
                 self.cached.retain(|(cached, _), _| cached != rdd);
             }
