@@ -4,7 +4,6 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
-use firesteel_executor::Forgotten;
 use firesteel_scheduler::blocks::{BlockMaster, Piece, PieceRequest};
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
@@ -75,11 +74,9 @@ impl Engine {
         self.feed(Input::Dag(DagEvent::RddPersisted { rdd }));
     }
 
-    /// Drops the cached partitions of an RDD. The block master knows first: what is cached later is dropped where it is told of.
+    /// Drops the cached partitions of an RDD. What is cached later is dropped where it is told of.
     pub fn unpersist(self: &Arc<Self>, rdd: RddId) {
         self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
-        self.environment.remove_rdd(rdd);
-        self.forget(Forgotten::Rdd(rdd));
         self.post(Event::UnpersistRdd { rdd });
     }
 

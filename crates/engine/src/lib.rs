@@ -205,9 +205,6 @@ impl Engine {
                     let dropped = self.drop_cached_partitions(at, rdd, epoch);
                     state.aftermath.push(Step::Drop(dropped));
                 }
-                Effect::DropBlocks { location, rdd } => {
-                    state.aftermath.extend(self.drop_blocks(location, rdd).map(Step::Drop));
-                }
                 Effect::ReplicateBlocks { holder, blocks } => {
                     self.place.replicate(holder, &blocks);
                 }

@@ -185,24 +185,8 @@ impl Engine {
         }
     }
 
-    /// Has a holder drop what it caches of an RDD that was unpersisted. What is dropped here may be dropped only
-    /// without the engine's lock.
-    pub(super) fn drop_blocks(
-        &self,
-        location: BlockLocation,
-        rdd: RddId,
-    ) -> Option<Box<dyn Any + Send>> {
-        match &self.place {
-            Place::Threads { .. } => Some(Box::new(self.environment.take_rdd(rdd))),
-            Place::Cluster(cluster) => {
-                cluster.forget_at(location, Forgotten::Rdd(rdd));
-                None
-            }
-        }
-    }
-
-    /// Drops the cached partitions of an RDD that stays persisted, at one holder or at all, as far as they were computed before
-    /// an epoch. What they hold may be dropped only without the engine's lock.
+    /// Drops the cached partitions of an RDD, at one holder or at all, as far as they were computed before an epoch. What they
+    /// hold may be dropped only without the engine's lock.
     pub(super) fn drop_cached_partitions(
         &self,
         at: Option<BlockLocation>,

@@ -136,7 +136,6 @@ fn listen(
 
 fn forget(blocks: &MemoryStore, forgotten: Forgotten) {
     match forgotten {
-        Forgotten::Rdd(rdd) => drop(blocks.remove_rdd(rdd)),
         Forgotten::Outdated(rdd, epoch) => drop(blocks.take_outdated(rdd, epoch)),
         Forgotten::Broadcast(id) => blocks.remove_broadcast(id),
         Forgotten::BroadcastCopies(id) => blocks.drop_broadcast(id),

@@ -123,12 +123,6 @@ impl LocalEnvironment {
         }
     }
 
-    /// Drops the cached partitions of an RDD, also those of child processes.
-    pub fn remove_rdd(&self, rdd: RddId) {
-        self.blocks.remove_rdd(rdd);
-        self.tell_children(Forgotten::Rdd(rdd));
-    }
-
     /// Offers a value to the tasks of this process as it is, and to others encoded.
     pub fn put_broadcast<T: Data>(&self, id: BroadcastId, value: Arc<T>) {
         self.blocks.put(BlockId::Broadcast(id), value.clone());
@@ -156,12 +150,6 @@ impl LocalEnvironment {
         let removed = self.broadcasts.lock().expect(UNBROKEN).remove(&id);
         drop(removed);
         self.tell_children(Forgotten::Broadcast(id));
-    }
-
-    /// Takes all cached partitions of an RDD out, also those of child processes; nobody is told.
-    pub fn take_rdd(&self, rdd: RddId) -> Removed {
-        self.tell_children(Forgotten::Rdd(rdd));
-        self.blocks.take_rdd(rdd)
     }
 
     /// Takes all cached partitions of an RDD out that were computed before an epoch, also those of child processes.

@@ -44,8 +44,6 @@ pub enum ToChild {
 /// Something that nobody needs any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forgotten {
-    /// The kept partitions of an RDD.
-    Rdd(RddId),
     /// The cached partitions of an RDD that tasks computed which were launched before an epoch.
     Outdated(RddId, u64),
     /// A broadcast value, for good.

@@ -1,7 +1,7 @@
 //! Both schedulers wired together: one machine that takes what the outside says and gives what the
 //! outside must do. Pure as its parts are; production and simulator drive this.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use firesteel_types::{
     BlockLocation, BlockStatus, BroadcastId, Event, ExecutorId, ExecutorInfo, JobError, JobId,
@@ -137,13 +137,6 @@ pub enum Effect {
         rdd: RddId,
         /// The epoch.
         epoch: u64,
-    },
-    /// The RDD was unpersisted: the holder is to drop what it has of it.
-    DropBlocks {
-        /// The holder.
-        location: BlockLocation,
-        /// The RDD.
-        rdd: RddId,
     },
     /// These cached partitions have too few replicas: the holder is to see to it that they have more.
     ReplicateBlocks {
@@ -299,20 +292,21 @@ impl Scheduler {
         changes: Vec<BlockChange>,
         out: &mut Vec<Effect>,
     ) {
-        let (mut unwanted, mut outdated) = (BTreeSet::new(), BTreeSet::new());
+        let mut outdated = BTreeMap::<RddId, u64>::new();
         for (block, status) in changes {
             let noted = self.dag.blocks_mut().update(location, block, status);
             match noted {
                 Noted::Yes | Noted::Orphan => {
                     out.extend(block_updated(location, block, status).map(Effect::Post));
                 }
-                Noted::Unwanted => drop(unwanted.insert(block.rdd)),
-                Noted::Outdated(epoch) => drop(outdated.insert((block.rdd, epoch))),
+                Noted::Outdated(epoch) => {
+                    let known = outdated.entry(block.rdd).or_default();
+                    *known = epoch.max(*known);
+                }
                 Noted::Ignored => {}
             }
             self.pending.extend((noted == Noted::Orphan).then_some(Step::Replicate));
         }
-        out.extend(unwanted.into_iter().map(|rdd| Effect::DropBlocks { location, rdd }));
         let at = Some(location);
         let drop = |(rdd, epoch)| Effect::DropCachedPartitions { at, rdd, epoch };
         out.extend(outdated.into_iter().map(drop));

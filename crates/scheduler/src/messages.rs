@@ -229,7 +229,7 @@ pub enum DagEffect {
         /// Who holds which.
         outputs: Vec<(BlockLocation, MapAttempt)>,
     },
-    /// The RDD's cached partitions were computed from records that were rolled back.
+    /// The RDD's cached partitions were computed from records that were rolled back, or nobody wants them.
     DropCachedPartitions {
         /// The RDD.
         rdd: RddId,

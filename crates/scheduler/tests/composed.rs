@@ -213,9 +213,7 @@ impl World {
                     }
                 }
             }
-            Effect::DropCachedPartitions { .. }
-            | Effect::DropBlocks { .. }
-            | Effect::ReplicateBlocks { .. } => {}
+            Effect::DropCachedPartitions { .. } | Effect::ReplicateBlocks { .. } => {}
             Effect::Post(_) => {}
         }
     }

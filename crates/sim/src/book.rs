@@ -17,6 +17,8 @@ struct Launched {
     epoch: u64,
     /// What is outdated of cached RDDs, as the task is told.
     outdated: Vec<(RddId, u64)>,
+    /// The epochs in which cached RDDs were rolled back before.
+    rolled_back: BTreeMap<RddId, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +26,7 @@ pub(crate) struct BlockBook {
     /// Numbers what the driver decided.
     decisions: u64,
     launched: BTreeMap<TaskId, Launched>,
+    rolled_back: BTreeMap<RddId, u64>,
     published: BTreeMap<ShuffleId, Vec<Option<MapOutputLocation>>>,
     /// When an output was published no more, by the attempt that wrote it.
     withdrawn: BTreeMap<(ShuffleId, u32, TaskId), u64>,
@@ -52,7 +55,30 @@ impl BlockBook {
 
     pub(crate) fn launched(&mut self, task: TaskId, epoch: u64, outdated: Vec<(RddId, u64)>) {
         self.decisions += 1;
-        self.launched.insert(task, Launched { at: self.decisions, epoch, outdated });
+        let rolled_back = self.rolled_back.clone();
+        self.launched.insert(task, Launched { at: self.decisions, epoch, outdated, rolled_back });
+    }
+
+    /// Whatever is cached of the RDD was computed from records that are no longer there.
+    pub(crate) fn rolled_back(&mut self, rdd: RddId, epoch: u64) {
+        self.rolled_back.insert(rdd, epoch);
+    }
+
+    /// S20: a task that was launched after a roll-back reads nothing cached by tasks that were launched before.
+    pub(crate) fn check_cached(
+        &self,
+        reader: TaskId,
+        block: RddBlock,
+        epoch: u64,
+    ) -> Result<(), String> {
+        let launched = self.launched.get(&reader);
+        let rolled_back = launched.and_then(|launched| launched.rolled_back.get(&block.rdd));
+        if rolled_back.is_some_and(|rolled_back| epoch < *rolled_back) {
+            return Err(format!(
+                "S20: task {reader} reads {block} as it was cached before a roll-back"
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn told_outdated(&self, task: TaskId) -> Vec<(RddId, u64)> {

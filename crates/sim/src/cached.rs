@@ -38,8 +38,9 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn get(&self, block: RddBlock) -> Option<&Computed> {
-        self.blocks.get(&block).map(|cached| &cached.computed)
+    /// A cached partition, and the epoch of the task that computed it.
+    pub(crate) fn get(&self, block: RddBlock) -> Option<(&Computed, u64)> {
+        self.blocks.get(&block).map(|cached| (&cached.computed, cached.epoch))
     }
 
     fn status(&self, block: RddBlock) -> Option<BlockStatus> {
@@ -74,7 +75,6 @@ pub(crate) enum BlockMessage {
     Updated { location: BlockLocation, block: RddBlock, status: Option<BlockStatus> },
     Reported { location: BlockLocation, cached: Vec<(RddBlock, BlockStatus)> },
     LocatePeers { holder: BlockLocation, block: RddBlock },
-    Forget(RddId),
     DropOutdated(RddId, u64),
     Replicate(Vec<RddBlock>),
 }
@@ -216,10 +216,6 @@ impl World {
                 self.feed_schedulers(proc, vec![Input::BlocksReported { location, cached }])
             }
             BlockMessage::LocatePeers { holder, block } => self.locate_peers(proc, holder, block),
-            BlockMessage::Forget(rdd) => {
-                self.take(proc, |block, _| block.rdd == rdd);
-                Ok(())
-            }
             BlockMessage::DropOutdated(rdd, epoch) => {
                 self.drop_outdated(proc, &[(rdd, epoch)]);
                 Ok(())
@@ -321,9 +317,15 @@ impl World {
         message: BlockMessage,
     ) {
         let peer = location.executor().and_then(|executor| node.registry.peer(executor));
-        if let Some(peer) = peer {
-            self.send(peer.0 as usize, CLIENT, Message::Blocks(message));
+        let Some(peer) = peer else { return };
+        let connection = peer.0 as usize;
+        // Tasks take another way: they may be there first.
+        if self.faulty() && self.rng.u8(..4) == 0 {
+            self.counters.orders_late += 1;
+            let at = self.now + self.rng.u64(..1000);
+            return self.push(at, Event::ToldLate { connection, message: Box::new(message) });
         }
+        self.send(connection, CLIENT, Message::Blocks(message));
     }
 
     /// A user unpersists an RDD before a job, or persists one again.
@@ -341,11 +343,7 @@ impl World {
         }
         self.counters.rdds_unpersisted += 1;
         rdd.storage_level.set(StorageLevel::NONE);
-        self.feed_schedulers(driver, vec![Input::Dag(DagEvent::RddUnpersisted { rdd: id })])?;
-        let Some(Body::Driver(node)) = self.procs[driver].body.take() else { return Ok(()) };
-        self.tell_holders(&node, None, &BlockMessage::Forget(id));
-        self.procs[driver].body = Some(Body::Driver(node));
-        Ok(())
+        self.feed_schedulers(driver, vec![Input::Dag(DagEvent::RddUnpersisted { rdd: id })])
     }
 
     /// L08: when faults are over, every driver knows what its executors cache, and there are as many replicas as are wanted

@@ -115,10 +115,10 @@ counters! {
     replicas_ordered,
     /// RDDs unpersisted by their user.
     rdds_unpersisted,
-    /// RDDs whose cached partitions were computed from outputs that came out different.
+    /// RDDs whose cached partitions nobody wants, or were computed from outputs that came out different.
     cached_rolled_back,
-    /// Cached partitions that came when nobody wanted them any more.
-    unwanted_blocks,
+    /// Orders about cached partitions that came later than tasks from after them.
+    orders_late,
     /// A holder was told to drop outdated partitions that it told of.
     outdated_blocks,
     /// Questions where map outputs lie.

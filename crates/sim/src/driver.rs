@@ -361,11 +361,10 @@ impl World {
             Decided::DropCachedPartitions { at, rdd, epoch } => {
                 self.counters.cached_rolled_back += u64::from(at.is_none());
                 self.counters.outdated_blocks += u64::from(at.is_some());
+                if at.is_none() {
+                    node.book.rolled_back(rdd, epoch);
+                }
                 self.tell_holders(node, at, &BlockMessage::DropOutdated(rdd, epoch));
-            }
-            Decided::DropBlocks { location, rdd } => {
-                self.counters.unwanted_blocks += 1;
-                self.tell_holder(node, location, BlockMessage::Forget(rdd));
             }
             Decided::ReplicateBlocks { holder, blocks } => {
                 self.tell_holder(node, holder, BlockMessage::Replicate(blocks));

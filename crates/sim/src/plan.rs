@@ -12,7 +12,7 @@ pub(crate) const HEARTBEAT_MS: u64 = 1000;
 /// How long after the last fault the views of master, workers and drivers must agree.
 pub(crate) const SETTLE_MS: u64 = 16_000;
 /// How long after the last fault everything must be over.
-pub(crate) const DEADLINE_MS: u64 = 90_000;
+pub(crate) const DEADLINE_MS: u64 = 180_000;
 
 /// How an application's executors come to grief.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -177,9 +177,11 @@ impl Reader<'_> {
     /// A cached partition: one of this task, of this executor, or of another one that the driver names.
     fn cached(&mut self, block: RddBlock) -> Result<Option<Computed>, Missing> {
         let fresh = self.fresh.iter().find(|(known, ..)| *known == block);
-        let here = fresh.map(|(_, _, computed)| computed).or(self.executor.store.get(block));
-        if let Some(here) = here {
-            return Ok(Some(here.clone()));
+        if let Some((_, _, computed)) = fresh {
+            return Ok(Some(computed.clone()));
+        }
+        if let Some(here) = self.executor.store.get(block) {
+            return self.not_outdated(block, here).map(Some);
         }
         self.driver_answers()?;
         let holders = self.node.scheduler.blocks().holders(block);
@@ -196,11 +198,20 @@ impl Reader<'_> {
             };
             if let Some(found) = found {
                 self.counted.remote += 1;
-                return Ok(Some(found.clone()));
+                return self.not_outdated(block, found).map(Some);
             }
             self.counted.gone += 1;
         }
         Ok(None)
+    }
+
+    fn not_outdated(
+        &self,
+        block: RddBlock,
+        (computed, epoch): (&Computed, u64),
+    ) -> Result<Computed, Missing> {
+        let checked = self.node.book.check_cached(self.task, block, epoch);
+        checked.map(|()| computed.clone()).map_err(Missing::Violation)
     }
 
     fn driver_answers(&self) -> Result<(), Missing> {

@@ -10,9 +10,9 @@ use firesteel_backend::blame::ExitStatus;
 use firesteel_cluster::{DriverId, ExecutorKey};
 use firesteel_types::{TaskId, Tick};
 
-use crate::cached::Copying;
+use crate::cached::{BlockMessage, Copying};
 use crate::driver::DriverNode;
-use crate::network::Connection;
+use crate::network::{CLIENT, Connection, Message};
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
 use crate::plan::{DEADLINE_MS, Fault, Plan, SETTLE_MS};
 use crate::{Counters, Life, Settings};
@@ -87,6 +87,11 @@ pub(crate) enum Event {
     },
     /// A cached partition comes to those that are to hold a replica.
     Copies(Copying),
+    /// A driver's order about cached partitions is sent.
+    ToldLate {
+        connection: usize,
+        message: Box<BlockMessage>,
+    },
     /// An executor asks for the next piece of the broadcast value.
     NextPiece(ProcId),
     /// A process ends.
@@ -318,6 +323,10 @@ impl World {
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
             Event::Copies(copying) => self.copy(copying),
+            Event::ToldLate { connection, message } => {
+                self.send(connection, CLIENT, Message::Blocks(*message));
+                Ok(())
+            }
             Event::NextPiece(proc) => self.next_piece(proc),
             Event::Dies { proc, status } => self.die(proc, status, false),
             Event::ExecutorExited { worker, key, status } => self.feed_worker(

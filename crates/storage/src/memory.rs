@@ -169,7 +169,7 @@ impl MemoryStore {
 
     /// Puts a block that is not on the books, replacing an older one of the same name.
     pub fn put<T: Any + Send + Sync>(&self, id: BlockId, value: Arc<T>) {
-        let (level, demote, pack, epoch) = (StorageLevel::NONE, None, None, u64::MAX);
+        let (level, demote, pack, epoch) = (StorageLevel::NONE, None, None, 0);
         let block = KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
         self.insert(id, block);
     }
@@ -298,11 +298,6 @@ impl MemoryStore {
         }
     }
 
-    /// Drops all kept partitions of an RDD and tells nobody.
-    pub fn remove_rdd(&self, rdd: RddId) -> usize {
-        self.remove_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX))
-    }
-
     /// Takes all cached partitions of an RDD out that were computed by tasks launched before `epoch`, and refuses such from
     /// now on; nobody is told.
     pub fn take_outdated(&self, rdd: RddId, epoch: u64) -> Removed {
@@ -326,14 +321,6 @@ impl MemoryStore {
     /// Partitions of the RDD are outdated if they were computed by tasks launched before this epoch.
     pub fn outdated_before(&self, rdd: RddId) -> u64 {
         self.lock().outdated_before(rdd)
-    }
-
-    /// Takes all kept partitions of an RDD out and tells nobody; for whoever must not drop them here and
-    /// now.
-    pub fn take_rdd(&self, rdd: RddId) -> Removed {
-        let removed = self.take_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX));
-        removed.iter().for_each(|stored| self.memory.release_storage(stored.memory_bytes));
-        Removed { _blocks: removed }
     }
 
     /// The map outputs of a shuffle that are here: map partition and the attempt that wrote it.

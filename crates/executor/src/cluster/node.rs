@@ -162,7 +162,6 @@ impl Node {
 
     fn forget(&self, forgotten: Forgotten) {
         match forgotten {
-            Forgotten::Rdd(rdd) => drop(self.blocks.remove_rdd(rdd)),
             Forgotten::Outdated(rdd, epoch) => drop(self.blocks.take_outdated(rdd, epoch)),
             Forgotten::Broadcast(id) => self.blocks.remove_broadcast(id),
             Forgotten::BroadcastCopies(id) => {

@@ -39,9 +39,8 @@ pub(crate) enum Noted {
     Yes,
     /// It is known, and nobody makes the replicas that it is to have.
     Orphan,
-    /// The RDD was unpersisted: the holder is to drop what it has of it.
-    Unwanted,
-    /// It was computed from records that were rolled back: the holder is to drop what it has of the RDD from before this epoch.
+    /// The RDD was unpersisted, or it was computed from records that were rolled back: the holder is to drop what it has of the
+    /// RDD from before this epoch.
     Outdated(u64),
     /// The holder is not registered, or was lost.
     Ignored,
@@ -125,7 +124,9 @@ impl BlockMaster {
         let lost = !self.has_holder(location);
         match status {
             _ if lost && !self.planted.is(Mutant::KeepsBlocksOfLostHolders) => Noted::Ignored,
-            Some(_) if self.cached.is_unpersisted(block.rdd) => Noted::Unwanted,
+            Some(status) if self.cached.is_unpersisted(block.rdd) => {
+                Noted::Outdated(status.epoch.saturating_add(1))
+            }
             Some(status) if status.epoch < self.outdated_before(block.rdd) => {
                 Noted::Outdated(self.outdated_before(block.rdd))
             }
@@ -180,9 +181,10 @@ impl BlockMaster {
         }
     }
 
-    /// Nobody wants the RDD's partitions cached, until [`BlockMaster::persist`].
-    pub(crate) fn unpersist(&mut self, rdd: RddId) {
+    /// Nobody wants the RDD's partitions cached, until [`BlockMaster::persist`]. The epoch that begins with it.
+    pub(crate) fn unpersist(&mut self, rdd: RddId) -> u64 {
         self.cached.unpersist(rdd);
+        self.outputs.begin_epoch()
     }
 
     /// What is cached of the RDD must not be read; it is computed and cached again. The epoch that begins with it: tasks that

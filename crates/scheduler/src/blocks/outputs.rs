@@ -225,9 +225,10 @@ impl MapOutputs {
         self.shuffles.remove(&shuffle);
     }
 
-    /// Forgets a shuffle that has nothing to remember.
+    /// Forgets a shuffle that has nothing to remember. What readers made of its outputs may be cached, also if all outputs were
+    /// lost since: what they were computed from is remembered.
     pub(crate) fn remove_if_empty(&mut self, shuffle: ShuffleId) {
-        let nothing = |s: &Shuffle| s.is_empty() && s.generation == 0 && s.checksums.is_empty();
+        let nothing = |s: &Shuffle| s.is_empty() && s.generation == 0 && !s.begun;
         if self.shuffles.get(&shuffle).is_some_and(nothing) {
             self.remove(shuffle);
         }

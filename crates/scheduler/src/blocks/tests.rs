@@ -45,7 +45,8 @@ fn holders_come_and_go_by_block_by_rdd_and_by_loss() {
     assert_eq!(master.holders(block(0)), [at(1)].into());
     master.unpersist(RDD);
     assert!(master.holders(block(0)).is_empty() && !master.holders(other).is_empty());
-    assert_eq!(cache(&mut master, 2, 0, level), Noted::Unwanted, "what comes late is for nobody");
+    let late = cache(&mut master, 2, 0, level);
+    assert_eq!(late, Noted::Outdated(2), "what comes late is for nobody");
     assert_eq!(master.update(at(2), block(0), None), Noted::Yes);
     master.persist(RDD);
     assert_eq!(cache(&mut master, 2, 0, level), Noted::Yes);
@@ -180,7 +181,6 @@ impl Shell {
 
 fn told(effect: &Effect) -> Option<String> {
     match effect {
-        Effect::DropBlocks { location, rdd } => Some(format!("{location} drops {rdd}")),
         Effect::DropCachedPartitions { at, rdd, epoch } => {
             let at = at.map_or("everybody".to_owned(), |at| at.to_string());
             Some(format!("{at} drops {rdd} before {epoch}"))
@@ -215,11 +215,12 @@ fn messages_about_blocks_become_events_and_orders_and_nothing_after_a_loss() {
     assert!(shell.lose(3).is_empty() && shell.add(2).is_empty() && shell.add(5).is_empty());
     let alone = ["rdd_7_1 on 5: 2", "executor 5 replicates rdd_7_1"];
     assert_eq!(shell.update(5, 1), alone, "its first holders were lost before they knew of it");
-    shell.feed(Input::Dag(DagEvent::RddUnpersisted { rdd: RDD }));
-    assert_eq!(shell.update(2, 1), ["executor 2 drops 7"]);
-    assert_eq!(shell.report(2, &[0, 1]), ["executor 2 drops 7"]);
+    let unpersisted = shell.feed(Input::Dag(DagEvent::RddUnpersisted { rdd: RDD }));
+    assert_eq!(unpersisted, ["everybody drops 7 before 1"]);
+    assert_eq!(shell.update(2, 1), ["executor 2 drops 7 before 2"]);
+    assert_eq!(shell.report(2, &[0, 1]), ["executor 2 drops 7 before 1"]);
     shell.feed(Input::Dag(DagEvent::RddPersisted { rdd: RDD }));
-    let late = ["executor 2 drops 7 before 1"];
+    let late = ["executor 2 drops 7 before 2"];
     assert_eq!(shell.update_of(0, 2, 1), late, "a task from before it was unpersisted");
     assert_eq!(shell.update(2, 1), ["rdd_7_1 on 2: 2"]);
 }
@@ -241,7 +242,7 @@ fn tasks_and_replicas_from_before_a_roll_back_bring_nothing_that_counts() {
     master.unpersist(RDD);
     assert!(master.outdated().is_empty(), "nothing of it is wanted");
     master.persist(RDD);
-    assert_eq!(master.outdated(), [(RDD, 3)], "what is on its way is of before");
+    assert_eq!(master.outdated(), [(RDD, 4)], "what is on its way is of before");
 }
 
 #[test]

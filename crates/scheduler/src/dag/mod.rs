@@ -150,7 +150,10 @@ impl DagScheduler {
                 self.on_executor_lost(turn, executor, outputs_lost);
             }
             DagEvent::RddPersisted { rdd } => self.blocks.persist(rdd),
-            DagEvent::RddUnpersisted { rdd } => self.blocks.unpersist(rdd),
+            DagEvent::RddUnpersisted { rdd } => {
+                let epoch = self.blocks.unpersist(rdd);
+                turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
+            }
             DagEvent::ShuffleRemoved { shuffle } => self.on_shuffle_removed(turn, shuffle),
             DagEvent::Ticked => self.on_ticked(turn),
         }

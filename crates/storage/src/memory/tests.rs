@@ -54,7 +54,7 @@ fn removing_an_rdd_or_a_shuffle_leaves_the_others() {
             store.put(BlockId::MapOutput(ShuffleId(n), part, TaskId(7)), Arc::new(0u8));
         }
     }
-    assert_eq!(store.remove_rdd(RddId(1)), 4);
+    drop(store.take_outdated(RddId(1), 1));
     assert_eq!(store.remove_shuffle(ShuffleId(2)), 4);
     assert_eq!(store.len(), 16);
     assert!(store.get::<u8>(BlockId::Rdd(RddId(2), 3)).is_some());
@@ -73,7 +73,7 @@ fn new_partitions_push_out_the_least_recently_used_of_other_rdds_only() {
     assert!(keep(&store, block(3, 1), 3, 600), "pushes out 1");
     assert!(!keep(&store, block(3, 2), 3, 100), "never its own RDD's");
     assert_eq!(memory.used(), (1000, 0));
-    store.remove_rdd(RddId(3));
+    drop(store.take_outdated(RddId(3), 1));
     assert_eq!(memory.used(), (0, 0));
 }
 
@@ -114,7 +114,7 @@ fn a_block_that_is_removed_while_it_goes_to_disk_stays_removed_and_is_counted_on
     let removing: Demote = Arc::new(move || {
         let store = other.upgrade().unwrap();
         assert!(store.get::<u8>(block(1, 0)).is_some(), "readers find it meanwhile");
-        assert_eq!(store.remove_rdd(RddId(1)), 1);
+        drop(store.take_outdated(RddId(1), 1));
         Ok((Arc::new(OnDisk), 77))
     });
     assert!(keep_at(&store, block(1, 0), 1, 600, Some(removing)));

@@ -643,6 +643,7 @@ fn a_cancelled_job_leaves_no_timer_and_no_losses() {
     bench.fail((1, 0), fetch_failure(0, 1, 1));
     assert!(!bench.dag.is_idle());
     bench.send(DagEvent::AllJobsCancelled { reason: "enough".into() });
+    bench.send(DagEvent::ShuffleRemoved { shuffle: ShuffleId(0) });
     assert_eq!(bench.dag.counts(), Default::default());
     assert!(bench.dag.is_idle());
     assert_eq!(bench.tick(500), NOTHING);
