@@ -23,7 +23,7 @@ pub struct CachedPartitions {
 impl Drop for CachedPartitions {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.unpersist(self.rdd);
+            engine.drop_partitions(self.rdd, DagEvent::RddRemoved { rdd: self.rdd });
         }
     }
 }
@@ -76,7 +76,13 @@ impl Engine {
 
     /// Drops the cached partitions of an RDD. What is cached later is dropped where it is told of.
     pub fn unpersist(self: &Arc<Self>, rdd: RddId) {
-        self.feed(Input::Dag(DagEvent::RddUnpersisted { rdd }));
+        self.drop_partitions(rdd, DagEvent::RddUnpersisted { rdd });
+    }
+
+    fn drop_partitions(self: &Arc<Self>, rdd: RddId, event: DagEvent) {
+        // Here and now: whoever unpersists finds the memory and the disk free afterwards.
+        self.environment.blocks().remove_rdd(rdd);
+        self.feed(Input::Dag(event));
         self.post(Event::UnpersistRdd { rdd });
     }
 

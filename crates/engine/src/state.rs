@@ -22,7 +22,7 @@ pub(super) struct Launch {
     /// Where map outputs lie must be known at least as of this.
     pub(super) epoch: u64,
     /// Cached partitions of these RDDs must not be read if they were computed before that epoch.
-    pub(super) outdated: Vec<(RddId, u64)>,
+    pub(super) outdated: Arc<[(RddId, u64)]>,
 }
 
 /// A task that was handed to whoever runs it, until its end is reported.

@@ -130,6 +130,11 @@ pub enum DagEvent {
         /// The RDD.
         rdd: RddId,
     },
+    /// No job will ever compute the RDD: nobody can refer to it any more.
+    RddRemoved {
+        /// The RDD.
+        rdd: RddId,
+    },
     /// No handle refers to the shuffle any more.
     ShuffleRemoved {
         /// The shuffle.

@@ -16,7 +16,7 @@ struct Launched {
     at: u64,
     epoch: u64,
     /// What is outdated of cached RDDs, as the task is told.
-    outdated: Vec<(RddId, u64)>,
+    outdated: Arc<[(RddId, u64)]>,
     /// The epochs in which cached RDDs were rolled back before.
     rolled_back: BTreeMap<RddId, u64>,
 }
@@ -53,7 +53,7 @@ impl BlockBook {
         self.lost.contains(&executor)
     }
 
-    pub(crate) fn launched(&mut self, task: TaskId, epoch: u64, outdated: Vec<(RddId, u64)>) {
+    pub(crate) fn launched(&mut self, task: TaskId, epoch: u64, outdated: Arc<[(RddId, u64)]>) {
         self.decisions += 1;
         let rolled_back = self.rolled_back.clone();
         self.launched.insert(task, Launched { at: self.decisions, epoch, outdated, rolled_back });
@@ -75,13 +75,13 @@ impl BlockBook {
         let rolled_back = launched.and_then(|launched| launched.rolled_back.get(&block.rdd));
         if rolled_back.is_some_and(|rolled_back| epoch < *rolled_back) {
             return Err(format!(
-                "S20: task {reader} reads {block} as it was cached before a roll-back"
+                "S20: task {reader} reads {block} of epoch {epoch}, cached before its roll-back in {rolled_back:?}"
             ));
         }
         Ok(())
     }
 
-    pub(crate) fn told_outdated(&self, task: TaskId) -> Vec<(RddId, u64)> {
+    pub(crate) fn told_outdated(&self, task: TaskId) -> Arc<[(RddId, u64)]> {
         self.launched.get(&task).map(|launched| launched.outdated.clone()).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
-use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, RddInfo, StorageLevel};
+use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, RddInfo, StorageLevel, TaskId};
 
 use crate::driver::DriverNode;
 use crate::lineage::Computed;
@@ -144,7 +144,14 @@ impl World {
     }
 
     /// Before a task runs, its executor knows what must not be read.
-    pub(crate) fn drop_outdated(&mut self, proc: ProcId, outdated: &[(RddId, u64)]) {
+    pub(crate) fn hear_outdated(&mut self, proc: ProcId, task: TaskId) {
+        let Some(Body::Executor(executor)) = &self.procs[proc].body else { return };
+        let Some(Body::Driver(node)) = &self.procs[executor.driver].body else { return };
+        let outdated = node.book.told_outdated(task);
+        self.drop_outdated(proc, &outdated);
+    }
+
+    fn drop_outdated(&mut self, proc: ProcId, outdated: &[(RddId, u64)]) {
         for (rdd, epoch) in outdated {
             let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return };
             let known = node.store.outdated.entry(*rdd).or_default();

@@ -444,6 +444,7 @@ impl World {
                 }
                 executor::Effect::RunTask { task, .. } => {
                     self.need_value(proc);
+                    self.hear_outdated(proc, task);
                     if self.rng.bool() {
                         self.look_ahead(proc, task)?;
                     }

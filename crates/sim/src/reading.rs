@@ -85,9 +85,6 @@ impl World {
         let Some(Body::Executor(executor)) = &self.procs[proc].body else { return Ok(()) };
         let driver = executor.driver;
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
-        let outdated = node.book.told_outdated(task);
-        self.drop_outdated(proc, &outdated);
-        let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let Some((info, kind)) = node.tasks.get(&task).cloned() else { return Ok(()) };
         let mut shuffles = Vec::new();
         let rdd = node.computed_rdd(kind);

@@ -298,6 +298,11 @@ impl MemoryStore {
         }
     }
 
+    /// Drops all cached partitions of an RDD and tells nobody; more of them may come.
+    pub fn remove_rdd(&self, rdd: RddId) -> usize {
+        self.remove_range(BlockId::Rdd(rdd, 0), BlockId::Rdd(rdd, u32::MAX))
+    }
+
     /// Takes all cached partitions of an RDD out that were computed by tasks launched before `epoch`, and refuses such from
     /// now on; nobody is told.
     pub fn take_outdated(&self, rdd: RddId, epoch: u64) -> Removed {

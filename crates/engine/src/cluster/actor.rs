@@ -210,7 +210,7 @@ impl Actor {
         let (address, max_memory) = introduced.unzip();
         let (host, cores) = (info.host.clone(), info.cores);
         tracing::info!(%executor, %host, cores, "executor registered");
-        let live = Live { link, address, host, cores, code: Default::default() };
+        let live = Live { link, address, host, cores, code: Default::default(), told: 0 };
         let (id, at) = (live.block_manager(executor), self.engine.now());
         lock(&self.cluster.executors).insert(executor, live);
         let max_memory = max_memory.unwrap_or_default();

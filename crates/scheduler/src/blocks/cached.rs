@@ -2,6 +2,7 @@
 //! nothing may rely on it but the choice of what to compute, and where.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, StorageLevel};
 
@@ -42,6 +43,8 @@ pub(super) struct CachedBlocks {
     unpersisted: BTreeSet<RddId>,
     /// Partitions of these RDDs count only if a task computed them that was launched in this epoch or later.
     outdated: BTreeMap<RddId, u64>,
+    /// The same for whoever runs tasks, made anew when it changes.
+    outdated_list: Arc<[(RddId, u64)]>,
     /// What the partitions were computed from, where that is not the first generation of everything.
     computed_from: BTreeMap<RddId, Generations>,
 }
@@ -119,7 +122,6 @@ impl CachedBlocks {
     pub(super) fn unpersist(&mut self, rdd: RddId) {
         self.remove_rdd(rdd);
         self.computed_from.remove(&rdd);
-        self.outdated.remove(&rdd);
         self.unpersisted.insert(rdd);
         if self.unpersisted.len() > UNPERSISTED_LIMIT {
             self.unpersisted.pop_first();
@@ -134,6 +136,17 @@ impl CachedBlocks {
     pub(super) fn outdate(&mut self, rdd: RddId, epoch: u64) {
         self.remove_rdd(rdd);
         self.outdated.insert(rdd, epoch);
+        self.list_outdated();
+    }
+
+    fn list_outdated(&mut self) {
+        self.outdated_list = self.outdated.iter().map(|(rdd, epoch)| (*rdd, *epoch)).collect();
+    }
+
+    /// No task will ever look for the RDD's partitions.
+    pub(super) fn forget(&mut self, rdd: RddId) {
+        self.outdated.remove(&rdd);
+        self.list_outdated();
     }
 
     /// The epoch before which the RDD's partitions are outdated.
@@ -141,8 +154,8 @@ impl CachedBlocks {
         self.outdated.get(&rdd).copied().unwrap_or(0)
     }
 
-    pub(super) fn outdated(&self) -> impl Iterator<Item = (RddId, u64)> {
-        self.outdated.iter().map(|(rdd, epoch)| (*rdd, *epoch))
+    pub(super) fn outdated(&self) -> Arc<[(RddId, u64)]> {
+        self.outdated_list.clone()
     }
 
     pub(super) fn compute_from(&mut self, rdd: RddId, generations: Generations) -> bool {

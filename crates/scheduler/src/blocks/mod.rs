@@ -19,6 +19,7 @@ mod replicas;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use firesteel_types::{
     BlockLocation, BlockStatus, BroadcastId, Host, Location, MapOutputLocation, RddBlock, RddId,
@@ -125,7 +126,7 @@ impl BlockMaster {
         match status {
             _ if lost && !self.planted.is(Mutant::KeepsBlocksOfLostHolders) => Noted::Ignored,
             Some(status) if self.cached.is_unpersisted(block.rdd) => {
-                Noted::Outdated(status.epoch.saturating_add(1))
+                Noted::Outdated(self.outdated_before(block.rdd).max(status.epoch.saturating_add(1)))
             }
             Some(status) if status.epoch < self.outdated_before(block.rdd) => {
                 Noted::Outdated(self.outdated_before(block.rdd))
@@ -167,10 +168,10 @@ impl BlockMaster {
 
     /// Partitions of these RDDs must not be read if they were computed by a task that was launched before that epoch. Whoever
     /// runs a task has to know this before: messages about blocks may come later than the task.
-    pub fn outdated(&self) -> Vec<(RddId, u64)> {
+    pub fn outdated(&self) -> Arc<[(RddId, u64)]> {
         match self.planted.is(Mutant::NotesOutdatedBlocks) {
-            true => Vec::new(),
-            false => self.cached.outdated().collect(),
+            true => Arc::default(),
+            false => self.cached.outdated(),
         }
     }
 
@@ -184,7 +185,14 @@ impl BlockMaster {
     /// Nobody wants the RDD's partitions cached, until [`BlockMaster::persist`]. The epoch that begins with it.
     pub(crate) fn unpersist(&mut self, rdd: RddId) -> u64 {
         self.cached.unpersist(rdd);
-        self.outputs.begin_epoch()
+        self.drop_cached(rdd)
+    }
+
+    /// No job will ever compute the RDD.
+    pub(crate) fn remove_rdd(&mut self, rdd: RddId) -> u64 {
+        let epoch = self.unpersist(rdd);
+        self.cached.forget(rdd);
+        epoch
     }
 
     /// What is cached of the RDD must not be read; it is computed and cached again. The epoch that begins with it: tasks that

@@ -233,16 +233,18 @@ fn tasks_and_replicas_from_before_a_roll_back_bring_nothing_that_counts() {
     assert!(master.outdated().is_empty());
     cache(&mut master, 1, 0, level);
     let epoch = master.drop_cached(RDD);
-    assert_eq!((epoch, master.epoch(), master.outdated()), (1, 1, vec![(RDD, 1)]));
+    assert_eq!((epoch, master.epoch(), &*master.outdated()), (1, 1, &[(RDD, 1)][..]));
     let replica = master.update(at(2), block(0), Some(before));
     assert_eq!((replica, master.holders(block(0)).len()), (Noted::Outdated(1), 0));
     assert_eq!(cache(&mut master, 3, 0, level), Noted::Yes, "it was launched since");
     assert_eq!(master.drop_cached(RDD), 2);
-    assert_eq!(master.outdated(), [(RDD, 2)]);
+    assert_eq!(*master.outdated(), [(RDD, 2)]);
     master.unpersist(RDD);
-    assert!(master.outdated().is_empty(), "nothing of it is wanted");
+    assert_eq!(*master.outdated(), [(RDD, 3)], "jobs that run may still look for it");
     master.persist(RDD);
-    assert_eq!(master.outdated(), [(RDD, 4)], "what is on its way is of before");
+    assert_eq!(*master.outdated(), [(RDD, 4)], "what is on its way is of before");
+    master.remove_rdd(RDD);
+    assert!(master.outdated().is_empty(), "nobody will look for it");
 }
 
 #[test]

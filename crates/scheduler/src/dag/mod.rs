@@ -150,6 +150,10 @@ impl DagScheduler {
                 self.on_executor_lost(turn, executor, outputs_lost);
             }
             DagEvent::RddPersisted { rdd } => self.blocks.persist(rdd),
+            DagEvent::RddRemoved { rdd } => {
+                let epoch = self.blocks.remove_rdd(rdd);
+                turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
+            }
             DagEvent::RddUnpersisted { rdd } => {
                 let epoch = self.blocks.unpersist(rdd);
                 turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
