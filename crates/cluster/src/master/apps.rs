@@ -47,7 +47,7 @@ impl Master {
         self.heard_of(turn, from, &id);
         let (url, heartbeat_ms) = (self.options.url.clone(), self.options.heartbeat_ms());
         turn.tell_app(from, ToApplication::RegisteredApplication { app: id, url, heartbeat_ms });
-        self.reschedule = true;
+        self.agenda.reschedule();
     }
 
     fn admit_application(&mut self, turn: &mut Turn<'_>, from: Peer, asked: Asked) -> AppId {
@@ -56,7 +56,7 @@ impl Master {
         let returned = returned.and_then(|at| self.completed_apps.remove(at));
         let previous = returned.as_ref().map(|app| app.id.clone()).or(asked.previous);
         let previous = previous.filter(|id| !self.is_taken(id));
-        let id = previous.unwrap_or_else(|| self.next_app_id(turn));
+        let id = previous.unwrap_or_else(|| self.ids.next_app(turn.now));
         let taken = returned.as_ref().map_or(ExecutorId(0), |app| app.next_executor);
         let app = Application {
             id: id.clone(),
@@ -88,20 +88,14 @@ impl Master {
         self.apps.contains_key(id) || self.completed_apps.iter().any(|app| app.id == *id)
     }
 
-    fn next_app_id(&mut self, turn: &Turn<'_>) -> AppId {
-        let id = self.dated(turn.now, "app", self.next_app);
-        self.next_app += 1;
-        AppId(id.into())
-    }
-
     /// The driver lives, and this is how to reach it.
     pub(super) fn heard_of(&mut self, turn: &mut Turn<'_>, from: Peer, app: &AppId) {
         let Some(app) = self.apps.get_mut(app) else {
-            self.stale += 1;
+            self.dropped_stale();
             return turn.tell_app(from, ToApplication::ReconnectApplication);
         };
         (app.peer, app.last_seen) = (from, turn.now);
-        self.reschedule |= app.disconnected.take().is_some();
+        self.agenda.reschedule_if(app.disconnected.take().is_some());
     }
 
     /// A driver tells what it wants and has: what it counts on in vain it hears again.
@@ -116,7 +110,7 @@ impl Master {
         self.heard_of(turn, from, id);
         let Some(app) = self.apps.get_mut(id) else { return };
         let excluded = excluded.into_iter().take(EXCLUDED_AT_MOST).collect();
-        self.reschedule |= app.excluded != excluded;
+        self.agenda.reschedule_if(app.excluded != excluded);
         app.excluded = excluded;
         let mut unseen = registrations.saturating_sub(app.registrations);
         app.registrations = app.registrations.max(registrations);
@@ -159,7 +153,7 @@ impl Master {
         let Some(app) = self.apps.get_mut(id) else { return };
         if app.limit != limit {
             app.limit = limit;
-            self.reschedule = true;
+            self.agenda.reschedule();
         }
     }
 
@@ -177,7 +171,7 @@ impl Master {
         may_return: bool,
     ) {
         let Some(app) = self.apps.get(id) else {
-            self.stale += 1;
+            self.dropped_stale();
             return;
         };
         let cores = app.cores_granted;
@@ -208,7 +202,7 @@ impl Master {
         while self.completed_apps.len() > self.options.retained_applications {
             self.completed_apps.pop_front();
         }
-        self.reschedule = true;
+        self.agenda.reschedule();
     }
 
     /// Drivers whose connection broke, or that were silent for too long.

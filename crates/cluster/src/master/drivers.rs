@@ -30,8 +30,7 @@ impl Master {
     }
 
     fn add_driver(&mut self, turn: &mut Turn<'_>, description: Arc<DriverDescription>) -> DriverId {
-        let id = DriverId(self.dated(turn.now, "driver", self.next_driver).into());
-        self.next_driver += 1;
+        let id = self.ids.next_driver(turn.now);
         let driver = Driver {
             id: id.clone(),
             description,
@@ -44,7 +43,7 @@ impl Master {
         turn.persist(Change::PutDriver(driver.record()));
         self.drivers.insert(id.clone(), driver);
         self.waiting_drivers.push(id.clone());
-        self.reschedule = true;
+        self.agenda.reschedule();
         id
     }
 
@@ -103,7 +102,7 @@ impl Master {
         if state.is_finished() {
             entry.free_driver(&id);
             turn.tell_worker(peer, ToWorker::DriverEndKnown { registration, driver: id.clone() });
-            self.reschedule = true;
+            self.agenda.reschedule();
             if driver.is_some() {
                 self.end_driver(turn, &id, state);
             }

@@ -70,7 +70,7 @@ impl Master {
         let known =
             ToWorker::ExecutorEndKnown { registration: entry.registration, key: key.clone() };
         turn.tell_worker(entry.peer, known);
-        self.reschedule = true;
+        self.agenda.reschedule();
         if self.executor_on(worker, key).is_some() {
             self.executor_ended(turn, key, state, end, "");
         }
@@ -93,7 +93,7 @@ impl Master {
         let cause = format!("executor {}: {}", key.executor, end.message);
         let update = ExecutorUpdate { executor: key.executor, state, end: Some(end) };
         turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
-        self.reschedule = true;
+        self.agenda.reschedule();
         self.note_end(turn, key, &executor, how, &cause);
     }
 

@@ -20,10 +20,12 @@
 //! Architecture Invariant: nothing is concluded from what a worker does not mention, but that an order
 //! did not reach it, and then the order is repeated.
 
+mod agenda;
 mod apps;
 mod core;
 mod drivers;
 mod executors;
+mod ids;
 mod launches;
 mod options;
 pub mod placement;

@@ -89,7 +89,7 @@ impl Master {
     /// Looks again when the application has rested.
     fn note_rest(&mut self, now: Tick, id: &AppId) {
         let until = self.apps.get(id).map(|app| app.launches.resting_until());
-        self.wake_at(now, until);
+        self.agenda.retry_at(now, until);
     }
 
     /// Looks again when a worker is avoided no longer.
@@ -97,13 +97,8 @@ impl Master {
         let app = &self.apps[id];
         if app.launches.has_trouble() {
             let next = app.launches.next_retry(now, app.works());
-            self.wake_at(now, next);
+            self.agenda.retry_at(now, next);
         }
-    }
-
-    fn wake_at(&mut self, now: Tick, at: Option<Tick>) {
-        let at = at.filter(|at| *at > now);
-        self.next_retry = self.next_retry.into_iter().chain(at).min();
     }
 
     /// What the application may still have; `None` if that is nothing.

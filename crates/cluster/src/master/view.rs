@@ -152,7 +152,7 @@ impl Master {
         });
         MasterView {
             url: self.options.url.clone(),
-            status: self.status,
+            status: self.status(),
             workers: self.workers.values().map(view_worker).collect(),
             active_apps: self.queue.values().map(|id| view_app(&self.apps[id])).collect(),
             completed_apps: completed.collect(),

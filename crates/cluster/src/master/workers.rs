@@ -52,7 +52,7 @@ impl Master {
         if entry.is_news(state.number) {
             self.reconcile(turn, &id, state);
         }
-        self.reschedule = true;
+        self.agenda.reschedule();
     }
 
     fn objection(&self, worker: &WorkerDescription) -> Option<Objection> {
@@ -91,7 +91,7 @@ impl Master {
         let before = self.workers.get(&id).map(|worker| worker.registration);
         let registration = match before {
             Some(before) if self.options.planted.is(Mutant::ReusesRegistrations) => before,
-            _ => self.next_registration(),
+            _ => self.ids.next_registration(),
         };
         turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
         let mut entry = Worker::new(worker, from, registration, turn.now);
@@ -134,15 +134,16 @@ impl Master {
         let worker = self.workers.get_mut(id);
         let worker = worker.filter(|known| known.is_alive() && known.registration == registration);
         let Some(worker) = worker else {
-            self.stale += 1;
+            self.dropped_stale();
             turn.tell_worker(from, ToWorker::ReconnectWorker);
             return false;
         };
         let news = worker.is_news(number);
         if news {
             (worker.last_heartbeat, worker.peer) = (turn.now, from);
+        } else {
+            self.dropped_stale();
         }
-        self.stale += u64::from(!news);
         news
     }
 
@@ -211,7 +212,7 @@ impl Master {
             let (worker, host, message) = (id.clone(), host.clone(), message.clone());
             turn.tell_app(app.peer, ToApplication::WorkerRemoved { worker, host, message });
         }
-        self.reschedule = true;
+        self.agenda.reschedule();
     }
 
     pub(super) fn give_up_silent_workers(&mut self, turn: &mut Turn<'_>) {
