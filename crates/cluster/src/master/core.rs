@@ -6,14 +6,13 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::Tick;
 
 use super::agenda::{Agenda, Look};
+use super::driver_table::Drivers;
 use super::ids::Ids;
 use super::options::MasterOptions;
 use super::records::Change;
-use super::state::{
-    Application, CompletedApplication, Driver, RecoveryState, Worker, WorkerStatus,
-};
+use super::state::{Application, CompletedApplication, RecoveryState, Worker, WorkerStatus};
 use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
-use crate::{DriverId, Epoch, WorkerId};
+use crate::{Epoch, WorkerId};
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -104,12 +103,8 @@ pub struct Master {
     /// Applications that are not over, first come first.
     pub(super) queue: BTreeMap<u64, AppId>,
     pub(super) completed_apps: VecDeque<CompletedApplication>,
-    pub(super) drivers: BTreeMap<DriverId, Driver>,
-    pub(super) waiting_drivers: Vec<DriverId>,
-    pub(super) completed_drivers: VecDeque<Driver>,
+    pub(super) drivers: Drivers,
     pub(super) next_order: u64,
-    /// The worker that the next driver is offered to first.
-    pub(super) driver_turn: usize,
     stale: u64,
 }
 
@@ -118,7 +113,6 @@ impl Master {
     /// larger than that of any master before it.
     pub fn new(options: MasterOptions, epoch: Epoch, status: RecoveryState) -> Self {
         Master {
-            options,
             status,
             ids: Ids::new(epoch),
             agenda: Agenda::default(),
@@ -126,12 +120,10 @@ impl Master {
             apps: BTreeMap::new(),
             queue: BTreeMap::new(),
             completed_apps: VecDeque::new(),
-            drivers: BTreeMap::new(),
-            waiting_drivers: Vec::new(),
-            completed_drivers: VecDeque::new(),
+            drivers: Drivers::new(options.retained_drivers),
             next_order: 0,
-            driver_turn: 0,
             stale: 0,
+            options,
         }
     }
 
@@ -223,7 +215,7 @@ impl Master {
             }
             ToMaster::RequestClearCompletedDriversAndApps => {
                 self.completed_apps.clear();
-                self.completed_drivers.clear();
+                self.drivers.clear_completed();
                 turn.reply(from, MasterReply::Done);
             }
             ToMaster::RequestReadyz => turn.reply(from, MasterReply::Done),
@@ -271,6 +263,7 @@ impl Master {
     /// Panics, naming the invariant, if the books do not add up. For tests and the simulator.
     pub fn assert_invariants(&self) {
         self.workers.values().for_each(Worker::assert_consistent);
+        self.drivers.assert_consistent();
         for app in self.apps.values() {
             let cores: u32 = app.executors.values().map(|executor| executor.cores).sum();
             assert_eq!(cores, app.cores_granted, "S01: cores of {}", app.id);

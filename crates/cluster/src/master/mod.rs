@@ -23,6 +23,7 @@
 mod agenda;
 mod apps;
 mod core;
+mod driver_table;
 mod drivers;
 mod executors;
 mod ids;

@@ -10,7 +10,7 @@ use super::core::{Master, Turn};
 use super::placement::{Room, Wish, place};
 use super::records::Change;
 use super::state::{Application, Executor, Slot};
-use crate::description::{DriverState, ExecutorState};
+use crate::description::ExecutorState;
 use crate::messages::{ToApplication, ToWorker};
 use crate::{DriverId, WorkerId};
 
@@ -150,7 +150,7 @@ impl Master {
 
     /// Drivers in the order they came, on live workers in turns.
     fn schedule_drivers(&mut self, turn: &mut Turn<'_>) {
-        if self.waiting_drivers.is_empty() {
+        if self.drivers.waiting().is_empty() {
             return;
         }
         let alive: Vec<WorkerId> = self
@@ -159,32 +159,25 @@ impl Master {
             .filter(|worker| worker.is_alive())
             .map(|worker| worker.description.id.clone())
             .collect();
-        let waiting = std::mem::take(&mut self.waiting_drivers);
-        for driver in waiting {
-            if !self.place_driver(turn, &driver, &alive) {
-                self.waiting_drivers.push(driver);
-            }
+        for driver in self.drivers.waiting().to_vec() {
+            self.place_driver(turn, &driver, &alive);
         }
     }
 
-    fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) -> bool {
-        let description = self.drivers[id].description.clone();
-        let start = if self.options.spread_out_drivers { self.driver_turn } else { 0 };
-        let order = (0..alive.len()).map(|at| (start + at) % alive.len());
+    fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) {
+        let Some(driver) = self.drivers.get(id) else { return };
+        let description = driver.description().clone();
         let fits =
             |at: &usize| self.workers[&alive[*at]].fits(description.cores, description.memory_mb);
-        let Some(at) = order.into_iter().find(fits) else { return false };
-        self.driver_turn = at + 1;
+        let spread_out = self.options.spread_out_drivers;
+        let Some(at) = self.drivers.offers(alive.len(), spread_out).find(fits) else { return };
         let worker = self.workers.get_mut(&alive[at]).expect("a live worker");
         let slot = Slot { cores: description.cores, memory_mb: description.memory_mb };
         worker.book_driver(id.clone(), slot);
-        let driver = self.drivers.get_mut(id).expect("a waiting driver");
-        driver.worker = Some(alive[at].clone());
-        (driver.state, driver.ordered, driver.started) = (DriverState::Running, turn.now, false);
+        let driver = self.drivers.place(id, at, &alive[at], turn.now);
         turn.persist(Change::PutDriver(driver.record()));
         let registration = worker.registration;
         let launch = ToWorker::LaunchDriver { registration, driver: id.clone(), description };
         turn.tell_worker(worker.peer, launch);
-        true
     }
 }

@@ -1,4 +1,4 @@
-//! What a master knows: workers with what is taken of them, applications, drivers. Data and its books,
+//! What a master knows: workers with what is taken of them, and applications. Data and its books,
 //! no decisions.
 //!
 //! Invariant S01: what is used of a worker is the sum of what is booked on it, and never more than it has.
@@ -10,10 +10,8 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::launches::Launches;
-use super::records::{ApplicationRecord, DriverRecord};
-use crate::description::{
-    ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
-};
+use super::records::ApplicationRecord;
+use crate::description::{ApplicationDescription, ExecutorState, WorkerDescription};
 use crate::{DriverId, ExecutorKey, Incarnation, Registration, WorkerId};
 
 /// What a master is doing. Spark's names.
@@ -327,28 +325,4 @@ pub(super) struct CompletedApplication {
     pub(super) message: String,
     /// Its driver may come back: it only went silent.
     pub(super) may_return: bool,
-}
-
-/// A driver that the cluster runs, or shall run.
-#[derive(Clone, Debug)]
-pub(super) struct Driver {
-    pub(super) id: DriverId,
-    pub(super) description: Arc<DriverDescription>,
-    pub(super) submitted: Tick,
-    pub(super) state: DriverState,
-    pub(super) worker: Option<WorkerId>,
-    pub(super) ordered: Tick,
-    /// It was heard of from its worker.
-    pub(super) started: bool,
-}
-
-impl Driver {
-    pub(super) fn record(&self) -> DriverRecord {
-        DriverRecord {
-            driver: self.id.clone(),
-            description: self.description.clone(),
-            submitted: self.submitted,
-            worker: self.worker.clone(),
-        }
-    }
 }

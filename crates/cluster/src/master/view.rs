@@ -6,7 +6,8 @@ use firesteel_backend::AppId;
 use firesteel_types::{ExecutorId, Tick};
 
 use super::core::Master;
-use super::state::{Application, ApplicationState, Driver, RecoveryState, Worker, WorkerStatus};
+use super::driver_table::Driver;
+use super::state::{Application, ApplicationState, RecoveryState, Worker, WorkerStatus};
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
@@ -127,16 +128,6 @@ fn view_app(app: &Application) -> ApplicationView {
     }
 }
 
-fn view_driver(driver: &Driver) -> DriverView {
-    DriverView {
-        driver: driver.id.clone(),
-        description: driver.description.clone(),
-        state: driver.state,
-        submitted: driver.submitted,
-        worker: driver.worker.clone(),
-    }
-}
-
 impl Master {
     /// All there is to see.
     pub fn view(&self) -> MasterView {
@@ -156,8 +147,8 @@ impl Master {
             workers: self.workers.values().map(view_worker).collect(),
             active_apps: self.queue.values().map(|id| view_app(&self.apps[id])).collect(),
             completed_apps: completed.collect(),
-            active_drivers: self.drivers.values().map(view_driver).collect(),
-            completed_drivers: self.completed_drivers.iter().map(view_driver).collect(),
+            active_drivers: self.drivers.active().map(|(_, driver)| driver.view()).collect(),
+            completed_drivers: self.drivers.completed().map(Driver::view).collect(),
         }
     }
 
