@@ -9,6 +9,7 @@ use firesteel_types::{ExecutorId, Host};
 use super::core::{Master, Turn};
 use super::records::Change;
 use super::state::{Application, ApplicationState, CompletedApplication};
+use super::worker_table::Worker;
 use crate::Incarnation;
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
 use crate::messages::ToApplication;
@@ -226,10 +227,9 @@ impl Master {
     /// Tells applications that have had no executor for long what there is too little of.
     pub(super) fn warn_starving(&mut self, turn: &mut Turn<'_>) {
         let patience = self.options.starvation_ms;
-        let alive = || self.workers.values().filter(|worker| worker.is_alive());
-        let cores = alive().map(|worker| worker.free_cores()).max().unwrap_or(0);
-        let memory = alive().map(|worker| worker.free_memory_mb()).max().unwrap_or(0);
-        let workers = alive().count();
+        let cores = self.workers.alive().map(Worker::free_cores).max().unwrap_or(0);
+        let memory = self.workers.alive().map(Worker::free_memory_mb).max().unwrap_or(0);
+        let workers = self.workers.alive().count();
         for app in self.apps.values_mut().filter(|app| app.executors.is_empty()) {
             if turn.now.since_ms(app.starving_since) < patience || app.limit == Some(0) {
                 continue;

@@ -10,9 +10,10 @@ use super::driver_table::Drivers;
 use super::ids::Ids;
 use super::options::MasterOptions;
 use super::records::Change;
-use super::state::{Application, CompletedApplication, RecoveryState, Worker, WorkerStatus};
+use super::state::{Application, CompletedApplication, RecoveryState};
+use super::worker_table::Workers;
+use crate::Epoch;
 use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
-use crate::{Epoch, WorkerId};
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -98,7 +99,7 @@ pub struct Master {
     status: RecoveryState,
     pub(super) ids: Ids,
     pub(super) agenda: Agenda,
-    pub(super) workers: BTreeMap<WorkerId, Worker>,
+    pub(super) workers: Workers,
     pub(super) apps: BTreeMap<AppId, Application>,
     /// Applications that are not over, first come first.
     pub(super) queue: BTreeMap<u64, AppId>,
@@ -116,7 +117,7 @@ impl Master {
             status,
             ids: Ids::new(epoch),
             agenda: Agenda::default(),
-            workers: BTreeMap::new(),
+            workers: Workers::default(),
             apps: BTreeMap::new(),
             queue: BTreeMap::new(),
             completed_apps: VecDeque::new(),
@@ -223,8 +224,8 @@ impl Master {
     }
 
     fn peer_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
-        let gone = self.workers.values().find(|worker| worker.is_alive() && worker.peer == peer);
-        if let Some(id) = gone.map(|worker| worker.description.id.clone()) {
+        let gone = self.workers.alive_behind(peer).map(|worker| worker.id().clone());
+        if let Some(id) = gone {
             self.lose_worker(turn, &id, "its connection broke");
         }
         for app in self.apps.values_mut().filter(|app| app.peer == peer) {
@@ -262,16 +263,14 @@ impl Master {
 
     /// Panics, naming the invariant, if the books do not add up. For tests and the simulator.
     pub fn assert_invariants(&self) {
-        self.workers.values().for_each(Worker::assert_consistent);
+        self.workers.assert_consistent();
         self.drivers.assert_consistent();
         for app in self.apps.values() {
             let cores: u32 = app.executors.values().map(|executor| executor.cores).sum();
             assert_eq!(cores, app.cores_granted, "S01: cores of {}", app.id);
             for (id, executor) in &app.executors {
                 let worker = self.workers.get(&executor.worker);
-                let booked = worker.is_some_and(|worker| {
-                    worker.status != WorkerStatus::Dead && worker.holds_executor(&app.key(*id))
-                });
+                let booked = worker.is_some_and(|worker| worker.holds_executor(&app.key(*id)));
                 assert!(booked, "S01: executor {}/{id} is not booked", app.id);
                 assert!(*id < app.next_executor, "S05: executor {id} will be given out again");
             }

@@ -58,9 +58,9 @@ impl Master {
         let Some(driver) = self.drivers.get(id) else { return false };
         let worker = driver.worker();
         if let Some(worker) = worker.and_then(|worker| self.workers.get(worker)) {
-            let registration = worker.registration;
+            let registration = worker.registration();
             let kill = ToWorker::KillDriver { registration, driver: id.clone() };
-            turn.tell_worker(worker.peer, kill);
+            turn.tell_worker(worker.peer(), kill);
         }
         self.end_driver(turn, id, DriverState::Killed);
         true
@@ -71,7 +71,7 @@ impl Master {
         let worker = driver.and_then(Driver::worker);
         let worker = worker
             .and_then(|worker| self.workers.get(worker))
-            .map(|worker| (worker.description.id.clone(), worker.description.address.clone()));
+            .map(|worker| (worker.id().clone(), worker.description().address.clone()));
         let state = driver.map(Driver::state);
         turn.reply(from, MasterReply::DriverStatusResponse { driver: id, state, worker });
     }
@@ -85,7 +85,7 @@ impl Master {
     ) {
         let DriverReport { driver: id, state, .. } = report;
         let entry = self.workers.get_mut(worker).expect("a registered worker reports");
-        let (peer, registration) = (entry.peer, entry.registration);
+        let (peer, registration) = (entry.peer(), entry.registration());
         let driver = self.drivers.on_mut(worker, &id);
         if state.is_finished() {
             entry.free_driver(&id);
@@ -114,7 +114,7 @@ impl Master {
             self.driver_reported(turn, worker, report);
         }
         let entry = &self.workers[worker];
-        let (peer, registration) = (entry.peer, entry.registration);
+        let (peer, registration) = (entry.peer(), entry.registration());
         for id in entry.driver_ids() {
             let Some(driver) = self.drivers.on(worker, id) else {
                 turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id.clone() });

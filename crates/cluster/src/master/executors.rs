@@ -34,8 +34,8 @@ impl Master {
             Some(_) => {}
             None => {
                 let entry = &self.workers[worker];
-                let kill = ToWorker::KillExecutor { registration: entry.registration, key };
-                turn.tell_worker(entry.peer, kill);
+                let kill = ToWorker::KillExecutor { registration: entry.registration(), key };
+                turn.tell_worker(entry.peer(), kill);
             }
         }
     }
@@ -68,8 +68,8 @@ impl Master {
         let entry = self.workers.get_mut(worker).expect("a registered worker reports");
         entry.free_executor(key);
         let known =
-            ToWorker::ExecutorEndKnown { registration: entry.registration, key: key.clone() };
-        turn.tell_worker(entry.peer, known);
+            ToWorker::ExecutorEndKnown { registration: entry.registration(), key: key.clone() };
+        turn.tell_worker(entry.peer(), known);
         self.agenda.reschedule();
         if self.executor_on(worker, key).is_some() {
             self.executor_ended(turn, key, state, end, "");
@@ -124,7 +124,7 @@ impl Master {
     fn end_if_hopeless(&mut self, turn: &mut Turn<'_>, id: &AppId) {
         let Ok(limit) = u32::try_from(self.options.max_executor_retries) else { return };
         let Some(app) = self.apps.get_mut(id) else { return };
-        app.launches.keep_workers(|worker| self.workers.contains_key(worker));
+        app.launches.keep_workers(|worker| self.workers.get(worker).is_some());
         let app = &self.apps[id];
         let globally = self.options.planted.is(Mutant::CountsLaunchesGlobally);
         // A driver that is not heard may know of executors that did work.
@@ -146,11 +146,11 @@ impl Master {
     fn may_still_run(&self, app: &Application, limit: u32) -> bool {
         let cores = app.description.cores_per_executor.unwrap_or(1);
         let memory_mb = app.description.memory_per_executor_mb;
-        self.workers.values().any(|worker| {
+        self.workers.alive().any(|worker| {
             let WorkerDescription { id, cores: has_cores, memory_mb: has_mb, .. } =
-                &worker.description;
+                worker.description();
             let large = *has_cores >= cores && *has_mb >= memory_mb;
-            worker.is_alive() && large && !app.launches.is_hopeless(id, limit)
+            large && !app.launches.is_hopeless(id, limit)
         })
     }
 
@@ -187,8 +187,8 @@ impl Master {
         let app = self.apps.get(&key.app);
         let Some(executor) = app.and_then(|app| app.executors.get(&key.executor)) else { return };
         let worker = self.workers.get(&executor.worker).expect("executors lie on workers");
-        let kill = ToWorker::KillExecutor { registration: worker.registration, key: key.clone() };
-        turn.tell_worker(worker.peer, kill);
+        let kill = ToWorker::KillExecutor { registration: worker.registration(), key: key.clone() };
+        turn.tell_worker(worker.peer(), kill);
         self.executor_ended(turn, key, ExecutorState::Killed, None, why);
     }
 }

@@ -36,6 +36,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod view;
+mod worker_table;
 mod workers;
 
 pub use self::core::{Effect, Event, Master};

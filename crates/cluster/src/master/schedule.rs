@@ -9,7 +9,8 @@ use firesteel_types::Tick;
 use super::core::{Master, Turn};
 use super::placement::{Room, Wish, place};
 use super::records::Change;
-use super::state::{Application, Executor, Slot};
+use super::state::{Application, Executor};
+use super::worker_table::Slot;
 use crate::description::ExecutorState;
 use crate::messages::{ToApplication, ToWorker};
 use crate::{DriverId, WorkerId};
@@ -29,10 +30,10 @@ impl Master {
 
     /// What live workers have left, of those that have any cores left.
     fn rooms(&self) -> Vec<(WorkerId, Room)> {
-        let open = self.workers.values().filter(|worker| worker.fits(1, 0));
+        let open = self.workers.iter().filter(|worker| worker.fits(1, 0));
         open.map(|worker| {
             let room = Room { cores: worker.free_cores(), memory_mb: worker.free_memory_mb() };
-            (worker.description.id.clone(), room)
+            (worker.id().clone(), room)
         })
         .collect()
     }
@@ -66,7 +67,7 @@ impl Master {
 
     /// What a worker has left for this application: nothing, while it is avoided or its host is excluded.
     fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, room: Room) -> Room {
-        let host = &self.workers[worker].description.address.host;
+        let host = self.workers[worker].host();
         match self.is_avoided(now, id, worker) || self.apps[id].excluded.contains(host) {
             true => Room { cores: 0, memory_mb: 0 },
             false => room,
@@ -136,14 +137,14 @@ impl Master {
         entry.book_executor(key.clone(), Slot { cores, memory_mb });
         turn.persist(Change::PutApplication(app.record()));
         let launch = ToWorker::LaunchExecutor {
-            registration: entry.registration,
+            registration: entry.registration(),
             key,
             description: app.description.clone(),
             cores,
             memory_mb,
         };
-        turn.tell_worker(entry.peer, launch);
-        let (worker, host) = (worker.clone(), entry.description.address.host.clone());
+        turn.tell_worker(entry.peer(), launch);
+        let (worker, host) = (worker.clone(), entry.host().clone());
         let added = ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb };
         turn.tell_app(app.peer, added);
     }
@@ -153,12 +154,7 @@ impl Master {
         if self.drivers.waiting().is_empty() {
             return;
         }
-        let alive: Vec<WorkerId> = self
-            .workers
-            .values()
-            .filter(|worker| worker.is_alive())
-            .map(|worker| worker.description.id.clone())
-            .collect();
+        let alive: Vec<WorkerId> = self.workers.alive().map(|worker| worker.id().clone()).collect();
         for driver in self.drivers.waiting().to_vec() {
             self.place_driver(turn, &driver, &alive);
         }
@@ -176,8 +172,8 @@ impl Master {
         worker.book_driver(id.clone(), slot);
         let driver = self.drivers.place(id, at, &alive[at], turn.now);
         turn.persist(Change::PutDriver(driver.record()));
-        let registration = worker.registration;
+        let registration = worker.registration();
         let launch = ToWorker::LaunchDriver { registration, driver: id.clone(), description };
-        turn.tell_worker(worker.peer, launch);
+        turn.tell_worker(worker.peer(), launch);
     }
 }

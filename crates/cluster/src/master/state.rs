@@ -1,7 +1,4 @@
-//! What a master knows: workers with what is taken of them, and applications. Data and its books,
-//! no decisions.
-//!
-//! Invariant S01: what is used of a worker is the sum of what is booked on it, and never more than it has.
+//! What a master knows of applications. Data and its books, no decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,8 +8,8 @@ use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::launches::Launches;
 use super::records::ApplicationRecord;
-use crate::description::{ApplicationDescription, ExecutorState, WorkerDescription};
-use crate::{DriverId, ExecutorKey, Incarnation, Registration, WorkerId};
+use crate::description::{ApplicationDescription, ExecutorState};
+use crate::{ExecutorKey, Incarnation, WorkerId};
 
 /// What a master is doing. Spark's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,147 +83,6 @@ impl ApplicationState {
             ApplicationState::Failed => "FAILED",
             ApplicationState::Killed => "KILLED",
         }
-    }
-}
-
-/// What is booked on a worker for one executor or driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) cores: u32,
-    pub(super) memory_mb: u64,
-}
-
-/// A worker.
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) description: WorkerDescription,
-    pub(super) peer: Peer,
-    pub(super) registration: Registration,
-    pub(super) status: WorkerStatus,
-    pub(super) last_heartbeat: Tick,
-    /// The largest number of its reports.
-    reported: u64,
-    executors: BTreeMap<ExecutorKey, Slot>,
-    drivers: BTreeMap<DriverId, Slot>,
-    cores_used: u32,
-    memory_used_mb: u64,
-}
-
-impl Worker {
-    pub(super) fn new(
-        description: WorkerDescription,
-        peer: Peer,
-        registration: Registration,
-        now: Tick,
-    ) -> Self {
-        Worker {
-            description,
-            peer,
-            registration,
-            status: WorkerStatus::Alive,
-            last_heartbeat: now,
-            reported: 0,
-            executors: BTreeMap::new(),
-            drivers: BTreeMap::new(),
-            cores_used: 0,
-            memory_used_mb: 0,
-        }
-    }
-
-    pub(super) fn is_alive(&self) -> bool {
-        self.status == WorkerStatus::Alive
-    }
-
-    /// Whether a report with this number says something new.
-    pub(super) fn is_news(&mut self, number: u64) -> bool {
-        let news = number > self.reported;
-        self.reported = self.reported.max(number);
-        news
-    }
-
-    pub(super) fn cores_used(&self) -> u32 {
-        self.cores_used
-    }
-
-    pub(super) fn memory_used_mb(&self) -> u64 {
-        self.memory_used_mb
-    }
-
-    pub(super) fn free_cores(&self) -> u32 {
-        self.description.cores.saturating_sub(self.cores_used)
-    }
-
-    pub(super) fn free_memory_mb(&self) -> u64 {
-        self.description.memory_mb.saturating_sub(self.memory_used_mb)
-    }
-
-    pub(super) fn fits(&self, cores: u32, memory_mb: u64) -> bool {
-        self.is_alive() && self.free_cores() >= cores && self.free_memory_mb() >= memory_mb
-    }
-
-    pub(super) fn book_executor(&mut self, key: ExecutorKey, slot: Slot) {
-        let taken = self.executors.insert(key, slot);
-        assert!(taken.is_none(), "S01: an executor is booked twice");
-        self.take(slot);
-    }
-
-    pub(super) fn book_driver(&mut self, driver: DriverId, slot: Slot) {
-        let taken = self.drivers.insert(driver, slot);
-        assert!(taken.is_none(), "S01: a driver is booked twice");
-        self.take(slot);
-    }
-
-    fn take(&mut self, slot: Slot) {
-        self.cores_used += slot.cores;
-        self.memory_used_mb += slot.memory_mb;
-    }
-
-    /// Gives back what the executor held; false if it held nothing.
-    pub(super) fn free_executor(&mut self, key: &ExecutorKey) -> bool {
-        let slot = self.executors.remove(key);
-        slot.map(|slot| self.give(slot)).is_some()
-    }
-
-    /// Gives back what the driver held; false if it held nothing.
-    pub(super) fn free_driver(&mut self, driver: &DriverId) -> bool {
-        let slot = self.drivers.remove(driver);
-        slot.map(|slot| self.give(slot)).is_some()
-    }
-
-    fn give(&mut self, slot: Slot) {
-        self.cores_used = self.cores_used.checked_sub(slot.cores).expect("S01: cores below zero");
-        let memory = self.memory_used_mb.checked_sub(slot.memory_mb);
-        self.memory_used_mb = memory.expect("S01: memory below zero");
-    }
-
-    pub(super) fn holds_executor(&self, key: &ExecutorKey) -> bool {
-        self.executors.contains_key(key)
-    }
-
-    pub(super) fn executor_keys(&self) -> impl Iterator<Item = &ExecutorKey> {
-        self.executors.keys()
-    }
-
-    pub(super) fn driver_ids(&self) -> impl Iterator<Item = &DriverId> {
-        self.drivers.keys()
-    }
-
-    /// Frees everything: the worker is given up.
-    pub(super) fn clear(&mut self) -> (Vec<ExecutorKey>, Vec<DriverId>) {
-        (self.cores_used, self.memory_used_mb) = (0, 0);
-        let executors = std::mem::take(&mut self.executors).into_keys().collect();
-        (executors, std::mem::take(&mut self.drivers).into_keys().collect())
-    }
-
-    pub(super) fn assert_consistent(&self) {
-        let slots = || self.executors.values().chain(self.drivers.values());
-        let id = &self.description.id;
-        let cores: u32 = slots().map(|slot| slot.cores).sum();
-        assert_eq!(cores, self.cores_used, "S01: cores of {id}");
-        let memory: u64 = slots().map(|slot| slot.memory_mb).sum();
-        assert_eq!(memory, self.memory_used_mb, "S01: memory of {id}");
-        assert!(cores <= self.description.cores, "S01: {id} gave {cores} cores");
-        assert!(memory <= self.description.memory_mb, "S01: {id} gave {memory} MB");
     }
 }
 

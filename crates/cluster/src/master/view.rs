@@ -7,7 +7,8 @@ use firesteel_types::{ExecutorId, Tick};
 
 use super::core::Master;
 use super::driver_table::Driver;
-use super::state::{Application, ApplicationState, RecoveryState, Worker, WorkerStatus};
+use super::state::{Application, ApplicationState, RecoveryState, WorkerStatus};
+use super::worker_table::Worker;
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
@@ -100,11 +101,11 @@ pub struct MasterView {
 
 fn view_worker(worker: &Worker) -> WorkerView {
     WorkerView {
-        worker: worker.description.clone(),
-        status: worker.status,
+        worker: worker.description().clone(),
+        status: worker.status(),
         cores_used: worker.cores_used(),
         memory_used_mb: worker.memory_used_mb(),
-        last_heartbeat: worker.last_heartbeat,
+        last_heartbeat: worker.last_heartbeat(),
     }
 }
 
@@ -144,7 +145,7 @@ impl Master {
         MasterView {
             url: self.options.url.clone(),
             status: self.status(),
-            workers: self.workers.values().map(view_worker).collect(),
+            workers: self.workers.iter().map(view_worker).collect(),
             active_apps: self.queue.values().map(|id| view_app(&self.apps[id])).collect(),
             completed_apps: completed.collect(),
             active_drivers: self.drivers.active().map(|(_, driver)| driver.view()).collect(),
@@ -154,12 +155,12 @@ impl Master {
 
     /// The registration of a worker, and whether it counts. For the simulator.
     pub fn registration(&self, id: &WorkerId) -> Option<(Registration, bool)> {
-        self.workers.get(id).map(|worker| (worker.registration, worker.is_alive()))
+        self.workers.get(id).map(|worker| (worker.registration(), worker.is_alive()))
     }
 
     /// The books in a few numbers: live workers, cores and memory given out, executors counted on.
     pub fn totals(&self) -> (usize, u32, u64, usize) {
-        let alive = || self.workers.values().filter(|worker| worker.is_alive());
+        let alive = || self.workers.alive();
         let executors = self.apps.values().map(|app| app.executors.len()).sum();
         let cores = alive().map(Worker::cores_used).sum();
         (alive().count(), cores, alive().map(Worker::memory_used_mb).sum(), executors)
@@ -167,13 +168,13 @@ impl Master {
 
     /// Whether some application could get an executor at this moment and has not (L01).
     pub fn has_unfilled_wish(&self, now: Tick) -> bool {
-        let rooms: Vec<_> = self.workers.values().filter(|worker| worker.is_alive()).collect();
+        let rooms: Vec<_> = self.workers.alive().collect();
         self.queue.values().any(|id| {
             self.wish_at(now, id).is_some_and(|wish| {
                 let cores = wish.cores_per_executor.unwrap_or(1);
                 let mut rooms = rooms.iter();
                 let fits = rooms.any(|worker| {
-                    let avoided = self.is_avoided(now, id, &worker.description.id);
+                    let avoided = self.is_avoided(now, id, worker.id());
                     worker.fits(cores, wish.memory_mb) && !avoided
                 });
                 wish.cores >= cores && fits
