@@ -1,16 +1,15 @@
 //! One event in, effects out: where a master's messages go, and when it looks at the clock.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use firesteel_backend::{AppId, Peer};
+use firesteel_backend::Peer;
 use firesteel_types::Tick;
 
 use super::agenda::{Agenda, Look};
+use super::app_table::Applications;
 use super::driver_table::Drivers;
 use super::ids::Ids;
 use super::options::MasterOptions;
 use super::records::Change;
-use super::state::{Application, CompletedApplication, RecoveryState};
+use super::state::RecoveryState;
 use super::worker_table::Workers;
 use crate::Epoch;
 use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
@@ -100,12 +99,8 @@ pub struct Master {
     pub(super) ids: Ids,
     pub(super) agenda: Agenda,
     pub(super) workers: Workers,
-    pub(super) apps: BTreeMap<AppId, Application>,
-    /// Applications that are not over, first come first.
-    pub(super) queue: BTreeMap<u64, AppId>,
-    pub(super) completed_apps: VecDeque<CompletedApplication>,
+    pub(super) apps: Applications,
     pub(super) drivers: Drivers,
-    pub(super) next_order: u64,
     stale: u64,
 }
 
@@ -118,11 +113,8 @@ impl Master {
             ids: Ids::new(epoch),
             agenda: Agenda::default(),
             workers: Workers::default(),
-            apps: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            completed_apps: VecDeque::new(),
+            apps: Applications::new(options.retained_applications),
             drivers: Drivers::new(options.retained_drivers),
-            next_order: 0,
             stale: 0,
             options,
         }
@@ -215,7 +207,7 @@ impl Master {
                 turn.reply(from, MasterReply::Done);
             }
             ToMaster::RequestClearCompletedDriversAndApps => {
-                self.completed_apps.clear();
+                self.apps.clear_completed();
                 self.drivers.clear_completed();
                 turn.reply(from, MasterReply::Done);
             }
@@ -228,9 +220,7 @@ impl Master {
         if let Some(id) = gone {
             self.lose_worker(turn, &id, "its connection broke");
         }
-        for app in self.apps.values_mut().filter(|app| app.peer == peer) {
-            app.disconnected.get_or_insert(turn.now);
-        }
+        self.apps.iter_mut().for_each(|app| app.peer_disconnected(turn.now, peer));
     }
 
     fn ticked(&mut self, turn: &mut Turn<'_>) {
@@ -265,14 +255,12 @@ impl Master {
     pub fn assert_invariants(&self) {
         self.workers.assert_consistent();
         self.drivers.assert_consistent();
-        for app in self.apps.values() {
-            let cores: u32 = app.executors.values().map(|executor| executor.cores).sum();
-            assert_eq!(cores, app.cores_granted, "S01: cores of {}", app.id);
-            for (id, executor) in &app.executors {
+        self.apps.assert_consistent();
+        for app in self.apps.iter() {
+            for (id, executor) in app.executors() {
                 let worker = self.workers.get(&executor.worker);
-                let booked = worker.is_some_and(|worker| worker.holds_executor(&app.key(*id)));
-                assert!(booked, "S01: executor {}/{id} is not booked", app.id);
-                assert!(*id < app.next_executor, "S05: executor {id} will be given out again");
+                let booked = worker.is_some_and(|worker| worker.holds_executor(&app.key(id)));
+                assert!(booked, "S01: executor {}/{id} is not booked", app.id());
             }
         }
     }

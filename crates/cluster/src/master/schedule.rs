@@ -9,9 +9,7 @@ use firesteel_types::Tick;
 use super::core::{Master, Turn};
 use super::placement::{Room, Wish, place};
 use super::records::Change;
-use super::state::{Application, Executor};
 use super::worker_table::Slot;
-use crate::description::ExecutorState;
 use crate::messages::{ToApplication, ToWorker};
 use crate::{DriverId, WorkerId};
 
@@ -19,7 +17,7 @@ impl Master {
     pub(super) fn schedule(&mut self, turn: &mut Turn<'_>) {
         self.schedule_drivers(turn);
         let mut rooms = self.rooms();
-        let queue: Vec<AppId> = self.queue.values().cloned().collect();
+        let queue: Vec<AppId> = self.apps.in_order().map(|app| app.id().clone()).collect();
         for id in queue {
             if rooms.is_empty() {
                 return;
@@ -68,7 +66,7 @@ impl Master {
     /// What a worker has left for this application: nothing, while it is avoided or its host is excluded.
     fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, room: Room) -> Room {
         let host = self.workers[worker].host();
-        match self.is_avoided(now, id, worker) || self.apps[id].excluded.contains(host) {
+        match self.is_avoided(now, id, worker) || self.apps[id].excludes(host) {
             true => Room { cores: 0, memory_mb: 0 },
             false => room,
         }
@@ -77,8 +75,8 @@ impl Master {
     /// Whether this worker has failed the application's executors not long ago.
     pub(super) fn is_avoided(&self, now: Tick, id: &AppId, worker: &WorkerId) -> bool {
         let app = &self.apps[id];
-        let avoided = app.launches.is_troubled(worker)
-            && app.launches.avoided_until(worker, app.works()).is_some_and(|until| now < until);
+        let avoided = app.launches().is_troubled(worker)
+            && app.launches().avoided_until(worker, app.works()).is_some_and(|until| now < until);
         avoided && !self.relaunches_at_once()
     }
 
@@ -89,15 +87,15 @@ impl Master {
 
     /// Looks again when the application has rested.
     fn note_rest(&mut self, now: Tick, id: &AppId) {
-        let until = self.apps.get(id).map(|app| app.launches.resting_until());
+        let until = self.apps.get(id).map(|app| app.launches().resting_until());
         self.agenda.retry_at(now, until);
     }
 
     /// Looks again when a worker is avoided no longer.
     fn note_avoided(&mut self, now: Tick, id: &AppId) {
         let app = &self.apps[id];
-        if app.launches.has_trouble() {
-            let next = app.launches.next_retry(now, app.works());
+        if app.launches().has_trouble() {
+            let next = app.launches().next_retry(now, app.works());
             self.agenda.retry_at(now, next);
         }
     }
@@ -105,33 +103,17 @@ impl Master {
     /// What the application may still have; `None` if that is nothing.
     pub(super) fn wish_at(&self, now: Tick, id: &AppId) -> Option<Wish> {
         let app = self.apps.get(id)?;
-        let rests = now < app.launches.resting_until() && !self.relaunches_at_once();
-        if app.disconnected.is_some() || rests {
+        let rests = now < app.launches().resting_until() && !self.relaunches_at_once();
+        if app.is_disconnected() || rests {
             return None;
         }
-        let limit = app.description.max_cores.or(self.options.default_cores).unwrap_or(u32::MAX);
-        let wish = Wish {
-            cores: limit.saturating_sub(app.cores_granted),
-            cores_per_executor: app.description.cores_per_executor,
-            memory_mb: app.description.memory_per_executor_mb,
-            executors: app
-                .limit
-                .map_or(u32::MAX, |all| all.saturating_sub(app.executors.len() as u32)),
-        };
-        (wish.cores > 0 && wish.executors > 0).then_some(wish)
+        app.wish(self.options.default_cores)
     }
 
     fn launch_executor(&mut self, turn: &mut Turn<'_>, id: &AppId, worker: &WorkerId, cores: u32) {
-        let app: &mut Application = self.apps.get_mut(id).expect("a waiting application");
-        let memory_mb = app.description.memory_per_executor_mb;
-        let executor = app.add(Executor {
-            worker: worker.clone(),
-            cores,
-            memory_mb,
-            state: ExecutorState::Launching,
-            ordered: turn.now,
-            registered: None,
-        });
+        let app = self.apps.get_mut(id).expect("a waiting application");
+        let memory_mb = app.description().memory_per_executor_mb;
+        let executor = app.add(worker.clone(), cores, turn.now);
         let key = app.key(executor);
         let entry = self.workers.get_mut(worker).expect("a live worker");
         entry.book_executor(key.clone(), Slot { cores, memory_mb });
@@ -139,14 +121,14 @@ impl Master {
         let launch = ToWorker::LaunchExecutor {
             registration: entry.registration(),
             key,
-            description: app.description.clone(),
+            description: app.description().clone(),
             cores,
             memory_mb,
         };
         turn.tell_worker(entry.peer(), launch);
         let (worker, host) = (worker.clone(), entry.host().clone());
         let added = ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb };
-        turn.tell_app(app.peer, added);
+        turn.tell_app(app.peer(), added);
     }
 
     /// Drivers in the order they came, on live workers in turns.

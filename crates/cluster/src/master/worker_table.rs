@@ -10,6 +10,7 @@ use firesteel_backend::{Address, Peer};
 use firesteel_types::{Host, Tick};
 
 use super::state::WorkerStatus;
+use super::view::WorkerView;
 use crate::description::WorkerDescription;
 use crate::{DriverId, ExecutorKey, Registration, WorkerId};
 
@@ -174,6 +175,16 @@ impl Worker {
         (self.cores_used, self.memory_used_mb) = (0, 0);
         let executors = std::mem::take(&mut self.executors).into_keys().collect();
         (executors, std::mem::take(&mut self.drivers).into_keys().collect())
+    }
+
+    pub(super) fn view(&self) -> WorkerView {
+        WorkerView {
+            worker: self.description.clone(),
+            status: self.status,
+            cores_used: self.cores_used,
+            memory_used_mb: self.memory_used_mb,
+            last_heartbeat: self.last_heartbeat,
+        }
     }
 
     fn assert_consistent(&self) {

@@ -148,7 +148,7 @@ impl Master {
         self.repeat_orders(turn, id, &known);
         self.reconcile_drivers(turn, id, state.drivers);
         let worker = &self.workers[id];
-        for app in state.apps.into_iter().filter(|app| !self.apps.contains_key(app)) {
+        for app in state.apps.into_iter().filter(|app| self.apps.get(app).is_none()) {
             turn.tell_worker(worker.peer(), ToWorker::ApplicationFinished { app });
         }
     }
@@ -159,7 +159,7 @@ impl Master {
         let (peer, registration) = (worker.peer(), worker.registration());
         for key in worker.executor_keys() {
             let app = self.apps.get(&key.app);
-            let executor = app.and_then(|app| app.executors.get(&key.executor));
+            let executor = app.and_then(|app| app.executor(key.executor));
             match (app, executor) {
                 (Some(app), Some(executor)) => {
                     let waited = turn.now.since_ms(executor.ordered);
@@ -169,7 +169,7 @@ impl Master {
                         let launch = ToWorker::LaunchExecutor {
                             registration,
                             key: key.clone(),
-                            description: app.description.clone(),
+                            description: app.description().clone(),
                             cores: executor.cores,
                             memory_mb: executor.memory_mb,
                         };
@@ -199,9 +199,9 @@ impl Master {
         for driver in drivers {
             self.driver_lost(turn, &driver);
         }
-        for app in self.apps.values() {
+        for app in self.apps.iter() {
             let (worker, host, message) = (id.clone(), host.clone(), message.clone());
-            turn.tell_app(app.peer, ToApplication::WorkerRemoved { worker, host, message });
+            turn.tell_app(app.peer(), ToApplication::WorkerRemoved { worker, host, message });
         }
         self.agenda.reschedule();
     }
