@@ -80,7 +80,7 @@ impl TaskScheduler {
                 let enough = if filling { room } else { room.div_ceil(2) };
                 waiting < enough && u64::from(set.waiting.count()) > all_slots
             };
-            let host = executor.host.clone();
+            let host = executor.host().clone();
             let farthest = Locality::Any;
             let offer = Offer { now, executor: id, host: &host, is_free: false, farthest };
             let found = self.find(&offer, has_more);

@@ -7,7 +7,7 @@ use super::core::TaskScheduler;
 impl TaskScheduler {
     /// Panics, naming the invariant, if what the scheduler believes does not hold together.
     pub fn assert_invariants(&self) {
-        self.executors.assert_consistent(self.running.values().map(|a| a.info.executor));
+        self.executors.assert_consistent(self.attempts.iter().map(|info| info.executor));
         self.pools.assert_consistent(self.sets.values().map(|set| &set.member));
         for (stage, set) in &self.sets {
             set.assert_consistent();
@@ -15,10 +15,14 @@ impl TaskScheduler {
             let booked = set.opening.is_none_or(|at| self.openings.contains(&(at, *stage)));
             assert!(booked, "L04: the look at set {stage} is not booked");
         }
-        for (task, attempt) in &self.running {
-            let set = self.sets.get(&attempt.info.stage).expect("S17: an attempt outlived its set");
-            let mut live = set.slots[attempt.index as usize].live();
-            assert!(live.any(|id| id == *task), "S10: attempt {task} is not on its slot");
+        for info in self.attempts.iter() {
+            let set = self.sets.get(&info.stage).expect("S17: an attempt outlived its set");
+            let mut live = set.slots[info.index as usize].live();
+            assert!(
+                live.any(|id| id == info.task),
+                "S10: attempt {} is not on its slot",
+                info.task
+            );
         }
         self.assert_one_active_set_per_stage();
         let booked = self.sets.values().filter(|set| set.opening.is_some()).count();
@@ -37,9 +41,9 @@ impl TaskScheduler {
     /// any event, or an offer was forgotten (L04).
     #[cfg(test)]
     pub(super) fn forgotten_launches(&mut self, now: firesteel_types::Tick) -> usize {
-        let before = self.running.len();
+        let before = self.attempts.count();
         self.offer_all = true;
         self.offer(now, &mut Vec::new());
-        self.running.len() - before
+        self.attempts.count() - before
     }
 }

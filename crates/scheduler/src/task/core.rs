@@ -6,15 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firesteel_types::{ExecutorId, Host, StageId, StageRef, TaskId, Tick};
+use firesteel_types::{ExecutorId, Host, StageId, StageRef, Tick};
 
+use super::attempts::Attempts;
 use super::ending::{Loss, Report};
 use super::exclusion::{ApplicationExclusion, SetExclusion};
+use super::executors::Executors;
 use super::locality::{Waiting, Waits};
 use super::losses::Losses;
 use super::pool::Pools;
 use super::set::{Phase, SetState};
-use super::state::{Attempt, Executors};
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
 
 /// Decides which task runs where. Pure: the same events at the same ticks give the same effects.
@@ -47,8 +48,7 @@ pub struct TaskScheduler {
     pub(super) executors: Executors,
     pub(super) pools: Pools,
     pub(super) sets: BTreeMap<StageRef, SetState>,
-    pub(super) running: BTreeMap<TaskId, Attempt>,
-    pub(super) next_task: u64,
+    pub(super) attempts: Attempts,
     /// Executors that a task left in this event.
     pub(super) freed: Vec<ExecutorId>,
     /// Where a task succeeded in this event, if tasks are sent ahead.
@@ -67,7 +67,6 @@ pub struct TaskScheduler {
     pub(super) exclusion_changed: bool,
     /// Executors lost through what ran on them.
     pub(super) losses: Losses,
-    pub(super) stale_reports: u64,
 }
 
 impl TaskScheduler {
@@ -78,8 +77,7 @@ impl TaskScheduler {
             executors: Executors::new(options.cpus_per_task),
             pools: Pools::new(options.mode, options.pools.clone()),
             sets: BTreeMap::new(),
-            running: BTreeMap::new(),
-            next_task: 0,
+            attempts: Attempts::default(),
             freed: Vec::new(),
             succeeded_on: None,
             offer_all: false,
@@ -91,7 +89,6 @@ impl TaskScheduler {
             exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
             exclusion_changed: false,
             losses: Losses::default(),
-            stale_reports: 0,
             options,
         }
     }
@@ -124,7 +121,7 @@ impl TaskScheduler {
                 self.executor_lost(now, loss, out);
             }
             TaskEvent::ExecutorDecommissioned { executor } => {
-                self.executors.change(executor, |executor| executor.decommissioned = true);
+                self.executors.decommission(executor);
                 self.usability_changed(now, executor);
             }
             TaskEvent::TaskReported { task, executor, outcome, metrics, written } => {
@@ -186,7 +183,7 @@ impl TaskScheduler {
     /// An executor came, went, or may now get tasks or none: the sets look at their levels anew.
     pub(super) fn usability_changed(&mut self, now: Tick, id: ExecutorId) {
         let Some(executor) = self.executors.get(id) else { return };
-        let host = (&executor.host, self.executors.is_host_usable(&executor.host));
+        let host = (executor.host(), self.executors.is_host_usable(executor.host()));
         for set in self.sets.values_mut() {
             set.waiting.update_place(now, (id, executor.usable()), host);
         }
@@ -242,7 +239,7 @@ impl TaskScheduler {
 
     /// Whether nothing runs and nothing is left to run.
     pub fn is_idle(&self) -> bool {
-        self.sets.is_empty() && self.running.is_empty()
+        self.sets.is_empty() && self.attempts.count() == 0
     }
 
     /// Whether the executor registered and is not lost.
@@ -277,7 +274,7 @@ impl TaskScheduler {
 
     /// Attempts that were launched and have not ended.
     pub fn running_tasks(&self) -> usize {
-        self.running.len()
+        self.attempts.count()
     }
 
     /// Tasks that wait for a slot, over all sets that may launch.
@@ -293,6 +290,6 @@ impl TaskScheduler {
 
     /// Reports that were ignored because their attempt had ended or never ran there.
     pub fn stale_reports(&self) -> u64 {
-        self.stale_reports
+        self.attempts.stale_reports()
     }
 }

@@ -264,13 +264,13 @@ impl TaskScheduler {
     /// Brings the executors in line with what the application excludes.
     fn apply_exclusions(&mut self, now: Tick) {
         let Some(all) = &self.exclusion else { return };
-        let wanted = |(id, executor): (ExecutorId, &super::state::Executor)| {
-            let excluded = all.excludes(id, &executor.host).is_some();
-            (excluded != executor.excluded).then_some((id, excluded))
+        let wanted = |(id, executor): (ExecutorId, &super::executors::Executor)| {
+            let excluded = all.excludes(id, executor.host()).is_some();
+            (excluded != executor.is_excluded()).then_some((id, excluded))
         };
         let changes: Vec<_> = self.executors.iter().filter_map(wanted).collect();
         for (id, excluded) in changes {
-            self.executors.change(id, |executor| executor.excluded = excluded);
+            self.executors.set_excluded(id, excluded);
             self.usability_changed(now, id);
         }
     }
@@ -318,7 +318,7 @@ impl TaskScheduler {
             .executors
             .candidates()
             .map(|(id, executor)| {
-                let host = &executor.host;
+                let host = executor.host();
                 all.excludes(id, host)
                     .or_else(|| failures.excludes(id, host))
                     .or_else(|| failures.excludes_task(index?, id, host))

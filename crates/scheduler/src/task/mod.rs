@@ -1,7 +1,7 @@
 //! The task scheduler: which task of which set runs on which executor, and what its end means.
 //!
 //! ```text
-//!                 sets in pool order (pool)      executors with free cores (state)
+//!                 sets in pool order (pool)      executors with free cores (executors)
 //!                            │                              │
 //!   TaskEvent ──► core ──► offer ── pick a task (set, locality, speculation, exclusion)
 //!                   │        ├────► LaunchTask, ArmTimer
@@ -17,17 +17,18 @@
 //! cancelled) may walk a list of tasks.
 
 mod ahead;
+mod attempts;
 mod audit;
 mod core;
 mod ending;
 mod exclusion;
+mod executors;
 mod locality;
 mod losses;
 mod offer;
 mod pool;
 mod set;
 mod speculation;
-mod state;
 
 #[cfg(test)]
 mod tests;

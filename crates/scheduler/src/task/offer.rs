@@ -5,12 +5,11 @@
 //! anything that may make more tasks launchable, every executor with free cores (`offer_all`).
 
 use firesteel_types::event::Locality;
-use firesteel_types::{Event, ExecutorId, StageRef, TaskId, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, StageRef, TaskInfo, Tick};
 
 use super::core::TaskScheduler;
 use super::locality::{Answer, Offer};
 use super::set::SetState;
-use super::state::Attempt;
 use crate::messages::TaskEffect;
 
 /// Sweeps over all executors: first what is nearest to its data, so that no executor takes a task
@@ -78,7 +77,7 @@ impl TaskScheduler {
         out: &mut Vec<TaskEffect>,
     ) -> bool {
         let Some(executor) = self.executors.offerable(id) else { return false };
-        let host = executor.host.clone();
+        let host = executor.host().clone();
         let offer = Offer { now, executor: id, host: &host, is_free: true, farthest };
         let Some(found) = self.find(&offer, |_| true) else { return false };
         self.launch(now, found, id, out);
@@ -92,7 +91,7 @@ impl TaskScheduler {
         offer: &Offer<'_>,
         may_ask: impl Fn(&SetState) -> bool,
     ) -> Option<Found> {
-        let original = |task: TaskId| self.running[&task].info.executor;
+        let original = |task| self.attempts.get(task).expect("a live attempt runs").executor;
         for stage in self.pools.in_order() {
             let set = self.sets.get_mut(&stage).expect("pools list sets that exist");
             if !may_ask(set) {
@@ -124,8 +123,7 @@ impl TaskScheduler {
         executor: ExecutorId,
         out: &mut Vec<TaskEffect>,
     ) {
-        let task = TaskId(self.next_task);
-        self.next_task += 1;
+        let task = self.attempts.next_id();
         let set = self.sets.get_mut(&stage).expect("the set was just asked");
         if speculative {
             set.copies.remove(&index);
@@ -146,7 +144,7 @@ impl TaskScheduler {
         let wants_slots = set.wants_slots();
         self.pools.set_runnable(&mut set.member, wants_slots);
         self.executors.reserve(executor);
-        let host = self.executors.get(executor).expect("it was just offered").host.clone();
+        let host = self.executors.get(executor).expect("it was just offered").host().clone();
         let info = TaskInfo {
             task,
             stage,
@@ -161,7 +159,7 @@ impl TaskScheduler {
         };
         out.push(TaskEffect::Post(Event::TaskStart { task: info.clone(), at: now }));
         out.push(TaskEffect::LaunchTask(info.clone()));
-        self.running.insert(task, Attempt { info, index });
+        self.attempts.started(info);
         self.book_speculation(now);
     }
 }

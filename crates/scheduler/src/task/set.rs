@@ -9,10 +9,10 @@ use firesteel_types::{ExecutorId, StageRef, TaskId, Tick};
 
 use super::ahead::Pace;
 use super::exclusion::SetExclusion;
+use super::executors::Executors;
 use super::locality::{Answer, Offer, Waiting};
 use super::pool::Member;
 use super::speculation::Median;
-use super::state::Executors;
 use crate::messages::{TaskSet, TaskSetKind};
 
 /// Whether a set may launch, and what the ends of its attempts mean.
@@ -293,6 +293,6 @@ impl SetState {
 
 /// A copy runs on another host than the original if there is one, else on another executor.
 fn copy_fits(original: ExecutorId, offer: &Offer<'_>, executors: &Executors) -> bool {
-    let Some(host) = executors.get(original).map(|executor| &executor.host) else { return true };
+    let Some(host) = executors.get(original).map(|executor| executor.host()) else { return true };
     original != offer.executor && (host != offer.host || !executors.has_other_host(host))
 }

@@ -3,11 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use firesteel_types::{Event, Tick};
+use firesteel_types::{Event, TaskInfo, Tick};
 
 use super::core::TaskScheduler;
 use super::set::{Progress, SetState};
-use super::state::Attempt;
 use crate::messages::{SpeculationOptions, TaskEffect};
 
 /// The median of numbers that come one by one: the lower half and the upper half, each with its
@@ -53,14 +52,14 @@ impl SetState {
         Some(multiple.max(options.min_task_runtime_ms))
     }
 
-    fn wants_copy(&self, attempt: &Attempt, now: Tick, options: &SpeculationOptions) -> bool {
+    fn wants_copy(&self, attempt: &TaskInfo, now: Tick, options: &SpeculationOptions) -> bool {
         let slot = &self.slots[attempt.index as usize];
         slot.progress == Progress::Open
             && slot.live_count() == 1
             && !self.copies.contains(&attempt.index)
             && self
                 .patience_ms(options)
-                .is_some_and(|patience| now.since_ms(attempt.info.launched) > patience)
+                .is_some_and(|patience| now.since_ms(attempt.launched) > patience)
     }
 }
 
@@ -74,10 +73,10 @@ impl TaskScheduler {
         }
         let mut found = Vec::new();
         let mut go_on = false;
-        for attempt in self.running.values() {
-            let set = &self.sets[&attempt.info.stage];
+        for attempt in self.attempts.iter() {
+            let set = &self.sets[&attempt.stage];
             go_on |= set.is_active();
-            let possible = self.executors.has_other_executor(attempt.info.executor);
+            let possible = self.executors.has_other_executor(attempt.executor);
             if set.is_active() && possible && set.wants_copy(attempt, now, options) {
                 found.push((set.stage, attempt.index));
             }
