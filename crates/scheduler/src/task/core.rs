@@ -4,7 +4,7 @@
 //! for the next moment it must be woken. Retries, kills and losses are in `ending`, offers in
 //! `offer`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use firesteel_types::{ExecutorId, Host, StageId, StageRef, Tick};
 
@@ -14,8 +14,10 @@ use super::exclusion::{ApplicationExclusion, SetExclusion};
 use super::executors::Executors;
 use super::locality::{Waiting, Waits};
 use super::losses::Losses;
+use super::openings::Openings;
 use super::pool::Pools;
 use super::set::{Phase, SetState};
+use super::timer::Timer;
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
 
 /// Decides which task runs where. Pure: the same events at the same ticks give the same effects.
@@ -58,10 +60,8 @@ pub struct TaskScheduler {
     /// Sets that launched a task with a preference in this event.
     pub(super) launched_near: Vec<StageRef>,
     pub(super) sweeps: u64,
-    /// When a locality level of a set may open. Never late; early is harmless.
-    pub(super) openings: BTreeSet<(Tick, StageRef)>,
-    pub(super) next_check: Option<Tick>,
-    armed: Option<Tick>,
+    pub(super) openings: Openings,
+    timer: Timer,
     pub(super) exclusion: Option<ApplicationExclusion>,
     /// A task may have become unschedulable.
     pub(super) exclusion_changed: bool,
@@ -83,9 +83,8 @@ impl TaskScheduler {
             offer_all: false,
             launched_near: Vec::new(),
             sweeps: 0,
-            openings: BTreeSet::new(),
-            next_check: None,
-            armed: None,
+            openings: Openings::default(),
+            timer: Timer::default(),
             exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
             exclusion_changed: false,
             losses: Losses::default(),
@@ -95,14 +94,13 @@ impl TaskScheduler {
 
     /// Takes one event in and appends what is to be done, in order.
     pub fn handle(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
-        if matches!(event, TaskEvent::Ticked) || self.armed.is_some_and(|armed| armed <= now) {
-            // A timer that came early is asked for again.
-            self.armed = None;
-        }
+        self.timer.passed(now, matches!(event, TaskEvent::Ticked));
         self.apply(now, event, out);
-        self.open_levels(now);
+        self.offer_all |= self.openings.take_due(now);
         self.expire_exclusions(now, out);
-        self.speculate(now, out);
+        if self.timer.take_check(now) && self.speculate(now, out) {
+            self.book_speculation(now);
+        }
         self.fail_unschedulable(now, out);
         self.offer(now, out);
         self.arm(out);
@@ -203,38 +201,23 @@ impl TaskScheduler {
         if set.phase == Phase::Finished {
             self.losses.forget(stage.stage);
         }
-        set.opening.map(|at| self.openings.remove(&(at, stage)));
+        self.openings.cancel(stage);
         self.note_failures(now, &set, out);
         self.pools.leave(set.member);
     }
 
-    /// Looks again at the sets whose next locality level may be open.
-    fn open_levels(&mut self, now: Tick) {
-        while self.openings.first().is_some_and(|(at, _)| *at <= now) {
-            let (_, stage) = self.openings.pop_first().expect("just looked at");
-            self.sets.get_mut(&stage).expect("openings are of known sets").opening = None;
-            self.offer_all = true;
-        }
-    }
-
     /// Begins to look out for slow tasks, when tasks run.
     pub(super) fn book_speculation(&mut self, now: Tick) {
-        if let (Some(options), None) = (&self.options.speculation, self.next_check) {
-            self.next_check = Some(now.plus_ms(options.interval_ms.max(1)));
+        if let Some(options) = &self.options.speculation {
+            self.timer.book_check(now.plus_ms(options.interval_ms.max(1)));
         }
     }
 
     /// Asks to be woken when something falls due before the timer that is set already.
     fn arm(&mut self, out: &mut Vec<TaskEffect>) {
-        let opening = self.openings.first().map(|(at, _)| *at);
         let expiry = self.exclusion.as_ref().and_then(ApplicationExclusion::next_expiry);
-        let Some(wake) = [opening, self.next_check, expiry].into_iter().flatten().min() else {
-            return;
-        };
-        if self.armed.is_none_or(|armed| wake < armed) {
-            self.armed = Some(wake);
-            out.push(TaskEffect::ArmTimer(wake));
-        }
+        let due = [self.openings.next(), expiry].into_iter().flatten();
+        out.extend(self.timer.arm(due).map(TaskEffect::ArmTimer));
     }
 
     /// Whether nothing runs and nothing is left to run.

@@ -26,9 +26,11 @@ mod executors;
 mod locality;
 mod losses;
 mod offer;
+mod openings;
 mod pool;
 mod set;
 mod speculation;
+mod timer;
 
 #[cfg(test)]
 mod tests;

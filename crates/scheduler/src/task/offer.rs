@@ -102,14 +102,7 @@ impl TaskScheduler {
                     return Some(Found { stage, index, locality, speculative });
                 }
                 Answer::Later => break,
-                Answer::Held { until } => {
-                    let earlier = set.opening.is_none_or(|booked| until < booked);
-                    if earlier {
-                        let booked = set.opening.replace(until);
-                        booked.map(|at| self.openings.remove(&(at, stage)));
-                        self.openings.insert((until, stage));
-                    }
-                }
+                Answer::Held { until } => self.openings.book(stage, until),
                 Answer::Nothing => {}
             }
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use firesteel_types::{ExecutorId, StageRef, TaskId, Tick};
+use firesteel_types::{ExecutorId, StageRef, TaskId};
 
 use super::ahead::Pace;
 use super::exclusion::SetExclusion;
@@ -92,8 +92,6 @@ pub(super) struct SetState {
     pub(super) durations: Median,
     pub(super) pace: Pace,
     pub(super) exclusion: Option<SetExclusion>,
-    /// The moment for which a look at the set is booked, because a locality level opens.
-    pub(super) opening: Option<Tick>,
     pub(super) succeeded: u32,
     given_up: u32,
 }
@@ -123,7 +121,6 @@ impl SetState {
             durations: Median::default(),
             pace: Pace::default(),
             exclusion,
-            opening: None,
             succeeded: 0,
             given_up: 0,
         }

@@ -64,13 +64,9 @@ impl SetState {
 }
 
 impl TaskScheduler {
-    /// If the time has come, asks for copies of slow tasks; books the next look while tasks run
-    /// that could still get one.
-    pub(super) fn speculate(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
-        let Some(options) = &self.options.speculation else { return };
-        if self.next_check.is_none_or(|check| now < check) {
-            return;
-        }
+    /// Asks for copies of slow tasks. True while tasks run that could still get one.
+    pub(super) fn speculate(&mut self, now: Tick, out: &mut Vec<TaskEffect>) -> bool {
+        let Some(options) = &self.options.speculation else { return false };
         let mut found = Vec::new();
         let mut go_on = false;
         for attempt in self.attempts.iter() {
@@ -81,7 +77,6 @@ impl TaskScheduler {
                 found.push((set.stage, attempt.index));
             }
         }
-        self.next_check = go_on.then(|| now.plus_ms(options.interval_ms.max(1)));
         for (stage, index) in found {
             let set = self.sets.get_mut(&stage).expect("an attempt's set exists");
             set.copies.insert(index);
@@ -90,6 +85,7 @@ impl TaskScheduler {
             self.offer_all = true;
             self.settle(now, stage, out);
         }
+        go_on
     }
 }
 
