@@ -24,7 +24,7 @@ impl TaskScheduler {
         }
         self.assert_one_active_set_per_stage();
         self.openings.assert_consistent(|stage| self.sets.contains_key(&stage));
-        assert!(self.freed.is_empty() && self.launched_near.is_empty(), "S17: leftovers");
+        assert!(self.round.is_empty(), "S17: leftovers");
     }
 
     fn assert_one_active_set_per_stage(&self) {
@@ -39,7 +39,7 @@ impl TaskScheduler {
     #[cfg(test)]
     pub(super) fn forgotten_launches(&mut self, now: firesteel_types::Tick) -> usize {
         let before = self.attempts.count();
-        self.offer_all = true;
+        self.round.offer_all();
         self.offer(now, &mut Vec::new());
         self.attempts.count() - before
     }

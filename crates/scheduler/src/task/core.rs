@@ -16,6 +16,7 @@ use super::locality::{Waiting, Waits};
 use super::losses::Losses;
 use super::openings::Openings;
 use super::pool::Pools;
+use super::round::Round;
 use super::set::{Phase, SetState};
 use super::timer::Timer;
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
@@ -51,15 +52,7 @@ pub struct TaskScheduler {
     pub(super) pools: Pools,
     pub(super) sets: BTreeMap<StageRef, SetState>,
     pub(super) attempts: Attempts,
-    /// Executors that a task left in this event.
-    pub(super) freed: Vec<ExecutorId>,
-    /// Where a task succeeded in this event, if tasks are sent ahead.
-    pub(super) succeeded_on: Option<ExecutorId>,
-    /// More may be launchable than on the freed executors.
-    pub(super) offer_all: bool,
-    /// Sets that launched a task with a preference in this event.
-    pub(super) launched_near: Vec<StageRef>,
-    pub(super) sweeps: u64,
+    pub(super) round: Round,
     pub(super) openings: Openings,
     timer: Timer,
     pub(super) exclusion: Option<ApplicationExclusion>,
@@ -78,11 +71,7 @@ impl TaskScheduler {
             pools: Pools::new(options.mode, options.pools.clone()),
             sets: BTreeMap::new(),
             attempts: Attempts::default(),
-            freed: Vec::new(),
-            succeeded_on: None,
-            offer_all: false,
-            launched_near: Vec::new(),
-            sweeps: 0,
+            round: Round::default(),
             openings: Openings::default(),
             timer: Timer::default(),
             exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
@@ -96,7 +85,7 @@ impl TaskScheduler {
     pub fn handle(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
         self.timer.passed(now, matches!(event, TaskEvent::Ticked));
         self.apply(now, event, out);
-        self.offer_all |= self.openings.take_due(now);
+        self.round.offer_all_if(self.openings.take_due(now));
         self.expire_exclusions(now, out);
         if self.timer.take_check(now) && self.speculate(now, out) {
             self.book_speculation(now);
@@ -150,7 +139,7 @@ impl TaskScheduler {
         let exclusion = limits.map(|limits| SetExclusion::new(stage, limits));
         self.sets.insert(stage, SetState::new(&set, waiting, member, exclusion));
         self.settle(now, stage, out);
-        self.offer_all = true;
+        self.round.offer_all();
         self.exclusion_changed = true;
     }
 
@@ -185,7 +174,7 @@ impl TaskScheduler {
         for set in self.sets.values_mut() {
             set.waiting.update_place(now, (id, executor.usable()), host);
         }
-        self.offer_all = true;
+        self.round.offer_all();
         self.exclusion_changed = true;
     }
 

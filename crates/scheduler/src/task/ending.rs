@@ -66,7 +66,7 @@ impl TaskScheduler {
             match (&report.outcome, &report.metrics) {
                 (TaskOutcome::Success, Some(metrics)) => {
                     set.pace.note(metrics);
-                    self.succeeded_on = Some(report.executor);
+                    self.round.task_succeeded(report.executor);
                 }
                 // Perhaps given back: what was seen till now tells nothing any more.
                 (TaskOutcome::Failed(TaskFailure::Killed { .. }), _) => set.pace.forget(),
@@ -143,7 +143,7 @@ impl TaskScheduler {
     ) {
         let stage = attempt.stage;
         self.executors.release(attempt.executor);
-        self.freed.push(attempt.executor);
+        self.round.task_left(attempt.executor);
         let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
         set.attempt_left(attempt.index, attempt.task);
         set.pace.left(attempt.executor);
@@ -251,7 +251,7 @@ impl TaskScheduler {
             self.settle(now, newest, out);
         } else {
             let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-            self.offer_all |= set.requeue(index);
+            self.round.offer_all_if(set.requeue(index));
         }
     }
 

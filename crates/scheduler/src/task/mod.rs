@@ -28,6 +28,7 @@ mod losses;
 mod offer;
 mod openings;
 mod pool;
+mod round;
 mod set;
 mod speculation;
 mod timer;

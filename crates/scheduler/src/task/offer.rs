@@ -2,7 +2,7 @@
 //!
 //! When an event is dealt with, no executor with a free slot can take any task that is allowed
 //! there. So the next event need only look at what it changed: the executor a task left, or, after
-//! anything that may make more tasks launchable, every executor with free cores (`offer_all`).
+//! anything that may make more tasks launchable, every executor with free cores (`round`).
 
 use firesteel_types::event::Locality;
 use firesteel_types::{Event, ExecutorId, StageRef, TaskInfo, Tick};
@@ -27,24 +27,21 @@ pub(super) struct Found {
 impl TaskScheduler {
     /// Launches whatever can be launched.
     pub(super) fn offer(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
-        let mut round = std::mem::take(&mut self.freed);
+        let mut freed = self.round.take_freed();
         while self.pools.any_runnable() {
-            if std::mem::take(&mut self.offer_all) {
-                round.clear();
+            if self.round.take_all() {
+                freed.clear();
                 SWEEPS.into_iter().for_each(|farthest| self.sweep(now, farthest, out));
-            } else if !round.is_empty() {
-                round.retain(|id| self.launch_on(now, *id, Locality::Any, out));
-            } else if let Some(id) = self.succeeded_on.take() {
+            } else if !freed.is_empty() {
+                freed.retain(|id| self.launch_on(now, *id, Locality::Any, out));
+            } else if let Some(id) = self.round.take_succeeded() {
                 self.send_ahead(now, id, out);
             } else {
                 break;
             }
         }
-        self.offer_all = false;
-        self.succeeded_on = None;
-        round.clear();
-        self.freed = round;
-        while let Some(stage) = self.launched_near.pop() {
+        self.round.end_offers(freed);
+        while let Some(stage) = self.round.pop_launched_near() {
             if let Some(set) = self.sets.get_mut(&stage) {
                 set.waiting.end_offers(now);
             }
@@ -53,11 +50,11 @@ impl TaskScheduler {
 
     /// Offers in rounds, one task per executor and round, most free cores first.
     fn sweep(&mut self, now: Tick, farthest: Locality, out: &mut Vec<TaskEffect>) {
-        self.sweeps += 1;
+        let sweep = self.round.next_sweep();
         let mut round = Vec::new();
         let mut cursor = None;
         while self.pools.any_runnable() {
-            cursor = self.executors.next_offer(cursor, self.sweeps);
+            cursor = self.executors.next_offer(cursor, sweep);
             let Some((_, id)) = cursor else { break };
             if self.launch_on(now, id, farthest, out) {
                 round.push(id);
@@ -121,10 +118,10 @@ impl TaskScheduler {
         if speculative {
             set.copies.remove(&index);
         } else {
-            self.offer_all |= set.waiting.remove(index);
+            self.round.offer_all_if(set.waiting.remove(index));
             set.waiting.note_launch(locality);
-            if locality != Locality::NoPref && self.launched_near.last() != Some(&stage) {
-                self.launched_near.push(stage);
+            if locality != Locality::NoPref {
+                self.round.launched_near(stage);
             }
         }
         let slot = set.slot(index);

@@ -82,7 +82,7 @@ impl TaskScheduler {
             set.copies.insert(index);
             let partition = set.slot(index).partition;
             out.push(TaskEffect::Post(Event::SpeculativeTaskSubmitted { stage, partition }));
-            self.offer_all = true;
+            self.round.offer_all();
             self.settle(now, stage, out);
         }
         go_on
