@@ -10,7 +10,7 @@ use firesteel_types::{ExecutorId, Host, StageId, StageRef, Tick};
 
 use super::attempts::Attempts;
 use super::ending::{Loss, Report};
-use super::exclusion::{ApplicationExclusion, SetExclusion};
+use super::exclusion::Exclusions;
 use super::executors::Executors;
 use super::locality::{Waiting, Waits};
 use super::losses::Losses;
@@ -55,9 +55,7 @@ pub struct TaskScheduler {
     pub(super) round: Round,
     pub(super) openings: Openings,
     timer: Timer,
-    pub(super) exclusion: Option<ApplicationExclusion>,
-    /// A task may have become unschedulable.
-    pub(super) exclusion_changed: bool,
+    pub(super) exclusions: Exclusions,
     /// Executors lost through what ran on them.
     pub(super) losses: Losses,
 }
@@ -74,8 +72,7 @@ impl TaskScheduler {
             round: Round::default(),
             openings: Openings::default(),
             timer: Timer::default(),
-            exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
-            exclusion_changed: false,
+            exclusions: Exclusions::new(options.exclusion.clone()),
             losses: Losses::default(),
             options,
         }
@@ -135,12 +132,11 @@ impl TaskScheduler {
         let waits = Waits::of(&self.options);
         let waiting = Waiting::new(&set.tasks, &self.executors, waits, now);
         let member = self.pools.join(set.pool.as_deref(), stage, set.priority);
-        let limits = self.options.exclusion.clone();
-        let exclusion = limits.map(|limits| SetExclusion::new(stage, limits));
+        let exclusion = self.exclusions.of_set(stage);
         self.sets.insert(stage, SetState::new(&set, waiting, member, exclusion));
         self.settle(now, stage, out);
         self.round.offer_all();
-        self.exclusion_changed = true;
+        self.exclusions.look_again();
     }
 
     fn cancel(&mut self, now: Tick, stage: StageRef, reason: String, out: &mut Vec<TaskEffect>) {
@@ -161,7 +157,7 @@ impl TaskScheduler {
     }
 
     fn add_executor(&mut self, now: Tick, id: ExecutorId, host: Host, cores: u32) {
-        let excluded = self.exclusion.as_ref().is_some_and(|all| all.excludes(id, &host).is_some());
+        let excluded = self.exclusions.excludes(id, &host).is_some();
         if self.executors.add(id, host, cores, excluded) {
             self.usability_changed(now, id);
         }
@@ -175,7 +171,7 @@ impl TaskScheduler {
             set.waiting.update_place(now, (id, executor.usable()), host);
         }
         self.round.offer_all();
-        self.exclusion_changed = true;
+        self.exclusions.look_again();
     }
 
     /// After a set changed: lists it for offers or not, and drops it when it is over.
@@ -204,8 +200,7 @@ impl TaskScheduler {
 
     /// Asks to be woken when something falls due before the timer that is set already.
     fn arm(&mut self, out: &mut Vec<TaskEffect>) {
-        let expiry = self.exclusion.as_ref().and_then(ApplicationExclusion::next_expiry);
-        let due = [self.openings.next(), expiry].into_iter().flatten();
+        let due = [self.openings.next(), self.exclusions.next_expiry()].into_iter().flatten();
         out.extend(self.timer.arm(due).map(TaskEffect::ArmTimer));
     }
 

@@ -109,9 +109,7 @@ impl TaskScheduler {
             self.lose_outputs(now, executor, out);
         }
         self.executors.remove(executor);
-        if let Some(all) = &mut self.exclusion {
-            all.executor_lost(executor);
-        }
+        self.exclusions.executor_lost(executor);
     }
 
     /// Counts the loss against all of these.
@@ -261,7 +259,7 @@ impl TaskScheduler {
         let id = attempt.executor;
         let executor = self.executors.get(id).expect("an executor outlives its attempts");
         exclusion.record(now, attempt.index, id, executor.host(), out);
-        self.exclusion_changed = true;
+        self.exclusions.look_again();
     }
 
     /// Whether the partition is still to come: from the task's own set, or from the one that took over.
