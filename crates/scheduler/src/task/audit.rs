@@ -3,35 +3,25 @@
 //! For tests and the simulator, after every event; costs time in proportion to all tasks.
 
 use super::core::TaskScheduler;
+use super::set::SetState;
 
 impl TaskScheduler {
     /// Panics, naming the invariant, if what the scheduler believes does not hold together.
     pub fn assert_invariants(&self) {
         self.executors.assert_consistent(self.attempts.iter().map(|info| info.executor));
-        self.pools.assert_consistent(self.sets.values().map(|set| &set.member));
-        for set in self.sets.values() {
-            set.assert_consistent();
-            set.waiting.assert_consistent(&self.executors);
-        }
+        self.pools.assert_consistent(self.sets.iter().map(SetState::member));
+        self.sets.assert_consistent(&self.executors);
         for info in self.attempts.iter() {
-            let set = self.sets.get(&info.stage).expect("S17: an attempt outlived its set");
-            let mut live = set.slots[info.index as usize].live();
+            let set = self.sets.get(info.stage).expect("S17: an attempt outlived its set");
+            let mut live = set.slots().live(info.index);
             assert!(
                 live.any(|id| id == info.task),
                 "S10: attempt {} is not on its slot",
                 info.task
             );
         }
-        self.assert_one_active_set_per_stage();
-        self.openings.assert_consistent(|stage| self.sets.contains_key(&stage));
+        self.openings.assert_consistent(|stage| self.sets.get(stage).is_some());
         assert!(self.round.is_empty(), "S17: leftovers");
-    }
-
-    fn assert_one_active_set_per_stage(&self) {
-        let active = self.sets.values().filter(|set| set.is_active());
-        let stages: Vec<_> = active.map(|set| set.stage.stage).collect();
-        let distinct = stages.windows(2).all(|pair| pair[0] != pair[1]);
-        assert!(distinct, "two active sets of one stage");
     }
 
     /// Offers every free core once more and gives back how many tasks that launches: none, after

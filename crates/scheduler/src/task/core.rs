@@ -4,8 +4,6 @@
 //! for the next moment it must be woken. Retries, kills and losses are in `ending`, offers in
 //! `offer`.
 
-use std::collections::BTreeMap;
-
 use firesteel_types::{ExecutorId, Host, StageId, StageRef, Tick};
 
 use super::attempts::Attempts;
@@ -17,7 +15,8 @@ use super::losses::Losses;
 use super::openings::Openings;
 use super::pool::Pools;
 use super::round::Round;
-use super::set::{Phase, SetState};
+use super::set::SetState;
+use super::set_table::Sets;
 use super::timer::Timer;
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
 
@@ -50,7 +49,7 @@ pub struct TaskScheduler {
     pub(super) options: TaskOptions,
     pub(super) executors: Executors,
     pub(super) pools: Pools,
-    pub(super) sets: BTreeMap<StageRef, SetState>,
+    pub(super) sets: Sets,
     pub(super) attempts: Attempts,
     pub(super) round: Round,
     pub(super) openings: Openings,
@@ -67,7 +66,7 @@ impl TaskScheduler {
         TaskScheduler {
             executors: Executors::new(options.cpus_per_task),
             pools: Pools::new(options.mode, options.pools.clone()),
-            sets: BTreeMap::new(),
+            sets: Sets::default(),
             attempts: Attempts::default(),
             round: Round::default(),
             openings: Openings::default(),
@@ -120,37 +119,32 @@ impl TaskScheduler {
 
     fn submit(&mut self, now: Tick, set: TaskSet, out: &mut Vec<TaskEffect>) {
         let stage = set.stage;
-        let newest = StageRef { stage: stage.stage, attempt: u32::MAX };
-        let oldest = StageRef { stage: stage.stage, attempt: 0 };
-        if set.tasks.is_empty() || self.sets.range(stage..=newest).next().is_some() {
+        if set.tasks.is_empty() || self.sets.has_reached(stage) {
             return;
         }
-        let older: Vec<_> = self.sets.range(oldest..stage).map(|(stage, _)| *stage).collect();
-        for older in older {
+        for older in self.sets.older_than(stage) {
             self.retire(now, older, out);
         }
         let waits = Waits::of(&self.options);
         let waiting = Waiting::new(&set.tasks, &self.executors, waits, now);
         let member = self.pools.join(set.pool.as_deref(), stage, set.priority);
         let exclusion = self.exclusions.of_set(stage);
-        self.sets.insert(stage, SetState::new(&set, waiting, member, exclusion));
+        self.sets.insert(SetState::new(&set, waiting, member, exclusion));
         self.settle(now, stage, out);
         self.round.offer_all();
         self.exclusions.look_again();
     }
 
     fn cancel(&mut self, now: Tick, stage: StageRef, reason: String, out: &mut Vec<TaskEffect>) {
-        let Some(set) = self.sets.get_mut(&stage) else { return };
-        let told_to_stop = matches!(set.phase, Phase::Failed | Phase::Cancelled { .. });
-        set.phase = Phase::Cancelled { reason: reason.clone() };
-        if !told_to_stop {
+        let Some(set) = self.sets.get_mut(stage) else { return };
+        if set.cancel(&reason) {
             self.kill_attempts(stage, &reason, out);
         }
         self.settle(now, stage, out);
     }
 
     fn retire(&mut self, now: Tick, stage: StageRef, out: &mut Vec<TaskEffect>) {
-        if let Some(set) = self.sets.get_mut(&stage) {
+        if let Some(set) = self.sets.get_mut(stage) {
             set.retire();
         }
         self.settle(now, stage, out);
@@ -167,8 +161,8 @@ impl TaskScheduler {
     pub(super) fn usability_changed(&mut self, now: Tick, id: ExecutorId) {
         let Some(executor) = self.executors.get(id) else { return };
         let host = (executor.host(), self.executors.is_host_usable(executor.host()));
-        for set in self.sets.values_mut() {
-            set.waiting.update_place(now, (id, executor.usable()), host);
+        for set in self.sets.iter_mut() {
+            set.update_place(now, (id, executor.usable()), host);
         }
         self.round.offer_all();
         self.exclusions.look_again();
@@ -176,19 +170,18 @@ impl TaskScheduler {
 
     /// After a set changed: lists it for offers or not, and drops it when it is over.
     pub(super) fn settle(&mut self, now: Tick, stage: StageRef, out: &mut Vec<TaskEffect>) {
-        let Some(set) = self.sets.get_mut(&stage) else { return };
-        let wants_slots = set.wants_slots();
-        self.pools.set_runnable(&mut set.member, wants_slots);
+        let Some(set) = self.sets.get_mut(stage) else { return };
+        set.list(&mut self.pools);
         if !set.is_over() {
             return;
         }
-        let set = self.sets.remove(&stage).expect("just looked at");
-        if set.phase == Phase::Finished {
+        let set = self.sets.remove(stage).expect("just looked at");
+        if set.is_finished() {
             self.losses.forget(stage.stage);
         }
         self.openings.cancel(stage);
         self.note_failures(now, &set, out);
-        self.pools.leave(set.member);
+        set.leave(&mut self.pools);
     }
 
     /// Begins to look out for slow tasks, when tasks run.
@@ -206,7 +199,7 @@ impl TaskScheduler {
 
     /// Whether nothing runs and nothing is left to run.
     pub fn is_idle(&self) -> bool {
-        self.sets.is_empty() && self.attempts.count() == 0
+        self.sets.count() == 0 && self.attempts.count() == 0
     }
 
     /// Whether the executor registered and is not lost.
@@ -246,13 +239,13 @@ impl TaskScheduler {
 
     /// Tasks that wait for a slot, over all sets that may launch.
     pub fn waiting_tasks(&self) -> usize {
-        let active = self.sets.values().filter(|set| set.is_active());
-        active.map(|set| set.waiting.count() as usize).sum()
+        let active = self.sets.iter().filter(|set| set.is_active());
+        active.map(|set| set.waiting().count() as usize).sum()
     }
 
     /// Task sets that are not over.
     pub fn task_sets(&self) -> usize {
-        self.sets.len()
+        self.sets.count()
     }
 
     /// Reports that were ignored because their attempt had ended or never ran there.

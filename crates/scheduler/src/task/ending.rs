@@ -11,7 +11,6 @@ use firesteel_types::{
 
 use super::core::TaskScheduler;
 use super::losses::Suspect;
-use super::set::{Phase, Progress, SetState};
 use crate::messages::{TaskEffect, TaskSetFailure};
 
 const LOST_THE_RACE: &str = "another attempt succeeded";
@@ -62,21 +61,21 @@ impl TaskScheduler {
             return;
         };
         if self.options.ahead_us > 0 {
-            let set = self.sets.get_mut(&attempt.stage).expect("a set outlives its attempts");
+            let set = self.sets.of(&attempt);
             match (&report.outcome, &report.metrics) {
                 (TaskOutcome::Success, Some(metrics)) => {
-                    set.pace.note(metrics);
+                    set.note_pace(metrics);
                     self.round.task_succeeded(report.executor);
                 }
                 // Perhaps given back: what was seen till now tells nothing any more.
-                (TaskOutcome::Failed(TaskFailure::Killed { .. }), _) => set.pace.forget(),
+                (TaskOutcome::Failed(TaskFailure::Killed { .. }), _) => set.forget_pace(),
                 _ => {}
             }
         }
         // A process that served this task alone is gone: nobody else hears of it.
         if let TaskOutcome::Failed(TaskFailure::ExecutorLost { caused_by_app: true, .. }) =
             report.outcome
-            && self.is_waited_for(&attempt)
+            && self.sets.wait_for(&attempt)
         {
             self.losses.add([(attempt.stage.stage, attempt.partition)]);
         }
@@ -115,16 +114,15 @@ impl TaskScheduler {
     /// Counts the loss against all of these.
     fn suspect(&mut self, attempts: &[TaskInfo]) {
         let suspects = attempts.iter().filter_map(|info| {
-            self.is_waited_for(info).then_some((info.stage.stage, info.partition))
+            self.sets.wait_for(info).then_some((info.stage.stage, info.partition))
         });
         let suspects: Vec<Suspect> = suspects.collect();
         self.losses.add(suspects);
     }
 
     fn lose_outputs(&mut self, now: Tick, executor: ExecutorId, out: &mut Vec<TaskEffect>) {
-        let stages: Vec<StageRef> = self.sets.keys().copied().collect();
-        for stage in stages {
-            if let Some(set) = self.sets.get_mut(&stage) {
+        for stage in self.sets.stages() {
+            if let Some(set) = self.sets.get_mut(stage) {
                 set.lose_outputs(executor);
             }
             self.settle(now, stage, out);
@@ -142,24 +140,20 @@ impl TaskScheduler {
         let stage = attempt.stage;
         self.executors.release(attempt.executor);
         self.round.task_left(attempt.executor);
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-        set.attempt_left(attempt.index, attempt.task);
-        set.pace.left(attempt.executor);
-        self.pools.ended(&mut set.member);
-        let progress = set.slot(attempt.index).progress;
-        let verdict = match (&set.phase, outcome) {
-            (Phase::Cancelled { reason }, TaskOutcome::Success) => {
-                out.push(TaskEffect::DiscardTask { task: attempt.task });
-                Verdict::Unwanted(reason.clone())
+        let set = self.sets.of(&attempt);
+        set.end(&attempt, &mut self.pools);
+        let verdict = match (set.why_cancelled(), outcome) {
+            (Some(reason), outcome) => {
+                if outcome == TaskOutcome::Success {
+                    out.push(TaskEffect::DiscardTask { task: attempt.task });
+                }
+                Verdict::Unwanted(reason.to_owned())
             }
-            (Phase::Cancelled { reason }, TaskOutcome::Failed(_)) => {
-                Verdict::Unwanted(reason.clone())
-            }
-            (_, TaskOutcome::Failed(failure)) => Verdict::Failed(failure),
-            (_, TaskOutcome::Success) if matches!(progress, Progress::Succeeded(_)) => {
+            (None, TaskOutcome::Failed(failure)) => Verdict::Failed(failure),
+            (None, TaskOutcome::Success) if set.slots().has_succeeded(attempt.index) => {
                 Verdict::LateSuccess
             }
-            (_, TaskOutcome::Success) => Verdict::Won,
+            (None, TaskOutcome::Success) => Verdict::Won,
         };
         self.carry_out(now, &attempt, verdict, brought, out);
         self.settle(now, stage, out);
@@ -197,13 +191,12 @@ impl TaskScheduler {
     }
 
     fn partition_won(&mut self, now: Tick, attempt: &TaskInfo, out: &mut Vec<TaskEffect>) {
-        let set = self.sets.get_mut(&attempt.stage).expect("a set outlives its attempts");
+        let set = self.sets.of(attempt);
         set.succeed(attempt.index, attempt.executor);
         if self.options.speculation.is_some() {
-            set.durations.insert(now.since_ms(attempt.launched));
+            set.note_duration(now.since_ms(attempt.launched));
         }
-        let others = set.slots[attempt.index as usize].live();
-        for other in others {
+        for other in set.slots().live(attempt.index) {
             let other = self.attempts.get(other).expect("a live attempt runs");
             kill(other, &self.executors, LOST_THE_RACE, out);
         }
@@ -217,7 +210,7 @@ impl TaskScheduler {
         out: &mut Vec<TaskEffect>,
     ) {
         let (stage, index) = (attempt.stage, attempt.index);
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
+        let set = self.sets.of(attempt);
         if matches!(failure, TaskFailure::FetchFailed { .. }) {
             set.give_up(index);
             return;
@@ -225,16 +218,20 @@ impl TaskScheduler {
         // The loser of a race may fail as it likes, and so may what runs of a retired set (S12), unless it takes its
         // executor along: the next attempt would do so again (L06).
         let lost = matches!(failure, TaskFailure::ExecutorLost { .. });
-        let active = set.is_active() && set.slot(index).progress == Progress::Open;
-        let matters = if lost { self.is_waited_for(attempt) } else { active };
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
+        let active = set.is_active() && set.slots().is_open(index);
+        let matters = if lost { self.sets.wait_for(attempt) } else { active };
         if matters && failure.counts() {
-            set.slot(index).failures += u32::from(!lost);
-            self.record_exclusion(now, attempt, out);
+            let set = self.sets.of(attempt);
+            if !lost {
+                set.note_failure(index);
+            }
+            if set.record_exclusion(now, attempt, out) {
+                self.exclusions.look_again();
+            }
         }
-        let (partition, newest) = (attempt.partition, self.newest_attempt(stage));
+        let (partition, newest) = (attempt.partition, self.sets.newest_attempt(stage));
         let suspect = (stage.stage, partition);
-        let own = self.sets.get(&newest).map_or(0, |set| set.failures_of(partition));
+        let own = self.sets.get(newest).map_or(0, |set| set.slots().failures_of(partition));
         let attempts = own + self.losses.count(suspect);
         let fatal = matches!(failure, TaskFailure::Fatal { .. });
         if matters && (fatal || attempts >= self.options.max_failures && failure.counts()) {
@@ -248,31 +245,8 @@ impl TaskScheduler {
             self.fail_set(newest, cause, out);
             self.settle(now, newest, out);
         } else {
-            let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-            self.round.offer_all_if(set.requeue(index));
+            self.round.offer_all_if(self.sets.of(attempt).requeue(index));
         }
-    }
-
-    fn record_exclusion(&mut self, now: Tick, attempt: &TaskInfo, out: &mut Vec<TaskEffect>) {
-        let set = self.sets.get_mut(&attempt.stage).expect("a set outlives its attempts");
-        let Some(exclusion) = &mut set.exclusion else { return };
-        let id = attempt.executor;
-        let executor = self.executors.get(id).expect("an executor outlives its attempts");
-        exclusion.record(now, attempt.index, id, executor.host(), out);
-        self.exclusions.look_again();
-    }
-
-    /// Whether the partition is still to come: from the task's own set, or from the one that took over.
-    fn is_waited_for(&self, task: &TaskInfo) -> bool {
-        let newest = self.newest_attempt(task.stage);
-        let counts = self.sets.get(&task.stage).is_some_and(SetState::counts);
-        counts && self.sets.get(&newest).is_some_and(|set| set.waits_for(task.partition))
-    }
-
-    /// The set of the stage that somebody waits for.
-    fn newest_attempt(&self, stage: StageRef) -> StageRef {
-        let last = StageRef { stage: stage.stage, attempt: u32::MAX };
-        self.sets.range(stage..=last).next_back().map_or(stage, |(newest, _)| *newest)
     }
 
     /// Gives the set up: tells the DAG scheduler and stops what runs.
@@ -282,8 +256,7 @@ impl TaskScheduler {
         cause: TaskSetFailure,
         out: &mut Vec<TaskEffect>,
     ) {
-        let set = self.sets.get_mut(&stage).expect("only a known set fails");
-        set.phase = Phase::Failed;
+        self.sets.get_mut(stage).expect("only a known set fails").fail();
         out.push(TaskEffect::TaskSetFailed { stage, cause });
         self.kill_attempts(stage, "the task set failed", out);
     }

@@ -300,7 +300,7 @@ impl TaskScheduler {
 
     /// A set left: if it succeeded, its failures count against their executors.
     pub(super) fn note_failures(&mut self, now: Tick, set: &SetState, out: &mut Vec<TaskEffect>) {
-        let (Some(all), Some(failures)) = (&mut self.exclusions.all, &set.exclusion) else {
+        let (Some(all), Some(failures)) = (&mut self.exclusions.all, set.exclusion()) else {
             return;
         };
         if set.is_complete() && all.set_succeeded(now, failures, out) {
@@ -327,12 +327,12 @@ impl TaskScheduler {
         if !self.exclusions.take_changed() {
             return;
         }
-        let active = self.sets.values().filter(|set| set.wants_slots());
+        let active = self.sets.iter().filter(|set| set.wants_slots());
         let stuck: Vec<_> = active
-            .filter_map(|set| self.stuck_task(set).map(|(index, why)| (set.stage, index, why)))
+            .filter_map(|set| self.stuck_task(set).map(|(index, why)| (set.stage(), index, why)))
             .collect();
         for (stage, index, settings) in stuck {
-            let partition = self.sets[&stage].slots[index as usize].partition;
+            let partition = self.sets[stage].slots().partition(index);
             let reason = format!(
                 "every executor is excluded for partition {partition} of stage {stage} by {}; \
                  raise it, or set spark.excludeOnFailure.enabled=false",
@@ -345,11 +345,11 @@ impl TaskScheduler {
 
     /// A waiting task of the set that can run nowhere, with the settings that say so.
     fn stuck_task(&self, set: &SetState) -> Option<(u32, BTreeSet<Setting>)> {
-        let failures = set.exclusion.as_ref()?;
+        let failures = set.exclusion()?;
         if let Some(settings) = self.settings_against(failures, None) {
-            return Some((set.waiting.first()?, settings));
+            return Some((set.waiting().first()?, settings));
         }
-        let mut failed = failures.failed_tasks().filter(|index| set.waiting.contains(*index));
+        let mut failed = failures.failed_tasks().filter(|index| set.waiting().contains(*index));
         failed.find_map(|index| Some((index, self.settings_against(failures, Some(index))?)))
     }
 

@@ -9,6 +9,9 @@
 //!                   └──► ending ──► TaskEnded, TaskSetFailed, KillTask, DiscardTask
 //! ```
 //!
+//! What is decided upon has one owner each, which keeps its counts and indexes: `executors`, `attempts`, `set_table` with
+//! `set`, `slots` and `locality`, `pool`, `exclusion`, `losses`, `openings`, `round` (who is made offers) and `timer`.
+//!
 //! Deciding only. It reads no clock, keeps no task's code or output, and talks to nobody: the shell
 //! feeds events and carries out effects in order.
 //!
@@ -30,6 +33,8 @@ mod openings;
 mod pool;
 mod round;
 mod set;
+mod set_table;
+mod slots;
 mod speculation;
 mod timer;
 

@@ -5,24 +5,16 @@
 //! anything that may make more tasks launchable, every executor with free cores (`round`).
 
 use firesteel_types::event::Locality;
-use firesteel_types::{Event, ExecutorId, StageRef, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, TaskInfo, Tick};
 
 use super::core::TaskScheduler;
 use super::locality::{Answer, Offer};
-use super::set::SetState;
+use super::set::{Found, SetState};
 use crate::messages::TaskEffect;
 
 /// Sweeps over all executors: first what is nearest to its data, so that no executor takes a task
 /// from one that is free too and nearer.
 const SWEEPS: [Locality; 3] = [Locality::ProcessLocal, Locality::NodeLocal, Locality::Any];
-
-/// A task for an executor.
-pub(super) struct Found {
-    stage: StageRef,
-    index: u32,
-    locality: Locality,
-    pub(super) speculative: bool,
-}
 
 impl TaskScheduler {
     /// Launches whatever can be launched.
@@ -42,8 +34,8 @@ impl TaskScheduler {
         }
         self.round.end_offers(freed);
         while let Some(stage) = self.round.pop_launched_near() {
-            if let Some(set) = self.sets.get_mut(&stage) {
-                set.waiting.end_offers(now);
+            if let Some(set) = self.sets.get_mut(stage) {
+                set.end_offers(now);
             }
         }
     }
@@ -90,7 +82,7 @@ impl TaskScheduler {
     ) -> Option<Found> {
         let original = |task| self.attempts.get(task).expect("a live attempt runs").executor;
         for stage in self.pools.in_order() {
-            let set = self.sets.get_mut(&stage).expect("pools list sets that exist");
+            let set = self.sets.get_mut(stage).expect("pools list sets that exist");
             if !may_ask(set) {
                 break;
             }
@@ -109,38 +101,29 @@ impl TaskScheduler {
     pub(super) fn launch(
         &mut self,
         now: Tick,
-        Found { stage, index, locality, speculative }: Found,
+        found: Found,
         executor: ExecutorId,
         out: &mut Vec<TaskEffect>,
     ) {
         let task = self.attempts.next_id();
-        let set = self.sets.get_mut(&stage).expect("the set was just asked");
-        if speculative {
-            set.copies.remove(&index);
-        } else {
-            self.round.offer_all_if(set.waiting.remove(index));
-            set.waiting.note_launch(locality);
-            if locality != Locality::NoPref {
-                self.round.launched_near(stage);
-            }
-        }
-        let slot = set.slot(index);
-        let (partition, attempt) = (slot.partition, slot.attempts);
-        slot.attempt_started(task);
+        let Found { stage, index, locality, speculative } = found;
+        let set = self.sets.get_mut(stage).expect("the set was just asked");
+        let started = set.start(&found, task, &mut self.pools);
         if self.options.ahead_us > 0 {
-            set.pace.came(executor);
+            set.count_there(executor);
         }
-        self.pools.started(&mut set.member);
-        let wants_slots = set.wants_slots();
-        self.pools.set_runnable(&mut set.member, wants_slots);
+        self.round.offer_all_if(started.drained);
+        if !speculative && locality != Locality::NoPref {
+            self.round.launched_near(stage);
+        }
         self.executors.reserve(executor);
         let host = self.executors.get(executor).expect("it was just offered").host().clone();
         let info = TaskInfo {
             task,
             stage,
-            partition,
+            partition: started.partition,
             index,
-            attempt,
+            attempt: started.attempt,
             executor,
             host,
             speculative,

@@ -1,24 +1,23 @@
 //! Speculation: a second copy for tasks that run much longer than their siblings did.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
-use firesteel_types::{Event, TaskInfo, Tick};
+use firesteel_types::{Event, Tick};
 
 use super::core::TaskScheduler;
-use super::set::{Progress, SetState};
 use crate::messages::{SpeculationOptions, TaskEffect};
 
 /// The median of numbers that come one by one: the lower half and the upper half, each with its
 /// innermost number on top.
 #[derive(Debug, Default)]
-pub(super) struct Median {
+struct Median {
     lower: BinaryHeap<u64>,
     upper: BinaryHeap<Reverse<u64>>,
 }
 
 impl Median {
-    pub(super) fn insert(&mut self, value: u64) {
+    fn insert(&mut self, value: u64) {
         match self.lower.peek() {
             Some(top) if value > *top => self.upper.push(Reverse(value)),
             _ => self.lower.push(value),
@@ -30,7 +29,7 @@ impl Median {
         }
     }
 
-    pub(super) fn get(&self) -> Option<u64> {
+    fn get(&self) -> Option<u64> {
         let low = *self.lower.peek()?;
         match self.upper.peek() {
             Some(Reverse(high)) if self.upper.len() == self.lower.len() => {
@@ -41,25 +40,54 @@ impl Median {
     }
 }
 
-impl SetState {
+/// Which tasks of a set want a speculative copy, and how long its tasks take.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    wanted: BTreeSet<u32>,
+    /// Of successful attempts, if anybody asks.
+    durations: Median,
+}
+
+impl Copies {
+    /// A successful attempt took so long.
+    pub(super) fn note_duration(&mut self, ms: u64) {
+        self.durations.insert(ms);
+    }
+
     /// How long an attempt may run before it gets a copy; none before enough siblings succeeded.
-    fn patience_ms(&self, options: &SpeculationOptions) -> Option<u64> {
-        let needed = (self.slots.len() as u64 * options.quantile_milli / 1000).max(1);
-        if u64::from(self.succeeded) < needed {
+    pub(super) fn patience_ms(
+        &self,
+        tasks: usize,
+        succeeded: u32,
+        options: &SpeculationOptions,
+    ) -> Option<u64> {
+        let needed = (tasks as u64 * options.quantile_milli / 1000).max(1);
+        if u64::from(succeeded) < needed {
             return None;
         }
         let multiple = self.durations.get()?.saturating_mul(options.multiplier_milli) / 1000;
         Some(multiple.max(options.min_task_runtime_ms))
     }
 
-    fn wants_copy(&self, attempt: &TaskInfo, now: Tick, options: &SpeculationOptions) -> bool {
-        let slot = &self.slots[attempt.index as usize];
-        slot.progress == Progress::Open
-            && slot.live_count() == 1
-            && !self.copies.contains(&attempt.index)
-            && self
-                .patience_ms(options)
-                .is_some_and(|patience| now.since_ms(attempt.launched) > patience)
+    pub(super) fn want(&mut self, index: u32) {
+        self.wanted.insert(index);
+    }
+
+    /// The task has a copy, or needs none any more.
+    pub(super) fn settle(&mut self, index: u32) {
+        self.wanted.remove(&index);
+    }
+
+    pub(super) fn is_wanted(&self, index: u32) -> bool {
+        self.wanted.contains(&index)
+    }
+
+    pub(super) fn wanted(&self) -> impl Iterator<Item = u32> {
+        self.wanted.iter().copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
     }
 }
 
@@ -70,17 +98,16 @@ impl TaskScheduler {
         let mut found = Vec::new();
         let mut go_on = false;
         for attempt in self.attempts.iter() {
-            let set = &self.sets[&attempt.stage];
+            let set = &self.sets[attempt.stage];
             go_on |= set.is_active();
             let possible = self.executors.has_other_executor(attempt.executor);
             if set.is_active() && possible && set.wants_copy(attempt, now, options) {
-                found.push((set.stage, attempt.index));
+                found.push((attempt.stage, attempt.index));
             }
         }
         for (stage, index) in found {
-            let set = self.sets.get_mut(&stage).expect("an attempt's set exists");
-            set.copies.insert(index);
-            let partition = set.slot(index).partition;
+            let set = self.sets.get_mut(stage).expect("an attempt's set exists");
+            let partition = set.want_copy(index);
             out.push(TaskEffect::Post(Event::SpeculativeTaskSubmitted { stage, partition }));
             self.round.offer_all();
             self.settle(now, stage, out);
