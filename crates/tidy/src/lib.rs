@@ -15,6 +15,7 @@
 //! ```
 
 mod code;
+mod fields;
 mod rules;
 mod settings;
 mod source;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{Source, code::is_word, uses::imported_paths};
+use crate::Source;
+use crate::code::is_word;
+use crate::fields::{Fields, open_structs};
+use crate::uses::imported_paths;
 
 /// Where decisions are made: no clock, randomness, IO, locks, threads or unordered maps in here.
 pub const PURE_CORES: &[&str] = &[
@@ -24,6 +27,10 @@ const MEASURED_AGAINST: &str = "benches/limit/";
 
 /// Files longer than this, tests aside, hide two things that want a name each.
 const MAX_LINES: usize = 600;
+
+/// Structs that are too open and still to be cut into sub-states. Only ever shorter.
+const OPEN_FOR_NOW: &[(&str, &str)] =
+    &[("crates/engine/src/state.rs", "State"), ("crates/sim/src/world.rs", "World")];
 
 /// Paths, macros and words that make a core impure.
 const IMPURE: &[&str] = &[
@@ -87,6 +94,7 @@ pub fn check(source: &Source) -> Vec<Complaint> {
         found.unsafe_code();
         found.leftovers();
         found.size();
+        found.fields();
     }
     found.complaints
 }
@@ -185,6 +193,21 @@ impl Findings<'_> {
         if !self.source.is_test_file() && lines > MAX_LINES {
             let message = format!("{lines} lines without tests, {MAX_LINES} at most: split it");
             self.complain(MAX_LINES + 1, message);
+        }
+    }
+
+    fn fields(&mut self) {
+        let source = self.source;
+        for found in open_structs(&source.code) {
+            let Fields { name, position, all, open } = found;
+            let listed = OPEN_FOR_NOW.contains(&(source.path.as_str(), name));
+            if !listed && !source.is_test_code(position) {
+                let message = format!(
+                    "{open} of {all} fields of `{name}` are open to its siblings, though it changes itself: \
+                     cut it into sub-states with private fields and methods"
+                );
+                self.complain(source.line_of(position), message);
+            }
         }
     }
 }
@@ -332,6 +355,16 @@ mod tests {
         accepted("crates/a/tests/b.rs", &lines(2 * MAX_LINES));
         refused(SHELL, &lines(MAX_LINES + 1), MAX_LINES + 1, "601 lines");
         refused(SHELL, &(lines(MAX_LINES + 1) + &tests), MAX_LINES + 1, "601 lines");
+    }
+
+    #[test]
+    fn a_struct_that_changes_itself_keeps_fields_to_itself() {
+        let fields: String = (0..4).map(|n| format!("    pub(super) a{n}: u8,\n")).collect();
+        let data = body(&format!("struct A {{\n{fields}}}"));
+        let keeper = format!("{data}impl A {{\n    fn b(&mut self) {{}}\n}}\n");
+        accepted(SHELL, &data);
+        refused(SHELL, &keeper, 3, "4 of 4 fields of `A` are open");
+        accepted("crates/a/src/tests.rs", &keeper);
     }
 
     #[test]

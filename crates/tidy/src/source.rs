@@ -77,7 +77,8 @@ fn inline_module_brace(code: &str) -> Option<usize> {
     (is_module && !header.contains(';')).then_some(brace)
 }
 
-fn braces_length(code: &str) -> usize {
+/// How long the `{…}` at the start of `code` is.
+pub(crate) fn braces_length(code: &str) -> usize {
     let mut depth = 0_usize;
     for (position, byte) in code.bytes().enumerate() {
         match byte {

@@ -1,15 +1,14 @@
 //! One event in, effects out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
 
-use super::executors::Executor;
 use super::options::RegistryOptions;
-use super::ordered::Ordered;
+use super::roster::Roster;
 use crate::blame::End;
 use crate::mutant::Mutant;
 use crate::protocol::{ToDriver, ToExecutor};
@@ -128,16 +127,12 @@ impl Turn<'_> {
 pub struct Registry {
     pub(super) options: RegistryOptions,
     pub(super) app: Option<AppId>,
-    pub(super) executors: BTreeMap<ExecutorId, Executor>,
-    /// Executors that have not registered.
-    pub(super) ordered: Ordered,
-    /// Executors that never count again (S04).
-    pub(super) lost: BTreeSet<ExecutorId>,
-    pub(super) excluded: BTreeSet<Host>,
+    pub(super) roster: Roster,
+    excluded: BTreeSet<Host>,
     /// Why executors cannot be had, as the user was told last.
-    pub(super) shortage: Option<String>,
-    pub(super) next_check: Tick,
-    pub(super) stale: u64,
+    shortage: Option<String>,
+    next_check: Tick,
+    stale: u64,
     armed: Option<Tick>,
     started: bool,
     over: bool,
@@ -149,9 +144,7 @@ impl Registry {
         Registry {
             options,
             app: None,
-            executors: BTreeMap::new(),
-            ordered: Ordered::default(),
-            lost: BTreeSet::new(),
+            roster: Roster::default(),
             excluded: BTreeSet::new(),
             shortage: None,
             next_check: Tick(0),
@@ -267,10 +260,19 @@ impl Registry {
             return;
         }
         turn.command(ProviderCommand::Stop);
-        for (_, executor) in std::mem::take(&mut self.executors) {
+        for executor in self.roster.dismiss() {
             turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
         }
-        self.ordered = Ordered::default();
+    }
+
+    /// Looks for executors that are gone at that moment, if not before.
+    pub(super) fn check_by(&mut self, at: Tick) {
+        self.next_check = self.next_check.min(at);
+    }
+
+    /// A message was dropped because what it speaks of is over or was never heard of.
+    pub(super) fn dropped_stale(&mut self) {
+        self.stale += 1;
     }
 
     fn arm(&mut self, turn: &mut Turn<'_>) {
@@ -291,22 +293,22 @@ impl Registry {
 
     /// How to reach an executor that may get tasks.
     pub fn peer(&self, executor: ExecutorId) -> Option<Peer> {
-        self.executors.get(&executor).map(|executor| executor.peer)
+        self.roster.get(executor).map(|executor| executor.peer)
     }
 
     /// Executors that count, whether or not their connection stands.
     pub fn executors(&self) -> impl Iterator<Item = ExecutorId> {
-        self.executors.keys().copied()
+        self.roster.iter().map(|(id, _)| id)
     }
 
     /// When an executor that counts was heard last.
     pub fn last_seen(&self, executor: ExecutorId) -> Option<Tick> {
-        self.executors.get(&executor).map(|executor| executor.last_seen)
+        self.roster.get(executor).map(|executor| executor.last_seen)
     }
 
     /// Whether the executor was given up.
     pub fn is_lost(&self, executor: ExecutorId) -> bool {
-        self.lost.contains(&executor)
+        self.roster.is_lost(executor)
     }
 
     /// Why executors cannot be had at the moment, as far as the provider said.

@@ -11,15 +11,6 @@ use crate::protocol::{Refusal, ToDriver, ToExecutor};
 use crate::provider::ProviderCommand;
 use crate::{AppId, Peer};
 
-/// An executor that is registered.
-#[derive(Debug)]
-pub(super) struct Executor {
-    pub(super) peer: Peer,
-    pub(super) last_seen: Tick,
-    /// Since when its connection is broken: it gets no tasks, and the reason is waited for.
-    disconnected: Option<Tick>,
-}
-
 /// What an executor introduces itself with.
 struct Introduction {
     app: AppId,
@@ -45,13 +36,10 @@ impl Registry {
             }
             ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
             ToDriver::StatusUpdate { executor, task, outcome, data } => {
-                let known = self.executors.get_mut(&executor).filter(|known| known.peer == from);
-                match known {
-                    Some(known) => {
-                        known.last_seen = turn.now;
-                        turn.out.push(Effect::ReportTask { executor, task, outcome, data });
-                    }
-                    None => self.stale += 1,
+                if self.roster.heard(executor, from, turn.now) {
+                    turn.out.push(Effect::ReportTask { executor, task, outcome, data });
+                } else {
+                    self.dropped_stale();
                 }
             }
         }
@@ -63,11 +51,9 @@ impl Registry {
                 .tell_executor(from, ToExecutor::RegisterExecutorFailed { refusal, message });
         }
         let Introduction { executor, host, cores, .. } = who;
-        self.ordered.remove(executor);
-        let entry = Executor { peer: from, last_seen: turn.now, disconnected: None };
-        let known = self.executors.insert(executor, entry).is_some();
+        let is_new = self.roster.register(executor, from, turn.now);
         turn.tell_executor(from, ToExecutor::RegisteredExecutor);
-        if !known {
+        if is_new {
             let info = ExecutorInfo::new(host, cores);
             turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, info }));
             turn.command(ProviderCommand::Registered(executor));
@@ -93,35 +79,27 @@ impl Registry {
             return Some((Refusal::NoAddress, message.to_owned()));
         }
         let takes_back = self.options.planted.is(Mutant::TakesLostExecutorsBack);
-        if self.lost.contains(&id) && !takes_back {
+        if self.is_lost(id) && !takes_back {
             return Some((Refusal::Lost, format!("executor {id} was given up before")));
         }
-        let other = self.executors.get(&id).is_some_and(|known| known.peer != from);
+        let other = self.roster.get(id).is_some_and(|known| known.peer != from);
         other.then(|| (Refusal::Duplicate, format!("there is an executor {id} already")))
     }
 
     fn heartbeat(&mut self, turn: &mut Turn<'_>, from: Peer, id: ExecutorId) {
-        let unwanted = self.is_over() || self.lost.contains(&id);
-        match self.executors.get_mut(&id) {
-            Some(known) if known.peer == from => {
-                known.last_seen = turn.now;
-                turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: false });
-            }
-            _ if unwanted => {
-                self.stale += 1;
-                turn.tell_executor(from, ToExecutor::StopExecutor);
-            }
-            _ => turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: true }),
+        let known = self.roster.heard(id, from, turn.now);
+        if !known && (self.is_over() || self.is_lost(id)) {
+            self.dropped_stale();
+            return turn.tell_executor(from, ToExecutor::StopExecutor);
         }
+        turn.tell_executor(from, ToExecutor::HeartbeatResponse { reregister: !known });
     }
 
     /// No new tasks for it; what becomes of the old ones depends on why, which the provider may know.
     pub(super) fn executor_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
-        let found = self.executors.iter_mut().find(|(_, executor)| executor.peer == peer);
-        let Some((id, executor)) = found else { return };
-        executor.disconnected.get_or_insert(turn.now);
-        self.next_check = self.next_check.min(turn.now.plus_ms(self.options.reason_wait_ms));
-        let gone = TaskEvent::ExecutorDecommissioned { executor: *id };
+        let Some(executor) = self.roster.disconnect(peer, turn.now) else { return };
+        self.check_by(turn.now.plus_ms(self.options.reason_wait_ms));
+        let gone = TaskEvent::ExecutorDecommissioned { executor };
         turn.out.push(Effect::Schedule(Input::Task(gone)));
     }
 
@@ -131,25 +109,26 @@ impl Registry {
             return;
         }
         let (now, timeout) = (turn.now, self.options.network_timeout_ms);
-        let mut gone = Vec::new();
-        for (id, executor) in &self.executors {
+        let (mut gone, mut next) = (Vec::new(), None);
+        for (id, executor) in self.roster.iter() {
             let patience = |since: Tick| since.plus_ms(self.options.reason_wait_ms);
             let waits_until = executor.disconnected.map(patience);
             if now.since_ms(executor.last_seen) > timeout {
                 let reason =
                     format!("no heartbeat came for more than {timeout} ms (spark.network.timeout)");
-                gone.push((*id, End::Silent, reason));
+                gone.push((id, End::Silent, reason));
             } else if waits_until.is_some_and(|until| until <= now) {
-                gone.push((*id, End::Disconnected, "its connection broke".to_owned()));
+                gone.push((id, End::Disconnected, "its connection broke".to_owned()));
             }
-            if let Some(until) = waits_until.filter(|until| *until > now) {
-                self.next_check = self.next_check.min(until);
-            }
+            next = next.into_iter().chain(waits_until.filter(|until| *until > now)).min();
         }
-        let late = self.ordered.late(now, timeout);
+        if let Some(next) = next {
+            self.check_by(next);
+        }
+        let late = self.roster.late(now, timeout);
         gone.extend(late.map(|id| (id, End::NeverRegistered, "it never registered".to_owned())));
         // None of them may get the tasks of another one.
-        for (id, ..) in gone.iter().filter(|(id, ..)| self.executors.contains_key(id)) {
+        for (id, ..) in gone.iter().filter(|(id, ..)| self.roster.get(*id).is_some()) {
             let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
             turn.out.push(Effect::Schedule(Input::Task(barred)));
         }
@@ -166,9 +145,7 @@ impl Registry {
 
     /// The one way to lose an executor.
     pub(super) fn lose(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
-        self.lost.insert(id);
-        self.ordered.remove(id);
-        let Some(executor) = self.executors.remove(&id) else { return };
+        let Some(executor) = self.roster.lose(id) else { return };
         if executor.disconnected.is_none() {
             turn.tell_executor(executor.peer, ToExecutor::StopExecutor);
         }

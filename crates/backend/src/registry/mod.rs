@@ -7,6 +7,8 @@
 //! | `executors` | which executors count, when one is lost and whose fault that is |
 //! | `ordered` | what a provider's word about an executor means |
 //!
+//! Which executors there are is kept by `roster`.
+//!
 //! What it decides about executors it says to the schedulers as [`Effect::Schedule`]; tasks go from the schedulers to
 //! executors over [`Registry::peer`], past this core.
 
@@ -14,6 +16,7 @@ mod core;
 mod executors;
 mod options;
 mod ordered;
+mod roster;
 #[cfg(test)]
 mod tests;
 

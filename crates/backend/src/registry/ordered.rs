@@ -1,43 +1,21 @@
 //! Executors between order and registration, and what a provider's word about one means.
 
-use std::collections::BTreeMap;
-
-use firesteel_types::{ExecutorId, Tick};
+use firesteel_types::ExecutorId;
 
 use super::core::{Registry, Turn};
 use crate::blame::End;
 
-/// Executors that were ordered and have not registered, with the moment of the last word about them.
-#[derive(Debug, Default)]
-pub(super) struct Ordered(BTreeMap<ExecutorId, Tick>);
-
-impl Ordered {
-    pub(super) fn remove(&mut self, executor: ExecutorId) {
-        self.0.remove(&executor);
-    }
-
-    /// Those of which nothing was heard for longer than this.
-    pub(super) fn late(&self, now: Tick, timeout_ms: u64) -> impl Iterator<Item = ExecutorId> {
-        let late = self.0.iter().filter(move |(_, since)| now.since_ms(**since) > timeout_ms);
-        late.map(|(executor, _)| *executor)
-    }
-}
-
 impl Registry {
     pub(super) fn executor_ordered(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        if self.is_over() || self.is_lost(executor) {
-            self.stale += 1;
-        } else if !self.executors.contains_key(&executor) {
-            self.ordered.0.entry(executor).or_insert(turn.now);
+        if self.is_over() || !self.roster.order(executor, turn.now) {
+            self.dropped_stale();
         }
     }
 
     /// It has as long from now on as it had to start.
     pub(super) fn executor_started(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        match self.ordered.0.get_mut(&executor) {
-            Some(since) => *since = turn.now,
-            None if self.executors.contains_key(&executor) => {}
-            None => self.stale += 1,
+        if !self.roster.started(executor, turn.now) {
+            self.dropped_stale();
         }
     }
 
@@ -49,9 +27,9 @@ impl Registry {
         end: End,
         reason: &str,
     ) {
-        let known =
-            self.executors.contains_key(&executor) || self.ordered.0.contains_key(&executor);
-        self.stale += u64::from(!known);
+        if !self.roster.counts_on(executor) {
+            self.dropped_stale();
+        }
         self.lose(turn, executor, end, reason);
     }
 }

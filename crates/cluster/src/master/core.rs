@@ -1,17 +1,18 @@
 //! One event in, effects out: where a master's messages go, and when it looks at the clock.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use firesteel_backend::{AppId, Peer};
+use firesteel_backend::Peer;
 use firesteel_types::Tick;
 
+use super::agenda::{Agenda, Look};
+use super::app_table::Applications;
+use super::driver_table::Drivers;
+use super::ids::Ids;
 use super::options::MasterOptions;
 use super::records::Change;
-use super::state::{
-    Application, CompletedApplication, Driver, RecoveryState, Worker, WorkerStatus,
-};
+use super::state::RecoveryState;
+use super::worker_table::Workers;
+use crate::Epoch;
 use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
-use crate::{DriverId, Epoch, Registration, WorkerId, date};
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -94,29 +95,13 @@ impl Turn<'_> {
 #[derive(Debug)]
 pub struct Master {
     pub(super) options: MasterOptions,
-    pub(super) epoch: Epoch,
-    pub(super) status: RecoveryState,
-    pub(super) workers: BTreeMap<WorkerId, Worker>,
-    pub(super) apps: BTreeMap<AppId, Application>,
-    /// Applications that are not over, first come first.
-    pub(super) queue: BTreeMap<u64, AppId>,
-    pub(super) completed_apps: VecDeque<CompletedApplication>,
-    pub(super) drivers: BTreeMap<DriverId, Driver>,
-    pub(super) waiting_drivers: Vec<DriverId>,
-    pub(super) completed_drivers: VecDeque<Driver>,
-    pub(super) next_app: u64,
-    pub(super) next_driver: u64,
-    pub(super) next_order: u64,
-    next_registration: u64,
-    /// The worker that the next driver is offered to first.
-    pub(super) driver_turn: usize,
-    pub(super) next_look: Option<Tick>,
-    /// When an application may have executors that it may not have now.
-    pub(super) next_retry: Option<Tick>,
-    armed: Option<Tick>,
-    /// Something changed that may let something run.
-    pub(super) reschedule: bool,
-    pub(super) stale: u64,
+    status: RecoveryState,
+    pub(super) ids: Ids,
+    pub(super) agenda: Agenda,
+    pub(super) workers: Workers,
+    pub(super) apps: Applications,
+    pub(super) drivers: Drivers,
+    stale: u64,
 }
 
 impl Master {
@@ -124,32 +109,20 @@ impl Master {
     /// larger than that of any master before it.
     pub fn new(options: MasterOptions, epoch: Epoch, status: RecoveryState) -> Self {
         Master {
-            options,
-            epoch,
             status,
-            workers: BTreeMap::new(),
-            apps: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            completed_apps: VecDeque::new(),
-            drivers: BTreeMap::new(),
-            waiting_drivers: Vec::new(),
-            completed_drivers: VecDeque::new(),
-            next_app: 0,
-            next_driver: 0,
-            next_order: 0,
-            next_registration: 0,
-            driver_turn: 0,
-            next_look: None,
-            next_retry: None,
-            armed: None,
-            reschedule: false,
+            ids: Ids::new(epoch),
+            agenda: Agenda::default(),
+            workers: Workers::default(),
+            apps: Applications::new(options.retained_applications),
+            drivers: Drivers::new(options.retained_drivers),
             stale: 0,
+            options,
         }
     }
 
     /// Takes one event and appends what is to be done about it, in order.
     pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
-        let turn = &mut Turn { now, epoch: self.epoch, out };
+        let turn = &mut Turn { now, epoch: self.ids.epoch(), out };
         match event {
             Event::Received { from, message } if self.status == RecoveryState::Standby => {
                 self.decline(turn, from, &message);
@@ -158,20 +131,10 @@ impl Master {
             Event::PeerDisconnected { peer } => self.peer_disconnected(turn, peer),
             Event::Ticked => self.ticked(turn),
         }
-        if std::mem::take(&mut self.reschedule) && self.status == RecoveryState::Alive {
-            self.next_retry = None;
+        if self.agenda.take_reschedule() && self.status == RecoveryState::Alive {
             self.schedule(turn);
         }
-        self.arm(turn);
-    }
-
-    /// Asks to be woken at the next moment something is due.
-    fn arm(&mut self, turn: &mut Turn<'_>) {
-        let Some(wake) = self.next_look.into_iter().chain(self.next_retry).min() else { return };
-        if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
-            self.armed = Some(wake);
-            turn.out.push(Effect::ArmTimer(wake));
-        }
+        turn.out.extend(self.agenda.arm(now).map(Effect::ArmTimer));
     }
 
     /// Another master acts: whoever wants to register has to ask there.
@@ -189,7 +152,7 @@ impl Master {
             | ToMaster::RequestReadyz => {
                 turn.reply(from, MasterReply::MasterInStandby);
             }
-            _ => self.stale += 1,
+            _ => self.dropped_stale(),
         }
     }
 
@@ -244,8 +207,8 @@ impl Master {
                 turn.reply(from, MasterReply::Done);
             }
             ToMaster::RequestClearCompletedDriversAndApps => {
-                self.completed_apps.clear();
-                self.completed_drivers.clear();
+                self.apps.clear_completed();
+                self.drivers.clear_completed();
                 turn.reply(from, MasterReply::Done);
             }
             ToMaster::RequestReadyz => turn.reply(from, MasterReply::Done),
@@ -253,47 +216,29 @@ impl Master {
     }
 
     fn peer_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
-        let gone = self.workers.values().find(|worker| worker.is_alive() && worker.peer == peer);
-        if let Some(id) = gone.map(|worker| worker.description.id.clone()) {
+        let gone = self.workers.alive_behind(peer).map(|worker| worker.id().clone());
+        if let Some(id) = gone {
             self.lose_worker(turn, &id, "its connection broke");
         }
-        for app in self.apps.values_mut().filter(|app| app.peer == peer) {
-            app.disconnected.get_or_insert(turn.now);
-        }
+        self.apps.iter_mut().for_each(|app| app.peer_disconnected(turn.now, peer));
     }
 
     fn ticked(&mut self, turn: &mut Turn<'_>) {
-        if self.armed.is_some_and(|at| at <= turn.now) {
-            self.armed = None;
-        }
-        self.reschedule |= self.next_retry.is_some_and(|at| at <= turn.now);
-        if self.next_look.is_some_and(|at| turn.now < at) {
+        let look = self.agenda.ticked(turn.now, self.options.heartbeat_ms());
+        if look == Look::Early {
             return;
         }
-        let look = self.options.heartbeat_ms();
-        // Late: this process stood still. What came meanwhile is read before anybody is judged.
-        let stood_still = self.next_look.is_some_and(|at| turn.now.since_ms(at) > look);
-        if !stood_still {
+        // Late: what came while this process stood still is read before anybody is judged.
+        if look != Look::Late {
             self.give_up_silent_workers(turn);
             self.give_up_silent_applications(turn);
         }
         self.warn_starving(turn);
-        self.reschedule = true;
-        self.next_look = Some(turn.now.plus_ms(look));
     }
 
-    /// A number no registration has had, with this master or one before it.
-    pub(super) fn next_registration(&mut self) -> Registration {
-        self.next_registration += 1;
-        Registration((self.epoch.0 << 20) + self.next_registration)
-    }
-
-    /// An id as Spark makes it, of the second and a number. A master that starts in the very second in
-    /// which the one before it worked must not begin at that one's numbers (S05).
-    pub(super) fn dated(&self, now: Tick, kind: &str, number: u64) -> String {
-        let first_second = now.0 / 1000 == self.epoch.0 / 1000;
-        let skipped = if first_second { self.epoch.0 % 1000 } else { 0 };
-        format!("{kind}-{}-{:04}", date::compact(now), skipped + number)
+    /// A message was dropped because what it speaks of is over.
+    pub(super) fn dropped_stale(&mut self) {
+        self.stale += 1;
     }
 
     /// What this master is doing.
@@ -308,17 +253,14 @@ impl Master {
 
     /// Panics, naming the invariant, if the books do not add up. For tests and the simulator.
     pub fn assert_invariants(&self) {
-        self.workers.values().for_each(Worker::assert_consistent);
-        for app in self.apps.values() {
-            let cores: u32 = app.executors.values().map(|executor| executor.cores).sum();
-            assert_eq!(cores, app.cores_granted, "S01: cores of {}", app.id);
-            for (id, executor) in &app.executors {
+        self.workers.assert_consistent();
+        self.drivers.assert_consistent();
+        self.apps.assert_consistent();
+        for app in self.apps.iter() {
+            for (id, executor) in app.executors() {
                 let worker = self.workers.get(&executor.worker);
-                let booked = worker.is_some_and(|worker| {
-                    worker.status != WorkerStatus::Dead && worker.holds_executor(&app.key(*id))
-                });
-                assert!(booked, "S01: executor {}/{id} is not booked", app.id);
-                assert!(*id < app.next_executor, "S05: executor {id} will be given out again");
+                let booked = worker.is_some_and(|worker| worker.holds_executor(&app.key(id)));
+                assert!(booked, "S01: executor {}/{id} is not booked", app.id());
             }
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use firesteel_backend::Peer;
 
 use super::core::{Master, Turn};
+use super::driver_table::Driver;
 use super::records::Change;
-use super::state::Driver;
 use crate::description::{DriverDescription, DriverReport, DriverState};
 use crate::messages::{MasterReply, ToWorker};
 use crate::{DriverId, WorkerId};
@@ -30,21 +30,10 @@ impl Master {
     }
 
     fn add_driver(&mut self, turn: &mut Turn<'_>, description: Arc<DriverDescription>) -> DriverId {
-        let id = DriverId(self.dated(turn.now, "driver", self.next_driver).into());
-        self.next_driver += 1;
-        let driver = Driver {
-            id: id.clone(),
-            description,
-            submitted: turn.now,
-            state: DriverState::Submitted,
-            worker: None,
-            ordered: turn.now,
-            started: false,
-        };
+        let id = self.ids.next_driver(turn.now);
+        let driver = self.drivers.submit(id.clone(), description, turn.now);
         turn.persist(Change::PutDriver(driver.record()));
-        self.drivers.insert(id.clone(), driver);
-        self.waiting_drivers.push(id.clone());
-        self.reschedule = true;
+        self.agenda.reschedule();
         id
     }
 
@@ -58,7 +47,7 @@ impl Master {
     }
 
     pub(super) fn kill_all_drivers(&mut self, turn: &mut Turn<'_>) {
-        let all: Vec<DriverId> = self.drivers.keys().cloned().collect();
+        let all: Vec<DriverId> = self.drivers.active().map(|(id, _)| id.clone()).collect();
         for id in all {
             self.end_running_driver(turn, &id);
         }
@@ -67,24 +56,23 @@ impl Master {
     /// Whether there was such a driver.
     fn end_running_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId) -> bool {
         let Some(driver) = self.drivers.get(id) else { return false };
-        let worker = driver.worker.as_ref();
+        let worker = driver.worker();
         if let Some(worker) = worker.and_then(|worker| self.workers.get(worker)) {
-            let registration = worker.registration;
+            let registration = worker.registration();
             let kill = ToWorker::KillDriver { registration, driver: id.clone() };
-            turn.tell_worker(worker.peer, kill);
+            turn.tell_worker(worker.peer(), kill);
         }
         self.end_driver(turn, id, DriverState::Killed);
         true
     }
 
     pub(super) fn driver_status(&mut self, turn: &mut Turn<'_>, from: Peer, id: DriverId) {
-        let completed = || self.completed_drivers.iter().find(|driver| driver.id == id);
-        let driver = self.drivers.get(&id).or_else(completed);
-        let worker = driver.and_then(|driver| driver.worker.as_ref());
+        let driver = self.drivers.find(&id);
+        let worker = driver.and_then(Driver::worker);
         let worker = worker
             .and_then(|worker| self.workers.get(worker))
-            .map(|worker| (worker.description.id.clone(), worker.description.address.clone()));
-        let state = driver.map(|driver| driver.state);
+            .map(|worker| (worker.id().clone(), worker.description().address.clone()));
+        let state = driver.map(Driver::state);
         turn.reply(from, MasterReply::DriverStatusResponse { driver: id, state, worker });
     }
 
@@ -97,20 +85,19 @@ impl Master {
     ) {
         let DriverReport { driver: id, state, .. } = report;
         let entry = self.workers.get_mut(worker).expect("a registered worker reports");
-        let (peer, registration) = (entry.peer, entry.registration);
-        let driver = self.drivers.get_mut(&id);
-        let driver = driver.filter(|driver| driver.worker.as_ref() == Some(worker));
+        let (peer, registration) = (entry.peer(), entry.registration());
+        let driver = self.drivers.on_mut(worker, &id);
         if state.is_finished() {
             entry.free_driver(&id);
             turn.tell_worker(peer, ToWorker::DriverEndKnown { registration, driver: id.clone() });
-            self.reschedule = true;
+            self.agenda.reschedule();
             if driver.is_some() {
                 self.end_driver(turn, &id, state);
             }
             return;
         }
         match driver {
-            Some(driver) => driver.started = true,
+            Some(driver) => driver.started(),
             None => turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id }),
         }
     }
@@ -127,17 +114,15 @@ impl Master {
             self.driver_reported(turn, worker, report);
         }
         let entry = &self.workers[worker];
-        let (peer, registration) = (entry.peer, entry.registration);
+        let (peer, registration) = (entry.peer(), entry.registration());
         for id in entry.driver_ids() {
-            let driver = self.drivers.get(id);
-            let driver = driver.filter(|driver| driver.worker.as_ref() == Some(worker));
-            let Some(driver) = driver else {
+            let Some(driver) = self.drivers.on(worker, id) else {
                 turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id.clone() });
                 continue;
             };
-            let waited = turn.now.since_ms(driver.ordered) >= self.options.heartbeat_ms();
-            if !driver.started && waited && !known.contains(id) {
-                let (driver, description) = (id.clone(), driver.description.clone());
+            let overdue = driver.is_overdue(turn.now, self.options.heartbeat_ms());
+            if overdue && !known.contains(id) {
+                let (driver, description) = (id.clone(), driver.description().clone());
                 let launch = ToWorker::LaunchDriver { registration, driver, description };
                 turn.tell_worker(peer, launch);
             }
@@ -147,7 +132,7 @@ impl Master {
     /// Its worker is gone: another one of it takes its place, if it is supervised.
     pub(super) fn driver_lost(&mut self, turn: &mut Turn<'_>, id: &DriverId) {
         let Some(driver) = self.drivers.get(id) else { return };
-        let description = driver.description.clone();
+        let description = driver.description().clone();
         if description.supervise {
             self.end_driver(turn, id, DriverState::Relaunching);
             self.add_driver(turn, description);
@@ -157,13 +142,8 @@ impl Master {
     }
 
     fn end_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, state: DriverState) {
-        let Some(mut driver) = self.drivers.remove(id) else { return };
-        self.waiting_drivers.retain(|waiting| waiting != id);
-        turn.persist(Change::RemoveDriver(id.clone()));
-        driver.state = state;
-        self.completed_drivers.push_back(driver);
-        while self.completed_drivers.len() > self.options.retained_drivers {
-            self.completed_drivers.pop_front();
+        if self.drivers.end(id, state) {
+            turn.persist(Change::RemoveDriver(id.clone()));
         }
     }
 }

@@ -5,8 +5,9 @@ use firesteel_backend::blame::{Blame, End, blame};
 use firesteel_backend::mutant::Mutant;
 use firesteel_types::ExecutorId;
 
+use super::application::{Application, Executor};
 use super::core::{Master, Turn};
-use super::state::{Application, ApplicationState, Executor};
+use super::state::ApplicationState;
 use crate::description::{
     ExecutorReport, ExecutorState, ExecutorUpdate, ProcessEnd, WorkerDescription,
 };
@@ -25,35 +26,26 @@ impl Master {
         if state.is_finished() {
             return self.executor_end_reported(turn, worker, &key, state, end);
         }
-        let executor = self.executor_on(worker, &key);
-        match executor {
-            Some(executor) if executor.state < state => {
-                executor.state = state;
-                self.executor_started(turn, &key);
-            }
-            Some(_) => {}
+        let app = self.apps.get_mut(&key.app);
+        match app.and_then(|app| app.advance(worker, key.executor, state)) {
+            Some(true) => self.executor_started(turn, &key),
+            Some(false) => {}
             None => {
                 let entry = &self.workers[worker];
-                let kill = ToWorker::KillExecutor { registration: entry.registration, key };
-                turn.tell_worker(entry.peer, kill);
+                let kill = ToWorker::KillExecutor { registration: entry.registration(), key };
+                turn.tell_worker(entry.peer(), kill);
             }
         }
-    }
-
-    /// The executor, if its application counts on it and it is this worker's.
-    fn executor_on(&mut self, worker: &WorkerId, key: &ExecutorKey) -> Option<&mut Executor> {
-        let app = self.apps.get_mut(&key.app)?;
-        app.executors.get_mut(&key.executor).filter(|executor| executor.worker == *worker)
     }
 
     fn executor_started(&mut self, turn: &mut Turn<'_>, key: &ExecutorKey) {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         if self.options.planted.is(Mutant::ForgivesOnStart) {
-            app.launches.some_registered();
+            app.launches_mut().some_registered();
         }
         let state = ExecutorState::Running;
         let update = ExecutorUpdate { executor: key.executor, state, end: None };
-        turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
+        turn.tell_app(app.peer(), ToApplication::ExecutorUpdated(update));
     }
 
     /// A worker says that an executor's process is no more: what it held is free again.
@@ -68,10 +60,11 @@ impl Master {
         let entry = self.workers.get_mut(worker).expect("a registered worker reports");
         entry.free_executor(key);
         let known =
-            ToWorker::ExecutorEndKnown { registration: entry.registration, key: key.clone() };
-        turn.tell_worker(entry.peer, known);
-        self.reschedule = true;
-        if self.executor_on(worker, key).is_some() {
+            ToWorker::ExecutorEndKnown { registration: entry.registration(), key: key.clone() };
+        turn.tell_worker(entry.peer(), known);
+        self.agenda.reschedule();
+        let app = self.apps.get(&key.app);
+        if app.is_some_and(|app| app.executor_on(worker, key.executor).is_some()) {
             self.executor_ended(turn, key, state, end, "");
         }
     }
@@ -92,8 +85,8 @@ impl Master {
         let how = state.end(end.status);
         let cause = format!("executor {}: {}", key.executor, end.message);
         let update = ExecutorUpdate { executor: key.executor, state, end: Some(end) };
-        turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
-        self.reschedule = true;
+        turn.tell_app(app.peer(), ToApplication::ExecutorUpdated(update));
+        self.agenda.reschedule();
         self.note_end(turn, key, &executor, how, &cause);
     }
 
@@ -110,10 +103,10 @@ impl Master {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         match blame(end, executor.registered.is_some()) {
             Blame::Nobody => {}
-            Blame::RunningTasks => app.launches.crashed(turn.now, memory_ms),
+            Blame::RunningTasks => app.launches_mut().crashed(turn.now, memory_ms),
             Blame::Node => {
                 let ran = end != End::LaunchFailed;
-                app.launches.failed(turn.now, &executor.worker, ran, cause);
+                app.launches_mut().failed(turn.now, &executor.worker, ran, cause);
                 self.end_if_hopeless(turn, &key.app);
             }
         }
@@ -124,33 +117,33 @@ impl Master {
     fn end_if_hopeless(&mut self, turn: &mut Turn<'_>, id: &AppId) {
         let Ok(limit) = u32::try_from(self.options.max_executor_retries) else { return };
         let Some(app) = self.apps.get_mut(id) else { return };
-        app.launches.keep_workers(|worker| self.workers.contains_key(worker));
+        app.launches_mut().keep_workers(|worker| self.workers.get(worker).is_some());
         let app = &self.apps[id];
         let globally = self.options.planted.is(Mutant::CountsLaunchesGlobally);
         // A driver that is not heard may know of executors that did work.
-        let unheard = turn.now.since_ms(app.last_seen) > 2 * self.options.heartbeat_ms();
-        let under_way = !app.executors.is_empty() || unheard || self.may_still_run(app, limit);
-        if app.launches.useless() < limit.max(1) || under_way && !globally {
+        let unheard = app.is_silent(turn.now, 2 * self.options.heartbeat_ms());
+        let under_way = app.executors().len() > 0 || unheard || self.may_still_run(app, limit);
+        if app.launches().useless() < limit.max(1) || under_way && !globally {
             return;
         }
         let message = format!(
             "{} executors in a row ended before they could be used, and no other worker has room for one: {}. \
              Their stderr on those workers may tell more",
-            app.launches.useless(),
-            app.launches.story(),
+            app.launches().useless(),
+            app.launches().story(),
         );
         self.end_application(turn, id, ApplicationState::Failed, &message, false);
     }
 
     /// Whether there is a worker, free or not, on which its executors have not come to nothing again and again.
     fn may_still_run(&self, app: &Application, limit: u32) -> bool {
-        let cores = app.description.cores_per_executor.unwrap_or(1);
-        let memory_mb = app.description.memory_per_executor_mb;
-        self.workers.values().any(|worker| {
+        let cores = app.description().cores_per_executor.unwrap_or(1);
+        let memory_mb = app.description().memory_per_executor_mb;
+        self.workers.alive().any(|worker| {
             let WorkerDescription { id, cores: has_cores, memory_mb: has_mb, .. } =
-                &worker.description;
+                worker.description();
             let large = *has_cores >= cores && *has_mb >= memory_mb;
-            worker.is_alive() && large && !app.launches.is_hopeless(id, limit)
+            large && !app.launches().is_hopeless(id, limit)
         })
     }
 
@@ -164,13 +157,13 @@ impl Master {
         for executor in executors {
             let key = ExecutorKey { app: app.clone(), executor: *executor };
             let Some(app) = self.apps.get(app) else { return };
-            let known = app.executors.get(executor).cloned();
+            let known = app.executor(*executor).cloned();
             if known.is_none() {
                 let message = "it is over".to_owned();
                 let end = Some(ProcessEnd { message, status: None });
                 let state = ExecutorState::Killed;
                 let update = ExecutorUpdate { executor: *executor, state, end };
-                turn.tell_app(app.peer, ToApplication::ExecutorUpdated(update));
+                turn.tell_app(app.peer(), ToApplication::ExecutorUpdated(update));
                 continue;
             }
             self.kill_executor(turn, &key, "its driver asked for it");
@@ -185,10 +178,10 @@ impl Master {
     /// The executor shall end, and its application counts on it no longer.
     pub(super) fn kill_executor(&mut self, turn: &mut Turn<'_>, key: &ExecutorKey, why: &str) {
         let app = self.apps.get(&key.app);
-        let Some(executor) = app.and_then(|app| app.executors.get(&key.executor)) else { return };
+        let Some(executor) = app.and_then(|app| app.executor(key.executor)) else { return };
         let worker = self.workers.get(&executor.worker).expect("executors lie on workers");
-        let kill = ToWorker::KillExecutor { registration: worker.registration, key: key.clone() };
-        turn.tell_worker(worker.peer, kill);
+        let kill = ToWorker::KillExecutor { registration: worker.registration(), key: key.clone() };
+        turn.tell_worker(worker.peer(), kill);
         self.executor_ended(turn, key, ExecutorState::Killed, None, why);
     }
 }

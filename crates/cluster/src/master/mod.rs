@@ -11,6 +11,9 @@
 //!     schedule ── placement: drivers first, then executors, first come first served
 //! ```
 //!
+//! These decide. What they decide upon has one owner each, which keeps its books: `worker_table`, `app_table` with
+//! `application` and `launches`, `driver_table`, `agenda` (what falls due when) and `ids`.
+//!
 //! It starts no process and knows no socket: a [`Peer`](firesteel_backend::Peer) is a number of its shell's.
 //!
 //! Architecture Invariant: what an executor or a driver holds on a worker is free again when the worker
@@ -20,10 +23,15 @@
 //! Architecture Invariant: nothing is concluded from what a worker does not mention, but that an order
 //! did not reach it, and then the order is repeated.
 
+mod agenda;
+mod app_table;
+mod application;
 mod apps;
 mod core;
+mod driver_table;
 mod drivers;
 mod executors;
+mod ids;
 mod launches;
 mod options;
 pub mod placement;
@@ -33,6 +41,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod view;
+mod worker_table;
 mod workers;
 
 pub use self::core::{Effect, Event, Master};

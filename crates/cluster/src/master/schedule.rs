@@ -9,8 +9,7 @@ use firesteel_types::Tick;
 use super::core::{Master, Turn};
 use super::placement::{Room, Wish, place};
 use super::records::Change;
-use super::state::{Application, Executor, Slot};
-use crate::description::{DriverState, ExecutorState};
+use super::worker_table::Slot;
 use crate::messages::{ToApplication, ToWorker};
 use crate::{DriverId, WorkerId};
 
@@ -18,7 +17,7 @@ impl Master {
     pub(super) fn schedule(&mut self, turn: &mut Turn<'_>) {
         self.schedule_drivers(turn);
         let mut rooms = self.rooms();
-        let queue: Vec<AppId> = self.queue.values().cloned().collect();
+        let queue: Vec<AppId> = self.apps.in_order().map(|app| app.id().clone()).collect();
         for id in queue {
             if rooms.is_empty() {
                 return;
@@ -29,10 +28,10 @@ impl Master {
 
     /// What live workers have left, of those that have any cores left.
     fn rooms(&self) -> Vec<(WorkerId, Room)> {
-        let open = self.workers.values().filter(|worker| worker.fits(1, 0));
+        let open = self.workers.iter().filter(|worker| worker.fits(1, 0));
         open.map(|worker| {
             let room = Room { cores: worker.free_cores(), memory_mb: worker.free_memory_mb() };
-            (worker.description.id.clone(), room)
+            (worker.id().clone(), room)
         })
         .collect()
     }
@@ -66,8 +65,8 @@ impl Master {
 
     /// What a worker has left for this application: nothing, while it is avoided or its host is excluded.
     fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, room: Room) -> Room {
-        let host = &self.workers[worker].description.address.host;
-        match self.is_avoided(now, id, worker) || self.apps[id].excluded.contains(host) {
+        let host = self.workers[worker].host();
+        match self.is_avoided(now, id, worker) || self.apps[id].excludes(host) {
             true => Room { cores: 0, memory_mb: 0 },
             false => room,
         }
@@ -76,8 +75,8 @@ impl Master {
     /// Whether this worker has failed the application's executors not long ago.
     pub(super) fn is_avoided(&self, now: Tick, id: &AppId, worker: &WorkerId) -> bool {
         let app = &self.apps[id];
-        let avoided = app.launches.is_troubled(worker)
-            && app.launches.avoided_until(worker, app.works()).is_some_and(|until| now < until);
+        let avoided = app.launches().is_troubled(worker)
+            && app.launches().avoided_until(worker, app.works()).is_some_and(|until| now < until);
         avoided && !self.relaunches_at_once()
     }
 
@@ -88,108 +87,75 @@ impl Master {
 
     /// Looks again when the application has rested.
     fn note_rest(&mut self, now: Tick, id: &AppId) {
-        let until = self.apps.get(id).map(|app| app.launches.resting_until());
-        self.wake_at(now, until);
+        let until = self.apps.get(id).map(|app| app.launches().resting_until());
+        self.agenda.retry_at(now, until);
     }
 
     /// Looks again when a worker is avoided no longer.
     fn note_avoided(&mut self, now: Tick, id: &AppId) {
         let app = &self.apps[id];
-        if app.launches.has_trouble() {
-            let next = app.launches.next_retry(now, app.works());
-            self.wake_at(now, next);
+        if app.launches().has_trouble() {
+            let next = app.launches().next_retry(now, app.works());
+            self.agenda.retry_at(now, next);
         }
-    }
-
-    fn wake_at(&mut self, now: Tick, at: Option<Tick>) {
-        let at = at.filter(|at| *at > now);
-        self.next_retry = self.next_retry.into_iter().chain(at).min();
     }
 
     /// What the application may still have; `None` if that is nothing.
     pub(super) fn wish_at(&self, now: Tick, id: &AppId) -> Option<Wish> {
         let app = self.apps.get(id)?;
-        let rests = now < app.launches.resting_until() && !self.relaunches_at_once();
-        if app.disconnected.is_some() || rests {
+        let rests = now < app.launches().resting_until() && !self.relaunches_at_once();
+        if app.is_disconnected() || rests {
             return None;
         }
-        let limit = app.description.max_cores.or(self.options.default_cores).unwrap_or(u32::MAX);
-        let wish = Wish {
-            cores: limit.saturating_sub(app.cores_granted),
-            cores_per_executor: app.description.cores_per_executor,
-            memory_mb: app.description.memory_per_executor_mb,
-            executors: app
-                .limit
-                .map_or(u32::MAX, |all| all.saturating_sub(app.executors.len() as u32)),
-        };
-        (wish.cores > 0 && wish.executors > 0).then_some(wish)
+        app.wish(self.options.default_cores)
     }
 
     fn launch_executor(&mut self, turn: &mut Turn<'_>, id: &AppId, worker: &WorkerId, cores: u32) {
-        let app: &mut Application = self.apps.get_mut(id).expect("a waiting application");
-        let memory_mb = app.description.memory_per_executor_mb;
-        let executor = app.add(Executor {
-            worker: worker.clone(),
-            cores,
-            memory_mb,
-            state: ExecutorState::Launching,
-            ordered: turn.now,
-            registered: None,
-        });
+        let app = self.apps.get_mut(id).expect("a waiting application");
+        let memory_mb = app.description().memory_per_executor_mb;
+        let executor = app.add(worker.clone(), cores, turn.now);
         let key = app.key(executor);
         let entry = self.workers.get_mut(worker).expect("a live worker");
         entry.book_executor(key.clone(), Slot { cores, memory_mb });
         turn.persist(Change::PutApplication(app.record()));
         let launch = ToWorker::LaunchExecutor {
-            registration: entry.registration,
+            registration: entry.registration(),
             key,
-            description: app.description.clone(),
+            description: app.description().clone(),
             cores,
             memory_mb,
         };
-        turn.tell_worker(entry.peer, launch);
-        let (worker, host) = (worker.clone(), entry.description.address.host.clone());
+        turn.tell_worker(entry.peer(), launch);
+        let (worker, host) = (worker.clone(), entry.host().clone());
         let added = ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb };
-        turn.tell_app(app.peer, added);
+        turn.tell_app(app.peer(), added);
     }
 
     /// Drivers in the order they came, on live workers in turns.
     fn schedule_drivers(&mut self, turn: &mut Turn<'_>) {
-        if self.waiting_drivers.is_empty() {
+        if self.drivers.waiting().is_empty() {
             return;
         }
-        let alive: Vec<WorkerId> = self
-            .workers
-            .values()
-            .filter(|worker| worker.is_alive())
-            .map(|worker| worker.description.id.clone())
-            .collect();
-        let waiting = std::mem::take(&mut self.waiting_drivers);
-        for driver in waiting {
-            if !self.place_driver(turn, &driver, &alive) {
-                self.waiting_drivers.push(driver);
-            }
+        let alive: Vec<WorkerId> = self.workers.alive().map(|worker| worker.id().clone()).collect();
+        for driver in self.drivers.waiting().to_vec() {
+            self.place_driver(turn, &driver, &alive);
         }
     }
 
-    fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) -> bool {
-        let description = self.drivers[id].description.clone();
-        let start = if self.options.spread_out_drivers { self.driver_turn } else { 0 };
-        let order = (0..alive.len()).map(|at| (start + at) % alive.len());
+    fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) {
+        let Some(driver) = self.drivers.get(id) else { return };
+        let description = driver.description().clone();
         let fits =
             |at: &usize| self.workers[&alive[*at]].fits(description.cores, description.memory_mb);
-        let Some(at) = order.into_iter().find(fits) else { return false };
-        self.driver_turn = at + 1;
+        let spread_out = self.options.spread_out_drivers;
+        let Some(at) = self.drivers.offers(alive.len(), spread_out).find(fits) else { return };
         let worker = self.workers.get_mut(&alive[at]).expect("a live worker");
         let slot = Slot { cores: description.cores, memory_mb: description.memory_mb };
         worker.book_driver(id.clone(), slot);
-        let driver = self.drivers.get_mut(id).expect("a waiting driver");
-        driver.worker = Some(alive[at].clone());
-        (driver.state, driver.ordered, driver.started) = (DriverState::Running, turn.now, false);
+        let driver = self.drivers.place(id, at, &alive[at], turn.now);
         turn.persist(Change::PutDriver(driver.record()));
-        let registration = worker.registration;
+        let registration = worker.registration();
         let launch = ToWorker::LaunchDriver { registration, driver: id.clone(), description };
-        turn.tell_worker(worker.peer, launch);
-        true
+        turn.tell_worker(worker.peer(), launch);
     }
 }

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use firesteel_backend::AppId;
 use firesteel_types::{ExecutorId, Tick};
 
+use super::app_table::CompletedApplication;
+use super::application::Application;
 use super::core::Master;
-use super::state::{Application, ApplicationState, Driver, RecoveryState, Worker, WorkerStatus};
+use super::driver_table::Driver;
+use super::state::{ApplicationState, RecoveryState, WorkerStatus};
+use super::worker_table::Worker;
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
@@ -97,92 +101,42 @@ pub struct MasterView {
     pub completed_drivers: Vec<DriverView>,
 }
 
-fn view_worker(worker: &Worker) -> WorkerView {
-    WorkerView {
-        worker: worker.description.clone(),
-        status: worker.status,
-        cores_used: worker.cores_used(),
-        memory_used_mb: worker.memory_used_mb(),
-        last_heartbeat: worker.last_heartbeat,
-    }
-}
-
-fn view_app(app: &Application) -> ApplicationView {
-    let executors = app.executors.iter().map(|(id, executor)| ExecutorView {
-        executor: *id,
-        worker: executor.worker.clone(),
-        cores: executor.cores,
-        memory_mb: executor.memory_mb,
-        state: executor.state,
-    });
-    ApplicationView {
-        app: app.id.clone(),
-        description: app.description.clone(),
-        state: app.state(),
-        cores: app.cores_granted,
-        submitted: app.submitted,
-        ended: None,
-        message: None,
-        executors: executors.collect(),
-    }
-}
-
-fn view_driver(driver: &Driver) -> DriverView {
-    DriverView {
-        driver: driver.id.clone(),
-        description: driver.description.clone(),
-        state: driver.state,
-        submitted: driver.submitted,
-        worker: driver.worker.clone(),
-    }
-}
-
 impl Master {
     /// All there is to see.
     pub fn view(&self) -> MasterView {
-        let completed = self.completed_apps.iter().map(|app| ApplicationView {
-            app: app.id.clone(),
-            description: app.description.clone(),
-            state: app.state,
-            cores: app.cores,
-            submitted: app.submitted,
-            ended: Some(app.ended),
-            message: Some(app.message.clone()),
-            executors: Vec::new(),
-        });
         MasterView {
             url: self.options.url.clone(),
-            status: self.status,
-            workers: self.workers.values().map(view_worker).collect(),
-            active_apps: self.queue.values().map(|id| view_app(&self.apps[id])).collect(),
-            completed_apps: completed.collect(),
-            active_drivers: self.drivers.values().map(view_driver).collect(),
-            completed_drivers: self.completed_drivers.iter().map(view_driver).collect(),
+            status: self.status(),
+            workers: self.workers.iter().map(Worker::view).collect(),
+            active_apps: self.apps.in_order().map(Application::view).collect(),
+            completed_apps: self.apps.completed().map(CompletedApplication::view).collect(),
+            active_drivers: self.drivers.active().map(|(_, driver)| driver.view()).collect(),
+            completed_drivers: self.drivers.completed().map(Driver::view).collect(),
         }
     }
 
     /// The registration of a worker, and whether it counts. For the simulator.
     pub fn registration(&self, id: &WorkerId) -> Option<(Registration, bool)> {
-        self.workers.get(id).map(|worker| (worker.registration, worker.is_alive()))
+        self.workers.get(id).map(|worker| (worker.registration(), worker.is_alive()))
     }
 
     /// The books in a few numbers: live workers, cores and memory given out, executors counted on.
     pub fn totals(&self) -> (usize, u32, u64, usize) {
-        let alive = || self.workers.values().filter(|worker| worker.is_alive());
-        let executors = self.apps.values().map(|app| app.executors.len()).sum();
+        let alive = || self.workers.alive();
+        let executors = self.apps.iter().map(|app| app.executors().len()).sum();
         let cores = alive().map(Worker::cores_used).sum();
         (alive().count(), cores, alive().map(Worker::memory_used_mb).sum(), executors)
     }
 
     /// Whether some application could get an executor at this moment and has not (L01).
     pub fn has_unfilled_wish(&self, now: Tick) -> bool {
-        let rooms: Vec<_> = self.workers.values().filter(|worker| worker.is_alive()).collect();
-        self.queue.values().any(|id| {
-            self.wish_at(now, id).is_some_and(|wish| {
+        let rooms: Vec<_> = self.workers.alive().collect();
+        self.apps.in_order().any(|app| {
+            self.wish_at(now, app.id()).is_some_and(|wish| {
                 let cores = wish.cores_per_executor.unwrap_or(1);
                 let mut rooms = rooms.iter();
                 let fits = rooms.any(|worker| {
-                    let avoided = self.is_avoided(now, id, &worker.description.id);
+                    let avoided = self.is_avoided(now, app.id(), worker.id());
                     worker.fits(cores, wish.memory_mb) && !avoided
                 });
                 wish.cores >= cores && fits

@@ -6,7 +6,8 @@ use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
 use super::records::{Change, WorkerRecord};
-use super::state::{Slot, Worker, WorkerStatus};
+use super::state::WorkerStatus;
+use super::worker_table::{Slot, Worker};
 use crate::description::{
     DriverReport, DriverState, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
 };
@@ -40,10 +41,9 @@ impl Master {
             self.admit(turn, from, worker, &state);
         }
         let entry = self.workers.get_mut(&id).expect("just admitted");
-        entry.last_heartbeat = turn.now;
-        entry.peer = from;
+        entry.heard(turn.now, from);
         let registered = ToWorker::RegisteredWorker {
-            registration: entry.registration,
+            registration: entry.registration(),
             url: self.options.url.clone(),
             web_ui: self.options.web_ui.clone(),
             heartbeat_ms: self.options.heartbeat_ms(),
@@ -52,7 +52,7 @@ impl Master {
         if entry.is_news(state.number) {
             self.reconcile(turn, &id, state);
         }
-        self.reschedule = true;
+        self.agenda.reschedule();
     }
 
     fn objection(&self, worker: &WorkerDescription) -> Option<Objection> {
@@ -62,15 +62,13 @@ impl Master {
             return Some(Objection { reason, retry: false });
         }
         let known = self.workers.get(id).filter(|known| known.is_alive());
-        if known.is_some_and(|known| known.description.incarnation != worker.incarnation) {
+        if known.is_some_and(|known| known.description().incarnation != worker.incarnation) {
             let reason =
                 format!("the name {id} is taken by another worker: start it under another");
             return Some(Objection { reason, retry: false });
         }
-        let mut others = self.workers.values().filter(|other| other.description.id != *id);
-        let taken =
-            others.find(|other| other.is_alive() && other.description.address == worker.address)?;
-        let (address, other) = (&worker.address, &taken.description.id);
+        let taken = self.workers.alive_at(&worker.address, id)?;
+        let (address, other) = (&worker.address, taken.id());
         let reason =
             format!("{address} is still taken by {other}, which has not been given up yet");
         Some(Objection { reason, retry: true })
@@ -83,15 +81,11 @@ impl Master {
         worker: WorkerDescription,
         state: &WorkerState,
     ) {
-        let id = worker.id.clone();
-        // A worker of a master before this one that never answered: this is its successor.
-        self.workers.retain(|_, other| {
-            other.status != WorkerStatus::Unknown || other.description.address != worker.address
-        });
-        let before = self.workers.get(&id).map(|worker| worker.registration);
+        self.workers.forget_unknown_at(&worker.address);
+        let before = self.workers.get(&worker.id).map(Worker::registration);
         let registration = match before {
             Some(before) if self.options.planted.is(Mutant::ReusesRegistrations) => before,
-            _ => self.next_registration(),
+            _ => self.ids.next_registration(),
         };
         turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
         let mut entry = Worker::new(worker, from, registration, turn.now);
@@ -106,7 +100,7 @@ impl Master {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
             entry.book_driver(report.driver.clone(), slot);
         }
-        self.workers.insert(id, entry);
+        self.workers.insert(entry);
     }
 
     /// A worker that is registered tells what it runs.
@@ -131,18 +125,17 @@ impl Master {
         (id, registration): (&WorkerId, Registration),
         number: u64,
     ) -> bool {
-        let worker = self.workers.get_mut(id);
-        let worker = worker.filter(|known| known.is_alive() && known.registration == registration);
-        let Some(worker) = worker else {
-            self.stale += 1;
+        let Some(worker) = self.workers.registered(id, registration) else {
+            self.dropped_stale();
             turn.tell_worker(from, ToWorker::ReconnectWorker);
             return false;
         };
         let news = worker.is_news(number);
         if news {
-            (worker.last_heartbeat, worker.peer) = (turn.now, from);
+            worker.heard(turn.now, from);
+        } else {
+            self.dropped_stale();
         }
-        self.stale += u64::from(!news);
         news
     }
 
@@ -155,18 +148,18 @@ impl Master {
         self.repeat_orders(turn, id, &known);
         self.reconcile_drivers(turn, id, state.drivers);
         let worker = &self.workers[id];
-        for app in state.apps.into_iter().filter(|app| !self.apps.contains_key(app)) {
-            turn.tell_worker(worker.peer, ToWorker::ApplicationFinished { app });
+        for app in state.apps.into_iter().filter(|app| self.apps.get(app).is_none()) {
+            turn.tell_worker(worker.peer(), ToWorker::ApplicationFinished { app });
         }
     }
 
     /// Launches of which the worker knows nothing, and ends that have not come.
     fn repeat_orders(&mut self, turn: &mut Turn<'_>, id: &WorkerId, known: &[ExecutorKey]) {
         let worker = &self.workers[id];
-        let (peer, registration) = (worker.peer, worker.registration);
+        let (peer, registration) = (worker.peer(), worker.registration());
         for key in worker.executor_keys() {
             let app = self.apps.get(&key.app);
-            let executor = app.and_then(|app| app.executors.get(&key.executor));
+            let executor = app.and_then(|app| app.executor(key.executor));
             match (app, executor) {
                 (Some(app), Some(executor)) => {
                     let waited = turn.now.since_ms(executor.ordered);
@@ -176,7 +169,7 @@ impl Master {
                         let launch = ToWorker::LaunchExecutor {
                             registration,
                             key: key.clone(),
-                            description: app.description.clone(),
+                            description: app.description().clone(),
                             cores: executor.cores,
                             memory_mb: executor.memory_mb,
                         };
@@ -196,9 +189,8 @@ impl Master {
         let Some(worker) = self.workers.get_mut(id).filter(|worker| worker.is_alive()) else {
             return;
         };
-        worker.status = WorkerStatus::Dead;
-        let (executors, drivers) = worker.clear();
-        let host = worker.description.address.host.clone();
+        let (executors, drivers) = worker.declare_dead();
+        let host = worker.host().clone();
         let message = format!("worker {id} on {host} was given up: {why}");
         turn.persist(Change::RemoveWorker(id.clone()));
         for key in executors {
@@ -207,36 +199,31 @@ impl Master {
         for driver in drivers {
             self.driver_lost(turn, &driver);
         }
-        for app in self.apps.values() {
+        for app in self.apps.iter() {
             let (worker, host, message) = (id.clone(), host.clone(), message.clone());
-            turn.tell_app(app.peer, ToApplication::WorkerRemoved { worker, host, message });
+            turn.tell_app(app.peer(), ToApplication::WorkerRemoved { worker, host, message });
         }
-        self.reschedule = true;
+        self.agenda.reschedule();
     }
 
     pub(super) fn give_up_silent_workers(&mut self, turn: &mut Turn<'_>) {
         let timeout = self.options.worker_timeout_ms;
-        let silent = |worker: &&Worker| turn.now.since_ms(worker.last_heartbeat) > timeout;
-        let gone = self.workers.values().filter(|worker| worker.is_alive()).filter(silent);
-        let gone: Vec<WorkerId> = gone.map(|worker| worker.description.id.clone()).collect();
-        for id in gone {
+        for id in self.workers.silent(turn.now, timeout) {
             self.lose_worker(turn, &id, &format!("it was silent for more than {timeout} ms"));
         }
         let rounds = u64::from(self.options.dead_worker_persistence) + 1;
-        let (listed, now) = (rounds.saturating_mul(timeout), turn.now);
-        self.workers
-            .retain(|_, worker| worker.is_alive() || now.since_ms(worker.last_heartbeat) <= listed);
+        self.workers.forget_dead(turn.now, rounds.saturating_mul(timeout));
     }
 
     /// The application is over: workers need nothing of it any more.
     pub(super) fn tell_workers_of_end(&self, turn: &mut Turn<'_>, app: &AppId) {
-        for worker in self.workers.values().filter(|worker| worker.is_alive()) {
-            turn.tell_worker(worker.peer, ToWorker::ApplicationFinished { app: app.clone() });
+        for worker in self.workers.alive() {
+            turn.tell_worker(worker.peer(), ToWorker::ApplicationFinished { app: app.clone() });
         }
     }
 
     /// Whether a worker counts as alive, and since when it was last heard. For the simulator.
     pub fn worker_status(&self, id: &WorkerId) -> Option<(WorkerStatus, Tick)> {
-        self.workers.get(id).map(|worker| (worker.status, worker.last_heartbeat))
+        self.workers.get(id).map(|worker| (worker.status(), worker.last_heartbeat()))
     }
 }

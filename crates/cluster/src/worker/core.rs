@@ -1,6 +1,6 @@
 //! One event in, effects out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firesteel_backend::AppId;
@@ -9,12 +9,12 @@ use firesteel_backend::jitter::Jitter;
 use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
+use super::driver_table::Drivers;
+use super::executor_table::Executors;
 use super::options::WorkerOptions;
 use super::registration::Link;
-use super::state::{Driver, Executor, Memory};
-use crate::description::{
-    ApplicationDescription, DriverDescription, DriverReport, ExecutorReport, WorkerState,
-};
+use super::state::Memory;
+use crate::description::{ApplicationDescription, DriverDescription, WorkerState};
 use crate::messages::{Said, ToMaster, ToWorker};
 use crate::{DriverId, Epoch, ExecutorKey, Registration};
 
@@ -151,19 +151,17 @@ pub struct Worker {
     pub(super) link: Link,
     /// The newest registration, and who gave it. Orders under another one are void.
     pub(super) newest: (Epoch, Registration),
-    pub(super) number: u64,
-    pub(super) executors: BTreeMap<ExecutorKey, Executor>,
-    /// Ends that no master has acknowledged.
-    pub(super) ended: BTreeMap<ExecutorKey, ExecutorReport>,
-    pub(super) drivers: BTreeMap<DriverId, Driver>,
-    pub(super) ended_drivers: BTreeMap<DriverId, DriverReport>,
+    /// Of the last report.
+    number: u64,
+    pub(super) executors: Executors,
+    pub(super) drivers: Drivers,
     pub(super) memory: Memory,
-    pub(super) next_clean_up: Option<Tick>,
+    next_clean_up: Option<Tick>,
     /// Masters that will never take it in.
     pub(super) hopeless: BTreeSet<usize>,
     armed: Option<Tick>,
-    pub(super) stopped: bool,
-    pub(super) stale: u64,
+    stopped: bool,
+    stale: u64,
 }
 
 impl Worker {
@@ -175,10 +173,8 @@ impl Worker {
             link: Link::starting(),
             newest: (Epoch(0), Registration(0)),
             number: 0,
-            executors: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            drivers: BTreeMap::new(),
-            ended_drivers: BTreeMap::new(),
+            executors: Executors::default(),
+            drivers: Drivers::default(),
             memory: Memory::default(),
             next_clean_up: None,
             hopeless: BTreeSet::new(),
@@ -219,7 +215,7 @@ impl Worker {
     fn received(&mut self, turn: &mut Turn<'_>, master: usize, said: Said<ToWorker>) {
         let Said { epoch, message } = said;
         if epoch < self.newest.0 {
-            self.stale += 1;
+            self.dropped_stale();
             return;
         }
         match message {
@@ -245,7 +241,7 @@ impl Worker {
             }
             ToWorker::ExecutorEndKnown { registration, key } => {
                 if self.obeys(epoch, registration) {
-                    self.ended.remove(&key);
+                    self.executors.acknowledge(&key);
                 }
             }
             ToWorker::LaunchDriver { registration, driver, description } => {
@@ -260,7 +256,7 @@ impl Worker {
             }
             ToWorker::DriverEndKnown { registration, driver } => {
                 if self.obeys(epoch, registration) {
-                    self.ended_drivers.remove(&driver);
+                    self.drivers.acknowledge(&driver);
                 }
             }
             ToWorker::ApplicationFinished { app } => self.application_finished(turn, &app),
@@ -286,7 +282,7 @@ impl Worker {
     fn clean_up(&mut self, turn: &mut Turn<'_>) {
         let Some(options) = self.options.clean_up else { return };
         if self.next_clean_up.is_none_or(|at| at <= turn.now) {
-            let keep = self.executors.keys().map(|key| key.app.clone()).collect();
+            let keep = self.executors.apps().cloned().collect();
             turn.out.push(Effect::CleanWorkDirectories { age_ms: options.age_ms, keep });
             self.next_clean_up = Some(turn.now.plus_ms(options.interval_ms.max(1)));
         }
@@ -294,12 +290,23 @@ impl Worker {
 
     /// Asks to be woken at the next moment something is due.
     fn arm(&mut self, turn: &mut Turn<'_>) {
-        let due = [Some(self.link.due()), self.next_clean_up, self.driver_due()];
+        let due = [Some(self.link.due()), self.next_clean_up, self.drivers.next_start()];
         let Some(wake) = due.into_iter().flatten().min() else { return };
         if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
             self.armed = Some(wake);
             turn.out.push(Effect::ArmTimer(wake));
         }
+    }
+
+    /// A number for a report, larger than that of any before it.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A message was dropped because it is out of date.
+    pub(super) fn dropped_stale(&mut self) {
+        self.stale += 1;
     }
 
     /// Ends the worker; its processes go with it.
@@ -310,27 +317,22 @@ impl Worker {
 
     /// All it has to tell.
     pub(super) fn state(&mut self) -> WorkerState {
-        self.number += 1;
-        let running = self.executors.iter().map(|(key, executor)| executor.report(key));
-        let drivers = self.drivers.iter().map(|(id, driver)| driver.report(id));
         WorkerState {
-            number: self.number,
-            executors: running.chain(self.ended.values().cloned()).collect(),
-            drivers: drivers.chain(self.ended_drivers.values().cloned()).collect(),
+            number: self.next_number(),
+            executors: self.executors.reports(),
+            drivers: self.drivers.reports(),
             apps: self.memory.open_apps(),
         }
     }
 
     /// Cores and memory of the processes that may be there.
     pub fn used(&self) -> (u32, u64) {
-        let executors = self.executors.values().filter(|executor| executor.phase.holds_room());
-        let drivers = self.drivers.values().filter(|driver| driver.phase.holds_room());
-        let executors = executors.map(|executor| (executor.cores, executor.memory_mb));
-        let drivers =
-            drivers.map(|driver| (driver.description.cores, driver.description.memory_mb));
-        executors.chain(drivers).fold((0, 0), |(cores, memory), (more_cores, more_memory)| {
-            (cores + more_cores, memory + more_memory)
-        })
+        self.executors
+            .used()
+            .chain(self.drivers.used())
+            .fold((0, 0), |(cores, memory), (more_cores, more_memory)| {
+                (cores + more_cores, memory + more_memory)
+            })
     }
 
     pub(super) fn has_room(&self, cores: u32, memory_mb: u64) -> bool {
@@ -351,7 +353,7 @@ impl Worker {
 
     /// Ends that it still has to tell of, and drivers' ends.
     pub fn untold_ends(&self) -> usize {
-        self.ended.len() + self.ended_drivers.len()
+        self.executors.untold() + self.drivers.untold()
     }
 
     /// Orders that were dropped because they were given under an older registration.

@@ -8,7 +8,7 @@ use firesteel_backend::mutant::Mutant;
 
 use super::core::{Effect, Turn, Worker};
 use super::registration::Link;
-use super::state::{Executor, Phase};
+use super::state::Phase;
 use crate::ExecutorKey;
 use crate::description::{ApplicationDescription, ExecutorReport, ExecutorState, ProcessEnd};
 use crate::messages::ToMaster;
@@ -24,21 +24,17 @@ impl Worker {
         memory_mb: u64,
     ) {
         if !self.memory.first_executor(&key) {
-            self.stale += 1;
+            self.dropped_stale();
             return;
         }
         self.memory.reopen(&key.app);
-        let executor = Executor { description, cores, memory_mb, phase: Phase::Waiting };
-        self.executors.insert(key, executor);
+        self.executors.add(key, description, cores, memory_mb);
         self.start_waiting(turn);
     }
 
     /// Starts what there is room for, in the order of names.
     pub(super) fn start_waiting(&mut self, turn: &mut Turn<'_>) {
-        let waiting = self.executors.iter().filter(|(_, e)| e.phase == Phase::Waiting);
-        let waiting: Vec<ExecutorKey> = waiting.map(|(key, _)| key.clone()).collect();
-        for key in waiting {
-            let Executor { cores, memory_mb, .. } = self.executors[&key];
+        for (key, cores, memory_mb) in self.executors.waiting() {
             if self.has_room(cores, memory_mb) {
                 self.start_executor(turn, &key);
             }
@@ -47,8 +43,7 @@ impl Worker {
     }
 
     fn start_executor(&mut self, turn: &mut Turn<'_>, key: &ExecutorKey) {
-        let executor = self.executors.get_mut(key).expect("a waiting executor");
-        executor.phase = Phase::Running;
+        let executor = self.executors.start(key);
         turn.out.push(Effect::SpawnExecutor {
             key: key.clone(),
             description: executor.description.clone(),
@@ -62,30 +57,21 @@ impl Worker {
     /// Ends an executor. One that never was is reported as ended too: the master waits for that.
     pub(super) fn kill_executor(&mut self, turn: &mut Turn<'_>, key: ExecutorKey) {
         self.memory.first_executor(&key);
-        match self.executors.get_mut(&key) {
-            Some(executor) if executor.phase == Phase::Waiting => {
-                self.executor_over(
-                    turn,
-                    &key,
-                    ExecutorState::Killed,
-                    ended("it never started", None),
-                );
+        match self.executors.phase(&key) {
+            Some(Phase::Waiting) => {
+                let end = ended("it never started", None);
+                self.executor_over(turn, &key, ExecutorState::Killed, end);
             }
-            Some(executor) => {
-                if executor.phase == Phase::Running {
-                    executor.phase = Phase::Killing;
+            Some(_) => {
+                if self.executors.kill(&key) {
                     turn.out.push(Effect::KillExecutor { key });
                 }
             }
             None => {
-                let unknown = || ExecutorReport {
-                    key: key.clone(),
-                    cores: 0,
-                    memory_mb: 0,
-                    state: ExecutorState::Killed,
-                    end: Some(ended("it is not running", None)),
-                };
-                let report = self.ended.entry(key.clone()).or_insert_with(unknown).clone();
+                let end = Some(ended("it is not running", None));
+                let state = ExecutorState::Killed;
+                let unknown = ExecutorReport { key, cores: 0, memory_mb: 0, state, end };
+                let report = self.executors.ended_or(unknown);
                 self.report_executor(turn, report);
             }
         }
@@ -97,8 +83,8 @@ impl Worker {
         key: &ExecutorKey,
         status: ExitStatus,
     ) {
-        let Some(executor) = self.executors.get(key) else { return };
-        let killed = executor.phase == Phase::Killing;
+        let Some(phase) = self.executors.phase(key) else { return };
+        let killed = phase == Phase::Killing;
         let state = if killed { ExecutorState::Killed } else { ExecutorState::Exited };
         let end = ended(&format!("its process ended with {status}"), Some(status));
         self.executor_over(turn, key, state, end);
@@ -121,11 +107,9 @@ impl Worker {
         state: ExecutorState,
         end: ProcessEnd,
     ) {
-        let Some(executor) = self.executors.remove(key) else { return };
-        let (cores, memory_mb) = (executor.cores, executor.memory_mb);
-        let report = ExecutorReport { key: key.clone(), cores, memory_mb, state, end: Some(end) };
-        if !self.options.planted.is(Mutant::ReportsEndsOnce) {
-            self.ended.insert(key.clone(), report.clone());
+        let Some(report) = self.executors.end(key, state, end) else { return };
+        if self.options.planted.is(Mutant::ReportsEndsOnce) {
+            self.executors.acknowledge(key);
         }
         self.report_executor(turn, report);
         self.remove_if_over(turn, &key.app);
@@ -135,9 +119,8 @@ impl Worker {
     /// At once if a master listens; otherwise the next registration tells it.
     fn report_executor(&mut self, turn: &mut Turn<'_>, report: ExecutorReport) {
         let Link::Registered { master, .. } = self.link else { return };
-        self.number += 1;
         let (worker, registration) = self.signature();
-        let number = self.number;
+        let number = self.next_number();
         let message = ToMaster::ExecutorStateChanged { worker, registration, number, report };
         turn.out.push(Effect::Send { master, message });
     }
@@ -149,7 +132,7 @@ impl Worker {
     }
 
     fn remove_if_over(&mut self, turn: &mut Turn<'_>, app: &AppId) {
-        let runs = self.executors.keys().any(|key| key.app == *app);
+        let runs = self.executors.apps().any(|running| running == app);
         if !runs && self.memory.is_finished(app) {
             turn.out.push(Effect::RemoveApplication { app: app.clone() });
         }

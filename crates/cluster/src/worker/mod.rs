@@ -7,13 +7,17 @@
 //! | `executors` | executors' processes: when there is room, how they ended |
 //! | `drivers` | drivers' processes: the same, and starting them again |
 //!
+//! What runs and what ended is kept by `executor_table` and `driver_table`, what was ever ordered by `state`.
+//!
 //! It starts no process itself and touches no file: its shell does, and tells how processes end.
 //!
 //! Architecture Invariant: what runs never takes more than the worker offers, whatever the master
 //! believes (S02): an order that finds no room waits until something ends.
 
 mod core;
+mod driver_table;
 mod drivers;
+mod executor_table;
 mod executors;
 mod options;
 mod registration;

@@ -90,7 +90,9 @@ impl Worker {
     ) {
         let confirmed = given == self.newest && self.is_registered();
         if given < self.newest || confirmed {
-            self.stale += u64::from(!confirmed);
+            if !confirmed {
+                self.dropped_stale();
+            }
             return;
         }
         self.newest = given;

@@ -1,15 +1,10 @@
-//! What a worker runs, and what it remembers of what it ran.
+//! How far a process is, and what a worker remembers of what it ran.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use firesteel_backend::AppId;
 use firesteel_types::{ExecutorId, Tick};
 
-use crate::description::{
-    ApplicationDescription, DriverDescription, DriverReport, DriverState, ExecutorReport,
-    ExecutorState,
-};
 use crate::{DriverId, ExecutorKey};
 
 /// Applications that are over and whose executors' numbers are still remembered.
@@ -34,52 +29,6 @@ impl Phase {
     /// Whether a process may be there.
     pub(super) fn holds_room(self) -> bool {
         matches!(self, Phase::Running | Phase::Killing)
-    }
-}
-
-/// An executor that has not ended.
-#[derive(Debug)]
-pub(super) struct Executor {
-    pub(super) description: Arc<ApplicationDescription>,
-    pub(super) cores: u32,
-    pub(super) memory_mb: u64,
-    pub(super) phase: Phase,
-}
-
-impl Executor {
-    pub(super) fn report(&self, key: &ExecutorKey) -> ExecutorReport {
-        let running = self.phase.holds_room();
-        ExecutorReport {
-            key: key.clone(),
-            cores: self.cores,
-            memory_mb: self.memory_mb,
-            state: if running { ExecutorState::Running } else { ExecutorState::Launching },
-            end: None,
-        }
-    }
-}
-
-/// A driver that has not ended.
-#[derive(Debug)]
-pub(super) struct Driver {
-    pub(super) description: Arc<DriverDescription>,
-    pub(super) phase: Phase,
-    /// When its process was started last.
-    pub(super) started: Tick,
-    /// How long to wait before it is started again.
-    pub(super) pause_ms: u64,
-}
-
-impl Driver {
-    pub(super) fn report(&self, id: &DriverId) -> DriverReport {
-        let running = self.phase.holds_room();
-        DriverReport {
-            driver: id.clone(),
-            cores: self.description.cores,
-            memory_mb: self.description.memory_mb,
-            state: if running { DriverState::Running } else { DriverState::Submitted },
-            end: None,
-        }
     }
 }
 

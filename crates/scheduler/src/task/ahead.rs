@@ -57,6 +57,11 @@ impl Pace {
         self.total_us = self.total_us.saturating_add(took);
     }
 
+    /// How many of its tasks are at the executor.
+    fn there(&self, executor: ExecutorId) -> u64 {
+        self.there.get(&executor).copied().unwrap_or(0)
+    }
+
     /// How many tasks a slot works off in that time; never more than were seen.
     fn fit_into(&self, us: u64) -> u64 {
         let mean = (self.total_us / self.tasks.max(1)).max(1);
@@ -74,13 +79,12 @@ impl TaskScheduler {
             let waiting = u64::from(executor.ahead());
             let has_more = |set: &SetState| {
                 // Cores that others have for long do not work any of it off.
-                let there = set.pace.there.get(&id).copied().unwrap_or(0);
-                let cores = there.saturating_sub(waiting);
-                let room = set.pace.fit_into(us).saturating_mul(cores);
+                let cores = set.pace().there(id).saturating_sub(waiting);
+                let room = set.pace().fit_into(us).saturating_mul(cores);
                 let enough = if filling { room } else { room.div_ceil(2) };
-                waiting < enough && u64::from(set.waiting.count()) > all_slots
+                waiting < enough && u64::from(set.waiting().count()) > all_slots
             };
-            let host = executor.host.clone();
+            let host = executor.host().clone();
             let farthest = Locality::Any;
             let offer = Offer { now, executor: id, host: &host, is_free: false, farthest };
             let found = self.find(&offer, has_more);

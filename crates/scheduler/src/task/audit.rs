@@ -3,43 +3,34 @@
 //! For tests and the simulator, after every event; costs time in proportion to all tasks.
 
 use super::core::TaskScheduler;
+use super::set::SetState;
 
 impl TaskScheduler {
     /// Panics, naming the invariant, if what the scheduler believes does not hold together.
     pub fn assert_invariants(&self) {
-        self.executors.assert_consistent(self.running.values().map(|a| a.info.executor));
-        self.pools.assert_consistent(self.sets.values().map(|set| &set.member));
-        for (stage, set) in &self.sets {
-            set.assert_consistent();
-            set.waiting.assert_consistent(&self.executors);
-            let booked = set.opening.is_none_or(|at| self.openings.contains(&(at, *stage)));
-            assert!(booked, "L04: the look at set {stage} is not booked");
+        self.executors.assert_consistent(self.attempts.iter().map(|info| info.executor));
+        self.pools.assert_consistent(self.sets.iter().map(SetState::member));
+        self.sets.assert_consistent(&self.executors);
+        for info in self.attempts.iter() {
+            let set = self.sets.get(info.stage).expect("S17: an attempt outlived its set");
+            let mut live = set.slots().live(info.index);
+            assert!(
+                live.any(|id| id == info.task),
+                "S10: attempt {} is not on its slot",
+                info.task
+            );
         }
-        for (task, attempt) in &self.running {
-            let set = self.sets.get(&attempt.info.stage).expect("S17: an attempt outlived its set");
-            let mut live = set.slots[attempt.index as usize].live();
-            assert!(live.any(|id| id == *task), "S10: attempt {task} is not on its slot");
-        }
-        self.assert_one_active_set_per_stage();
-        let booked = self.sets.values().filter(|set| set.opening.is_some()).count();
-        assert_eq!(booked, self.openings.len(), "S17: a look is booked for a set that left");
-        assert!(self.freed.is_empty() && self.launched_near.is_empty(), "S17: leftovers");
-    }
-
-    fn assert_one_active_set_per_stage(&self) {
-        let active = self.sets.values().filter(|set| set.is_active());
-        let stages: Vec<_> = active.map(|set| set.stage.stage).collect();
-        let distinct = stages.windows(2).all(|pair| pair[0] != pair[1]);
-        assert!(distinct, "two active sets of one stage");
+        self.openings.assert_consistent(|stage| self.sets.get(stage).is_some());
+        assert!(self.round.is_empty(), "S17: leftovers");
     }
 
     /// Offers every free core once more and gives back how many tasks that launches: none, after
     /// any event, or an offer was forgotten (L04).
     #[cfg(test)]
     pub(super) fn forgotten_launches(&mut self, now: firesteel_types::Tick) -> usize {
-        let before = self.running.len();
-        self.offer_all = true;
+        let before = self.attempts.count();
+        self.round.offer_all();
         self.offer(now, &mut Vec::new());
-        self.running.len() - before
+        self.attempts.count() - before
     }
 }

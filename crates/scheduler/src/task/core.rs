@@ -4,17 +4,20 @@
 //! for the next moment it must be woken. Retries, kills and losses are in `ending`, offers in
 //! `offer`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use firesteel_types::{ExecutorId, Host, StageId, StageRef, Tick};
 
-use firesteel_types::{ExecutorId, Host, StageId, StageRef, TaskId, Tick};
-
+use super::attempts::Attempts;
 use super::ending::{Loss, Report};
-use super::exclusion::{ApplicationExclusion, SetExclusion};
+use super::exclusion::Exclusions;
+use super::executors::Executors;
 use super::locality::{Waiting, Waits};
 use super::losses::Losses;
+use super::openings::Openings;
 use super::pool::Pools;
-use super::set::{Phase, SetState};
-use super::state::{Attempt, Executors};
+use super::round::Round;
+use super::set::SetState;
+use super::set_table::Sets;
+use super::timer::Timer;
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
 
 /// Decides which task runs where. Pure: the same events at the same ticks give the same effects.
@@ -46,28 +49,14 @@ pub struct TaskScheduler {
     pub(super) options: TaskOptions,
     pub(super) executors: Executors,
     pub(super) pools: Pools,
-    pub(super) sets: BTreeMap<StageRef, SetState>,
-    pub(super) running: BTreeMap<TaskId, Attempt>,
-    pub(super) next_task: u64,
-    /// Executors that a task left in this event.
-    pub(super) freed: Vec<ExecutorId>,
-    /// Where a task succeeded in this event, if tasks are sent ahead.
-    pub(super) succeeded_on: Option<ExecutorId>,
-    /// More may be launchable than on the freed executors.
-    pub(super) offer_all: bool,
-    /// Sets that launched a task with a preference in this event.
-    pub(super) launched_near: Vec<StageRef>,
-    pub(super) sweeps: u64,
-    /// When a locality level of a set may open. Never late; early is harmless.
-    pub(super) openings: BTreeSet<(Tick, StageRef)>,
-    pub(super) next_check: Option<Tick>,
-    armed: Option<Tick>,
-    pub(super) exclusion: Option<ApplicationExclusion>,
-    /// A task may have become unschedulable.
-    pub(super) exclusion_changed: bool,
+    pub(super) sets: Sets,
+    pub(super) attempts: Attempts,
+    pub(super) round: Round,
+    pub(super) openings: Openings,
+    timer: Timer,
+    pub(super) exclusions: Exclusions,
     /// Executors lost through what ran on them.
     pub(super) losses: Losses,
-    pub(super) stale_reports: u64,
 }
 
 impl TaskScheduler {
@@ -77,35 +66,26 @@ impl TaskScheduler {
         TaskScheduler {
             executors: Executors::new(options.cpus_per_task),
             pools: Pools::new(options.mode, options.pools.clone()),
-            sets: BTreeMap::new(),
-            running: BTreeMap::new(),
-            next_task: 0,
-            freed: Vec::new(),
-            succeeded_on: None,
-            offer_all: false,
-            launched_near: Vec::new(),
-            sweeps: 0,
-            openings: BTreeSet::new(),
-            next_check: None,
-            armed: None,
-            exclusion: options.exclusion.clone().map(ApplicationExclusion::new),
-            exclusion_changed: false,
+            sets: Sets::default(),
+            attempts: Attempts::default(),
+            round: Round::default(),
+            openings: Openings::default(),
+            timer: Timer::default(),
+            exclusions: Exclusions::new(options.exclusion.clone()),
             losses: Losses::default(),
-            stale_reports: 0,
             options,
         }
     }
 
     /// Takes one event in and appends what is to be done, in order.
     pub fn handle(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
-        if matches!(event, TaskEvent::Ticked) || self.armed.is_some_and(|armed| armed <= now) {
-            // A timer that came early is asked for again.
-            self.armed = None;
-        }
+        self.timer.passed(now, matches!(event, TaskEvent::Ticked));
         self.apply(now, event, out);
-        self.open_levels(now);
+        self.round.offer_all_if(self.openings.take_due(now));
         self.expire_exclusions(now, out);
-        self.speculate(now, out);
+        if self.timer.take_check(now) && self.speculate(now, out) {
+            self.book_speculation(now);
+        }
         self.fail_unschedulable(now, out);
         self.offer(now, out);
         self.arm(out);
@@ -124,7 +104,7 @@ impl TaskScheduler {
                 self.executor_lost(now, loss, out);
             }
             TaskEvent::ExecutorDecommissioned { executor } => {
-                self.executors.change(executor, |executor| executor.decommissioned = true);
+                self.executors.decommission(executor);
                 self.usability_changed(now, executor);
             }
             TaskEvent::TaskReported { task, executor, outcome, metrics, written } => {
@@ -139,45 +119,39 @@ impl TaskScheduler {
 
     fn submit(&mut self, now: Tick, set: TaskSet, out: &mut Vec<TaskEffect>) {
         let stage = set.stage;
-        let newest = StageRef { stage: stage.stage, attempt: u32::MAX };
-        let oldest = StageRef { stage: stage.stage, attempt: 0 };
-        if set.tasks.is_empty() || self.sets.range(stage..=newest).next().is_some() {
+        if set.tasks.is_empty() || self.sets.has_reached(stage) {
             return;
         }
-        let older: Vec<_> = self.sets.range(oldest..stage).map(|(stage, _)| *stage).collect();
-        for older in older {
+        for older in self.sets.older_than(stage) {
             self.retire(now, older, out);
         }
         let waits = Waits::of(&self.options);
         let waiting = Waiting::new(&set.tasks, &self.executors, waits, now);
         let member = self.pools.join(set.pool.as_deref(), stage, set.priority);
-        let limits = self.options.exclusion.clone();
-        let exclusion = limits.map(|limits| SetExclusion::new(stage, limits));
-        self.sets.insert(stage, SetState::new(&set, waiting, member, exclusion));
+        let exclusion = self.exclusions.of_set(stage);
+        self.sets.insert(SetState::new(&set, waiting, member, exclusion));
         self.settle(now, stage, out);
-        self.offer_all = true;
-        self.exclusion_changed = true;
+        self.round.offer_all();
+        self.exclusions.look_again();
     }
 
     fn cancel(&mut self, now: Tick, stage: StageRef, reason: String, out: &mut Vec<TaskEffect>) {
-        let Some(set) = self.sets.get_mut(&stage) else { return };
-        let told_to_stop = matches!(set.phase, Phase::Failed | Phase::Cancelled { .. });
-        set.phase = Phase::Cancelled { reason: reason.clone() };
-        if !told_to_stop {
+        let Some(set) = self.sets.get_mut(stage) else { return };
+        if set.cancel(&reason) {
             self.kill_attempts(stage, &reason, out);
         }
         self.settle(now, stage, out);
     }
 
     fn retire(&mut self, now: Tick, stage: StageRef, out: &mut Vec<TaskEffect>) {
-        if let Some(set) = self.sets.get_mut(&stage) {
+        if let Some(set) = self.sets.get_mut(stage) {
             set.retire();
         }
         self.settle(now, stage, out);
     }
 
     fn add_executor(&mut self, now: Tick, id: ExecutorId, host: Host, cores: u32) {
-        let excluded = self.exclusion.as_ref().is_some_and(|all| all.excludes(id, &host).is_some());
+        let excluded = self.exclusions.excludes(id, &host).is_some();
         if self.executors.add(id, host, cores, excluded) {
             self.usability_changed(now, id);
         }
@@ -186,63 +160,46 @@ impl TaskScheduler {
     /// An executor came, went, or may now get tasks or none: the sets look at their levels anew.
     pub(super) fn usability_changed(&mut self, now: Tick, id: ExecutorId) {
         let Some(executor) = self.executors.get(id) else { return };
-        let host = (&executor.host, self.executors.is_host_usable(&executor.host));
-        for set in self.sets.values_mut() {
-            set.waiting.update_place(now, (id, executor.usable()), host);
+        let host = (executor.host(), self.executors.is_host_usable(executor.host()));
+        for set in self.sets.iter_mut() {
+            set.update_place(now, (id, executor.usable()), host);
         }
-        self.offer_all = true;
-        self.exclusion_changed = true;
+        self.round.offer_all();
+        self.exclusions.look_again();
     }
 
     /// After a set changed: lists it for offers or not, and drops it when it is over.
     pub(super) fn settle(&mut self, now: Tick, stage: StageRef, out: &mut Vec<TaskEffect>) {
-        let Some(set) = self.sets.get_mut(&stage) else { return };
-        let wants_slots = set.wants_slots();
-        self.pools.set_runnable(&mut set.member, wants_slots);
+        let Some(set) = self.sets.get_mut(stage) else { return };
+        set.list(&mut self.pools);
         if !set.is_over() {
             return;
         }
-        let set = self.sets.remove(&stage).expect("just looked at");
-        if set.phase == Phase::Finished {
+        let set = self.sets.remove(stage).expect("just looked at");
+        if set.is_finished() {
             self.losses.forget(stage.stage);
         }
-        set.opening.map(|at| self.openings.remove(&(at, stage)));
+        self.openings.cancel(stage);
         self.note_failures(now, &set, out);
-        self.pools.leave(set.member);
-    }
-
-    /// Looks again at the sets whose next locality level may be open.
-    fn open_levels(&mut self, now: Tick) {
-        while self.openings.first().is_some_and(|(at, _)| *at <= now) {
-            let (_, stage) = self.openings.pop_first().expect("just looked at");
-            self.sets.get_mut(&stage).expect("openings are of known sets").opening = None;
-            self.offer_all = true;
-        }
+        set.leave(&mut self.pools);
     }
 
     /// Begins to look out for slow tasks, when tasks run.
     pub(super) fn book_speculation(&mut self, now: Tick) {
-        if let (Some(options), None) = (&self.options.speculation, self.next_check) {
-            self.next_check = Some(now.plus_ms(options.interval_ms.max(1)));
+        if let Some(options) = &self.options.speculation {
+            self.timer.book_check(now.plus_ms(options.interval_ms.max(1)));
         }
     }
 
     /// Asks to be woken when something falls due before the timer that is set already.
     fn arm(&mut self, out: &mut Vec<TaskEffect>) {
-        let opening = self.openings.first().map(|(at, _)| *at);
-        let expiry = self.exclusion.as_ref().and_then(ApplicationExclusion::next_expiry);
-        let Some(wake) = [opening, self.next_check, expiry].into_iter().flatten().min() else {
-            return;
-        };
-        if self.armed.is_none_or(|armed| wake < armed) {
-            self.armed = Some(wake);
-            out.push(TaskEffect::ArmTimer(wake));
-        }
+        let due = [self.openings.next(), self.exclusions.next_expiry()].into_iter().flatten();
+        out.extend(self.timer.arm(due).map(TaskEffect::ArmTimer));
     }
 
     /// Whether nothing runs and nothing is left to run.
     pub fn is_idle(&self) -> bool {
-        self.sets.is_empty() && self.running.is_empty()
+        self.sets.count() == 0 && self.attempts.count() == 0
     }
 
     /// Whether the executor registered and is not lost.
@@ -277,22 +234,22 @@ impl TaskScheduler {
 
     /// Attempts that were launched and have not ended.
     pub fn running_tasks(&self) -> usize {
-        self.running.len()
+        self.attempts.count()
     }
 
     /// Tasks that wait for a slot, over all sets that may launch.
     pub fn waiting_tasks(&self) -> usize {
-        let active = self.sets.values().filter(|set| set.is_active());
-        active.map(|set| set.waiting.count() as usize).sum()
+        let active = self.sets.iter().filter(|set| set.is_active());
+        active.map(|set| set.waiting().count() as usize).sum()
     }
 
     /// Task sets that are not over.
     pub fn task_sets(&self) -> usize {
-        self.sets.len()
+        self.sets.count()
     }
 
     /// Reports that were ignored because their attempt had ended or never ran there.
     pub fn stale_reports(&self) -> u64 {
-        self.stale_reports
+        self.attempts.stale_reports()
     }
 }

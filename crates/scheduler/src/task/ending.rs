@@ -11,8 +11,6 @@ use firesteel_types::{
 
 use super::core::TaskScheduler;
 use super::losses::Suspect;
-use super::set::{Phase, Progress, SetState};
-use super::state::Attempt;
 use crate::messages::{TaskEffect, TaskSetFailure};
 
 const LOST_THE_RACE: &str = "another attempt succeeded";
@@ -56,33 +54,30 @@ enum Verdict {
 impl TaskScheduler {
     pub(super) fn task_reported(&mut self, now: Tick, report: Report, out: &mut Vec<TaskEffect>) {
         let task = report.task;
-        let known = self.running.get(&task).is_some_and(|a| a.info.executor == report.executor);
-        let attempt = if known { self.running.remove(&task) } else { None };
-        let Some(attempt) = attempt else {
-            self.stale_reports += 1;
+        let Some(attempt) = self.attempts.take_reported(task, report.executor) else {
             if report.outcome == TaskOutcome::Success {
                 out.push(TaskEffect::DiscardTask { task });
             }
             return;
         };
         if self.options.ahead_us > 0 {
-            let set = self.sets.get_mut(&attempt.info.stage).expect("a set outlives its attempts");
+            let set = self.sets.of(&attempt);
             match (&report.outcome, &report.metrics) {
                 (TaskOutcome::Success, Some(metrics)) => {
-                    set.pace.note(metrics);
-                    self.succeeded_on = Some(report.executor);
+                    set.note_pace(metrics);
+                    self.round.task_succeeded(report.executor);
                 }
                 // Perhaps given back: what was seen till now tells nothing any more.
-                (TaskOutcome::Failed(TaskFailure::Killed { .. }), _) => set.pace.forget(),
+                (TaskOutcome::Failed(TaskFailure::Killed { .. }), _) => set.forget_pace(),
                 _ => {}
             }
         }
         // A process that served this task alone is gone: nobody else hears of it.
         if let TaskOutcome::Failed(TaskFailure::ExecutorLost { caused_by_app: true, .. }) =
             report.outcome
-            && self.is_waited_for(&attempt.info)
+            && self.sets.wait_for(&attempt)
         {
-            self.losses.add([(attempt.info.stage.stage, attempt.info.partition)]);
+            self.losses.add([(attempt.stage.stage, attempt.partition)]);
         }
         let brought = Brought { metrics: report.metrics, written: report.written };
         self.end_attempt(now, attempt, report.outcome, brought, out);
@@ -95,16 +90,14 @@ impl TaskScheduler {
             return;
         }
         self.usability_changed(now, executor);
-        let there = self.running.values().filter(|attempt| attempt.info.executor == executor);
-        let tasks: Vec<TaskId> = there.map(|attempt| attempt.info.task).collect();
+        let there = self.attempts.take_from(executor);
         // They run in their order there: those behind have not begun, and it is not their doing.
         let on_cores = self.executors.get(executor).map_or(0, |executor| executor.on_cores());
         if caused_by_app {
-            let on_cores = on_cores.min(tasks.len());
-            self.suspect(&tasks[..on_cores]);
+            let on_cores = on_cores.min(there.len());
+            self.suspect(&there[..on_cores]);
         }
-        for (position, task) in tasks.into_iter().enumerate() {
-            let attempt = self.running.remove(&task).expect("just found among the running");
+        for (position, attempt) in there.into_iter().enumerate() {
             let caused_by_app = caused_by_app && position < on_cores;
             let reason = reason.clone();
             let failure = TaskFailure::ExecutorLost { executor, caused_by_app, reason };
@@ -115,25 +108,21 @@ impl TaskScheduler {
             self.lose_outputs(now, executor, out);
         }
         self.executors.remove(executor);
-        if let Some(all) = &mut self.exclusion {
-            all.executor_lost(executor);
-        }
+        self.exclusions.executor_lost(executor);
     }
 
     /// Counts the loss against all of these.
-    fn suspect(&mut self, tasks: &[TaskId]) {
-        let suspects = tasks.iter().filter_map(|task| {
-            let info = &self.running[task].info;
-            self.is_waited_for(info).then_some((info.stage.stage, info.partition))
+    fn suspect(&mut self, attempts: &[TaskInfo]) {
+        let suspects = attempts.iter().filter_map(|info| {
+            self.sets.wait_for(info).then_some((info.stage.stage, info.partition))
         });
         let suspects: Vec<Suspect> = suspects.collect();
         self.losses.add(suspects);
     }
 
     fn lose_outputs(&mut self, now: Tick, executor: ExecutorId, out: &mut Vec<TaskEffect>) {
-        let stages: Vec<StageRef> = self.sets.keys().copied().collect();
-        for stage in stages {
-            if let Some(set) = self.sets.get_mut(&stage) {
+        for stage in self.sets.stages() {
+            if let Some(set) = self.sets.get_mut(stage) {
                 set.lose_outputs(executor);
             }
             self.settle(now, stage, out);
@@ -143,32 +132,28 @@ impl TaskScheduler {
     fn end_attempt(
         &mut self,
         now: Tick,
-        attempt: Attempt,
+        attempt: TaskInfo,
         outcome: TaskOutcome,
         brought: Brought,
         out: &mut Vec<TaskEffect>,
     ) {
-        let stage = attempt.info.stage;
-        self.executors.release(attempt.info.executor);
-        self.freed.push(attempt.info.executor);
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-        set.attempt_left(attempt.index, attempt.info.task);
-        set.pace.left(attempt.info.executor);
-        self.pools.ended(&mut set.member);
-        let progress = set.slot(attempt.index).progress;
-        let verdict = match (&set.phase, outcome) {
-            (Phase::Cancelled { reason }, TaskOutcome::Success) => {
-                out.push(TaskEffect::DiscardTask { task: attempt.info.task });
-                Verdict::Unwanted(reason.clone())
+        let stage = attempt.stage;
+        self.executors.release(attempt.executor);
+        self.round.task_left(attempt.executor);
+        let set = self.sets.of(&attempt);
+        set.end(&attempt, &mut self.pools);
+        let verdict = match (set.why_cancelled(), outcome) {
+            (Some(reason), outcome) => {
+                if outcome == TaskOutcome::Success {
+                    out.push(TaskEffect::DiscardTask { task: attempt.task });
+                }
+                Verdict::Unwanted(reason.to_owned())
             }
-            (Phase::Cancelled { reason }, TaskOutcome::Failed(_)) => {
-                Verdict::Unwanted(reason.clone())
-            }
-            (_, TaskOutcome::Failed(failure)) => Verdict::Failed(failure),
-            (_, TaskOutcome::Success) if matches!(progress, Progress::Succeeded(_)) => {
+            (None, TaskOutcome::Failed(failure)) => Verdict::Failed(failure),
+            (None, TaskOutcome::Success) if set.slots().has_succeeded(attempt.index) => {
                 Verdict::LateSuccess
             }
-            (_, TaskOutcome::Success) => Verdict::Won,
+            (None, TaskOutcome::Success) => Verdict::Won,
         };
         self.carry_out(now, &attempt, verdict, brought, out);
         self.settle(now, stage, out);
@@ -177,12 +162,12 @@ impl TaskScheduler {
     fn carry_out(
         &mut self,
         now: Tick,
-        attempt: &Attempt,
+        attempt: &TaskInfo,
         verdict: Verdict,
         Brought { metrics, written }: Brought,
         out: &mut Vec<TaskEffect>,
     ) {
-        let task = attempt.info.clone();
+        let task = attempt.clone();
         let failure = match &verdict {
             Verdict::Won => None,
             Verdict::LateSuccess => Some(TaskFailure::Killed { reason: LOST_THE_RACE.into() }),
@@ -193,39 +178,39 @@ impl TaskScheduler {
         out.push(TaskEffect::Post(Event::TaskEnd { task, failure: heard, metrics, at: now }));
         if !matches!(verdict, Verdict::Unwanted(_)) {
             let outcome = failure.map_or(TaskOutcome::Success, TaskOutcome::Failed);
-            out.push(TaskEffect::TaskEnded { task: attempt.info.clone(), outcome, written });
+            out.push(TaskEffect::TaskEnded { task: attempt.clone(), outcome, written });
         }
         match verdict {
             Verdict::Won => self.partition_won(now, attempt, out),
             Verdict::LateSuccess => {
-                out.push(TaskEffect::DiscardTask { task: attempt.info.task });
+                out.push(TaskEffect::DiscardTask { task: attempt.task });
             }
             Verdict::Failed(failure) => self.attempt_failed(now, attempt, failure, out),
             Verdict::Unwanted(_) => {}
         }
     }
 
-    fn partition_won(&mut self, now: Tick, attempt: &Attempt, out: &mut Vec<TaskEffect>) {
-        let set = self.sets.get_mut(&attempt.info.stage).expect("a set outlives its attempts");
-        set.succeed(attempt.index, attempt.info.executor);
+    fn partition_won(&mut self, now: Tick, attempt: &TaskInfo, out: &mut Vec<TaskEffect>) {
+        let set = self.sets.of(attempt);
+        set.succeed(attempt.index, attempt.executor);
         if self.options.speculation.is_some() {
-            set.durations.insert(now.since_ms(attempt.info.launched));
+            set.note_duration(now.since_ms(attempt.launched));
         }
-        let others = set.slots[attempt.index as usize].live();
-        for other in others {
-            kill(&self.running[&other], &self.executors, LOST_THE_RACE, out);
+        for other in set.slots().live(attempt.index) {
+            let other = self.attempts.get(other).expect("a live attempt runs");
+            kill(other, &self.executors, LOST_THE_RACE, out);
         }
     }
 
     fn attempt_failed(
         &mut self,
         now: Tick,
-        attempt: &Attempt,
+        attempt: &TaskInfo,
         failure: TaskFailure,
         out: &mut Vec<TaskEffect>,
     ) {
-        let (stage, index) = (attempt.info.stage, attempt.index);
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
+        let (stage, index) = (attempt.stage, attempt.index);
+        let set = self.sets.of(attempt);
         if matches!(failure, TaskFailure::FetchFailed { .. }) {
             set.give_up(index);
             return;
@@ -233,16 +218,20 @@ impl TaskScheduler {
         // The loser of a race may fail as it likes, and so may what runs of a retired set (S12), unless it takes its
         // executor along: the next attempt would do so again (L06).
         let lost = matches!(failure, TaskFailure::ExecutorLost { .. });
-        let active = set.is_active() && set.slot(index).progress == Progress::Open;
-        let matters = if lost { self.is_waited_for(&attempt.info) } else { active };
-        let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
+        let active = set.is_active() && set.slots().is_open(index);
+        let matters = if lost { self.sets.wait_for(attempt) } else { active };
         if matters && failure.counts() {
-            set.slot(index).failures += u32::from(!lost);
-            self.record_exclusion(now, attempt, out);
+            let set = self.sets.of(attempt);
+            if !lost {
+                set.note_failure(index);
+            }
+            if set.record_exclusion(now, attempt, out) {
+                self.exclusions.look_again();
+            }
         }
-        let (partition, newest) = (attempt.info.partition, self.newest_attempt(stage));
+        let (partition, newest) = (attempt.partition, self.sets.newest_attempt(stage));
         let suspect = (stage.stage, partition);
-        let own = self.sets.get(&newest).map_or(0, |set| set.failures_of(partition));
+        let own = self.sets.get(newest).map_or(0, |set| set.slots().failures_of(partition));
         let attempts = own + self.losses.count(suspect);
         let fatal = matches!(failure, TaskFailure::Fatal { .. });
         if matters && (fatal || attempts >= self.options.max_failures && failure.counts()) {
@@ -256,31 +245,8 @@ impl TaskScheduler {
             self.fail_set(newest, cause, out);
             self.settle(now, newest, out);
         } else {
-            let set = self.sets.get_mut(&stage).expect("a set outlives its attempts");
-            self.offer_all |= set.requeue(index);
+            self.round.offer_all_if(self.sets.of(attempt).requeue(index));
         }
-    }
-
-    fn record_exclusion(&mut self, now: Tick, attempt: &Attempt, out: &mut Vec<TaskEffect>) {
-        let set = self.sets.get_mut(&attempt.info.stage).expect("a set outlives its attempts");
-        let Some(exclusion) = &mut set.exclusion else { return };
-        let id = attempt.info.executor;
-        let executor = self.executors.get(id).expect("an executor outlives its attempts");
-        exclusion.record(now, attempt.index, id, &executor.host, out);
-        self.exclusion_changed = true;
-    }
-
-    /// Whether the partition is still to come: from the task's own set, or from the one that took over.
-    fn is_waited_for(&self, task: &TaskInfo) -> bool {
-        let newest = self.newest_attempt(task.stage);
-        let counts = self.sets.get(&task.stage).is_some_and(SetState::counts);
-        counts && self.sets.get(&newest).is_some_and(|set| set.waits_for(task.partition))
-    }
-
-    /// The set of the stage that somebody waits for.
-    fn newest_attempt(&self, stage: StageRef) -> StageRef {
-        let last = StageRef { stage: stage.stage, attempt: u32::MAX };
-        self.sets.range(stage..=last).next_back().map_or(stage, |(newest, _)| *newest)
     }
 
     /// Gives the set up: tells the DAG scheduler and stops what runs.
@@ -290,33 +256,32 @@ impl TaskScheduler {
         cause: TaskSetFailure,
         out: &mut Vec<TaskEffect>,
     ) {
-        let set = self.sets.get_mut(&stage).expect("only a known set fails");
-        set.phase = Phase::Failed;
+        self.sets.get_mut(stage).expect("only a known set fails").fail();
         out.push(TaskEffect::TaskSetFailed { stage, cause });
         self.kill_attempts(stage, "the task set failed", out);
     }
 
     pub(super) fn kill_attempts(&self, stage: StageRef, reason: &str, out: &mut Vec<TaskEffect>) {
-        for attempt in self.running.values().filter(|attempt| attempt.info.stage == stage) {
+        for attempt in self.attempts.of(stage) {
             kill(attempt, &self.executors, reason, out);
         }
     }
 
     pub(super) fn kill_requested(&self, task: TaskId, reason: &str, out: &mut Vec<TaskEffect>) {
-        if let Some(attempt) = self.running.get(&task) {
+        if let Some(attempt) = self.attempts.get(task) {
             kill(attempt, &self.executors, reason, out);
         }
     }
 }
 
 fn kill(
-    attempt: &Attempt,
-    executors: &super::state::Executors,
+    attempt: &TaskInfo,
+    executors: &super::executors::Executors,
     reason: &str,
     out: &mut Vec<TaskEffect>,
 ) {
-    let (task, executor) = (attempt.info.task, attempt.info.executor);
-    if executors.get(executor).is_some_and(|executor| !executor.condemned) {
+    let (task, executor) = (attempt.task, attempt.executor);
+    if executors.get(executor).is_some_and(|executor| !executor.is_condemned()) {
         out.push(TaskEffect::KillTask { task, executor, reason: reason.into() });
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct SetExclusion {
 }
 
 impl SetExclusion {
-    pub(super) fn new(stage: StageRef, limits: ExclusionOptions) -> Self {
+    fn new(stage: StageRef, limits: ExclusionOptions) -> Self {
         SetExclusion {
             stage,
             limits,
@@ -135,7 +135,7 @@ impl SetExclusion {
 
 /// What is excluded from the whole application, and until when.
 #[derive(Debug)]
-pub(super) struct ApplicationExclusion {
+struct ApplicationExclusion {
     limits: ExclusionOptions,
     /// When each failure ceases to count.
     failures: BTreeMap<ExecutorId, Vec<Tick>>,
@@ -144,7 +144,7 @@ pub(super) struct ApplicationExclusion {
 }
 
 impl ApplicationExclusion {
-    pub(super) fn new(limits: ExclusionOptions) -> Self {
+    fn new(limits: ExclusionOptions) -> Self {
         ApplicationExclusion {
             limits,
             failures: BTreeMap::new(),
@@ -224,18 +224,18 @@ impl ApplicationExclusion {
         out.len() > before
     }
 
-    pub(super) fn next_expiry(&self) -> Option<Tick> {
+    fn next_expiry(&self) -> Option<Tick> {
         let executors = self.executors.values().map(|(_, until)| *until);
         executors.chain(self.nodes.values().copied()).min()
     }
 
     /// The executor is gone: its failures are of no use any more.
-    pub(super) fn executor_lost(&mut self, executor: ExecutorId) {
+    fn executor_lost(&mut self, executor: ExecutorId) {
         self.failures.remove(&executor);
     }
 
     /// Why the executor gets no task at all, if so.
-    pub(super) fn excludes(&self, executor: ExecutorId, host: &Host) -> Option<Setting> {
+    fn excludes(&self, executor: ExecutorId, host: &Host) -> Option<Setting> {
         if self.executors.contains_key(&executor) {
             Some(APPLICATION_EXECUTOR)
         } else {
@@ -244,10 +244,55 @@ impl ApplicationExclusion {
     }
 }
 
+/// The circles, if anything is excluded at all.
+#[derive(Debug)]
+pub(super) struct Exclusions {
+    all: Option<ApplicationExclusion>,
+    /// A task may have become unschedulable.
+    changed: bool,
+}
+
+impl Exclusions {
+    /// Within these limits; without any, nothing is ever excluded.
+    pub(super) fn new(limits: Option<ExclusionOptions>) -> Self {
+        Exclusions { all: limits.map(ApplicationExclusion::new), changed: false }
+    }
+
+    /// For a new set.
+    pub(super) fn of_set(&self, stage: StageRef) -> Option<SetExclusion> {
+        self.all.as_ref().map(|all| SetExclusion::new(stage, all.limits.clone()))
+    }
+
+    /// Something failed or changed: a task may have become unschedulable.
+    pub(super) fn look_again(&mut self) {
+        self.changed = true;
+    }
+
+    /// Whether a task may have become unschedulable since this was asked last.
+    fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed) && self.all.is_some()
+    }
+
+    /// Why the executor gets no task at all, if so.
+    pub(super) fn excludes(&self, executor: ExecutorId, host: &Host) -> Option<Setting> {
+        self.all.as_ref()?.excludes(executor, host)
+    }
+
+    pub(super) fn executor_lost(&mut self, executor: ExecutorId) {
+        if let Some(all) = &mut self.all {
+            all.executor_lost(executor);
+        }
+    }
+
+    pub(super) fn next_expiry(&self) -> Option<Tick> {
+        self.all.as_ref()?.next_expiry()
+    }
+}
+
 impl TaskScheduler {
     /// Lets the exclusions of the application that have run out go.
     pub(super) fn expire_exclusions(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
-        let expired = self.exclusion.as_mut().is_some_and(|all| all.expire(now, out));
+        let expired = self.exclusions.all.as_mut().is_some_and(|all| all.expire(now, out));
         if expired {
             self.apply_exclusions(now);
         }
@@ -255,7 +300,9 @@ impl TaskScheduler {
 
     /// A set left: if it succeeded, its failures count against their executors.
     pub(super) fn note_failures(&mut self, now: Tick, set: &SetState, out: &mut Vec<TaskEffect>) {
-        let (Some(all), Some(failures)) = (&mut self.exclusion, &set.exclusion) else { return };
+        let (Some(all), Some(failures)) = (&mut self.exclusions.all, set.exclusion()) else {
+            return;
+        };
         if set.is_complete() && all.set_succeeded(now, failures, out) {
             self.apply_exclusions(now);
         }
@@ -263,14 +310,13 @@ impl TaskScheduler {
 
     /// Brings the executors in line with what the application excludes.
     fn apply_exclusions(&mut self, now: Tick) {
-        let Some(all) = &self.exclusion else { return };
-        let wanted = |(id, executor): (ExecutorId, &super::state::Executor)| {
-            let excluded = all.excludes(id, &executor.host).is_some();
-            (excluded != executor.excluded).then_some((id, excluded))
+        let wanted = |(id, executor): (ExecutorId, &super::executors::Executor)| {
+            let excluded = self.exclusions.excludes(id, executor.host()).is_some();
+            (excluded != executor.is_excluded()).then_some((id, excluded))
         };
         let changes: Vec<_> = self.executors.iter().filter_map(wanted).collect();
         for (id, excluded) in changes {
-            self.executors.change(id, |executor| executor.excluded = excluded);
+            self.executors.set_excluded(id, excluded);
             self.usability_changed(now, id);
         }
     }
@@ -278,15 +324,15 @@ impl TaskScheduler {
     /// Gives up sets with a task that every executor is excluded for. No executor at all is
     /// something else: one may come.
     pub(super) fn fail_unschedulable(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
-        if !std::mem::take(&mut self.exclusion_changed) || self.exclusion.is_none() {
+        if !self.exclusions.take_changed() {
             return;
         }
-        let active = self.sets.values().filter(|set| set.wants_slots());
+        let active = self.sets.iter().filter(|set| set.wants_slots());
         let stuck: Vec<_> = active
-            .filter_map(|set| self.stuck_task(set).map(|(index, why)| (set.stage, index, why)))
+            .filter_map(|set| self.stuck_task(set).map(|(index, why)| (set.stage(), index, why)))
             .collect();
         for (stage, index, settings) in stuck {
-            let partition = self.sets[&stage].slots[index as usize].partition;
+            let partition = self.sets[stage].slots().partition(index);
             let reason = format!(
                 "every executor is excluded for partition {partition} of stage {stage} by {}; \
                  raise it, or set spark.excludeOnFailure.enabled=false",
@@ -299,11 +345,11 @@ impl TaskScheduler {
 
     /// A waiting task of the set that can run nowhere, with the settings that say so.
     fn stuck_task(&self, set: &SetState) -> Option<(u32, BTreeSet<Setting>)> {
-        let failures = set.exclusion.as_ref()?;
+        let failures = set.exclusion()?;
         if let Some(settings) = self.settings_against(failures, None) {
-            return Some((set.waiting.first()?, settings));
+            return Some((set.waiting().first()?, settings));
         }
-        let mut failed = failures.failed_tasks().filter(|index| set.waiting.contains(*index));
+        let mut failed = failures.failed_tasks().filter(|index| set.waiting().contains(*index));
         failed.find_map(|index| Some((index, self.settings_against(failures, Some(index))?)))
     }
 
@@ -313,13 +359,13 @@ impl TaskScheduler {
         failures: &SetExclusion,
         index: Option<u32>,
     ) -> Option<BTreeSet<Setting>> {
-        let all = self.exclusion.as_ref()?;
         let settings: Option<BTreeSet<Setting>> = self
             .executors
             .candidates()
             .map(|(id, executor)| {
-                let host = &executor.host;
-                all.excludes(id, host)
+                let host = executor.host();
+                self.exclusions
+                    .excludes(id, host)
                     .or_else(|| failures.excludes(id, host))
                     .or_else(|| failures.excludes_task(index?, id, host))
             })

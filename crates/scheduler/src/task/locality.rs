@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use firesteel_types::event::Locality;
 use firesteel_types::{ExecutorId, Host, Tick};
 
-use super::state::Executors;
+use super::executors::Executors;
 use crate::messages::{TaskOptions, TaskSpec};
 
 /// How long to hold out for each level.

@@ -2,63 +2,51 @@
 //!
 //! When an event is dealt with, no executor with a free slot can take any task that is allowed
 //! there. So the next event need only look at what it changed: the executor a task left, or, after
-//! anything that may make more tasks launchable, every executor with free cores (`offer_all`).
+//! anything that may make more tasks launchable, every executor with free cores (`round`).
 
 use firesteel_types::event::Locality;
-use firesteel_types::{Event, ExecutorId, StageRef, TaskId, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, TaskInfo, Tick};
 
 use super::core::TaskScheduler;
 use super::locality::{Answer, Offer};
-use super::set::SetState;
-use super::state::Attempt;
+use super::set::{Found, SetState};
 use crate::messages::TaskEffect;
 
 /// Sweeps over all executors: first what is nearest to its data, so that no executor takes a task
 /// from one that is free too and nearer.
 const SWEEPS: [Locality; 3] = [Locality::ProcessLocal, Locality::NodeLocal, Locality::Any];
 
-/// A task for an executor.
-pub(super) struct Found {
-    stage: StageRef,
-    index: u32,
-    locality: Locality,
-    pub(super) speculative: bool,
-}
-
 impl TaskScheduler {
     /// Launches whatever can be launched.
     pub(super) fn offer(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
-        let mut round = std::mem::take(&mut self.freed);
+        let mut freed = self.round.take_freed();
         while self.pools.any_runnable() {
-            if std::mem::take(&mut self.offer_all) {
-                round.clear();
+            if self.round.take_all() {
+                freed.clear();
                 SWEEPS.into_iter().for_each(|farthest| self.sweep(now, farthest, out));
-            } else if !round.is_empty() {
-                round.retain(|id| self.launch_on(now, *id, Locality::Any, out));
-            } else if let Some(id) = self.succeeded_on.take() {
+            } else if !freed.is_empty() {
+                freed.retain(|id| self.launch_on(now, *id, Locality::Any, out));
+            } else if let Some(id) = self.round.take_succeeded() {
                 self.send_ahead(now, id, out);
             } else {
                 break;
             }
         }
-        self.offer_all = false;
-        self.succeeded_on = None;
-        round.clear();
-        self.freed = round;
-        while let Some(stage) = self.launched_near.pop() {
-            if let Some(set) = self.sets.get_mut(&stage) {
-                set.waiting.end_offers(now);
+        self.round.end_offers(freed);
+        while let Some(stage) = self.round.pop_launched_near() {
+            if let Some(set) = self.sets.get_mut(stage) {
+                set.end_offers(now);
             }
         }
     }
 
     /// Offers in rounds, one task per executor and round, most free cores first.
     fn sweep(&mut self, now: Tick, farthest: Locality, out: &mut Vec<TaskEffect>) {
-        self.sweeps += 1;
+        let sweep = self.round.next_sweep();
         let mut round = Vec::new();
         let mut cursor = None;
         while self.pools.any_runnable() {
-            cursor = self.executors.next_offer(cursor, self.sweeps);
+            cursor = self.executors.next_offer(cursor, sweep);
             let Some((_, id)) = cursor else { break };
             if self.launch_on(now, id, farthest, out) {
                 round.push(id);
@@ -78,7 +66,7 @@ impl TaskScheduler {
         out: &mut Vec<TaskEffect>,
     ) -> bool {
         let Some(executor) = self.executors.offerable(id) else { return false };
-        let host = executor.host.clone();
+        let host = executor.host().clone();
         let offer = Offer { now, executor: id, host: &host, is_free: true, farthest };
         let Some(found) = self.find(&offer, |_| true) else { return false };
         self.launch(now, found, id, out);
@@ -92,9 +80,9 @@ impl TaskScheduler {
         offer: &Offer<'_>,
         may_ask: impl Fn(&SetState) -> bool,
     ) -> Option<Found> {
-        let original = |task: TaskId| self.running[&task].info.executor;
+        let original = |task| self.attempts.get(task).expect("a live attempt runs").executor;
         for stage in self.pools.in_order() {
-            let set = self.sets.get_mut(&stage).expect("pools list sets that exist");
+            let set = self.sets.get_mut(stage).expect("pools list sets that exist");
             if !may_ask(set) {
                 break;
             }
@@ -103,14 +91,7 @@ impl TaskScheduler {
                     return Some(Found { stage, index, locality, speculative });
                 }
                 Answer::Later => break,
-                Answer::Held { until } => {
-                    let earlier = set.opening.is_none_or(|booked| until < booked);
-                    if earlier {
-                        let booked = set.opening.replace(until);
-                        booked.map(|at| self.openings.remove(&(at, stage)));
-                        self.openings.insert((until, stage));
-                    }
-                }
+                Answer::Held { until } => self.openings.book(stage, until),
                 Answer::Nothing => {}
             }
         }
@@ -120,39 +101,29 @@ impl TaskScheduler {
     pub(super) fn launch(
         &mut self,
         now: Tick,
-        Found { stage, index, locality, speculative }: Found,
+        found: Found,
         executor: ExecutorId,
         out: &mut Vec<TaskEffect>,
     ) {
-        let task = TaskId(self.next_task);
-        self.next_task += 1;
-        let set = self.sets.get_mut(&stage).expect("the set was just asked");
-        if speculative {
-            set.copies.remove(&index);
-        } else {
-            self.offer_all |= set.waiting.remove(index);
-            set.waiting.note_launch(locality);
-            if locality != Locality::NoPref && self.launched_near.last() != Some(&stage) {
-                self.launched_near.push(stage);
-            }
-        }
-        let slot = set.slot(index);
-        let (partition, attempt) = (slot.partition, slot.attempts);
-        slot.attempt_started(task);
+        let task = self.attempts.next_id();
+        let Found { stage, index, locality, speculative } = found;
+        let set = self.sets.get_mut(stage).expect("the set was just asked");
+        let started = set.start(&found, task, &mut self.pools);
         if self.options.ahead_us > 0 {
-            set.pace.came(executor);
+            set.count_there(executor);
         }
-        self.pools.started(&mut set.member);
-        let wants_slots = set.wants_slots();
-        self.pools.set_runnable(&mut set.member, wants_slots);
+        self.round.offer_all_if(started.drained);
+        if !speculative && locality != Locality::NoPref {
+            self.round.launched_near(stage);
+        }
         self.executors.reserve(executor);
-        let host = self.executors.get(executor).expect("it was just offered").host.clone();
+        let host = self.executors.get(executor).expect("it was just offered").host().clone();
         let info = TaskInfo {
             task,
             stage,
-            partition,
+            partition: started.partition,
             index,
-            attempt,
+            attempt: started.attempt,
             executor,
             host,
             speculative,
@@ -161,7 +132,7 @@ impl TaskScheduler {
         };
         out.push(TaskEffect::Post(Event::TaskStart { task: info.clone(), at: now }));
         out.push(TaskEffect::LaunchTask(info.clone()));
-        self.running.insert(task, Attempt { info, index });
+        self.attempts.started(info);
         self.book_speculation(now);
     }
 }

@@ -3,21 +3,21 @@
 //! Invariant S10: a partition has at most one live attempt, two when one of them is a speculative
 //! copy. A set is dropped once it is over and nothing of it runs (S17).
 
-use std::collections::BTreeSet;
-
-use firesteel_types::{ExecutorId, StageRef, TaskId, Tick};
+use firesteel_types::event::Locality;
+use firesteel_types::{ExecutorId, Host, StageRef, TaskId, TaskInfo, TaskMetrics, Tick};
 
 use super::ahead::Pace;
 use super::exclusion::SetExclusion;
+use super::executors::Executors;
 use super::locality::{Answer, Offer, Waiting};
-use super::pool::Member;
-use super::speculation::Median;
-use super::state::Executors;
-use crate::messages::{TaskSet, TaskSetKind};
+use super::pool::{Member, Pools};
+use super::slots::Slots;
+use super::speculation::Copies;
+use crate::messages::{SpeculationOptions, TaskEffect, TaskSet, TaskSetKind};
 
 /// Whether a set may launch, and what the ends of its attempts mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+enum Phase {
     /// Launching.
     Active,
     /// Every partition is dealt with.
@@ -33,69 +33,36 @@ pub(super) enum Phase {
     },
 }
 
-/// How far a partition is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// Its success is still to come.
-    Open,
-    /// It succeeded, on this executor.
-    Succeeded(ExecutorId),
-    /// It cannot be had in this set (fetch failure).
-    GivenUp,
+/// A task for an executor, found in a set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) stage: StageRef,
+    pub(super) index: u32,
+    pub(super) locality: Locality,
+    pub(super) speculative: bool,
 }
 
-/// One task of the set.
-#[derive(Debug)]
-pub(super) struct Slot {
+/// What the set tells of a launch.
+pub(super) struct Started {
     pub(super) partition: u32,
-    /// Attempts launched so far.
-    pub(super) attempts: u32,
-    /// Failures that count.
-    pub(super) failures: u32,
-    pub(super) progress: Progress,
-    live: [Option<TaskId>; 2],
-}
-
-impl Slot {
-    pub(super) fn live(&self) -> impl Iterator<Item = TaskId> {
-        self.live.iter().copied().flatten()
-    }
-
-    pub(super) fn live_count(&self) -> usize {
-        self.live().count()
-    }
-
-    pub(super) fn attempt_started(&mut self, task: TaskId) {
-        let place = self.live.iter_mut().find(|place| place.is_none());
-        *place.expect("S10: a third live attempt") = Some(task);
-        self.attempts += 1;
-    }
-
-    fn attempt_left(&mut self, task: TaskId) {
-        let place = self.live.iter_mut().find(|place| **place == Some(task));
-        *place.expect("S10: an attempt left that was not live") = None;
-    }
+    /// Its number among the partition's attempts.
+    pub(super) attempt: u32,
+    /// A locality level lost its last task by it, so that others may open.
+    pub(super) drained: bool,
 }
 
 /// One task set.
 #[derive(Debug)]
 pub(super) struct SetState {
-    pub(super) stage: StageRef,
-    pub(super) kind: TaskSetKind,
-    pub(super) phase: Phase,
-    pub(super) slots: Vec<Slot>,
-    pub(super) waiting: Waiting,
-    pub(super) member: Member,
-    /// Tasks that want a speculative copy.
-    pub(super) copies: BTreeSet<u32>,
-    /// Durations of successful attempts, if anybody asks.
-    pub(super) durations: Median,
-    pub(super) pace: Pace,
-    pub(super) exclusion: Option<SetExclusion>,
-    /// The moment for which a look at the set is booked, because a locality level opens.
-    pub(super) opening: Option<Tick>,
-    pub(super) succeeded: u32,
-    given_up: u32,
+    stage: StageRef,
+    kind: TaskSetKind,
+    phase: Phase,
+    slots: Slots,
+    waiting: Waiting,
+    member: Member,
+    copies: Copies,
+    pace: Pace,
+    exclusion: Option<SetExclusion>,
 }
 
 impl SetState {
@@ -105,32 +72,49 @@ impl SetState {
         member: Member,
         exclusion: Option<SetExclusion>,
     ) -> Self {
-        let slot = |partition| Slot {
-            partition,
-            attempts: 0,
-            failures: 0,
-            progress: Progress::Open,
-            live: [None; 2],
-        };
         SetState {
             stage: set.stage,
             kind: set.kind,
             phase: Phase::Active,
-            slots: set.tasks.iter().map(|task| slot(task.partition)).collect(),
+            slots: Slots::new(set.tasks.iter().map(|task| task.partition)),
             waiting,
             member,
-            copies: BTreeSet::new(),
-            durations: Median::default(),
+            copies: Copies::default(),
             pace: Pace::default(),
             exclusion,
-            opening: None,
-            succeeded: 0,
-            given_up: 0,
         }
+    }
+
+    pub(super) fn stage(&self) -> StageRef {
+        self.stage
+    }
+
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    pub(super) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    pub(super) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    pub(super) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    pub(super) fn exclusion(&self) -> Option<&SetExclusion> {
+        self.exclusion.as_ref()
     }
 
     pub(super) fn is_active(&self) -> bool {
         self.phase == Phase::Active
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
     }
 
     pub(super) fn wants_slots(&self) -> bool {
@@ -141,20 +125,17 @@ impl SetState {
         !self.is_active() && self.member.running() == 0
     }
 
-    /// Failures of the partition's own that count.
-    pub(super) fn failures_of(&self, partition: u32) -> u32 {
-        self.slot_of(partition).map_or(0, |slot| slot.failures)
-    }
-
-    fn slot_of(&self, partition: u32) -> Option<&Slot> {
-        self.slots.iter().find(|slot| slot.partition == partition)
+    /// Why nobody wants it, if so.
+    pub(super) fn why_cancelled(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Cancelled { reason } => Some(reason),
+            _ => None,
+        }
     }
 
     /// Whether somebody waits for this partition, of this set or of one that will take over.
     pub(super) fn waits_for(&self, partition: u32) -> bool {
-        let slot = self.slot_of(partition);
-        let open = slot.is_some_and(|slot| slot.progress == Progress::Open);
-        self.counts() && open
+        self.counts() && self.slots.is_partition_open(partition)
     }
 
     /// Whether what becomes of its tasks matters to anybody.
@@ -164,11 +145,47 @@ impl SetState {
 
     /// Whether every partition succeeded.
     pub(super) fn is_complete(&self) -> bool {
-        self.succeeded as usize == self.slots.len()
+        self.slots.succeeded() as usize == self.slots.count()
     }
 
-    pub(super) fn slot(&mut self, index: u32) -> &mut Slot {
-        &mut self.slots[index as usize]
+    /// Nobody wants it any more. True if what runs has not been told to stop yet.
+    pub(super) fn cancel(&mut self, reason: &str) -> bool {
+        let told_to_stop = matches!(self.phase, Phase::Failed | Phase::Cancelled { .. });
+        self.phase = Phase::Cancelled { reason: reason.to_owned() };
+        !told_to_stop
+    }
+
+    /// It is given up.
+    pub(super) fn fail(&mut self) {
+        self.phase = Phase::Failed;
+    }
+
+    /// Launch nothing more.
+    pub(super) fn retire(&mut self) {
+        if self.is_active() {
+            self.phase = Phase::Retired;
+        }
+    }
+
+    /// Says in its pool whether it wants a slot.
+    pub(super) fn list(&mut self, pools: &mut Pools) {
+        let wants_slots = self.wants_slots();
+        pools.set_runnable(&mut self.member, wants_slots);
+    }
+
+    /// Takes it out of its pool: it is over.
+    pub(super) fn leave(self, pools: &mut Pools) {
+        pools.leave(self.member);
+    }
+
+    /// An executor, and with it perhaps its host, can or cannot be had any more.
+    pub(super) fn update_place(
+        &mut self,
+        now: Tick,
+        executor: (ExecutorId, bool),
+        host: (&Host, bool),
+    ) {
+        self.waiting.update_place(now, executor, host);
     }
 
     /// Answers a free executor's offer.
@@ -190,12 +207,12 @@ impl SetState {
         if self.copies.is_empty() || matches!(answer, Answer::Launch { .. } | Answer::Later) {
             return answer;
         }
-        let fits = |index: &&u32| {
-            let original = self.slots[**index as usize].live().next().map(&originals);
-            allowed(**index) && original.is_some_and(|id| copy_fits(id, offer, executors))
+        let fits = |index: &u32| {
+            let original = self.slots.live(*index).next().map(&originals);
+            allowed(*index) && original.is_some_and(|id| copy_fits(id, offer, executors))
         };
-        match self.copies.iter().find(fits) {
-            Some(&index) => Answer::Launch {
+        match self.copies.wanted().find(fits) {
+            Some(index) => Answer::Launch {
                 index,
                 locality: self.waiting.locality_of(index, offer.executor, offer.host),
                 speculative: true,
@@ -204,76 +221,113 @@ impl SetState {
         }
     }
 
-    /// Takes an attempt that ended off its slot.
-    pub(super) fn attempt_left(&mut self, index: u32, task: TaskId) {
-        self.copies.remove(&index);
-        self.slot(index).attempt_left(task);
+    /// A task that was found here is launched.
+    pub(super) fn start(&mut self, found: &Found, task: TaskId, pools: &mut Pools) -> Started {
+        let Found { index, locality, speculative, .. } = *found;
+        let mut drained = false;
+        if speculative {
+            self.copies.settle(index);
+        } else {
+            drained = self.waiting.remove(index);
+            self.waiting.note_launch(locality);
+        }
+        let attempt = self.slots.attempt_started(index, task);
+        pools.started(&mut self.member);
+        self.list(pools);
+        Started { partition: self.slots.partition(index), attempt, drained }
+    }
+
+    /// It may be sent tasks ahead: counts those that are at the executor.
+    pub(super) fn count_there(&mut self, executor: ExecutorId) {
+        self.pace.came(executor);
+    }
+
+    /// An attempt ended, however.
+    pub(super) fn end(&mut self, attempt: &TaskInfo, pools: &mut Pools) {
+        self.copies.settle(attempt.index);
+        self.slots.attempt_left(attempt.index, attempt.task);
+        self.pace.left(attempt.executor);
+        pools.ended(&mut self.member);
+    }
+
+    /// How long a task took tells how many more may be sent ahead.
+    pub(super) fn note_pace(&mut self, metrics: &TaskMetrics) {
+        self.pace.note(metrics);
+    }
+
+    /// What was seen till now tells nothing any more.
+    pub(super) fn forget_pace(&mut self) {
+        self.pace.forget();
+    }
+
+    /// All offers of this moment were made.
+    pub(super) fn end_offers(&mut self, now: Tick) {
+        self.waiting.end_offers(now);
     }
 
     /// The partition's first success. It does not wait: one of its attempts just lived.
     pub(super) fn succeed(&mut self, index: u32, executor: ExecutorId) {
-        if self.slot(index).progress == Progress::GivenUp {
-            self.given_up -= 1;
-        }
-        self.slot(index).progress = Progress::Succeeded(executor);
-        self.succeeded += 1;
-        self.finish_if_done();
-    }
-
-    /// A fetch failure: a newer attempt of the stage will see to the partition.
-    pub(super) fn give_up(&mut self, index: u32) {
-        if self.slot(index).progress == Progress::Open {
-            self.slot(index).progress = Progress::GivenUp;
-            self.given_up += 1;
-        }
-        self.retire();
-    }
-
-    /// Launch nothing more.
-    pub(super) fn retire(&mut self) {
-        if self.is_active() {
-            self.phase = Phase::Retired;
-        }
-    }
-
-    fn finish_if_done(&mut self) {
-        if self.is_active() && (self.succeeded + self.given_up) as usize == self.slots.len() {
+        self.slots.succeed(index, executor);
+        if self.is_active() && self.slots.are_dealt_with() {
             self.phase = Phase::Finished;
         }
     }
 
+    /// How long a successful attempt took, for speculation.
+    pub(super) fn note_duration(&mut self, ms: u64) {
+        self.copies.note_duration(ms);
+    }
+
+    /// A fetch failure: a newer attempt of the stage will see to the partition.
+    pub(super) fn give_up(&mut self, index: u32) {
+        self.slots.give_up(index);
+        self.retire();
+    }
+
+    /// A failure that counts against the task.
+    pub(super) fn note_failure(&mut self, index: u32) {
+        self.slots.note_failure(index);
+    }
+
+    /// A failure that counts against its executor. False if nobody excludes any.
+    pub(super) fn record_exclusion(
+        &mut self,
+        now: Tick,
+        attempt: &TaskInfo,
+        out: &mut Vec<TaskEffect>,
+    ) -> bool {
+        let Some(exclusion) = &mut self.exclusion else { return false };
+        exclusion.record(now, attempt.index, attempt.executor, &attempt.host, out);
+        true
+    }
+
     /// Lets the task wait again if it must still be run and no attempt of it lives. True if so.
     pub(super) fn requeue(&mut self, index: u32) -> bool {
-        let slot = &self.slots[index as usize];
-        let wanted = self.is_active() && slot.progress == Progress::Open && slot.live_count() == 0;
+        let wanted = self.is_active() && self.slots.stands_still(index);
         if wanted {
             self.waiting.push(index);
         }
         wanted
     }
 
-    /// Recounts what [`super::TaskScheduler::assert_invariants`] asks of a set.
-    pub(super) fn assert_consistent(&self) {
-        assert!(!self.is_over(), "S17: set {} is over and was kept", self.stage);
-        let (mut live, mut succeeded, mut given_up) = (0, 0, 0);
-        for (index, slot) in self.slots.iter().enumerate() {
-            live += slot.live_count();
-            succeeded += u32::from(matches!(slot.progress, Progress::Succeeded(_)));
-            given_up += u32::from(slot.progress == Progress::GivenUp);
-            let waits = self.waiting.contains(index as u32);
-            let stands_still = slot.progress == Progress::Open && slot.live_count() == 0;
-            assert!(
-                !self.is_active() || waits == stands_still,
-                "L04: task {index} of set {} waits: {waits}, must: {stands_still}",
-                self.stage
-            );
-        }
-        assert_eq!(live, self.member.running() as usize, "set {} miscounts", self.stage);
-        assert_eq!((succeeded, given_up), (self.succeeded, self.given_up), "set {}", self.stage);
-        for index in &self.copies {
-            let slot = &self.slots[*index as usize];
-            assert!(slot.progress == Progress::Open && slot.live_count() == 1, "S10: a third copy");
-        }
+    /// Whether the attempt is so slow that it shall get a copy.
+    pub(super) fn wants_copy(
+        &self,
+        attempt: &TaskInfo,
+        now: Tick,
+        options: &SpeculationOptions,
+    ) -> bool {
+        let (tasks, succeeded) = (self.slots.count(), self.slots.succeeded());
+        let patience = || self.copies.patience_ms(tasks, succeeded, options);
+        self.slots.may_have_copy(attempt.index)
+            && !self.copies.is_wanted(attempt.index)
+            && patience().is_some_and(|patience| now.since_ms(attempt.launched) > patience)
+    }
+
+    /// The task shall get a copy; its partition.
+    pub(super) fn want_copy(&mut self, index: u32) -> u32 {
+        self.copies.want(index);
+        self.slots.partition(index)
     }
 
     /// The outputs on an executor are gone: its map tasks must run again.
@@ -281,18 +335,30 @@ impl SetState {
         if !self.is_active() || !matches!(self.kind, TaskSetKind::ShuffleMap(_)) {
             return;
         }
-        for index in 0..self.slots.len() as u32 {
-            if self.slot(index).progress == Progress::Succeeded(executor) {
-                self.slot(index).progress = Progress::Open;
-                self.succeeded -= 1;
-                self.requeue(index);
-            }
+        for index in self.slots.reopen(executor) {
+            self.requeue(index);
         }
+    }
+
+    /// Recounts what [`super::TaskScheduler::assert_invariants`] asks of a set.
+    pub(super) fn assert_consistent(&self, executors: &Executors) {
+        let stage = self.stage;
+        assert!(!self.is_over(), "S17: set {stage} is over and was kept");
+        let live = self.slots.assert_consistent();
+        assert_eq!(live, self.member.running() as usize, "set {stage} miscounts");
+        for index in 0..self.slots.count() as u32 {
+            let (waits, must) = (self.waiting.contains(index), self.slots.stands_still(index));
+            let right = !self.is_active() || waits == must;
+            assert!(right, "L04: task {index} of set {stage} waits: {waits}, must: {must}");
+        }
+        let once = self.copies.wanted().all(|index| self.slots.may_have_copy(index));
+        assert!(once, "S10: a third copy");
+        self.waiting.assert_consistent(executors);
     }
 }
 
 /// A copy runs on another host than the original if there is one, else on another executor.
 fn copy_fits(original: ExecutorId, offer: &Offer<'_>, executors: &Executors) -> bool {
-    let Some(host) = executors.get(original).map(|executor| &executor.host) else { return true };
+    let Some(host) = executors.get(original).map(|executor| executor.host()) else { return true };
     original != offer.executor && (host != offer.host || !executors.has_other_host(host))
 }

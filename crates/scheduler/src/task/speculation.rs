@@ -1,25 +1,23 @@
 //! Speculation: a second copy for tasks that run much longer than their siblings did.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use firesteel_types::{Event, Tick};
 
 use super::core::TaskScheduler;
-use super::set::{Progress, SetState};
-use super::state::Attempt;
 use crate::messages::{SpeculationOptions, TaskEffect};
 
 /// The median of numbers that come one by one: the lower half and the upper half, each with its
 /// innermost number on top.
 #[derive(Debug, Default)]
-pub(super) struct Median {
+struct Median {
     lower: BinaryHeap<u64>,
     upper: BinaryHeap<Reverse<u64>>,
 }
 
 impl Median {
-    pub(super) fn insert(&mut self, value: u64) {
+    fn insert(&mut self, value: u64) {
         match self.lower.peek() {
             Some(top) if value > *top => self.upper.push(Reverse(value)),
             _ => self.lower.push(value),
@@ -31,7 +29,7 @@ impl Median {
         }
     }
 
-    pub(super) fn get(&self) -> Option<u64> {
+    fn get(&self) -> Option<u64> {
         let low = *self.lower.peek()?;
         match self.upper.peek() {
             Some(Reverse(high)) if self.upper.len() == self.lower.len() => {
@@ -42,55 +40,79 @@ impl Median {
     }
 }
 
-impl SetState {
+/// Which tasks of a set want a speculative copy, and how long its tasks take.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    wanted: BTreeSet<u32>,
+    /// Of successful attempts, if anybody asks.
+    durations: Median,
+}
+
+impl Copies {
+    /// A successful attempt took so long.
+    pub(super) fn note_duration(&mut self, ms: u64) {
+        self.durations.insert(ms);
+    }
+
     /// How long an attempt may run before it gets a copy; none before enough siblings succeeded.
-    fn patience_ms(&self, options: &SpeculationOptions) -> Option<u64> {
-        let needed = (self.slots.len() as u64 * options.quantile_milli / 1000).max(1);
-        if u64::from(self.succeeded) < needed {
+    pub(super) fn patience_ms(
+        &self,
+        tasks: usize,
+        succeeded: u32,
+        options: &SpeculationOptions,
+    ) -> Option<u64> {
+        let needed = (tasks as u64 * options.quantile_milli / 1000).max(1);
+        if u64::from(succeeded) < needed {
             return None;
         }
         let multiple = self.durations.get()?.saturating_mul(options.multiplier_milli) / 1000;
         Some(multiple.max(options.min_task_runtime_ms))
     }
 
-    fn wants_copy(&self, attempt: &Attempt, now: Tick, options: &SpeculationOptions) -> bool {
-        let slot = &self.slots[attempt.index as usize];
-        slot.progress == Progress::Open
-            && slot.live_count() == 1
-            && !self.copies.contains(&attempt.index)
-            && self
-                .patience_ms(options)
-                .is_some_and(|patience| now.since_ms(attempt.info.launched) > patience)
+    pub(super) fn want(&mut self, index: u32) {
+        self.wanted.insert(index);
+    }
+
+    /// The task has a copy, or needs none any more.
+    pub(super) fn settle(&mut self, index: u32) {
+        self.wanted.remove(&index);
+    }
+
+    pub(super) fn is_wanted(&self, index: u32) -> bool {
+        self.wanted.contains(&index)
+    }
+
+    pub(super) fn wanted(&self) -> impl Iterator<Item = u32> {
+        self.wanted.iter().copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
     }
 }
 
 impl TaskScheduler {
-    /// If the time has come, asks for copies of slow tasks; books the next look while tasks run
-    /// that could still get one.
-    pub(super) fn speculate(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
-        let Some(options) = &self.options.speculation else { return };
-        if self.next_check.is_none_or(|check| now < check) {
-            return;
-        }
+    /// Asks for copies of slow tasks. True while tasks run that could still get one.
+    pub(super) fn speculate(&mut self, now: Tick, out: &mut Vec<TaskEffect>) -> bool {
+        let Some(options) = &self.options.speculation else { return false };
         let mut found = Vec::new();
         let mut go_on = false;
-        for attempt in self.running.values() {
-            let set = &self.sets[&attempt.info.stage];
+        for attempt in self.attempts.iter() {
+            let set = &self.sets[attempt.stage];
             go_on |= set.is_active();
-            let possible = self.executors.has_other_executor(attempt.info.executor);
+            let possible = self.executors.has_other_executor(attempt.executor);
             if set.is_active() && possible && set.wants_copy(attempt, now, options) {
-                found.push((set.stage, attempt.index));
+                found.push((attempt.stage, attempt.index));
             }
         }
-        self.next_check = go_on.then(|| now.plus_ms(options.interval_ms.max(1)));
         for (stage, index) in found {
-            let set = self.sets.get_mut(&stage).expect("an attempt's set exists");
-            set.copies.insert(index);
-            let partition = set.slot(index).partition;
+            let set = self.sets.get_mut(stage).expect("an attempt's set exists");
+            let partition = set.want_copy(index);
             out.push(TaskEffect::Post(Event::SpeculativeTaskSubmitted { stage, partition }));
-            self.offer_all = true;
+            self.round.offer_all();
             self.settle(now, stage, out);
         }
+        go_on
     }
 }
 

@@ -8,15 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use firesteel_types::{ExecutorId, Host, TaskInfo};
-
-/// An attempt that was launched and has not ended.
-#[derive(Debug)]
-pub(super) struct Attempt {
-    pub(super) info: TaskInfo,
-    /// The task's position in its set.
-    pub(super) index: u32,
-}
+use firesteel_types::{ExecutorId, Host};
 
 /// A place in the order of offers: most free cores first, then by id.
 pub(super) type OfferKey = (Reverse<u32>, ExecutorId);
@@ -24,7 +16,7 @@ pub(super) type OfferKey = (Reverse<u32>, ExecutorId);
 /// One registered executor.
 #[derive(Debug)]
 pub(super) struct Executor {
-    pub(super) host: Host,
+    host: Host,
     cores: u32,
     free: u32,
     /// Tasks on its cores.
@@ -34,16 +26,30 @@ pub(super) struct Executor {
     /// How many tasks it has the cores for.
     slots: u32,
     /// It shall get no new tasks because it will go.
-    pub(super) decommissioned: bool,
+    decommissioned: bool,
     /// It gets no tasks of the application for now, because of failures on it or its node.
-    pub(super) excluded: bool,
+    excluded: bool,
     /// It is lost; its attempts are being ended.
-    pub(super) condemned: bool,
+    condemned: bool,
     /// The last sweep of offers that reached it.
     sweep: u64,
 }
 
 impl Executor {
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Whether failures keep all tasks of the application off it.
+    pub(super) fn is_excluded(&self) -> bool {
+        self.excluded
+    }
+
+    /// Whether it is lost, and its attempts are being ended.
+    pub(super) fn is_condemned(&self) -> bool {
+        self.condemned
+    }
+
     /// Whether it may get new tasks.
     pub(super) fn usable(&self) -> bool {
         self.is_candidate() && !self.excluded
@@ -125,6 +131,16 @@ impl Executors {
         alive
     }
 
+    /// It gets no new tasks because it will go.
+    pub(super) fn decommission(&mut self, id: ExecutorId) {
+        self.change(id, |executor| executor.decommissioned = true);
+    }
+
+    /// It gets no tasks of the application for now, or may get them again.
+    pub(super) fn set_excluded(&mut self, id: ExecutorId, excluded: bool) {
+        self.change(id, |executor| executor.excluded = excluded);
+    }
+
     /// Forgets a condemned executor, after its attempts were ended.
     pub(super) fn remove(&mut self, id: ExecutorId) {
         let executor = self.alive.remove(&id);
@@ -160,7 +176,7 @@ impl Executors {
     }
 
     /// The one way to change an executor: keeps the order of offers and the hosts true.
-    pub(super) fn change(&mut self, id: ExecutorId, apply: impl FnOnce(&mut Executor)) {
+    fn change(&mut self, id: ExecutorId, apply: impl FnOnce(&mut Executor)) {
         let Some(executor) = self.alive.get_mut(&id) else { return };
         let (was_usable, was_free) = (executor.usable(), executor.free);
         apply(executor);

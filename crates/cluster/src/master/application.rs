@@ -1,0 +1,309 @@
+//! One application that is not over: how its driver is reached, what it may have, and its executors.
+//!
+//! Invariants: what it was granted are the cores of its executors (S01), and none of them has a number that another
+//! one had (S05).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_backend::{AppId, Peer};
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use super::launches::Launches;
+use super::placement::Wish;
+use super::records::ApplicationRecord;
+use super::state::ApplicationState;
+use super::view::{ApplicationView, ExecutorView};
+use crate::description::{ApplicationDescription, ExecutorState};
+use crate::{ExecutorKey, Incarnation, WorkerId};
+
+/// So many hosts an application may exclude.
+const EXCLUDED_AT_MOST: usize = 10_000;
+
+/// An executor that its application counts on. Only its application changes it.
+#[derive(Clone, Debug)]
+pub(super) struct Executor {
+    pub(super) worker: WorkerId,
+    pub(super) cores: u32,
+    pub(super) memory_mb: u64,
+    pub(super) state: ExecutorState,
+    pub(super) ordered: Tick,
+    /// Since when its driver counts on it.
+    pub(super) registered: Option<Tick>,
+}
+
+/// An application that is not over.
+#[derive(Debug)]
+pub(super) struct Application {
+    record: ApplicationRecord,
+    /// Its place in the queue.
+    order: u64,
+    peer: Peer,
+    last_seen: Tick,
+    /// Since when its connection is broken.
+    disconnected: Option<Tick>,
+    limit: Option<u32>,
+    executors: BTreeMap<ExecutorId, Executor>,
+    cores_granted: u32,
+    launches: Launches,
+    /// How many of its executors have ever registered with its driver, as far as that told.
+    registrations: u64,
+    /// Hosts on which it wants no more executors.
+    excluded: BTreeSet<Host>,
+    /// Since when it has no executor, or when that was said last.
+    starving_since: Tick,
+}
+
+impl Application {
+    /// Without executors.
+    pub(super) fn new(record: ApplicationRecord, order: u64, peer: Peer, now: Tick) -> Self {
+        Application {
+            limit: record.description.initial_executor_limit,
+            record,
+            order,
+            peer,
+            last_seen: now,
+            disconnected: None,
+            executors: BTreeMap::new(),
+            cores_granted: 0,
+            launches: Launches::default(),
+            registrations: 0,
+            excluded: BTreeSet::new(),
+            starving_since: now,
+        }
+    }
+
+    pub(super) fn id(&self) -> &AppId {
+        &self.record.app
+    }
+
+    pub(super) fn key(&self, executor: ExecutorId) -> ExecutorKey {
+        ExecutorKey { app: self.record.app.clone(), executor }
+    }
+
+    pub(super) fn record(&self) -> ApplicationRecord {
+        self.record.clone()
+    }
+
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.record.incarnation
+    }
+
+    pub(super) fn description(&self) -> &Arc<ApplicationDescription> {
+        &self.record.description
+    }
+
+    pub(super) fn order(&self) -> u64 {
+        self.order
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The driver lives, and this is how to reach it. True if its connection was broken.
+    pub(super) fn heard(&mut self, now: Tick, from: Peer) -> bool {
+        (self.peer, self.last_seen) = (from, now);
+        self.disconnected.take().is_some()
+    }
+
+    /// A connection is broken: its driver's, perhaps.
+    pub(super) fn peer_disconnected(&mut self, now: Tick, peer: Peer) {
+        if self.peer == peer {
+            self.disconnected.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn is_disconnected(&self) -> bool {
+        self.disconnected.is_some()
+    }
+
+    /// Whether its driver was not heard for longer than that.
+    pub(super) fn is_silent(&self, now: Tick, timeout_ms: u64) -> bool {
+        now.since_ms(self.last_seen) > timeout_ms
+    }
+
+    /// Whether its connection has been broken for so long.
+    pub(super) fn is_cut_off(&self, now: Tick, grace_ms: u64) -> bool {
+        self.disconnected.is_some_and(|since| now.since_ms(since) >= grace_ms)
+    }
+
+    /// How many executors it wants at most. True if that is new.
+    pub(super) fn set_limit(&mut self, limit: Option<u32>) -> bool {
+        std::mem::replace(&mut self.limit, limit) != limit
+    }
+
+    /// Where it wants no more executors. True if that is new.
+    pub(super) fn set_excluded(&mut self, hosts: Vec<Host>) -> bool {
+        let excluded = hosts.into_iter().take(EXCLUDED_AT_MOST).collect();
+        let changed = self.excluded != excluded;
+        self.excluded = excluded;
+        changed
+    }
+
+    pub(super) fn excludes(&self, host: &Host) -> bool {
+        self.excluded.contains(host)
+    }
+
+    /// What it lacks up to its limits; `None` if that is nothing.
+    pub(super) fn wish(&self, default_cores: Option<u32>) -> Option<Wish> {
+        let description = &self.record.description;
+        let cores = description.max_cores.or(default_cores).unwrap_or(u32::MAX);
+        let has = self.executors.len() as u32;
+        let wish = Wish {
+            cores: cores.saturating_sub(self.cores_granted),
+            cores_per_executor: description.cores_per_executor,
+            memory_mb: description.memory_per_executor_mb,
+            executors: self.limit.map_or(u32::MAX, |all| all.saturating_sub(has)),
+        };
+        (wish.cores > 0 && wish.executors > 0).then_some(wish)
+    }
+
+    /// Whether it has wanted an executor and had none for so long. Says so once, and then waits as long again.
+    pub(super) fn starves(&mut self, now: Tick, patience_ms: u64) -> bool {
+        let wants = self.executors.is_empty() && self.limit != Some(0);
+        let starves = wants && now.since_ms(self.starving_since) >= patience_ms;
+        if starves {
+            self.starving_since = now;
+        }
+        starves
+    }
+
+    pub(super) fn executors(&self) -> impl ExactSizeIterator<Item = (ExecutorId, &Executor)> {
+        self.executors.iter().map(|(id, executor)| (*id, executor))
+    }
+
+    pub(super) fn executor(&self, id: ExecutorId) -> Option<&Executor> {
+        self.executors.get(&id)
+    }
+
+    /// The executor, if this worker has it.
+    pub(super) fn executor_on(&self, worker: &WorkerId, id: ExecutorId) -> Option<&Executor> {
+        self.executors.get(&id).filter(|executor| executor.worker == *worker)
+    }
+
+    /// Whether its driver counts on one of its executors.
+    pub(super) fn works(&self) -> bool {
+        self.executors.values().any(|executor| executor.registered.is_some())
+    }
+
+    /// Gives it one more executor.
+    pub(super) fn add(&mut self, worker: WorkerId, cores: u32, now: Tick) -> ExecutorId {
+        let executor = Executor {
+            worker,
+            cores,
+            memory_mb: self.record.description.memory_per_executor_mb,
+            state: ExecutorState::Launching,
+            ordered: now,
+            registered: None,
+        };
+        let id = self.record.next_executor;
+        self.record.next_executor = ExecutorId(id.0 + 1);
+        self.cores_granted += cores;
+        self.executors.insert(id, executor);
+        id
+    }
+
+    pub(super) fn remove(&mut self, executor: ExecutorId, now: Tick) -> Option<Executor> {
+        let removed = self.executors.remove(&executor)?;
+        self.cores_granted -= removed.cores;
+        self.starving_since = now;
+        Some(removed)
+    }
+
+    /// A worker says how far an executor is: whether that is further than was known, or `None` if it does not count
+    /// on such an executor there.
+    pub(super) fn advance(
+        &mut self,
+        worker: &WorkerId,
+        id: ExecutorId,
+        state: ExecutorState,
+    ) -> Option<bool> {
+        let executor = self.executors.get_mut(&id).filter(|known| known.worker == *worker)?;
+        let further = executor.state < state;
+        if further {
+            executor.state = state;
+        }
+        Some(further)
+    }
+
+    /// Its driver says which executors are registered there, and how many have ever been. Gives back those that it
+    /// counts on in vain.
+    pub(super) fn note_registered(
+        &mut self,
+        now: Tick,
+        registered: &[ExecutorId],
+        registrations: u64,
+    ) -> Vec<ExecutorId> {
+        let mut unseen = registrations.saturating_sub(self.registrations);
+        self.registrations = self.registrations.max(registrations);
+        let mut unknown = Vec::new();
+        for id in registered {
+            let Some(known) = self.executors.get_mut(id) else {
+                unknown.push(*id);
+                continue;
+            };
+            if known.registered.is_none() {
+                known.registered = Some(now);
+                self.launches.registered(&known.worker);
+                unseen = unseen.saturating_sub(1);
+            }
+        }
+        if unseen > 0 {
+            self.launches.some_came_and_went();
+        }
+        unknown
+    }
+
+    pub(super) fn launches(&self) -> &Launches {
+        &self.launches
+    }
+
+    pub(super) fn launches_mut(&mut self) -> &mut Launches {
+        &mut self.launches
+    }
+
+    pub(super) fn cores_granted(&self) -> u32 {
+        self.cores_granted
+    }
+
+    fn state(&self) -> ApplicationState {
+        if self.executors.is_empty() {
+            ApplicationState::Waiting
+        } else {
+            ApplicationState::Running
+        }
+    }
+
+    pub(super) fn view(&self) -> ApplicationView {
+        let executors = self.executors().map(|(id, executor)| ExecutorView {
+            executor: id,
+            worker: executor.worker.clone(),
+            cores: executor.cores,
+            memory_mb: executor.memory_mb,
+            state: executor.state,
+        });
+        ApplicationView {
+            app: self.record.app.clone(),
+            description: self.record.description.clone(),
+            state: self.state(),
+            cores: self.cores_granted,
+            submitted: self.record.submitted,
+            ended: None,
+            message: None,
+            executors: executors.collect(),
+        }
+    }
+
+    pub(super) fn assert_consistent(&self) {
+        let id = &self.record.app;
+        let cores: u32 = self.executors.values().map(|executor| executor.cores).sum();
+        assert_eq!(cores, self.cores_granted, "S01: cores of {id}");
+        let last = self.executors.keys().next_back();
+        let next = self.record.next_executor;
+        assert!(
+            last.is_none_or(|last| *last < next),
+            "S05: {next} of {id} will be given out again"
+        );
+    }
+}

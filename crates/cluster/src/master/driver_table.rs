@@ -1,0 +1,179 @@
+//! The drivers that a cluster runs: those that wait for a worker, those that have one, those that ended.
+//!
+//! Invariant: a driver waits, in the order of submission, exactly while no worker has been ordered to start it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use firesteel_types::Tick;
+
+use super::records::DriverRecord;
+use super::view::DriverView;
+use crate::description::{DriverDescription, DriverState};
+use crate::{DriverId, WorkerId};
+
+/// A driver that the cluster runs, or shall run.
+#[derive(Debug)]
+pub(super) struct Driver {
+    record: DriverRecord,
+    state: DriverState,
+    ordered: Tick,
+    /// It was heard of from its worker.
+    started: bool,
+}
+
+impl Driver {
+    fn new(driver: DriverId, description: Arc<DriverDescription>, now: Tick) -> Self {
+        let record = DriverRecord { driver, description, submitted: now, worker: None };
+        Driver { record, state: DriverState::Submitted, ordered: now, started: false }
+    }
+
+    pub(super) fn record(&self) -> DriverRecord {
+        self.record.clone()
+    }
+
+    pub(super) fn description(&self) -> &Arc<DriverDescription> {
+        &self.record.description
+    }
+
+    pub(super) fn state(&self) -> DriverState {
+        self.state
+    }
+
+    pub(super) fn worker(&self) -> Option<&WorkerId> {
+        self.record.worker.as_ref()
+    }
+
+    /// Its worker has it.
+    pub(super) fn started(&mut self) {
+        self.started = true;
+    }
+
+    /// Whether its worker has not told of it for so long after the order.
+    pub(super) fn is_overdue(&self, now: Tick, patience_ms: u64) -> bool {
+        !self.started && now.since_ms(self.ordered) >= patience_ms
+    }
+
+    pub(super) fn view(&self) -> DriverView {
+        DriverView {
+            driver: self.record.driver.clone(),
+            description: self.record.description.clone(),
+            state: self.state,
+            submitted: self.record.submitted,
+            worker: self.record.worker.clone(),
+        }
+    }
+}
+
+/// All drivers.
+#[derive(Debug)]
+pub(super) struct Drivers {
+    active: BTreeMap<DriverId, Driver>,
+    waiting: Vec<DriverId>,
+    completed: VecDeque<Driver>,
+    /// So many completed ones are listed.
+    retained: usize,
+    /// The position of the live worker that the next driver is offered to first.
+    turn: usize,
+}
+
+impl Drivers {
+    /// None; of those that end, `retained` stay listed.
+    pub(super) fn new(retained: usize) -> Self {
+        let (active, waiting) = (BTreeMap::new(), Vec::new());
+        Drivers { active, waiting, completed: VecDeque::new(), retained, turn: 0 }
+    }
+
+    /// A driver that is not over.
+    pub(super) fn get(&self, id: &DriverId) -> Option<&Driver> {
+        self.active.get(id)
+    }
+
+    /// A driver, over or not.
+    pub(super) fn find(&self, id: &DriverId) -> Option<&Driver> {
+        let completed = || self.completed.iter().find(|driver| driver.record.driver == *id);
+        self.active.get(id).or_else(completed)
+    }
+
+    /// The driver, if it was given to this worker.
+    pub(super) fn on(&self, worker: &WorkerId, id: &DriverId) -> Option<&Driver> {
+        self.active.get(id).filter(|driver| driver.worker() == Some(worker))
+    }
+
+    /// The same, to change.
+    pub(super) fn on_mut(&mut self, worker: &WorkerId, id: &DriverId) -> Option<&mut Driver> {
+        self.active.get_mut(id).filter(|driver| driver.worker() == Some(worker))
+    }
+
+    pub(super) fn active(&self) -> impl Iterator<Item = (&DriverId, &Driver)> {
+        self.active.iter()
+    }
+
+    /// The last one last.
+    pub(super) fn completed(&self) -> impl Iterator<Item = &Driver> {
+        self.completed.iter()
+    }
+
+    /// In the order they came.
+    pub(super) fn waiting(&self) -> &[DriverId] {
+        &self.waiting
+    }
+
+    /// Takes a driver in; it waits for a worker.
+    pub(super) fn submit(
+        &mut self,
+        id: DriverId,
+        description: Arc<DriverDescription>,
+        now: Tick,
+    ) -> &Driver {
+        self.waiting.push(id.clone());
+        let driver = Driver::new(id.clone(), description, now);
+        self.active.entry(id).insert_entry(driver).into_mut()
+    }
+
+    /// Positions of live workers, in the order in which a driver is offered to them.
+    pub(super) fn offers(&self, workers: usize, spread_out: bool) -> impl Iterator<Item = usize> {
+        let start = if spread_out { self.turn } else { 0 };
+        (0..workers).map(move |at| (start + at) % workers)
+    }
+
+    /// The live worker at this position is ordered to start a waiting driver.
+    pub(super) fn place(
+        &mut self,
+        id: &DriverId,
+        at: usize,
+        worker: &WorkerId,
+        now: Tick,
+    ) -> &Driver {
+        self.turn = at + 1;
+        self.waiting.retain(|waiting| waiting != id);
+        let driver = self.active.get_mut(id).expect("a waiting driver");
+        driver.record.worker = Some(worker.clone());
+        (driver.state, driver.ordered, driver.started) = (DriverState::Running, now, false);
+        driver
+    }
+
+    /// The driver is over; false if there is none such.
+    pub(super) fn end(&mut self, id: &DriverId, state: DriverState) -> bool {
+        let Some(mut driver) = self.active.remove(id) else { return false };
+        self.waiting.retain(|waiting| waiting != id);
+        driver.state = state;
+        self.completed.push_back(driver);
+        while self.completed.len() > self.retained {
+            self.completed.pop_front();
+        }
+        true
+    }
+
+    pub(super) fn clear_completed(&mut self) {
+        self.completed.clear();
+    }
+
+    /// Panics if a driver waits that has a worker, or has none and does not wait.
+    pub(super) fn assert_consistent(&self) {
+        let placed = |id: &&DriverId| self.active[*id].record.worker.is_none();
+        assert!(self.waiting.iter().all(|id| placed(&id)), "a driver waits that has a worker");
+        let unplaced = self.active.keys().filter(placed).count();
+        assert_eq!(unplaced, self.waiting.len(), "a driver without a worker does not wait");
+    }
+}
