@@ -16,6 +16,7 @@ use crate::aftermath::Aftermath;
 use crate::bus::{Bus, Listener};
 use crate::cluster::{ClusterManager, built_in};
 use crate::files::Files;
+use crate::heartbeat::Heartbeats;
 use crate::jobs::Ids;
 use crate::place::NewPlace;
 use crate::state::State;
@@ -70,6 +71,7 @@ impl Engine {
             clock: Clock::new(),
             bus,
             status,
+            heartbeats: Heartbeats::default(),
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),
             place: place.place(),
@@ -170,6 +172,7 @@ impl Engine {
         self.carry_out(state, Input::Dag(DagEvent::AllJobsCancelled { reason }));
         self.work.notify_all();
         self.timer.notify_all();
+        self.heartbeats.stop();
         let current = std::thread::current().id();
         threads.into_iter().filter(|thread| thread.thread().id() != current).for_each(|thread| {
             let _ = thread.join();

@@ -155,9 +155,16 @@ impl AppStatus {
             Event::ExecutorUnexcluded { executor, .. } => self.executors.unexcluded(*executor),
             Event::NodeExcluded { host, stage, .. } => self.executors.node_excluded(host, *stage),
             Event::NodeUnexcluded { host, .. } => self.executors.node_unexcluded(host),
-            Event::ExecutorMetricsUpdate { executor, metrics, tasks } => {
+            Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks } => {
                 self.executors.metrics(*executor, *metrics);
+                for peak in stages {
+                    self.stages.peaked(peak.stage, *executor, peak.metrics);
+                }
                 tasks.iter().for_each(|task| self.stages.running(task));
+            }
+            Event::StageExecutorMetrics { stage, executor, metrics } => {
+                self.executors.metrics(*executor, *metrics);
+                self.stages.peaked(*stage, *executor, *metrics);
             }
             Event::BlockManagerAdded { id, max_memory, at } => {
                 self.executors.block_manager_added(id, *max_memory, *at);

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use firesteel_types::{
-    Accumulable, AccumulatorId, ExecutorId, JobId, Properties, RunningTask, StageId, StageInfo,
-    StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
+    Accumulable, AccumulatorId, ExecutorId, ExecutorMetrics, JobId, Properties, RunningTask,
+    StageId, StageInfo, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 use crate::AppStatus;
@@ -65,6 +65,8 @@ pub struct ExecutorTotals {
     pub task_time_ms: u64,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
+    /// The most that the executor used while they ran, as far as it told.
+    pub peak: ExecutorMetrics,
 }
 
 /// One stage attempt.
@@ -90,6 +92,8 @@ pub struct StageStatus {
     pub speculative: u32,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
+    /// The most that an executor used while it ran tasks of it, number by number.
+    pub peak: ExecutorMetrics,
     /// By executor.
     pub executors: BTreeMap<ExecutorId, ExecutorTotals>,
     /// Accumulators with names that its tasks added to, as the last of these left them.
@@ -154,6 +158,7 @@ impl Stages {
             tasks: TaskCounts::default(),
             speculative: 0,
             metrics: TaskMetrics::default(),
+            peak: ExecutorMetrics::default(),
             executors: BTreeMap::new(),
             accumulables: BTreeMap::new(),
             table: Tasks::new(self.retained_tasks),
@@ -270,9 +275,21 @@ impl Stages {
         if let Some(cost) = cost {
             metrics::add(&mut stage.metrics, cost);
             metrics::add(&mut executor.metrics, cost);
+            if let Some(peak) = &cost.executor {
+                executor.peak = executor.peak.max(**peak);
+                stage.peak = stage.peak.max(**peak);
+            }
         }
         stage.table.ended(task, failure, cost, at);
         &stage.jobs
+    }
+
+    /// An executor told the most that it used while it ran tasks of a stage attempt.
+    pub(crate) fn peaked(&mut self, stage: StageRef, executor: ExecutorId, peak: ExecutorMetrics) {
+        let Some(stage) = self.all.get_mut(&stage) else { return };
+        let totals = stage.executors.entry(executor).or_default();
+        totals.peak = totals.peak.max(peak);
+        stage.peak = stage.peak.max(peak);
     }
 
     /// An accumulator of a name came to a value. Beyond so many of one stage no more are remembered.

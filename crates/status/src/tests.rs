@@ -6,8 +6,8 @@ use std::sync::Arc;
 use firesteel_types::event::{Locality, RddDescription, StageRdd};
 use firesteel_types::{
     BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, JobError,
-    JobId, Properties, RddId, RunningTask, StageId, StageInfo, StageRef, StorageLevel, TaskFailure,
-    TaskId, TaskInfo, TaskMetrics, Tick,
+    JobId, Properties, RddId, RunningTask, StageId, StageInfo, StagePeak, StageRef, StorageLevel,
+    TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 use crate::{
@@ -231,6 +231,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     };
     let first = task(1, attempt(0, 0), 0);
     let metrics = ExecutorMetrics { resident_memory: 9, ..Default::default() };
+    let stages = vec![StagePeak { stage: attempt(0, 0), metrics }];
     let so_far = TaskMetrics { input_records: 77, ..Default::default() };
     let running = RunningTask { task: TaskId(1), stage: attempt(0, 0), metrics: so_far };
     apply(
@@ -245,7 +246,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
             job(0, vec![stage.clone()]),
             submitted(stage),
             start(&first),
-            Event::ExecutorMetricsUpdate { executor, metrics, tasks: vec![running] },
+            Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks: vec![running] },
             block(0, 100),
             block(1, 50),
             block(0, 120),
@@ -278,6 +279,49 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     assert!(status.rdd(RddId(3)).unwrap().partitions.is_empty());
     apply(&mut status, [Event::UnpersistRdd { rdd: RddId(3) }]);
     assert_eq!(status.rdds().count(), 0);
+}
+
+#[test]
+fn of_what_executors_use_the_most_stays_by_stage_executor_and_task() {
+    let (mut status, stage, executor) = (status(), attempt(0, 0), ExecutorId(1));
+    let uses = |resident_memory| ExecutorMetrics { resident_memory, ..Default::default() };
+    let info = ExecutorInfo::new(Host::new("a"), 1);
+    let (short, long) = (task(1, stage, 0), task(2, stage, 1));
+    let seen = TaskMetrics { executor: Some(Box::new(uses(7))), ..Default::default() };
+    apply(
+        &mut status,
+        [
+            Event::ExecutorAdded { executor, info, at: Tick(1) },
+            job(0, vec![stage_info(0, 2)]),
+            submitted(stage_info(0, 2)),
+            start(&short),
+            start(&long),
+            finish(&short, None, 12, 0),
+            Event::TaskEnd {
+                task: long,
+                failure: None,
+                metrics: Some(Box::new(seen)),
+                at: Tick(9),
+            },
+        ],
+    );
+    let peaks = |status: &AppStatus| {
+        let it = status.stage(stage).unwrap();
+        let of_stage = (it.peak.resident_memory, it.executors[&executor].peak.resident_memory);
+        (of_stage, status.executor(executor).unwrap().peak.resident_memory)
+    };
+    assert_eq!(peaks(&status), ((7, 7), 7));
+    let tasks = |task| status.stage(stage)?.task(TaskId(task))?.metrics()?.executor;
+    assert_eq!((tasks(1), tasks(2)), (None, Some(Box::new(uses(7)))));
+    apply(
+        &mut status,
+        [
+            Event::StageExecutorMetrics { stage, executor, metrics: uses(6) },
+            Event::StageExecutorMetrics { stage, executor, metrics: uses(9) },
+            Event::StageExecutorMetrics { stage: attempt(5, 0), executor, metrics: uses(11) },
+        ],
+    );
+    assert_eq!(peaks(&status), ((9, 9), 11));
 }
 
 #[test]

@@ -122,13 +122,16 @@ impl Shell {
         self.feed(Event::TaskEnded { task, outcome, data });
     }
 
-    /// Feeds the moments that the core asks for, and looks whether the worker lives; for ever.
-    fn keep_time(&self, timers: &Receiver<Tick>, has_worker: bool) -> ! {
+    /// Feeds the moments that the core asks for, looks whether the worker lives, and at what this process uses if `poll`
+    /// is not zero; for ever.
+    fn keep_time(&self, timers: &Receiver<Tick>, has_worker: bool, poll: Duration) -> ! {
         let parent = rustix::process::getppid();
         let mut next: Option<Tick> = None;
+        let mut polled = Instant::now();
+        let most = if poll.is_zero() { PARENT_CHECK } else { PARENT_CHECK.min(poll) };
         loop {
             let until = next.map(|next| Duration::from_millis(next.since_ms(self.now())));
-            let wait = until.map_or(PARENT_CHECK, |until| until.min(PARENT_CHECK));
+            let wait = until.map_or(most, |until| until.min(most));
             match timers.recv_timeout(wait) {
                 Ok(at) => next = Some(next.map_or(at, |next| next.min(at))),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -142,6 +145,10 @@ impl Shell {
             if next.is_some_and(|next| next <= self.now()) {
                 next = None;
                 self.feed(Event::Ticked);
+            }
+            if !poll.is_zero() && polled.elapsed() >= poll {
+                polled = Instant::now();
+                self.node.poll_usage();
             }
         }
     }
@@ -261,7 +268,8 @@ fn start(
     work::spawn(&Arc::new(workplace), settings.cores)?;
     let driver = settings.driver.clone();
     env.register(wire::EXECUTOR, Ears { shell: shell.clone(), driver, to_send: Some(to_send) })?;
-    shell.keep_time(&asked, settings.has_worker)
+    let poll = conf.get(&entries::EXECUTOR_METRICS_POLLING_INTERVAL)?;
+    shell.keep_time(&asked, settings.has_worker, poll)
 }
 
 /// The endpoint that hears the driver.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firesteel::types::{Event, JobId, StageRef};
+use firesteel::types::{Event, ExecutorId, JobId, StageRef};
 
 use crate::rig::{Heard, builder, context, sorted, wait_until};
 
@@ -18,7 +18,7 @@ fn of_stage(event: &Event) -> Option<StageRef> {
     }
 }
 
-/// One word per event; stages as they are numbered.
+/// One word per event; stages as they are numbered. Heartbeats come when they come.
 fn story(events: &[Event]) -> Vec<String> {
     let word = |event: &Event| match event {
         Event::JobStart { job, .. } => format!("job {job} starts"),
@@ -33,7 +33,8 @@ fn story(events: &[Event]) -> Vec<String> {
         }
         other => format!("{other:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
     };
-    events.iter().map(word).collect()
+    let is_beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { .. });
+    events.iter().filter(|event| !is_beat(event)).map(word).collect()
 }
 
 #[test]
@@ -139,6 +140,43 @@ fn metrics_count_what_tasks_read_and_wrote() {
         }
     }
     assert_eq!((read, written, shuffled), (1000, 1000, 1000));
+}
+
+#[test]
+fn what_the_process_uses_is_told_with_heartbeats_tasks_and_stages() {
+    let often = builder("local[2]").config("spark.executor.heartbeatInterval", "20ms");
+    let (ctx, heard) = Heard::attach(often.config("spark.executor.metrics.pollingInterval", "5ms"));
+    let stage_of = |event: &Event| match event {
+        Event::ExecutorMetricsUpdate { stages, .. } => stages.first().map(|peak| peak.stage),
+        _ => None,
+    };
+    let job = ctx.range_in(1, 0..u64::MAX, 1).in_background(|rdd| rdd.count());
+    wait_until("a heartbeat tells of the stage", || {
+        heard.count(&ctx, |event| stage_of(event).is_some()) > 0
+    });
+    job.cancel();
+    assert!(job.wait().is_err());
+    let is_end = |event: &Event| matches!(event, Event::TaskEnd { .. });
+    wait_until("the task ends", || heard.count(&ctx, is_end) == 1);
+    let events = heard.events();
+    let stage = events.iter().find_map(stage_of).unwrap();
+    let peak = events.iter().find_map(|event| match event {
+        Event::TaskEnd { metrics: Some(metrics), .. } => metrics.executor.clone(),
+        _ => None,
+    });
+    assert!(peak.is_some_and(|peak| peak.resident_memory > 1 << 20));
+    let told = events.iter().position(|event| {
+        matches!(event, Event::StageExecutorMetrics { stage: of, executor, metrics }
+            if (*of, *executor) == (stage, ExecutorId::DRIVER) && metrics.virtual_memory > 0)
+    });
+    let ended = events.iter().position(|event| matches!(event, Event::StageCompleted { .. }));
+    assert_eq!(told.map(|told| told + 1), ended, "the peak is told right before the stage's end");
+    let status = ctx.status_reader()();
+    let peak = status.stage(stage).unwrap().peak;
+    assert!(peak.resident_memory > 1 << 20, "{peak:?}");
+    assert!(
+        status.executor(ExecutorId::DRIVER).unwrap().peak.resident_memory >= peak.resident_memory
+    );
 }
 
 #[test]

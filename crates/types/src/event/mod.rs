@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile};
+pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile, StagePeak};
 pub use stage::{RddDescription, StageInfo, StageRdd};
 pub use task::{Accumulable, Locality, RunningTask, TaskInfo, TaskMetrics};
 
@@ -179,14 +179,27 @@ pub enum Event {
         /// When.
         at: Tick,
     },
-    /// With a heartbeat: what an executor uses, and what its running tasks cost so far.
+    /// With a heartbeat: the most that an executor, or the driver, used since the last one, and what its running
+    /// tasks cost so far.
     ExecutorMetricsUpdate {
         /// The executor.
         executor: ExecutorId,
-        /// What it uses.
+        /// The most that it used.
         metrics: ExecutorMetrics,
-        /// Its running tasks.
+        /// The same for each stage attempt of which it ran tasks meanwhile.
+        stages: Vec<StagePeak>,
+        /// Its running tasks, where they tell what they cost before they end.
         tasks: Vec<RunningTask>,
+    },
+    /// A stage attempt ends: the most that one executor used while it ran tasks of it. Said before
+    /// [`Event::StageCompleted`], of executors that were looked at meanwhile.
+    StageExecutorMetrics {
+        /// The stage attempt.
+        stage: StageRef,
+        /// The executor.
+        executor: ExecutorId,
+        /// The most that it used.
+        metrics: ExecutorMetrics,
     },
     /// A process can hold blocks.
     BlockManagerAdded {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ExecutorMetrics;
 use crate::{AccumulatorId, ExecutorId, Host, StageRef, TaskId, Tick};
 
 /// A task attempt as listeners see it.
@@ -119,6 +120,8 @@ pub struct TaskMetrics {
     pub memory_bytes_spilled: u64,
     /// Bytes written to disk instead.
     pub disk_bytes_spilled: u64,
+    /// The most that its executor used while it ran, if that was looked at meanwhile.
+    pub executor: Option<Box<ExecutorMetrics>>,
 }
 
 impl TaskMetrics {
