@@ -14,6 +14,7 @@ mod runner;
 mod survey;
 mod timing;
 mod usage;
+pub mod variables;
 
 pub use environment::{Inbox, LocalEnvironment};
 pub use panics::{catch, drop_guarded};

@@ -29,6 +29,7 @@ use super::node::{Blocks, Node, lock};
 use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
+use crate::variables;
 
 /// How often to look whether the worker is still the parent.
 const PARENT_CHECK: Duration = Duration::from_secs(1);
@@ -228,6 +229,7 @@ fn start(
 ) -> Result<Infallible, StartError> {
     let conf = &settings.conf;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let [log_urls, attributes] = variables::of_executor();
     let options = ExecutorOptions {
         app: settings.app.clone(),
         executor: settings.executor,
@@ -235,6 +237,8 @@ fn start(
         cores: settings.cores,
         slots: settings.cores / conf.get(&entries::TASK_CPUS)?,
         hash: Some(ExecutableHash::current()?.bytes()),
+        log_urls,
+        attributes,
         heartbeat_ms: millis(conf.get(&entries::EXECUTOR_HEARTBEAT_INTERVAL)?),
         timeout_ms: millis(conf.get(&entries::NETWORK_TIMEOUT)?),
         planted: Planted::default(),
