@@ -124,6 +124,9 @@ fn encode(data: &TaskData) -> Vec<u8> {
 /// A failure whose text is no longer than people read and messages may be.
 fn shortened(mut outcome: TaskOutcome) -> TaskOutcome {
     let TaskOutcome::Failed(failure) = &mut outcome else { return outcome };
+    if let TaskFailure::Panicked { stack_trace, .. } = failure {
+        stack_trace.truncate(stack_trace.floor_char_boundary(LONGEST_TEXT));
+    }
     let text = match failure {
         TaskFailure::Panicked { message, .. }
         | TaskFailure::Error { message }
