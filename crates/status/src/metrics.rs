@@ -11,7 +11,8 @@ macro_rules! groups {
              getting_result_time_ms]
             [input_records input_bytes output_records output_bytes]
             [shuffle_read_records shuffle_local_bytes shuffle_local_blocks shuffle_remote_bytes
-             shuffle_remote_blocks shuffle_remote_bytes_to_disk shuffle_fetch_wait_us]
+             shuffle_remote_blocks shuffle_remote_bytes_to_disk shuffle_fetch_wait_us
+             shuffle_remote_requests_us]
             [shuffle_write_records shuffle_write_bytes shuffle_write_time_us memory_bytes_spilled
              disk_bytes_spilled]
         }

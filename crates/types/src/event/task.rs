@@ -110,6 +110,8 @@ pub struct TaskMetrics {
     pub shuffle_remote_bytes_to_disk: u64,
     /// Time waited for map outputs, microseconds.
     pub shuffle_fetch_wait_us: u64,
+    /// Time that requests to other executors took, one by one, though several are under way at once; microseconds.
+    pub shuffle_remote_requests_us: u64,
     /// Records written to shuffles.
     pub shuffle_write_records: u64,
     /// Bytes written to shuffles.
