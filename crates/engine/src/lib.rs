@@ -123,7 +123,7 @@ impl Engine {
         if let Some(value) = output {
             state.outputs.insert(task, Output { value, updates, of });
         }
-        let metrics = Some(Box::new(metrics));
+        let metrics = Some(metrics);
         let reported = TaskEvent::TaskReported { task, executor, outcome, metrics, written };
         self.apply(state, Input::Task(reported));
     }

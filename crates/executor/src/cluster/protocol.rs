@@ -49,7 +49,7 @@ pub struct TaskData {
     /// What it added to accumulators, encoded.
     pub updates: Vec<(AccumulatorId, Vec<u8>)>,
     /// What it cost.
-    pub metrics: TaskMetrics,
+    pub metrics: Box<TaskMetrics>,
     /// What it tells of the map output it wrote, if it did.
     pub written: Option<MapStatus>,
 }
