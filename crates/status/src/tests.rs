@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_types::event::{Locality, RddDescription, StageRdd};
+use firesteel_types::event::{Locality, RddDescription, RddScope, StageRdd};
 use firesteel_types::{
     BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, JobError,
     JobId, Properties, RddId, RunningTask, StageId, StageInfo, StagePeak, StageRef, StorageLevel,
@@ -213,7 +213,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     let rdd = RddDescription {
         id: RddId(3),
         name: "cached".to_owned(),
-        scope: "map".to_owned(),
+        scope: RddScope { id: 0, name: "map".to_owned(), parent: None },
         call_site: "map at x.rs:1".to_owned(),
         parents: Vec::new(),
         partitions: 2,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile, StagePeak};
-pub use stage::{RddDescription, StageInfo, StageRdd};
+pub use stage::{RddDescription, RddScope, StageInfo, StageRdd};
 pub use task::{Accumulable, Locality, RunningTask, TaskInfo, TaskMetrics};
 
 use crate::{
