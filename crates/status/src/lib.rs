@@ -133,6 +133,10 @@ impl AppStatus {
                 self.executors.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
             }
             Event::SpeculativeTaskSubmitted { stage, .. } => self.stages.speculated(*stage),
+            Event::TaskResubmitted { stage, partition, .. } => {
+                let jobs = self.stages.resubmitted(*stage);
+                self.jobs.task_resubmitted(jobs, stage.stage, *partition);
+            }
             Event::AccumulableUpdated { stage, accumulable, .. } => {
                 self.stages.accumulated(*stage, accumulable);
             }

@@ -90,6 +90,8 @@ pub struct StageStatus {
     pub tasks: TaskCounts,
     /// Copies of slow tasks that were asked for.
     pub speculative: u32,
+    /// Tasks that had succeeded and were run again, because what they wrote was lost.
+    pub resubmitted: u32,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
     /// The most that an executor used while it ran tasks of it, number by number.
@@ -157,6 +159,7 @@ impl Stages {
             failure: None,
             tasks: TaskCounts::default(),
             speculative: 0,
+            resubmitted: 0,
             metrics: TaskMetrics::default(),
             peak: ExecutorMetrics::default(),
             executors: BTreeMap::new(),
@@ -299,6 +302,13 @@ impl Stages {
         if known || stage.accumulables.len() < ACCUMULABLES_AT_MOST {
             stage.accumulables.insert(accumulable.id, accumulable.clone());
         }
+    }
+
+    /// The jobs that may need it.
+    pub(crate) fn resubmitted(&mut self, stage: StageRef) -> &BTreeSet<JobId> {
+        let Some(stage) = self.all.get_mut(&stage) else { return &NOBODY };
+        stage.resubmitted += 1;
+        &stage.jobs
     }
 
     pub(crate) fn speculated(&mut self, stage: StageRef) {

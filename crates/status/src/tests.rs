@@ -120,6 +120,22 @@ fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
 }
 
 #[test]
+fn a_partition_whose_output_was_lost_is_not_complete_until_it_is_computed_again() {
+    let (mut status, stage) = (status(), attempt(0, 0));
+    let (first, again) = (task(1, stage, 0), task(2, stage, 0));
+    apply(&mut status, [job(0, vec![stage_info(0, 2)]), submitted(stage_info(0, 2))]);
+    apply(&mut status, [start(&first), finish(&first, None, 12, 0)]);
+    let (executor, at) = (ExecutorId(1), Tick(13));
+    let lost = Event::TaskResubmitted { stage, index: 0, partition: 0, executor, at };
+    let completed = |status: &AppStatus| status.job(JobId(0)).unwrap().completed_indices;
+    assert_eq!(completed(&status), 1);
+    apply(&mut status, [lost]);
+    assert_eq!((completed(&status), status.stage(stage).unwrap().resubmitted), (0, 1));
+    apply(&mut status, [start(&again), finish(&again, None, 14, 0)]);
+    assert_eq!(completed(&status), 1);
+}
+
+#[test]
 fn a_stage_that_two_jobs_share_and_its_second_attempt_count_for_both() {
     let mut status = status();
     apply(

@@ -134,7 +134,12 @@ impl TaskScheduler {
         let stages: Vec<StageRef> = self.sets.keys().copied().collect();
         for stage in stages {
             if let Some(set) = self.sets.get_mut(&stage) {
-                set.lose_outputs(executor);
+                for index in set.lose_outputs(executor) {
+                    let partition = set.slot(index).partition;
+                    let again =
+                        Event::TaskResubmitted { stage, index, partition, executor, at: now };
+                    out.push(TaskEffect::Post(again));
+                }
             }
             self.settle(now, stage, out);
         }

@@ -276,18 +276,21 @@ impl SetState {
         }
     }
 
-    /// The outputs on an executor are gone: its map tasks must run again.
-    pub(super) fn lose_outputs(&mut self, executor: ExecutorId) {
+    /// The outputs on an executor are gone: its map tasks must run again. Which these are.
+    pub(super) fn lose_outputs(&mut self, executor: ExecutorId) -> Vec<u32> {
         if !self.is_active() || !matches!(self.kind, TaskSetKind::ShuffleMap(_)) {
-            return;
+            return Vec::new();
         }
+        let mut lost = Vec::new();
         for index in 0..self.slots.len() as u32 {
             if self.slot(index).progress == Progress::Succeeded(executor) {
                 self.slot(index).progress = Progress::Open;
                 self.succeeded -= 1;
                 self.requeue(index);
+                lost.push(index);
             }
         }
+        lost
     }
 }
 

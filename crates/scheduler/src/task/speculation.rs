@@ -87,7 +87,8 @@ impl TaskScheduler {
             let set = self.sets.get_mut(&stage).expect("an attempt's set exists");
             set.copies.insert(index);
             let partition = set.slot(index).partition;
-            out.push(TaskEffect::Post(Event::SpeculativeTaskSubmitted { stage, partition }));
+            let copy = Event::SpeculativeTaskSubmitted { stage, index, partition };
+            out.push(TaskEffect::Post(copy));
             self.offer_all = true;
             self.settle(now, stage, out);
         }

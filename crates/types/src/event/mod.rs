@@ -122,8 +122,23 @@ pub enum Event {
     SpeculativeTaskSubmitted {
         /// The stage attempt.
         stage: StageRef,
+        /// The task's place among those of the stage attempt.
+        index: u32,
         /// The partition.
         partition: u32,
+    },
+    /// A task that had succeeded is run again: the map output that it wrote was lost with its executor.
+    TaskResubmitted {
+        /// The stage attempt.
+        stage: StageRef,
+        /// The task's place among those of the stage attempt.
+        index: u32,
+        /// The partition.
+        partition: u32,
+        /// The executor that was lost.
+        executor: ExecutorId,
+        /// When.
+        at: Tick,
     },
     /// An executor registered.
     ExecutorAdded {
