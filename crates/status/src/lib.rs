@@ -42,20 +42,32 @@ pub use tasks::{TaskSort, TaskState, TaskStatus};
 /// What is known of the application itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Application {
+    /// The version of the engine that runs it.
+    pub version: String,
     /// Its id.
     pub id: String,
+    /// Which attempt of it this is, where a cluster manager counts them.
+    pub attempt_id: Option<String>,
     /// Its name.
     pub name: String,
     /// Who runs it.
     pub user: String,
+    /// Where the driver's output can be read, by name.
+    pub driver_log_urls: BTreeMap<String, String>,
+    /// What the driver's cluster manager tells of it.
+    pub driver_attributes: BTreeMap<String, String>,
     /// Since when.
     pub started: Tick,
     /// Until when, if it is over.
     pub ended: Option<Tick>,
+    /// What the program ended with, if it is over and somebody knew.
+    pub exit_code: Option<i32>,
     /// Its settings, secrets redacted.
     pub properties: Vec<(String, String)>,
     /// What it runs on.
     pub runtime: BTreeMap<String, String>,
+    /// The executable and files: who handed them over.
+    pub resources: BTreeMap<String, String>,
     /// What its executors and tasks ask for.
     pub profiles: BTreeMap<u32, ResourceProfile>,
 }
@@ -101,7 +113,8 @@ impl AppStatus {
     /// Takes one event.
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::ApplicationStart { .. }
+            Event::LogStart { .. }
+            | Event::ApplicationStart { .. }
             | Event::ApplicationEnd { .. }
             | Event::EnvironmentUpdate { .. }
             | Event::ResourceProfileAdded { .. } => self.application.apply(event),
@@ -203,14 +216,29 @@ impl AppStatus {
 impl Application {
     fn apply(&mut self, event: &Event) {
         match event {
-            Event::ApplicationStart { name, app_id, user, at } => {
+            Event::LogStart { version } => self.version.clone_from(version),
+            Event::ApplicationStart {
+                name,
+                app_id,
+                attempt_id,
+                user,
+                driver_log_urls,
+                driver_attributes,
+                at,
+            } => {
                 (self.id, self.name, self.user) = (app_id.clone(), name.clone(), user.clone());
+                self.attempt_id.clone_from(attempt_id);
+                self.driver_log_urls.clone_from(driver_log_urls);
+                self.driver_attributes.clone_from(driver_attributes);
                 self.started = *at;
             }
-            Event::ApplicationEnd { at } => self.ended = Some(*at),
-            Event::EnvironmentUpdate { properties, runtime } => {
+            Event::ApplicationEnd { exit_code, at } => {
+                (self.exit_code, self.ended) = (*exit_code, Some(*at));
+            }
+            Event::EnvironmentUpdate { properties, runtime, resources } => {
                 self.properties.clone_from(properties);
                 self.runtime.clone_from(runtime);
+                self.resources.clone_from(resources);
             }
             Event::ResourceProfileAdded { profile } => {
                 self.profiles.insert(profile.id, profile.clone());

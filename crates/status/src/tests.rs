@@ -386,8 +386,25 @@ fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
     let of_application = Event::EnvironmentUpdate {
         properties: vec![("spark.app.name".into(), "x".into())],
         runtime: BTreeMap::new(),
+        resources: BTreeMap::from([("/bin/x".into(), "Executable".into())]),
     };
-    apply(&mut status, [of_application, Event::ApplicationEnd { at: Tick(9) }]);
-    assert_eq!(status.application().ended, Some(Tick(9)));
-    assert_eq!(status.application().properties.len(), 1);
+    let name = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    let start = Event::ApplicationStart {
+        name: "x".into(),
+        app_id: "app-1".into(),
+        attempt_id: Some("2".into()),
+        user: "u".into(),
+        driver_log_urls: name("stdout", "file://h/out"),
+        driver_attributes: name("zone", "z"),
+        at: Tick(3),
+    };
+    let end = Event::ApplicationEnd { exit_code: Some(101), at: Tick(9) };
+    let version = "1.2.3".to_owned();
+    apply(&mut status, [Event::LogStart { version }, start, of_application, end]);
+    let it = status.application();
+    assert_eq!((it.started, it.ended, it.exit_code), (Tick(3), Some(Tick(9)), Some(101)));
+    assert_eq!((it.properties.len(), it.resources.len(), it.version.as_str()), (1, 1, "1.2.3"));
+    assert_eq!((it.id.as_str(), it.attempt_id.as_deref()), ("app-1", Some("2")));
+    assert_eq!(it.driver_log_urls["stdout"], "file://h/out");
+    assert_eq!(it.driver_attributes["zone"], "z");
 }

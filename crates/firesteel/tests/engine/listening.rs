@@ -45,6 +45,7 @@ fn one_core_tells_a_job_step_by_step() {
     assert!(ctx.range_in(1, 0..1u64, 1).map(|n| 1 / n).count().is_err());
     ctx.stop();
     let wanted = [
+        "LogStart",
         "ApplicationStart",
         "ResourceProfileAdded",
         "EnvironmentUpdate",
@@ -191,6 +192,49 @@ fn jobs_are_told_with_the_place_of_their_action() {
             assert!(call_site.contains("listening.rs:"), "{call_site}");
         }
     }
+}
+
+#[test]
+fn rdds_are_told_with_the_call_that_made_them_and_the_scope_around_it() {
+    let (ctx, heard) = Heard::attach(builder("local[2]"));
+    let numbers = ctx.range_in(2, 0..10u64, 1);
+    let sums = ctx.with_scope("sums", || numbers.map(|n| (n % 3, n)).reduce_by_key(|a, b| a + b));
+    let both: Vec<_> = (0..2).map(|_| sums.map(|(_, sum)| sum)).collect();
+    assert_eq!(both[0].union(&both[1]).count().unwrap(), 6);
+    ctx.wait_for_listeners();
+    let mut scopes = BTreeMap::new();
+    for event in heard.events() {
+        if let Event::JobStart { stages, .. } = event {
+            let rdds = stages.iter().flat_map(|stage| stage.rdds.iter());
+            scopes.extend(rdds.map(|rdd| (rdd.rdd.id, rdd.rdd.scope.clone())));
+        }
+    }
+    let of = |name: &str| -> Vec<_> {
+        scopes.values().filter(|scope| scope.name == name && scope.parent.is_none()).collect()
+    };
+    let maps = of("map");
+    assert_eq!(maps.len(), 2, "{scopes:?}");
+    assert_ne!(maps[0].id, maps[1].id, "one line, two calls");
+    assert_eq!((of("range_in").len(), of("union").len()), (1, 1), "{scopes:?}");
+    let inner = scopes.values().filter_map(|scope| Some((&scope.name, scope.parent.as_ref()?)));
+    let inner: Vec<_> = inner.collect();
+    assert!(inner.iter().any(|(name, _)| *name == "reduce_by_key"), "{scopes:?}");
+    assert!(inner.iter().all(|(_, outer)| outer.name == "sums" && outer.id == inner[0].1.id));
+}
+
+#[test]
+fn the_application_is_told_with_its_version_its_executable_and_the_code_it_ends_with() {
+    let attempt = builder("local[1]").config("spark.app.attempt.id", 2);
+    let (ctx, heard) = Heard::attach(attempt);
+    ctx.stop_with_exit_code(3);
+    ctx.stop();
+    let status = ctx.status_reader()();
+    let application = status.application();
+    assert_eq!((application.exit_code, application.attempt_id.as_deref()), (Some(3), Some("2")));
+    assert!(application.version.starts_with("0."), "{}", application.version);
+    assert!(application.resources.values().any(|whose| whose == "Executable"));
+    let ends = |event: &Event| matches!(event, Event::ApplicationEnd { .. });
+    assert_eq!(heard.events().iter().filter(|event| ends(event)).count(), 1);
 }
 
 #[test]

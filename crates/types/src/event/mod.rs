@@ -27,28 +27,43 @@ use crate::{
 #[serde(tag = "Event")]
 #[non_exhaustive]
 pub enum Event {
+    /// Before anything else: who tells all this.
+    LogStart {
+        /// The version of the engine.
+        version: String,
+    },
     /// The application is up.
     ApplicationStart {
         /// Name of the application.
         name: String,
         /// Its id.
         app_id: String,
+        /// Which attempt of it this is, where a cluster manager counts them.
+        attempt_id: Option<String>,
         /// Who runs it.
         user: String,
+        /// Where the driver's output can be read, by name (`stdout`, `stderr`).
+        driver_log_urls: BTreeMap<String, String>,
+        /// What the driver's cluster manager tells of it.
+        driver_attributes: BTreeMap<String, String>,
         /// When.
         at: Tick,
     },
     /// The application stops; nothing follows.
     ApplicationEnd {
+        /// What the program ends with, as far as the application knows.
+        exit_code: Option<i32>,
         /// When.
         at: Tick,
     },
-    /// The settings in force, and what the program runs on.
+    /// The settings in force, what the program runs on, and what was handed to it.
     EnvironmentUpdate {
         /// Key and value, secrets redacted.
         properties: Vec<(String, String)>,
         /// The machine, the executable, the version of the engine.
         runtime: BTreeMap<String, String>,
+        /// The executable, and the files of `spark.files`: who handed them over.
+        resources: BTreeMap<String, String>,
     },
     /// What executors and tasks of a profile ask for.
     ResourceProfileAdded {
