@@ -7,6 +7,8 @@
 mod executor;
 mod stage;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
