@@ -1,5 +1,6 @@
 //! What driver and executor say to each other. Closed enums: what is not listed here cannot be said.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome};
@@ -22,6 +23,10 @@ pub enum ToDriver {
         cores: u32,
         /// The hash of its executable.
         hash: Option<[u8; 32]>,
+        /// Where its output can be read, by name (`stdout`, `stderr`).
+        log_urls: BTreeMap<String, String>,
+        /// What its cluster manager tells of it.
+        attributes: BTreeMap<String, String>,
     },
     /// It lives.
     ExecutorHeartbeat {

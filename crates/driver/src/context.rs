@@ -199,7 +199,12 @@ impl Context {
     /// Cancels all jobs, ends all threads. Jobs submitted later are refused. Also done when the last
     /// clone of the context and the last RDD of it are dropped.
     pub fn stop(&self) {
-        self.0.stop();
+        self.0.stop(0);
+    }
+
+    /// The same; listeners are told that the program is going to end with this code.
+    pub fn stop_with_exit_code(&self, exit_code: i32) {
+        self.0.stop(exit_code);
     }
 
     /// Whether it was stopped.
@@ -416,6 +421,9 @@ impl Context {
     }
 }
 
+/// What a program ends with whose main thread panicked.
+const PANICKED: i32 = 101;
+
 impl Inner {
     fn new(engine: Arc<Engine>, progress: Option<ConsoleProgress>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -429,21 +437,21 @@ impl Inner {
         }
     }
 
-    fn stop(&self) {
-        self.engine.stop();
+    fn stop(&self, exit_code: i32) {
+        self.engine.stop_with(exit_code);
         self.progress.iter().for_each(ConsoleProgress::stop);
     }
 
     /// The process was told to end: as [`Context::stop`], with a reason. Waits for the tasks.
-    pub(crate) fn interrupt(&self, reason: &str) {
+    pub(crate) fn interrupt(&self, reason: &str, exit_code: i32) {
         self.engine.cancel_all_jobs(reason);
-        self.stop();
+        self.stop(exit_code);
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(if std::thread::panicking() { PANICKED } else { 0 });
         self.leftovers.remove();
     }
 }

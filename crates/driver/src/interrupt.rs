@@ -79,7 +79,7 @@ fn clean_up(signal: i32) {
     let own = contexts.clone();
     std::thread::spawn(move || {
         let _stopping = stopping;
-        own.iter().for_each(|context| context.interrupt(name));
+        own.iter().for_each(|context| context.interrupt(name, 128 + signal));
     });
     if stopped.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         say(&format!(

@@ -16,6 +16,7 @@ mod local_properties;
 mod output;
 mod progress;
 mod rdd;
+mod scope;
 mod sources;
 mod status_tracker;
 

@@ -249,7 +249,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn end(at: u64) -> Event {
-        Event::ApplicationEnd { at: Tick(at) }
+        Event::ApplicationEnd { exit_code: None, at: Tick(at) }
     }
 
     fn post(bus: &Bus, at: u64) {

@@ -1,6 +1,7 @@
 //! The files of `spark.files` in the driver: copied when the context starts, so that everybody gets the
 //! same bytes whatever becomes of the originals, and removed when it stops.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,15 @@ impl Files {
         copies.flat_map(|copies| {
             copies.names.iter().map(|name| (name.as_str(), copies.root.join(name)))
         })
+    }
+
+    /// The executable and the files, with who handed them over: what listeners hear of them.
+    pub(crate) fn resources(&self) -> BTreeMap<String, String> {
+        let shown = |path: PathBuf| path.display().to_string();
+        let executable = std::env::current_exe().ok().map(|path| (shown(path), "Executable"));
+        let files = self.iter().map(|(_, path)| (shown(path), "Added By User"));
+        let all = executable.into_iter().chain(files);
+        all.map(|(path, whose)| (path, whose.to_owned())).collect()
     }
 
     /// Removes the copies.

@@ -9,6 +9,7 @@
 //! | `blocks` | cached partitions as schedulers and listeners hear of them |
 //! | `place`, `local`, `process`, `cluster` | where tasks run |
 //! | `state`, `job`, `aftermath`, `timer` | what the lock protects, what happens after it is let go |
+//! | `heartbeat` | what executors and the driver use |
 //! | `bus`, `status` | who hears of all this |
 //!
 //! There is no scheduler thread. Whoever has news (a worker whose task ended, a user's thread that
@@ -24,6 +25,7 @@ mod bus;
 mod cluster;
 mod error;
 mod files;
+mod heartbeat;
 mod job;
 mod jobs;
 mod local;
@@ -47,6 +49,7 @@ use firesteel_types::{Event, ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, T
 
 use aftermath::{Aftermath, Spoilt, Step};
 use bus::Bus;
+use heartbeat::Heartbeats;
 use place::Place;
 use start::Application;
 use state::{Launch, Output, State};
@@ -71,6 +74,7 @@ pub struct Engine {
     clock: Clock,
     bus: Bus,
     status: Status,
+    heartbeats: Heartbeats,
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
     place: Place,
@@ -110,15 +114,16 @@ impl Engine {
         executor: ExecutorId,
         report: TaskReport,
     ) {
-        let TaskReport { outcome, output, updates, metrics, written } = report;
-        let of = state.running.remove(&task);
-        if let Some(running) = &of {
+        let TaskReport { outcome, output, updates, mut metrics, written } = report;
+        let mut of = state.running.remove(&task);
+        if let Some(running) = &mut of {
             warn_of_failure(&running.info, &outcome);
+            state.peaks.task_ended(running, &mut metrics);
         }
         if let Some(value) = output {
             state.outputs.insert(task, Output { value, updates, of });
         }
-        let metrics = Some(Box::new(metrics));
+        let metrics = Some(metrics);
         let reported = TaskEvent::TaskReported { task, executor, outcome, metrics, written };
         self.apply(state, Input::Task(reported));
     }
@@ -210,6 +215,7 @@ impl Engine {
                 }
                 Effect::Post(event) => {
                     self.place.note_exclusion(&event);
+                    state.peaks.before(&event).into_iter().for_each(|first| self.post(first));
                     self.post(event);
                 }
                 Effect::ArmTimer(at) => self.arm_timer(state, at),

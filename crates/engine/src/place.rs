@@ -76,10 +76,12 @@ impl NewPlace {
                 engine.announce()?;
                 let info = ExecutorInfo::new(Host::new("localhost"), workers);
                 engine.feed(Input::ExecutorAdded { executor: ExecutorId::DRIVER, info });
+                engine.heartbeats.start(engine, true)?;
                 local::spawn_workers(engine, workers, local::work)
             }
             NewPlace::Cluster(new) => {
                 new.start(engine)?;
+                engine.heartbeats.start(engine, false)?;
                 local::spawn_workers(engine, 1, dispatch)
             }
         }

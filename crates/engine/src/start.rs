@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use firesteel_conf::{Conf, Master, Threads, entries};
-use firesteel_executor::LocalEnvironment;
+use firesteel_executor::{LocalEnvironment, variables};
 use firesteel_rpc::Clock;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
@@ -16,6 +16,7 @@ use crate::aftermath::Aftermath;
 use crate::bus::{Bus, Listener};
 use crate::cluster::{ClusterManager, built_in};
 use crate::files::Files;
+use crate::heartbeat::Heartbeats;
 use crate::jobs::Ids;
 use crate::place::NewPlace;
 use crate::state::State;
@@ -70,6 +71,7 @@ impl Engine {
             clock: Clock::new(),
             bus,
             status,
+            heartbeats: Heartbeats::default(),
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),
             place: place.place(),
@@ -94,17 +96,23 @@ impl Engine {
                 tracing::info!(key, value, "setting");
             }
         }
+        self.post(Event::LogStart { version: VERSION.to_owned() });
+        let [driver_log_urls, driver_attributes] = variables::of_driver();
         self.post(Event::ApplicationStart {
             name: self.app_name().to_owned(),
             app_id: self.application_id().to_owned(),
+            attempt_id: conf.get(&entries::APP_ATTEMPT_ID)?,
             user: user(),
+            driver_log_urls,
+            driver_attributes,
             at: self.now(),
         });
         let profile = options::resource_profile(conf)?;
         self.post(Event::ResourceProfileAdded { profile });
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let properties = conf.redacted().map(owned).collect();
-        self.post(Event::EnvironmentUpdate { properties, runtime: runtime() });
+        let resources = self.application.files.resources();
+        self.post(Event::EnvironmentUpdate { properties, runtime: runtime(), resources });
         let (host, port) = self.place.driver_address();
         let id = BlockManagerId { executor: ExecutorId::DRIVER, host, port };
         let max_memory = self.environment.scratch().memory().budget();
@@ -144,11 +152,16 @@ impl Engine {
 
     /// Cancels all jobs, ends all threads. Jobs submitted later are refused.
     pub fn stop(self: &Arc<Self>) {
+        self.stop_with(0);
+    }
+
+    /// The same; the program is going to end with this code, listeners are told.
+    pub fn stop_with(self: &Arc<Self>, exit_code: i32) {
         if !self.end_jobs() {
             return;
         }
         self.application.files.remove();
-        self.post(Event::ApplicationEnd { at: self.now() });
+        self.post(Event::ApplicationEnd { exit_code: Some(exit_code), at: self.now() });
         self.bus.close();
     }
 
@@ -170,6 +183,7 @@ impl Engine {
         self.carry_out(state, Input::Dag(DagEvent::AllJobsCancelled { reason }));
         self.work.notify_all();
         self.timer.notify_all();
+        self.heartbeats.stop();
         let current = std::thread::current().id();
         threads.into_iter().filter(|thread| thread.thread().id() != current).for_each(|thread| {
             let _ = thread.join();
@@ -193,11 +207,14 @@ pub(crate) fn user() -> String {
     std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
 }
 
+/// The version of the engine.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// What the program runs on.
 fn runtime() -> BTreeMap<String, String> {
     let program = std::env::current_exe().map(|path| path.display().to_string());
     BTreeMap::from([
-        ("Firesteel Version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("Firesteel Version".to_owned(), VERSION.to_owned()),
         ("Executable".to_owned(), program.unwrap_or_default()),
         ("Operating System".to_owned(), std::env::consts::OS.to_owned()),
         ("Architecture".to_owned(), std::env::consts::ARCH.to_owned()),

@@ -7,12 +7,15 @@ use std::thread::JoinHandle;
 use firesteel_scheduler::engine::{Effect, Scheduler};
 use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
 use firesteel_task::{KillSwitch, Payload, UpdateTarget};
-use firesteel_types::{AccumulatorId, JobId, RddId, ShuffleId, TaskId, TaskInfo, Tick};
+use firesteel_types::{
+    AccumulatorId, ExecutorMetrics, JobId, RddId, ShuffleId, TaskId, TaskInfo, Tick,
+};
 
 use super::ShuffleHandle;
 use super::aftermath::{Step, Update};
 use super::job::{ActiveJob, StageCode};
 use crate::Result;
+use crate::heartbeat::StagePeaks;
 
 /// A task for a worker.
 pub(super) struct Launch {
@@ -31,6 +34,8 @@ pub(super) struct Running {
     pub(super) kill: Arc<KillSwitch>,
     /// The job that its result is for, unless it writes map outputs.
     pub(super) job: Option<JobId>,
+    /// The most that this process used while it ran here, if anybody looked.
+    pub(super) peak: Option<Box<ExecutorMetrics>>,
 }
 
 /// A successful task's output and accumulator updates, until the schedulers say what counts.
@@ -50,6 +55,8 @@ pub(super) struct State {
     pub(super) accumulators: BTreeMap<AccumulatorId, Weak<dyn UpdateTarget>>,
     pub(super) outputs: BTreeMap<TaskId, Output>,
     pub(super) running: BTreeMap<TaskId, Running>,
+    /// What executors used while the stages did that run now.
+    pub(super) peaks: StagePeaks,
     pub(super) timers: BTreeSet<Tick>,
     pub(super) timer_running: bool,
     pub(super) threads: Vec<JoinHandle<()>>,
@@ -75,6 +82,7 @@ impl State {
             outputs: BTreeMap::new(),
             running: BTreeMap::new(),
             ended: None,
+            peaks: StagePeaks::default(),
             timers: BTreeSet::new(),
             timer_running: false,
             threads: Vec::new(),
@@ -103,7 +111,7 @@ impl State {
         };
         let code = code.expect("a task's job keeps the code of all its stages alive");
         let kill = Arc::new(KillSwitch::default());
-        let running = Running { info: task.clone(), kill: kill.clone(), job };
+        let running = Running { info: task.clone(), kill: kill.clone(), job, peak: None };
         self.running.insert(task.task, running);
         let outdated = self.scheduler.blocks().outdated();
         self.ready.push_back(Launch { task, code, kill, epoch, outdated });

@@ -13,10 +13,13 @@ mod protocol;
 mod runner;
 mod survey;
 mod timing;
+mod usage;
+pub mod variables;
 
 pub use environment::{Inbox, LocalEnvironment};
 pub use panics::{catch, drop_guarded};
 pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 pub use runner::{run_encoded, run_task};
+pub use usage::usage;
 
 firesteel_closure::before_main!(if crate::child::is_executor => crate::child::take_over);

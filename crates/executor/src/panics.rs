@@ -1,7 +1,8 @@
-//! Where a task panicked and with what message: caught by a process-wide panic hook that keeps quiet
+//! Where a task panicked, with what message and, if `RUST_BACKTRACE` is set, through which calls: caught by a process-wide panic hook that keeps quiet
 //! for task threads, because the job's error tells it.
 
 use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::Once;
@@ -10,18 +11,24 @@ use firesteel_types::TaskFailure;
 
 thread_local! {
     static IN_TASK: Cell<bool> = const { Cell::new(false) };
-    static LOCATION: RefCell<Option<String>> = const { RefCell::new(None) };
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Where a panic happened.
+struct Place {
+    location: Option<String>,
+    stack: Backtrace,
 }
 
 /// Runs `work`; a panic or a typed failure in it becomes a [`TaskFailure`].
 pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, TaskFailure> {
     install_hook();
     let before = IN_TASK.replace(true);
-    LOCATION.set(None);
+    PLACE.set(None);
     // A task that unwinds is thrown away whole: nothing it left half done is looked at again.
     let result = catch_unwind(AssertUnwindSafe(work));
     IN_TASK.set(before);
-    result.map_err(|payload| failure_of(payload, LOCATION.take()))
+    result.map_err(|payload| failure_of(payload, PLACE.take()))
 }
 
 /// Drops something of the user's where nobody waits for it: a panic in its `Drop` is told and goes no further.
@@ -46,29 +53,37 @@ fn install_hook() {
 }
 
 fn remember(info: &PanicHookInfo<'_>) {
-    LOCATION.set(info.location().map(ToString::to_string));
+    let location = info.location().map(ToString::to_string);
+    // Costs nothing unless RUST_BACKTRACE asks for it.
+    PLACE.set(Some(Place { location, stack: Backtrace::capture() }));
 }
 
-fn failure_of(payload: Box<dyn Any + Send>, location: Option<String>) -> TaskFailure {
+fn failure_of(payload: Box<dyn Any + Send>, place: Option<Place>) -> TaskFailure {
     let payload = match payload.downcast::<TaskFailure>() {
         Ok(failure) => return *failure,
         Err(payload) => payload,
     };
-    let failure = panicked(&*payload, location);
+    let failure = panicked(&*payload, place);
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     // A payload that panics when it is dropped may bring another one that does.
     std::mem::forget(dropped);
     failure
 }
 
-fn panicked(payload: &(dyn Any + Send), location: Option<String>) -> TaskFailure {
+fn panicked(payload: &(dyn Any + Send), place: Option<Place>) -> TaskFailure {
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
         _ => "a panic whose payload is not text".to_owned(),
     };
-    let location = location.unwrap_or_else(|| "unknown location".to_owned());
-    TaskFailure::Panicked { message, location }
+    let captured = |place: &&Place| place.stack.status() == BacktraceStatus::Captured;
+    let stack_trace = place.as_ref().filter(captured).map(|place| place.stack.to_string());
+    let location = place.and_then(|place| place.location);
+    TaskFailure::Panicked {
+        message,
+        location: location.unwrap_or_else(|| "unknown location".to_owned()),
+        stack_trace: stack_trace.unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -78,8 +93,12 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_its_message_and_place() {
         let failure = catch(|| panic!("no more {}", "coal")).unwrap_err();
-        let TaskFailure::Panicked { message, location } = failure else { panic!("{failure}") };
+        let TaskFailure::Panicked { message, location, stack_trace } = failure else {
+            panic!("{failure}")
+        };
         assert_eq!(message, "no more coal");
+        let asked = Backtrace::capture().status() == BacktraceStatus::Captured;
+        assert_eq!(asked, stack_trace.contains("a_panic_is_told"), "{stack_trace}");
         assert!(location.contains("panics.rs:"), "{location}");
     }
 

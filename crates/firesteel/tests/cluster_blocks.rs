@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use executors::*;
 use firesteel::prelude::*;
-use firesteel::types::{Event, TaskFailure};
+use firesteel::types::{Event, ExecutorId, TaskFailure};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 const DIRECTORY: &str = "FIRESTEEL_TEST_DIRECTORY";
@@ -211,7 +211,7 @@ fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
     // The driver hears what is kept before the next heartbeat, and the executor that it is to drop it before
     // the tasks that come after.
     let beats = |events: &[Event]| {
-        let beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { .. });
+        let beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { executor, .. } if *executor != ExecutorId::DRIVER);
         events.iter().filter(beat).count()
     };
     let before = beats(&seen.0.lock().unwrap());
@@ -344,7 +344,8 @@ fn a_queue_that_is_full_for_a_moment_costs_no_executor_and_no_wish_to_end_a_task
 
 #[test]
 fn heartbeats_tell_what_running_tasks_cost_so_far() {
-    let (ctx, seen) = started(builder(2).config("spark.executor.heartbeatInterval", "100ms"), 2);
+    let builder = builder(2).config("spark.executor.heartbeatInterval", "100ms");
+    let (ctx, seen) = started(builder.config("spark.executor.metrics.pollingInterval", "20ms"), 2);
     let (_directory, path) = flag();
     let pairs = ctx.parallelize_in(2, 0..100u64).map(|n| (n % 2, n)).partition_by(2);
     let waiting = pairs.with(path.clone()).map(|path, pair| {
@@ -363,6 +364,44 @@ fn heartbeats_tell_what_running_tasks_cost_so_far() {
     });
     std::fs::write(path, "").unwrap();
     assert_eq!(waiting.wait().unwrap(), 100);
+    // What the executors used meanwhile is told with the stage's end, and the tasks brought it along.
+    seen.wait(|events| events.iter().any(|event| matches!(event, Event::JobEnd { .. })));
+    let events = seen.0.lock().unwrap();
+    let told: BTreeSet<u32> = events.iter().filter_map(peak_of_an_executor).collect();
+    assert!(!told.is_empty() && told.iter().all(|executor| *executor < 2), "{told:?}");
+    let peaks = events.iter().filter_map(|event| match event {
+        Event::TaskEnd { metrics: Some(metrics), .. } => metrics.executor.as_deref(),
+        _ => None,
+    });
+    assert!(peaks.into_iter().any(|peak| peak.resident_memory > 1 << 20));
+}
+
+fn peak_of_an_executor(event: &Event) -> Option<u32> {
+    match event {
+        Event::StageExecutorMetrics { executor, metrics, .. } => {
+            assert!(metrics.resident_memory > 1 << 20, "{metrics:?}");
+            Some(executor.0)
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn executors_are_told_with_their_log_files_and_attributes() {
+    let attribute = "spark.executorEnv.SPARK_EXECUTOR_ATTRIBUTE_ZONE";
+    let (_ctx, seen) = started(builder(1).config(attribute, "north"), 1);
+    let events = seen.0.lock().unwrap();
+    let info = events.iter().find_map(|event| match event {
+        Event::ExecutorAdded { info, .. } => Some(info),
+        _ => None,
+    });
+    let info = info.unwrap();
+    assert_eq!(info.attributes.get("ZONE").map(String::as_str), Some("north"));
+    for stream in ["stdout", "stderr"] {
+        let file = info.log_urls[stream].strip_prefix(&format!("file://{}", info.host)).unwrap();
+        assert!(file.ends_with(&format!("/0/{stream}")), "{file}");
+        assert!(Path::new(file).exists(), "{file}");
+    }
 }
 
 #[test]

@@ -436,7 +436,11 @@ impl World {
 }
 
 fn panic() -> TaskFailure {
-    TaskFailure::Panicked { message: "on purpose".into(), location: "here".into() }
+    TaskFailure::Panicked {
+        message: "on purpose".into(),
+        location: "here".into(),
+        stack_trace: String::new(),
+    }
 }
 
 #[test]

@@ -511,7 +511,11 @@ impl World {
             Err(TaskFailure::Killed { reason: "asked to".to_owned() })
         } else if self.faulty() && self.rng.u16(..1000) < self.plan.panics {
             self.counters.task_panics += 1;
-            Err(TaskFailure::Panicked { message: "on purpose".into(), location: "here".into() })
+            Err(TaskFailure::Panicked {
+                message: "on purpose".into(),
+                location: "here".into(),
+                stack_trace: String::new(),
+            })
         } else {
             match self.compute(proc, driver, &info, kind) {
                 Ok((value, fresh)) => {

@@ -341,6 +341,8 @@ impl World {
             cores,
             slots: cores,
             hash: None,
+            log_urls: BTreeMap::new(),
+            attributes: BTreeMap::new(),
             heartbeat_ms: HEARTBEAT_MS,
             timeout_ms: NETWORK_TIMEOUT_MS,
             planted: self.settings.planted,

@@ -135,6 +135,9 @@ impl Executors {
                 executor.task_time_ms.saturating_add(at.since_ms(task.launched));
             if let Some(cost) = cost {
                 metrics::add(&mut executor.metrics, cost);
+                if let Some(peak) = &cost.executor {
+                    executor.peak = executor.peak.max(**peak);
+                }
             }
         });
     }

@@ -98,6 +98,19 @@ impl Bits {
         *word |= bit;
         is_new
     }
+
+    /// Whether it was there.
+    fn remove(&mut self, number: u32) -> bool {
+        let (index, bit) = (number as usize / 64, 1 << (number % 64));
+        let word = match index < FAR {
+            true => self.near.get_mut(index),
+            false => self.far.get_mut(&index),
+        };
+        let Some(word) = word else { return false };
+        let was_there = *word & bit != 0;
+        *word &= !bit;
+        was_there
+    }
 }
 
 /// All jobs that are remembered.
@@ -212,6 +225,20 @@ impl Jobs {
         });
     }
 
+    /// A partition that was computed is missing again.
+    pub(crate) fn task_resubmitted(
+        &mut self,
+        jobs: &BTreeSet<JobId>,
+        stage: StageId,
+        partition: u32,
+    ) {
+        self.each(jobs, |job| {
+            let computed = job.computed.get_mut(&stage);
+            let lost = computed.is_some_and(|computed| computed.remove(partition));
+            job.completed_indices -= u32::from(lost);
+        });
+    }
+
     fn each(&mut self, jobs: &BTreeSet<JobId>, mut change: impl FnMut(&mut JobStatus)) {
         for job in jobs {
             if let Some(job) = self.all.get_mut(job) {
@@ -258,7 +285,9 @@ mod tests {
     fn every_number_is_new_once() {
         let mut bits = Bits::default();
         for number in [0, 1, 63, 64, 1 << 19, (1 << 20) - 1, 1 << 20, u32::MAX] {
+            assert!(!bits.remove(number), "{number}");
             assert!(bits.insert(number) && !bits.insert(number), "{number}");
+            assert!(bits.remove(number) && bits.insert(number), "{number}");
         }
         assert!(bits.near.len() <= 1 << 14);
     }

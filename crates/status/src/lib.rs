@@ -42,20 +42,32 @@ pub use tasks::{TaskSort, TaskState, TaskStatus};
 /// What is known of the application itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Application {
+    /// The version of the engine that runs it.
+    pub version: String,
     /// Its id.
     pub id: String,
+    /// Which attempt of it this is, where a cluster manager counts them.
+    pub attempt_id: Option<String>,
     /// Its name.
     pub name: String,
     /// Who runs it.
     pub user: String,
+    /// Where the driver's output can be read, by name.
+    pub driver_log_urls: BTreeMap<String, String>,
+    /// What the driver's cluster manager tells of it.
+    pub driver_attributes: BTreeMap<String, String>,
     /// Since when.
     pub started: Tick,
     /// Until when, if it is over.
     pub ended: Option<Tick>,
+    /// What the program ended with, if it is over and somebody knew.
+    pub exit_code: Option<i32>,
     /// Its settings, secrets redacted.
     pub properties: Vec<(String, String)>,
     /// What it runs on.
     pub runtime: BTreeMap<String, String>,
+    /// The executable and files: who handed them over.
+    pub resources: BTreeMap<String, String>,
     /// What its executors and tasks ask for.
     pub profiles: BTreeMap<u32, ResourceProfile>,
 }
@@ -101,7 +113,8 @@ impl AppStatus {
     /// Takes one event.
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::ApplicationStart { .. }
+            Event::LogStart { .. }
+            | Event::ApplicationStart { .. }
             | Event::ApplicationEnd { .. }
             | Event::EnvironmentUpdate { .. }
             | Event::ResourceProfileAdded { .. } => self.application.apply(event),
@@ -133,6 +146,10 @@ impl AppStatus {
                 self.executors.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
             }
             Event::SpeculativeTaskSubmitted { stage, .. } => self.stages.speculated(*stage),
+            Event::TaskResubmitted { stage, partition, .. } => {
+                let jobs = self.stages.resubmitted(*stage);
+                self.jobs.task_resubmitted(jobs, stage.stage, *partition);
+            }
             Event::AccumulableUpdated { stage, accumulable, .. } => {
                 self.stages.accumulated(*stage, accumulable);
             }
@@ -155,9 +172,16 @@ impl AppStatus {
             Event::ExecutorUnexcluded { executor, .. } => self.executors.unexcluded(*executor),
             Event::NodeExcluded { host, stage, .. } => self.executors.node_excluded(host, *stage),
             Event::NodeUnexcluded { host, .. } => self.executors.node_unexcluded(host),
-            Event::ExecutorMetricsUpdate { executor, metrics, tasks } => {
+            Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks } => {
                 self.executors.metrics(*executor, *metrics);
+                for peak in stages {
+                    self.stages.peaked(peak.stage, *executor, peak.metrics);
+                }
                 tasks.iter().for_each(|task| self.stages.running(task));
+            }
+            Event::StageExecutorMetrics { stage, executor, metrics } => {
+                self.executors.metrics(*executor, *metrics);
+                self.stages.peaked(*stage, *executor, *metrics);
             }
             Event::BlockManagerAdded { id, max_memory, at } => {
                 self.executors.block_manager_added(id, *max_memory, *at);
@@ -192,14 +216,29 @@ impl AppStatus {
 impl Application {
     fn apply(&mut self, event: &Event) {
         match event {
-            Event::ApplicationStart { name, app_id, user, at } => {
+            Event::LogStart { version } => self.version.clone_from(version),
+            Event::ApplicationStart {
+                name,
+                app_id,
+                attempt_id,
+                user,
+                driver_log_urls,
+                driver_attributes,
+                at,
+            } => {
                 (self.id, self.name, self.user) = (app_id.clone(), name.clone(), user.clone());
+                self.attempt_id.clone_from(attempt_id);
+                self.driver_log_urls.clone_from(driver_log_urls);
+                self.driver_attributes.clone_from(driver_attributes);
                 self.started = *at;
             }
-            Event::ApplicationEnd { at } => self.ended = Some(*at),
-            Event::EnvironmentUpdate { properties, runtime } => {
+            Event::ApplicationEnd { exit_code, at } => {
+                (self.exit_code, self.ended) = (*exit_code, Some(*at));
+            }
+            Event::EnvironmentUpdate { properties, runtime, resources } => {
                 self.properties.clone_from(properties);
                 self.runtime.clone_from(runtime);
+                self.resources.clone_from(resources);
             }
             Event::ResourceProfileAdded { profile } => {
                 self.profiles.insert(profile.id, profile.clone());

@@ -1,6 +1,6 @@
 //! What tasks cost: added up, and packed for the many tasks that are remembered.
 
-use firesteel_types::TaskMetrics;
+use firesteel_types::{ExecutorMetrics, TaskMetrics};
 
 /// Calls `$with!` with all numbers of [`TaskMetrics`] that add up, those together that are often all zero.
 macro_rules! groups {
@@ -11,14 +11,15 @@ macro_rules! groups {
              getting_result_time_ms]
             [input_records input_bytes output_records output_bytes]
             [shuffle_read_records shuffle_local_bytes shuffle_local_blocks shuffle_remote_bytes
-             shuffle_remote_blocks shuffle_remote_bytes_to_disk shuffle_fetch_wait_us]
+             shuffle_remote_blocks shuffle_remote_bytes_to_disk shuffle_fetch_wait_us
+             shuffle_remote_requests_us]
             [shuffle_write_records shuffle_write_bytes shuffle_write_time_us memory_bytes_spilled
              disk_bytes_spilled]
         }
     };
 }
 
-/// Adds up what tasks cost; of peaks the highest stays.
+/// Adds up what tasks cost; of peaks the highest stays. What their executors used is of no use in a sum.
 pub(crate) fn add(sum: &mut TaskMetrics, one: &TaskMetrics) {
     macro_rules! add {
         ($([$($name:ident)*])*) => {$(
@@ -38,6 +39,7 @@ pub(crate) struct Packed {
     which: u32,
     /// Those.
     numbers: Box<[u64]>,
+    executor: Option<Box<ExecutorMetrics>>,
 }
 
 impl Packed {
@@ -57,7 +59,7 @@ impl Packed {
         }
         put(metrics.peak_memory_bytes);
         groups!(pack);
-        Packed { which, numbers: numbers[..count].into() }
+        Packed { which, numbers: numbers[..count].into(), executor: metrics.executor.clone() }
     }
 
     pub(crate) fn unpack(&self) -> TaskMetrics {
@@ -67,7 +69,9 @@ impl Packed {
             index += 1;
             if is_there { numbers.next().copied().unwrap_or(0) } else { 0 }
         };
-        let mut metrics = TaskMetrics { peak_memory_bytes: take(), ..TaskMetrics::default() };
+        let executor = self.executor.clone();
+        let mut metrics =
+            TaskMetrics { peak_memory_bytes: take(), executor, ..TaskMetrics::default() };
         macro_rules! unpack {
             ($([$($name:ident)*])*) => {$($(metrics.$name = take();)*)*};
         }
@@ -83,14 +87,19 @@ mod tests {
     /// Every number another one: what is left out of the groups shows.
     fn numbered() -> TaskMetrics {
         let json = serde_json::to_value(TaskMetrics::default()).unwrap();
-        let names = json.as_object().unwrap().keys();
-        let numbers = names.zip(1u64..).map(|(name, number)| (name.clone(), number.into()));
+        let fields = json.as_object().unwrap().iter().zip(1u64..);
+        let numbers = fields.map(|((name, value), number)| match value.is_number() {
+            true => (name.clone(), number.into()),
+            false => (name.clone(), value.clone()),
+        });
         serde_json::from_value(serde_json::Value::Object(numbers.collect())).unwrap()
     }
 
     #[test]
     fn packed_metrics_come_back() {
-        for metrics in [numbered(), TaskMetrics::default()] {
+        let executor = ExecutorMetrics { resident_memory: 7, ..ExecutorMetrics::default() };
+        let looked_at = TaskMetrics { executor: Some(Box::new(executor)), ..numbered() };
+        for metrics in [numbered(), TaskMetrics::default(), looked_at] {
             assert_eq!(Packed::new(&metrics).unpack(), metrics);
         }
     }
@@ -101,7 +110,7 @@ mod tests {
         add(&mut sum, &one);
         assert_eq!(sum.peak_memory_bytes, one.peak_memory_bytes);
         let (sum, one) = (serde_json::to_value(&sum).unwrap(), serde_json::to_value(&one).unwrap());
-        for (name, number) in one.as_object().unwrap() {
+        for (name, number) in one.as_object().unwrap().iter().filter(|(_, it)| it.is_number()) {
             let factor = if name == "peak_memory_bytes" { 1 } else { 2 };
             assert_eq!(sum[name].as_u64().unwrap(), number.as_u64().unwrap() * factor, "{name}");
         }

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use firesteel_types::{
-    Accumulable, AccumulatorId, ExecutorId, JobId, Properties, RunningTask, StageId, StageInfo,
-    StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
+    Accumulable, AccumulatorId, ExecutorId, ExecutorMetrics, JobId, Properties, RunningTask,
+    StageId, StageInfo, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 use crate::AppStatus;
@@ -65,6 +65,8 @@ pub struct ExecutorTotals {
     pub task_time_ms: u64,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
+    /// The most that the executor used while they ran, as far as it told.
+    pub peak: ExecutorMetrics,
 }
 
 /// One stage attempt.
@@ -88,8 +90,12 @@ pub struct StageStatus {
     pub tasks: TaskCounts,
     /// Copies of slow tasks that were asked for.
     pub speculative: u32,
+    /// Tasks that had succeeded and were run again, because what they wrote was lost.
+    pub resubmitted: u32,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
+    /// The most that an executor used while it ran tasks of it, number by number.
+    pub peak: ExecutorMetrics,
     /// By executor.
     pub executors: BTreeMap<ExecutorId, ExecutorTotals>,
     /// Accumulators with names that its tasks added to, as the last of these left them.
@@ -153,7 +159,9 @@ impl Stages {
             failure: None,
             tasks: TaskCounts::default(),
             speculative: 0,
+            resubmitted: 0,
             metrics: TaskMetrics::default(),
+            peak: ExecutorMetrics::default(),
             executors: BTreeMap::new(),
             accumulables: BTreeMap::new(),
             table: Tasks::new(self.retained_tasks),
@@ -270,9 +278,21 @@ impl Stages {
         if let Some(cost) = cost {
             metrics::add(&mut stage.metrics, cost);
             metrics::add(&mut executor.metrics, cost);
+            if let Some(peak) = &cost.executor {
+                executor.peak = executor.peak.max(**peak);
+                stage.peak = stage.peak.max(**peak);
+            }
         }
         stage.table.ended(task, failure, cost, at);
         &stage.jobs
+    }
+
+    /// An executor told the most that it used while it ran tasks of a stage attempt.
+    pub(crate) fn peaked(&mut self, stage: StageRef, executor: ExecutorId, peak: ExecutorMetrics) {
+        let Some(stage) = self.all.get_mut(&stage) else { return };
+        let totals = stage.executors.entry(executor).or_default();
+        totals.peak = totals.peak.max(peak);
+        stage.peak = stage.peak.max(peak);
     }
 
     /// An accumulator of a name came to a value. Beyond so many of one stage no more are remembered.
@@ -282,6 +302,13 @@ impl Stages {
         if known || stage.accumulables.len() < ACCUMULABLES_AT_MOST {
             stage.accumulables.insert(accumulable.id, accumulable.clone());
         }
+    }
+
+    /// The jobs that may need it.
+    pub(crate) fn resubmitted(&mut self, stage: StageRef) -> &BTreeSet<JobId> {
+        let Some(stage) = self.all.get_mut(&stage) else { return &NOBODY };
+        stage.resubmitted += 1;
+        &stage.jobs
     }
 
     pub(crate) fn speculated(&mut self, stage: StageRef) {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_types::event::{Locality, RddDescription, StageRdd};
+use firesteel_types::event::{Locality, RddDescription, RddScope, StageRdd};
 use firesteel_types::{
     BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, JobError,
-    JobId, Properties, RddId, RunningTask, StageId, StageInfo, StageRef, StorageLevel, TaskFailure,
-    TaskId, TaskInfo, TaskMetrics, Tick,
+    JobId, Properties, RddId, RunningTask, StageId, StageInfo, StagePeak, StageRef, StorageLevel,
+    TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 use crate::{
@@ -120,6 +120,22 @@ fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
 }
 
 #[test]
+fn a_partition_whose_output_was_lost_is_not_complete_until_it_is_computed_again() {
+    let (mut status, stage) = (status(), attempt(0, 0));
+    let (first, again) = (task(1, stage, 0), task(2, stage, 0));
+    apply(&mut status, [job(0, vec![stage_info(0, 2)]), submitted(stage_info(0, 2))]);
+    apply(&mut status, [start(&first), finish(&first, None, 12, 0)]);
+    let (executor, at) = (ExecutorId(1), Tick(13));
+    let lost = Event::TaskResubmitted { stage, index: 0, partition: 0, executor, at };
+    let completed = |status: &AppStatus| status.job(JobId(0)).unwrap().completed_indices;
+    assert_eq!(completed(&status), 1);
+    apply(&mut status, [lost]);
+    assert_eq!((completed(&status), status.stage(stage).unwrap().resubmitted), (0, 1));
+    apply(&mut status, [start(&again), finish(&again, None, 14, 0)]);
+    assert_eq!(completed(&status), 1);
+}
+
+#[test]
 fn a_stage_that_two_jobs_share_and_its_second_attempt_count_for_both() {
     let mut status = status();
     apply(
@@ -213,7 +229,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     let rdd = RddDescription {
         id: RddId(3),
         name: "cached".to_owned(),
-        scope: "map".to_owned(),
+        scope: RddScope { id: 0, name: "map".to_owned(), parent: None },
         call_site: "map at x.rs:1".to_owned(),
         parents: Vec::new(),
         partitions: 2,
@@ -231,6 +247,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     };
     let first = task(1, attempt(0, 0), 0);
     let metrics = ExecutorMetrics { resident_memory: 9, ..Default::default() };
+    let stages = vec![StagePeak { stage: attempt(0, 0), metrics }];
     let so_far = TaskMetrics { input_records: 77, ..Default::default() };
     let running = RunningTask { task: TaskId(1), stage: attempt(0, 0), metrics: so_far };
     apply(
@@ -245,7 +262,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
             job(0, vec![stage.clone()]),
             submitted(stage),
             start(&first),
-            Event::ExecutorMetricsUpdate { executor, metrics, tasks: vec![running] },
+            Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks: vec![running] },
             block(0, 100),
             block(1, 50),
             block(0, 120),
@@ -278,6 +295,49 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     assert!(status.rdd(RddId(3)).unwrap().partitions.is_empty());
     apply(&mut status, [Event::UnpersistRdd { rdd: RddId(3) }]);
     assert_eq!(status.rdds().count(), 0);
+}
+
+#[test]
+fn of_what_executors_use_the_most_stays_by_stage_executor_and_task() {
+    let (mut status, stage, executor) = (status(), attempt(0, 0), ExecutorId(1));
+    let uses = |resident_memory| ExecutorMetrics { resident_memory, ..Default::default() };
+    let info = ExecutorInfo::new(Host::new("a"), 1);
+    let (short, long) = (task(1, stage, 0), task(2, stage, 1));
+    let seen = TaskMetrics { executor: Some(Box::new(uses(7))), ..Default::default() };
+    apply(
+        &mut status,
+        [
+            Event::ExecutorAdded { executor, info, at: Tick(1) },
+            job(0, vec![stage_info(0, 2)]),
+            submitted(stage_info(0, 2)),
+            start(&short),
+            start(&long),
+            finish(&short, None, 12, 0),
+            Event::TaskEnd {
+                task: long,
+                failure: None,
+                metrics: Some(Box::new(seen)),
+                at: Tick(9),
+            },
+        ],
+    );
+    let peaks = |status: &AppStatus| {
+        let it = status.stage(stage).unwrap();
+        let of_stage = (it.peak.resident_memory, it.executors[&executor].peak.resident_memory);
+        (of_stage, status.executor(executor).unwrap().peak.resident_memory)
+    };
+    assert_eq!(peaks(&status), ((7, 7), 7));
+    let tasks = |task| status.stage(stage)?.task(TaskId(task))?.metrics()?.executor;
+    assert_eq!((tasks(1), tasks(2)), (None, Some(Box::new(uses(7)))));
+    apply(
+        &mut status,
+        [
+            Event::StageExecutorMetrics { stage, executor, metrics: uses(6) },
+            Event::StageExecutorMetrics { stage, executor, metrics: uses(9) },
+            Event::StageExecutorMetrics { stage: attempt(5, 0), executor, metrics: uses(11) },
+        ],
+    );
+    assert_eq!(peaks(&status), ((9, 9), 11));
 }
 
 #[test]
@@ -326,8 +386,25 @@ fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
     let of_application = Event::EnvironmentUpdate {
         properties: vec![("spark.app.name".into(), "x".into())],
         runtime: BTreeMap::new(),
+        resources: BTreeMap::from([("/bin/x".into(), "Executable".into())]),
     };
-    apply(&mut status, [of_application, Event::ApplicationEnd { at: Tick(9) }]);
-    assert_eq!(status.application().ended, Some(Tick(9)));
-    assert_eq!(status.application().properties.len(), 1);
+    let name = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    let start = Event::ApplicationStart {
+        name: "x".into(),
+        app_id: "app-1".into(),
+        attempt_id: Some("2".into()),
+        user: "u".into(),
+        driver_log_urls: name("stdout", "file://h/out"),
+        driver_attributes: name("zone", "z"),
+        at: Tick(3),
+    };
+    let end = Event::ApplicationEnd { exit_code: Some(101), at: Tick(9) };
+    let version = "1.2.3".to_owned();
+    apply(&mut status, [Event::LogStart { version }, start, of_application, end]);
+    let it = status.application();
+    assert_eq!((it.started, it.ended, it.exit_code), (Tick(3), Some(Tick(9)), Some(101)));
+    assert_eq!((it.properties.len(), it.resources.len(), it.version.as_str()), (1, 1, "1.2.3"));
+    assert_eq!((it.id.as_str(), it.attempt_id.as_deref()), ("app-1", Some("2")));
+    assert_eq!(it.driver_log_urls["stdout"], "file://h/out");
+    assert_eq!(it.driver_attributes["zone"], "z");
 }

@@ -163,8 +163,8 @@ impl TaskContext {
     }
 
     /// Takes the metrics at the task's end.
-    pub fn take_metrics(&self) -> TaskMetrics {
-        self.0.metrics.take()
+    pub fn take_metrics(&self) -> Box<TaskMetrics> {
+        Box::new(self.0.metrics.take())
     }
 
     pub(crate) fn take_update(&self, accumulator: AccumulatorId) -> Option<Box<dyn Update>> {

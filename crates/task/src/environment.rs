@@ -1,6 +1,7 @@
 //! What an executor offers to the tasks in it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
@@ -12,6 +13,8 @@ pub struct FetchedSlice {
     pub slice: Slice,
     /// Whether another executor holds the output.
     pub is_remote: bool,
+    /// What requests to other executors took that were answered since the last one was handed out.
+    pub requests: Duration,
 }
 
 /// One reader's parts of map outputs, in the order of map partitions; nothing follows a failure.

@@ -16,7 +16,7 @@ pub struct TaskReport<O = Payload> {
     /// What it added to accumulators.
     pub updates: Vec<(AccumulatorId, O)>,
     /// What it cost.
-    pub metrics: TaskMetrics,
+    pub metrics: Box<TaskMetrics>,
     /// What it tells of the map output it wrote, if it did.
     pub written: Option<MapStatus>,
 }
@@ -28,7 +28,7 @@ impl<O> TaskReport<O> {
             outcome: TaskOutcome::Failed(failure),
             output: None,
             updates: Vec::new(),
-            metrics: TaskMetrics::default(),
+            metrics: Box::default(),
             written: None,
         }
     }

@@ -1,6 +1,6 @@
 //! The two sides of a shuffle as task bodies use them, whatever their records are.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firesteel_shuffle::{Buckets, ReadError, Slice};
 use firesteel_types::{MapOutputSizes, MapStatus, ShuffleId};
@@ -62,12 +62,14 @@ impl Iterator for ShuffleReader {
             Some(outputs) => outputs.next().expect("one for each map partition"),
             None => {
                 let slice = environment.fetch_map_output(shuffle, map, reduce);
-                slice.map(|slice| FetchedSlice { slice, is_remote: false })
+                let requests = Duration::ZERO;
+                slice.map(|slice| FetchedSlice { slice, is_remote: false, requests })
             }
         };
-        let FetchedSlice { slice, is_remote } = fetched.or_fail();
+        let FetchedSlice { slice, is_remote, requests } = fetched.or_fail();
         self.task.count(|metrics| {
             metrics.shuffle_read_records += slice.records();
+            metrics.shuffle_remote_requests_us += requests.as_micros() as u64;
             if !is_remote {
                 metrics.shuffle_local_blocks += 1;
                 metrics.shuffle_local_bytes += slice.bytes();

@@ -15,7 +15,7 @@ pub mod storage_level;
 pub use block::{BlockLocation, BlockStatus, MapAttempt, MapOutputLocation, RddBlock};
 pub use event::{
     Accumulable, BlockManagerId, Event, ExecutorInfo, ExecutorMetrics, ResourceProfile,
-    RunningTask, StageInfo, TaskInfo, TaskMetrics,
+    RunningTask, StageInfo, StagePeak, TaskInfo, TaskMetrics,
 };
 pub use id::*;
 pub use lineage::{

@@ -3,11 +3,12 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::RddDescription;
+use crate::event::{RddDescription, RddScope};
 use crate::{ExecutorId, Host, RddId, SharedStorageLevel, ShuffleId};
 
 /// Where in the user's program an RDD or a job was made.
@@ -19,14 +20,18 @@ pub struct CallSite {
     pub file: &'static str,
     /// Line in it.
     pub line: u32,
+    /// The call itself: a line in a loop is called often. All RDDs that one call makes have its number.
+    pub call: u64,
 }
 
 impl CallSite {
     /// The caller of a `#[track_caller]` function named `operation`.
     #[track_caller]
     pub fn here(operation: &'static str) -> Self {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
         let location = std::panic::Location::caller();
-        CallSite { operation, file: location.file(), line: location.line() }
+        let call = CALLS.fetch_add(1, Relaxed);
+        CallSite { operation, file: location.file(), line: location.line(), call }
     }
 }
 
@@ -180,6 +185,8 @@ pub struct RddInfo {
     pub name: Option<String>,
     /// Where it was made.
     pub call_site: CallSite,
+    /// The scope around the call that made it, if there is one.
+    pub enclosing: Option<Arc<RddScope>>,
     /// How many partitions it has.
     pub partitions: u32,
     /// What it reads, unless that is lent; [`RddInfo::reads`] finds both.
@@ -264,6 +271,7 @@ impl RddInfo {
             kind,
             name: None,
             call_site,
+            enclosing: None,
             partitions,
             dependencies,
             lent: None,
@@ -287,7 +295,11 @@ impl RddInfo {
             Arc::new(RddDescription {
                 id: self.id,
                 name: self.name.clone().unwrap_or_else(|| self.kind.to_owned()),
-                scope: self.call_site.operation.to_owned(),
+                scope: RddScope {
+                    id: self.call_site.call,
+                    name: self.call_site.operation.to_owned(),
+                    parent: self.enclosing.clone(),
+                },
                 call_site: self.call_site.to_string(),
                 parents: self.reads().iter().map(|read| read.rdd().id).collect(),
                 partitions: self.partitions,
@@ -393,6 +405,20 @@ mod tests {
             last = Arc::new(next);
         }
         drop(last);
+    }
+
+    #[test]
+    fn rdds_of_one_call_share_its_scope_and_those_of_another_do_not() {
+        let scopes: Vec<RddScope> = (0..2)
+            .flat_map(|_| {
+                let site = CallSite::here("twice");
+                [0, 1].map(|id| RddInfo::new(RddId(id), "TestRDD", site, 1, Vec::new()))
+            })
+            .map(|info| info.description().scope.clone())
+            .collect();
+        assert_eq!((&scopes[0], &scopes[2]), (&scopes[1], &scopes[3]));
+        assert_ne!(scopes[0].id, scopes[2].id);
+        assert_eq!((scopes[0].name.as_str(), &scopes[0].parent), ("twice", &None));
     }
 
     #[test]

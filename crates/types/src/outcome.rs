@@ -40,6 +40,8 @@ pub enum TaskFailure {
         message: String,
         /// `file:line:column` of the panic, or `unknown location`.
         location: String,
+        /// The calls that led there, the innermost first, as text; empty where `RUST_BACKTRACE` is not set.
+        stack_trace: String,
     },
     /// Reading, writing or running a program failed. Counts against the task.
     #[error("{message}")]

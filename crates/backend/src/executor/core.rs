@@ -32,6 +32,10 @@ pub struct ExecutorOptions {
     pub slots: u32,
     /// The hash of its executable.
     pub hash: Option<[u8; 32]>,
+    /// Where its output can be read, by name.
+    pub log_urls: BTreeMap<String, String>,
+    /// What its cluster manager tells of it.
+    pub attributes: BTreeMap<String, String>,
     /// `spark.executor.heartbeatInterval`
     pub heartbeat_ms: u64,
     /// `spark.network.timeout`: how long its driver may be silent.
@@ -293,13 +297,16 @@ impl Executor {
 
     fn register(&mut self, out: &mut Vec<Effect>) {
         self.phase = Phase::Registering;
-        let ExecutorOptions { app, executor, host, cores, hash, .. } = &self.options;
+        let ExecutorOptions { app, executor, host, cores, hash, log_urls, attributes, .. } =
+            &self.options;
         out.push(Effect::Send(ToDriver::RegisterExecutor {
             app: app.clone(),
             executor: *executor,
             host: host.clone(),
             cores: *cores,
             hash: *hash,
+            log_urls: log_urls.clone(),
+            attributes: attributes.clone(),
         }));
     }
 

@@ -1,5 +1,6 @@
 //! Rules of the executor's core: these events, those effects.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
@@ -18,6 +19,8 @@ fn started() -> Executor {
         cores: 1,
         slots: 1,
         hash: None,
+        log_urls: BTreeMap::new(),
+        attributes: BTreeMap::new(),
         heartbeat_ms: 10,
         timeout_ms: 100,
         planted: Planted::default(),

@@ -2,7 +2,7 @@
 
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::TaskEvent;
-use firesteel_types::{ExecutorId, ExecutorInfo, Host, Tick};
+use firesteel_types::{ExecutorId, ExecutorInfo, Tick};
 
 use super::core::{Effect, Registry, Turn};
 use crate::blame::{Blame, End, ExitStatus, blame};
@@ -15,8 +15,7 @@ use crate::{AppId, Peer};
 struct Introduction {
     app: AppId,
     executor: ExecutorId,
-    host: Host,
-    cores: u32,
+    info: ExecutorInfo,
     hash: Option<[u8; 32]>,
     /// Whether it said over this connection where it serves its blocks.
     has_address: bool,
@@ -30,8 +29,17 @@ impl Registry {
         message: ToDriver,
     ) {
         match message {
-            ToDriver::RegisterExecutor { app, executor, host, cores, hash } => {
-                let who = Introduction { app, executor, host, cores, hash, has_address };
+            ToDriver::RegisterExecutor {
+                app,
+                executor,
+                host,
+                cores,
+                hash,
+                log_urls,
+                attributes,
+            } => {
+                let info = ExecutorInfo { log_urls, attributes, ..ExecutorInfo::new(host, cores) };
+                let who = Introduction { app, executor, info, hash, has_address };
                 self.register(turn, from, who);
             }
             ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
@@ -50,11 +58,10 @@ impl Registry {
             return turn
                 .tell_executor(from, ToExecutor::RegisterExecutorFailed { refusal, message });
         }
-        let Introduction { executor, host, cores, .. } = who;
+        let Introduction { executor, info, .. } = who;
         let is_new = self.roster.register(executor, from, turn.now);
         turn.tell_executor(from, ToExecutor::RegisteredExecutor);
         if is_new {
-            let info = ExecutorInfo::new(host, cores);
             turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, info }));
             turn.command(ProviderCommand::Registered(executor));
         }

@@ -1,5 +1,7 @@
 //! Rules of the registry: these events, those effects.
 
+use std::collections::BTreeMap;
+
 use firesteel_scheduler::engine::Input;
 use firesteel_types::{ExecutorId, Host, Tick};
 
@@ -36,6 +38,10 @@ fn introduces(from: u64, executor: u32) -> Event {
     introduces_with(from, executor, Some([1; 32]))
 }
 
+fn named(name: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(name.to_owned(), value.to_owned())])
+}
+
 fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
     let message = ToDriver::RegisterExecutor {
         app: AppId::new("app"),
@@ -43,6 +49,8 @@ fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
         host: Host::new("h"),
         cores: 1,
         hash,
+        log_urls: named("stdout", "file://h/out"),
+        attributes: named("zone", "z"),
     };
     Event::ReceivedExecutor { from: Peer(from), has_address: true, message }
 }
@@ -119,6 +127,18 @@ fn released(out: &[Effect]) -> Vec<ExecutorId> {
         _ => None,
     });
     released.flatten().collect()
+}
+
+#[test]
+fn the_schedulers_hear_where_an_executor_logs_and_what_its_cluster_manager_tells_of_it() {
+    let out = Scene::ready().feed(introduces(9, 0));
+    let info = out.iter().find_map(|effect| match effect {
+        Effect::Schedule(Input::ExecutorAdded { info, .. }) => Some(info),
+        _ => None,
+    });
+    let info = info.expect("it is added");
+    assert_eq!(info.log_urls, named("stdout", "file://h/out"));
+    assert_eq!((&info.attributes, info.cores), (&named("zone", "z"), 1));
 }
 
 #[test]

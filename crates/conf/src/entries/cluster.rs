@@ -76,11 +76,16 @@ entries! {
         CORES_MAX: Option<u32> = Entry::optional("spark.cores.max")
             .positive().example("8").since("0.6.0").for_cluster();
 
-        /// How often an executor tells the driver that it lives and how far its tasks are. Has to be
+        /// How often an executor tells the driver that it lives, what it uses and how far its tasks are. Has to be
         /// smaller than `spark.network.timeout`.
         EXECUTOR_HEARTBEAT_INTERVAL: Duration =
             Entry::new("spark.executor.heartbeatInterval", "10s")
-            .positive().since("1.1.0").for_cluster();
+            .positive().since("1.1.0");
+
+        /// How often an executor looks at what it uses, for the peaks that it tells with its heartbeats; `0`: with each
+        /// heartbeat.
+        EXECUTOR_METRICS_POLLING_INTERVAL: Duration =
+            Entry::new("spark.executor.metrics.pollingInterval", "0ms").since("3.0.0");
 
         /// How long the other side of a connection may be silent before it counts as lost.
         NETWORK_TIMEOUT: Duration = Entry::new("spark.network.timeout", "120s")

@@ -43,6 +43,11 @@ entries! {
         APP_NAME: Option<String> = Entry::optional("spark.app.name")
             .example("word count").since("0.9.0");
 
+        /// Which attempt of the application this is, as the cluster manager counts that starts its driver. Told to
+        /// listeners.
+        APP_ATTEMPT_ID: Option<String> = Entry::optional("spark.app.attempt.id")
+            .example("2").since("3.2.0");
+
         /// Where the application runs: `local`, `local[N]`, `local[*]`, `local[N,F]`, `local[*,F]`
         /// (F: how often a task may fail), `local-cluster[workers,cores,memoryMB]`,
         /// `spark://h1:p1,h2:p2` or `k8s://URL`.

@@ -15,7 +15,7 @@ use firesteel_types::{
 };
 
 use super::checkpoint::Checkpoint;
-use crate::{Context, Error, Rdd, Result};
+use crate::{Context, Error, Rdd, Result, scope};
 
 /// Work that must be done before the first job that needs a node: sampling bounds, counting.
 pub(crate) trait Prepare: Send + Sync {
@@ -219,6 +219,7 @@ impl Node {
         };
         let mut info = RddInfo::new(self.id, self.kind, self.site, self.partitions, dependencies);
         info.name = self.name;
+        info.enclosing = scope::current();
         info.lent = lent;
         info.partitioner = id;
         info.level = self.determinism;

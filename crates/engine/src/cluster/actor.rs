@@ -12,8 +12,7 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_scheduler::engine::Input;
 use firesteel_task::TaskReport;
 use firesteel_types::{
-    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, RunningTask,
-    TaskId, Tick,
+    BlockManagerId, Event as Told, ExecutorId, ExecutorInfo, Host, TaskId, Tick,
 };
 use tokio::runtime::Runtime;
 use tracing::subscriber::NoSubscriber;
@@ -21,6 +20,7 @@ use tracing::subscriber::NoSubscriber;
 use super::super::Engine;
 use super::provider::Provider;
 use super::{Cluster, Joined, Link, Live, lock};
+use crate::heartbeat::Heartbeat;
 
 /// How long a job waits without executors before the user is told.
 const PATIENCE_MS: u64 = 15_000;
@@ -40,7 +40,7 @@ pub(super) enum News {
     /// An executor could not be sent to.
     Unreachable(ExecutorId),
     /// An executor told what it uses and what its tasks cost so far.
-    Heartbeat(ExecutorId, ExecutorMetrics, Vec<RunningTask>),
+    Heartbeat(Box<Heartbeat>),
     /// A task's result that had to be fetched is there, or is not.
     Fetched(ExecutorId, TaskId, Box<TaskReport>),
     /// All that had arrived when this was sent has been read.
@@ -132,10 +132,7 @@ impl Actor {
                     self.feed(Event::ExecutorDisconnected { peer });
                 }
             }
-            News::Heartbeat(executor, metrics, tasks) => {
-                let told = Told::ExecutorMetricsUpdate { executor, metrics, tasks };
-                self.engine.post(told);
-            }
+            News::Heartbeat(heartbeat) => self.engine.note_heartbeat(*heartbeat),
             News::Fetched(executor, task, report) => {
                 self.engine.report_remote(task, executor, *report);
             }

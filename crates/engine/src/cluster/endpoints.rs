@@ -21,6 +21,7 @@ use super::super::Engine;
 use super::actor::News;
 use super::broadcasts::Next;
 use super::{Cluster, Link, lock};
+use crate::heartbeat::Heartbeat;
 
 /// Hears executors.
 pub(super) struct Scheduler {
@@ -126,9 +127,10 @@ impl Endpoint for BlockMaster {
                 BlockMasterReply::Holders(self.cluster.addresses(holders))
             }
             ToBlockMaster::LocatePeers { holder, block } => self.peers(holder, block),
-            ToBlockMaster::Heartbeat { executor, metrics, tasks, cached } => {
+            ToBlockMaster::Heartbeat { executor, metrics, stages, tasks, cached } => {
                 if self.cluster.is_live(executor) {
-                    let _ = self.cluster.news.send(News::Heartbeat(executor, metrics, tasks));
+                    let beat = Heartbeat { executor, metrics, stages, tasks };
+                    let _ = self.cluster.news.send(News::Heartbeat(Box::new(beat)));
                 }
                 if let Some(cached) = cached {
                     self.feed(Input::BlocksReported { location: executor.into(), cached });

@@ -8,7 +8,7 @@ use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{Bundle, StreamId, TaskData, TaskOutput, ToBlocks};
 use firesteel_rpc::{RpcAddress, StreamError};
 use firesteel_task::{Payload, TaskReport};
-use firesteel_types::{Event, ExecutorId, TaskFailure, TaskId, TaskMetrics, TaskOutcome};
+use firesteel_types::{Event, ExecutorId, TaskFailure, TaskId, TaskOutcome};
 
 use super::super::Engine;
 use super::super::place::Place;
@@ -25,7 +25,7 @@ impl Actor {
         data: &[u8],
     ) {
         if data.is_empty() && matches!(outcome, TaskOutcome::Failed(_)) {
-            let (output, updates, metrics) = (None, Vec::new(), TaskMetrics::default());
+            let (output, updates, metrics) = (None, Vec::new(), Box::default());
             let never_ran = TaskReport { outcome, output, updates, metrics, written: None };
             return self.engine.report_remote(task, executor, never_ran);
         }

@@ -2,9 +2,10 @@
 //! are under way, from several executors at once, as the plan says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -138,7 +139,9 @@ impl Iterator for Outputs {
         let map = self.maps.next()?;
         let holder = self.located.output(map).map(|(holder, _)| holder);
         let is_remote = holder != Some(self.node.location());
-        Some(self.fetch(map).map(|slice| FetchedSlice { slice, is_remote }))
+        let fetched = self.fetch(map);
+        let requests = take(&mut self.flow.state().requests);
+        Some(fetched.map(|slice| FetchedSlice { slice, is_remote, requests }))
     }
 }
 
@@ -162,6 +165,8 @@ struct Flow {
 struct State {
     plan: Plan,
     here: BTreeMap<u32, Slice>,
+    /// What requests took that were answered and not told of yet.
+    requests: Duration,
     /// What the reader waits for.
     wanted: Option<u32>,
     failed: Option<TaskFailure>,
@@ -188,8 +193,9 @@ impl Flow {
         }
         let of_lanes = lanes.iter().map(|(holder, _)| waiting.remove(holder).unwrap_or_default());
         let plan = Plan::new(of_lanes.collect::<Vec<_>>(), node.max_in_flight);
-        let (here, wanted, failed, ended) = (BTreeMap::new(), None, None, false);
-        let state = Mutex::new(State { plan, here, wanted, failed, ended });
+        let (here, requests, wanted) = (BTreeMap::new(), Duration::ZERO, None);
+        let state = State { plan, here, requests, wanted, failed: None, ended: false };
+        let state = Mutex::new(state);
         let located = located.clone();
         Flow { node: node.clone(), reader, lanes, located, state, changed: Condvar::new() }
     }
@@ -229,6 +235,7 @@ impl Flow {
     }
 
     async fn bring(self: Arc<Self>, question: Question) {
+        let asked = Instant::now();
         let brought = match question {
             Question::Several { lane, maps, limit } => self.several(lane, maps, limit).await,
             Question::Alone { lane, map, bytes, to_file } => {
@@ -241,6 +248,7 @@ impl Flow {
             Err(Failure::Fetch(trouble)) => Some(self.explain(trouble).await),
         };
         let mut state = self.state();
+        state.requests += asked.elapsed();
         if let Some(failure) = failure {
             state.failed.get_or_insert(failure);
         }

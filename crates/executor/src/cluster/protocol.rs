@@ -12,8 +12,8 @@ use firesteel_rpc::{Message, RpcAddress};
 use firesteel_task::TaskIdentity;
 use firesteel_types::{
     AccumulatorId, BlockLocation, BlockStatus, BroadcastId, ExecutorId, ExecutorMetrics,
-    MapAttempt, MapOutputLocation, MapStatus, RddBlock, RddId, RunningTask, ShuffleId, TaskId,
-    TaskMetrics,
+    MapAttempt, MapOutputLocation, MapStatus, RddBlock, RddId, RunningTask, ShuffleId, StagePeak,
+    TaskId, TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -49,7 +49,7 @@ pub struct TaskData {
     /// What it added to accumulators, encoded.
     pub updates: Vec<(AccumulatorId, Vec<u8>)>,
     /// What it cost.
-    pub metrics: TaskMetrics,
+    pub metrics: Box<TaskMetrics>,
     /// What it tells of the map output it wrote, if it did.
     pub written: Option<MapStatus>,
 }
@@ -120,8 +120,10 @@ pub enum ToBlockMaster {
     Heartbeat {
         /// Of this executor.
         executor: ExecutorId,
-        /// What it uses.
+        /// The most that it used since the last one.
         metrics: ExecutorMetrics,
+        /// The same while it ran tasks of these stage attempts.
+        stages: Vec<StagePeak>,
         /// Its running tasks.
         tasks: Vec<RunningTask>,
         /// All partitions it caches, unless they are too many to be told each time.

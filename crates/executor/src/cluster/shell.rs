@@ -29,6 +29,7 @@ use super::node::{Blocks, Node, lock};
 use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
+use crate::variables;
 
 /// How often to look whether the worker is still the parent.
 const PARENT_CHECK: Duration = Duration::from_secs(1);
@@ -122,13 +123,16 @@ impl Shell {
         self.feed(Event::TaskEnded { task, outcome, data });
     }
 
-    /// Feeds the moments that the core asks for, and looks whether the worker lives; for ever.
-    fn keep_time(&self, timers: &Receiver<Tick>, has_worker: bool) -> ! {
+    /// Feeds the moments that the core asks for, looks whether the worker lives, and at what this process uses if `poll`
+    /// is not zero; for ever.
+    fn keep_time(&self, timers: &Receiver<Tick>, has_worker: bool, poll: Duration) -> ! {
         let parent = rustix::process::getppid();
         let mut next: Option<Tick> = None;
+        let mut polled = Instant::now();
+        let most = if poll.is_zero() { PARENT_CHECK } else { PARENT_CHECK.min(poll) };
         loop {
             let until = next.map(|next| Duration::from_millis(next.since_ms(self.now())));
-            let wait = until.map_or(PARENT_CHECK, |until| until.min(PARENT_CHECK));
+            let wait = until.map_or(most, |until| until.min(most));
             match timers.recv_timeout(wait) {
                 Ok(at) => next = Some(next.map_or(at, |next| next.min(at))),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -142,6 +146,10 @@ impl Shell {
             if next.is_some_and(|next| next <= self.now()) {
                 next = None;
                 self.feed(Event::Ticked);
+            }
+            if !poll.is_zero() && polled.elapsed() >= poll {
+                polled = Instant::now();
+                self.node.poll_usage();
             }
         }
     }
@@ -221,6 +229,7 @@ fn start(
 ) -> Result<Infallible, StartError> {
     let conf = &settings.conf;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let [log_urls, attributes] = variables::of_executor();
     let options = ExecutorOptions {
         app: settings.app.clone(),
         executor: settings.executor,
@@ -228,6 +237,8 @@ fn start(
         cores: settings.cores,
         slots: settings.cores / conf.get(&entries::TASK_CPUS)?,
         hash: Some(ExecutableHash::current()?.bytes()),
+        log_urls,
+        attributes,
         heartbeat_ms: millis(conf.get(&entries::EXECUTOR_HEARTBEAT_INTERVAL)?),
         timeout_ms: millis(conf.get(&entries::NETWORK_TIMEOUT)?),
         planted: Planted::default(),
@@ -261,7 +272,8 @@ fn start(
     work::spawn(&Arc::new(workplace), settings.cores)?;
     let driver = settings.driver.clone();
     env.register(wire::EXECUTOR, Ears { shell: shell.clone(), driver, to_send: Some(to_send) })?;
-    shell.keep_time(&asked, settings.has_worker)
+    let poll = conf.get(&entries::EXECUTOR_METRICS_POLLING_INTERVAL)?;
+    shell.keep_time(&asked, settings.has_worker, poll)
 }
 
 /// The endpoint that hears the driver.

@@ -58,7 +58,7 @@ impl Workplace {
             let done = panics::catch(|| self.pack(self.run(assignment), task));
             let (outcome, data) =
                 done.unwrap_or_else(|failure| self.pack(TaskReport::failed(failure), task));
-            self.node.running.ended(task);
+            drop(self.node.running.ended(task));
             self.shell.task_ended(task, outcome, data.into());
         }
     }
@@ -88,7 +88,8 @@ impl Workplace {
 
     /// The report as it travels; what is too long for it waits here.
     fn pack(&self, report: TaskReport<Vec<u8>>, task: TaskId) -> (TaskOutcome, Vec<u8>) {
-        let TaskReport { outcome, output, updates, metrics, written } = report;
+        let TaskReport { outcome, output, updates, mut metrics, written } = report;
+        metrics.executor = self.node.running.ended(task);
         let updated: u64 = updates.iter().map(|(_, update)| update.len() as u64).sum();
         let bytes = output.as_ref().map_or(0, |output| output.len() as u64) + updated;
         if self.max_result_bytes > 0 && bytes > self.max_result_bytes {
@@ -126,6 +127,9 @@ fn encode(data: &TaskData) -> Vec<u8> {
 /// A failure whose text is no longer than people read and messages may be.
 fn shortened(mut outcome: TaskOutcome) -> TaskOutcome {
     let TaskOutcome::Failed(failure) = &mut outcome else { return outcome };
+    if let TaskFailure::Panicked { stack_trace, .. } = failure {
+        stack_trace.truncate(stack_trace.floor_char_boundary(LONGEST_TEXT));
+    }
     let text = match failure {
         TaskFailure::Panicked { message, .. }
         | TaskFailure::Error { message }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firesteel::types::{Event, JobId, StageRef};
+use firesteel::types::{Event, ExecutorId, JobId, StageRef};
 
 use crate::rig::{Heard, builder, context, sorted, wait_until};
 
@@ -18,7 +18,7 @@ fn of_stage(event: &Event) -> Option<StageRef> {
     }
 }
 
-/// One word per event; stages as they are numbered.
+/// One word per event; stages as they are numbered. Heartbeats come when they come.
 fn story(events: &[Event]) -> Vec<String> {
     let word = |event: &Event| match event {
         Event::JobStart { job, .. } => format!("job {job} starts"),
@@ -33,7 +33,8 @@ fn story(events: &[Event]) -> Vec<String> {
         }
         other => format!("{other:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
     };
-    events.iter().map(word).collect()
+    let is_beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { .. });
+    events.iter().filter(|event| !is_beat(event)).map(word).collect()
 }
 
 #[test]
@@ -44,6 +45,7 @@ fn one_core_tells_a_job_step_by_step() {
     assert!(ctx.range_in(1, 0..1u64, 1).map(|n| 1 / n).count().is_err());
     ctx.stop();
     let wanted = [
+        "LogStart",
         "ApplicationStart",
         "ResourceProfileAdded",
         "EnvironmentUpdate",
@@ -142,6 +144,43 @@ fn metrics_count_what_tasks_read_and_wrote() {
 }
 
 #[test]
+fn what_the_process_uses_is_told_with_heartbeats_tasks_and_stages() {
+    let often = builder("local[2]").config("spark.executor.heartbeatInterval", "20ms");
+    let (ctx, heard) = Heard::attach(often.config("spark.executor.metrics.pollingInterval", "5ms"));
+    let stage_of = |event: &Event| match event {
+        Event::ExecutorMetricsUpdate { stages, .. } => stages.first().map(|peak| peak.stage),
+        _ => None,
+    };
+    let job = ctx.range_in(1, 0..u64::MAX, 1).in_background(|rdd| rdd.count());
+    wait_until("a heartbeat tells of the stage", || {
+        heard.count(&ctx, |event| stage_of(event).is_some()) > 0
+    });
+    job.cancel();
+    assert!(job.wait().is_err());
+    let is_end = |event: &Event| matches!(event, Event::TaskEnd { .. });
+    wait_until("the task ends", || heard.count(&ctx, is_end) == 1);
+    let events = heard.events();
+    let stage = events.iter().find_map(stage_of).unwrap();
+    let peak = events.iter().find_map(|event| match event {
+        Event::TaskEnd { metrics: Some(metrics), .. } => metrics.executor.clone(),
+        _ => None,
+    });
+    assert!(peak.is_some_and(|peak| peak.resident_memory > 1 << 20));
+    let told = events.iter().position(|event| {
+        matches!(event, Event::StageExecutorMetrics { stage: of, executor, metrics }
+            if (*of, *executor) == (stage, ExecutorId::DRIVER) && metrics.virtual_memory > 0)
+    });
+    let ended = events.iter().position(|event| matches!(event, Event::StageCompleted { .. }));
+    assert_eq!(told.map(|told| told + 1), ended, "the peak is told right before the stage's end");
+    let status = ctx.status_reader()();
+    let peak = status.stage(stage).unwrap().peak;
+    assert!(peak.resident_memory > 1 << 20, "{peak:?}");
+    assert!(
+        status.executor(ExecutorId::DRIVER).unwrap().peak.resident_memory >= peak.resident_memory
+    );
+}
+
+#[test]
 fn jobs_are_told_with_the_place_of_their_action() {
     let (ctx, heard) = Heard::attach(builder("local[2]"));
     ctx.range(0..10u64).zip_with_index().count().unwrap();
@@ -153,6 +192,49 @@ fn jobs_are_told_with_the_place_of_their_action() {
             assert!(call_site.contains("listening.rs:"), "{call_site}");
         }
     }
+}
+
+#[test]
+fn rdds_are_told_with_the_call_that_made_them_and_the_scope_around_it() {
+    let (ctx, heard) = Heard::attach(builder("local[2]"));
+    let numbers = ctx.range_in(2, 0..10u64, 1);
+    let sums = ctx.with_scope("sums", || numbers.map(|n| (n % 3, n)).reduce_by_key(|a, b| a + b));
+    let both: Vec<_> = (0..2).map(|_| sums.map(|(_, sum)| sum)).collect();
+    assert_eq!(both[0].union(&both[1]).count().unwrap(), 6);
+    ctx.wait_for_listeners();
+    let mut scopes = BTreeMap::new();
+    for event in heard.events() {
+        if let Event::JobStart { stages, .. } = event {
+            let rdds = stages.iter().flat_map(|stage| stage.rdds.iter());
+            scopes.extend(rdds.map(|rdd| (rdd.rdd.id, rdd.rdd.scope.clone())));
+        }
+    }
+    let of = |name: &str| -> Vec<_> {
+        scopes.values().filter(|scope| scope.name == name && scope.parent.is_none()).collect()
+    };
+    let maps = of("map");
+    assert_eq!(maps.len(), 2, "{scopes:?}");
+    assert_ne!(maps[0].id, maps[1].id, "one line, two calls");
+    assert_eq!((of("range_in").len(), of("union").len()), (1, 1), "{scopes:?}");
+    let inner = scopes.values().filter_map(|scope| Some((&scope.name, scope.parent.as_ref()?)));
+    let inner: Vec<_> = inner.collect();
+    assert!(inner.iter().any(|(name, _)| *name == "reduce_by_key"), "{scopes:?}");
+    assert!(inner.iter().all(|(_, outer)| outer.name == "sums" && outer.id == inner[0].1.id));
+}
+
+#[test]
+fn the_application_is_told_with_its_version_its_executable_and_the_code_it_ends_with() {
+    let attempt = builder("local[1]").config("spark.app.attempt.id", 2);
+    let (ctx, heard) = Heard::attach(attempt);
+    ctx.stop_with_exit_code(3);
+    ctx.stop();
+    let status = ctx.status_reader()();
+    let application = status.application();
+    assert_eq!((application.exit_code, application.attempt_id.as_deref()), (Some(3), Some("2")));
+    assert!(application.version.starts_with("0."), "{}", application.version);
+    assert!(application.resources.values().any(|whose| whose == "Executable"));
+    let ends = |event: &Event| matches!(event, Event::ApplicationEnd { .. });
+    assert_eq!(heard.events().iter().filter(|event| ends(event)).count(), 1);
 }
 
 #[test]

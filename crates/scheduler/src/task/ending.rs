@@ -123,7 +123,11 @@ impl TaskScheduler {
     fn lose_outputs(&mut self, now: Tick, executor: ExecutorId, out: &mut Vec<TaskEffect>) {
         for stage in self.sets.stages() {
             if let Some(set) = self.sets.get_mut(stage) {
-                set.lose_outputs(executor);
+                for (index, partition) in set.lose_outputs(executor) {
+                    let again =
+                        Event::TaskResubmitted { stage, index, partition, executor, at: now };
+                    out.push(TaskEffect::Post(again));
+                }
             }
             self.settle(now, stage, out);
         }

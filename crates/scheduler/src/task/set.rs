@@ -330,14 +330,16 @@ impl SetState {
         self.slots.partition(index)
     }
 
-    /// The outputs on an executor are gone: its map tasks must run again.
-    pub(super) fn lose_outputs(&mut self, executor: ExecutorId) {
+    /// The outputs on an executor are gone: its map tasks must run again. Which these are, with their partitions.
+    pub(super) fn lose_outputs(&mut self, executor: ExecutorId) -> Vec<(u32, u32)> {
         if !self.is_active() || !matches!(self.kind, TaskSetKind::ShuffleMap(_)) {
-            return;
+            return Vec::new();
         }
-        for index in self.slots.reopen(executor) {
-            self.requeue(index);
+        let lost = self.slots.reopen(executor);
+        for index in &lost {
+            self.requeue(*index);
         }
+        lost.into_iter().map(|index| (index, self.slots.partition(index))).collect()
     }
 
     /// Recounts what [`super::TaskScheduler::assert_invariants`] asks of a set.

@@ -108,7 +108,8 @@ impl TaskScheduler {
         for (stage, index) in found {
             let set = self.sets.get_mut(stage).expect("an attempt's set exists");
             let partition = set.want_copy(index);
-            out.push(TaskEffect::Post(Event::SpeculativeTaskSubmitted { stage, partition }));
+            let copy = Event::SpeculativeTaskSubmitted { stage, index, partition };
+            out.push(TaskEffect::Post(copy));
             self.round.offer_all();
             self.settle(now, stage, out);
         }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use firesteel_backend::command::{Command, Identity, variable};
@@ -99,6 +101,43 @@ impl Order {
         }
         let mut environment = self.command().environment.clone();
         environment.extend(told.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        environment.extend(self.log_urls(host, &place.work));
         environment
+    }
+
+    /// Where its output can be read: in files of this machine.
+    fn log_urls(&self, host: &str, work: &Path) -> [(String, String); 2] {
+        let work = absolute(work).unwrap_or_else(|_| work.to_owned());
+        let prefix = match self {
+            Order::Executor { .. } => variable::LOG_URL,
+            Order::Driver { .. } => variable::DRIVER_LOG_URL,
+        };
+        ["stdout", "stderr"].map(|stream| {
+            (format!("{prefix}{}", stream.to_uppercase()), file_url(host, &work.join(stream)))
+        })
+    }
+}
+
+/// The URL of a file of a machine.
+fn file_url(host: &str, path: &Path) -> String {
+    let mut url = format!("file://{host}");
+    for &byte in path.as_os_str().as_bytes() {
+        let is_plain = byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+        match is_plain {
+            true => url.push(char::from(byte)),
+            false => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_a_file_names_its_machine_and_has_nothing_in_it_that_means_something_else() {
+        let path = Path::new("/srv/a work/app-1/0/stdout");
+        assert_eq!(file_url("h", path), "file://h/srv/a%20work/app-1/0/stdout");
     }
 }

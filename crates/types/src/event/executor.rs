@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ExecutorId, Host};
+use crate::{ExecutorId, Host, StageRef};
 
 /// Where an executor runs, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,17 +61,25 @@ pub struct BlockManagerId {
     pub port: u16,
 }
 
-/// What an executor uses, in bytes.
+/// What an executor uses, or the most that it used over a while, in bytes. What the system does not tell is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorMetrics {
     /// Memory that running tasks hold.
     pub execution_memory: u64,
     /// Memory of blocks.
     pub storage_memory: u64,
-    /// Resident memory of the process; 0: not known.
+    /// Both at one moment.
+    pub unified_memory: u64,
+    /// Resident memory of the process.
     pub resident_memory: u64,
-    /// Address space of the process; 0: not known.
+    /// The most that was ever resident of the process, as the system counts it.
+    pub peak_resident_memory: u64,
+    /// Address space of the process.
     pub virtual_memory: u64,
+    /// Resident memory of the processes that it started.
+    pub child_resident_memory: u64,
+    /// Address space of the processes that it started.
+    pub child_virtual_memory: u64,
 }
 
 impl ExecutorMetrics {
@@ -81,8 +89,21 @@ impl ExecutorMetrics {
         ExecutorMetrics {
             execution_memory: self.execution_memory.max(other.execution_memory),
             storage_memory: self.storage_memory.max(other.storage_memory),
+            unified_memory: self.unified_memory.max(other.unified_memory),
             resident_memory: self.resident_memory.max(other.resident_memory),
+            peak_resident_memory: self.peak_resident_memory.max(other.peak_resident_memory),
             virtual_memory: self.virtual_memory.max(other.virtual_memory),
+            child_resident_memory: self.child_resident_memory.max(other.child_resident_memory),
+            child_virtual_memory: self.child_virtual_memory.max(other.child_virtual_memory),
         }
     }
+}
+
+/// The most that an executor used while tasks of a stage attempt ran on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagePeak {
+    /// The stage attempt.
+    pub stage: StageRef,
+    /// The most.
+    pub metrics: ExecutorMetrics,
 }

@@ -7,14 +7,16 @@
 mod executor;
 mod stage;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile};
-pub use stage::{RddDescription, StageInfo, StageRdd};
+pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile, StagePeak};
+pub use stage::{RddDescription, RddScope, StageInfo, StageRdd};
 pub use task::{Accumulable, Locality, RunningTask, TaskInfo, TaskMetrics};
 
 use crate::{
@@ -27,28 +29,43 @@ use crate::{
 #[serde(tag = "Event")]
 #[non_exhaustive]
 pub enum Event {
+    /// Before anything else: who tells all this.
+    LogStart {
+        /// The version of the engine.
+        version: String,
+    },
     /// The application is up.
     ApplicationStart {
         /// Name of the application.
         name: String,
         /// Its id.
         app_id: String,
+        /// Which attempt of it this is, where a cluster manager counts them.
+        attempt_id: Option<String>,
         /// Who runs it.
         user: String,
+        /// Where the driver's output can be read, by name (`stdout`, `stderr`).
+        driver_log_urls: BTreeMap<String, String>,
+        /// What the driver's cluster manager tells of it.
+        driver_attributes: BTreeMap<String, String>,
         /// When.
         at: Tick,
     },
     /// The application stops; nothing follows.
     ApplicationEnd {
+        /// What the program ends with, as far as the application knows.
+        exit_code: Option<i32>,
         /// When.
         at: Tick,
     },
-    /// The settings in force, and what the program runs on.
+    /// The settings in force, what the program runs on, and what was handed to it.
     EnvironmentUpdate {
         /// Key and value, secrets redacted.
         properties: Vec<(String, String)>,
         /// The machine, the executable, the version of the engine.
         runtime: BTreeMap<String, String>,
+        /// The executable, and the files of `spark.files`: who handed them over.
+        resources: BTreeMap<String, String>,
     },
     /// What executors and tasks of a profile ask for.
     ResourceProfileAdded {
@@ -122,8 +139,23 @@ pub enum Event {
     SpeculativeTaskSubmitted {
         /// The stage attempt.
         stage: StageRef,
+        /// The task's place among those of the stage attempt.
+        index: u32,
         /// The partition.
         partition: u32,
+    },
+    /// A task that had succeeded is run again: the map output that it wrote was lost with its executor.
+    TaskResubmitted {
+        /// The stage attempt.
+        stage: StageRef,
+        /// The task's place among those of the stage attempt.
+        index: u32,
+        /// The partition.
+        partition: u32,
+        /// The executor that was lost.
+        executor: ExecutorId,
+        /// When.
+        at: Tick,
     },
     /// An executor registered.
     ExecutorAdded {
@@ -179,14 +211,27 @@ pub enum Event {
         /// When.
         at: Tick,
     },
-    /// With a heartbeat: what an executor uses, and what its running tasks cost so far.
+    /// With a heartbeat: the most that an executor, or the driver, used since the last one, and what its running
+    /// tasks cost so far.
     ExecutorMetricsUpdate {
         /// The executor.
         executor: ExecutorId,
-        /// What it uses.
+        /// The most that it used.
         metrics: ExecutorMetrics,
-        /// Its running tasks.
+        /// The same for each stage attempt of which it ran tasks meanwhile.
+        stages: Vec<StagePeak>,
+        /// Its running tasks, where they tell what they cost before they end.
         tasks: Vec<RunningTask>,
+    },
+    /// A stage attempt ends: the most that one executor used while it ran tasks of it. Said before
+    /// [`Event::StageCompleted`], of executors that were looked at meanwhile.
+    StageExecutorMetrics {
+        /// The stage attempt.
+        stage: StageRef,
+        /// The executor.
+        executor: ExecutorId,
+        /// The most that it used.
+        metrics: ExecutorMetrics,
     },
     /// A process can hold blocks.
     BlockManagerAdded {

@@ -37,6 +37,17 @@ pub struct StageRdd {
     pub level: StorageLevel,
 }
 
+/// One call of an operation: all RDDs that it makes are of its scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RddScope {
+    /// Another one for each call.
+    pub id: u64,
+    /// The operation, e.g. `reduce_by_key`, or what a front door calls it.
+    pub name: String,
+    /// The scope that it is part of, if it is.
+    pub parent: Option<Arc<RddScope>>,
+}
+
 /// What listeners are told of an RDD. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RddDescription {
@@ -44,8 +55,8 @@ pub struct RddDescription {
     pub id: RddId,
     /// What the user calls it, or its kind.
     pub name: String,
-    /// The operation that made it.
-    pub scope: String,
+    /// The call of an operation that made it.
+    pub scope: RddScope,
     /// Operation and place.
     pub call_site: String,
     /// The RDDs it reads.

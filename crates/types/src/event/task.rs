@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ExecutorMetrics;
 use crate::{AccumulatorId, ExecutorId, Host, StageRef, TaskId, Tick};
 
 /// A task attempt as listeners see it.
@@ -109,6 +110,8 @@ pub struct TaskMetrics {
     pub shuffle_remote_bytes_to_disk: u64,
     /// Time waited for map outputs, microseconds.
     pub shuffle_fetch_wait_us: u64,
+    /// Time that requests to other executors took, one by one, though several are under way at once; microseconds.
+    pub shuffle_remote_requests_us: u64,
     /// Records written to shuffles.
     pub shuffle_write_records: u64,
     /// Bytes written to shuffles.
@@ -119,6 +122,8 @@ pub struct TaskMetrics {
     pub memory_bytes_spilled: u64,
     /// Bytes written to disk instead.
     pub disk_bytes_spilled: u64,
+    /// The most that its executor used while it ran, if that was looked at meanwhile.
+    pub executor: Option<Box<ExecutorMetrics>>,
 }
 
 impl TaskMetrics {

@@ -61,6 +61,7 @@ fn finished_map_tasks_run_again_when_their_outputs_are_lost() {
     rig.lines();
     rig.lose(1, false, true);
     rig.expect(&["ended t2 p2: executor lost"]);
+    assert_eq!(resubmitted(&rig), [(0, 0, ExecutorId(1))]);
     rig.succeed(1, 2);
     rig.succeed(3, 2);
     rig.succeed(4, 2);
@@ -74,6 +75,15 @@ fn finished_map_tasks_run_again_when_their_outputs_are_lost() {
     assert!(rig.scheduler.is_idle());
 }
 
+fn resubmitted(rig: &Rig) -> Vec<(u32, u32, ExecutorId)> {
+    rig.posted(|event| match event {
+        Event::TaskResubmitted { index, partition, executor, .. } => {
+            Some((*index, *partition, *executor))
+        }
+        _ => None,
+    })
+}
+
 #[test]
 fn finished_tasks_stay_finished_when_nothing_is_lost_with_the_executor() {
     for (set, outputs_lost) in [(map_set(0, 3), false), (set(0, 3), true)] {
@@ -81,6 +91,7 @@ fn finished_tasks_stay_finished_when_nothing_is_lost_with_the_executor() {
         rig.submit(set);
         rig.succeed(0, 1);
         rig.lose(1, false, outputs_lost);
+        assert_eq!(resubmitted(&rig), []);
         rig.succeed(1, 2);
         rig.lines();
         rig.succeed(3, 2);
@@ -110,10 +121,10 @@ fn a_slow_task_gets_one_copy_on_another_host_and_the_first_to_end_wins() {
     rig.tick(200);
     rig.expect(&["wake at 200", "launch t4 s0.0 p3.1 on 3 copy", "wake at 300"]);
     let copies = rig.posted(|event| match event {
-        Event::SpeculativeTaskSubmitted { partition, .. } => Some(*partition),
+        Event::SpeculativeTaskSubmitted { index, partition, .. } => Some((*index, *partition)),
         _ => None,
     });
-    assert_eq!(copies, [3]);
+    assert_eq!(copies, [(3, 3)]);
     rig.tick(300);
     rig.expect(&["wake at 400"]);
     rig.at(310).succeed(4, 3);
