@@ -1,4 +1,4 @@
-//! Apache Spark's engine in Rust: RDD programs that compile to one executable and run in one process or on a cluster.
+//! Apache Spark's engine in Rust: an RDD program compiles to one executable and runs in one process or on a cluster.
 //!
 //! [`Context`] is where a program starts, [`Rdd`] has the operations, [`prelude`] brings both and what goes with them.
 //! Settings have Spark's names ([`conf`]); [`Error`] says what to do.
