@@ -1,5 +1,5 @@
 //! The guides: links lead somewhere, every page is in the book, limits of length hold, files that are named exist, code
-//! is compiled.
+//! is compiled, invariants that the code names are in their table.
 //!
 //! Not a Markdown parser: it knows headings, fences, code spans and links as these pages write them.
 
@@ -13,6 +13,9 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Compiles the code of the guides with its documentation tests.
 const COMPILES_GUIDES: &str = "crates/firesteel/src/lib.rs";
+
+/// Has a row for every invariant, which begins with its id.
+const INVARIANTS: &str = "docs/internals/invariants.md";
 
 /// Pages that a reader shall get through: words or lines at most.
 const MOST_WORDS: (&str, usize) = ("ARCHITECTURE.md", 2500);
@@ -33,6 +36,7 @@ pub fn check_guides(sources: &[Source], exists: impl Fn(&str) -> bool) -> Vec<Co
         complaints.extend(page.uncompiled_code(sources));
     }
     complaints.extend(missing_in_book(&pages));
+    complaints.extend(pages.get(INVARIANTS).map_or(Vec::new(), |page| page.missing_ids(sources)));
     complaints
 }
 
@@ -128,6 +132,20 @@ impl<'a> Page<'a> {
         missing.map(|(line, name)| self.complaint(line, format!("there is no `{name}`"))).collect()
     }
 
+    /// Invariants that the code names and the table does not have, each at its first place.
+    fn missing_ids(&self, sources: &[Source]) -> Vec<Complaint> {
+        let rows = self.prose.iter().filter_map(|(_, line)| line.strip_prefix("| ")?.get(..3));
+        let mut known: BTreeSet<&str> = rows.filter(|id| is_invariant(id)).collect();
+        let mut complaints = Vec::new();
+        for source in sources.iter().filter(|source| source.is_rust()) {
+            for (line, id) in invariants(&source.text).filter(|(_, id)| known.insert(id)) {
+                let message = format!("{id} is no row of {INVARIANTS}");
+                complaints.push(Complaint { path: source.path.clone(), line, message });
+            }
+        }
+        complaints
+    }
+
     /// A page with code in Rust is among those that the documentation tests include.
     fn uncompiled_code(&self, sources: &[Source]) -> Option<Complaint> {
         let is_rust = |line: &str| line.starts_with("```rust") && !line.contains("ignore");
@@ -181,6 +199,22 @@ fn is_called(path: &str, name: &str) -> bool {
     let short = path.replacen("crates/", "", 1).replacen("/src/", "/", 1);
     let ends = |path: &str| path == name || path.ends_with(&format!("/{name}"));
     ends(path) || ends(&short)
+}
+
+/// `S01`, `L07`: safety or liveness, and a number.
+fn is_invariant(word: &str) -> bool {
+    let mut chars = word.chars();
+    chars.next().is_some_and(|kind| "SL".contains(kind))
+        && word.len() == 3
+        && chars.all(|c| c.is_ascii_digit())
+}
+
+/// The ids of invariants in `text`, with their lines.
+fn invariants(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().flat_map(|(index, line)| {
+        let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.filter(|word| is_invariant(word)).map(move |word| (index + 1, word))
+    })
 }
 
 /// Where a relative link on the page `from` leads.
@@ -278,6 +312,18 @@ mod tests {
             ("crates/rdd/src/text.rs", "//! Text.\n"),
         ];
         check(&files, &["ARCHITECTURE.md:2: there is no `rdd/gone.rs`"]);
+    }
+
+    #[test]
+    fn invariants_that_the_code_names_are_in_their_table() {
+        let core = "//! S01.\nfn a() {\n    panic!(\"L09: b {S3} {S001} {X_S02}\"); // L09\n}\n";
+        let files = [
+            ("crates/scheduler/src/core.rs", core),
+            ("docs/internals/invariants.md", "| id | what |\n|---|---|\n| S01 | a |\n"),
+        ];
+        let expected =
+            "crates/scheduler/src/core.rs:3: L09 is no row of docs/internals/invariants.md";
+        check(&files, &[expected]);
     }
 
     #[test]
