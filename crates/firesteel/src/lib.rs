@@ -1,33 +1,8 @@
-//! Firesteel: Apache Spark's engine in Rust.
+//! Apache Spark's engine in Rust: an RDD program compiles to one executable and runs in one process or on a cluster.
 //!
-//! A program describes data as [`Rdd`]s, typed collections cut into partitions, and runs actions on
-//! them; a scheduler computes the partitions in parallel, tries again what fails, and shuffles data
-//! between stages. The same program runs in one process and, unchanged, on a cluster.
-//!
-//! ```
-//! use firesteel::prelude::*;
-//!
-//! fn main() -> Result<()> {
-//!     let ctx = Context::builder().app_name("squares").master("local[2]").build()?;
-//!     let sum = ctx.range(1..101u64).map(|x| x * x).filter(|x| x % 2 == 0).reduce(|a, b| a + b)?;
-//!     assert_eq!(sum, 171_700);
-//!     Ok(())
-//! }
-//! ```
-//!
-//! Closures capture nothing: that is what lets them travel to executors, and it is checked when the
-//! program is compiled. What a closure needs is passed with [`Rdd::with`]:
-//!
-//! ```
-//! # use firesteel::prelude::*;
-//! # fn main() -> Result<()> {
-//! # let ctx = Context::builder().master("local[2]").build()?;
-//! let factor = std::env::args().count() as u64;
-//! let scaled = ctx.range(0..10u64).with(factor).map(|factor, x| x * factor).collect()?;
-//! # assert_eq!(scaled.len(), 10);
-//! # Ok(())
-//! # }
-//! ```
+//! [`Context`] is where a program starts, [`Rdd`] has the operations, [`prelude`] brings both and what goes with them.
+//! Settings have Spark's names ([`conf`]); [`Error`] says what to do.
+#![doc = include_str!("../../../docs/tour.md")]
 
 pub use firesteel_closure::Data;
 pub use firesteel_conf as conf;
@@ -64,14 +39,27 @@ pub fn arguments() -> Result<Vec<String>> {
     Ok(conf::Loader::from_process()?.load()?.arguments)
 }
 
-/// The code in the guides, compiled (and run, where it has a `main`) with the documentation tests.
+/// The code in the guides, compiled (and run, where it has a `main`) with the documentation tests. That of the tour is
+/// in this crate's own documentation.
 #[cfg(doctest)]
 mod guides {
-    #[doc = include_str!("../../../README.md")]
-    mod readme {}
+    #[doc = include_str!("../../../docs/closures.md")]
+    mod closures {}
+
+    #[doc = include_str!("../../../docs/failures.md")]
+    mod failures {}
+
+    #[doc = include_str!("../../../docs/jobs.md")]
+    mod jobs {}
+
+    #[doc = include_str!("../../../docs/memory.md")]
+    mod memory {}
 
     #[doc = include_str!("../../../docs/rdd.md")]
     mod rdd {}
+
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
 
     #[doc = include_str!("../../../docs/types-that-travel.md")]
     mod types_that_travel {}

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use firesteel_tidy::{PURE_CORES, Source, check, check_settings, registered};
+use firesteel_tidy::{PURE_CORES, Source, check, check_guides, check_settings, registered};
 
 /// Built, fetched or owned by git: not ours to tidy.
 const SKIPPED_DIRECTORIES: &[&str] = &["target", ".git"];
@@ -66,6 +66,15 @@ fn every_registered_setting_is_read_by_something() {
     assert!(entries > 100, "only {entries} entries were found");
     let complaints: Vec<String> = check_settings(&sources).iter().map(|c| c.to_string()).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn the_guides_have_no_dead_links_and_keep_to_their_length() {
+    let (root, sources) = (workspace(), sources());
+    assert!(sources.iter().any(|source| source.path == "docs/SUMMARY.md"), "the book has contents");
+    let complaints = check_guides(&sources, |path| root.join(path).exists());
+    let complaints: Vec<String> = complaints.iter().map(|c| c.to_string()).collect();
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
 #[test]

@@ -43,8 +43,8 @@ entries! {
         BROADCAST_BLOCK_SIZE: ByteSize = Entry::new("spark.broadcast.blockSize", "4m")
             .byte_unit(ByteUnit::Kibi).positive().since("0.5.0").for_cluster();
 
-        /// Whether a partition that is kept by several executors (`MEMORY_ONLY_2` and the like) is
-        /// copied again when one of them is lost, or when there were too few of them before.
+        /// Whether a partition that several executors cache (`MEMORY_ONLY_2` and the like) is
+        /// re-replicated when one of them is lost, or when there were too few of them before.
         STORAGE_REPLICATION_PROACTIVE: bool = Entry::new("spark.storage.replication.proactive", "true")
             .since("2.2.0").for_cluster();
 
@@ -76,7 +76,7 @@ entries! {
         CORES_MAX: Option<u32> = Entry::optional("spark.cores.max")
             .positive().example("8").since("0.6.0").for_cluster();
 
-        /// How often an executor tells the driver that it lives, what it uses and how far its tasks are. Has to be
+        /// How often an executor sends a heartbeat to the driver, with what it uses and how far its tasks are. Has to be
         /// smaller than `spark.network.timeout`.
         EXECUTOR_HEARTBEAT_INTERVAL: Duration =
             Entry::new("spark.executor.heartbeatInterval", "10s")
@@ -87,7 +87,7 @@ entries! {
         EXECUTOR_METRICS_POLLING_INTERVAL: Duration =
             Entry::new("spark.executor.metrics.pollingInterval", "0ms").since("3.0.0");
 
-        /// How long the other side of a connection may be silent before it counts as lost.
+        /// How long the other side of a connection may be silent before it is declared dead.
         NETWORK_TIMEOUT: Duration = Entry::new("spark.network.timeout", "120s")
             .time_unit(TimeUnit::Seconds).positive().since("1.3.0").for_cluster();
 
@@ -153,7 +153,7 @@ entries! {
         NETWORK_AUTH_RPC_TIMEOUT: Duration = Entry::new("spark.network.auth.rpcTimeout", "30s")
             .positive().since("2.2.0").for_cluster();
 
-        /// Whether ports may be opened beyond the loopback interface without a secret: whoever can
+        /// Whether ports may be opened beyond the loopback interface without a secret: anybody who can
         /// reach them can then run programs.
         INSECURE: bool = Entry::new("spark.firesteel.insecure", "false")
             .since("Firesteel 0.1.0").for_cluster();
@@ -199,8 +199,8 @@ entries! {
     }
 
     "Standalone cluster" {
-        /// How long a worker, or an application's driver, may be silent before the master gives it up.
-        /// They give a sign of life four times as often.
+        /// How long a worker, or an application's driver, may be silent before the master declares it dead.
+        /// They send heartbeats four times as often.
         WORKER_TIMEOUT: Duration = Entry::new("spark.worker.timeout", "60s")
             .time_unit(TimeUnit::Seconds).positive().since("0.6.2").for_cluster();
 
@@ -258,7 +258,7 @@ entries! {
             Entry::new("spark.worker.initialRegistrationRetries", "6")
             .positive().since("4.0.0").for_cluster();
 
-        /// How often a worker asks for a master in all before it gives up.
+        /// How often a worker asks for a master in all before it exits.
         WORKER_MAX_REGISTRATION_RETRIES: u32 =
             Entry::new("spark.worker.maxRegistrationRetries", "16")
             .positive().since("4.0.0").for_cluster();

@@ -132,9 +132,9 @@ entries! {
         /// How many cores each task takes.
         TASK_CPUS: u32 = Entry::new("spark.task.cpus", "1").positive().since("0.5.0");
 
-        /// How much work may wait at an executor for its cores, by how long the tasks of its stage
-        /// took so far: very short tasks are sent before the last one is done, because the way would
-        /// take longer than they do. At most 50 ms, and 32 tasks for each that runs; `0`: none.
+        /// Pipelined tasks: how much work may queue at an executor beyond its cores, by how long the
+        /// tasks of its stage took so far. For very short tasks, whose report and next launch take
+        /// longer than they do. At most 50 ms, and 32 tasks for each that runs; `0`: none.
         TASK_AHEAD: Duration = Entry::new("spark.firesteel.task.ahead", "5ms")
             .since("Firesteel 0.1.0").for_cluster();
 
@@ -285,16 +285,16 @@ entries! {
         DRIVER_MEMORY: Option<ByteSize> = Entry::optional("spark.driver.memory")
             .byte_unit(ByteUnit::Mebi).example("4g").since("1.1.1");
 
-        /// The part of the memory that tasks and kept data share. The rest is for the program itself
-        /// and for what is not counted.
+        /// The part of the memory that tasks and cached data share. The rest is for the program itself
+        /// and for everything that is not counted.
         MEMORY_FRACTION: f64 = Entry::new("spark.memory.fraction", "0.6")
             .between(0.01, 0.95).since("1.6.0");
 
-        /// The part of that memory which kept data does not give up to tasks.
+        /// The part of that memory from which tasks cannot evict cached data.
         MEMORY_STORAGE_FRACTION: f64 = Entry::new("spark.memory.storageFraction", "0.5")
             .between(0.0, 1.0).since("1.6.0");
 
-        /// How shuffle and spill files, and what is kept on disk or packed, are compressed.
+        /// How shuffle and spill files, and cached data that is on disk or encoded, are compressed.
         IO_COMPRESSION_CODEC: CompressionCodec = Entry::new("spark.io.compression.codec", "lz4")
             .since("0.8.0");
 
@@ -302,10 +302,10 @@ entries! {
         IO_COMPRESSION_ZSTD_LEVEL: u32 = Entry::new("spark.io.compression.zstd.level", "1")
             .positive().since("2.3.0");
 
-        /// Whether shuffle and spill files, and partitions kept on disk, are compressed.
+        /// Whether shuffle and spill files, and partitions cached on disk, are compressed.
         SHUFFLE_COMPRESS: bool = Entry::new("spark.shuffle.compress", "true").since("0.6.0");
 
-        /// Whether partitions that are kept encoded in memory (`MEMORY_ONLY_SER` and the like) are
+        /// Whether partitions that are cached encoded in memory (`MEMORY_ONLY_SER` and the like) are
         /// compressed: less memory, more work.
         RDD_COMPRESS: bool = Entry::new("spark.rdd.compress", "false").since("0.6.0");
     }
