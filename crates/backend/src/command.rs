@@ -74,14 +74,6 @@ pub mod variable {
     pub const BIND_ADDRESS: &str = "FIRESTEEL_EXECUTOR_BIND_ADDRESS";
     /// The worker it ends with, if a worker started it.
     pub const WORKER_URL: &str = "FIRESTEEL_WORKER_URL";
-    /// Before the name of a stream (`STDOUT`): where it can be read.
-    pub const LOG_URL: &str = "SPARK_LOG_URL_";
-    /// Before the name of an attribute.
-    pub const ATTRIBUTE: &str = "SPARK_EXECUTOR_ATTRIBUTE_";
-    /// As [`LOG_URL`], for drivers that a cluster manager started.
-    pub const DRIVER_LOG_URL: &str = "SPARK_DRIVER_LOG_URL_";
-    /// As [`ATTRIBUTE`], for drivers that a cluster manager started.
-    pub const DRIVER_ATTRIBUTE: &str = "SPARK_DRIVER_ATTRIBUTE_";
 }
 
 /// Who an executor is. Whoever starts one sets these [variables](Identity::variables) after those of its [`Command`].

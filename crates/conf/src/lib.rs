@@ -38,6 +38,7 @@ mod loader;
 mod master;
 pub mod page;
 mod prefixes;
+pub mod process_variables;
 mod promises;
 pub mod properties;
 mod redaction;

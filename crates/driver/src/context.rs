@@ -99,6 +99,7 @@ impl Builder {
     }
 
     /// A kind of cluster that the application may run on, beside those that every program knows.
+    #[cfg(feature = "cluster")]
     #[must_use]
     pub fn cluster_manager(mut self, manager: Arc<dyn ClusterManager>) -> Self {
         self.managers.0.push(manager);

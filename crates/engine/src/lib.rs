@@ -19,9 +19,13 @@
 //!
 //! Architecture Invariant: nothing here decides where or when a task runs; that is the scheduler crate's.
 
+// What only clusters use is there without them too.
+#![cfg_attr(not(feature = "cluster"), allow(dead_code))]
+
 mod aftermath;
 mod blocks;
 mod bus;
+#[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
 mod cluster;
 mod error;
 mod files;
@@ -41,9 +45,9 @@ mod timer;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use firesteel_executor::LocalEnvironment;
-use firesteel_rpc::Clock;
 use firesteel_scheduler::engine::{Effect, Input};
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
+use firesteel_storage::Clock;
 use firesteel_task::TaskReport;
 use firesteel_types::{Event, ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick};
 
@@ -57,9 +61,11 @@ use status::Status;
 
 pub use blocks::CachedPartitions;
 pub use bus::Listener;
-pub use cluster::{ApplicationSpec, ClusterManager, Provider, Reports, executor_environment};
+pub use cluster::ClusterManager;
+#[cfg(feature = "cluster")]
+pub use cluster::{ApplicationSpec, Provider, Reports, executor_environment};
 pub use error::{Error, Result};
-pub use firesteel_executor::cluster::codec_if;
+pub use firesteel_executor::codec_if;
 pub use job::JobWaiter;
 pub use jobs::{MapOutputStatistics, MapStageWaiter, ShuffleHandle};
 pub use start::executable_name;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use firesteel_closure::SameExecutable;
 use firesteel_conf::LocalTransport;
-use firesteel_executor::cluster::STACK_BYTES;
-use firesteel_executor::{run_encoded, run_task};
+use firesteel_executor::{STACK_BYTES, run_encoded, run_task};
 use firesteel_task::{TaskIdentity, TaskReport};
 use firesteel_types::TaskInfo;
 

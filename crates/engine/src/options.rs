@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use firesteel_conf::{ByteSize, Conf, Master, allocation, entries};
-use firesteel_executor::cluster::codec_if;
+use firesteel_executor::codec_if;
 use firesteel_scheduler::messages::{
     DagOptions, ExclusionOptions, PoolSpec, SchedulingMode, SpeculationOptions, TaskOptions,
 };

@@ -135,7 +135,7 @@ impl Place {
             Place::Threads { .. } => None,
             Place::Cluster(cluster) => cluster.address(),
         };
-        address.map_or_else(|| (Host::new("localhost"), 0), |at| (Host::new(&at.host), at.port))
+        address.unwrap_or_else(|| (Host::new("localhost"), 0))
     }
 
     /// The id that a cluster gave the application.

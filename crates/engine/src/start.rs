@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use firesteel_conf::{Conf, Master, Threads, entries};
 use firesteel_executor::{LocalEnvironment, variables};
-use firesteel_rpc::Clock;
 use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_status::Retention;
+use firesteel_storage::Clock;
 use firesteel_task::Environment;
 use firesteel_types::{BlockManagerId, Event, ExecutorId};
 

@@ -32,6 +32,7 @@ pub(crate) fn is_executor() -> bool {
 
 /// Called before `main`: is an executor until it exits.
 pub(crate) fn take_over() -> ! {
+    #[cfg(feature = "cluster")]
     if std::env::var_os(crate::cluster::DRIVER_URL).is_some() {
         crate::cluster::become_executor();
     }

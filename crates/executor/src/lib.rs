@@ -6,8 +6,10 @@
 //! This crate never schedules; it runs what it is given and reports how that ended.
 
 pub mod child;
+#[cfg(feature = "cluster")]
 pub mod cluster;
 mod environment;
+mod options;
 mod panics;
 mod protocol;
 mod runner;
@@ -17,6 +19,7 @@ mod usage;
 pub mod variables;
 
 pub use environment::{Inbox, LocalEnvironment};
+pub use options::{STACK_BYTES, codec_if};
 pub use panics::{catch, drop_guarded};
 pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 pub use runner::{run_encoded, run_task};

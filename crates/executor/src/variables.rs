@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use firesteel_backend::command::variable;
+use firesteel_conf::process_variables::{
+    DRIVER_ATTRIBUTE, DRIVER_LOG_URL, EXECUTOR_ATTRIBUTE, EXECUTOR_LOG_URL,
+};
 
 /// Where the output of this executor can be read, by name, and what else its cluster manager tells of it.
 pub fn of_executor() -> [BTreeMap<String, String>; 2] {
-    both(variable::LOG_URL, variable::ATTRIBUTE)
+    both(EXECUTOR_LOG_URL, EXECUTOR_ATTRIBUTE)
 }
 
 /// The same of this driver.
 pub fn of_driver() -> [BTreeMap<String, String>; 2] {
-    both(variable::DRIVER_LOG_URL, variable::DRIVER_ATTRIBUTE)
+    both(DRIVER_LOG_URL, DRIVER_ATTRIBUTE)
 }
 
 fn both(log_urls: &str, attributes: &str) -> [BTreeMap<String, String>; 2] {
@@ -39,9 +41,9 @@ mod tests {
 
     #[test]
     fn variables_are_known_by_what_follows_their_prefix() {
-        let all = [("SPARK_LOG_URL_STDOUT", "u"), ("SPARK_LOG_URL", "v"), ("HOME", "/h")];
+        let all = [("SPARK_DRIVER_LOG_URL_STDOUT", "u"), ("SPARK_LOG_URL", "v"), ("HOME", "/h")];
         let all = all.map(|(name, value)| (name.into(), value.into()));
-        let found = named(all.into_iter(), variable::LOG_URL, str::to_lowercase);
+        let found = named(all.into_iter(), DRIVER_LOG_URL, str::to_lowercase);
         assert_eq!(found, BTreeMap::from([("stdout".to_owned(), "u".to_owned())]));
     }
 }

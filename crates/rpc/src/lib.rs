@@ -51,7 +51,6 @@
 //! ```
 
 mod address;
-mod clock;
 mod endpoint;
 mod env;
 mod error;
@@ -71,7 +70,6 @@ mod stream;
 mod tls;
 
 pub use address::{EndpointAddress, MAX_NAME, RpcAddress};
-pub use clock::Clock;
 pub use endpoint::{Caller, Context, Endpoint, HandlerError, Message, Peer, ReplyOf};
 pub use env::RpcEnv;
 pub use error::{RpcError, SetupError};

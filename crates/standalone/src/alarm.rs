@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use firesteel_rpc::Clock;
+use firesteel_storage::Clock;
 use firesteel_types::Tick;
 use tokio::sync::Notify;
 

@@ -5,6 +5,7 @@
 
 mod block;
 mod claims;
+mod clock;
 mod dirs;
 mod files;
 mod manager;
@@ -13,6 +14,7 @@ mod open_files;
 
 pub use block::BlockId;
 pub use claims::{Claim, Claimed, Outcome, Waiting};
+pub use clock::Clock;
 pub use dirs::LocalDirs;
 pub use files::{StoredFile, TempFile};
 pub use manager::{Blocked, Evict, LastResort, MemoryManager, Reservation, Resort};

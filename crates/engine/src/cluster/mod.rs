@@ -360,8 +360,8 @@ impl Cluster {
     }
 
     /// Where the driver listens.
-    pub(super) fn address(&self) -> Option<&RpcAddress> {
-        self.env.address()
+    pub(super) fn address(&self) -> Option<(Host, u16)> {
+        self.env.address().map(|at| (Host::new(&at.host), at.port))
     }
 
     pub(super) fn cores(&self) -> u32 {

@@ -16,9 +16,10 @@ use firesteel_cluster::messages::{Said, ToApplication, ToMaster};
 use firesteel_cluster::wire;
 use firesteel_conf::{ByteSize, Conf, ConfError, HostPort, Master, entries};
 use firesteel_rpc::{
-    Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv,
-    RpcError, RpcOptions,
+    Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv, RpcError,
+    RpcOptions,
 };
+use firesteel_storage::Clock;
 use firesteel_types::Tick;
 use tokio::runtime::Handle;
 

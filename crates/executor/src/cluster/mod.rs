@@ -35,8 +35,6 @@ pub use protocol::{
     BLOCK_MASTER, BLOCKS, BlockMasterReply, Bundle, DRIVER_URL, MapOutputLocations, NextPiece,
     SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput, ToBlockMaster, ToBlocks,
 };
-pub use settings::codec_if;
-pub use work::STACK_BYTES;
 
 /// Before `main`: works for the driver that the environment names, and ends with it.
 pub(crate) fn become_executor() -> ! {

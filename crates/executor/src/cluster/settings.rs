@@ -8,14 +8,15 @@ use firesteel_backend::AppId;
 use firesteel_backend::command::variable::{
     APP_ID, BIND_ADDRESS, CORES, EXECUTOR_ID, HOST, MEMORY_MB, WORKER_URL,
 };
-use firesteel_conf::{ByteSize, CompressionCodec, Conf, ConfError, Loader, entries};
+use firesteel_conf::{ByteSize, Conf, ConfError, Loader, entries};
 use firesteel_rpc::{EndpointAddress, RpcAddress};
-use firesteel_shuffle::{Codec, Scratch};
+use firesteel_shuffle::Scratch;
 use firesteel_storage::{LocalDirs, MemoryManager};
 use firesteel_types::{ExecutorId, Host};
 
 use super::protocol::{DRIVER_URL, SETTINGS};
 use super::transfer::Retries;
+use crate::codec_if;
 
 /// Why a process cannot become an executor.
 pub(super) type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -94,16 +95,6 @@ impl Settings {
 
 fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number"))
-}
-
-/// The codec that is set, if there shall be one.
-pub fn codec_if(conf: &Conf, compressed: bool) -> Result<Codec, ConfError> {
-    let level = conf.get(&entries::IO_COMPRESSION_ZSTD_LEVEL)?;
-    Ok(match (compressed, conf.get(&entries::IO_COMPRESSION_CODEC)?) {
-        (false, _) => Codec::None,
-        (true, CompressionCodec::Lz4) => Codec::Lz4,
-        (true, CompressionCodec::Zstd) => Codec::Zstd(i32::try_from(level.min(22)).unwrap_or(22)),
-    })
 }
 
 #[cfg(test)]

@@ -11,11 +11,10 @@ use super::fetch::TaskEnvironment;
 use super::node::{Node, lock};
 use super::protocol::{Bundle, StreamId, TaskData, TaskOrder, TaskOutput};
 use super::shell::Shell;
+use crate::options::STACK_BYTES;
 use crate::panics;
 use crate::runner::{decoded, run_decoded};
 
-/// Address space, not memory: a long chain of boxed pipelines calls deeply.
-pub const STACK_BYTES: usize = 16 << 20;
 /// A failure's text is cut after so many bytes.
 const LONGEST_TEXT: usize = 64 << 10;
 

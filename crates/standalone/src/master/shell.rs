@@ -13,7 +13,8 @@ use firesteel_cluster::master::{
 };
 use firesteel_cluster::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
 use firesteel_cluster::wire::{APP_CLIENT, WORKER};
-use firesteel_rpc::{Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Message};
+use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
+use firesteel_storage::Clock;
 use firesteel_types::Tick;
 
 use crate::alarm::Alarm;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use firesteel_backend::command::{Command, Identity, variable};
 use firesteel_cluster::description::{ApplicationDescription, DriverDescription};
 use firesteel_cluster::{DriverId, ExecutorKey};
+use firesteel_conf::process_variables;
 
 use super::directories::{Directories, Place};
 
@@ -109,8 +110,8 @@ impl Order {
     fn log_urls(&self, host: &str, work: &Path) -> [(String, String); 2] {
         let work = absolute(work).unwrap_or_else(|_| work.to_owned());
         let prefix = match self {
-            Order::Executor { .. } => variable::LOG_URL,
-            Order::Driver { .. } => variable::DRIVER_LOG_URL,
+            Order::Executor { .. } => process_variables::EXECUTOR_LOG_URL,
+            Order::Driver { .. } => process_variables::DRIVER_LOG_URL,
         };
         ["stdout", "stderr"].map(|stream| {
             (format!("{prefix}{}", stream.to_uppercase()), file_url(host, &work.join(stream)))

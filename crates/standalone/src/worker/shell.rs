@@ -14,8 +14,9 @@ use firesteel_cluster::wire::{MASTER, WORKER};
 use firesteel_cluster::worker::{Effect, Event, Worker, WorkerOptions};
 use firesteel_cluster::{Incarnation, WorkerId, date};
 use firesteel_rpc::{
-    Caller, Clock, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
+    Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
+use firesteel_storage::Clock;
 use firesteel_types::Host;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

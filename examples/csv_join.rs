@@ -15,7 +15,7 @@
 //!
 //! Prints the revenue per country, highest first, and the orders of customers that nobody knows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use firesteel::Total;
 use firesteel::prelude::*;
@@ -39,9 +39,9 @@ struct Customer {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = firesteel::arguments()?;
-    let made_up = tempfile::tempdir()?;
+    let made_up = MadeUp(std::env::temp_dir().join(format!("csv_join-{}", std::process::id())));
     let (orders, customers) = match &arguments[..] {
-        [] => make_up(made_up.path())?,
+        [] => make_up(&made_up.0)?,
         [orders, customers] => (orders.clone(), customers.clone()),
         _ => usage("two files are needed, or none"),
     };
@@ -103,8 +103,18 @@ fn describe(path: &str, error: &csv::Error) -> String {
     }
 }
 
+/// A directory that goes with its value.
+struct MadeUp(PathBuf);
+
+impl Drop for MadeUp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Writes sample files; returns where.
 fn make_up(directory: &Path) -> std::io::Result<(String, String)> {
+    std::fs::create_dir(directory)?;
     let (orders, customers) = (directory.join("orders.csv"), directory.join("customers.csv"));
     std::fs::write(
         &orders,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An example's executable. `cargo test` builds a package's examples with its tests, next to where it
 /// puts the tests: `target/PROFILE/deps/examples-HASH` and `target/PROFILE/examples/NAME`. `cargo test
@@ -10,18 +11,18 @@ fn executable(example: &str) -> PathBuf {
     let this = std::env::current_exe().expect("a test knows its own path");
     let profile = this.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
     let found = profile.join(format!("examples/{example}{}", std::env::consts::EXE_SUFFIX));
-    let source = format!("{}/examples/{example}.rs", env!("CARGO_MANIFEST_DIR"));
+    let source = format!("{}/{example}.rs", env!("CARGO_MANIFEST_DIR"));
     let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     assert!(
         modified(&found).is_some_and(|built| Some(built) >= modified(source.as_ref())),
-        "{found:?} is not built, or older than its source: run `cargo build -p firesteel --examples`"
+        "{found:?} is not built, or older than its source: run `cargo build -p firesteel-examples --examples`"
     );
     found
 }
 
 fn run(example: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(executable(example));
-    command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     for variable in ["MASTER", "SPARK_MASTER", "SPARK_HOME", "SPARK_CONF_DIR"] {
         command.env_remove(variable);
     }
@@ -46,20 +47,31 @@ fn refused(status: i32, example: &str, arguments: &[&str]) -> String {
     errors
 }
 
-/// A directory for one test, and paths in it.
-struct Scratch(tempfile::TempDir);
+/// A directory for one test, and paths in it. Made by hand: what only tests need would be compiled for the first example too.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 impl Scratch {
     fn new() -> Self {
-        Scratch(tempfile::tempdir().unwrap())
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("firesteel-examples-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        Scratch(directory)
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.path().join(name).to_str().unwrap().to_owned()
+        self.0.join(name).to_str().unwrap().to_owned()
     }
 
     fn file(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.path().join(name), text).unwrap();
+        std::fs::write(self.0.join(name), text).unwrap();
         self.path(name)
     }
 }
@@ -168,7 +180,7 @@ fn a_record_that_is_too_short_fails_the_job_with_its_text() {
     assert!(errors.contains("a record of less than 10 bytes: \"short\""), "{errors}");
     assert!(errors.contains("sort_by at "), "{errors}");
     assert!(!Path::new(&output).exists());
-    assert_eq!(std::fs::read_dir(scratch.0.path()).unwrap().count(), 1, "only the input is left");
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1, "only the input is left");
 }
 
 #[test]
