@@ -233,7 +233,7 @@ impl World {
             return Err("L01: there is no master".to_owned());
         };
         // An executor whose launch is due in this very moment is on its way.
-        if master.core.has_unfilled_wish(Tick(self.now.saturating_sub(50))) {
+        if master.core.has_unmet_demand(Tick(self.now.saturating_sub(50))) {
             return Err("L01: an application lacks an executor that it could have".to_owned());
         }
         let view = master.core.view();

@@ -10,7 +10,7 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::launches::Launches;
-use super::placement::Wish;
+use super::placement::Demand;
 use super::records::ApplicationRecord;
 use super::state::ApplicationState;
 use super::view::{ApplicationView, ExecutorView};
@@ -146,17 +146,17 @@ impl Application {
     }
 
     /// What it lacks up to its limits; `None` if that is nothing.
-    pub(super) fn wish(&self, default_cores: Option<u32>) -> Option<Wish> {
+    pub(super) fn demand(&self, default_cores: Option<u32>) -> Option<Demand> {
         let description = &self.record.description;
         let cores = description.max_cores.or(default_cores).unwrap_or(u32::MAX);
         let has = self.executors.len() as u32;
-        let wish = Wish {
+        let demand = Demand {
             cores: cores.saturating_sub(self.cores_granted),
             cores_per_executor: description.cores_per_executor,
             memory_mb: description.memory_per_executor_mb,
             executors: self.limit.map_or(u32::MAX, |all| all.saturating_sub(has)),
         };
-        (wish.cores > 0 && wish.executors > 0).then_some(wish)
+        (demand.cores > 0 && demand.executors > 0).then_some(demand)
     }
 
     /// Whether it has wanted an executor and had none for so long. Says so once, and then waits as long again.

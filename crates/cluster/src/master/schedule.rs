@@ -7,7 +7,7 @@ use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
-use super::placement::{Room, Wish, place};
+use super::placement::{Capacity, Demand, place};
 use super::records::Change;
 use super::worker_table::Slot;
 use crate::messages::{ToApplication, ToWorker};
@@ -16,22 +16,23 @@ use crate::{DriverId, WorkerId};
 impl Master {
     pub(super) fn schedule(&mut self, turn: &mut Turn<'_>) {
         self.schedule_drivers(turn);
-        let mut rooms = self.rooms();
+        let mut capacities = self.capacities();
         let queue: Vec<AppId> = self.apps.in_order().map(|app| app.id().clone()).collect();
         for id in queue {
-            if rooms.is_empty() {
+            if capacities.is_empty() {
                 return;
             }
-            self.schedule_application(turn, &id, &mut rooms);
+            self.schedule_application(turn, &id, &mut capacities);
         }
     }
 
     /// What live workers have left, of those that have any cores left.
-    fn rooms(&self) -> Vec<(WorkerId, Room)> {
+    fn capacities(&self) -> Vec<(WorkerId, Capacity)> {
         let open = self.workers.iter().filter(|worker| worker.fits(1, 0));
         open.map(|worker| {
-            let room = Room { cores: worker.free_cores(), memory_mb: worker.free_memory_mb() };
-            (worker.id().clone(), room)
+            let capacity =
+                Capacity { cores: worker.free_cores(), memory_mb: worker.free_memory_mb() };
+            (worker.id().clone(), capacity)
         })
         .collect()
     }
@@ -40,35 +41,37 @@ impl Master {
         &mut self,
         turn: &mut Turn<'_>,
         id: &AppId,
-        rooms: &mut Vec<(WorkerId, Room)>,
+        capacities: &mut Vec<(WorkerId, Capacity)>,
     ) {
         self.note_rest(turn.now, id);
-        let Some(wish) = self.wish_at(turn.now, id) else { return };
-        rooms.sort_by_key(|(_, room)| Reverse(room.cores));
-        let offered: Vec<Room> =
-            rooms.iter().map(|(worker, room)| self.offer(turn.now, id, worker, *room)).collect();
+        let Some(demand) = self.demand_at(turn.now, id) else { return };
+        capacities.sort_by_key(|(_, capacity)| Reverse(capacity.cores));
+        let offered: Vec<Capacity> = capacities
+            .iter()
+            .map(|(worker, capacity)| self.offer(turn.now, id, worker, *capacity))
+            .collect();
         self.note_avoided(turn.now, id);
-        let assigned = place(wish, &offered, self.options.spread_out_apps);
-        for ((worker, room), cores) in rooms.iter_mut().zip(assigned) {
+        let assigned = place(demand, &offered, self.options.spread_out_apps);
+        for ((worker, capacity), cores) in capacities.iter_mut().zip(assigned) {
             if cores == 0 {
                 continue;
             }
-            let each = wish.cores_per_executor.unwrap_or(cores).max(1);
+            let each = demand.cores_per_executor.unwrap_or(cores).max(1);
             for _ in 0..cores / each {
                 self.launch_executor(turn, id, worker, each);
-                room.cores -= each;
-                room.memory_mb -= wish.memory_mb;
+                capacity.cores -= each;
+                capacity.memory_mb -= demand.memory_mb;
             }
         }
-        rooms.retain(|(_, room)| room.cores > 0);
+        capacities.retain(|(_, capacity)| capacity.cores > 0);
     }
 
     /// What a worker has left for this application: nothing, while it is avoided or its host is excluded.
-    fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, room: Room) -> Room {
+    fn offer(&self, now: Tick, id: &AppId, worker: &WorkerId, capacity: Capacity) -> Capacity {
         let host = self.workers[worker].host();
         match self.is_avoided(now, id, worker) || self.apps[id].excludes(host) {
-            true => Room { cores: 0, memory_mb: 0 },
-            false => room,
+            true => Capacity { cores: 0, memory_mb: 0 },
+            false => capacity,
         }
     }
 
@@ -101,13 +104,13 @@ impl Master {
     }
 
     /// What the application may still have; `None` if that is nothing.
-    pub(super) fn wish_at(&self, now: Tick, id: &AppId) -> Option<Wish> {
+    pub(super) fn demand_at(&self, now: Tick, id: &AppId) -> Option<Demand> {
         let app = self.apps.get(id)?;
         let rests = now < app.launches().resting_until() && !self.relaunches_at_once();
         if app.is_disconnected() || rests {
             return None;
         }
-        app.wish(self.options.default_cores)
+        app.demand(self.options.default_cores)
     }
 
     fn launch_executor(&mut self, turn: &mut Turn<'_>, id: &AppId, worker: &WorkerId, cores: u32) {

@@ -129,17 +129,17 @@ impl Master {
     }
 
     /// Whether some application could get an executor at this moment and has not (L01).
-    pub fn has_unfilled_wish(&self, now: Tick) -> bool {
+    pub fn has_unmet_demand(&self, now: Tick) -> bool {
         let rooms: Vec<_> = self.workers.alive().collect();
         self.apps.in_order().any(|app| {
-            self.wish_at(now, app.id()).is_some_and(|wish| {
-                let cores = wish.cores_per_executor.unwrap_or(1);
+            self.demand_at(now, app.id()).is_some_and(|demand| {
+                let cores = demand.cores_per_executor.unwrap_or(1);
                 let mut rooms = rooms.iter();
                 let fits = rooms.any(|worker| {
                     let avoided = self.is_avoided(now, app.id(), worker.id());
-                    worker.fits(cores, wish.memory_mb) && !avoided
+                    worker.fits(cores, demand.memory_mb) && !avoided
                 });
-                wish.cores >= cores && fits
+                demand.cores >= cores && fits
             })
         })
     }
