@@ -76,7 +76,7 @@ fn bound_to(parent: &OsString) -> bool {
     now.is_some_and(|now| parent.to_str() == Some(&now))
 }
 
-/// The worker's keeper does it alone.
+/// The worker's reaper does it alone.
 #[cfg(not(target_os = "linux"))]
 fn bound_to(_: &OsString) -> bool {
     true

@@ -342,7 +342,7 @@ impl World {
                 let exited = firesteel_cluster::worker::Event::DriverExited { driver: id, status };
                 self.feed_worker(worker, exited)
             }
-            // Its worker's keeper ends what does not notice.
+            // Its worker's reaper ends what does not notice.
             Event::WorkerGone { executor } if self.is_frozen(executor) => {
                 self.die(executor, ExitStatus::Signal(9), false)
             }

@@ -45,7 +45,7 @@ pub enum StartError {
     PageWithTls,
     /// The process that ends a worker's processes when it is killed.
     #[error("could not start the process that looks after the worker's processes: {0}")]
-    Keeper(#[source] io::Error),
+    Reaper(#[source] io::Error),
     /// The directory of a worker.
     #[error("could not make the work directory {}: {source}; choose another with --work-dir", path.display())]
     WorkDirectory {

@@ -66,7 +66,7 @@ pub(crate) struct Asked {
 pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// Answers whatever is asked.
-pub(crate) type Desk = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
+pub(crate) type HttpHandler = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
 
 /// A port for pages.
 pub(crate) struct Web {
@@ -112,19 +112,19 @@ pub(crate) async fn bind(
 
 /// Shows pages until `stop`.
 pub(crate) async fn serve_pages(web: Web, pages: Pages, stop: CancellationToken) {
-    let desk = Arc::new(move |asked: Asked| respond(&asked.method, &asked.path, &pages));
-    serve(web, desk, 0, stop).await;
+    let handler = Arc::new(move |asked: Asked| respond(&asked.method, &asked.path, &pages));
+    serve(web, handler, 0, stop).await;
 }
 
 /// Answers until `stop`; of what comes with a request, so many bytes are read.
-pub(crate) async fn serve(web: Web, desk: Desk, body: usize, stop: CancellationToken) {
+pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let accepting = async {
         loop {
             let place = places.clone().acquire_owned().await.expect("never closed");
             match web.listener.accept().await {
                 Ok((stream, _)) => {
-                    let task = answer(stream, place, desk.clone(), body);
+                    let task = answer(stream, place, handler.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
@@ -138,9 +138,14 @@ pub(crate) async fn serve(web: Web, desk: Desk, body: usize, stop: CancellationT
     stop.run_until_cancelled(accepting).await;
 }
 
-async fn answer(stream: TcpStream, _place: OwnedSemaphorePermit, desk: Desk, limit: usize) {
+async fn answer(
+    stream: TcpStream,
+    _place: OwnedSemaphorePermit,
+    handler: HttpHandler,
+    limit: usize,
+) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let desk = desk.clone();
+        let handler = handler.clone();
         async move {
             let (head, body) = request.into_parts();
             let body = match limit {
@@ -149,7 +154,7 @@ async fn answer(stream: TcpStream, _place: OwnedSemaphorePermit, desk: Desk, lim
             };
             let (method, path) = (head.method, head.uri.path().to_owned());
             let by_a_page = head.headers.contains_key(ORIGIN);
-            Ok::<_, Infallible>(desk(Asked { method, path, by_a_page, body }))
+            Ok::<_, Infallible>(handler(Asked { method, path, by_a_page, body }))
         }
     });
     let connection = http1::Builder::new()

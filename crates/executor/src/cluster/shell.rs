@@ -271,19 +271,22 @@ fn start(
     };
     work::spawn(&Arc::new(workplace), settings.cores)?;
     let driver = settings.driver.clone();
-    env.register(wire::EXECUTOR, Ears { shell: shell.clone(), driver, to_send: Some(to_send) })?;
+    env.register(
+        wire::EXECUTOR,
+        ExecutorEndpoint { shell: shell.clone(), driver, to_send: Some(to_send) },
+    )?;
     let poll = conf.get(&entries::EXECUTOR_METRICS_POLLING_INTERVAL)?;
     shell.keep_time(&asked, settings.has_worker, poll)
 }
 
 /// The endpoint that hears the driver.
-struct Ears {
+struct ExecutorEndpoint {
     shell: Arc<Shell>,
     driver: RpcAddress,
     to_send: Option<UnboundedReceiver<ToDriver>>,
 }
 
-impl Endpoint for Ears {
+impl Endpoint for ExecutorEndpoint {
     type Message = ToExecutor;
 
     async fn on_start(&mut self, context: &Context<ToExecutor>) {

@@ -8,9 +8,9 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::stage::*;
 
 /// Lines of the diary about connections.
-fn news(desk: &Desk) -> Vec<String> {
+fn news(server: &TestServer) -> Vec<String> {
     let about = |line: &String| line.contains("connect") || line.starts_with("network");
-    desk.diary.lines().into_iter().filter(about).collect()
+    server.diary.lines().into_iter().filter(about).collect()
 }
 
 /// A port that nobody listens on.
@@ -21,7 +21,7 @@ async fn free_port() -> RpcAddress {
 #[test]
 fn every_endpoint_that_talked_with_a_peer_hears_of_its_end_once() {
     run(async {
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let second = Scribe::new();
         let diary = second.diary.clone();
         server.env.register("Second", second).unwrap();
@@ -54,8 +54,8 @@ fn every_endpoint_that_talked_with_a_peer_hears_of_its_end_once() {
 #[test]
 fn the_dialling_endpoint_hears_of_its_connection_too() {
     run(async {
-        let server = Desk::open(options()).await;
-        let client = Desk::on(RpcEnv::client(options()));
+        let server = TestServer::open(options()).await;
+        let client = TestServer::on(RpcEnv::client(options()));
         let address = server.address();
         client.local.send(Ask::SendTo { address: address.clone(), number: 1 }).await.unwrap();
         server.diary.wait_for("echo 1", 1).await;
@@ -78,7 +78,7 @@ fn the_dialling_endpoint_hears_of_its_connection_too() {
 #[test]
 fn asks_under_way_fail_when_the_connection_ends_and_later_ones_connect_again() {
     run(async {
-        let first = Desk::open(options()).await;
+        let first = TestServer::open(options()).await;
         let address = first.rpc_address();
         let client = RpcEnv::client(options());
         let endpoint = client.endpoint_ref::<Ask>(&first.address()).unwrap();
@@ -97,7 +97,7 @@ fn asks_under_way_fail_when_the_connection_ends_and_later_ones_connect_again() {
         }
         let again = again.unwrap();
         assert_eq!(again.address(), Some(&address));
-        let second = Desk::on(again);
+        let second = TestServer::on(again);
         assert_eq!(endpoint.ask(Ask::Echo(2)).await.unwrap(), Answer::Number(2));
         assert_eq!(second.diary.count("echo"), 1);
     });
@@ -120,7 +120,7 @@ fn a_peer_that_is_not_there_is_unreachable_and_says_where() {
 #[test]
 fn one_connection_serves_all_references_to_a_peer() {
     run(async {
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         server.env.register("Second", Scribe::new()).unwrap();
         let client = RpcEnv::client(options());
         let mut asks = tokio::task::JoinSet::new();
@@ -141,7 +141,7 @@ fn a_peer_that_is_silent_for_too_long_counts_as_lost() {
     run(async {
         // Takes the connection and never says a word after the handshake: a copy of the bytes of a
         // real server, up to there.
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: RpcAddress = listener.local_addr().unwrap().into();
         let target = server.rpc_address();
@@ -177,7 +177,7 @@ fn connections_without_traffic_stay_whoever_has_more_patience() {
 fn stays_without_traffic(ours: RpcOptions, theirs: RpcOptions) {
     run(async {
         let quicker = ours.network_timeout.min(theirs.network_timeout);
-        let server = Desk::open(theirs).await;
+        let server = TestServer::open(theirs).await;
         let client = RpcEnv::client(ours);
         let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
         let kept = endpoint.try_ask(Ask::Keep).unwrap();
@@ -191,9 +191,9 @@ fn stays_without_traffic(ours: RpcOptions, theirs: RpcOptions) {
 #[test]
 fn a_shutdown_sends_what_is_queued_and_leaves_neither_tasks_nor_ports() {
     run(async {
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let address = server.rpc_address();
-        let client = Desk::on(RpcEnv::client(options()));
+        let client = TestServer::on(RpcEnv::client(options()));
         let endpoint = client.env.endpoint_ref::<Ask>(&server.address()).unwrap();
         for number in 0..500 {
             endpoint.try_send(Ask::Echo(number)).unwrap();
@@ -218,9 +218,11 @@ fn a_shutdown_sends_what_is_queued_and_leaves_neither_tasks_nor_ports() {
 #[test]
 fn a_shutdown_does_not_wait_for_ever_for_a_handler_that_does() {
     run(async {
-        let server =
-            Desk::open(RpcOptions { shutdown_timeout: Duration::from_millis(100), ..options() })
-                .await;
+        let server = TestServer::open(RpcOptions {
+            shutdown_timeout: Duration::from_millis(100),
+            ..options()
+        })
+        .await;
         server.local.send(Ask::Hold).await.unwrap();
         let waiting = server.local.try_ask(Ask::Echo(1)).unwrap();
         server.diary.wait_for("holding", 1).await;
@@ -233,13 +235,13 @@ fn a_shutdown_does_not_wait_for_ever_for_a_handler_that_does() {
 #[test]
 fn an_environment_that_is_dropped_ends_its_tasks() {
     run(async {
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let address = server.rpc_address();
         let client = RpcEnv::client(options());
         client.endpoint_ref::<Ask>(&server.address()).unwrap().ask(Ask::Echo(1)).await.unwrap();
         drop(client);
         server.diary.wait_for("disconnected", 1).await;
-        let Desk { env, local, .. } = server;
+        let TestServer { env, local, .. } = server;
         drop(env);
         eventually("the endpoint is gone", || local.try_send(Ask::Echo(1)).is_err()).await;
         eventually("the port is free", || {
@@ -252,7 +254,7 @@ fn an_environment_that_is_dropped_ends_its_tasks() {
 #[test]
 fn a_taken_port_leads_to_the_next_one_as_often_as_allowed() {
     run(async {
-        let first = Desk::open(options()).await;
+        let first = TestServer::open(options()).await;
         let port = first.rpc_address().port;
         let bind = BindTo::new("127.0.0.1", port);
         let second = RpcEnv::server(options(), bind.clone()).await.unwrap();

@@ -24,7 +24,7 @@ async fn until_closed(mut stream: TcpStream) -> Vec<u8> {
 }
 
 /// The server still serves, and has nothing left of those it refused.
-async fn serves_only(server: &Desk, options: RpcOptions) {
+async fn serves_only(server: &TestServer, options: RpcOptions) {
     let client = RpcEnv::client(options);
     let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
     assert_eq!(endpoint.ask(Ask::Echo(1)).await.unwrap(), Answer::Number(1));
@@ -33,7 +33,7 @@ async fn serves_only(server: &Desk, options: RpcOptions) {
     eventually("only two tasks are left", || server.env.task_count() == 2).await;
 }
 
-async fn refusal(server: &Desk, options: RpcOptions) -> Arc<HandshakeError> {
+async fn refusal(server: &TestServer, options: RpcOptions) -> Arc<HandshakeError> {
     let client = RpcEnv::client(options);
     let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
     let error = endpoint.ask(Ask::Echo(1)).await.unwrap_err();
@@ -44,13 +44,13 @@ async fn refusal(server: &Desk, options: RpcOptions) -> Arc<HandshakeError> {
 #[test]
 fn wrong_and_missing_secrets_are_refused_with_what_to_set() {
     run(async {
-        let server = Desk::open(with_secret("the right one")).await;
+        let server = TestServer::open(with_secret("the right one")).await;
         let wrong = refusal(&server, with_secret("the wrong one")).await;
         assert!(matches!(*wrong, HandshakeError::Refused), "{wrong}");
         let missing = refusal(&server, options()).await;
         assert!(matches!(*missing, HandshakeError::MissingSecret), "{missing}");
         assert!(missing.to_string().contains("spark.authenticate.secret"), "{missing}");
-        let open = Desk::open(options()).await;
+        let open = TestServer::open(options()).await;
         let unexpected = refusal(&open, with_secret("the right one")).await;
         assert!(matches!(*unexpected, HandshakeError::NotAuthenticating), "{unexpected}");
         assert_eq!(server.diary.lines(), ["start Scribe"], "nothing reached the endpoint");
@@ -66,7 +66,8 @@ fn each_application_has_its_own_secret_and_endpoints_know_who_calls() {
             Identity::new(name, Secret::new(secret, "test").unwrap()).unwrap()
         };
         keyring.insert(application("app-1", "secret of one"));
-        let server = Desk::open(RpcOptions { keyring: Some(keyring.clone()), ..options() }).await;
+        let server =
+            TestServer::open(RpcOptions { keyring: Some(keyring.clone()), ..options() }).await;
         let dial = |identity| RpcOptions { identity: Some(identity), ..options() };
         let second = || dial(application("app-2", "secret of two"));
         assert!(matches!(*refusal(&server, second()).await, HandshakeError::Refused));
@@ -87,7 +88,7 @@ fn each_application_has_its_own_secret_and_endpoints_know_who_calls() {
 fn another_version_is_told_so_on_both_sides() {
     run(async {
         // A client of the future, at our server.
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let mut future = connect(&server.rpc_address()).await;
         future.write_all(b"FSRP\xff\x7f\x20\x00and something we cannot know about").await.unwrap();
         let answer = until_closed(future).await;
@@ -136,7 +137,7 @@ fn something_else_at_the_port_is_recognised() {
 #[test]
 fn a_recorded_client_gets_nowhere_and_decodes_nothing() {
     run(async {
-        let server = Desk::open(with_secret("the right one")).await;
+        let server = TestServer::open(with_secret("the right one")).await;
         let target = server.rpc_address();
         // Between a client and the server sits somebody who writes down what the client says.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -175,7 +176,7 @@ fn half_open_clients_are_cut_off_and_keep_nobody_out_for_long() {
             pending_handshakes: 4,
             ..options()
         };
-        let server = Desk::open(options.clone()).await;
+        let server = TestServer::open(options.clone()).await;
         let mut idle = Vec::new();
         for index in 0..12 {
             let mut stream = connect(&server.rpc_address()).await;
@@ -196,7 +197,7 @@ fn half_open_clients_are_cut_off_and_keep_nobody_out_for_long() {
 fn a_client_that_drips_byte_by_byte_is_cut_off_by_the_same_deadline() {
     run(async {
         let options = RpcOptions { handshake_timeout: Duration::from_secs(2), ..options() };
-        let server = Desk::open(options.clone()).await;
+        let server = TestServer::open(options.clone()).await;
         let mut stream = connect(&server.rpc_address()).await;
         let hello = b"FSRP\x01\x00\x60\x00".iter().chain(std::iter::repeat(&b'x'));
         let mut sent = 0;
@@ -213,7 +214,7 @@ fn a_client_that_drips_byte_by_byte_is_cut_off_by_the_same_deadline() {
 }
 
 /// A connection that did a proper handshake, for hostile frames.
-async fn let_in(server: &Desk) -> TcpStream {
+async fn let_in(server: &TestServer) -> TcpStream {
     // Through a real client whose bytes pass by here, then cut in.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: RpcAddress = listener.local_addr().unwrap().into();
@@ -229,7 +230,7 @@ async fn let_in(server: &Desk) -> TcpStream {
 #[test]
 fn frames_over_the_limit_and_garbage_end_their_connection_and_nothing_else() {
     run(async {
-        let server = Desk::open(RpcOptions { max_message: 1 << 20, ..options() }).await;
+        let server = TestServer::open(RpcOptions { max_message: 1 << 20, ..options() }).await;
         let over = (2_u32 << 20).to_le_bytes();
         let huge = u32::MAX.to_le_bytes();
         let credit = [6, 0, 0, 0, 4, 255, 255, 255, 255, 15];
@@ -255,7 +256,7 @@ fn frames_over_the_limit_and_garbage_end_their_connection_and_nothing_else() {
 #[test]
 fn a_peer_that_ignores_its_credit_is_cut_off() {
     run(async {
-        let server = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         server.local.send(Ask::Hold).await.unwrap();
         server.diary.wait_for("holding", 1).await;
         let mut stream = let_in(&server).await;
@@ -277,7 +278,7 @@ fn a_peer_that_ignores_its_credit_is_cut_off() {
 fn a_peer_that_reads_no_replies_is_cut_off() {
     run(async {
         let limits = RpcOptions { outbox_bytes: 1 << 20, max_message: 1 << 20, ..options() };
-        let server = Desk::open(limits).await;
+        let server = TestServer::open(limits).await;
         let mut stream = let_in(&server).await;
         // Asks for 900 kB, again and again; the replies stay where they are.
         let ask = b"\x0e\0\0\0\x00\x01\x07\x06Scribe\x02\xa0\xf7\x36";
@@ -301,7 +302,7 @@ proptest! {
     ) {
         run(async move {
             let options = RpcOptions { handshake_timeout: Duration::from_secs(2), ..with_secret("a secret") };
-            let server = Desk::open(options.clone()).await;
+            let server = TestServer::open(options.clone()).await;
             for (bytes, proper) in attacks {
                 let mut stream = connect(&server.rpc_address()).await;
                 let prefix = [&b"FSRP\x01\x00"[..], &(bytes.len() as u16).to_le_bytes()].concat();

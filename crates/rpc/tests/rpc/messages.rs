@@ -8,44 +8,44 @@ use proptest::prelude::*;
 use crate::stage::*;
 
 /// Runs a test with a reference inside the process and with one over TCP.
-fn on_both(test: impl AsyncFn(&Desk, EndpointRef<Ask>)) {
+fn on_both(test: impl AsyncFn(&TestServer, EndpointRef<Ask>)) {
     on_both_with(options(), test);
 }
 
-fn on_both_with(options: RpcOptions, test: impl AsyncFn(&Desk, EndpointRef<Ask>)) {
+fn on_both_with(options: RpcOptions, test: impl AsyncFn(&TestServer, EndpointRef<Ask>)) {
     for remote in [false, true] {
         run(async {
-            let desk = Desk::open(options.clone()).await;
+            let server = TestServer::open(options.clone()).await;
             let client = RpcEnv::client(options.clone());
             let endpoint = match remote {
-                true => client.endpoint_ref(&desk.address()).unwrap(),
-                false => desk.local.clone(),
+                true => client.endpoint_ref(&server.address()).unwrap(),
+                false => server.local.clone(),
             };
-            test(&desk, endpoint).await;
+            test(&server, endpoint).await;
             client.shutdown().await;
-            desk.env.shutdown().await;
-            assert_eq!((client.task_count(), desk.env.task_count()), (0, 0), "tasks were left");
+            server.env.shutdown().await;
+            assert_eq!((client.task_count(), server.env.task_count()), (0, 0), "tasks were left");
         });
     }
 }
 
 #[test]
 fn an_ask_is_answered_and_a_send_is_not() {
-    on_both(async |desk, endpoint| {
+    on_both(async |server, endpoint| {
         assert_eq!(endpoint.ask(Ask::Echo(7)).await.unwrap(), Answer::Number(7));
         endpoint.send(Ask::Echo(8)).await.unwrap();
         endpoint.try_send(Ask::Echo(9)).unwrap();
         let pending = endpoint.try_ask(Ask::Echo(10)).unwrap();
         assert_eq!(pending.wait().await.unwrap(), Answer::Number(10));
         let echoes: Vec<String> =
-            desk.diary.lines().into_iter().filter(|line| line.starts_with("echo")).collect();
+            server.diary.lines().into_iter().filter(|line| line.starts_with("echo")).collect();
         assert_eq!(echoes, ["echo 7 ", "echo 8 ", "echo 9 ", "echo 10 "]);
     });
 }
 
 #[test]
 fn a_handler_that_fails_or_panics_tells_the_asker_and_the_next_message_is_handled() {
-    on_both(async |desk, endpoint| {
+    on_both(async |server, endpoint| {
         let failed = endpoint.ask(Ask::Fail("no such thing".into())).await.unwrap_err();
         let RpcError::HandlerFailed { name, message, .. } = failed else { panic!("{failed}") };
         assert_eq!((name.as_str(), message.as_str()), ("Scribe", "no such thing"));
@@ -53,7 +53,7 @@ fn a_handler_that_fails_or_panics_tells_the_asker_and_the_next_message_is_handle
         assert!(panicked.to_string().contains("panicked: out of ink"), "{panicked}");
         endpoint.send(Ask::Panic("again".into())).await.unwrap();
         assert_eq!(endpoint.ask(Ask::Echo(1)).await.unwrap(), Answer::Number(1));
-        assert_eq!(desk.diary.count("error"), 3);
+        assert_eq!(server.diary.count("error"), 3);
     });
 }
 
@@ -87,28 +87,28 @@ fn an_ask_without_an_answer_times_out_and_says_which_key_to_change() {
 
 #[test]
 fn a_stopped_endpoint_is_unknown_and_what_waited_in_it_was_handled() {
-    on_both(async |desk, endpoint| {
+    on_both(async |server, endpoint| {
         let pending = endpoint.try_ask(Ask::Echo(3)).unwrap();
-        desk.diary.wait_for("echo 3", 1).await;
-        desk.env.stop(&desk.local);
+        server.diary.wait_for("echo 3", 1).await;
+        server.env.stop(&server.local);
         assert_eq!(pending.wait().await.unwrap(), Answer::Number(3));
-        desk.diary.wait_for("stop", 1).await;
+        server.diary.wait_for("stop", 1).await;
         let gone = endpoint.ask(Ask::Echo(4)).await.unwrap_err();
         let expected =
             matches!(gone, RpcError::UnknownEndpoint { .. } | RpcError::EndpointStopped { .. });
         assert!(expected, "{gone}");
-        let lines = desk.diary.lines();
+        let lines = server.diary.lines();
         assert_eq!((lines[0].as_str(), lines.last().unwrap().as_str()), ("start Scribe", "stop"));
-        Desk::on(desk.env.clone()); // the name is free again
+        TestServer::on(server.env.clone()); // the name is free again
     });
 }
 
 #[test]
 fn a_full_queue_makes_senders_wait_and_keeps_memory_bounded() {
     let options = RpcOptions { outbox_bytes: 1 << 20, inbox_messages: 30, ..options() };
-    on_both_with(options, async |desk, endpoint| {
+    on_both_with(options, async |server, endpoint| {
         endpoint.send(Ask::Hold).await.unwrap();
-        desk.diary.wait_for("holding", 1).await;
+        server.diary.wait_for("holding", 1).await;
         let blob = || Ask::Blob(vec![1; 100_000]);
         let mut accepted = 0;
         let full = eventually("the queue is full", || match endpoint.try_send(blob()) {
@@ -126,11 +126,11 @@ fn a_full_queue_makes_senders_wait_and_keeps_memory_bounded() {
         assert!(accepted < 300, "{accepted} messages of 100 kB were taken");
         let waiting = endpoint.clone();
         let sending = tokio::spawn(async move { waiting.send(Ask::Echo(1)).await });
-        assert_eq!(desk.diary.count("blob"), 0);
-        desk.gate.notify_one();
+        assert_eq!(server.diary.count("blob"), 0);
+        server.gate.notify_one();
         sending.await.unwrap().unwrap();
-        desk.diary.wait_for("echo 1", 1).await;
-        assert_eq!(desk.diary.count("blob"), accepted, "none is lost");
+        server.diary.wait_for("echo 1", 1).await;
+        assert_eq!(server.diary.count("blob"), accepted, "none is lost");
     });
 }
 
@@ -138,9 +138,9 @@ fn a_full_queue_makes_senders_wait_and_keeps_memory_bounded() {
 fn messages_over_the_limit_are_refused_before_they_are_sent_and_replies_after() {
     run(async {
         let options = RpcOptions { max_message: 1 << 20, ..options() };
-        let desk = Desk::open(options.clone()).await;
+        let server = TestServer::open(options.clone()).await;
         let client = RpcEnv::client(options);
-        let endpoint = client.endpoint_ref::<Ask>(&desk.address()).unwrap();
+        let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
         let large = endpoint.ask(Ask::Blob(vec![0; 2 << 20])).await.unwrap_err();
         assert!(matches!(large, RpcError::TooLarge { .. }), "{large}");
         assert!(large.to_string().contains("spark.rpc.message.maxSize"), "{large}");
@@ -154,9 +154,9 @@ fn messages_over_the_limit_are_refused_before_they_are_sent_and_replies_after() 
 #[test]
 fn messages_larger_than_the_window_pass_one_after_the_other() {
     run(async {
-        let desk = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let client = RpcEnv::client(options());
-        let endpoint = client.endpoint_ref::<Ask>(&desk.address()).unwrap();
+        let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
         for length in [3 << 20, 12 << 20, 1, 9 << 20, 5 << 20, 5 << 20, 8 << 20] {
             endpoint.send(Ask::Blob(vec![3; length])).await.unwrap();
         }
@@ -164,15 +164,15 @@ fn messages_larger_than_the_window_pass_one_after_the_other() {
             endpoint.ask(Ask::Blob(vec![3; 10 << 20])).await.unwrap(),
             Answer::Number(10 << 20)
         );
-        assert_eq!(desk.diary.count("blob"), 8);
+        assert_eq!(server.diary.count("blob"), 8);
     });
 }
 
 #[test]
 fn an_endpoint_can_wait_for_a_reply_over_a_connection_whose_messages_fill_its_inbox() {
     run(async {
-        let server = Desk::open(RpcOptions { outbox_bytes: 2 << 20, ..options() }).await;
-        let client = Desk::on(RpcEnv::client(options()));
+        let server = TestServer::open(RpcOptions { outbox_bytes: 2 << 20, ..options() }).await;
+        let client = TestServer::on(RpcEnv::client(options()));
         // The client's scribe holds, and the server fills its window over the client's connection.
         let endpoint = client.env.endpoint_ref::<Ask>(&server.address()).unwrap();
         client.local.send(Ask::Hold).await.unwrap();
@@ -191,8 +191,8 @@ fn an_endpoint_can_wait_for_a_reply_over_a_connection_whose_messages_fill_its_in
 #[test]
 fn an_environment_without_a_port_is_called_over_its_own_connection() {
     run(async {
-        let server = Desk::open(options()).await;
-        let client = Desk::on(RpcEnv::client(options()));
+        let server = TestServer::open(options()).await;
+        let client = TestServer::on(RpcEnv::client(options()));
         assert_eq!(client.env.address(), None);
         let endpoint = client.env.lookup::<Ask>(&server.address()).await.unwrap();
         let called = endpoint.ask(Ask::CallMeBack { name: "Scribe".into() }).await.unwrap();
@@ -211,35 +211,35 @@ fn unknown_endpoints_other_types_and_taken_names_are_errors_of_their_own() {
         type Reply = ();
     }
     run(async {
-        let desk = Desk::open(options()).await;
+        let server = TestServer::open(options()).await;
         let client = RpcEnv::client(options());
-        let nobody = desk.rpc_address().endpoint("Nobody");
-        let elsewhere = client.endpoint_ref::<Ask>(&desk.address()).unwrap();
-        assert_eq!(elsewhere.address(), Some(desk.address()));
-        assert_eq!(desk.local.address(), Some(desk.address()));
-        assert_eq!(Desk::on(client.clone()).local.address(), None);
+        let nobody = server.rpc_address().endpoint("Nobody");
+        let elsewhere = client.endpoint_ref::<Ask>(&server.address()).unwrap();
+        assert_eq!(elsewhere.address(), Some(server.address()));
+        assert_eq!(server.local.address(), Some(server.address()));
+        assert_eq!(TestServer::on(client.clone()).local.address(), None);
         client.stop(&elsewhere); // neither there nor here, where another has that name
         client.local_ref::<Ask>("Scribe").unwrap().ask(Ask::Echo(0)).await.unwrap();
         elsewhere.ask(Ask::Echo(0)).await.unwrap();
-        for env in [&client, &desk.env] {
+        for env in [&client, &server.env] {
             let unknown = env.lookup::<Ask>(&nobody).await.unwrap_err();
             assert!(matches!(unknown, RpcError::UnknownEndpoint { .. }), "{unknown}");
         }
         let asked =
             client.endpoint_ref::<Ask>(&nobody).unwrap().ask(Ask::Recorded).await.unwrap_err();
         assert!(matches!(asked, RpcError::UnknownEndpoint { .. }), "{asked}");
-        let other = desk.env.local_ref::<Other>("Scribe").unwrap_err();
+        let other = server.env.local_ref::<Other>("Scribe").unwrap_err();
         assert!(matches!(other, RpcError::OtherMessageType { .. }), "{other}");
-        let taken = desk.env.register("Scribe", Scribe::new()).unwrap_err();
+        let taken = server.env.register("Scribe", Scribe::new()).unwrap_err();
         assert!(matches!(taken, RpcError::DuplicateEndpoint { .. }), "{taken}");
-        let unnamed = desk.env.register("a b", Scribe::new()).unwrap_err();
+        let unnamed = server.env.register("a b", Scribe::new()).unwrap_err();
         assert!(matches!(unnamed, RpcError::InvalidName { .. }), "{unnamed}");
         // Bytes of another type reach the endpoint, which says so and lives on.
-        let mistyped = client.endpoint_ref::<Other>(&desk.address()).unwrap();
+        let mistyped = client.endpoint_ref::<Other>(&server.address()).unwrap();
         let undecodable = mistyped.ask(Other(255)).await.unwrap_err();
         assert!(matches!(undecodable, RpcError::Decode { .. }), "{undecodable}");
-        client.endpoint_ref::<Ask>(&desk.address()).unwrap().ask(Ask::Echo(1)).await.unwrap();
-        assert_eq!(desk.diary.count("error"), 1);
+        client.endpoint_ref::<Ask>(&server.address()).unwrap().ask(Ask::Echo(1)).await.unwrap();
+        assert_eq!(server.diary.count("error"), 1);
     });
 }
 
@@ -257,11 +257,11 @@ proptest! {
             if tight {
                 (options.outbox_bytes, options.inbox_messages) = (1000, 2);
             }
-            let desk = Desk::open(options.clone()).await;
+            let server = TestServer::open(options.clone()).await;
             let client = RpcEnv::client(options);
             let endpoint = match remote {
-                true => client.endpoint_ref::<Ask>(&desk.address()).unwrap(),
-                false => desk.local.clone(),
+                true => client.endpoint_ref::<Ask>(&server.address()).unwrap(),
+                false => server.local.clone(),
             };
             let senders = counts.iter().enumerate().map(|(sender, count)| {
                 let (endpoint, sender, count) = (endpoint.clone(), sender as u32, *count);

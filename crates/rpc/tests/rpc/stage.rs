@@ -178,14 +178,14 @@ impl Endpoint for Scribe {
 }
 
 /// An environment with a scribe on it.
-pub(crate) struct Desk {
+pub(crate) struct TestServer {
     pub(crate) env: RpcEnv,
     pub(crate) diary: Diary,
     pub(crate) gate: Arc<Notify>,
     pub(crate) local: EndpointRef<Ask>,
 }
 
-impl Desk {
+impl TestServer {
     pub(crate) async fn open(options: RpcOptions) -> Self {
         Self::on(RpcEnv::server(options, BindTo::loopback()).await.unwrap())
     }

@@ -53,7 +53,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 pub(crate) struct Library {
-    pub(crate) desk: Desk,
+    pub(crate) server: TestServer,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) contents: Vec<u8>,
     _file: tempfile::NamedTempFile,
@@ -73,14 +73,14 @@ impl Library {
         shelf.files.insert("gone".into(), ("/nowhere/at/all".into(), 0, 1));
         shelf.bytes.insert("memory".into(), contents.clone().into());
         shelf.bytes.insert("empty".into(), Bytes::new());
-        let (desk, shelf) = (Desk::open(options).await, Arc::new(shelf));
-        desk.env.serve_streams(shelf.clone());
-        Self { desk, shelf, contents, _file: file }
+        let (server, shelf) = (TestServer::open(options).await, Arc::new(shelf));
+        server.env.serve_streams(shelf.clone());
+        Self { server, shelf, contents, _file: file }
     }
 
     /// Reads everything there is and compares.
     pub(crate) async fn check(&self, client: &RpcEnv) {
-        let address = self.desk.rpc_address();
+        let address = self.server.rpc_address();
         let third = self.contents.len() / 3;
         let empty = [];
         let middle = &self.contents[third..2 * third];
@@ -101,8 +101,8 @@ fn large_files_ranges_and_bytes_arrive_as_they_are() {
         let client = RpcEnv::client(options());
         library.check(&client).await;
         client.shutdown().await;
-        library.desk.env.shutdown().await;
-        assert_eq!((client.task_count(), library.desk.env.task_count()), (0, 0));
+        library.server.env.shutdown().await;
+        assert_eq!((client.task_count(), library.server.env.task_count()), (0, 0));
     });
 }
 
@@ -111,7 +111,7 @@ fn a_stream_can_be_read_piece_by_piece_and_says_how_long_it_is() {
     run(async {
         let library = Library::open(3_000_000, options()).await;
         let client = RpcEnv::client(options());
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         let mut stream = client.streams().open(&address, "whole", 3_000_000).await.unwrap();
         assert_eq!(stream.length(), 3_000_000);
         let mut read = vec![0; 7];
@@ -127,7 +127,7 @@ fn what_is_missing_broken_or_too_large_is_told_apart_and_the_connection_is_used_
     run(async {
         let library = Library::open(100_000, with_secret("of the library")).await;
         let client = RpcEnv::client(with_secret("of the library"));
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         let read = async |id: &str, limit| client.streams().read(&address, id, limit).await;
         let missing = read("nothing", 10).await.unwrap_err();
         assert!(matches!(missing, StreamError::Missing { .. }), "{missing}");
@@ -149,7 +149,7 @@ fn what_is_missing_broken_or_too_large_is_told_apart_and_the_connection_is_used_
         let nobody = RpcEnv::client(options());
         let refused = nobody.streams().read(&address, "who", 100).await.unwrap_err();
         assert!(matches!(refused, StreamError::Connect(RpcError::Handshake { .. })), "{refused}");
-        let nothing = Desk::open(options()).await;
+        let nothing = TestServer::open(options()).await;
         let unserved = nobody.streams().read(&nothing.rpc_address(), "who", 1).await.unwrap_err();
         assert!(matches!(unserved, StreamError::Missing { .. }), "{unserved}");
     });
@@ -160,7 +160,7 @@ fn many_streams_share_few_connections() {
     run(async {
         let library = Library::open(200_000, options()).await;
         let client = RpcEnv::client(RpcOptions { stream_connections: 3, ..options() });
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         let mut reads = tokio::task::JoinSet::new();
         for _ in 0..60 {
             let (client, address) = (client.clone(), address.clone());
@@ -173,7 +173,7 @@ fn many_streams_share_few_connections() {
         }
         assert_eq!(library.shelf.opened.load(Ordering::SeqCst), 60);
         // The listener, the scribe, and at most three connections.
-        assert!(library.desk.env.task_count() <= 5, "{}", library.desk.env.task_count());
+        assert!(library.server.env.task_count() <= 5, "{}", library.server.env.task_count());
     });
 }
 
@@ -182,13 +182,13 @@ fn a_dropped_stream_ends_on_the_other_side_and_gives_its_place_back() {
     run(async {
         let library = Library::open(20_000_000, options()).await;
         let client = RpcEnv::client(RpcOptions { stream_connections: 1, ..options() });
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         for _ in 0..3 {
             let mut stream = client.streams().open(&address, "whole", u64::MAX).await.unwrap();
             stream.read_exact(&mut [0; 10]).await.unwrap();
             drop(stream);
         }
-        eventually("the server has let go", || library.desk.env.task_count() == 2).await;
+        eventually("the server has let go", || library.server.env.task_count() == 2).await;
         library.check(&client).await;
     });
 }
@@ -198,10 +198,10 @@ fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
     run(async {
         let library = Library::open(20_000_000, options()).await;
         let client = RpcEnv::client(options());
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         let slow = client.streams().open(&address, "whole", u64::MAX).await.unwrap();
         library.check(&client).await;
-        let endpoint = client.endpoint_ref::<Ask>(&library.desk.address()).unwrap();
+        let endpoint = client.endpoint_ref::<Ask>(&library.server.address()).unwrap();
         endpoint.ask(Ask::Echo(1)).await.unwrap();
         let mut file = Vec::new();
         assert_eq!(slow.copy_to(&mut file).await.unwrap(), 20_000_000);
@@ -215,9 +215,9 @@ fn a_connection_the_server_closed_meanwhile_is_replaced_without_a_word() {
         let quick = RpcOptions { network_timeout: Duration::from_secs(1), ..options() };
         let library = Library::open(1000, quick).await;
         let client = RpcEnv::client(options());
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         client.streams().read(&address, "whole", 1000).await.unwrap();
-        eventually("the server has closed it", || library.desk.env.task_count() == 2).await;
+        eventually("the server has closed it", || library.server.env.task_count() == 2).await;
         client.streams().read(&address, "whole", 1000).await.unwrap();
     });
 }
@@ -227,7 +227,7 @@ fn a_peer_that_dies_in_the_middle_is_a_broken_connection() {
     run(async {
         let library = Library::open(20_000_000, options()).await;
         let client = RpcEnv::client(options());
-        let address = library.desk.rpc_address();
+        let address = library.server.rpc_address();
         let stream = client.streams().open(&address, "whole", u64::MAX).await.unwrap();
         drop(library);
         let broken = stream.copy_to(&mut tokio::io::sink()).await.unwrap_err();
@@ -267,7 +267,7 @@ fn where_the_bytes_go_to_can_fail_too_and_is_not_the_connections_fault() {
         let library = Library::open(10_000, options()).await;
         let client = RpcEnv::client(options());
         let stream =
-            client.streams().open(&library.desk.rpc_address(), "whole", u64::MAX).await.unwrap();
+            client.streams().open(&library.server.rpc_address(), "whole", u64::MAX).await.unwrap();
         let full = stream.copy_to(&mut Full).await.unwrap_err();
         assert!(matches!(full, StreamError::Write { .. }), "{full}");
     });
@@ -284,7 +284,7 @@ fn a_server_of_streams_that_lies_or_stalls_is_a_broken_connection() {
             b"\x02\0\0\0\x00\x0a\x00\x05\0\0\0abc", // and then silence
         ];
         let library = Library::open(10, options()).await;
-        let target = library.desk.rpc_address();
+        let target = library.server.rpc_address();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: RpcAddress = listener.local_addr().unwrap().into();
         tokio::spawn(async move {

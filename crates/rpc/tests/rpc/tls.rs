@@ -52,17 +52,18 @@ fn messages_and_streams_go_over_tls_beside_the_secret() {
     run(async {
         let library = Library::open(5_000_000, both(directory.path())).await;
         let client = RpcEnv::client(both(directory.path()));
-        let endpoint = client.lookup::<Ask>(&library.desk.address()).await.unwrap();
+        let endpoint = client.lookup::<Ask>(&library.server.address()).await.unwrap();
         let blob = endpoint.ask(Ask::Blob(vec![1; 10 << 20])).await.unwrap();
         assert_eq!(blob, Answer::Number(10 << 20));
         let called = endpoint.ask(Ask::Make(1 << 20)).await.unwrap();
         assert_eq!(called, Answer::Bytes(vec![7; 1 << 20]));
         library.check(&client).await;
-        let short = client.streams().read(&library.desk.rpc_address(), "too long", u64::MAX).await;
+        let short =
+            client.streams().read(&library.server.rpc_address(), "too long", u64::MAX).await;
         assert!(matches!(short, Err(StreamError::Failed { .. })), "{short:?}");
         client.shutdown().await;
-        library.desk.env.shutdown().await;
-        assert_eq!((client.task_count(), library.desk.env.task_count()), (0, 0));
+        library.server.env.shutdown().await;
+        assert_eq!((client.task_count(), library.server.env.task_count()), (0, 0));
     });
 }
 
@@ -74,11 +75,11 @@ fn certificates_of_strangers_for_other_hosts_and_no_tls_at_all_are_refused() {
     certify(other_host.path(), "example.org");
     run(async {
         let refused = async |server: RpcOptions, client: RpcOptions| {
-            let desk = Desk::open(server).await;
+            let server = TestServer::open(server).await;
             let client = RpcEnv::client(client);
-            let error = client.lookup::<Ask>(&desk.address()).await.unwrap_err();
+            let error = client.lookup::<Ask>(&server.address()).await.unwrap_err();
             assert!(matches!(error, RpcError::Handshake { .. }), "{error}");
-            assert_eq!(desk.diary.lines(), ["start Scribe"]);
+            assert_eq!(server.diary.lines(), ["start Scribe"]);
             error.to_string()
         };
         let stranger = refused(both(strangers.path()), both(ours.path())).await;

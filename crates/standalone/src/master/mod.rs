@@ -17,7 +17,7 @@ use crate::{StartError, web};
 pub use args::MasterArgs;
 pub(crate) use args::millis;
 pub(crate) use rest::fuzz as fuzz_rest;
-use shell::{Door, Shell};
+use shell::{MasterEndpoint, Shell};
 
 /// A master with its ports open.
 #[derive(Debug)]
@@ -58,15 +58,15 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     options.url = format!("spark://{address}");
     options.web_ui = web_address.as_ref().map_or_else(String::new, |web| format!("http://{web}"));
     let shell = Arc::new(Shell::new(options));
-    env.register(MASTER, Door(shell.clone()))?;
+    env.register(MASTER, MasterEndpoint(shell.clone()))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
     if let Some(web) = web {
         tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
     }
     if let Some(rest) = rest {
-        let desk = rest::desk(shell.clone(), format!("spark://{address}"));
-        tasks.spawn(web::serve(rest, desk, rest::LONGEST, stop.clone()));
+        let handler = rest::handler(shell.clone(), format!("spark://{address}"));
+        tasks.spawn(web::serve(rest, handler, rest::LONGEST, stop.clone()));
     }
     Ok(RunningMaster { address, web_address, rest_address, shell, env, stop, tasks })
 }

@@ -175,9 +175,9 @@ fn note(change: &Change) {
 }
 
 /// The endpoint `Master`.
-pub(super) struct Door(pub(super) Arc<Shell>);
+pub(super) struct MasterEndpoint(pub(super) Arc<Shell>);
 
-impl Endpoint for Door {
+impl Endpoint for MasterEndpoint {
     type Message = ToMaster;
 
     async fn receive(

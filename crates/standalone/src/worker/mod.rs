@@ -9,7 +9,7 @@
 //! | `cache` | executables and files that drivers serve, by their hash |
 //! | `prepare` | what has to be there before a process starts |
 //! | `process` | one child process from its start to its end |
-//! | `keeper` | the end of all children, when the worker itself is killed |
+//! | `reaper` | the end of all children, when the worker itself is killed |
 //! | `logs` | what a child prints, in files |
 //! | `directories` | work directories: made, cleared, removed |
 //! | `pages` | what can be seen of it |
@@ -18,12 +18,12 @@ mod args;
 mod cache;
 mod directories;
 mod executable;
-mod keeper;
 mod logs;
 mod order;
 mod pages;
 mod prepare;
 mod process;
+mod reaper;
 mod shell;
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{StartError, web};
 pub use args::{Launcher, WorkerArgs};
-use shell::{Door, Setting, Shell};
+use shell::{Setting, Shell, WorkerEndpoint};
 
 /// How a worker ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     let web_address = web.as_ref().map(|web| web.address.clone());
     let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
     let shell = Arc::new(Shell::new(setting));
-    env.register(WORKER, Door::new(shell.clone(), args.masters))?;
+    env.register(WORKER, WorkerEndpoint::new(shell.clone(), args.masters))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
     if let Some(web) = web {

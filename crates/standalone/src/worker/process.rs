@@ -22,10 +22,10 @@ use super::args::Launcher;
 use super::cache::{Cache, FetchError};
 use super::directories::Directories;
 use super::executable::{ExecutableError, Hashes};
-use super::keeper::Keeper;
 use super::logs::{self, Rolling};
 use super::order::{NOT_INHERITED, Order};
 use super::prepare::Prepared;
+use super::reaper::Reaper;
 
 /// How often, and after which time, to try again a program that is still open for writing.
 const BUSY_TRIES: u32 = 100;
@@ -59,7 +59,7 @@ pub(super) struct Launch {
     pub(super) directories: Directories,
     pub(super) hashes: Hashes,
     pub(super) launcher: Option<Launcher>,
-    pub(super) keeper: Option<Keeper>,
+    pub(super) reaper: Option<Reaper>,
     pub(super) rolling: Option<Rolling>,
     pub(super) grace: Duration,
     /// The host that executors are told is theirs.
@@ -129,8 +129,8 @@ impl Launch {
 
     async fn watch(&self, mut child: Child, kill: CancellationToken) -> ExitStatus {
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-        let kept = self.keeper.as_ref().zip(group);
-        kept.inspect(|(keeper, group)| keeper.began(*group));
+        let kept = self.reaper.as_ref().zip(group);
+        kept.inspect(|(reaper, group)| reaper.began(*group));
         tokio::select! {
             _ = child.wait() => {}
             () = kill.cancelled() => {
@@ -144,7 +144,7 @@ impl Launch {
         let status = child.wait().await; // once known, it is only repeated
         // Its number is not given out again while anything is left of the group.
         signal(group, Signal::KILL);
-        kept.inspect(|(keeper, group)| keeper.ended(*group));
+        kept.inspect(|(reaper, group)| reaper.ended(*group));
         match status {
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => ExitStatus::Code(code),

@@ -27,9 +27,9 @@ use super::args::WorkerArgs;
 use super::cache::Cache;
 use super::directories::Directories;
 use super::executable::Hashes;
-use super::keeper::Keeper;
 use super::order::{Order, ProcessKey};
 use super::process::{Launch, LaunchError};
+use super::reaper::Reaper;
 use crate::StartError;
 use crate::alarm::Alarm;
 
@@ -57,11 +57,11 @@ impl Setting {
             cores: args.cores,
             memory_mb: args.memory_mb,
         };
-        let keeper = args.launcher.as_ref().map(Keeper::start).transpose();
+        let reaper = args.launcher.as_ref().map(Reaper::start).transpose();
         let cache = Cache::new(directories.cache(), args.cache_bytes()?, args.rpc.clone());
         let launch = Launch {
             cache: Arc::new(cache),
-            keeper: keeper.map_err(StartError::Keeper)?,
+            reaper: reaper.map_err(StartError::Reaper)?,
             directories,
             hashes: Hashes::default(),
             launcher: args.launcher.clone(),
@@ -289,12 +289,12 @@ fn report(key: ProcessKey, outcome: Result<ExitStatus, LaunchError>) -> Event {
 }
 
 /// The endpoint `Worker`.
-pub(super) struct Door {
+pub(super) struct WorkerEndpoint {
     shell: Arc<Shell>,
     masters: Vec<RpcAddress>,
 }
 
-impl Door {
+impl WorkerEndpoint {
     pub(super) fn new(shell: Arc<Shell>, masters: Vec<RpcAddress>) -> Self {
         Self { shell, masters }
     }
@@ -310,7 +310,7 @@ impl Door {
     }
 }
 
-impl Endpoint for Door {
+impl Endpoint for WorkerEndpoint {
     type Message = Said<ToWorker>;
 
     async fn on_start(&mut self, context: &Context<Said<ToWorker>>) {

@@ -13,12 +13,12 @@ use hyper::StatusCode;
 pub(crate) use self::protocol::fuzz;
 use self::protocol::{Reply, Request, read, refusal};
 use super::shell::Shell;
-use crate::web::{Answer, Asked, Desk, answer_of};
+use crate::web::{Answer, Asked, HttpHandler, answer_of};
 
 /// The longest submission.
 pub(super) const LONGEST: usize = 1 << 20;
 
-pub(super) fn desk(shell: Arc<Shell>, master: String) -> Desk {
+pub(super) fn handler(shell: Arc<Shell>, master: String) -> HttpHandler {
     Arc::new(move |asked| {
         if asked.by_a_page {
             let refusal = refusal(403, "Web pages cannot submit anything.");

@@ -12,9 +12,9 @@ use super::args::Launcher;
 
 /// The worker's end of it.
 #[derive(Debug)]
-pub(super) struct Keeper(Mutex<Child>);
+pub(super) struct Reaper(Mutex<Child>);
 
-impl Keeper {
+impl Reaper {
     pub(super) fn start(launcher: &Launcher) -> io::Result<Self> {
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.keep).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -42,7 +42,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Reaper {
     fn drop(&mut self) {
         let child = self.0.get_mut().expect("no panic while it is locked");
         drop(child.stdin.take());
