@@ -9,7 +9,7 @@ use firesteel_backend::{Address, AppId};
 use firesteel_cluster::description::{
     ApplicationDescription, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
 };
-use firesteel_cluster::messages::{Said, ToApplication, ToMaster, ToWorker};
+use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster, ToWorker};
 use firesteel_cluster::wire::{APP_CLIENT, MASTER, WORKER};
 use firesteel_cluster::{ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_rpc::{
@@ -104,11 +104,11 @@ impl Ears {
 }
 
 impl Endpoint for Ears {
-    type Message = Said<ToWorker>;
+    type Message = Stamped<ToWorker>;
 
     async fn receive(
         &mut self,
-        said: Said<ToWorker>,
+        said: Stamped<ToWorker>,
         _: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
@@ -182,11 +182,11 @@ fn description(number: u64) -> ApplicationDescription {
 struct Client(Arc<Mutex<Option<AppId>>>);
 
 impl Endpoint for Client {
-    type Message = Said<ToApplication>;
+    type Message = Stamped<ToApplication>;
 
     async fn receive(
         &mut self,
-        said: Said<ToApplication>,
+        said: Stamped<ToApplication>,
         _: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {

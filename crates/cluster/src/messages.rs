@@ -135,7 +135,7 @@ pub enum ToMaster {
 
 /// Anything a master says carries the master's epoch: what an older one said is void.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said<T> {
+pub struct Stamped<T> {
     /// Which life of which master.
     pub epoch: Epoch,
     /// What it says.

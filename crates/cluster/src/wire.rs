@@ -5,7 +5,7 @@
 
 use firesteel_rpc::Message;
 
-use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
+use crate::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
 
 /// The name of the master's endpoint.
 pub const MASTER: &str = "Master";
@@ -15,13 +15,13 @@ pub const WORKER: &str = "Worker";
 pub const APP_CLIENT: &str = "AppClient";
 
 impl Message for ToMaster {
-    type Reply = Said<MasterReply>;
+    type Reply = Stamped<MasterReply>;
 }
 
-impl Message for Said<ToWorker> {
+impl Message for Stamped<ToWorker> {
     type Reply = ();
 }
 
-impl Message for Said<ToApplication> {
+impl Message for Stamped<ToApplication> {
     type Reply = ();
 }

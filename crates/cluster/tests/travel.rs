@@ -8,7 +8,7 @@ use firesteel_backend::protocol::{Refusal, ToDriver, ToExecutor};
 use firesteel_cluster::description::{
     DriverReport, DriverState, ExecutorReport, ExecutorState, ProcessEnd, WorkerState,
 };
-use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
+use firesteel_cluster::messages::{Stamped, ToMaster, ToWorker};
 use firesteel_cluster::{DriverId, Epoch, ExecutorKey, Registration, WorkerId};
 use firesteel_types::{ExecutorId, TaskFailure, TaskId, TaskOutcome};
 
@@ -44,7 +44,7 @@ fn messages_arrive_as_they_were_sent_and_a_part_of_one_is_none() {
     });
     let registration = Registration(u64::MAX);
     let message = ToWorker::KillExecutor { registration, key };
-    travels(&Said { epoch: Epoch(1_794_765_220_344), message });
+    travels(&Stamped { epoch: Epoch(1_794_765_220_344), message });
     let lost = TaskFailure::ExecutorLost {
         executor: ExecutorId(3),
         caused_by_app: true,

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use firesteel_backend::protocol::{ToDriver, ToExecutor};
-use firesteel_cluster::messages::{Said, ToApplication, ToMaster, ToWorker};
+use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster, ToWorker};
 
 use crate::cached::BlockMessage;
 use crate::world::{Event, ProcId, World};
@@ -14,8 +14,8 @@ use crate::world::{Event, ProcId, World};
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     ToMaster(ToMaster),
-    ToWorker(Said<ToWorker>),
-    ToApplication(Said<ToApplication>),
+    ToWorker(Stamped<ToWorker>),
+    ToApplication(Stamped<ToApplication>),
     /// To whoever submitted a driver; nobody listens in a life.
     Reply,
     ToDriver(ToDriver),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use firesteel_backend::command::Command;
 use firesteel_cluster::Incarnation;
 use firesteel_cluster::description::{ApplicationDescription, ExecutorState};
-use firesteel_cluster::messages::{Said, ToApplication, ToMaster};
+use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster};
 use firesteel_cluster::wire::{APP_CLIENT, MASTER};
 use firesteel_rpc::*;
 use firesteel_types::ExecutorId;
@@ -31,13 +31,13 @@ pub(crate) struct Application {
 struct Client(Arc<Mutex<Vec<ToApplication>>>);
 
 impl Endpoint for Client {
-    type Message = Said<ToApplication>;
+    type Message = Stamped<ToApplication>;
 
     async fn receive(
         &mut self,
-        said: Said<ToApplication>,
+        said: Stamped<ToApplication>,
         _: Caller<()>,
-        _: &Context<Said<ToApplication>>,
+        _: &Context<Stamped<ToApplication>>,
     ) -> Result<(), HandlerError> {
         self.0.lock().unwrap().push(said.message);
         Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use firesteel_backend::Address;
 use firesteel_cluster::description::{WorkerDescription, WorkerState};
-use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
+use firesteel_cluster::messages::{Stamped, ToMaster, ToWorker};
 use firesteel_cluster::wire::{MASTER, WORKER};
 use firesteel_cluster::{Incarnation, WorkerId};
 use firesteel_rpc::*;
@@ -204,13 +204,13 @@ fn what_is_bound_and_the_name_for_others_are_two_things() {
 struct Claimant(tokio::sync::mpsc::UnboundedSender<(String, bool)>);
 
 impl Endpoint for Claimant {
-    type Message = Said<ToWorker>;
+    type Message = Stamped<ToWorker>;
 
     async fn receive(
         &mut self,
-        said: Said<ToWorker>,
+        said: Stamped<ToWorker>,
         _: Caller<()>,
-        _: &Context<Said<ToWorker>>,
+        _: &Context<Stamped<ToWorker>>,
     ) -> Result<(), HandlerError> {
         if let ToWorker::RegisterWorkerFailed { reason, retry, .. } = said.message {
             self.0.send((reason, retry))?;

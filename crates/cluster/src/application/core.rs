@@ -8,7 +8,7 @@ use firesteel_types::Tick;
 use super::executors::Executors;
 use super::masters::Masters;
 use super::options::AppClientOptions;
-use crate::messages::{Said, ToApplication, ToMaster};
+use crate::messages::{Stamped, ToApplication, ToMaster};
 
 /// Into a client.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub enum Event {
         /// Which of its masters.
         master: usize,
         /// What.
-        said: Said<ToApplication>,
+        said: Stamped<ToApplication>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {

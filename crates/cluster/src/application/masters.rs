@@ -9,7 +9,7 @@ use firesteel_types::Tick;
 
 use super::core::{AppClient, Turn};
 use crate::Epoch;
-use crate::messages::{Said, ToApplication, ToMaster};
+use crate::messages::{Stamped, ToApplication, ToMaster};
 
 /// How things stand with the masters.
 #[derive(Clone, Copy, Debug)]
@@ -118,9 +118,9 @@ impl AppClient {
         &mut self,
         turn: &mut Turn<'_>,
         master: usize,
-        said: Said<ToApplication>,
+        said: Stamped<ToApplication>,
     ) {
-        let Said { epoch, message } = said;
+        let Stamped { epoch, message } = said;
         if epoch < self.masters.newest {
             self.stale += 1;
             return;

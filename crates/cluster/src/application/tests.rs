@@ -11,7 +11,7 @@ use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::*;
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
-use crate::messages::{Said, ToApplication, ToMaster};
+use crate::messages::{Stamped, ToApplication, ToMaster};
 use crate::{Epoch, Incarnation, WorkerId};
 
 struct Scene {
@@ -20,7 +20,7 @@ struct Scene {
 }
 
 fn said(epoch: u64, message: ToApplication) -> Event {
-    Event::ReceivedMaster { master: 0, said: Said { epoch: Epoch(epoch), message } }
+    Event::ReceivedMaster { master: 0, said: Stamped { epoch: Epoch(epoch), message } }
 }
 
 fn registered(epoch: u64) -> Event {

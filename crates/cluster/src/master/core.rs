@@ -12,7 +12,7 @@ use super::records::Change;
 use super::state::RecoveryState;
 use super::worker_table::Workers;
 use crate::Epoch;
-use crate::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
+use crate::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -43,21 +43,21 @@ pub enum Effect {
         /// Over which connection.
         to: Peer,
         /// What.
-        said: Said<ToWorker>,
+        said: Stamped<ToWorker>,
     },
     /// Tell a driver.
     SendApplication {
         /// Over which connection.
         to: Peer,
         /// What.
-        said: Said<ToApplication>,
+        said: Stamped<ToApplication>,
     },
     /// Answer whoever asked.
     Reply {
         /// Over which connection.
         to: Peer,
         /// What.
-        said: Said<MasterReply>,
+        said: Stamped<MasterReply>,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
@@ -72,17 +72,17 @@ pub(super) struct Turn<'a> {
 
 impl Turn<'_> {
     pub(super) fn tell_worker(&mut self, to: Peer, message: ToWorker) {
-        let said = Said { epoch: self.epoch, message };
+        let said = Stamped { epoch: self.epoch, message };
         self.out.push(Effect::SendWorker { to, said });
     }
 
     pub(super) fn tell_app(&mut self, to: Peer, message: ToApplication) {
-        let said = Said { epoch: self.epoch, message };
+        let said = Stamped { epoch: self.epoch, message };
         self.out.push(Effect::SendApplication { to, said });
     }
 
     pub(super) fn reply(&mut self, to: Peer, message: MasterReply) {
-        let said = Said { epoch: self.epoch, message };
+        let said = Stamped { epoch: self.epoch, message };
         self.out.push(Effect::Reply { to, said });
     }
 

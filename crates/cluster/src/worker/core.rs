@@ -15,7 +15,7 @@ use super::options::WorkerOptions;
 use super::registration::Link;
 use super::state::Memory;
 use crate::description::{ApplicationDescription, DriverDescription, WorkerState};
-use crate::messages::{Said, ToMaster, ToWorker};
+use crate::messages::{Stamped, ToMaster, ToWorker};
 use crate::{DriverId, Epoch, ExecutorKey, Registration};
 
 /// Into a worker.
@@ -26,7 +26,7 @@ pub enum Event {
         /// Which of its masters.
         master: usize,
         /// What.
-        said: Said<ToWorker>,
+        said: Stamped<ToWorker>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
@@ -212,8 +212,8 @@ impl Worker {
         }
     }
 
-    fn received(&mut self, turn: &mut Turn<'_>, master: usize, said: Said<ToWorker>) {
-        let Said { epoch, message } = said;
+    fn received(&mut self, turn: &mut Turn<'_>, master: usize, said: Stamped<ToWorker>) {
+        let Stamped { epoch, message } = said;
         if epoch < self.newest.0 {
             self.dropped_stale();
             return;

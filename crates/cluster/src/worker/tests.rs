@@ -12,7 +12,7 @@ use super::*;
 use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
-use crate::messages::{Said, ToMaster, ToWorker};
+use crate::messages::{Stamped, ToMaster, ToWorker};
 use crate::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
 
 struct Scene {
@@ -37,7 +37,7 @@ fn key(executor: u32) -> ExecutorKey {
 }
 
 fn said(message: ToWorker) -> Event {
-    Event::Received { master: 0, said: Said { epoch: Epoch(5), message } }
+    Event::Received { master: 0, said: Stamped { epoch: Epoch(5), message } }
 }
 
 fn registered(registration: u64) -> Event {

@@ -12,7 +12,7 @@ use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_cluster::Incarnation;
 use firesteel_cluster::application::{AppClient, AppClientOptions, Effect, Event};
 use firesteel_cluster::description::ApplicationDescription;
-use firesteel_cluster::messages::{Said, ToApplication, ToMaster};
+use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster};
 use firesteel_cluster::wire;
 use firesteel_conf::{ByteSize, Conf, ConfError, HostPort, Master, entries};
 use firesteel_rpc::{
@@ -138,7 +138,7 @@ enum News {
     /// The masters, in the order of the master URL.
     Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
     /// A master said something.
-    Said(RpcAddress, Said<ToApplication>),
+    Stamped(RpcAddress, Stamped<ToApplication>),
     /// The connection to a master broke.
     Gone(RpcAddress),
     /// A connection to a master could not be made.
@@ -188,7 +188,7 @@ impl Client {
                 self.masters = masters;
                 Some(Event::Ticked)
             }
-            News::Said(address, said) => {
+            News::Stamped(address, said) => {
                 self.master(&address).map(|master| Event::ReceivedMaster { master, said })
             }
             News::Gone(address) => {
@@ -245,7 +245,7 @@ struct Masters {
 }
 
 impl Endpoint for Masters {
-    type Message = Said<ToApplication>;
+    type Message = Stamped<ToApplication>;
 
     /// References that are made here bring the events of their connections here.
     async fn on_start(&mut self, context: &Context<Self::Message>) {
@@ -259,11 +259,11 @@ impl Endpoint for Masters {
 
     async fn receive(
         &mut self,
-        said: Said<ToApplication>,
+        said: Stamped<ToApplication>,
         caller: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
-        let _ = self.news.send(News::Said(caller.peer().address.clone(), said));
+        let _ = self.news.send(News::Stamped(caller.peer().address.clone(), said));
         Ok(())
     }
 

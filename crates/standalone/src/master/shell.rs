@@ -11,7 +11,7 @@ use firesteel_cluster::Epoch;
 use firesteel_cluster::master::{
     Change, Effect, Event, Master, MasterOptions, MasterView, RecoveryState,
 };
-use firesteel_cluster::messages::{MasterReply, Said, ToApplication, ToMaster, ToWorker};
+use firesteel_cluster::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
 use firesteel_cluster::wire::{APP_CLIENT, WORKER};
 use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
 use firesteel_storage::Clock;
@@ -36,8 +36,8 @@ struct State {
 
 /// The two ways to talk to a peer. Which one it has an endpoint for, it has said by what it asked.
 struct Links {
-    worker: EndpointRef<Said<ToWorker>>,
-    app: EndpointRef<Said<ToApplication>>,
+    worker: EndpointRef<Stamped<ToWorker>>,
+    app: EndpointRef<Stamped<ToApplication>>,
 }
 
 impl Links {
@@ -50,7 +50,7 @@ impl Links {
 /// Somebody without a connection.
 const NOBODY: Peer = Peer(u64::MAX);
 
-type Asker = Caller<Said<MasterReply>>;
+type Asker = Caller<Stamped<MasterReply>>;
 
 impl fmt::Debug for Shell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,7 +98,7 @@ impl Shell {
         reply
     }
 
-    fn feed(&self, state: &mut State, event: Event, mut reply: impl FnMut(Said<MasterReply>)) {
+    fn feed(&self, state: &mut State, event: Event, mut reply: impl FnMut(Stamped<MasterReply>)) {
         let mut effects = Vec::new();
         let started = Instant::now();
         state.core.handle(self.clock.now(), event, &mut effects);
@@ -108,7 +108,7 @@ impl Shell {
         }
     }
 
-    fn apply(&self, state: &State, effect: Effect, reply: &mut impl FnMut(Said<MasterReply>)) {
+    fn apply(&self, state: &State, effect: Effect, reply: &mut impl FnMut(Stamped<MasterReply>)) {
         match effect {
             Effect::Persist(change) => note(&change),
             Effect::SendWorker { to, said } => {

@@ -9,7 +9,7 @@ use firesteel_backend::Address;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
 use firesteel_cluster::description::WorkerDescription;
-use firesteel_cluster::messages::{Said, ToMaster, ToWorker};
+use firesteel_cluster::messages::{Stamped, ToMaster, ToWorker};
 use firesteel_cluster::wire::{MASTER, WORKER};
 use firesteel_cluster::worker::{Effect, Event, Worker, WorkerOptions};
 use firesteel_cluster::{Incarnation, WorkerId, date};
@@ -252,7 +252,7 @@ impl Shell {
     }
 
     /// A master said something: only those that were dialled are listened to.
-    fn receive(self: &Arc<Self>, master: usize, said: Said<ToWorker>) {
+    fn receive(self: &Arc<Self>, master: usize, said: Stamped<ToWorker>) {
         if let ToWorker::RegisteredWorker { url, web_ui, .. } = &said.message {
             tracing::info!(master = url, "registered");
             let name = MasterName { url: url.clone(), web_ui: web_ui.clone() };
@@ -311,9 +311,9 @@ impl WorkerEndpoint {
 }
 
 impl Endpoint for WorkerEndpoint {
-    type Message = Said<ToWorker>;
+    type Message = Stamped<ToWorker>;
 
-    async fn on_start(&mut self, context: &Context<Said<ToWorker>>) {
+    async fn on_start(&mut self, context: &Context<Stamped<ToWorker>>) {
         let dial = |master: &RpcAddress| context.endpoint_ref(&master.endpoint(MASTER));
         match self.masters.iter().map(dial).collect() {
             Ok(masters) => self.shell.lock().masters = masters,
@@ -324,9 +324,9 @@ impl Endpoint for WorkerEndpoint {
 
     async fn receive(
         &mut self,
-        said: Said<ToWorker>,
+        said: Stamped<ToWorker>,
         caller: Caller<()>,
-        _: &Context<Said<ToWorker>>,
+        _: &Context<Stamped<ToWorker>>,
     ) -> Result<(), HandlerError> {
         match self.index(&caller.peer().address) {
             Some(master) => self.shell.receive(master, said),
@@ -335,7 +335,7 @@ impl Endpoint for WorkerEndpoint {
         Ok(())
     }
 
-    async fn on_disconnected(&mut self, peer: Peer, _: &Context<Said<ToWorker>>) {
+    async fn on_disconnected(&mut self, peer: Peer, _: &Context<Stamped<ToWorker>>) {
         self.lost(&peer.address);
     }
 
@@ -343,7 +343,7 @@ impl Endpoint for WorkerEndpoint {
         &mut self,
         address: RpcAddress,
         error: RpcError,
-        _: &Context<Said<ToWorker>>,
+        _: &Context<Stamped<ToWorker>>,
     ) {
         tracing::warn!(master = %address, "{error}");
         if let Some(master) = self.index(&address) {
