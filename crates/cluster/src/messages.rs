@@ -40,7 +40,7 @@ pub enum ToMaster {
         /// What it runs.
         state: WorkerState,
     },
-    /// One executor's news, at once.
+    /// One executor's state, at once.
     ExecutorStateChanged {
         /// Whose.
         worker: WorkerId,
@@ -48,10 +48,10 @@ pub enum ToMaster {
         registration: Registration,
         /// The worker's number of this message.
         number: u64,
-        /// The news.
+        /// The state.
         report: ExecutorReport,
     },
-    /// One driver's news, at once.
+    /// One driver's state, at once.
     DriverStateChanged {
         /// Whose.
         worker: WorkerId,
@@ -59,7 +59,7 @@ pub enum ToMaster {
         registration: Registration,
         /// The worker's number of this message.
         number: u64,
-        /// The news.
+        /// The state.
         report: DriverReport,
     },
     /// A driver wants executors.
@@ -295,7 +295,7 @@ pub enum ToApplication {
         /// Its memory.
         memory_mb: u64,
     },
-    /// An executor's news.
+    /// An executor's state.
     ExecutorUpdated(ExecutorUpdate),
     /// A worker is gone, with all that lay on it.
     WorkerRemoved {

@@ -45,7 +45,7 @@ impl Encoded {
     }
 }
 
-/// News of a connection.
+/// What became of a connection.
 #[derive(Clone)]
 pub(crate) enum Event {
     Connected(Peer),

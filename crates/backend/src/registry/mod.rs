@@ -3,7 +3,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `core` | where news go, when to look at the clock, how the application ends |
+//! | `core` | where messages go, when to look at the clock, how the application ends |
 //! | `executors` | which executors count, when one is lost and whose fault that is |
 //! | `ordered` | what a provider's word about an executor means |
 //!

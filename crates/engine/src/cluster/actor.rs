@@ -1,4 +1,4 @@
-//! The thread with the core: takes one piece of news at a time and carries out what the core decides.
+//! The thread with the core: takes one message at a time and carries out what the core decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const PATIENCE_MS: u64 = 15_000;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Something for the actor.
-pub(super) enum News {
+pub(super) enum ActorMessage {
     /// The provider said something.
     Provider(ProviderEvent),
     /// The schedulers exclude a node, or do no longer.
@@ -84,14 +84,14 @@ impl Actor {
     }
 
     /// Until told to stop; then ends the network too.
-    pub(super) fn run(mut self, news: &Receiver<News>, runtime: Runtime) {
+    pub(super) fn run(mut self, messages: &Receiver<ActorMessage>, runtime: Runtime) {
         self.feed(Event::Ticked);
         loop {
             let now = self.engine.now();
             let until = self.next.map(|next| Duration::from_millis(next.since_ms(now)));
-            match news.recv_timeout(until.map_or(LOOK, |until| until.min(LOOK))) {
-                Ok(News::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(news) => self.hear(news),
+            match messages.recv_timeout(until.map_or(LOOK, |until| until.min(LOOK))) {
+                Ok(ActorMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(messages) => self.hear(messages),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.next.is_some_and(|next| next <= self.engine.now()) {
@@ -108,13 +108,13 @@ impl Actor {
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Provider(event) => self.feed(Event::Provider(event)),
-            News::NodeExcluded(node, excluded) => {
+    fn hear(&mut self, messages: ActorMessage) {
+        match messages {
+            ActorMessage::Provider(event) => self.feed(Event::Provider(event)),
+            ActorMessage::NodeExcluded(node, excluded) => {
                 self.feed(Event::NodeExcluded { node, excluded });
             }
-            News::FromExecutor(connection, link, message) => {
+            ActorMessage::FromExecutor(connection, link, message) => {
                 let from = Peer(connection);
                 if let Some(link) = link {
                     self.links.insert(from, *link);
@@ -122,22 +122,22 @@ impl Actor {
                 let has_address = lock(&self.cluster.introduced).contains_key(&connection);
                 self.feed(Event::ReceivedExecutor { from, has_address, message });
             }
-            News::ExecutorGone(connection) => {
+            ActorMessage::ExecutorGone(connection) => {
                 self.feed(Event::ExecutorDisconnected { peer: Peer(connection) });
                 self.links.remove(&Peer(connection));
                 lock(&self.cluster.introduced).remove(&connection);
             }
-            News::Unreachable(executor) => {
+            ActorMessage::Unreachable(executor) => {
                 if let Some(peer) = self.core.peer(executor) {
                     self.feed(Event::ExecutorDisconnected { peer });
                 }
             }
-            News::Heartbeat(heartbeat) => self.engine.note_heartbeat(*heartbeat),
-            News::Fetched(executor, task, report) => {
+            ActorMessage::Heartbeat(heartbeat) => self.engine.note_heartbeat(*heartbeat),
+            ActorMessage::Fetched(executor, task, report) => {
                 self.engine.report_remote(task, executor, *report);
             }
-            News::Drained => self.feed(Event::Drained),
-            News::Stop => {}
+            ActorMessage::Drained => self.feed(Event::Drained),
+            ActorMessage::Stop => {}
         }
     }
 
@@ -194,7 +194,7 @@ impl Actor {
                 self.next = Some(self.next.map_or(at, |next| next.min(at)));
             }
             Effect::Drain => {
-                let _ = self.cluster.news.send(News::Drained);
+                let _ = self.cluster.messages.send(ActorMessage::Drained);
             }
         }
     }

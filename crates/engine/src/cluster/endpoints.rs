@@ -18,14 +18,14 @@ use firesteel_scheduler::engine::Input;
 use firesteel_types::{BlockLocation, RddBlock, ShuffleId};
 
 use super::super::Engine;
-use super::actor::News;
+use super::actor::ActorMessage;
 use super::broadcasts::Next;
 use super::{Cluster, Link, lock};
 use crate::heartbeat::Heartbeat;
 
 /// Hears executors.
 pub(super) struct Scheduler {
-    pub(super) news: Sender<News>,
+    pub(super) messages: Sender<ActorMessage>,
     /// Connections that the actor has a way back over.
     pub(super) known: BTreeSet<u64>,
 }
@@ -45,17 +45,17 @@ impl Endpoint for Scheduler {
             false => None,
         };
         let link = link.map(|(tasks, blocks)| Box::new(Link { tasks, blocks }));
-        let _ = self.news.send(News::FromExecutor(connection, link, message));
+        let _ = self.messages.send(ActorMessage::FromExecutor(connection, link, message));
         Ok(())
     }
 
     async fn on_disconnected(&mut self, peer: Peer, _: &Context<ToDriver>) {
         self.known.remove(&peer.connection);
-        let _ = self.news.send(News::ExecutorGone(peer.connection));
+        let _ = self.messages.send(ActorMessage::ExecutorGone(peer.connection));
     }
 }
 
-/// Hears questions and news about blocks. What is known of them is the engine's.
+/// Hears questions and messages about blocks. What is known of them is the engine's.
 pub(super) struct BlockMaster {
     pub(super) cluster: Arc<Cluster>,
     /// It owns the endpoint.
@@ -130,7 +130,7 @@ impl Endpoint for BlockMaster {
             ToBlockMaster::Heartbeat { executor, metrics, stages, tasks, cached } => {
                 if self.cluster.is_live(executor) {
                     let beat = Heartbeat { executor, metrics, stages, tasks };
-                    let _ = self.cluster.news.send(News::Heartbeat(Box::new(beat)));
+                    let _ = self.cluster.messages.send(ActorMessage::Heartbeat(Box::new(beat)));
                 }
                 if let Some(cached) = cached {
                     self.feed(Input::BlocksReported { location: executor.into(), cached });

@@ -15,7 +15,7 @@ use firesteel_rpc::{BindTo, RpcEnv, Secret};
 
 use super::super::Engine;
 use super::super::local::guarded_with;
-use super::actor::{Actor, News};
+use super::actor::{Actor, ActorMessage};
 use super::contents::Contents;
 use super::describe::{describe, wanted};
 use super::endpoints::{BlockMaster, Scheduler, Streams};
@@ -59,14 +59,14 @@ impl NewCluster {
     pub(in super::super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
         let NewCluster { master, runtime, mut provider, opened } = self;
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
-        let Opened { cluster, news, core, application, wanted, hash } = opened;
+        let Opened { cluster, messages, core, application, wanted, hash } = opened;
         let started = cluster.serve(engine, hash);
         let started = started.and_then(|reports| provider.start(application, reports));
         started.inspect_err(|_| provider.stop()).map_err(refused)?;
         let actor = Actor::new(engine.clone(), cluster.clone(), core, provider, wanted);
         let thread = std::thread::Builder::new().name("firesteel-cluster".into());
         let shared = engine.clone();
-        let spawned = thread.spawn(move || guarded_with(&shared, || actor.run(&news, runtime)));
+        let spawned = thread.spawn(move || guarded_with(&shared, || actor.run(&messages, runtime)));
         let spawned = spawned.map_err(|source| start_error("the thread of the cluster", source))?;
         *lock(&cluster.thread) = Some(spawned);
         cluster.wait_until_joined().map_err(refused)
@@ -76,7 +76,7 @@ impl NewCluster {
 /// The driver's port, and what is behind it.
 struct Opened {
     cluster: Arc<Cluster>,
-    news: Receiver<News>,
+    messages: Receiver<ActorMessage>,
     core: Registry,
     application: ApplicationSpec,
     wanted: String,
@@ -111,11 +111,11 @@ impl Opened {
         let contents = Contents::new(hash, files).map_err(unreadable)?;
         let served = contents.served_at(&address).map_err(unreadable)?;
         let core = Registry::new(registry_options(&conf, hash)?);
-        let (sender, news) = channel();
+        let (sender, messages) = channel();
         let cluster = Arc::new(Cluster::new(&conf, env, sender, contents)?);
         let wanted = wanted(&conf)?;
         let application = describe(conf, &address, secret.as_ref(), hash, served)?;
-        Ok(Opened { cluster, news, core, application, wanted, hash })
+        Ok(Opened { cluster, messages, core, application, wanted, hash })
     }
 }
 
@@ -129,12 +129,12 @@ impl Cluster {
         let (cluster, engine) = (self.clone(), Arc::downgrade(engine));
         self.env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
         let blocks = BlockMaster { cluster, engine, hash };
-        let executors = Scheduler { news: self.news.clone(), known: Default::default() };
+        let executors = Scheduler { messages: self.messages.clone(), known: Default::default() };
         let registered = self.env.register(BLOCK_MASTER, blocks).map(drop);
         registered
             .and_then(|()| self.env.register(wire::DRIVER, executors).map(drop))
             .map_err(|error| error.to_string())?;
-        Ok(Reports(self.news.clone()))
+        Ok(Reports(self.messages.clone()))
     }
 }
 

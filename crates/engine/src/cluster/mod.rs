@@ -50,7 +50,7 @@ use super::job::StageCode;
 use super::local::identity;
 use super::place::Place;
 use super::state::Launch;
-use actor::News;
+use actor::ActorMessage;
 use broadcasts::Broadcasts;
 use contents::Contents;
 pub use describe::executor_environment;
@@ -109,7 +109,7 @@ enum Joined {
 
 pub(crate) struct Cluster {
     env: RpcEnv,
-    news: Sender<News>,
+    messages: Sender<ActorMessage>,
     executors: Mutex<BTreeMap<ExecutorId, Live>>,
     /// Where executors serve their blocks and how much memory they have, by the connection they said so over.
     introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
@@ -148,7 +148,7 @@ impl Cluster {
     fn new(
         conf: &Conf,
         env: RpcEnv,
-        news: Sender<News>,
+        messages: Sender<ActorMessage>,
         contents: Contents,
     ) -> crate::Result<Self> {
         let ByteSize(piece_bytes) = conf.get(&entries::BROADCAST_BLOCK_SIZE)?;
@@ -156,7 +156,7 @@ impl Cluster {
         let tries = conf.get(&entries::SHUFFLE_IO_MAX_RETRIES)?;
         Ok(Cluster {
             env,
-            news,
+            messages,
             executors: Mutex::default(),
             introduced: Mutex::default(),
             broadcasts: Broadcasts::new(piece_bytes),
@@ -288,7 +288,7 @@ impl Cluster {
 
     fn unreachable(&self, executor: ExecutorId, error: &RpcError) {
         tracing::warn!(%executor, %error, "a task could not be sent");
-        let _ = self.news.send(News::Unreachable(executor));
+        let _ = self.messages.send(ActorMessage::Unreachable(executor));
     }
 
     fn is_live(&self, executor: ExecutorId) -> bool {
@@ -325,7 +325,7 @@ impl Cluster {
 
     /// Never waits: called under the engine's lock.
     pub(super) fn node_excluded(&self, node: Host, excluded: bool) {
-        let _ = self.news.send(News::NodeExcluded(node, excluded));
+        let _ = self.messages.send(ActorMessage::NodeExcluded(node, excluded));
     }
 
     /// Tells all executors what nobody needs. Never waits: called under the engine's lock.
@@ -396,7 +396,7 @@ impl Cluster {
 
     /// Lets provider and executors go, and waits for the end of everything but the caller.
     pub(super) fn stop(&self) {
-        let _ = self.news.send(News::Stop);
+        let _ = self.messages.send(ActorMessage::Stop);
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()

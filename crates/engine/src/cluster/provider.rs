@@ -13,7 +13,7 @@ use firesteel_conf::{Conf, Master};
 use firesteel_rpc::RpcOptions;
 use tokio::runtime::Handle;
 
-use super::actor::News;
+use super::actor::ActorMessage;
 use crate::{Error, Result};
 
 /// A kind of cluster that executors can be had from.
@@ -88,12 +88,12 @@ pub struct ApplicationSpec {
 
 /// Where a provider reports to. What it reports after its application's end is heard by nobody.
 #[derive(Clone)]
-pub struct Reports(pub(super) Sender<News>);
+pub struct Reports(pub(super) Sender<ActorMessage>);
 
 impl Reports {
     /// Says something to the driver's registry. Never waits.
     pub fn send(&self, event: ProviderEvent) {
-        let _ = self.0.send(News::Provider(event));
+        let _ = self.0.send(ActorMessage::Provider(event));
     }
 }
 

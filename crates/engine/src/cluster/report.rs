@@ -13,7 +13,7 @@ use firesteel_types::{Event, ExecutorId, TaskFailure, TaskId, TaskOutcome};
 use super::super::Engine;
 use super::super::place::Place;
 use super::super::state::Launch;
-use super::actor::{Actor, News};
+use super::actor::{Actor, ActorMessage};
 use super::{Cluster, lock};
 
 impl Actor {
@@ -111,7 +111,7 @@ impl Actor {
                 report = TaskReport { metrics: report.metrics, ..TaskReport::failed(failure) };
             }
             cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
-            let _ = cluster.news.send(News::Fetched(executor, task, Box::new(report)));
+            let _ = cluster.messages.send(ActorMessage::Fetched(executor, task, Box::new(report)));
         });
     }
 }

@@ -57,19 +57,19 @@ pub(super) struct StandaloneProvider {
     /// With the cluster's secret. The driver's own environment has the application's.
     env: RpcEnv,
     runtime: Handle,
-    news: Sender<News>,
+    messages: Sender<ClientMessage>,
     /// Until it starts.
-    hears: Option<Receiver<News>>,
+    hears: Option<Receiver<ClientMessage>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StandaloneProvider {
     pub(super) fn new(masters: Vec<RpcAddress>, options: RpcOptions, runtime: &Handle) -> Self {
-        let (news, hears) = channel();
+        let (messages, hears) = channel();
         let _inside = runtime.enter();
         let env = RpcEnv::client(options);
         let (runtime, hears) = (runtime.clone(), Some(hears));
-        StandaloneProvider { masters, env, runtime, news, hears, thread: None }
+        StandaloneProvider { masters, env, runtime, messages, hears, thread: None }
     }
 }
 
@@ -98,13 +98,13 @@ impl Provider for StandaloneProvider {
             }
         });
         self.thread = Some(spawned.map_err(|error| error.to_string())?);
-        let endpoint = Masters { news: self.news.clone(), masters: self.masters.clone() };
+        let endpoint = Masters { messages: self.messages.clone(), masters: self.masters.clone() };
         self.env.register(wire::APP_CLIENT, endpoint).map_err(|error| error.to_string())?;
         Ok(())
     }
 
     fn command(&mut self, command: ProviderCommand) {
-        let _ = self.news.send(News::Command(command));
+        let _ = self.messages.send(ClientMessage::Command(command));
     }
 
     /// What is queued is sent before the connections close.
@@ -134,7 +134,7 @@ fn describe(application: ApplicationSpec) -> Result<ApplicationDescription, Conf
 }
 
 /// Something for the client.
-enum News {
+enum ClientMessage {
     /// The masters, in the order of the master URL.
     Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
     /// A master said something.
@@ -158,16 +158,16 @@ struct Client {
 
 impl Client {
     /// Until told to stop.
-    fn run(mut self, news: &Receiver<News>) {
+    fn run(mut self, messages: &Receiver<ClientMessage>) {
         loop {
             let heard = match self.next {
-                Some(next) => news.recv_timeout(self.clock.until(next)),
-                None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(next) => messages.recv_timeout(self.clock.until(next)),
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match heard {
-                Ok(news) => {
-                    let stops = matches!(news, News::Command(ProviderCommand::Stop));
-                    self.hear(news);
+                Ok(messages) => {
+                    let stops = matches!(messages, ClientMessage::Command(ProviderCommand::Stop));
+                    self.hear(messages);
                     if stops {
                         return;
                     }
@@ -182,23 +182,23 @@ impl Client {
         }
     }
 
-    fn hear(&mut self, news: News) {
-        let event = match news {
-            News::Masters(masters) => {
+    fn hear(&mut self, messages: ClientMessage) {
+        let event = match messages {
+            ClientMessage::Masters(masters) => {
                 self.masters = masters;
                 Some(Event::Ticked)
             }
-            News::Stamped(address, said) => {
+            ClientMessage::Stamped(address, said) => {
                 self.master(&address).map(|master| Event::ReceivedMaster { master, said })
             }
-            News::Gone(address) => {
+            ClientMessage::Gone(address) => {
                 self.master(&address).map(|master| Event::MasterDisconnected { master })
             }
-            News::Unreachable(address, error) => self.master(&address).map(|master| {
+            ClientMessage::Unreachable(address, error) => self.master(&address).map(|master| {
                 let (reason, lasting) = (error.to_string(), error.is_lasting());
                 Event::MasterUnreachable { master, reason, lasting }
             }),
-            News::Command(command) => Some(Event::Command(command)),
+            ClientMessage::Command(command) => Some(Event::Command(command)),
         };
         if let Some(event) = event {
             self.feed(event);
@@ -240,7 +240,7 @@ impl Client {
 
 /// Hears masters.
 struct Masters {
-    news: Sender<News>,
+    messages: Sender<ClientMessage>,
     masters: Vec<RpcAddress>,
 }
 
@@ -254,7 +254,7 @@ impl Endpoint for Masters {
             found.ok().map(|found| (address.clone(), found))
         };
         let masters = self.masters.iter().filter_map(reference).collect();
-        let _ = self.news.send(News::Masters(masters));
+        let _ = self.messages.send(ClientMessage::Masters(masters));
     }
 
     async fn receive(
@@ -263,12 +263,12 @@ impl Endpoint for Masters {
         caller: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
-        let _ = self.news.send(News::Stamped(caller.peer().address.clone(), said));
+        let _ = self.messages.send(ClientMessage::Stamped(caller.peer().address.clone(), said));
         Ok(())
     }
 
     async fn on_disconnected(&mut self, peer: Peer, _: &Context<Self::Message>) {
-        let _ = self.news.send(News::Gone(peer.address));
+        let _ = self.messages.send(ClientMessage::Gone(peer.address));
     }
 
     async fn on_network_error(
@@ -277,7 +277,7 @@ impl Endpoint for Masters {
         error: RpcError,
         _: &Context<Self::Message>,
     ) {
-        let _ = self.news.send(News::Unreachable(address, error));
+        let _ = self.messages.send(ClientMessage::Unreachable(address, error));
     }
 }
 
