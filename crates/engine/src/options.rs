@@ -66,9 +66,9 @@ pub(crate) fn scratch(conf: &Conf) -> Result<Scratch> {
     let manager = MemoryManager::new(budget, conf.get(&entries::MEMORY_STORAGE_FRACTION)?);
     let dirs = conf.get(&entries::LOCAL_DIR)?.into_iter().map(PathBuf::from).collect();
     let codec = codec_if(conf, conf.get(&entries::SHUFFLE_COMPRESS)?)?;
-    let kept_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
+    let cache_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
     let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
-    Ok(scratch.with_kept_codec(kept_codec))
+    Ok(scratch.with_cache_codec(cache_codec))
 }
 
 /// What the control group allows, or what the machine has; a gigabyte where neither can be read.

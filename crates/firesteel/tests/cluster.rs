@@ -170,7 +170,7 @@ fn outputs_on_disk_and_larger_than_may_be_in_flight_arrive_whole() {
 }
 
 #[test]
-fn kept_partitions_broadcasts_and_accumulators_work_across_processes() {
+fn cached_partitions_broadcasts_and_accumulators_work_across_processes() {
     let (ctx, _) = context();
     let computed = ctx.accumulator::<u64>();
     let kept = ctx.parallelize_in(4, 0..400u64).with(computed.clone()).map(|computed, n| {

@@ -1,4 +1,4 @@
-//! What moves between the executors of a cluster, and what becomes of it when they die: map outputs, kept
+//! What moves between the executors of a cluster, and what becomes of it when they die: map outputs, cached
 //! partitions and their copies, broadcast values in pieces, metrics of running tasks.
 
 mod executors;
@@ -39,20 +39,20 @@ fn partitions_are_read_from_the_executor_that_keeps_them() {
     let mut blocked = Some(blocked.count_async());
     seen.wait(|events| events.iter().any(|event| matches!(event, Event::TaskStart { .. })));
     let computed = ctx.accumulator::<u64>();
-    let kept = ctx.parallelize_in(8, 0..800u64).with(computed.clone()).map(|computed, n| {
+    let cached = ctx.parallelize_in(8, 0..800u64).with(computed.clone()).map(|computed, n| {
         computed.add(1);
         n
     });
     for level in [StorageLevel::MEMORY_ONLY, StorageLevel::MEMORY_ONLY_SER, StorageLevel::DISK_ONLY]
     {
         computed.reset();
-        let kept = kept.persist(level);
-        assert_eq!(kept.count().unwrap(), 800, "on the executor that is free");
+        let cached = cached.persist(level);
+        assert_eq!(cached.count().unwrap(), 800, "on the executor that is free");
         std::fs::write(&path, "").unwrap();
         if let Some(blocked) = blocked.take() {
             blocked.wait().unwrap();
         }
-        let ids = kept.map_partitions(|items| {
+        let ids = cached.map_partitions(|items| {
             work();
             let sum: u64 = items.sum();
             std::iter::once((std::process::id(), sum))
@@ -102,16 +102,16 @@ fn partitions_with_two_copies_outlive_an_executor_that_is_killed() {
     ] {
         let (ctx, seen) = started(builder(2), 2);
         let computed = ctx.accumulator::<u64>();
-        let kept = ctx.parallelize_in(6, 0..600u64).with(computed.clone()).map(|computed, n| {
+        let cached = ctx.parallelize_in(6, 0..600u64).with(computed.clone()).map(|computed, n| {
             computed.add(1);
             n
         });
-        let kept = kept.persist(level);
-        assert_eq!(kept.sum().unwrap(), 600 * 599 / 2);
+        let cached = cached.persist(level);
+        assert_eq!(cached.sum().unwrap(), 600 * 599 / 2);
         seen.wait(|events| holders(events).len() == 12);
         signal("-9", processes(&ctx)[0]);
         seen.wait(|events| events.iter().any(|e| matches!(e, Event::ExecutorRemoved { .. })));
-        assert_eq!(kept.sum().unwrap(), 600 * 599 / 2);
+        assert_eq!(cached.sum().unwrap(), 600 * 599 / 2);
         assert_eq!(computed.value(), 600, "{level}: nothing was computed twice");
     }
 }
@@ -123,14 +123,14 @@ fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left
     // Large enough to go through a file, and small enough to go through memory.
     for length in [100_000, 10] {
         computed.reset();
-        let kept = ctx.parallelize_in(6, 0..60u64).with((computed.clone(), length)).map(
+        let cached = ctx.parallelize_in(6, 0..60u64).with((computed.clone(), length)).map(
             |(computed, length), n| {
                 computed.add(1);
                 vec![n; *length]
             },
         );
-        let kept = kept.persist(StorageLevel::MEMORY_ONLY_2);
-        let sum = || kept.map(|numbers| numbers[numbers.len() - 1]).sum().unwrap();
+        let cached = cached.persist(StorageLevel::MEMORY_ONLY_2);
+        let sum = || cached.map(|numbers| numbers[numbers.len() - 1]).sum().unwrap();
         assert_eq!(sum(), 60 * 59 / 2);
         let firsts = processes(&ctx);
         assert_eq!(firsts.len(), 3);
@@ -150,7 +150,7 @@ fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left
         seen.wait(whole);
         assert_eq!(sum(), 60 * 59 / 2);
         assert_eq!(computed.value(), 60, "nothing was computed twice");
-        kept.unpersist();
+        cached.unpersist();
         seen.wait(|events| events.iter().any(|e| matches!(e, Event::UnpersistRdd { .. })));
         seen.0.lock().unwrap().retain(|event| !matches!(event, Event::BlockUpdated { .. }));
     }
@@ -170,13 +170,13 @@ fn copied_later(proactive: bool) -> bool {
     let (ctx, seen) = started(builder, 2);
     signal("-9", processes(&ctx)[1]);
     seen.wait(|events| events.iter().any(|e| matches!(e, Event::ExecutorRemoved { .. })));
-    let kept = ctx.parallelize_in(2, 0..20u64).persist(StorageLevel::DISK_ONLY_2);
-    assert_eq!(kept.count().unwrap(), 20);
+    let cached = ctx.parallelize_in(2, 0..20u64).persist(StorageLevel::DISK_ONLY_2);
+    assert_eq!(cached.count().unwrap(), 20);
     seen.wait(|events| alive(events) == 2);
     if proactive {
         seen.wait(|events| holders(events).len() == 4);
     }
-    assert_eq!(kept.count().unwrap(), 20);
+    assert_eq!(cached.count().unwrap(), 20);
     let events = seen.0.lock().unwrap();
     let is_kept = |event: &Event| matches!(event, Event::BlockUpdated { .. });
     let kept_at = events.iter().position(is_kept).unwrap();
@@ -196,19 +196,19 @@ fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
     let (ctx, seen) = started(builder, 1);
     let (_directory, path) = flag();
     let computed = ctx.accumulator::<u64>();
-    let kept = ctx.parallelize_in(1, 0..100u64).with((path.clone(), computed.clone()));
-    let kept = kept.map(|(path, computed), n| {
+    let cached = ctx.parallelize_in(1, 0..100u64).with((path.clone(), computed.clone()));
+    let cached = cached.map(|(path, computed), n| {
         await_file(path);
         computed.add(1);
         n
     });
-    let kept = kept.persist(StorageLevel::MEMORY_ONLY);
-    let job = kept.count_async();
+    let cached = cached.persist(StorageLevel::MEMORY_ONLY);
+    let job = cached.count_async();
     seen.wait(|events| events.iter().any(|event| matches!(event, Event::TaskStart { .. })));
-    kept.unpersist();
+    cached.unpersist();
     std::fs::write(&path, "").unwrap();
     assert_eq!(job.wait().unwrap(), 100);
-    // The driver hears what is kept before the next heartbeat, and the executor that it is to drop it before
+    // The driver hears what is cached before the next heartbeat, and the executor that it is to drop it before
     // the tasks that come after.
     let beats = |events: &[Event]| {
         let beat = |event: &&Event| matches!(event, Event::ExecutorMetricsUpdate { executor, .. } if *executor != ExecutorId::DRIVER);
@@ -218,11 +218,11 @@ fn a_partition_that_is_kept_after_its_rdd_was_unpersisted_is_dropped() {
     seen.wait(|events| beats(events) > before + 3);
     assert!(holders(&seen.0.lock().unwrap()).is_empty());
     processes(&ctx);
-    let kept = kept.persist(StorageLevel::MEMORY_ONLY);
-    assert_eq!(kept.count().unwrap(), 100);
+    let cached = cached.persist(StorageLevel::MEMORY_ONLY);
+    assert_eq!(cached.count().unwrap(), 100);
     assert_eq!(computed.value(), 200);
     seen.wait(|events| holders(events).len() == 1);
-    assert_eq!(kept.count().unwrap(), 100);
+    assert_eq!(cached.count().unwrap(), 100);
     assert_eq!(computed.value(), 200);
 }
 
@@ -481,7 +481,7 @@ fn everything_moves_over_tls_beside_the_secret() {
         .range_in(4, 0..200_000u64, 1)
         .with(table)
         .map(|table, n| (n % 3, (format!("{n:0>30}"), u64::from(table[n as usize]))));
-    let kept = pairs.partition_by(3).persist(StorageLevel::MEMORY_ONLY_2);
-    assert_eq!(kept.map(|(_, (text, n))| text.len() as u64 * n).sum().unwrap(), 200_000 * 90);
-    assert_eq!(kept.count().unwrap(), 200_000);
+    let cached = pairs.partition_by(3).persist(StorageLevel::MEMORY_ONLY_2);
+    assert_eq!(cached.map(|(_, (text, n))| text.len() as u64 * n).sum().unwrap(), 200_000 * 90);
+    assert_eq!(cached.count().unwrap(), 200_000);
 }

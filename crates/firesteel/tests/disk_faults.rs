@@ -38,7 +38,7 @@ fn on_a_full_disk(test: &str, scenario: impl FnOnce()) {
     assert!(text.contains(HAPPENED), "{text}\n{errors}");
 }
 
-/// 4 MiB for tasks and kept partitions, files as large as what is in them.
+/// 4 MiB for tasks and cached partitions, files as large as what is in them.
 fn context(local_dir: &str) -> Context {
     Context::builder()
         .master("local[2]")

@@ -1,4 +1,4 @@
-//! Storage levels: where partitions are kept, how often they are computed, what happens when there is
+//! Storage levels: where partitions are cached, how often they are computed, what happens when there is
 //! no room or the disk rots, and that nothing is left behind.
 
 use std::fs;
@@ -35,7 +35,7 @@ fn builder(local_dir: &Path) -> Builder {
         .arguments([] as [&str; 0])
 }
 
-/// 4 MiB for tasks and kept partitions.
+/// 4 MiB for tasks and cached partitions.
 fn with_little_memory(builder: Builder) -> Builder {
     builder.config("spark.driver.memory", "8m").config("spark.memory.fraction", "0.5")
 }
@@ -65,8 +65,8 @@ fn text(n: u64) -> String {
     format!("{:0>60}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20)
 }
 
-/// The files of kept partitions.
-fn kept_files(directory: &Path) -> Vec<PathBuf> {
+/// The files of cached partitions.
+fn cached_files(directory: &Path) -> Vec<PathBuf> {
     let own = fs::read_dir(directory).unwrap().flat_map(|dir| fs::read_dir(dir.unwrap().path()));
     let files = own.flatten().map(|file| file.unwrap().path());
     files.filter(|path| path.file_name().unwrap().to_string_lossy().contains("rdd_")).collect()
@@ -95,13 +95,13 @@ fn every_level_gives_the_same_items_over_every_transport_and_computes_them_once(
                 for name in LEVELS {
                     let level: StorageLevel = name.parse().unwrap();
                     let calls = ctx.accumulator::<u64>();
-                    let kept = counted(ctx, &calls, 4_000).persist(level);
-                    assert_eq!(kept.storage_level(), level);
+                    let cached = counted(ctx, &calls, 4_000).persist(level);
+                    assert_eq!(cached.storage_level(), level);
                     for _ in 0..3 {
-                        let found = kept.collect().unwrap();
+                        let found = cached.collect().unwrap();
                         assert!(found.into_iter().eq((0..4_000).map(text)), "{name}");
                     }
-                    assert_eq!(kept.filter(|text| text.len() == 60).count().unwrap(), 4_000);
+                    assert_eq!(cached.filter(|text| text.len() == 60).count().unwrap(), 4_000);
                     if transport == "process" {
                         // Each of two children keeps what it computed.
                         assert!(
@@ -113,11 +113,11 @@ fn every_level_gives_the_same_items_over_every_transport_and_computes_them_once(
                     }
                     assert_eq!(calls.value(), 4_000, "{name} {transport}");
                     let on_disk = if level.use_memory { 0 } else { 4 };
-                    assert_eq!(kept_files(directory).len(), on_disk, "{name}");
-                    kept.unpersist();
-                    assert!(kept_files(directory).is_empty() && ctx.blocks().is_empty());
-                    assert_eq!(kept.storage_level(), StorageLevel::NONE);
-                    assert_eq!(kept.count().unwrap(), 4_000);
+                    assert_eq!(cached_files(directory).len(), on_disk, "{name}");
+                    cached.unpersist();
+                    assert!(cached_files(directory).is_empty() && ctx.blocks().is_empty());
+                    assert_eq!(cached.storage_level(), StorageLevel::NONE);
+                    assert_eq!(cached.count().unwrap(), 4_000);
                     assert!(ctx.blocks().is_empty(), "unpersisted, it keeps nothing");
                 }
             });
@@ -130,15 +130,15 @@ fn partitions_that_do_not_fit_go_to_disk_and_are_computed_once() {
     for name in ["MEMORY_AND_DISK", "MEMORY_AND_DISK_SER", "OFF_HEAP", "DISK_ONLY"] {
         in_directory(with_little_memory, |ctx, directory| {
             let calls = ctx.accumulator::<u64>();
-            let kept = counted(ctx, &calls, 300_000).persist(name.parse().unwrap());
+            let cached = counted(ctx, &calls, 300_000).persist(name.parse().unwrap());
             for _ in 0..3 {
-                assert_eq!(kept.count().unwrap(), 300_000);
+                assert_eq!(cached.count().unwrap(), 300_000);
             }
-            assert!(kept.collect().unwrap().into_iter().eq((0..300_000).map(text)));
+            assert!(cached.collect().unwrap().into_iter().eq((0..300_000).map(text)));
             assert_eq!(calls.value(), 300_000, "{name}");
-            assert!(!kept_files(directory).is_empty(), "{name}");
-            drop(kept);
-            wait_until("the files are gone", || kept_files(directory).is_empty());
+            assert!(!cached_files(directory).is_empty(), "{name}");
+            drop(cached);
+            wait_until("the files are gone", || cached_files(directory).is_empty());
         });
     }
 }
@@ -148,12 +148,12 @@ fn partitions_that_do_not_fit_and_have_no_disk_are_computed_again() {
     for name in ["MEMORY_ONLY", "MEMORY_ONLY_SER"] {
         in_directory(with_little_memory, |ctx, directory| {
             let calls = ctx.accumulator::<u64>();
-            let kept = counted(ctx, &calls, 300_000).persist(name.parse().unwrap());
+            let cached = counted(ctx, &calls, 300_000).persist(name.parse().unwrap());
             for _ in 0..2 {
-                assert!(kept.collect().unwrap().into_iter().eq((0..300_000).map(text)), "{name}");
+                assert!(cached.collect().unwrap().into_iter().eq((0..300_000).map(text)), "{name}");
             }
             assert!(calls.value() > 300_000, "{name}");
-            assert!(kept_files(directory).is_empty());
+            assert!(cached_files(directory).is_empty());
         });
     }
 }
@@ -166,10 +166,10 @@ fn partitions_that_give_way_go_to_disk_and_come_back() {
             let calls = ctx.accumulator::<u64>();
             let first = counted(ctx, &calls, 20_000).persist(level);
             assert_eq!(first.count().unwrap(), 20_000);
-            assert!(kept_files(directory).is_empty(), "{name}: it fits");
+            assert!(cached_files(directory).is_empty(), "{name}: it fits");
             let second = counted(ctx, &calls, 55_000).persist(level);
             assert_eq!(second.count().unwrap(), 55_000);
-            assert!(!kept_files(directory).is_empty(), "{name}: the first made room");
+            assert!(!cached_files(directory).is_empty(), "{name}: the first made room");
             assert!(first.collect().unwrap().into_iter().eq((0..20_000).map(text)));
             assert!(second.collect().unwrap().into_iter().eq((0..55_000).map(text)));
             assert_eq!(calls.value(), 75_000, "{name}");
@@ -193,15 +193,15 @@ fn what_rots_or_vanishes_on_disk_is_computed_again() {
     for spoil in [flip, cut, empty] {
         in_directory(std::convert::identity, |ctx, directory| {
             let calls = ctx.accumulator::<u64>();
-            let kept = counted(ctx, &calls, 40_000).persist(StorageLevel::DISK_ONLY);
-            assert_eq!(kept.count().unwrap(), 40_000);
-            let files = kept_files(directory);
+            let cached = counted(ctx, &calls, 40_000).persist(StorageLevel::DISK_ONLY);
+            assert_eq!(cached.count().unwrap(), 40_000);
+            let files = cached_files(directory);
             assert_eq!(files.len(), 4);
             files[..2].iter().for_each(|path| spoil(path));
-            assert!(kept.collect().unwrap().into_iter().eq((0..40_000).map(text)));
+            assert!(cached.collect().unwrap().into_iter().eq((0..40_000).map(text)));
             assert_eq!(calls.value(), 60_000, "two of four partitions");
-            assert_eq!(kept.count().unwrap(), 40_000);
-            assert_eq!(calls.value(), 60_000, "kept again");
+            assert_eq!(cached.count().unwrap(), 40_000);
+            assert_eq!(calls.value(), 60_000, "cached again");
         });
     }
 }
@@ -288,7 +288,7 @@ fn listeners_and_schedulers_hear_where_partitions_come_to_lie_and_that_they_go()
 }
 
 #[test]
-fn tasks_tell_what_they_spilled_and_what_they_read_from_kept_partitions() {
+fn tasks_tell_what_they_spilled_and_what_they_read_from_cached_partitions() {
     let heard = Heard::default();
     in_directory(
         |builder| heard.listen(with_little_memory(builder)),
@@ -301,10 +301,10 @@ fn tasks_tell_what_they_spilled_and_what_they_read_from_kept_partitions() {
                 metrics.iter().map(|metrics| field(metrics)).sum()
             };
             let calls = ctx.accumulator::<u64>();
-            let kept = counted(ctx, &calls, 10_000).persist(StorageLevel::DISK_ONLY);
-            kept.count().unwrap();
+            let cached = counted(ctx, &calls, 10_000).persist(StorageLevel::DISK_ONLY);
+            cached.count().unwrap();
             let before = total(|metrics| metrics.input_bytes);
-            kept.count().unwrap();
+            cached.count().unwrap();
             assert!(total(|metrics| metrics.input_bytes) > before + 100_000);
             assert_eq!(total(|metrics| metrics.memory_bytes_spilled), 0);
             assert_eq!(
@@ -341,10 +341,10 @@ fn two_jobs<const GATE: usize>(
     heard: &Heard,
     check: impl FnOnce(firesteel::JobFuture<u64>, firesteel::JobFuture<u64>),
 ) {
-    let kept = gated::<GATE>(ctx);
-    let first = kept.count_async();
+    let cached = gated::<GATE>(ctx);
+    let first = cached.count_async();
     wait_until("the first job computes", || STARTED[GATE].load(Ordering::SeqCst) == 1);
-    let second = kept.count_async();
+    let second = cached.count_async();
     let tasks = |event: &Event| matches!(event, Event::TaskStart { .. }).then_some(());
     wait_until("the second job's task runs", || heard.all(ctx, tasks).len() == 2);
     check(first, second);
@@ -395,7 +395,7 @@ fn a_task_that_waits_for_another_can_be_killed_and_so_can_the_one_it_waits_for()
                 assert!(!first.is_finished());
                 first.cancel();
                 assert!(first.wait().unwrap_err().to_string().contains("cancelled"));
-                wait_until("nothing is kept", || ctx.blocks().is_empty());
+                wait_until("nothing is cached", || ctx.blocks().is_empty());
             });
         },
     );
@@ -409,12 +409,12 @@ fn in_children(builder: Builder) -> Builder {
 fn what_nobody_needs_any_more_goes_from_child_processes_too() {
     in_directory(in_children, |ctx, directory| {
         let table = ctx.broadcast(vec![1u64]);
-        let kept = ctx
+        let cached = ctx
             .range_in(1, 0..10u64, 1)
             .with(table.clone())
             .map(|table, n| n + table[0])
             .persist(StorageLevel::DISK_ONLY);
-        assert_eq!(kept.sum().unwrap(), 55);
+        assert_eq!(cached.sum().unwrap(), 55);
         let blocks_of_child = || {
             let look = ctx
                 .range_in(1, 0..1u64, 1)
@@ -422,11 +422,11 @@ fn what_nobody_needs_any_more_goes_from_child_processes_too() {
             look.first().unwrap()
         };
         assert_eq!(blocks_of_child(), 2, "the partition and the broadcast value");
-        assert_eq!(kept_files(directory).len(), 1);
-        kept.unpersist();
+        assert_eq!(cached_files(directory).len(), 1);
+        cached.unpersist();
         assert_eq!(blocks_of_child(), 1);
-        assert!(kept_files(directory).is_empty());
-        drop((kept, table));
+        assert!(cached_files(directory).is_empty());
+        drop((cached, table));
         wait_until("the broadcast is gone", || blocks_of_child() == 0);
     });
 }
@@ -437,13 +437,13 @@ fn child_processes_have_their_share_of_memory_and_put_the_rest_on_disk() {
         |builder| in_children(with_little_memory(builder)),
         |ctx, directory| {
             let calls = ctx.accumulator::<u64>();
-            let kept = counted(ctx, &calls, 300_000).persist(StorageLevel::MEMORY_AND_DISK);
+            let cached = counted(ctx, &calls, 300_000).persist(StorageLevel::MEMORY_AND_DISK);
             for _ in 0..2 {
-                assert_eq!(kept.count().unwrap(), 300_000);
+                assert_eq!(cached.count().unwrap(), 300_000);
             }
             assert_eq!(calls.value(), 300_000);
-            assert!(!kept_files(directory).is_empty());
-            let sorted = kept.sort_by(|text| text.clone());
+            assert!(!cached_files(directory).is_empty());
+            let sorted = cached.sort_by(|text| text.clone());
             assert_eq!(sorted.count().unwrap(), 300_000);
         },
     );

@@ -119,7 +119,7 @@ fn a_group_that_cannot_fit_is_an_error_that_names_the_operation_and_the_setting(
 }
 
 #[test]
-fn kept_partitions_that_do_not_fit_pass_through_and_small_ones_stay() {
+fn cached_partitions_that_do_not_fit_pass_through_and_small_ones_stay() {
     with_little_memory(|ctx| {
         let seen = ctx.accumulator::<u64>();
         let counted = |rdd: &Rdd<(u64, String)>| {

@@ -1,16 +1,16 @@
-//! A partition that is computed once per process and kept: as values or encoded in memory, or on disk,
+//! A partition that is computed once per process and cached: as values or encoded in memory, or on disk,
 //! as its storage level says.
 //!
 //! ```text
-//!   is it kept? ── yes ──► read it (what is broken on disk is dropped, then: no)
+//!   is it cached? ── yes ──► read it (what is broken on disk is dropped, then: no)
 //!       │ no
 //!   does another task compute it? ── yes ──► wait for that one, then ask again
 //!       │ no
-//!   does another executor keep it? ── yes ──► read it from there
+//!   does another executor cache it? ── yes ──► read it from there
 //!       │ no
-//!   compute it within memory ── fits ──► keep it, read it
+//!   compute it within memory ── fits ──► cache it, read it
 //!       │ does not fit
-//!   go on to disk, if the level has one; else hand it on unkept
+//!   go on to disk, if the level has one; else hand it on uncached
 //! ```
 
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, check, wire};
 use firesteel_shuffle::{Codec, PackedWriter, Records, RunWriter, Scratch, Slice, SpillError};
 use firesteel_storage::{
-    AnyValue, BlockId, Claim, Claimed, Demote, KeptBlock, Outcome, Pack, Waiting,
+    AnyValue, BlockId, CachedBlock, Claim, Claimed, Demote, Outcome, Pack, Waiting,
 };
 use firesteel_task::{OrFail, TaskContext, fail_for_good, fail_with};
 use firesteel_types::{RddId, StorageLevel};
@@ -79,7 +79,7 @@ pub struct Cached<P> {
 }
 
 impl<P> Cached<P> {
-    /// Keeps `parent`'s partitions under `rdd`'s name.
+    /// Caches `parent`'s partitions under `rdd`'s name.
     pub fn new(parent: Arc<Link<P>>, rdd: RddId, level: Arc<SharedLevel>) -> Self {
         Cached { parent, rdd: rdd.0, level }
     }
@@ -97,20 +97,20 @@ impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
     ) -> impl Iterator<Item = P::Item> + use<P> + 'static {
         let block = BlockId::Rdd(RddId(self.rdd), partition);
         let Some(parent) = self.parent.get() else {
-            let kept = find(block, task).or_else(|| find_elsewhere(block, task));
-            return task.interruptible(kept.unwrap_or_else(|| checkpoint_lost(block)));
+            let cached = find(block, task).or_else(|| find_elsewhere(block, task));
+            return task.interruptible(cached.unwrap_or_else(|| checkpoint_lost(block)));
         };
         let computed = || parent.compute(partition, task);
         let level = self.level.get();
         let items = match level.is_valid() {
-            true => Keeping { block, level, shared: &self.level, task, computed }.items(),
+            true => Caching { block, level, shared: &self.level, task, computed }.items(),
             false => Items::Through(computed()),
         };
         task.interruptible(items)
     }
 }
 
-/// After `local_checkpoint`, what was kept is all there is.
+/// After `local_checkpoint`, what was cached is all there is.
 #[cold]
 fn checkpoint_lost<R>(block: BlockId) -> R {
     fail_for_good(format!(
@@ -120,8 +120,8 @@ fn checkpoint_lost<R>(block: BlockId) -> R {
     ))
 }
 
-/// One partition on its way to be found or kept.
-struct Keeping<'a, F> {
+/// One partition on its way to be found or cached.
+struct Caching<'a, F> {
     block: BlockId,
     level: StorageLevel,
     shared: &'a SharedLevel,
@@ -129,7 +129,7 @@ struct Keeping<'a, F> {
     computed: F,
 }
 
-impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
+impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
     fn items(&self) -> Items<T, I> {
         let blocks = self.task.environment().blocks();
         loop {
@@ -139,7 +139,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             match blocks.claim(self.block) {
                 Claim::Mine(claim) => return self.compute(claim),
                 Claim::Theirs(other) => {
-                    if self.wait_for(&other) == Outcome::NotKept {
+                    if self.wait_for(&other) == Outcome::NotCached {
                         // There is no room: trying again would only take longer.
                         return Items::Through((self.computed)());
                     }
@@ -159,19 +159,19 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
     }
 
     fn compute(&self, claim: Claimed<'_>) -> Items<T, I> {
-        // Kept between the look and the claim.
+        // Cached between the look and the claim.
         if let Some(items) = find(self.block, self.task) {
-            claim.end(Outcome::Kept);
+            claim.end(Outcome::Cached);
             return items;
         }
         if let Some(items) = find_elsewhere(self.block, self.task) {
             // Whoever waits here reads it from there too.
-            claim.end(Outcome::Kept);
+            claim.end(Outcome::Cached);
             return items;
         }
         let (outcome, items) = match self.level {
-            StorageLevel { use_memory: true, deserialized: true, .. } => self.keep_values(),
-            StorageLevel { use_memory: true, .. } => self.keep_packed(),
+            StorageLevel { use_memory: true, deserialized: true, .. } => self.cache_values(),
+            StorageLevel { use_memory: true, .. } => self.cache_packed(),
             _ => self.write_out((self.computed)(), |_| Ok(())),
         };
         claim.end(outcome);
@@ -179,7 +179,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
     }
 
     /// As values in memory.
-    fn keep_values(&self) -> (Outcome, Items<T, I>) {
+    fn cache_values(&self) -> (Outcome, Items<T, I>) {
         let mut rest = (self.computed)();
         let mut unrolled = Unrolled::new(self.block, self.task);
         let mut unchecked = true;
@@ -192,7 +192,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
                 let (items, room) = unrolled.into_parts();
                 if !self.level.use_disk {
                     let passing = Items::Passing(items.into_iter().chain(rest), room);
-                    return (Outcome::NotKept, passing);
+                    return (Outcome::NotCached, passing);
                 }
                 return self.write_out(rest, |writer| {
                     let _room = room;
@@ -219,7 +219,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             let items = value.downcast_ref::<Vec<T>>().ok_or("it holds items of another type")?;
             pack(items, memory_bytes, &scratch, &name).map_err(|error| error.to_string())
         });
-        self.store(KeptBlock {
+        self.store(CachedBlock {
             value: items.clone(),
             memory_bytes,
             disk_bytes: 0,
@@ -228,20 +228,20 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             pack: Some(pack),
             epoch: self.task.epoch(),
         });
-        (Outcome::Kept, Items::Kept(items, 0))
+        (Outcome::Cached, Items::Cached(items, 0))
     }
 
     /// Encoded in memory.
-    fn keep_packed(&self) -> (Outcome, Items<T, I>) {
+    fn cache_packed(&self) -> (Outcome, Items<T, I>) {
         let mut rest = (self.computed)();
-        let mut writer = PackedWriter::new(self.task.scratch().kept_codec());
+        let mut writer = PackedWriter::new(self.task.scratch().cache_codec());
         let mut room = Room::new(self.block, self.task);
         for item in rest.by_ref() {
             if writer.push(&item).or_fail() && !room.allows(writer.bytes()) {
                 let packed = writer.finish().or_fail();
                 if !self.level.use_disk {
                     let reading = Reading::new(packed, self, Some((rest, room)));
-                    return (Outcome::NotKept, Items::Read(reading));
+                    return (Outcome::NotCached, Items::Read(reading));
                 }
                 return self.write_out(rest, |writer| {
                     let _room = room;
@@ -254,7 +254,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
         if !room.allows(packed.bytes()) {
             return match self.level.use_disk {
                 true => self.write_out(std::iter::empty(), |writer| writer.push_all(packed)),
-                false => (Outcome::NotKept, items),
+                false => (Outcome::NotCached, items),
             };
         }
         let demote = self.level.use_disk.then(|| {
@@ -264,7 +264,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
                 Arc::new(move || demoted(&scratch, &name, |writer| writer.push_all(copy.clone())));
             demote
         });
-        self.store(KeptBlock {
+        self.store(CachedBlock {
             value: Arc::new(packed),
             memory_bytes: room.into_bytes(),
             disk_bytes: 0,
@@ -273,11 +273,11 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             pack: None,
             epoch: self.task.epoch(),
         });
-        (Outcome::Kept, items)
+        (Outcome::Cached, items)
     }
 
     /// On disk: what `first` writes, then the rest. When the disk does not take it, the partition is
-    /// computed again and not kept.
+    /// computed again and not cached.
     fn write_out(
         &self,
         mut rest: impl Iterator<Item = T>,
@@ -291,12 +291,12 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             Ok(slice) => slice,
             Err(error @ SpillError::Wire(_)) => Err(error).or_fail(),
             Err(error) => {
-                tracing::warn!(block = %self.block, %error, "partition could not be kept on disk");
-                return (Outcome::NotKept, Items::Through((self.computed)()));
+                tracing::warn!(block = %self.block, %error, "partition could not be cached on disk");
+                return (Outcome::NotCached, Items::Through((self.computed)()));
             }
         };
         let items = Items::Read(Reading::new(slice.clone(), self, None));
-        self.store(KeptBlock {
+        self.store(CachedBlock {
             memory_bytes: 0,
             disk_bytes: slice.bytes(),
             value: Arc::new(slice),
@@ -305,12 +305,12 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Keeping<'_, F> {
             pack: None,
             epoch: self.task.epoch(),
         });
-        (Outcome::Kept, items)
+        (Outcome::Cached, items)
     }
 
-    fn store(&self, kept: KeptBlock) {
+    fn store(&self, cached: CachedBlock) {
         let blocks = self.task.environment().blocks();
-        blocks.keep(self.block, kept);
+        blocks.put_cached(self.block, cached);
         if self.task.is_killed() || !self.shared.get().is_valid() {
             // Nobody may be left who would drop it.
             blocks.discard(self.block);
@@ -341,7 +341,7 @@ fn demoted(
     Ok((Arc::new(slice), bytes))
 }
 
-/// The partition, if it is kept and can be read.
+/// The partition, if it is cached and can be read.
 pub(crate) fn find<T: Data, I: Iterator<Item = T>>(
     block: BlockId,
     task: &TaskContext,
@@ -349,7 +349,7 @@ pub(crate) fn find<T: Data, I: Iterator<Item = T>>(
     let blocks = task.environment().blocks();
     let (value, bytes) = blocks.get_any(block)?;
     let (records, items) = match value.downcast::<Vec<T>>() {
-        Ok(items) => (items.len() as u64, Items::Kept(items, 0)),
+        Ok(items) => (items.len() as u64, Items::Cached(items, 0)),
         Err(value) => {
             let mut slice = Arc::unwrap_or_clone(value.downcast::<Slice>().ok()?);
             if let Err(error) = slice.hold_open().and_then(|()| slice.verify()) {
@@ -369,12 +369,12 @@ pub(crate) fn find<T: Data, I: Iterator<Item = T>>(
     Some(items)
 }
 
-/// The partition, if another executor keeps it.
+/// The partition, if another executor caches it.
 fn find_elsewhere<T: Data, I: Iterator<Item = T>>(
     block: BlockId,
     task: &TaskContext,
 ) -> Option<Items<T, I>> {
-    let slice = task.environment().fetch_kept(block)?;
+    let slice = task.environment().fetch_cached(block)?;
     task.count(|metrics| {
         metrics.input_records += slice.records();
         metrics.input_bytes += slice.bytes();
@@ -383,7 +383,7 @@ fn find_elsewhere<T: Data, I: Iterator<Item = T>>(
     Some(Items::Read(Reading { records, block, task, rest: None }))
 }
 
-/// Items that are kept as values, for another process: encoded in memory if they are small, else in a file, which
+/// Items that are cached as values, for another process: encoded in memory if they are small, else in a file, which
 /// takes nothing of the memory that others count on.
 fn pack<T: Data>(
     items: &[T],
@@ -403,13 +403,13 @@ fn pack<T: Data>(
 
 /// The items of a partition, from wherever they come.
 pub(crate) enum Items<T, I: Iterator<Item = T>> {
-    /// Kept as values.
-    Kept(Arc<Vec<T>>, usize),
-    /// Kept encoded.
+    /// Cached as values.
+    Cached(Arc<Vec<T>>, usize),
+    /// Cached encoded.
     Read(Reading<T, I>),
-    /// Not kept: those that were held until there was no more room, then the others.
+    /// Not cached: those that were held until there was no more room, then the others.
     Passing(std::iter::Chain<std::vec::IntoIter<T>, I>, #[allow(dead_code)] Room),
-    /// Not kept.
+    /// Not cached.
     Through(I),
 }
 
@@ -422,8 +422,8 @@ pub(crate) struct Reading<T, I> {
 }
 
 impl<T: Data, I: Iterator<Item = T>> Reading<T, I> {
-    fn new<F>(slice: Slice, keeping: &Keeping<'_, F>, rest: Option<(I, Room)>) -> Self {
-        let (block, task) = (keeping.block, keeping.task.clone());
+    fn new<F>(slice: Slice, caching: &Caching<'_, F>, rest: Option<(I, Room)>) -> Self {
+        let (block, task) = (caching.block, caching.task.clone());
         Reading { records: Records::new(slice), block, task, rest }
     }
 
@@ -443,17 +443,17 @@ impl<T: Data, I: Iterator<Item = T>> Reading<T, I> {
         if let firesteel_shuffle::ReadError::Wire(error) = error {
             fail_for_good(error.to_string());
         }
-        fail_with(format!("kept partition {}: {error}", self.block))
+        fail_with(format!("cached partition {}: {error}", self.block))
     }
 }
 
 impl<T: Data, I: Iterator<Item = T>> Items<T, I> {
-    /// Kept out of [`Items::next`], which is to be short: behind a boxed pipeline it is called for every
+    /// Apart from [`Items::next`], which is to be short: behind a boxed pipeline it is called for every
     /// item.
     #[inline(never)]
     fn next_other(&mut self) -> Option<T> {
         match self {
-            Items::Kept(..) => None,
+            Items::Cached(..) => None,
             Items::Read(reading) => reading.next(),
             Items::Passing(items, _) => items.next(),
             Items::Through(items) => items.next(),
@@ -467,7 +467,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         match self {
-            Items::Kept(items, next) => {
+            Items::Cached(items, next) => {
                 *next += 1;
                 items.get(*next - 1).cloned()
             }
@@ -477,7 +477,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
 
     fn fold<A, F: FnMut(A, T) -> A>(self, init: A, mut f: F) -> A {
         match self {
-            Items::Kept(items, next) => {
+            Items::Cached(items, next) => {
                 items[next.min(items.len())..].iter().cloned().fold(init, f)
             }
             Items::Read(mut reading) => {

@@ -20,7 +20,7 @@ pub struct Scratch {
     memory: Arc<MemoryManager>,
     dirs: Arc<LocalDirs>,
     codec: Codec,
-    kept_codec: Codec,
+    cache_codec: Codec,
     inline_bytes: u64,
 }
 
@@ -31,19 +31,19 @@ pub struct ScratchSettings {
     storage_fraction: f64,
     dirs: Vec<PathBuf>,
     codec: Codec,
-    kept_codec: Codec,
+    cache_codec: Codec,
 }
 
 impl Scratch {
     /// Out of these.
     pub fn new(memory: Arc<MemoryManager>, dirs: Arc<LocalDirs>, codec: Codec) -> Self {
-        Scratch { memory, dirs, codec, kept_codec: Codec::None, inline_bytes: INLINE_BYTES }
+        Scratch { memory, dirs, codec, cache_codec: Codec::None, inline_bytes: INLINE_BYTES }
     }
 
     /// Packs partitions that are kept encoded in memory like this (`spark.rdd.compress`).
     #[must_use]
-    pub fn with_kept_codec(mut self, codec: Codec) -> Self {
-        self.kept_codec = codec;
+    pub fn with_cache_codec(mut self, codec: Codec) -> Self {
+        self.cache_codec = codec;
         self
     }
 
@@ -61,7 +61,7 @@ impl Scratch {
             storage_fraction: self.memory.storage_fraction(),
             dirs: self.dirs.roots().to_vec(),
             codec: self.codec,
-            kept_codec: self.kept_codec,
+            cache_codec: self.cache_codec,
         }
     }
 
@@ -70,7 +70,7 @@ impl Scratch {
         let memory = MemoryManager::new(settings.budget, settings.storage_fraction);
         let dirs = LocalDirs::new(settings.dirs);
         Scratch::new(Arc::new(memory), Arc::new(dirs), settings.codec)
-            .with_kept_codec(settings.kept_codec)
+            .with_cache_codec(settings.cache_codec)
     }
 
     /// The budget.
@@ -94,8 +94,8 @@ impl Scratch {
     }
 
     /// How partitions are packed that are kept encoded in memory.
-    pub fn kept_codec(&self) -> Codec {
-        self.kept_codec
+    pub fn cache_codec(&self) -> Codec {
+        self.cache_codec
     }
 
     pub(crate) fn codec(&self) -> Codec {

@@ -7,7 +7,7 @@ use firesteel_types::{BroadcastId, RddId, ShuffleId, TaskId};
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockId {
-    /// A kept partition of an RDD.
+    /// A cached partition of an RDD.
     Rdd(RddId, u32),
     /// All that one attempt of a map task wrote for one shuffle: another attempt writes another block,
     /// and never over this one.

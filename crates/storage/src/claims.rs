@@ -12,9 +12,9 @@ use crate::BlockId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The block is there, or was for a moment.
-    Kept,
+    Cached,
     /// It was computed, but there is no room for it.
-    NotKept,
+    NotCached,
     /// It was not computed to its end.
     GivenUp,
 }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn one_thread_has_the_claim_and_the_others_hear_how_it_ended() {
         let claims = Claims::default();
-        for outcome in [Outcome::Kept, Outcome::NotKept] {
+        for outcome in [Outcome::Cached, Outcome::NotCached] {
             let Claim::Mine(mine) = claims.claim(BLOCK) else { panic!("it is free") };
             let Claim::Theirs(waiting) = claims.claim(BLOCK) else { panic!("it is taken") };
             assert!(matches!(claims.claim(BlockId::Rdd(RddId(1), 3)), Claim::Mine(_)));

@@ -1,4 +1,4 @@
-//! Blocks of one process: map outputs, kept partitions, broadcast values.
+//! Blocks of one process: map outputs, cached partitions, broadcast values.
 //!
 //! A block is a typed value behind an `Arc`; readers share it and never copy it. The store knows
 //! nothing of RDDs or tasks.
@@ -18,5 +18,5 @@ pub use clock::Clock;
 pub use dirs::LocalDirs;
 pub use files::{StoredFile, TempFile};
 pub use manager::{Blocked, Evict, LastResort, MemoryManager, Reservation, Resort};
-pub use memory::{AnyValue, Demote, KeptBlock, MemoryStore, Pack, Removed, Watch};
+pub use memory::{AnyValue, CachedBlock, Demote, MemoryStore, Pack, Removed, Watch};
 pub use open_files::{is_out_of_files, raise_open_file_limit};

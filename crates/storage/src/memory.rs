@@ -1,6 +1,6 @@
 //! The store: one map from block to shared value.
 //!
-//! Kept partitions of RDDs are on the memory manager's books: they are stored only if there is room,
+//! cached partitions of RDDs are on the memory manager's books: they are stored only if there is room,
 //! give way to newer ones of other RDDs and to running tasks, least recently used first. One that
 //! gives way goes to disk if it knows how, and is dropped otherwise. What lies on disk is a value like
 //! any other, which occupies no memory worth counting: the store opens no file itself.
@@ -26,15 +26,15 @@ pub type Demote = Arc<dyn Fn() -> Result<(AnyValue, u64), String> + Send + Sync>
 /// Packs a value for another process: what it becomes, or why that cannot be.
 pub type Pack = Arc<dyn Fn(&AnyValue) -> Result<AnyValue, String> + Send + Sync>;
 
-/// A partition to be kept.
-pub struct KeptBlock {
+/// A partition to be cached.
+pub struct CachedBlock {
     /// Its items, or what they can be read from.
     pub value: AnyValue,
     /// What it occupies in memory.
     pub memory_bytes: u64,
     /// What it occupies on disk.
     pub disk_bytes: u64,
-    /// How the user wants it kept.
+    /// The storage level that the user asked for.
     pub level: StorageLevel,
     /// How it gets from memory to disk; without, it is dropped when it must give way.
     pub demote: Option<Demote>,
@@ -44,7 +44,7 @@ pub struct KeptBlock {
     pub epoch: u64,
 }
 
-/// Hears that a kept partition came, moved or went. Called without the store's lock: what
+/// Hears that a cached partition came, moved or went. Called without the store's lock: what
 /// [`MemoryStore::status`] says meanwhile may be newer.
 pub trait Watch: Send + Sync {
     /// Something about this block is different now.
@@ -162,7 +162,7 @@ impl MemoryStore {
         }
     }
 
-    /// Tells `watch` of kept partitions from now on; the first one stays.
+    /// Tells `watch` of cached partitions from now on; the first one stays.
     pub fn set_watch(&self, watch: Box<dyn Watch>) {
         let _ = self.watch.set(watch);
     }
@@ -170,7 +170,8 @@ impl MemoryStore {
     /// Puts a block that is not on the books, replacing an older one of the same name.
     pub fn put<T: Any + Send + Sync>(&self, id: BlockId, value: Arc<T>) {
         let (level, demote, pack, epoch) = (StorageLevel::NONE, None, None, 0);
-        let block = KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
+        let block =
+            CachedBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
         self.insert(id, block);
     }
 
@@ -185,8 +186,8 @@ impl MemoryStore {
         self.memory.release_storage(bytes);
     }
 
-    /// Keeps a partition, whose memory was acquired before, unless it is outdated or a newer one is here.
-    pub fn keep(&self, id: BlockId, block: KeptBlock) {
+    /// Caches a partition, whose memory was acquired before, unless it is outdated or a newer one is here.
+    pub fn put_cached(&self, id: BlockId, block: CachedBlock) {
         self.insert(id, block);
         self.tell(id);
     }
@@ -215,8 +216,8 @@ impl MemoryStore {
         self.memory.acquire_storage(bytes)
     }
 
-    fn insert(&self, id: BlockId, block: KeptBlock) {
-        let KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch } = block;
+    fn insert(&self, id: BlockId, block: CachedBlock) {
+        let CachedBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch } = block;
         let mut blocks = self.lock();
         let number = blocks.tick();
         let stored = Stored {
@@ -268,7 +269,7 @@ impl MemoryStore {
         )
     }
 
-    /// Where a kept partition lies, if it does.
+    /// Where a cached partition lies, if it does.
     pub fn status(&self, id: BlockId) -> Option<BlockStatus> {
         self.lock().map.get(&id).map(|stored| BlockStatus {
             memory_bytes: stored.memory_bytes,
@@ -291,7 +292,7 @@ impl MemoryStore {
         found
     }
 
-    /// Drops a kept partition that is of no use: broken, or computed for nobody.
+    /// Drops a cached partition that is of no use: broken, or computed for nobody.
     pub fn discard(&self, id: BlockId) {
         if self.remove(id) {
             self.tell(id);
@@ -346,7 +347,7 @@ impl MemoryStore {
         self.remove_range(first, BlockId::MapOutput(shuffle, u32::MAX, TaskId(u64::MAX)))
     }
 
-    /// Drops a broadcast value and its pieces, for good: what comes of it later is not kept.
+    /// Drops a broadcast value and its pieces, for good: what comes of it later is not cached.
     pub fn remove_broadcast(&self, id: BroadcastId) {
         let mut blocks = self.lock();
         blocks.gone.insert(id);
@@ -446,7 +447,7 @@ impl MemoryStore {
         // Removed or replaced meanwhile: whoever did that took it off the books.
         let Some(left) = self.lock().leave(id, number, &mut on_disk) else { return 0 };
         if let Some(reason) = failure {
-            tracing::warn!(block = %id, reason, "kept partition could not be written to disk");
+            tracing::warn!(block = %id, reason, "cached partition could not be written to disk");
         }
         let freed = left.memory_bytes;
         drop(left);

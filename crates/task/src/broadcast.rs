@@ -197,6 +197,6 @@ fn local_value<T: Data>(id: BroadcastId) -> Result<Arc<T>, String> {
     let bytes = environment.fetch_broadcast(id).unwrap_or_else(|failure| fail(failure));
     let value = Arc::new(from_bytes::<T>(&bytes).map_err(|error| error.to_string())?);
     environment.blocks().put(block, value.clone());
-    claimed.end(Outcome::Kept);
+    claimed.end(Outcome::Cached);
     Ok(value)
 }

@@ -74,8 +74,8 @@ pub trait Environment: Send + Sync {
     }
     /// Hears what a task cost so far, whenever that changes.
     fn publish(&self, _: &TaskMetrics) {}
-    /// A kept partition that is not in `blocks`, if another executor has it.
-    fn fetch_kept(&self, _: BlockId) -> Option<Slice> {
+    /// A cached partition that is not in `blocks`, if another executor has it.
+    fn fetch_cached(&self, _: BlockId) -> Option<Slice> {
         None
     }
     /// Copies a partition that was just kept here to other executors, as its level says.

@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 
 use firesteel_rpc::{Caller, Context, Endpoint, HandlerError, Message, RpcAddress};
 use firesteel_shuffle::{RunWriter, Scratch, Slice, SpillError};
-use firesteel_storage::{AnyValue, BlockId, Demote, KeptBlock};
+use firesteel_storage::{AnyValue, BlockId, CachedBlock, Demote};
 use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, StorageLevel};
 
 use super::node::{Node, lock};
@@ -25,7 +25,7 @@ pub(super) const REPLICAS: &str = "BlockReplicas";
 
 /// To another executor: keep a copy. The reply says whether it does.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct KeepCopy {
+pub(super) struct HoldReplica {
     rdd: RddId,
     partition: u32,
     level: StorageLevel,
@@ -35,14 +35,14 @@ pub(super) struct KeepCopy {
     from: RpcAddress,
 }
 
-impl Message for KeepCopy {
+impl Message for HoldReplica {
     type Reply = bool;
 }
 
 impl Node {
     /// A partition that another executor keeps, if one does and it can be read.
     pub(super) async fn fetch_cached(&self, rdd: RddId, partition: u32) -> Option<Slice> {
-        let id = StreamId::Kept { rdd, partition, epoch: self.blocks.outdated_before(rdd) };
+        let id = StreamId::Cached { rdd, partition, epoch: self.blocks.outdated_before(rdd) };
         for (holder, address) in self.holders(RddBlock { rdd, partition }).await {
             match self.receive_slice(&address, &id, self.max_in_flight).await {
                 Ok(slice) => return Some(slice),
@@ -100,7 +100,7 @@ impl Node {
         if status.level.replication < 2 || !lock(&self.copying).insert(block) {
             return;
         }
-        let missing = self.ask_for_copies(rdd, partition, status).await;
+        let missing = self.ask_for_replicas(rdd, partition, status).await;
         lock(&self.copying).remove(&block);
         if missing > 0 {
             tracing::warn!(%block, missing, "fewer executors keep it than its storage level asks for");
@@ -108,7 +108,7 @@ impl Node {
     }
 
     /// How many copies are missing in the end.
-    async fn ask_for_copies(&self, rdd: RddId, partition: u32, status: BlockStatus) -> u32 {
+    async fn ask_for_replicas(&self, rdd: RddId, partition: u32, status: BlockStatus) -> u32 {
         let BlockStatus { level, epoch, .. } = status;
         let (holder, block) = (self.location(), RddBlock { rdd, partition });
         let wanted = level.replication.saturating_sub(1);
@@ -127,7 +127,7 @@ impl Node {
                 break;
             }
             let from = self.address.clone();
-            let copy = KeepCopy { rdd, partition, level, epoch, from };
+            let copy = HoldReplica { rdd, partition, level, epoch, from };
             let asked = match self.env.endpoint_ref(&address.endpoint(REPLICAS)) {
                 Ok(replicas) => replicas.ask(copy).await,
                 Err(error) => Err(error),
@@ -141,14 +141,14 @@ impl Node {
         missing
     }
 
-    async fn keep_copy(&self, copy: &KeepCopy) -> bool {
+    async fn hold_replica(&self, copy: &HoldReplica) -> bool {
         let block = BlockId::Rdd(copy.rdd, copy.partition);
         if self.blocks.status(block).is_some_and(|status| status.epoch >= copy.epoch) {
             return true;
         }
-        match self.pull_copy(block, copy).await {
-            Ok(Some(kept)) => {
-                block_in_place(|| self.blocks.keep(block, kept));
+        match self.pull_replica(block, copy).await {
+            Ok(Some(cached)) => {
+                block_in_place(|| self.blocks.put_cached(block, cached));
                 // It may have been outdated meanwhile.
                 self.blocks.status(block).is_some_and(|status| status.epoch >= copy.epoch)
             }
@@ -162,26 +162,26 @@ impl Node {
 
     /// Into memory that is taken before the first byte comes, else onto disk, as the level allows; `None`: there
     /// is no room for it.
-    async fn pull_copy(
+    async fn pull_replica(
         &self,
         block: BlockId,
-        copy: &KeepCopy,
-    ) -> Result<Option<KeptBlock>, TransferError> {
-        let KeepCopy { rdd, partition, level, epoch, from } = copy;
+        copy: &HoldReplica,
+    ) -> Result<Option<CachedBlock>, TransferError> {
+        let HoldReplica { rdd, partition, level, epoch, from } = copy;
         let (level, epoch) = (*level, *epoch);
-        let id = StreamId::Kept { rdd: *rdd, partition: *partition, epoch };
+        let id = StreamId::Cached { rdd: *rdd, partition: *partition, epoch };
         let stream = self.env.streams().open(from, &id.to_string(), u64::MAX).await?;
         let bytes = stream.length();
-        let kept = |slice: Slice, memory_bytes, disk_bytes, demote| {
+        let cached = |slice: Slice, memory_bytes, disk_bytes, demote| {
             let value = Arc::new(slice);
             let pack = None;
-            Ok(Some(KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch }))
+            Ok(Some(CachedBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch }))
         };
         if level.use_memory && block_in_place(|| self.blocks.acquire(block, bytes)) {
             return match into_memory(stream).await {
                 Ok(slice) => {
                     let demote = level.use_disk.then(|| self.demote(block, slice.clone()));
-                    kept(slice, bytes, 0, demote)
+                    cached(slice, bytes, 0, demote)
                 }
                 Err(error) => {
                     self.blocks.release(bytes);
@@ -194,7 +194,7 @@ impl Node {
         }
         let slice = into_file(stream, &self.scratch).await?;
         let disk_bytes = slice.bytes();
-        kept(slice, 0, disk_bytes, None)
+        cached(slice, 0, disk_bytes, None)
     }
 
     /// How a replica in memory is evicted.
@@ -219,18 +219,18 @@ fn on_disk(block: BlockId, scratch: &Scratch, slice: &Slice) -> Result<Slice, Sp
 pub(super) struct Replicas(pub(super) Arc<Node>);
 
 impl Endpoint for Replicas {
-    type Message = KeepCopy;
+    type Message = HoldReplica;
 
     /// Several at once: whoever asks waits for the answer.
     async fn receive(
         &mut self,
-        copy: KeepCopy,
+        copy: HoldReplica,
         caller: Caller<bool>,
-        context: &Context<KeepCopy>,
+        context: &Context<HoldReplica>,
     ) -> Result<(), HandlerError> {
         let node = self.0.clone();
         context.env().runtime().spawn(async move {
-            caller.reply(node.keep_copy(&copy).await);
+            caller.reply(node.hold_replica(&copy).await);
         });
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The code of stages: sent or fetched once per executor and stage, decoded once, kept as long as the driver has
+//! The code of stages: sent or fetched once per executor and stage, decoded once, cached as long as the driver has
 //! it and there is room. With it go the values that it was sent with and the broadcasts that it reads; a task that
 //! runs keeps its own.
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::panics::drop_guarded;
 
-/// Code of this many stages is kept, and of this many bytes; the newest in any case.
+/// Code of this many stages is cached, and of this many bytes; the newest in any case.
 const STAGES: usize = 64;
 const BYTES: usize = 256 << 20;
 /// So many stages are remembered as gone, the latest: a task on its way to an end may still bring their code.
@@ -37,7 +37,7 @@ impl<B: ?Sized> Code<B> {
     }
 }
 
-struct Kept<B: ?Sized> {
+struct Cached<B: ?Sized> {
     slots: BTreeMap<u64, Slot<B>>,
     /// With their sizes, the oldest first.
     filled: VecDeque<(u64, usize)>,
@@ -46,7 +46,7 @@ struct Kept<B: ?Sized> {
     gone: BTreeSet<u64>,
 }
 
-impl<B: ?Sized> Kept<B> {
+impl<B: ?Sized> Cached<B> {
     fn remove(&mut self, code: u64) -> Option<Slot<B>> {
         if let Some(place) = self.filled.iter().position(|(filled, _)| *filled == code) {
             let (_, bytes) = self.filled.remove(place)?;
@@ -57,12 +57,12 @@ impl<B: ?Sized> Kept<B> {
 }
 
 /// Bodies by the name of their stage's code.
-pub(super) struct CodeCache<B: ?Sized>(Mutex<Kept<B>>);
+pub(super) struct CodeCache<B: ?Sized>(Mutex<Cached<B>>);
 
 impl<B: ?Sized> Default for CodeCache<B> {
     fn default() -> Self {
         let (slots, filled, gone) = (BTreeMap::new(), VecDeque::new(), BTreeSet::new());
-        CodeCache(Mutex::new(Kept { slots, filled, bytes: 0, gone }))
+        CodeCache(Mutex::new(Cached { slots, filled, bytes: 0, gone }))
     }
 }
 
@@ -96,58 +96,58 @@ impl<B: ?Sized> CodeCache<B> {
 
     /// The driver has let this code go: nobody is going to run it any more.
     pub(super) fn remove(&self, code: u64) {
-        let mut kept = self.0.lock().expect(UNBROKEN);
-        kept.gone.insert(code);
-        if kept.gone.len() > GONE_LIMIT {
-            kept.gone.pop_first();
+        let mut cached = self.0.lock().expect(UNBROKEN);
+        cached.gone.insert(code);
+        if cached.gone.len() > GONE_LIMIT {
+            cached.gone.pop_first();
         }
-        let removed = kept.remove(code);
+        let removed = cached.remove(code);
         // What is dropped may be the user's, and do anything.
-        drop(kept);
+        drop(cached);
         drop(removed);
     }
 
     /// Lets all code go; what is needed is fetched again.
     pub(super) fn clear(&self) {
-        let mut kept = self.0.lock().expect(UNBROKEN);
-        kept.filled.clear();
-        kept.bytes = 0;
-        let removed = std::mem::take(&mut kept.slots);
-        drop(kept);
+        let mut cached = self.0.lock().expect(UNBROKEN);
+        cached.filled.clear();
+        cached.bytes = 0;
+        let removed = std::mem::take(&mut cached.slots);
+        drop(cached);
         drop(removed);
     }
 
     /// A place of its own for code that is gone: it is not found again.
     fn slot(&self, code: u64) -> Slot<B> {
-        let mut kept = self.0.lock().expect(UNBROKEN);
-        match kept.gone.contains(&code) {
+        let mut cached = self.0.lock().expect(UNBROKEN);
+        match cached.gone.contains(&code) {
             true => Slot::default(),
-            false => kept.slots.entry(code).or_default().clone(),
+            false => cached.slots.entry(code).or_default().clone(),
         }
     }
 
     /// Puts it in its place and lets the oldest go. Their slots are dropped, never locked: somebody may
     /// hold one who waits for this.
     fn fill(&self, code: u64, place: &mut Option<Arc<Code<B>>>, body: Vec<u8>) -> Arc<Code<B>> {
-        let mut kept = self.0.lock().expect(UNBROKEN);
+        let mut cached = self.0.lock().expect(UNBROKEN);
         let length = body.len();
         let body = Arc::new(Code(Mutex::new(Form::Encoded(body))));
         *place = Some(body.clone());
         // Let go since it was asked for: its place is not among the others any more.
-        if !kept.slots.contains_key(&code) {
+        if !cached.slots.contains_key(&code) {
             return body;
         }
-        kept.bytes += length;
-        kept.filled.push_back((code, length));
+        cached.bytes += length;
+        cached.filled.push_back((code, length));
         let mut gone = Vec::new();
-        while kept.filled.len() > 1 && (kept.filled.len() > STAGES || kept.bytes > BYTES) {
-            if let Some((oldest, bytes)) = kept.filled.pop_front() {
-                kept.bytes -= bytes;
-                gone.extend(kept.slots.remove(&oldest));
+        while cached.filled.len() > 1 && (cached.filled.len() > STAGES || cached.bytes > BYTES) {
+            if let Some((oldest, bytes)) = cached.filled.pop_front() {
+                cached.bytes -= bytes;
+                gone.extend(cached.slots.remove(&oldest));
             }
         }
         // What is dropped may be the user's, and do anything: the locks of others are not for that.
-        drop(kept);
+        drop(cached);
         drop_guarded(gone);
         body
     }
@@ -188,8 +188,8 @@ mod tests {
         cache.put(1, vec![1]);
         let late = cache.get(1, || Ok::<_, ()>(vec![2])).unwrap();
         assert_eq!(*late.decoded(|bytes| bytes.into()), [2]);
-        let kept = cache.0.lock().unwrap();
-        assert!(kept.slots.is_empty() && kept.filled.is_empty() && kept.bytes == 0);
+        let cached = cache.0.lock().unwrap();
+        assert!(cached.slots.is_empty() && cached.filled.is_empty() && cached.bytes == 0);
     }
 
     #[test]
@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(*fetched.unwrap().decoded(|bytes| bytes.into()), [1]);
         cache.put(2, vec![2]);
         cache.clear();
-        let kept = cache.0.lock().unwrap();
-        assert!(kept.slots.is_empty() && kept.filled.is_empty() && kept.bytes == 0);
+        let cached = cache.0.lock().unwrap();
+        assert!(cached.slots.is_empty() && cached.filled.is_empty() && cached.bytes == 0);
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Environment for TaskEnvironment {
         lock(&self.metrics).clone_from(metrics);
     }
 
-    fn fetch_kept(&self, block: BlockId) -> Option<Slice> {
+    fn fetch_cached(&self, block: BlockId) -> Option<Slice> {
         let BlockId::Rdd(rdd, partition) = block else { return None };
         self.node.env.runtime().block_on(self.node.fetch_cached(rdd, partition))
     }

@@ -1,4 +1,4 @@
-//! The blocks of this executor: kept for its tasks, served to other executors, forgotten when told.
+//! The blocks of this executor: cached for its tasks, served to other executors, forgotten when told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -204,7 +204,7 @@ impl Node {
         Ok(StreamBody::Bytes(encoded.into()))
     }
 
-    fn open_kept(&self, rdd: RddId, partition: u32, epoch: u64) -> Result<StreamBody, OpenError> {
+    fn open_cached(&self, rdd: RddId, partition: u32, epoch: u64) -> Result<StreamBody, OpenError> {
         let packed = self.blocks.get_packed(BlockId::Rdd(rdd, partition), epoch);
         let packed = packed.ok_or(OpenError::Missing)?;
         let packed = packed.map_err(|reason| OpenError::Failed(io::Error::other(reason)))?;
@@ -270,7 +270,7 @@ impl StreamSource for Node {
             StreamId::Slices { shuffle, reduce, limit, outputs } => {
                 self.open_slices(shuffle, reduce, limit, &outputs)
             }
-            StreamId::Kept { rdd, partition, epoch } => self.open_kept(rdd, partition, epoch),
+            StreamId::Cached { rdd, partition, epoch } => self.open_cached(rdd, partition, epoch),
             StreamId::Result(task) => {
                 let result = lock(&self.results).get(&task).cloned();
                 result.map(StreamBody::Bytes).ok_or(OpenError::Missing)

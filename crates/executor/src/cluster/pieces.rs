@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use firesteel_rpc::RpcAddress;
-use firesteel_storage::{BlockId, KeptBlock};
+use firesteel_storage::{BlockId, CachedBlock};
 use firesteel_types::{BroadcastId, StorageLevel, TaskFailure};
 
 use super::node::Node;
@@ -26,7 +26,7 @@ const FAILURES: u32 = 3;
 #[derive(Default)]
 struct Gathered {
     pieces: Vec<Option<Bytes>>,
-    /// Pieces that came since the driver was asked last, and whether they are kept for others.
+    /// Pieces that came since the driver was asked last, and whether they are cached for others.
     news: Vec<(u32, bool)>,
     pauses: u32,
     failures: u32,
@@ -153,7 +153,7 @@ impl Node {
             return false;
         }
         let (value, level) = (Arc::new(bytes.clone()), StorageLevel::MEMORY_ONLY);
-        let kept = KeptBlock {
+        let cached = CachedBlock {
             value,
             memory_bytes,
             disk_bytes: 0,
@@ -162,7 +162,7 @@ impl Node {
             pack: None,
             epoch: 0,
         };
-        self.blocks.keep(BlockId::BroadcastPiece(id, piece), kept);
+        self.blocks.put_cached(BlockId::BroadcastPiece(id, piece), cached);
         true
     }
 }

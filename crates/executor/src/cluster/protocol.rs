@@ -231,7 +231,7 @@ pub enum StreamId {
     /// From an executor: a task's result.
     Result(TaskId),
     /// From an executor: a cached partition, as blocks.
-    Kept {
+    Cached {
         /// Of this RDD.
         rdd: RddId,
         /// Which.
@@ -269,8 +269,8 @@ impl fmt::Display for StreamId {
             StreamId::Code(code) => write!(f, "code/{code}"),
             StreamId::Piece { broadcast, piece } => write!(f, "piece/{broadcast}/{piece}"),
             StreamId::Result(task) => write!(f, "result/{task}"),
-            StreamId::Kept { rdd, partition, epoch } => {
-                write!(f, "kept/{rdd}/{partition}/{epoch}")
+            StreamId::Cached { rdd, partition, epoch } => {
+                write!(f, "cached/{rdd}/{partition}/{epoch}")
             }
             StreamId::Slice { shuffle, reduce, output: MapAttempt { map_partition, task } } => {
                 write!(f, "slice/{shuffle}/{reduce}/{map_partition}/{task}")
@@ -298,9 +298,9 @@ impl StreamId {
                 StreamId::Piece { broadcast: BroadcastId(*id), piece: narrow(*piece)? }
             }
             ("result", [task]) => StreamId::Result(TaskId(*task)),
-            ("kept", [rdd, partition, epoch]) => {
+            ("cached", [rdd, partition, epoch]) => {
                 let (rdd, partition) = (RddId(narrow(*rdd)?), narrow(*partition)?);
-                StreamId::Kept { rdd, partition, epoch: *epoch }
+                StreamId::Cached { rdd, partition, epoch: *epoch }
             }
             ("slice", [shuffle, reduce, map, task]) => StreamId::Slice {
                 shuffle: ShuffleId(narrow(*shuffle)?),
@@ -406,7 +406,7 @@ mod tests {
             StreamId::Code(u64::MAX),
             StreamId::Piece { broadcast: BroadcastId(3), piece: 4 },
             StreamId::Result(TaskId(9)),
-            StreamId::Kept { rdd: RddId(2), partition: 5, epoch: 3 },
+            StreamId::Cached { rdd: RddId(2), partition: 5, epoch: 3 },
             StreamId::Slice { shuffle, reduce: 1, output: output(u32::MAX) },
             StreamId::Survey(shuffle),
             StreamId::Slices { shuffle, reduce: 1, limit: 2, outputs: vec![output(3), output(4)] },

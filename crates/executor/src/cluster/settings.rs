@@ -78,9 +78,9 @@ impl Settings {
             None => conf.get(&entries::LOCAL_DIR)?.into_iter().map(PathBuf::from).collect(),
         };
         let codec = codec_if(conf, conf.get(&entries::SHUFFLE_COMPRESS)?)?;
-        let kept_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
+        let cache_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
         let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
-        Ok(scratch.with_kept_codec(kept_codec))
+        Ok(scratch.with_cache_codec(cache_codec))
     }
 
     pub(super) fn retries(&self) -> Result<Retries, ConfError> {

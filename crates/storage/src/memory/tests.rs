@@ -27,7 +27,10 @@ fn keep_at(
     let fits = store.acquire(id, bytes);
     if fits {
         let (memory_bytes, disk_bytes, pack, epoch) = (bytes, 0, None, 0);
-        store.keep(id, KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch });
+        store.put_cached(
+            id,
+            CachedBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch },
+        );
     }
     fits
 }
@@ -78,7 +81,7 @@ fn new_partitions_push_out_the_least_recently_used_of_other_rdds_only() {
 }
 
 #[test]
-fn running_tasks_push_out_kept_partitions() {
+fn running_tasks_push_out_cached_partitions() {
     let (store, memory) = store(1000);
     memory.set_evictor(Arc::downgrade(&(store.clone() as Arc<dyn Evict>)));
     assert!(keep(&store, block(1, 0), 1, 900));
@@ -137,8 +140,9 @@ fn blocks_are_packed_for_others_as_they_know_how_and_a_panic_is_an_error() {
     for (rdd, pack) in packs.into_iter().enumerate() {
         let (value, level) = (Arc::new(7u8), StorageLevel::MEMORY_ONLY);
         let (demote, epoch) = (None, 3);
-        let kept = KeptBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
-        store.keep(block(rdd as u32, 0), kept);
+        let cached =
+            CachedBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
+        store.put_cached(block(rdd as u32, 0), cached);
     }
     let packed = |rdd| store.get_packed(block(rdd, 0), 3).unwrap();
     assert!(packed(0).unwrap().is::<u8>());
@@ -167,7 +171,7 @@ fn a_broadcast_goes_with_its_pieces_and_does_not_come_back() {
 }
 
 #[test]
-fn watchers_hear_of_kept_partitions_and_of_nothing_else() {
+fn watchers_hear_of_cached_partitions_and_of_nothing_else() {
     struct Log(Arc<Mutex<Vec<BlockId>>>);
     impl Watch for Log {
         fn block_changed(&self, id: BlockId) {
@@ -189,7 +193,10 @@ fn keep_in(store: &MemoryStore, id: BlockId, value: u8, epoch: u64) {
     assert!(store.acquire(id, 10));
     let (value, level) = (Arc::new(value), StorageLevel::MEMORY_ONLY);
     let (memory_bytes, disk_bytes, demote, pack) = (10, 0, None, None);
-    store.keep(id, KeptBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch });
+    store.put_cached(
+        id,
+        CachedBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch },
+    );
 }
 
 #[test]

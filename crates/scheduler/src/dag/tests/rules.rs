@@ -158,7 +158,7 @@ fn a_shuffle_removed_under_a_job_is_lost_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_wholly_kept_rdd_needs_no_parents_and_a_partly_kept_one_does() {
+fn a_wholly_cached_rdd_needs_no_parents_and_a_partly_cached_one_does() {
     let mut graph = Graph::default();
     let source = graph.source(1);
     let reduced = graph.shuffled(&[&source], 2);
@@ -183,7 +183,7 @@ fn a_wholly_kept_rdd_needs_no_parents_and_a_partly_kept_one_does() {
 }
 
 #[test]
-fn kept_partitions_are_gone_with_their_executor() {
+fn cached_partitions_are_gone_with_their_executor() {
     let mut graph = Graph::default();
     let source = graph.source(1);
     let reduced = graph.shuffled(&[&source], 1);
@@ -197,7 +197,7 @@ fn kept_partitions_are_gone_with_their_executor() {
 }
 
 #[test]
-fn a_fetch_failure_outweighs_the_table_of_kept_partitions() {
+fn a_fetch_failure_outweighs_the_table_of_cached_partitions() {
     let mut graph = Graph::default();
     let source = graph.source(1);
     let reduced = graph.shuffled(&[&source], 1);
@@ -211,7 +211,7 @@ fn a_fetch_failure_outweighs_the_table_of_kept_partitions() {
 }
 
 #[test]
-fn tasks_prefer_kept_partitions_then_sources_then_those_of_the_first_narrow_parent() {
+fn tasks_prefer_cached_partitions_then_sources_then_those_of_the_first_narrow_parent() {
     let mut graph = Graph::default();
     let located = graph.located(2, vec![], vec![vec![on(1)], vec![on(2)]]);
     let plain = graph.source(1);

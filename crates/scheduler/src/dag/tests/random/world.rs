@@ -449,19 +449,19 @@ impl World {
         }
     }
 
-    fn kept_rdd(&self, a: u8) -> Option<&Rdd> {
+    fn cached_rdd(&self, a: u8) -> Option<&Rdd> {
         pick(self.rdds.iter().filter(|rdd| rdd.is_persisted()), a)
     }
 
     fn cache_one(&mut self, a: u8, b: u8) {
-        let Some((rdd, partitions)) = self.kept_rdd(a).map(|rdd| (rdd.id, rdd.partitions)) else {
+        let Some((rdd, partitions)) = self.cached_rdd(a).map(|rdd| (rdd.id, rdd.partitions)) else {
             return;
         };
         self.update_cache(rdd, u32::from(b) % partitions, b / 8, b & 1 == 0);
     }
 
     fn cache_all(&mut self, a: u8, b: u8) {
-        let Some((rdd, partitions)) = self.kept_rdd(a).map(|rdd| (rdd.id, rdd.partitions)) else {
+        let Some((rdd, partitions)) = self.cached_rdd(a).map(|rdd| (rdd.id, rdd.partitions)) else {
             return;
         };
         for partition in 0..partitions {
@@ -487,7 +487,7 @@ impl World {
     }
 
     fn unpersist(&mut self, a: u8) {
-        let Some(rdd) = self.kept_rdd(a).map(|rdd| rdd.id) else { return };
+        let Some(rdd) = self.cached_rdd(a).map(|rdd| rdd.id) else { return };
         self.cached.retain(|(cached, _), _| *cached != rdd);
         self.send(DagEvent::RddUnpersisted { rdd });
     }
