@@ -159,7 +159,7 @@ fn partitions_that_do_not_fit_and_have_no_disk_are_computed_again() {
 }
 
 #[test]
-fn partitions_that_give_way_go_to_disk_and_come_back() {
+fn evicted_partitions_go_to_disk_and_come_back() {
     for name in ["MEMORY_AND_DISK", "MEMORY_AND_DISK_SER"] {
         in_directory(with_little_memory, |ctx, directory| {
             let level: StorageLevel = name.parse().unwrap();

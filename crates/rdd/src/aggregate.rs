@@ -136,7 +136,7 @@ where
 
 /// How inputs of one key become a combiner, and how combiners of one key become one.
 pub(crate) trait Fold<I, C>: Clone + 'static {
-    /// How combiners that were put aside are folded when they come back.
+    /// How spilled combiners are folded when they come back.
     type Again: Fold<C, C, Again = Self::Again>;
     fn again(&self) -> Self::Again;
     fn create(&self, input: I) -> C;
@@ -292,7 +292,7 @@ impl<K, C> Iterator for Pairs<K, C> {
     }
 }
 
-/// What does not fit is dealt out to so many parts by hash, each folded by itself.
+/// What does not fit is hash-partitioned so many ways, each partition folded by itself.
 pub(crate) const PARTS: u32 = 16;
 /// 16 parts of 16 parts ...: if this is not enough, one key alone is too much for the task's share, and there
 /// is one thing left to do: to wait for more than that.
@@ -306,7 +306,7 @@ pub(crate) enum Filled<K, C> {
     Parts(MapOutput),
 }
 
-/// Folds the inputs of each key; when memory is short, combiners go to disk, dealt out to parts.
+/// Folds the inputs of each key; when memory is short, combiners spill to disk, hash-partitioned.
 pub(crate) fn fill<K, I, C, F>(
     mut items: impl Iterator<Item = (K, I)>,
     fold: &F,
@@ -418,7 +418,7 @@ fn wait_for_memory(
     }
 }
 
-/// Folds the inputs of each key. Parts that were put aside are folded one by one.
+/// Folds the inputs of each key. Spilled hash partitions are folded one by one.
 pub(crate) fn fold_by_key<K, I, C, F>(
     items: impl Iterator<Item = (K, I)>,
     fold: F,

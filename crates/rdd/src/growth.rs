@@ -1,4 +1,4 @@
-//! How combiners take memory as they grow, and how they are taken apart when they are put aside.
+//! How combiners take memory as they grow, and how they are taken apart when they are spilled.
 //!
 //! A group may become as large as memory. So its table asks before a large vector moves to a larger
 //! place, while both are there; and a group leaves the table in pieces, so that nobody has to encode,

@@ -1,7 +1,7 @@
 //! Two sides brought together by key, in partitions that hold all of a key's pairs of both sides.
 //!
 //! A join keeps one side in a hash table and streams the other past it; cogroup keeps both. When the
-//! kept side does not fit into the task's memory, both sides are dealt out to parts by hash, on disk,
+//! kept side does not fit into the task's memory, both sides are hash-partitioned on disk,
 //! and the parts are joined one by one.
 
 use std::hash::Hash;

@@ -219,7 +219,7 @@ impl<T: Data> Unrolled<T> {
     /// The items without spare slots, and what they occupy.
     pub(crate) fn into_fitting_parts(mut self) -> (Vec<T>, Room) {
         self.items.shrink_to_fit();
-        // At least one byte: what is on the books can give way.
+        // At least one byte: what is on the books can be evicted.
         let bytes = self.bytes_with(self.items.capacity()).max(1);
         let _ = self.room.allows(bytes);
         (self.items, self.room)

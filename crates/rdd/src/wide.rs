@@ -141,7 +141,7 @@ fn key_checksum<K: Hash>(key: &K) -> u64 {
     FixedState::with_seed(0x6b65_7973).hash_one(key)
 }
 
-/// Items dealt out evenly, whatever they are (`repartition`). Starts at a reader that depends on the
+/// Items distributed evenly, whatever they are (`repartition`). Starts at a reader that depends on the
 /// map partition, so that small partitions do not all feed the first readers.
 pub struct RoundRobin;
 
@@ -177,7 +177,7 @@ impl<T: Data> Writer<T> for RoundRobin {
     }
 }
 
-/// Items dealt out by a hash of their encoded form and the map partition: about evenly if they differ, and to
+/// Items distributed by a hash of their encoded form and the map partition: about evenly if they differ, and to
 /// the same readers in whatever order they come. For `repartition` over parents whose order may change.
 pub struct ByContent;
 

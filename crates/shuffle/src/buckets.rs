@@ -1,4 +1,4 @@
-//! The map side: records sorted into one buffer per reduce partition, put aside when memory is short.
+//! The map side: records sorted into one buffer per reduce partition, spilled when memory is short.
 
 use std::io::{BufWriter, Write};
 

@@ -1,11 +1,11 @@
-//! Why records could not be put aside or brought back.
+//! Why records could not be spilled or read back.
 
 use std::io;
 use std::path::PathBuf;
 
 use firesteel_closure::WireError;
 
-/// Why records could not be put aside.
+/// Why records could not be spilled.
 #[derive(Debug, thiserror::Error)]
 pub enum SpillError {
     /// A record cannot be encoded.

@@ -1,4 +1,4 @@
-//! Runs: records put aside in order and read back one after the other, from a temporary file
+//! Runs: records spilled in order and read back one after the other, from a temporary file
 //! or from packed blocks in memory.
 
 use std::io::{self, Write};

@@ -1,9 +1,9 @@
-//! How much this thread has put aside for want of memory. A task runs on one thread, and what it
+//! How much this thread has spilled for want of memory. A task runs on one thread, and what it
 //! spills it spills there, however deep in its pipeline: so nobody has to pass a counter around.
 
 use std::cell::Cell;
 
-/// What was put aside.
+/// What was spilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spilled {
     /// Bytes of memory that were given up.
@@ -24,7 +24,7 @@ pub(crate) fn note(memory_bytes: u64, disk_bytes: u64) {
     });
 }
 
-/// What this thread put aside since it was last asked.
+/// What this thread spilled since it was last asked.
 pub fn take() -> Spilled {
     SPILLED.take()
 }

@@ -106,7 +106,7 @@ pub(crate) fn persist_some(rng: &mut Rng, rdds: &[Arc<RddInfo>]) {
 }
 
 impl World {
-    /// A task caches what it computed of persisted RDDs; others have to give way now and then.
+    /// A task caches what it computed of persisted RDDs; others are evicted now and then.
     pub(crate) fn cache(&mut self, proc: ProcId, fresh: Vec<Fresh>, epoch: u64) {
         for (block, level, computed) in fresh {
             self.counters.partitions_cached += 1;

@@ -99,7 +99,7 @@ counters! {
     partitions_cached,
     /// Executors refused a cached partition that is outdated, or older than theirs.
     partitions_refused,
-    /// Cached partitions that had to give way.
+    /// Cached partitions that were evicted.
     partitions_evicted,
     /// Cached partitions that tasks read from another executor.
     cached_remote_reads,

@@ -7,7 +7,7 @@ use firesteel_backend::blame::ExitStatus;
 pub(crate) const WORKER_TIMEOUT_MS: u64 = 4000;
 /// `spark.network.timeout` of every life.
 pub(crate) const NETWORK_TIMEOUT_MS: u64 = 4000;
-/// How often everybody gives signs of life.
+/// How often everybody sends heartbeats.
 pub(crate) const HEARTBEAT_MS: u64 = 1000;
 /// How long after the last fault the views of master, workers and drivers must agree.
 pub(crate) const SETTLE_MS: u64 = 16_000;

@@ -391,7 +391,7 @@ impl World {
         !checked || self.now > (over + 3000).max(settled)
     }
 
-    /// Whether nothing is left to happen but signs of life.
+    /// Whether nothing is left to happen but heartbeats.
     fn is_over(&self) -> bool {
         let drivers = self
             .drivers

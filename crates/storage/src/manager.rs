@@ -121,7 +121,7 @@ impl MemoryManager {
         }
     }
 
-    /// Whom to ask when storage must give way.
+    /// Whom to ask to evict cached blocks.
     pub fn set_evictor(&self, evictor: Weak<dyn Evict>) {
         *self.evictor.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(evictor);
     }
@@ -489,14 +489,14 @@ mod tests {
     }
 
     #[test]
-    fn storage_borrows_and_gives_way_down_to_its_floor() {
+    fn storage_borrows_and_is_evicted_down_to_its_floor() {
         let manager = Arc::new(MemoryManager::new(1000, 0.3));
         let blocks: Arc<dyn Evict> = Arc::new(Blocks(AtomicU64::new(900)));
         manager.set_evictor(Arc::downgrade(&blocks));
         assert!(manager.acquire_storage(900));
         assert!(!manager.acquire_storage(101));
         let mut held = manager.reserve(TaskId(1));
-        assert!(held.resize(700), "storage gives way");
+        assert!(held.resize(700), "storage is evicted");
         assert_eq!(manager.used(), (300, 700));
         assert!(!held.resize(701), "but not below its floor");
         assert!(!manager.acquire_storage(1));

@@ -1,8 +1,8 @@
 //! The store: one map from block to shared value.
 //!
-//! cached partitions of RDDs are on the memory manager's books: they are stored only if there is room,
-//! give way to newer ones of other RDDs and to running tasks, least recently used first. One that
-//! gives way goes to disk if it knows how, and is dropped otherwise. What lies on disk is a value like
+//! Cached partitions of RDDs are on the memory manager's books: they are stored only if there is room,
+//! and evicted for newer ones of other RDDs and for running tasks, least recently used first. One that
+//! is evicted goes to disk if it knows how, and is dropped otherwise. What lies on disk is a value like
 //! any other, which occupies no memory worth counting: the store opens no file itself.
 //!
 //! Encoding, writing and dropping values happen without the lock.
@@ -36,7 +36,7 @@ pub struct CachedBlock {
     pub disk_bytes: u64,
     /// The storage level that the user asked for.
     pub level: StorageLevel,
-    /// How it gets from memory to disk; without, it is dropped when it must give way.
+    /// How it gets from memory to disk; without, it is dropped when it is evicted.
     pub demote: Option<Demote>,
     /// How it is packed for another process; without, it goes as it is.
     pub pack: Option<Pack>,
@@ -143,7 +143,7 @@ pub struct MemoryStore {
     watch: OnceLock<Box<dyn Watch>>,
 }
 
-/// The block that has to give way next.
+/// The block to be evicted next.
 enum Leaver {
     /// It is out of the map.
     Dropped(BlockId, Stored),

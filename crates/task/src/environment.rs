@@ -67,9 +67,9 @@ pub trait Environment: Send + Sync {
     fn files_root(&self) -> Option<PathBuf> {
         None
     }
-    /// One reader's parts of all map outputs of a shuffle, in order, where reading ahead pays; else they
+    /// One reader's parts of all map outputs of a shuffle, in order, where prefetching pays; else they
     /// are to be fetched one by one.
-    fn read_ahead(&self, _: ShuffleId, _maps: u32, _reduce: u32) -> Option<MapOutputs> {
+    fn prefetch(&self, _: ShuffleId, _maps: u32, _reduce: u32) -> Option<MapOutputs> {
         None
     }
     /// Hears what a task cost so far, whenever that changes.

@@ -48,7 +48,7 @@ impl<T> OrFail<T> for Result<T, SpillError> {
     }
 }
 
-/// What a task put aside itself and cannot read back: try again from the start, unless the type is why.
+/// What a task spilled itself and cannot read back: try again from the start, unless the type is why.
 impl<T> OrFail<T> for Result<T, ReadError> {
     #[inline]
     fn or_fail(self) -> T {

@@ -56,7 +56,7 @@ impl Iterator for ShuffleReader {
         self.next += 1;
         self.task.check_killed();
         let environment = self.task.environment();
-        let prefetch = || environment.read_ahead(shuffle, self.maps, reduce);
+        let prefetch = || environment.prefetch(shuffle, self.maps, reduce);
         let begun = Instant::now();
         let fetched = match self.prefetched.get_or_insert_with(prefetch) {
             Some(outputs) => outputs.next().expect("one for each map partition"),

@@ -1,6 +1,6 @@
 //! The executor: works for one driver, and ends with it.
 //!
-//! It registers, runs the tasks it is told to, gives signs of life, and ends when its driver says so,
+//! It registers, runs the tasks it is told to, sends heartbeats, and ends when its driver says so,
 //! refuses it, is gone or silent, or when its worker is gone. Tasks beyond its cores wait, and are given back
 //! when that takes too long. How a task runs is its shell's business.
 

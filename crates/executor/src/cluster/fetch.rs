@@ -128,7 +128,7 @@ impl Environment for TaskEnvironment {
         outputs.next().expect("one for each map partition").map(|fetched| fetched.slice)
     }
 
-    fn read_ahead(&self, shuffle: ShuffleId, maps: u32, reduce: u32) -> Option<MapOutputs> {
+    fn prefetch(&self, shuffle: ShuffleId, maps: u32, reduce: u32) -> Option<MapOutputs> {
         Some(self.outputs(Reader { shuffle, reduce }, 0..maps))
     }
 

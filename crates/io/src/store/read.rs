@@ -12,7 +12,7 @@ use super::{Address, explain, park_until, spawn, wait};
 use crate::find::is_hidden;
 use crate::{FileRef, Location, StoreOptions};
 
-/// Pieces that wait for the reader: what is read ahead, a few hundred kilobytes.
+/// Pieces that wait for the reader: what is prefetched, a few hundred kilobytes.
 const PIECES_AHEAD: usize = 32;
 /// Behind the expected end, as much is asked for at once: mostly the rest of a line.
 const TAIL_BYTES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Groups that are put aside: in bounded records, in order, and refused when they cannot fit.
+//! Groups that are spilled: in bounded records, in order, and refused when they cannot fit.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,7 +92,7 @@ fn a_key_that_cannot_fit_is_refused_as_soon_as_that_is_certain() {
     assert!(expected.iter().all(|word| message.contains(word)), "{message}");
     let read = pulled * text(0).len() as u64;
     assert!((4 * MIB..8 * MIB).contains(&read), "after {read} bytes");
-    assert_eq!(spilled::take(), spilled::Spilled::default(), "nothing was put aside");
+    assert_eq!(spilled::take(), spilled::Spilled::default(), "nothing was spilled");
     assert_eq!(test.memory().used(), (0, 0), "memory was given back");
 }
 
@@ -183,7 +183,7 @@ fn tasks_that_wait_for_each_other_do_not_wait_for_ever() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// The lower the key the more values it has; several runs are put aside, at several depths.
+    /// The lower the key the more values it has; several runs are spilled, at several depths.
     #[test]
     fn groups_are_right_however_often_they_are_put_aside(
         seed in any::<u64>(),

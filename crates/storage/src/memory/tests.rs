@@ -100,7 +100,7 @@ fn what_gives_way_goes_to_disk_if_it_can_and_is_dropped_if_that_fails() {
     for (rdd, demote) in [to_disk, full, panics].into_iter().enumerate() {
         assert!(keep_at(&store, block(rdd as u32, 0), 1, 300, Some(demote)));
     }
-    assert!(keep(&store, block(9, 0), 9, 1000), "all others give way");
+    assert!(keep(&store, block(9, 0), 9, 1000), "all others are evicted");
     let status = store.status(block(0, 0)).unwrap();
     assert_eq!((status.memory_bytes, status.disk_bytes), (0, 77));
     assert!(store.get::<OnDisk>(block(0, 0)).is_some());
