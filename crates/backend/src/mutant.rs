@@ -10,7 +10,7 @@ pub enum Mutant {
     ObeysOldRegistrations,
     /// The worker says an executor's end once, whether the master heard it or not.
     ReportsEndsOnce,
-    /// The driver takes an executor back that it had given up.
+    /// The driver takes an executor back that it had declared dead.
     TakesLostExecutorsBack,
     /// The driver never gives an executor up for its silence.
     IgnoresSilence,

@@ -51,7 +51,7 @@ pub enum ToDriver {
 /// Why a driver does not take an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It was given up before.
+    /// It was declared dead before.
     Lost,
     /// Another process has this id.
     Duplicate,

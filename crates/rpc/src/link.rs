@@ -205,7 +205,7 @@ impl Link {
 }
 
 /// Runs a connection to its end. `first` and then `calls` is what to send. What is queued when it
-/// ends is given up before anybody hears of the end: what is sent in answer to the news is not.
+/// ends is dropped before anybody hears of the end: what is sent in answer to that is not.
 pub(crate) async fn run(
     socket: Socket,
     link: &Arc<Link>,

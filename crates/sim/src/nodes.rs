@@ -217,7 +217,9 @@ impl World {
         if let Some((id, void)) = returning
             && node.core.registration(&id) == Some((void, true))
         {
-            return Err(format!("S06: {id} is back under the registration it was given up with"));
+            return Err(format!(
+                "S06: {id} is back under the registration it was declared dead with"
+            ));
         }
         self.procs[proc].body = Some(Body::Master(node));
         for effect in out {
@@ -478,7 +480,7 @@ fn is_given_back(message: &ToDriver) -> bool {
     matches!(failure, TaskFailure::Killed { reason } if reason == executor::WAITED_TOO_LONG)
 }
 
-/// A worker that was given up and wants to join again, and its registration till then.
+/// A worker that was declared dead and wants to join again, and its registration till then.
 fn returning(core: &Master, event: &master::Event) -> Option<(WorkerId, Registration)> {
     let master::Event::Received { message: ToMaster::RegisterWorker { worker, .. }, .. } = event
     else {

@@ -167,12 +167,12 @@ impl Registry {
             Event::TargetChanged { total } => self.target_changed(turn, total),
             Event::KillRequested { executors } => {
                 for executor in executors {
-                    self.give_up(turn, executor, End::Told, "it is not wanted any more");
+                    self.declare_dead(turn, executor, End::Told, "it is not wanted any more");
                 }
             }
             Event::NodeExcluded { node, excluded } => self.node_excluded(turn, node, excluded),
             Event::Ticked => self.ticked(turn),
-            Event::Drained if !self.over => self.give_up_silent_executors(turn),
+            Event::Drained if !self.over => self.remove_silent_executors(turn),
             Event::Drained => {}
             Event::Stopped => self.stop(turn),
         }
@@ -306,7 +306,7 @@ impl Registry {
         self.roster.get(executor).map(|executor| executor.last_seen)
     }
 
-    /// Whether the executor was given up.
+    /// Whether the executor was declared dead.
     pub fn is_lost(&self, executor: ExecutorId) -> bool {
         self.roster.is_lost(executor)
     }

@@ -87,7 +87,7 @@ impl Registry {
         }
         let takes_back = self.options.planted.is(Mutant::TakesLostExecutorsBack);
         if self.is_lost(id) && !takes_back {
-            return Some((Refusal::Lost, format!("executor {id} was given up before")));
+            return Some((Refusal::Lost, format!("executor {id} was declared dead before")));
         }
         let other = self.roster.get(id).is_some_and(|known| known.peer != from);
         other.then(|| (Refusal::Duplicate, format!("there is an executor {id} already")))
@@ -111,7 +111,7 @@ impl Registry {
     }
 
     /// Executors that were silent for too long, never came, or are gone without a reason.
-    pub(super) fn give_up_silent_executors(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn remove_silent_executors(&mut self, turn: &mut Turn<'_>) {
         if self.options.planted.is(Mutant::IgnoresSilence) {
             return;
         }
@@ -140,12 +140,18 @@ impl Registry {
             turn.out.push(Effect::Schedule(Input::Task(barred)));
         }
         for (id, end, reason) in gone {
-            self.give_up(turn, id, end, &reason);
+            self.declare_dead(turn, id, end, &reason);
         }
     }
 
     /// This side found that it is lost: the provider shall end what is left of it and replace it.
-    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>, id: ExecutorId, end: End, reason: &str) {
+    pub(super) fn declare_dead(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: ExecutorId,
+        end: End,
+        reason: &str,
+    ) {
         self.lose(turn, id, end, reason);
         turn.command(ProviderCommand::Release(vec![id]));
     }

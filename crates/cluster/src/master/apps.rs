@@ -142,7 +142,7 @@ impl Master {
     }
 
     /// Drivers whose connection broke, or that were silent for too long.
-    pub(super) fn give_up_silent_applications(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn remove_silent_applications(&mut self, turn: &mut Turn<'_>) {
         if self.options.planted.is(Mutant::KeepsSilentApplications) {
             return;
         }

@@ -230,8 +230,8 @@ impl Master {
         }
         // Late: what came while this process stood still is read before anybody is judged.
         if look != Look::Late {
-            self.give_up_silent_workers(turn);
-            self.give_up_silent_applications(turn);
+            self.remove_silent_workers(turn);
+            self.remove_silent_applications(turn);
         }
         self.warn_starving(turn);
     }

@@ -17,7 +17,7 @@
 //! It starts no process and knows no socket: a [`Peer`](firesteel_backend::Peer) is a number of its shell's.
 //!
 //! Architecture Invariant: what an executor or a driver holds on a worker is free again when the worker
-//! says that its process ended, or when the worker is given up; never because its end was asked for
+//! says that its process ended, or when the worker is declared dead; never because its end was asked for
 //! (S01, S02).
 //!
 //! Architecture Invariant: nothing is concluded from what a worker does not mention, but that an order

@@ -9,7 +9,7 @@ pub enum RecoveryState {
     Alive,
     /// It learns what its predecessor knew.
     Recovering,
-    /// It gives up what did not answer.
+    /// It declares dead what did not answer.
     CompletingRecovery,
 }
 
@@ -30,7 +30,7 @@ impl RecoveryState {
 pub enum WorkerStatus {
     /// It gets work.
     Alive,
-    /// It was given up.
+    /// It was declared dead.
     Dead,
     /// It was known to the master before this one and has not answered.
     Unknown,

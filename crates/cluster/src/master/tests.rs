@@ -216,7 +216,7 @@ fn a_worker_at_a_taken_address_may_ask_again_and_one_that_offers_nothing_may_not
     scene.feed(Event::PeerDisconnected { peer: Peer(10) });
     scene.register_worker(11, successor, WorkerState::default());
     let taken_in = matches!(scene.to_workers.last(), Some((_, ToWorker::RegisteredWorker { .. })));
-    assert!(taken_in, "the old one was given up");
+    assert!(taken_in, "the old one was declared dead");
 }
 
 #[test]

@@ -21,7 +21,7 @@ struct Objection {
 }
 
 impl Master {
-    /// A worker wants to join. The same process asking again gets the same answer; one that was given up
+    /// A worker wants to join. The same process asking again gets the same answer; one that was declared dead
     /// starts anew, and what it still runs is booked until it is gone.
     pub(super) fn register_worker(
         &mut self,
@@ -70,7 +70,7 @@ impl Master {
         let taken = self.workers.alive_at(&worker.address, id)?;
         let (address, other) = (&worker.address, taken.id());
         let reason =
-            format!("{address} is still taken by {other}, which has not been given up yet");
+            format!("{address} is still taken by {other}, which has not been declared dead yet");
         Some(Objection { reason, retry: true })
     }
 
@@ -191,7 +191,7 @@ impl Master {
         };
         let (executors, drivers) = worker.declare_dead();
         let host = worker.host().clone();
-        let message = format!("worker {id} on {host} was given up: {why}");
+        let message = format!("worker {id} on {host} was declared dead: {why}");
         turn.persist(Change::RemoveWorker(id.clone()));
         for key in executors {
             self.executor_ended(turn, &key, ExecutorState::Lost, None, &message);
@@ -206,7 +206,7 @@ impl Master {
         self.agenda.reschedule();
     }
 
-    pub(super) fn give_up_silent_workers(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn remove_silent_workers(&mut self, turn: &mut Turn<'_>) {
         let timeout = self.options.worker_timeout_ms;
         for id in self.workers.silent(turn.now, timeout) {
             self.lose_worker(turn, &id, &format!("it was silent for more than {timeout} ms"));
