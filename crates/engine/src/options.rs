@@ -34,7 +34,7 @@ pub(crate) fn task_options(conf: &Conf, master: &Master) -> Result<TaskOptions> 
         wait_node_ms: millis(conf.get(&entries::LOCALITY_WAIT_NODE)?),
         speculation: speculation(conf)?,
         exclusion: exclusion(conf)?,
-        ahead_us: ahead_us(conf, master)?,
+        pipeline_us: pipeline_us(conf, master)?,
     })
 }
 
@@ -50,13 +50,17 @@ pub(crate) fn resource_profile(conf: &Conf) -> Result<ResourceProfile> {
 }
 
 /// An executor gives back what waits for longer than twice this.
-const MOST_AHEAD_US: u64 = 50_000;
+const MOST_PIPELINED_US: u64 = 50_000;
 
-/// Threads of this process need nothing ahead: they take their next task with the report of the last.
-fn ahead_us(conf: &Conf, master: &Master) -> Result<u64> {
+/// Threads of this process pipeline nothing: they take their next task with the report of the last.
+fn pipeline_us(conf: &Conf, master: &Master) -> Result<u64> {
     let is_local = matches!(master, Master::Local { .. });
-    let ahead = conf.get(&entries::TASK_AHEAD)?.as_micros();
-    Ok(if is_local { 0 } else { u64::try_from(ahead).unwrap_or(u64::MAX).min(MOST_AHEAD_US) })
+    let pipelined = conf.get(&entries::TASK_AHEAD)?.as_micros();
+    Ok(if is_local {
+        0
+    } else {
+        u64::try_from(pipelined).unwrap_or(u64::MAX).min(MOST_PIPELINED_US)
+    })
 }
 
 /// The memory that tasks and kept data share, and where temporary files go.

@@ -111,7 +111,7 @@ impl Listener for Crowd {
 }
 
 #[test]
-fn short_tasks_are_sent_ahead_and_none_waits_for_a_long_one() {
+fn short_tasks_are_pipelined_and_none_waits_for_a_long_one() {
     let directory = tempfile::tempdir().unwrap();
     let crowd = Crowd::default();
     let builder = builder().config("spark.task.maxFailures", 1).listener(crowd.clone());

@@ -454,7 +454,7 @@ pub struct TaskOptions {
     /// `spark.excludeOnFailure.enabled` and its settings, if on.
     pub exclusion: Option<ExclusionOptions>,
     /// How much work may wait at an executor for its cores, by what tasks took so far; 0: none.
-    pub ahead_us: u64,
+    pub pipeline_us: u64,
 }
 
 impl Default for TaskOptions {
@@ -468,7 +468,7 @@ impl Default for TaskOptions {
             wait_node_ms: 3000,
             speculation: None,
             exclusion: None,
-            ahead_us: 0,
+            pipeline_us: 0,
         }
     }
 }

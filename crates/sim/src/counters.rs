@@ -134,7 +134,7 @@ counters! {
     /// Tasks told to stop.
     task_kills,
     /// Tasks that waited at an executor for its cores.
-    tasks_sent_ahead,
+    tasks_pipelined,
     /// Of these, tasks that waited for too long and were given back.
     tasks_given_back,
     /// Stage attempts after the first.

@@ -119,7 +119,7 @@ impl World {
         cached::persist_some(&mut self.rng, &rdds);
         let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
         let tasks = TaskOptions {
-            ahead_us: plan.ahead_us,
+            pipeline_us: plan.pipeline_us,
             wait_process_ms: plan.locality_wait_ms,
             wait_node_ms: plan.locality_wait_ms,
             ..TaskOptions::default()

@@ -429,7 +429,7 @@ impl World {
         let mut out = Vec::new();
         let waited = node.core.waiting();
         node.core.handle(self.tick(), event, &mut out);
-        self.counters.tasks_sent_ahead += u64::from(node.core.waiting() > waited);
+        self.counters.tasks_pipelined += u64::from(node.core.waiting() > waited);
         let driver = node.driver;
         let busy = node.core.running().count();
         if busy > node.cores as usize {

@@ -45,7 +45,7 @@ pub(crate) struct AppPlan {
     pub(crate) limit: Option<u32>,
     pub(crate) jobs: Vec<u64>,
     /// How much work may wait at its executors, in microseconds.
-    pub(crate) ahead_us: u64,
+    pub(crate) pipeline_us: u64,
     /// How long tasks wait for the executor that has their cached partition.
     pub(crate) locality_wait_ms: u64,
     /// It stays until master, workers and drivers must agree.
@@ -119,7 +119,7 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         memory_mb: 100 * rng.u64(1..5),
         limit: (rng.u8(..3) == 0).then(|| rng.u32(1..4)),
         jobs,
-        ahead_us: [0, 300_000, 10_000_000][rng.usize(..3)],
+        pipeline_us: [0, 300_000, 10_000_000][rng.usize(..3)],
         locality_wait_ms: if rng.bool() { 0 } else { 400 },
         lingers: rng.u8(..4) == 0,
         flaw,

@@ -117,7 +117,7 @@ pub struct Executor {
     jitter: Jitter,
     phase: Phase,
     running: BTreeSet<TaskId>,
-    /// Tasks that were sent ahead, in the order in which they came.
+    /// Pipelined tasks, in the order in which they came.
     waiting: BTreeMap<TaskId, Waiting>,
     /// When to look whether they wait for too long.
     next_look: Option<Tick>,

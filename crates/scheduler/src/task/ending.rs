@@ -60,7 +60,7 @@ impl TaskScheduler {
             }
             return;
         };
-        if self.options.ahead_us > 0 {
+        if self.options.pipeline_us > 0 {
             let set = self.sets.of(&attempt);
             match (&report.outcome, &report.metrics) {
                 (TaskOutcome::Success, Some(metrics)) => {

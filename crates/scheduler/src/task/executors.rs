@@ -22,7 +22,7 @@ pub(super) struct Executor {
     /// Tasks on its cores.
     tasks: u32,
     /// Tasks that wait there for a core.
-    ahead: u32,
+    queued: u32,
     /// How many tasks it has the cores for.
     slots: u32,
     /// It shall get no new tasks because it will go.
@@ -66,8 +66,8 @@ impl Executor {
     }
 
     /// How many tasks wait there for a core.
-    pub(super) fn ahead(&self) -> u32 {
-        self.ahead
+    pub(super) fn queued(&self) -> u32 {
+        self.queued
     }
 
     /// Whether it could run a task of the application if nothing were excluded.
@@ -111,7 +111,7 @@ impl Executors {
             cores,
             free: cores,
             tasks: 0,
-            ahead: 0,
+            queued: 0,
             slots: cores / self.cpus,
             decommissioned: false,
             excluded,
@@ -145,7 +145,7 @@ impl Executors {
     pub(super) fn remove(&mut self, id: ExecutorId) {
         let executor = self.alive.remove(&id);
         debug_assert!(
-            executor.is_none_or(|e| e.condemned && e.tasks + e.ahead == 0),
+            executor.is_none_or(|e| e.condemned && e.tasks + e.queued == 0),
             "S03: tasks left"
         );
     }
@@ -158,15 +158,15 @@ impl Executors {
                 executor.free = free;
                 executor.tasks += 1;
             }
-            None => executor.ahead += 1,
+            None => executor.queued += 1,
         });
     }
 
     /// Gives the cores of one task back, or to one that waits for them.
     pub(super) fn release(&mut self, id: ExecutorId) {
         let cpus = self.cpus;
-        self.change(id, |executor| match executor.ahead.checked_sub(1) {
-            Some(ahead) => executor.ahead = ahead,
+        self.change(id, |executor| match executor.queued.checked_sub(1) {
+            Some(queued) => executor.queued = queued,
             None => {
                 executor.free += cpus;
                 executor.tasks =
@@ -233,11 +233,11 @@ impl Executors {
         }
         for (id, executor) in &self.alive {
             let running = tasks.remove(id).unwrap_or(0);
-            let there = executor.tasks + executor.ahead;
+            let there = executor.tasks + executor.queued;
             assert_eq!(there, running, "S03: executor {id} miscounts its tasks");
             let cores = executor.free + executor.tasks * self.cpus;
             assert_eq!(cores, executor.cores, "S03: executor {id} miscounts its cores");
-            let idle = executor.ahead > 0 && executor.free >= self.cpus;
+            let idle = executor.queued > 0 && executor.free >= self.cpus;
             assert!(!idle, "S03: tasks wait at executor {id} beside free cores");
             let offered = self.offerable.contains(&(Reverse(executor.free), *id));
             assert_eq!(offered, executor.usable() && executor.free >= self.cpus, "executor {id}");

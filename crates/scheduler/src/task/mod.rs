@@ -5,7 +5,7 @@
 //!                            │                              │
 //!   TaskEvent ──► core ──► offer ── pick a task (set, locality, speculation, exclusion)
 //!                   │        ├────► LaunchTask, ArmTimer
-//!                   │        └ ahead: short tasks for executors without a free core
+//!                   │        └ pipelining: short tasks for executors without a free core
 //!                   └──► ending ──► TaskEnded, TaskSetFailed, KillTask, DiscardTask
 //! ```
 //!
@@ -19,7 +19,6 @@
 //! whatever the size of the set. Only rare events (an executor comes or goes, a set is submitted or
 //! cancelled) may walk a list of tasks.
 
-mod ahead;
 mod attempts;
 mod audit;
 mod core;
@@ -30,6 +29,7 @@ mod locality;
 mod losses;
 mod offer;
 mod openings;
+mod pipelining;
 mod pool;
 mod round;
 mod set;

@@ -27,7 +27,7 @@ impl TaskScheduler {
             } else if !freed.is_empty() {
                 freed.retain(|id| self.launch_on(now, *id, Locality::Any, out));
             } else if let Some(id) = self.round.take_succeeded() {
-                self.send_ahead(now, id, out);
+                self.pipeline(now, id, out);
             } else {
                 break;
             }
@@ -109,7 +109,7 @@ impl TaskScheduler {
         let Found { stage, index, locality, speculative } = found;
         let set = self.sets.get_mut(stage).expect("the set was just asked");
         let started = set.start(&found, task, &mut self.pools);
-        if self.options.ahead_us > 0 {
+        if self.options.pipeline_us > 0 {
             set.count_there(executor);
         }
         self.round.offer_all_if(started.drained);

@@ -9,7 +9,7 @@ pub(super) struct Round {
     all: bool,
     /// Executors that a task left.
     freed: Vec<ExecutorId>,
-    /// Where a task succeeded, if tasks are sent ahead.
+    /// Where a task succeeded, if tasks are pipelined.
     succeeded_on: Option<ExecutorId>,
     /// Sets that launched a task with a preference.
     launched_near: Vec<StageRef>,
@@ -33,7 +33,7 @@ impl Round {
         self.freed.push(executor);
     }
 
-    /// A task succeeded there: others may be sent ahead.
+    /// A task succeeded there: others may be pipelined.
     pub(super) fn task_succeeded(&mut self, executor: ExecutorId) {
         self.succeeded_on = Some(executor);
     }

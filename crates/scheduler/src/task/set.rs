@@ -6,10 +6,10 @@
 use firesteel_types::event::Locality;
 use firesteel_types::{ExecutorId, Host, StageRef, TaskId, TaskInfo, TaskMetrics, Tick};
 
-use super::ahead::Pace;
 use super::exclusion::SetExclusion;
 use super::executors::Executors;
 use super::locality::{Answer, Offer, Waiting};
+use super::pipelining::Pace;
 use super::pool::{Member, Pools};
 use super::slots::Slots;
 use super::speculation::Copies;
@@ -237,7 +237,7 @@ impl SetState {
         Started { partition: self.slots.partition(index), attempt, drained }
     }
 
-    /// It may be sent tasks ahead: counts those that are at the executor.
+    /// It may be sent more tasks: counts those that are at the executor.
     pub(super) fn count_there(&mut self, executor: ExecutorId) {
         self.pace.came(executor);
     }
@@ -250,7 +250,7 @@ impl SetState {
         pools.ended(&mut self.member);
     }
 
-    /// How long a task took tells how many more may be sent ahead.
+    /// How long a task took tells how many more may be pipelined.
     pub(super) fn note_pace(&mut self, metrics: &TaskMetrics) {
         self.pace.note(metrics);
     }

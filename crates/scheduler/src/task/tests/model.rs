@@ -18,7 +18,7 @@ use crate::task::TaskScheduler;
 pub(super) struct Faults(BTreeMap<&'static str, u64>);
 
 const KINDS: [&str; 18] = [
-    "sent ahead",
+    "pipelined",
     "counted failure",
     "fatal failure",
     "fetch failure",
@@ -448,15 +448,15 @@ impl Model {
         let there = self.live.values().filter(|other| other.executor == info.executor).count();
         let slots = (executor.cores / self.options.cpus_per_task) as usize;
         if there >= slots {
-            self.faults.fired("sent ahead");
-            assert!(self.options.ahead_us > 0, "S03: more tasks than cores");
-            assert!(there < 33 * slots, "too many tasks are sent ahead");
+            self.faults.fired("pipelined");
+            assert!(self.options.pipeline_us > 0, "S03: more tasks than cores");
+            assert!(there < 33 * slots, "too many tasks are pipelined");
             let there = |(task, outcome): &(TaskInfo, TaskOutcome)| {
                 task.executor == info.executor && *outcome == TaskOutcome::Success
             };
             assert!(
                 cause.reported.as_ref().is_some_and(there),
-                "only a success brings tasks ahead"
+                "only a success brings pipelined tasks"
             );
         }
         let copies: Vec<_> = self

@@ -62,7 +62,7 @@ fn options() -> impl Strategy<Value = TaskOptions> {
     let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let numbers = (1..5u32, 1..3u32, 0..300u64, 0..300u64);
     (switches, numbers).prop_map(
-        |((fair, speculate, exclude, ahead), (failures, cpus, process, node))| {
+        |((fair, speculate, exclude, pipelined), (failures, cpus, process, node))| {
             let pool = |mode, weight, min_share| PoolSpec { mode, weight, min_share };
             TaskOptions {
                 mode: if fair { SchedulingMode::Fair } else { SchedulingMode::Fifo },
@@ -81,7 +81,7 @@ fn options() -> impl Strategy<Value = TaskOptions> {
                 }),
                 exclusion: exclude
                     .then(|| ExclusionOptions { timeout_ms: 700, ..ExclusionOptions::default() }),
-                ahead_us: if ahead { 5000 } else { 0 },
+                pipeline_us: if pipelined { 5000 } else { 0 },
             }
         },
     )

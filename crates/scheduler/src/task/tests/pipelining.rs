@@ -1,17 +1,17 @@
-//! What is sent ahead, and what is not.
+//! What is pipelined, and what is not.
 
 use firesteel_types::JobId;
 
 use super::rig::*;
 use crate::messages::{TaskEvent, TaskOptions, TaskSet};
 
-fn ahead() -> TaskOptions {
-    TaskOptions { ahead_us: 1000, ..TaskOptions::default() }
+fn pipelined() -> TaskOptions {
+    TaskOptions { pipeline_us: 1000, ..TaskOptions::default() }
 }
 
 /// One executor of one core, a set of this many tasks.
 fn rig(tasks: u32) -> Rig {
-    let mut rig = Rig::with_options(ahead(), &[(1, "a", 1)]);
+    let mut rig = Rig::with_options(pipelined(), &[(1, "a", 1)]);
     rig.submit(set(0, tasks));
     rig
 }
@@ -26,22 +26,22 @@ fn there(rig: &mut Rig, successes: u64, run_time_us: u64) -> Vec<usize> {
 }
 
 #[test]
-fn as_many_go_ahead_as_fit_and_never_more_than_were_seen() {
+fn as_many_are_pipelined_as_fit_and_never_more_than_were_seen() {
     for (run_time_us, expected) in
         [(1, [2, 3, 4, 3, 6]), (300, [2, 3, 4, 3, 4]), (600, [2; 5]), (1001, [1; 5])]
     {
         assert_eq!(there(&mut rig(100), 5, run_time_us), expected, "tasks of {run_time_us} us");
     }
     assert_eq!(there(&mut rig(1000), 100, 0).iter().max(), Some(&33), "one runs, 32 wait");
-    let options = TaskOptions { ahead_us: 0, ..ahead() };
+    let options = TaskOptions { pipeline_us: 0, ..pipelined() };
     let mut none = Rig::with_options(options, &[(1, "a", 1)]);
     none.submit(set(0, 100));
-    assert_eq!(there(&mut none, 5, 1), [1; 5], "unless there is to be nothing ahead");
+    assert_eq!(there(&mut none, 5, 1), [1; 5], "unless nothing is to be pipelined");
 }
 
 #[test]
 fn the_last_ones_go_to_whichever_slot_is_free_first() {
-    let mut rig = Rig::with_options(ahead(), &[(1, "a", 1), (2, "b", 2)]);
+    let mut rig = Rig::with_options(pipelined(), &[(1, "a", 1), (2, "b", 2)]);
     rig.submit(set(0, 8));
     rig.expect(&[
         "launch t0 s0.0 p0.0 on 2",
@@ -57,7 +57,7 @@ fn the_last_ones_go_to_whichever_slot_is_free_first() {
 }
 
 #[test]
-fn only_a_success_brings_tasks_ahead() {
+fn only_a_success_brings_pipelined_tasks() {
     let mut rig = rig(100);
     there(&mut rig, 5, 1);
     let before = rig.scheduler.running_tasks();
@@ -69,7 +69,7 @@ fn only_a_success_brings_tasks_ahead() {
 }
 
 #[test]
-fn nothing_goes_ahead_of_a_set_that_comes_first() {
+fn nothing_is_pipelined_of_a_set_that_comes_first() {
     let mut rig = rig(100);
     rig.submit(TaskSet { priority: JobId(1), ..set(1, 100) });
     rig.succeed_in(0, 1, 500_000);
@@ -95,7 +95,7 @@ fn what_waits_there_is_lost_with_its_executor_and_killed_with_its_set() {
 
 #[test]
 fn a_lost_executor_is_held_against_what_it_ran_and_not_against_what_waited_there() {
-    let options = TaskOptions { max_failures: 1, ..ahead() };
+    let options = TaskOptions { max_failures: 1, ..pipelined() };
     let mut rig = Rig::with_options(options, &[(1, "a", 1), (2, "b", 1)]);
     rig.submit(set(0, 100));
     rig.succeed_in(0, 1, 1);
@@ -108,7 +108,7 @@ fn a_lost_executor_is_held_against_what_it_ran_and_not_against_what_waited_there
 
 #[test]
 fn cores_that_others_have_do_not_count() {
-    let mut rig = Rig::with_options(ahead(), &[(1, "a", 4)]);
+    let mut rig = Rig::with_options(pipelined(), &[(1, "a", 4)]);
     rig.submit(set(0, 3));
     rig.submit(TaskSet { priority: JobId(1), ..set(1, 100) });
     let after = |task| {

@@ -1,15 +1,15 @@
-//! Tasks sent ahead: what an executor gets beyond its cores.
+//! Pipelined tasks: what an executor gets beyond its cores.
 //!
 //! A task that takes less time than its report and the next launch need on their way leaves its core
 //! idle most of the time. So an executor that has just ended one gets some more of the same kind to
-//! wait there: as many as it works off in [`TaskOptions::ahead_us`], by what tasks of their set took so
+//! wait there: as many as it works off in [`TaskOptions::pipeline_us`], by what tasks of their set took so
 //! far. An executor gives back, as killed, what waited too long there.
 //!
-//! Only a success brings tasks ahead, so an executor that stands still, or gives back, gets none. And
-//! none go ahead when no more tasks of the set wait than there are slots: the last ones are left to
+//! Only a success brings pipelined tasks, so an executor that stands still, or gives back, gets none. And
+//! none are pipelined when no more tasks of the set wait than there are slots: the last ones are left to
 //! whichever slot is free first.
 //!
-//! [`TaskOptions::ahead_us`]: crate::messages::TaskOptions::ahead_us
+//! [`TaskOptions::pipeline_us`]: crate::messages::TaskOptions::pipeline_us
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -70,13 +70,13 @@ impl Pace {
 }
 
 impl TaskScheduler {
-    /// Sends tasks ahead to the executor of a task that has just succeeded, when half of those it may
+    /// Pipelines tasks to the executor of a task that has just succeeded, when half of those it may
     /// have are done.
-    pub(super) fn send_ahead(&mut self, now: Tick, id: ExecutorId, out: &mut Vec<TaskEffect>) {
-        let (us, all_slots) = (self.options.ahead_us, self.executors.slots());
+    pub(super) fn pipeline(&mut self, now: Tick, id: ExecutorId, out: &mut Vec<TaskEffect>) {
+        let (us, all_slots) = (self.options.pipeline_us, self.executors.slots());
         let mut filling = false;
         while let Some(executor) = self.executors.busy(id) {
-            let waiting = u64::from(executor.ahead());
+            let waiting = u64::from(executor.queued());
             let has_more = |set: &SetState| {
                 // Cores that others have for long do not work any of it off.
                 let cores = set.pace().there(id).saturating_sub(waiting);
