@@ -29,7 +29,7 @@ macro_rules! named_id {
     };
 }
 
-/// A type of numbers: an id that tells one life of something from the next.
+/// A type of numbers: an id that tells one incarnation of something from the next.
 #[macro_export]
 macro_rules! numbered_id {
     ($(#[$doc:meta])* $name:ident) => {

@@ -1,5 +1,5 @@
 //! Chance for cores: a small generator seeded from outside, so that many retry at different moments
-//! and a life can still be lived again.
+//! and a run can still be repeated.
 
 /// A stream of numbers that its seed alone decides (SplitMix64).
 #[derive(Clone, Debug)]

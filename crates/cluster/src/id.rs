@@ -1,4 +1,4 @@
-//! Names of a standalone cluster's parts, and the numbers that tell one life of a part from the next.
+//! Names of a standalone cluster's parts, and the numbers that tell one incarnation of a part from the next.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ named_id!(
     DriverId
 );
 numbered_id!(
-    /// One life of a master. A later one has a larger number: the time it was elected at will do.
+    /// One term of a master. A later one has a larger number: the time it was elected at will do.
     Epoch
 );
 numbered_id!(
@@ -23,7 +23,7 @@ numbered_id!(
     Registration
 );
 numbered_id!(
-    /// One life of a process, drawn at its start: tells a message said twice from two that say it.
+    /// One incarnation of a process, drawn at its start: tells a message said twice from two that say it.
     Incarnation
 );
 

@@ -136,7 +136,7 @@ pub enum ToMaster {
 /// Anything a master says carries the master's epoch: what an older one said is void.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped<T> {
-    /// Which life of which master.
+    /// Which term of which master.
     pub epoch: Epoch,
     /// What it says.
     pub message: T,

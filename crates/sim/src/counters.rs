@@ -9,7 +9,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Adds another life's.
+            /// Adds another run's.
             pub fn add(&mut self, other: &Counters) {
                 $(self.$name += other.$name;)+
             }
@@ -31,7 +31,7 @@ counters! {
     messages_overtaken,
     /// Messages that went down with their connection.
     messages_cut,
-    /// Connections that broke while both ends lived.
+    /// Connections that broke while both ends ran.
     connections_broken,
     /// Connections that stood still for a while.
     connections_stalled,
@@ -87,7 +87,7 @@ counters! {
     map_stage_jobs,
     /// Tasks that missed a map output.
     fetch_failures,
-    /// Map outputs that rotted while their executor lived.
+    /// Map outputs that rotted while their executor ran.
     outputs_spoilt,
     /// Map outputs that came out different when they were computed again.
     outputs_changed,

@@ -1,11 +1,11 @@
 //! Whole clusters of production cores in one thread, from one seed.
 //!
-//! A life: a master, some workers, some applications with random jobs, and whatever can go wrong with
+//! A run: a master, some workers, some applications with random jobs, and whatever can go wrong with
 //! them, drawn from the seed. Then the faults stop, and by a deadline everything must have settled.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `plan` | what a seed decides before life begins: sizes, habits, which faults |
+//! | `plan` | what a seed decides before a run begins: sizes, habits, which faults |
 //! | `world` | the processes, the order of events, who hears what |
 //! | `network` | connections: delay, loss, repetition, overtaking, stalls, breaks |
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
@@ -48,7 +48,7 @@ pub use firesteel_scheduler::mutant::{Mutant as DagMutant, Planted as PlantedDag
 pub use load::longest_decision;
 pub use mutants::{MUTANTS, Mistake, first_violation, is_caught};
 
-/// What to live, and how to tell of it.
+/// What to run, and how to tell of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// A mistake to plant; without effect unless the cores were built with it.
@@ -56,12 +56,12 @@ pub struct Settings {
     /// The same for the DAG scheduler.
     pub planted_dag: PlantedDag,
     /// Whether to print what happens.
-    pub story: bool,
+    pub trace: bool,
 }
 
-/// How a life went.
+/// How a run went.
 #[derive(Debug)]
-pub struct Life {
+pub struct Run {
     /// The same for the same seed (S19).
     pub hash: u64,
     /// Events it took.
@@ -70,7 +70,7 @@ pub struct Life {
     pub counters: Counters,
 }
 
-/// What a life broke.
+/// What a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Whose.
@@ -79,15 +79,13 @@ pub struct Violation {
     pub message: String,
 }
 
-/// Lives one life.
-pub fn live(seed: u64, settings: &Settings) -> Result<Life, Violation> {
-    let lived = std::panic::catch_unwind(|| world::World::new(seed, settings).live());
-    lived
-        .unwrap_or_else(|payload| {
-            let message = payload.downcast_ref::<String>().cloned();
-            let message =
-                message.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-            Err(message.unwrap_or_else(|| "a panic".to_owned()))
-        })
-        .map_err(|message| Violation { seed, message })
+/// One run.
+pub fn simulate(seed: u64, settings: &Settings) -> Result<Run, Violation> {
+    let ran = std::panic::catch_unwind(|| world::World::new(seed, settings).run());
+    ran.unwrap_or_else(|payload| {
+        let message = payload.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        Err(message.unwrap_or_else(|| "a panic".to_owned()))
+    })
+    .map_err(|message| Violation { seed, message })
 }

@@ -1,8 +1,8 @@
-//! The simulator's command: many lives for figures, or one to read.
+//! The simulator's command: many runs for figures, or one to read.
 //!
 //! ```sh
 //! cargo run --release -p firesteel-sim -- --seeds 0..20000
-//! cargo run --release -p firesteel-sim -- --seed 17 --story
+//! cargo run --release -p firesteel-sim -- --seed 17 --trace
 //! cargo run --release -p firesteel-sim -- --master-load
 //! cargo run --release -p firesteel-sim --features mutants -- --mutants
 //! ```
@@ -12,30 +12,30 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use firesteel_sim::{
-    Counters, MUTANTS, Settings, Violation, first_violation, is_caught, live, longest_decision,
+    Counters, MUTANTS, Settings, Violation, first_violation, is_caught, longest_decision, simulate,
 };
 
-const USAGE: &str = "usage: firesteel-sim --seeds FROM..TO [--threads N] | --seed N [--story] | \
+const USAGE: &str = "usage: firesteel-sim --seeds FROM..TO [--threads N] | --seed N [--trace] | \
                      --master-load | --mutants";
 /// Microseconds of a master's longest decision, with 200 workers and 50 applications.
 const DECISION_TARGET: f64 = 10_000.0;
-/// Lives a minute on two cores.
+/// Runs a minute on two cores.
 const RATE_TARGET: f64 = 60_000.0;
-/// So many lives should show every kind of fault.
+/// So many runs should show every kind of fault.
 const ENOUGH: u64 = 5000;
-/// So many lives are a proof; fewer are a quick look.
+/// So many runs are a proof; fewer are a quick look.
 const PROOF: u64 = 200_000;
-/// So many lives should find any mistake.
-const MUTANT_LIVES: u64 = 40_000;
+/// So many runs should find any mistake.
+const MUTANT_RUNS: u64 = 40_000;
 
 struct Arguments {
     seeds: Range<u64>,
     threads: u64,
-    story: bool,
+    trace: bool,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { seeds: 0..0, threads: 2, story: false };
+    let mut arguments = Arguments { seeds: 0..0, threads: 2, trace: false };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seeds" => {
@@ -48,7 +48,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
                 arguments.seeds = seed..seed + 1;
             }
             "--threads" => arguments.threads = words.next()?.parse().ok().filter(|n| *n > 0)?,
-            "--story" => arguments.story = true,
+            "--trace" => arguments.trace = true,
             _ => return None,
         }
     }
@@ -62,17 +62,17 @@ struct Figures {
     violations: Vec<Violation>,
 }
 
-/// Every so-manieth seed from `first` on; one in a hundred is lived twice (S19).
-fn run(first: u64, step: u64, end: u64, settings: &Settings) -> Figures {
+/// Every so-manieth seed from `first` on; one in a hundred is run twice (S19).
+fn run_lane(first: u64, step: u64, end: u64, settings: &Settings) -> Figures {
     let mut figures = Figures::default();
     for seed in (first..end).step_by(step as usize) {
-        match live(seed, settings) {
-            Ok(life) => {
-                figures.counters.add(&life.counters);
-                figures.events += life.events;
+        match simulate(seed, settings) {
+            Ok(run) => {
+                figures.counters.add(&run.counters);
+                figures.events += run.events;
                 let again = seed % 100 == 0;
-                if again && live(seed, settings).map(|again| again.hash) != Ok(life.hash) {
-                    let message = "S19: the same seed lives another life".to_owned();
+                if again && simulate(seed, settings).map(|again| again.hash) != Ok(run.hash) {
+                    let message = "S19: the same seed makes another run".to_owned();
                     figures.violations.push(Violation { seed, message });
                 }
             }
@@ -83,13 +83,13 @@ fn run(first: u64, step: u64, end: u64, settings: &Settings) -> Figures {
 }
 
 fn run_all(arguments: &Arguments) -> Figures {
-    let settings = Settings { story: arguments.story, ..Settings::default() };
+    let settings = Settings { trace: arguments.trace, ..Settings::default() };
     let Range { start, end } = arguments.seeds;
     let threads = arguments.threads;
     let mut all = Figures::default();
     std::thread::scope(|scope| {
         let lanes: Vec<_> = (0..threads)
-            .map(|lane| scope.spawn(move || run(start + lane, threads, end, &settings)))
+            .map(|lane| scope.spawn(move || run_lane(start + lane, threads, end, &settings)))
             .collect();
         for lane in lanes {
             let figures = lane.join().expect("violations are caught");
@@ -118,7 +118,7 @@ fn mutants() -> ExitCode {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let caught = MUTANTS.iter().filter(|(mutant, rules)| {
-        let broken = first_violation(*mutant, MUTANT_LIVES);
+        let broken = first_violation(*mutant, MUTANT_RUNS);
         println!("{mutant:?}: {}", broken.as_deref().unwrap_or("not caught"));
         is_caught(broken.as_deref(), rules)
     });
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // A broken rule inside a core panics; it is told below, with its seed.
-    if !arguments.story {
+    if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
     let started = Instant::now();
@@ -153,22 +153,22 @@ fn bar(name: &str, value: f64, target: f64, ok: bool) -> bool {
 }
 
 fn report(arguments: &Arguments, figures: &Figures, seconds: f64) -> ExitCode {
-    let lives = arguments.seeds.end - arguments.seeds.start;
+    let runs = arguments.seeds.end - arguments.seeds.start;
     for Violation { seed, message } in figures.violations.iter().take(20) {
         println!("seed {seed}: {message}");
     }
     for (name, count) in figures.counters.list() {
         println!("{count:>10} {name}");
     }
-    println!("{lives} lives, {} events, {seconds:.1} s", figures.events);
+    println!("{runs} runs, {} events, {seconds:.1} s", figures.events);
     let violations = figures.violations.len() as f64;
     let mut ok = bar("violations", violations, 0.0, violations == 0.0);
-    if lives >= PROOF {
-        ok &= bar("lives", lives as f64, PROOF as f64, true);
+    if runs >= PROOF {
+        ok &= bar("runs", runs as f64, PROOF as f64, true);
     }
-    if lives >= ENOUGH {
-        let rate = lives as f64 / seconds * 60.0;
-        ok &= bar("lives_per_minute", rate, RATE_TARGET, rate >= RATE_TARGET);
+    if runs >= ENOUGH {
+        let rate = runs as f64 / seconds * 60.0;
+        ok &= bar("runs_per_minute", rate, RATE_TARGET, rate >= RATE_TARGET);
         let never = figures.counters.list().iter().filter(|(_, count)| *count == 0).count() as f64;
         ok &= bar("faults_that_never_fired", never, 0.0, never == 0.0);
     }

@@ -1,6 +1,6 @@
 //! Mistakes planted into the cores one by one, and the rules that find them out.
 
-use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, live};
+use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, simulate};
 
 /// A mistake in one of the cores.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,8 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
 ];
 
-/// What so many lives with a mistake in them break first.
-pub fn first_violation(mistake: Mistake, lives: u64) -> Option<String> {
+/// What so many runs with a mistake in them break first.
+pub fn first_violation(mistake: Mistake, runs: u64) -> Option<String> {
     let settings = match mistake {
         Mistake::Cluster(mutant) => {
             Settings { planted: Planted::only(mutant), ..Settings::default() }
@@ -53,7 +53,7 @@ pub fn first_violation(mistake: Mistake, lives: u64) -> Option<String> {
             Settings { planted_dag: PlantedDag::only(mutant), ..Settings::default() }
         }
     };
-    (0..lives).find_map(|seed| live(seed, &settings).err()).map(|broken| broken.message)
+    (0..runs).find_map(|seed| simulate(seed, &settings).err()).map(|broken| broken.message)
 }
 
 /// Whether that is one of the rules it should break.

@@ -1,5 +1,5 @@
 //! Connections. Each direction is a queue, so what is sent in order arrives in order, as a stream of
-//! bytes does; connections with masters may in savage lives lose, repeat and reorder messages, as
+//! bytes does; connections with masters may in savage runs lose, repeat and reorder messages, as
 //! happens when connections are made anew and requests are sent again.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(crate) enum Message {
     ToMaster(ToMaster),
     ToWorker(Stamped<ToWorker>),
     ToApplication(Stamped<ToApplication>),
-    /// To whoever submitted a driver; nobody listens in a life.
+    /// To whoever submitted a driver; nobody listens in a run.
     Reply,
     ToDriver(ToDriver),
     ToExecutor(ToExecutor),

@@ -1,11 +1,11 @@
-//! What a seed decides before life begins. Some lives are calm, some savage; each draws its own habits.
+//! What a seed decides before a run begins. Some runs are calm, some savage; each draws its own habits.
 
 use fastrand::Rng;
 use firesteel_backend::blame::ExitStatus;
 
-/// `spark.worker.timeout` of every life.
+/// `spark.worker.timeout` of every run.
 pub(crate) const WORKER_TIMEOUT_MS: u64 = 4000;
-/// `spark.network.timeout` of every life.
+/// `spark.network.timeout` of every run.
 pub(crate) const NETWORK_TIMEOUT_MS: u64 = 4000;
 /// How often everybody sends heartbeats.
 pub(crate) const HEARTBEAT_MS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! The processes of a life, and the order in which things happen to them.
+//! The processes of a run, and the order in which things happen to them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -15,9 +15,9 @@ use crate::driver::DriverNode;
 use crate::network::{CLIENT, Connection, Message};
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
 use crate::plan::{DEADLINE_MS, Fault, Plan, SETTLE_MS};
-use crate::{Counters, Life, Settings};
+use crate::{Counters, Run, Settings};
 
-/// A process of this life; never used again.
+/// A process of this run; never used again.
 pub(crate) type ProcId = usize;
 
 /// What a process is.
@@ -263,7 +263,7 @@ impl World {
     }
 
     pub(crate) fn tell(&self, line: impl FnOnce(&World) -> String) {
-        if self.settings.story {
+        if self.settings.trace {
             println!("{:>7} {}", self.now, line(self));
         }
     }
@@ -280,8 +280,8 @@ impl World {
         self.procs.len() - 1
     }
 
-    /// Lives to the end, or to the first broken rule.
-    pub(crate) fn live(mut self) -> Result<Life, String> {
+    /// Runs to the end, or to the first broken rule.
+    pub(crate) fn run(mut self) -> Result<Run, String> {
         let deadline = self.plan.quiet_at + DEADLINE_MS;
         while let Some(Reverse(Entry { at, sequence, event })) = self.queue.pop() {
             self.now = at;
@@ -297,7 +297,7 @@ impl World {
         }
         self.check_end()?;
         self.count_stale();
-        Ok(Life { hash: self.hash, events: self.events, counters: self.counters })
+        Ok(Run { hash: self.hash, events: self.events, counters: self.counters })
     }
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
@@ -383,7 +383,7 @@ impl World {
         }
     }
 
-    /// Whether nothing has ended for a while; not asked of short lives, where nothing is checked then.
+    /// Whether nothing has ended for a while; not asked of short runs, where nothing is checked then.
     fn is_left_alone(&mut self) -> bool {
         let over = *self.over_since.get_or_insert(self.now);
         let settled = self.plan.quiet_at + SETTLE_MS;

@@ -130,7 +130,7 @@ impl Master {
             "{} executors in a row ended before they could be used, and no other worker has room for one: {}. \
              Their stderr on those workers may tell more",
             app.launches().useless(),
-            app.launches().story(),
+            app.launches().history(),
         );
         self.end_application(turn, id, ApplicationState::Failed, &message, false);
     }

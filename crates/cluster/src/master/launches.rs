@@ -132,7 +132,7 @@ impl Launches {
     }
 
     /// What is known of each worker, for people.
-    pub(super) fn story(&self) -> String {
+    pub(super) fn history(&self) -> String {
         let told = self.troubled.iter().take(NAMED);
         let mut told: Vec<String> = told
             .map(|(worker, trouble)| {

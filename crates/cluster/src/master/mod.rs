@@ -4,7 +4,7 @@
 //!   Received, PeerDisconnected, Ticked
 //!        │
 //!        ▼                ┌ workers    registration, reports, loss
-//!      core ──────────────┼ apps       registration, life signs, end
+//!      core ──────────────┼ apps       registration, heartbeats, end
 //!        │                ├ executors  news, failures in a row, end
 //!        │                └ drivers    submission, end, another one in its place
 //!        ▼

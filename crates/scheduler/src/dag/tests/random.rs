@@ -15,7 +15,7 @@ use world::World;
 
 /// A node of the random graph: kind, two parents, partitions and whether it is kept.
 type Node = (u8, u8, u8, u8);
-/// A step of the story: what happens, and two choices.
+/// A step of the run: what happens, and two choices.
 type Step = (u8, u8, u8);
 
 /// Counts of what happened, by name, over all cases.
@@ -113,7 +113,7 @@ fn run(name: &str, cases: u32, check: impl Fn(u8, &[Node], &[Step]) -> Result<()
 #[test]
 fn whatever_happens_each_job_ends_once_with_each_result_once_and_nothing_is_left() {
     let tally = RefCell::new(Tally::new());
-    run("random lives", 5000, |flags, nodes, steps| {
+    run("random runs", 5000, |flags, nodes, steps| {
         let world = live_through(flags, nodes, steps);
         for (what, count) in world.tally {
             *tally.borrow_mut().entry(what).or_default() += count;

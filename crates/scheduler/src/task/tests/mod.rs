@@ -1,5 +1,5 @@
 //! Tests of the task scheduler: a rig that drives it and writes down what it does, rules one by
-//! one, and lives drawn at random.
+//! one, and runs drawn at random.
 
 mod model;
 mod pipelining;

@@ -1,4 +1,4 @@
-//! Lives drawn at random: sets, executors, failures, losses, cancels, stale and doubled messages.
+//! Runs drawn at random: sets, executors, failures, losses, cancels, stale and doubled messages.
 //! A model that knows only the rules watches every effect; at the end comes a quiet phase in which
 //! everything must be completed.
 
@@ -87,7 +87,7 @@ fn options() -> impl Strategy<Value = TaskOptions> {
     )
 }
 
-fn life() -> impl Strategy<Value = (TaskOptions, Vec<Step>)> {
+fn run_of_steps() -> impl Strategy<Value = (TaskOptions, Vec<Step>)> {
     (options(), proptest::collection::vec(step(), 1..120))
 }
 
@@ -98,7 +98,7 @@ fn config(cases: u32) -> Config {
 #[test]
 fn every_partition_of_a_living_set_succeeds_exactly_once_whatever_happens() {
     let faults = RefCell::new(Faults::default());
-    let result = TestRunner::new(config(1500)).run(&life(), |(options, steps)| {
+    let result = TestRunner::new(config(1500)).run(&run_of_steps(), |(options, steps)| {
         let mut model = Model::new(options);
         steps.iter().for_each(|step| model.take(step));
         model.calm_down();
@@ -112,7 +112,7 @@ fn every_partition_of_a_living_set_succeeds_exactly_once_whatever_happens() {
 #[test]
 fn the_same_events_give_the_same_effects() {
     TestRunner::new(config(100))
-        .run(&life(), |(options, steps)| {
+        .run(&run_of_steps(), |(options, steps)| {
             let run = || {
                 let mut model = Model::new(options.clone());
                 model.keep_trace = true;

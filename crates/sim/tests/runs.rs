@@ -1,16 +1,16 @@
-//! A few thousand lives without a violation, and lives of mutants that are found out.
+//! A few thousand runs without a violation, and runs of mutants that are found out.
 
-use firesteel_sim::{Counters, MUTANTS, Settings, first_violation, is_caught, live};
+use firesteel_sim::{Counters, MUTANTS, Settings, first_violation, is_caught, simulate};
 
-const LIVES: u64 = 2500;
+const RUNS: u64 = 2500;
 
 #[test]
 fn thousands_of_lives_break_no_rule_and_see_every_fault() {
     let settings = Settings::default();
     let mut all = Counters::default();
-    for seed in 0..LIVES {
-        let life = live(seed, &settings);
-        all.add(&life.unwrap_or_else(|broken| panic!("{broken:?}")).counters);
+    for seed in 0..RUNS {
+        let run = simulate(seed, &settings);
+        all.add(&run.unwrap_or_else(|broken| panic!("{broken:?}")).counters);
     }
     let never: Vec<_> = all.list().into_iter().filter(|(_, count)| *count == 0).collect();
     assert!(never.is_empty(), "never fired: {never:?}");
@@ -20,10 +20,11 @@ fn thousands_of_lives_break_no_rule_and_see_every_fault() {
 fn the_same_seed_lives_the_same_life() {
     let settings = Settings::default();
     for seed in 0..50 {
-        let hashes = [live(seed, &settings), live(seed, &settings)].map(|life| life.unwrap().hash);
+        let hashes =
+            [simulate(seed, &settings), simulate(seed, &settings)].map(|run| run.unwrap().hash);
         assert_eq!(hashes[0], hashes[1], "S19: seed {seed}");
     }
-    let (one, other) = (live(1, &settings).unwrap(), live(2, &settings).unwrap());
+    let (one, other) = (simulate(1, &settings).unwrap(), simulate(2, &settings).unwrap());
     assert_ne!(one.hash, other.hash, "seeds make no difference");
 }
 
@@ -31,7 +32,7 @@ fn the_same_seed_lives_the_same_life() {
 fn every_mutant_is_caught_by_the_rule_it_breaks() {
     let mut missed = Vec::new();
     for &(mutant, rules) in MUTANTS {
-        let broken = first_violation(mutant, 16 * LIVES);
+        let broken = first_violation(mutant, 16 * RUNS);
         println!("{mutant:?}: {broken:?}");
         if !is_caught(broken.as_deref(), rules) {
             missed.push((mutant, broken));
