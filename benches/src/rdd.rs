@@ -23,25 +23,25 @@ const WORDS: usize = 1_000_000_000;
 const MEMORY: Target = Target::AtMost(0.25);
 
 /// A job by name, how many times faster than Spark it has to be, and how many times slower than by hand it may be.
-struct Wish {
+struct Wanted {
     name: &'static str,
     faster_than_spark: f64,
     slower_than_limit: Option<f64>,
 }
 
-const WISHES: [Wish; 6] = [
-    Wish { name: "wordcount", faster_than_spark: 5.0, slower_than_limit: Some(1.3) },
-    Wish { name: "sort", faster_than_spark: 4.0, slower_than_limit: Some(1.5) },
-    Wish { name: "longs", faster_than_spark: 20.0, slower_than_limit: None },
-    Wish { name: "join", faster_than_spark: 4.0, slower_than_limit: None },
-    Wish { name: "group", faster_than_spark: 4.0, slower_than_limit: None },
-    Wish { name: "distinct", faster_than_spark: 4.0, slower_than_limit: None },
+const WANTED: [Wanted; 6] = [
+    Wanted { name: "wordcount", faster_than_spark: 5.0, slower_than_limit: Some(1.3) },
+    Wanted { name: "sort", faster_than_spark: 4.0, slower_than_limit: Some(1.5) },
+    Wanted { name: "longs", faster_than_spark: 20.0, slower_than_limit: None },
+    Wanted { name: "join", faster_than_spark: 4.0, slower_than_limit: None },
+    Wanted { name: "group", faster_than_spark: 4.0, slower_than_limit: None },
+    Wanted { name: "distinct", faster_than_spark: 4.0, slower_than_limit: None },
 ];
 
 /// The names that `--only` takes.
 pub(crate) const NAMES: [&str; 6] = ["wordcount", "sort", "longs", "join", "group", "distinct"];
 
-impl Wish {
+impl Wanted {
     fn job(&self) -> Result<Job> {
         Ok(match self.name {
             "wordcount" => Job::WordCount(data::words(WORDS)?),
@@ -96,7 +96,7 @@ pub(crate) fn run(rounds: usize, only: &[String]) -> Result<Bars> {
         .into_iter()
         .collect();
     let (mut table, mut bars) = (Table::new(&HEAD), Bars::default());
-    for wish in WISHES.iter().filter(|wish| only.is_empty() || only.iter().any(|n| n == wish.name))
+    for wish in WANTED.iter().filter(|wish| only.is_empty() || only.iter().any(|n| n == wish.name))
     {
         let contest =
             wish.job().map(|job| Contest::hold(&job, &[&spark_side, &limit, &app], rounds));
@@ -142,7 +142,7 @@ fn rows(contest: &Contest) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contest, Job, NAMES, Runs, Sample, WISHES, Wish, rows};
+    use super::{Contest, Job, NAMES, Runs, Sample, WANTED, Wanted, rows};
 
     fn runs(side: &'static str, seconds: f64, megabytes: u64) -> Runs {
         let peak_rss_bytes = megabytes * 1_000_000;
@@ -155,13 +155,13 @@ mod tests {
         Contest { job: Job::Longs, runs, problems: vec![] }
     }
 
-    fn lines(wish: &Wish, contest: Option<&Contest>) -> Vec<String> {
+    fn lines(wish: &Wanted, contest: Option<&Contest>) -> Vec<String> {
         wish.bars(contest).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn times_and_memory_are_held_against_spark_and_times_against_the_limit() {
-        let wish = Wish { name: "nap", faster_than_spark: 4.0, slower_than_limit: Some(1.3) };
+        let wish = Wanted { name: "nap", faster_than_spark: 4.0, slower_than_limit: Some(1.3) };
         assert_eq!(
             lines(&wish, Some(&contest())),
             [
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_short() {
-        let wish = Wish { name: "nap", faster_than_spark: 4.0, slower_than_limit: None };
+        let wish = Wanted { name: "nap", faster_than_spark: 4.0, slower_than_limit: None };
         let expected = ["bar nap_vs_spark - 4 short", "bar nap_rss_vs_spark - 0.25 short"];
         assert_eq!(lines(&wish, None), expected);
         let mut without_ours = contest();
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn every_wish_can_be_named_and_has_a_job() {
-        assert_eq!(WISHES.each_ref().map(|wish| wish.name), NAMES);
-        for wish in WISHES.iter().filter(|wish| wish.name != "wordcount") {
+        assert_eq!(WANTED.each_ref().map(|wish| wish.name), NAMES);
+        for wish in WANTED.iter().filter(|wish| wish.name != "wordcount") {
             wish.job().unwrap();
         }
     }

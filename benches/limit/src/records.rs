@@ -1,4 +1,4 @@
-//! Sort: records made in both halves, dealt out by the sign of their key, each half sorted in a thread.
+//! Sort: records made in both halves, distributed by the sign of their key, each half sorted in a thread.
 
 use std::thread;
 

@@ -56,7 +56,7 @@ impl Worker {
         let id = WorkerId::new(&format!("worker-{number}"));
         let books = Arc::new(Mutex::new(Books { number: 1, ..Books::default() }));
         let (ears, said) = (id.clone(), master.clone());
-        env.register(WORKER, Ears { id: ears, master: said, books: books.clone() })?;
+        env.register(WORKER, PlayerEndpoint { id: ears, master: said, books: books.clone() })?;
         let worker = WorkerDescription {
             id: id.clone(),
             incarnation: Incarnation(number),
@@ -86,13 +86,13 @@ impl Worker {
     }
 }
 
-struct Ears {
+struct PlayerEndpoint {
     id: WorkerId,
     master: EndpointRef<ToMaster>,
     books: Arc<Mutex<Books>>,
 }
 
-impl Ears {
+impl PlayerEndpoint {
     fn report(&self, books: &mut Books, report: ExecutorReport) -> Result<(), HandlerError> {
         books.number += 1;
         let (number, worker) = (books.number, self.id.clone());
@@ -103,7 +103,7 @@ impl Ears {
     }
 }
 
-impl Endpoint for Ears {
+impl Endpoint for PlayerEndpoint {
     type Message = Stamped<ToWorker>;
 
     async fn receive(

@@ -23,6 +23,7 @@ mod rules;
 mod settings;
 mod source;
 mod uses;
+mod words;
 
 pub use figures::{Results, table};
 pub use generated::{as_section, with_part};

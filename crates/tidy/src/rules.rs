@@ -6,6 +6,7 @@ use crate::Source;
 use crate::code::is_word;
 use crate::fields::{Fields, open_structs};
 use crate::uses::imported_paths;
+use crate::words;
 
 /// Where decisions are made: no clock, randomness, IO, locks, threads or unordered maps in here.
 pub const PURE_CORES: &[&str] = &[
@@ -131,6 +132,9 @@ impl Findings<'_> {
             }
             if line.contains('\t') {
                 self.complain(number, "a tab: indent with spaces");
+            }
+            for complaint in words::complaints(&source.path, line) {
+                self.complain(number, complaint);
             }
             for path in MACHINE_PATHS.iter().filter(|path| has_absolute_path(line, path)) {
                 self.complain(number, format!("`{path}` only exists on one machine"));
