@@ -91,7 +91,7 @@ impl Actor {
             let until = self.next.map(|next| Duration::from_millis(next.since_ms(now)));
             match messages.recv_timeout(until.map_or(LOOK, |until| until.min(LOOK))) {
                 Ok(ActorMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(messages) => self.hear(messages),
+                Ok(message) => self.hear(message),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.next.is_some_and(|next| next <= self.engine.now()) {
@@ -108,8 +108,8 @@ impl Actor {
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
 
-    fn hear(&mut self, messages: ActorMessage) {
-        match messages {
+    fn hear(&mut self, message: ActorMessage) {
+        match message {
             ActorMessage::Provider(event) => self.feed(Event::Provider(event)),
             ActorMessage::NodeExcluded(node, excluded) => {
                 self.feed(Event::NodeExcluded { node, excluded });
@@ -207,7 +207,7 @@ impl Actor {
         let (address, max_memory) = introduced.unzip();
         let (host, cores) = (info.host.clone(), info.cores);
         tracing::info!(%executor, %host, cores, "executor registered");
-        let live = Live { link, address, host, cores, code: Default::default(), told: 0 };
+        let live = Live { link, address, host, cores, code: Default::default() };
         let (id, at) = (live.block_manager(executor), self.engine.now());
         lock(&self.cluster.executors).insert(executor, live);
         let max_memory = max_memory.unwrap_or_default();

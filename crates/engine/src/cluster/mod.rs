@@ -43,7 +43,7 @@ use firesteel_executor::Forgotten;
 use firesteel_executor::cluster::{TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
 use firesteel_task::TaskReport;
-use firesteel_types::{BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, RddId, TaskId};
+use firesteel_types::{BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, TaskId};
 
 use super::Engine;
 use super::job::StageCode;
@@ -80,20 +80,9 @@ struct Live {
     cores: u32,
     /// The code it was sent.
     code: BTreeSet<u64>,
-    /// It was told with a task of all outdated partitions up to this epoch.
-    told: u64,
 }
 
 impl Live {
-    /// Those of the outdated partitions that it was not told of with another task.
-    fn untold(&mut self, outdated: &[(RddId, u64)]) -> Vec<(RddId, u64)> {
-        let told = self.told;
-        let untold = outdated.iter().filter(|(_, epoch)| *epoch > told);
-        let untold: Vec<_> = untold.copied().collect();
-        self.told = untold.iter().map(|(_, epoch)| *epoch).max().unwrap_or(told);
-        untold
-    }
-
     fn block_manager(&self, executor: ExecutorId) -> BlockManagerId {
         let port = self.address.as_ref().map_or(0, |address| address.port);
         BlockManagerId { executor, host: self.host.clone(), port }
@@ -188,7 +177,7 @@ impl Cluster {
             live.code.pop_first();
         }
         let body = is_new.then(|| body.clone());
-        let (identity, outdated) = (identity(task, *epoch), live.untold(outdated));
+        let (identity, outdated) = (identity(task, *epoch), outdated.to_vec());
         let order = TaskOrder { identity, code: code.id, body, outdated };
         let data = to_bytes(&order).expect("it consists of numbers and bytes");
         let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
@@ -196,13 +185,7 @@ impl Cluster {
         drop(executors);
         match tasks.try_send(message.clone()) {
             Ok(()) => {}
-            Err(RpcError::QueueFull { .. }) => {
-                // Other tasks may overtake it.
-                if let Some(live) = lock(&self.executors).get_mut(&task.executor) {
-                    live.told = 0;
-                }
-                return self.send_later(launch, tasks, message);
-            }
+            Err(RpcError::QueueFull { .. }) => return self.send_later(launch, tasks, message),
             Err(error) => self.unreachable(task.executor, &error),
         }
         // Killed meanwhile: the wish may have overtaken the task.

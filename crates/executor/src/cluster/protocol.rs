@@ -37,7 +37,8 @@ pub struct TaskOrder {
     pub code: u64,
     /// The code, if this executor has not been sent it before; otherwise it is fetched if need be.
     pub body: Option<Vec<u8>>,
-    /// Cached partitions of these RDDs must not be read if they were computed before that epoch.
+    /// Cached partitions of these RDDs must not be read if they were computed before that epoch. All of them with each task:
+    /// tasks run in another order than they come, or not at all.
     pub outdated: Vec<(RddId, u64)>,
 }
 
