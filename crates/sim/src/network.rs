@@ -1,6 +1,6 @@
 //! Connections. Each direction is a queue, so what is sent in order arrives in order, as a stream of
 //! bytes does; connections with masters may in savage runs lose, repeat and reorder messages, as
-//! happens when connections are made anew and requests are sent again.
+//! happens when processes reconnect and send requests again.
 
 use std::collections::VecDeque;
 

@@ -40,7 +40,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     /// The items distributed evenly over this many partitions, by a shuffle. Where the order of the items may
     /// change when they are computed again (after `reduce_by_key`, `map_partitions` and the like) they are
-    /// dealt by what they hold: about evenly, as far as they differ.
+    /// distributed by what they hold: about evenly, as far as they differ.
     #[track_caller]
     pub fn repartition(&self, partitions: usize) -> Rdd<T> {
         let site = CallSite::here("repartition");

@@ -138,7 +138,7 @@ enum ClientMessage {
     /// The masters, in the order of the master URL.
     Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
     /// A master said something.
-    Stamped(RpcAddress, Stamped<ToApplication>),
+    FromMaster(RpcAddress, Stamped<ToApplication>),
     /// The connection to a master broke.
     Gone(RpcAddress),
     /// A connection to a master could not be made.
@@ -165,9 +165,9 @@ impl Client {
                 None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match heard {
-                Ok(messages) => {
-                    let stops = matches!(messages, ClientMessage::Command(ProviderCommand::Stop));
-                    self.hear(messages);
+                Ok(message) => {
+                    let stops = matches!(message, ClientMessage::Command(ProviderCommand::Stop));
+                    self.hear(message);
                     if stops {
                         return;
                     }
@@ -182,13 +182,13 @@ impl Client {
         }
     }
 
-    fn hear(&mut self, messages: ClientMessage) {
-        let event = match messages {
+    fn hear(&mut self, message: ClientMessage) {
+        let event = match message {
             ClientMessage::Masters(masters) => {
                 self.masters = masters;
                 Some(Event::Ticked)
             }
-            ClientMessage::Stamped(address, said) => {
+            ClientMessage::FromMaster(address, said) => {
                 self.master(&address).map(|master| Event::ReceivedMaster { master, said })
             }
             ClientMessage::Gone(address) => {
@@ -263,7 +263,7 @@ impl Endpoint for Masters {
         caller: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
-        let _ = self.messages.send(ClientMessage::Stamped(caller.peer().address.clone(), said));
+        let _ = self.messages.send(ClientMessage::FromMaster(caller.peer().address.clone(), said));
         Ok(())
     }
 

@@ -43,7 +43,7 @@ pub(super) struct CachedBlocks {
     unpersisted: BTreeSet<RddId>,
     /// Partitions of these RDDs count only if a task computed them that was launched in this epoch or later.
     outdated: BTreeMap<RddId, u64>,
-    /// The same for whoever runs tasks, made anew when it changes.
+    /// The same as a list, which goes along with every task.
     outdated_list: Arc<[(RddId, u64)]>,
     /// What the partitions were computed from, where that is not the first generation of everything.
     computed_from: BTreeMap<RddId, Generations>,
