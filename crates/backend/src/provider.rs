@@ -21,7 +21,7 @@ use crate::blame::End;
 /// From a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderEvent {
-    /// The cluster manager took the application in. Stamped again when its id changes.
+    /// The cluster manager took the application in. Told again when its id changes.
     Accepted {
         /// Under this id.
         app: AppId,
@@ -73,7 +73,7 @@ pub struct Capacity {
 pub enum ProviderCommand {
     /// So many executors are wanted from now on.
     SetTarget(u32),
-    /// These shall end, whatever they do; others may take their place. Stamped once: the provider says it as often as it takes
+    /// These shall end, whatever they do; others may take their place. Told once: the provider says it as often as it takes
     /// until it can tell their end.
     Release(Vec<ExecutorId>),
     /// No executor shall be started on these nodes from now on; all others are welcome.

@@ -233,10 +233,10 @@ impl Conf {
             let refusal = entry.check(&setting.value).err()?;
             Some(refused(entry.about().key, setting, entry.about(), refusal))
         });
-        let uncached = self.settings.iter().filter_map(|(key, setting)| {
-            promises::uncached(self, key, setting).or_else(|| executor_env::refusal(key, setting))
+        let unkept = self.settings.iter().filter_map(|(key, setting)| {
+            promises::unkept(self, key, setting).or_else(|| executor_env::refusal(key, setting))
         });
-        let mut errors: Vec<ConfError> = known.chain(uncached).collect();
+        let mut errors: Vec<ConfError> = known.chain(unkept).collect();
         if errors.is_empty() {
             errors = self.contradictions()?;
         }

@@ -91,7 +91,7 @@ pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
 }
 
 /// Why a setting is refused, if it promises what is not kept.
-pub(crate) fn uncached(conf: &Conf, key: &str, setting: &Setting) -> Option<ConfError> {
+pub(crate) fn unkept(conf: &Conf, key: &str, setting: &Setting) -> Option<ConfError> {
     let promise = PROMISES.iter().find(|promise| promise.keys.contains(&key))?;
     let is_harmless =
         setting.value.is_empty() || setting.value.eq_ignore_ascii_case(promise.harmless);

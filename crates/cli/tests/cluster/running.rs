@@ -171,7 +171,7 @@ fn an_executor_that_is_not_wanted_any_more_ends_and_an_application_that_is_over_
     let executors = vec![ExecutorId(0)];
     application.say(ToMaster::KillExecutors { app: app.clone(), executors });
     assert_eq!(application.end_of(0).0, ExecutorState::Killed);
-    // Stamped when it is to be killed, not when it is.
+    // Told when it is to be killed, not when it is.
     wait_until("the executor's end", || !is_running(first));
 
     let local = worker.directory(&application.id(), 0).with_file_name("local");

@@ -25,7 +25,7 @@ pub struct Demand {
 struct Placement<'a> {
     demand: Demand,
     capacities: &'a [Capacity],
-    /// Cores and executors by capacity.
+    /// Cores and executors, in the order of `capacities`.
     assigned: Vec<(u32, u32)>,
 }
 
@@ -56,7 +56,8 @@ impl Placement<'_> {
     }
 }
 
-/// Cores by capacity. Spread out: one step per capacity in turns; otherwise a capacity is filled before the next.
+/// Cores per worker, in the order of `capacities`. Spread out: one step per worker in turns; otherwise a worker is filled
+/// before the next.
 pub fn place(demand: Demand, capacities: &[Capacity], spread_out: bool) -> Vec<u32> {
     let assigned = vec![(0, 0); capacities.len()];
     let mut placement = Placement { demand, capacities, assigned };

@@ -51,7 +51,7 @@ impl std::fmt::Display for TransferError {
             TransferError::Stream(error) => error.fmt(f),
             TransferError::Broken(error) => error.fmt(f),
             TransferError::Disk(error) => {
-                write!(f, "a block of another executor could not be spilled: {error}")
+                write!(f, "a block of another executor could not be written to disk: {error}")
             }
             TransferError::Lost(error) => write!(f, "that executor is lost ({error})"),
         }

@@ -223,7 +223,7 @@ pub enum Event {
         /// Its running tasks, where they tell what they cost before they end.
         tasks: Vec<RunningTask>,
     },
-    /// A stage attempt ends: the most that one executor used while it ran tasks of it. Stamped before
+    /// A stage attempt ends: the most that one executor used while it ran tasks of it. Posted before
     /// [`Event::StageCompleted`], of executors that were looked at meanwhile.
     StageExecutorMetrics {
         /// The stage attempt.
