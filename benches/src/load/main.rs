@@ -13,8 +13,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use firesteel_cluster::messages::ToMaster;
 use firesteel_rpc::RpcAddress;
+use firesteel_standalone_core::messages::ToMaster;
 use tokio::runtime::Runtime;
 
 use player::{Application, Worker};

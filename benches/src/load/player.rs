@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use anyhow::Result;
 use firesteel_backend::command::Command;
 use firesteel_backend::{Address, AppId};
-use firesteel_cluster::description::{
-    ApplicationDescription, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
-};
-use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster, ToWorker};
-use firesteel_cluster::wire::{APP_CLIENT, MASTER, WORKER};
-use firesteel_cluster::{ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, RpcAddress, RpcEnv, RpcOptions,
 };
+use firesteel_standalone_core::description::{
+    ApplicationDescription, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
+};
+use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster, ToWorker};
+use firesteel_standalone_core::wire::{APP_CLIENT, MASTER, WORKER};
+use firesteel_standalone_core::{ExecutorKey, Incarnation, Registration, WorkerId};
 use firesteel_types::{ExecutorId, Host};
 use tokio::runtime::Runtime;
 

@@ -2,7 +2,7 @@
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
 
-mod cluster;
+mod daemons;
 mod launch;
 mod machine;
 mod master;

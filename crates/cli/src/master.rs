@@ -6,7 +6,7 @@ use clap::Args;
 use firesteel_standalone::master::{self, MasterArgs, RunningMaster};
 
 use crate::Failure;
-use crate::cluster::{self, Ending, Shared};
+use crate::daemons::{self, Ending, Shared};
 
 #[derive(Args)]
 pub(crate) struct MasterFlags {
@@ -21,9 +21,9 @@ pub(crate) struct MasterFlags {
 }
 
 pub(crate) fn run(flags: MasterFlags) -> Result<ExitCode, Failure> {
-    cluster::log();
+    daemons::log();
     let args = check(&flags)?;
-    cluster::runtime()?.block_on(async {
+    daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;
         let running = master::start(args).await?;
         announce(&running);
@@ -39,8 +39,8 @@ fn check(flags: &MasterFlags) -> Result<MasterArgs, Failure> {
     Ok(MasterArgs {
         host,
         advertise,
-        port: cluster::number(flags.port, "SPARK_MASTER_PORT", 7077)?,
-        web_port: Some(cluster::number(flags.webui_port, "SPARK_MASTER_WEBUI_PORT", 8080)?),
+        port: daemons::number(flags.port, "SPARK_MASTER_PORT", 7077)?,
+        web_port: Some(daemons::number(flags.webui_port, "SPARK_MASTER_WEBUI_PORT", 8080)?),
         rest_port: MasterArgs::rest_port_of(&conf, rpc.keyring.is_some())?,
         conf,
         rpc,

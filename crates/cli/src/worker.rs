@@ -8,7 +8,7 @@ use firesteel_conf::{ByteSize, ByteUnit, HostPort, Master, entries};
 use firesteel_rpc::RpcAddress;
 use firesteel_standalone::worker::{self, Launcher, RunningWorker, WorkerArgs};
 
-use crate::cluster::{self, Ending, Shared, given};
+use crate::daemons::{self, Ending, Shared, given};
 use crate::{Failure, launch, machine};
 
 #[derive(Args)]
@@ -35,9 +35,9 @@ pub(crate) struct WorkerFlags {
 }
 
 pub(crate) fn run(flags: WorkerFlags) -> Result<ExitCode, Failure> {
-    cluster::log();
+    daemons::log();
     let args = check(flags)?;
-    cluster::runtime()?.block_on(async {
+    daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;
         let running = worker::start(args).await?;
         tokio::select! {
@@ -81,9 +81,9 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
         masters: masters(&flags.master)?,
         host,
         advertise,
-        port: cluster::number(flags.port, "SPARK_WORKER_PORT", 0)?,
-        web_port: Some(cluster::number(flags.webui_port, "SPARK_WORKER_WEBUI_PORT", 8081)?),
-        cores: positive(cluster::number(flags.cores, "SPARK_WORKER_CORES", machine::cores())?)?,
+        port: daemons::number(flags.port, "SPARK_WORKER_PORT", 0)?,
+        web_port: Some(daemons::number(flags.webui_port, "SPARK_WORKER_WEBUI_PORT", 8081)?),
+        cores: positive(daemons::number(flags.cores, "SPARK_WORKER_CORES", machine::cores())?)?,
         memory_mb: memory_mb(flags.memory.or_else(|| given("SPARK_WORKER_MEMORY")))?,
         work_dir: work_dir.unwrap_or_else(|| "work".into()),
         local_dirs: local_dirs.into_iter().map(PathBuf::from).collect(),

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::blocks::{BlockMaster, Piece, PieceRequest};
-use firesteel_scheduler::engine::Input;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_storage::{BlockId, Watch};
 use firesteel_task::Environment;
@@ -44,7 +44,7 @@ impl Watch for BlockWatch {
         let state = engine.lock();
         let (location, block) = (BlockLocation::DRIVER, RddBlock { rdd, partition });
         let status = engine.environment.blocks().status(id);
-        engine.carry_out(state, Input::BlockUpdated { location, block, status });
+        engine.carry_out(state, SchedulerInput::BlockUpdated { location, block, status });
     }
 }
 
@@ -71,7 +71,7 @@ impl Engine {
 
     /// An RDD whose partitions were dropped caches them from now on.
     pub fn persist_again(self: &Arc<Self>, rdd: RddId) {
-        self.feed(Input::Dag(DagEvent::RddPersisted { rdd }));
+        self.feed(SchedulerInput::Dag(DagEvent::RddPersisted { rdd }));
     }
 
     /// Drops the cached partitions of an RDD. What is cached later is dropped where it is told of.
@@ -82,7 +82,7 @@ impl Engine {
     fn drop_partitions(self: &Arc<Self>, rdd: RddId, event: DagEvent) {
         // Here and now: whoever unpersists finds the memory and the disk free afterwards.
         self.environment.blocks().remove_rdd(rdd);
-        self.feed(Input::Dag(event));
+        self.feed(SchedulerInput::Dag(event));
         self.post(Event::UnpersistRdd { rdd });
     }
 

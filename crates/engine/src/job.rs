@@ -8,7 +8,7 @@ use firesteel_closure::Encoder;
 use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, RddInfo, TaskFailure};
 
-use super::cluster::Cluster;
+use super::backend::Cluster;
 use crate::{Error, Result};
 
 /// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need), its

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use firesteel_conf::entries;
 use firesteel_executor::Forgotten;
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::{DagEvent, JobSpec, MapStageSpec};
 use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, Properties, RddId, RddInfo, ShuffleId, StageId};
@@ -145,7 +145,7 @@ impl Engine {
         let job = state.next_job();
         let waiter = Arc::new(JobWaiter::new(job));
         state.jobs.insert(job, make(waiter.clone()));
-        self.carry_out(state, Input::Dag(submitted(job)));
+        self.carry_out(state, SchedulerInput::Dag(submitted(job)));
         Ok(waiter)
     }
 
@@ -182,36 +182,39 @@ impl Engine {
     fn remove_shuffle(self: &Arc<Self>, shuffle: ShuffleId) {
         let mut state = self.lock();
         state.shuffles.remove(&shuffle);
-        self.carry_out(state, Input::Dag(DagEvent::ShuffleRemoved { shuffle }));
+        self.carry_out(state, SchedulerInput::Dag(DagEvent::ShuffleRemoved { shuffle }));
         self.environment.remove_shuffle(shuffle);
         self.forget(Forgotten::Shuffle(shuffle));
     }
 
     /// Cancels one job.
     pub fn cancel_job(self: &Arc<Self>, job: JobId, reason: &str) {
-        self.feed(Input::Dag(DagEvent::JobCancelled { job, reason: reason.to_owned() }));
+        self.feed(SchedulerInput::Dag(DagEvent::JobCancelled { job, reason: reason.to_owned() }));
     }
 
     /// Cancels the running jobs of a group.
     pub fn cancel_job_group(self: &Arc<Self>, group: &str, reason: &str) {
         let (group, reason) = (group.to_owned(), reason.to_owned());
-        self.feed(Input::Dag(DagEvent::JobGroupCancelled { group, reason }));
+        self.feed(SchedulerInput::Dag(DagEvent::JobGroupCancelled { group, reason }));
     }
 
     /// Cancels the running jobs that have a tag.
     pub fn cancel_jobs_with_tag(self: &Arc<Self>, tag: &str, reason: &str) {
         let (tag, reason) = (tag.to_owned(), reason.to_owned());
-        self.feed(Input::Dag(DagEvent::JobTagCancelled { tag, reason }));
+        self.feed(SchedulerInput::Dag(DagEvent::JobTagCancelled { tag, reason }));
     }
 
     /// Cancels all running jobs.
     pub fn cancel_all_jobs(self: &Arc<Self>, reason: &str) {
-        self.feed(Input::Dag(DagEvent::AllJobsCancelled { reason: reason.to_owned() }));
+        self.feed(SchedulerInput::Dag(DagEvent::AllJobsCancelled { reason: reason.to_owned() }));
     }
 
     /// Cancels the jobs that need a stage.
     pub fn cancel_stage(self: &Arc<Self>, stage: StageId, reason: &str) {
-        self.feed(Input::Dag(DagEvent::StageCancelled { stage, reason: reason.to_owned() }));
+        self.feed(SchedulerInput::Dag(DagEvent::StageCancelled {
+            stage,
+            reason: reason.to_owned(),
+        }));
     }
 
     /// Waits for tasks that were told to end because their job is over; not for long, in case they do not notice.

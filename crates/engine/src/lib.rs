@@ -7,7 +7,7 @@
 //! | `jobs` | what front doors ask for: jobs, shuffles, cancellation |
 //! | `shared` | broadcast values and accumulators |
 //! | `blocks` | cached partitions as schedulers and listeners hear of them |
-//! | `place`, `local`, `process`, `cluster` | where tasks run |
+//! | `place`, `local`, `process`, `backend` | where tasks run |
 //! | `state`, `job`, `aftermath`, `timer` | what the lock protects, what happens after it is let go |
 //! | `heartbeat` | what executors and the driver use |
 //! | `bus`, `status` | who hears of all this |
@@ -23,10 +23,10 @@
 #![cfg_attr(not(feature = "cluster"), allow(dead_code))]
 
 mod aftermath;
+#[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
+mod backend;
 mod blocks;
 mod bus;
-#[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
-mod cluster;
 mod error;
 mod files;
 mod heartbeat;
@@ -45,8 +45,8 @@ mod timer;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use firesteel_executor::LocalEnvironment;
-use firesteel_scheduler::engine::{Effect, Input};
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
+use firesteel_scheduler::{SchedulerEffect, SchedulerInput};
 use firesteel_storage::Clock;
 use firesteel_task::TaskReport;
 use firesteel_types::{Event, ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick};
@@ -59,11 +59,11 @@ use start::Application;
 use state::{Launch, Output, State};
 use status::Status;
 
+pub use backend::ClusterManager;
+#[cfg(feature = "cluster")]
+pub use backend::{ApplicationSpec, Provider, Reports, executor_environment};
 pub use blocks::CachedPartitions;
 pub use bus::Listener;
-pub use cluster::ClusterManager;
-#[cfg(feature = "cluster")]
-pub use cluster::{ApplicationSpec, Provider, Reports, executor_environment};
 pub use error::{Error, Result};
 pub use firesteel_executor::codec_if;
 pub use job::JobWaiter;
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Takes one input.
-    fn feed(self: &Arc<Self>, input: Input) {
+    fn feed(self: &Arc<Self>, input: SchedulerInput) {
         let state = self.lock();
         self.carry_out(state, input);
     }
@@ -131,7 +131,7 @@ impl Engine {
         }
         let metrics = Some(metrics);
         let reported = TaskEvent::TaskReported { task, executor, outcome, metrics, written };
-        self.apply(state, Input::Task(reported));
+        self.apply(state, SchedulerInput::Task(reported));
     }
 
     /// Waits for a task; `None` when the engine stops.
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    fn carry_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>, input: Input) {
+    fn carry_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>, input: SchedulerInput) {
         self.apply(&mut state, input);
         self.let_go(state);
     }
@@ -163,7 +163,7 @@ impl Engine {
     fn let_go_after(self: &Arc<Self>, state: MutexGuard<'_, State>, first: impl FnOnce()) {
         for (job, error) in self.unlock(state, first) {
             let reason = error.to_string();
-            self.feed(Input::Dag(DagEvent::JobCancelled { job, reason }));
+            self.feed(SchedulerInput::Dag(DagEvent::JobCancelled { job, reason }));
         }
     }
 
@@ -187,7 +187,7 @@ impl Engine {
         spoilt
     }
 
-    fn apply(self: &Arc<Self>, state: &mut State, input: Input) {
+    fn apply(self: &Arc<Self>, state: &mut State, input: SchedulerInput) {
         if state.broken {
             return;
         }
@@ -196,35 +196,43 @@ impl Engine {
         state.scheduler.handle(now, input, &mut effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::LaunchTask { task, kind, epoch } => state.launch(task, kind, epoch),
-                Effect::KillTask { task, executor, reason } => {
+                SchedulerEffect::LaunchTask { task, kind, epoch } => {
+                    state.launch(task, kind, epoch)
+                }
+                SchedulerEffect::KillTask { task, executor, reason } => {
                     state.kill(task, &reason);
                     self.place.kill(executor, task, reason);
                 }
-                Effect::DeliverResult { job, index, task } => state.deliver(job, index, task),
-                Effect::DeliverMapStatistics { job, bytes } => state.deliver_sizes(job, bytes),
-                Effect::ApplyAccumulators { task } => state.apply_accumulators(task),
-                Effect::ReleaseTask { task } => state.release(task),
-                Effect::EndJob { job, result } => state.end_job(job, result.map_err(Error::from)),
-                Effect::PublishMapOutputs { shuffle, locations } => {
+                SchedulerEffect::DeliverResult { job, index, task } => {
+                    state.deliver(job, index, task)
+                }
+                SchedulerEffect::DeliverMapStatistics { job, bytes } => {
+                    state.deliver_sizes(job, bytes)
+                }
+                SchedulerEffect::ApplyAccumulators { task } => state.apply_accumulators(task),
+                SchedulerEffect::ReleaseTask { task } => state.release(task),
+                SchedulerEffect::EndJob { job, result } => {
+                    state.end_job(job, result.map_err(Error::from))
+                }
+                SchedulerEffect::PublishMapOutputs { shuffle, locations } => {
                     self.publish(shuffle, &locations);
                 }
-                Effect::DropMapOutputs { shuffle, outputs } => {
+                SchedulerEffect::DropMapOutputs { shuffle, outputs } => {
                     self.drop_map_outputs(shuffle, outputs);
                 }
-                Effect::DropCachedPartitions { at, rdd, epoch } => {
+                SchedulerEffect::DropCachedPartitions { at, rdd, epoch } => {
                     let dropped = self.drop_cached_partitions(at, rdd, epoch);
                     state.aftermath.push(Step::Drop(dropped));
                 }
-                Effect::ReplicateBlocks { holder, blocks } => {
+                SchedulerEffect::ReplicateBlocks { holder, blocks } => {
                     self.place.replicate(holder, &blocks);
                 }
-                Effect::Post(event) => {
+                SchedulerEffect::Post(event) => {
                     self.place.note_exclusion(&event);
                     state.peaks.before(&event).into_iter().for_each(|first| self.post(first));
                     self.post(event);
                 }
-                Effect::ArmTimer(at) => self.arm_timer(state, at),
+                SchedulerEffect::ArmTimer(at) => self.arm_timer(state, at),
             }
         }
         state.effects = effects;

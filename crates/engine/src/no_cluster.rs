@@ -1,4 +1,4 @@
-//! In place of `cluster` in programs that are built without that feature: there are no cluster managers, and nothing that one
+//! In place of `backend` in programs that are built without that feature: there are no cluster managers, and nothing that one
 //! would bring about can exist.
 
 use std::sync::Arc;

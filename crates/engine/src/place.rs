@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_types::{
     BlockLocation, Event, ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddBlock,
     RddId, ShuffleId, TaskId,
 };
 
-use super::cluster::{Cluster, ClusterManager, NewCluster, claimant, dispatch};
+use super::backend::{Cluster, ClusterManager, NewCluster, claimant, dispatch};
 use super::{Engine, local};
 use crate::files::Files;
 use crate::{Error, Result};
@@ -75,7 +75,7 @@ impl NewPlace {
             NewPlace::Threads { workers, .. } => {
                 engine.announce()?;
                 let info = ExecutorInfo::new(Host::new("localhost"), workers);
-                engine.feed(Input::ExecutorAdded { executor: ExecutorId::DRIVER, info });
+                engine.feed(SchedulerInput::ExecutorAdded { executor: ExecutorId::DRIVER, info });
                 engine.heartbeats.start(engine, true)?;
                 local::spawn_workers(engine, workers, local::work)
             }

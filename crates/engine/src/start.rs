@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use firesteel_conf::{Conf, Master, Threads, entries};
 use firesteel_executor::{LocalEnvironment, variables};
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_status::Retention;
 use firesteel_storage::Clock;
@@ -13,8 +13,8 @@ use firesteel_task::Environment;
 use firesteel_types::{BlockManagerId, Event, ExecutorId};
 
 use crate::aftermath::Aftermath;
+use crate::backend::{ClusterManager, built_in};
 use crate::bus::{Bus, Listener};
-use crate::cluster::{ClusterManager, built_in};
 use crate::files::Files;
 use crate::heartbeat::Heartbeats;
 use crate::jobs::Ids;
@@ -180,7 +180,7 @@ impl Engine {
         }
         state.stopped = true;
         let threads = std::mem::take(&mut state.threads);
-        self.carry_out(state, Input::Dag(DagEvent::AllJobsCancelled { reason }));
+        self.carry_out(state, SchedulerInput::Dag(DagEvent::AllJobsCancelled { reason }));
         self.work.notify_all();
         self.timer.notify_all();
         self.heartbeats.stop();

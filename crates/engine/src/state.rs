@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use firesteel_scheduler::engine::{Effect, Scheduler};
 use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
+use firesteel_scheduler::{Scheduler, SchedulerEffect};
 use firesteel_task::{KillSwitch, Payload, UpdateTarget};
 use firesteel_types::{
     AccumulatorId, ExecutorMetrics, JobId, RddId, ShuffleId, TaskId, TaskInfo, Tick,
@@ -48,7 +48,7 @@ pub(super) struct Output {
 
 pub(super) struct State {
     pub(super) scheduler: Scheduler,
-    pub(super) effects: Vec<Effect>,
+    pub(super) effects: Vec<SchedulerEffect>,
     pub(super) ready: VecDeque<Launch>,
     pub(super) jobs: BTreeMap<JobId, ActiveJob>,
     pub(super) shuffles: BTreeMap<ShuffleId, Weak<ShuffleHandle>>,

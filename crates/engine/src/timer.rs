@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 
 use super::state::State;
 use super::{Engine, local};
@@ -31,7 +31,7 @@ fn run(engine: &Arc<Engine>) {
         match state.timers.first().copied() {
             Some(at) if at <= now => {
                 state.timers.retain(|timer| *timer > now);
-                engine.carry_out(state, Input::Ticked);
+                engine.carry_out(state, SchedulerInput::Ticked);
                 state = engine.lock();
             }
             Some(at) => {

@@ -33,8 +33,8 @@ pub(crate) fn is_executor() -> bool {
 /// Called before `main`: is an executor until it exits.
 pub(crate) fn take_over() -> ! {
     #[cfg(feature = "cluster")]
-    if std::env::var_os(crate::cluster::DRIVER_URL).is_some() {
-        crate::cluster::become_executor();
+    if std::env::var_os(crate::node::DRIVER_URL).is_some() {
+        crate::node::become_executor();
     }
     let code = match std::panic::catch_unwind(serve) {
         Ok(Ok(())) => 0,

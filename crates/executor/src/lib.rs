@@ -6,9 +6,9 @@
 //! This crate never schedules; it runs what it is given and reports how that ended.
 
 pub mod child;
-#[cfg(feature = "cluster")]
-pub mod cluster;
 mod environment;
+#[cfg(feature = "cluster")]
+pub mod node;
 mod options;
 mod panics;
 mod protocol;

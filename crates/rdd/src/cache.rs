@@ -26,7 +26,7 @@ use firesteel_types::{RddId, StorageLevel};
 
 use crate::Pipe;
 use crate::checkpoint::Link;
-use crate::memory::{Room, Unrolled};
+use crate::memory::{UnrollMemory, Unrolled};
 
 /// How often the kill switch is looked at while another task computes the partition.
 const POLL: Duration = Duration::from_millis(20);
@@ -235,7 +235,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
     fn cache_packed(&self) -> (Outcome, Items<T, I>) {
         let mut rest = (self.computed)();
         let mut writer = PackedWriter::new(self.task.scratch().cache_codec());
-        let mut room = Room::new(self.block, self.task);
+        let mut room = UnrollMemory::new(self.block, self.task);
         for item in rest.by_ref() {
             if writer.push(&item).or_fail() && !room.allows(writer.bytes()) {
                 let packed = writer.finish().or_fail();
@@ -408,7 +408,7 @@ pub(crate) enum Items<T, I: Iterator<Item = T>> {
     /// Cached encoded.
     Read(Reading<T, I>),
     /// Not cached: those that were held until there was no more room, then the others.
-    Passing(std::iter::Chain<std::vec::IntoIter<T>, I>, #[allow(dead_code)] Room),
+    Passing(std::iter::Chain<std::vec::IntoIter<T>, I>, #[allow(dead_code)] UnrollMemory),
     /// Not cached.
     Through(I),
 }
@@ -418,11 +418,11 @@ pub(crate) struct Reading<T, I> {
     records: Records<T>,
     block: BlockId,
     task: TaskContext,
-    rest: Option<(I, Room)>,
+    rest: Option<(I, UnrollMemory)>,
 }
 
 impl<T: Data, I: Iterator<Item = T>> Reading<T, I> {
-    fn new<F>(slice: Slice, caching: &Caching<'_, F>, rest: Option<(I, Room)>) -> Self {
+    fn new<F>(slice: Slice, caching: &Caching<'_, F>, rest: Option<(I, UnrollMemory)>) -> Self {
         let (block, task) = (caching.block, caching.task.clone());
         Reading { records: Records::new(slice), block, task, rest }
     }

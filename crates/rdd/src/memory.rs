@@ -129,15 +129,15 @@ impl<T: Data> Hoard<T> {
 }
 
 /// Storage's memory for a partition that may come to be kept; given back when it is dropped.
-pub(crate) struct Room {
+pub(crate) struct UnrollMemory {
     environment: Arc<dyn Environment>,
     block: BlockId,
     bytes: u64,
 }
 
-impl Room {
+impl UnrollMemory {
     pub(crate) fn new(block: BlockId, task: &TaskContext) -> Self {
-        Room { environment: task.environment().clone(), block, bytes: 0 }
+        UnrollMemory { environment: task.environment().clone(), block, bytes: 0 }
     }
 
     /// Whether so many bytes in all may be held. Less gives the rest back.
@@ -162,7 +162,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for UnrollMemory {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.environment.blocks().release(self.bytes);
@@ -174,12 +174,16 @@ impl Drop for Room {
 pub(crate) struct Unrolled<T> {
     items: Vec<T>,
     meter: Meter,
-    room: Room,
+    room: UnrollMemory,
 }
 
 impl<T: Data> Unrolled<T> {
     pub(crate) fn new(block: BlockId, task: &TaskContext) -> Self {
-        Unrolled { items: Vec::new(), meter: Meter::of::<T>(), room: Room::new(block, task) }
+        Unrolled {
+            items: Vec::new(),
+            meter: Meter::of::<T>(),
+            room: UnrollMemory::new(block, task),
+        }
     }
 
     /// Takes an item; `false` when there is no room for more.
@@ -212,12 +216,12 @@ impl<T: Data> Unrolled<T> {
         (slots * size_of::<T>()) as u64 + heap as u64
     }
 
-    pub(crate) fn into_parts(self) -> (Vec<T>, Room) {
+    pub(crate) fn into_parts(self) -> (Vec<T>, UnrollMemory) {
         (self.items, self.room)
     }
 
     /// The items without spare slots, and what they occupy.
-    pub(crate) fn into_fitting_parts(mut self) -> (Vec<T>, Room) {
+    pub(crate) fn into_fitting_parts(mut self) -> (Vec<T>, UnrollMemory) {
         self.items.shrink_to_fit();
         // At least one byte: what is on the books can be evicted.
         let bytes = self.bytes_with(self.items.capacity()).max(1);

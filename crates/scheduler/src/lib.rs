@@ -10,7 +10,9 @@
 
 pub mod blocks;
 pub mod dag;
-pub mod engine;
 pub mod messages;
 pub mod mutant;
+mod scheduler;
 pub mod task;
+
+pub use scheduler::{Scheduler, SchedulerEffect, SchedulerInput};

@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firesteel_scheduler::engine::{Effect, Input, Scheduler};
 use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
+use firesteel_scheduler::{Scheduler, SchedulerEffect, SchedulerInput};
 use firesteel_types::{
     BlockLocation, CallSite, Dependency, ExecutorId, ExecutorInfo, Host, JobId, MapAttempt,
     MapOutputLocation, NarrowMapping, Properties, RddId, RddInfo, ShuffleId, TaskFailure, TaskId,
@@ -155,7 +155,7 @@ impl World {
         world
     }
 
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: SchedulerInput) {
         let mut effects = Vec::new();
         self.scheduler.handle(self.now, input, &mut effects);
         for effect in effects {
@@ -163,24 +163,24 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: SchedulerEffect) {
         match effect {
-            Effect::LaunchTask { task, kind, .. } => self.launch(task, kind),
-            Effect::KillTask { task, .. } => {
+            SchedulerEffect::LaunchTask { task, kind, .. } => self.launch(task, kind),
+            SchedulerEffect::KillTask { task, .. } => {
                 self.fired.kills += 1;
                 self.killed.insert(task);
             }
-            Effect::DeliverResult { job, index, task } => self.deliver(job, index, task),
-            Effect::DeliverMapStatistics { job, .. } => panic!("job {job} reads results"),
-            Effect::ApplyAccumulators { task } => {
+            SchedulerEffect::DeliverResult { job, index, task } => self.deliver(job, index, task),
+            SchedulerEffect::DeliverMapStatistics { job, .. } => panic!("job {job} reads results"),
+            SchedulerEffect::ApplyAccumulators { task } => {
                 let (info, _) = &self.outputs[&task];
                 let first = self.applied.insert((info.stage.stage.0, info.partition));
                 assert!(first, "S16: accumulators applied twice for {info:?}");
             }
-            Effect::ReleaseTask { task } => {
+            SchedulerEffect::ReleaseTask { task } => {
                 self.outputs.remove(&task);
             }
-            Effect::EndJob { job, result } => {
+            SchedulerEffect::EndJob { job, result } => {
                 let state = self.jobs.get_mut(&job).expect("a job that was submitted");
                 assert!(!state.ended, "S07: job {job} ended twice");
                 state.ended = true;
@@ -196,13 +196,13 @@ impl World {
                     Err(_) => self.fired.failed_jobs += 1,
                 }
             }
-            Effect::PublishMapOutputs { shuffle, locations } => {
+            SchedulerEffect::PublishMapOutputs { shuffle, locations } => {
                 self.published.insert(shuffle, locations);
             }
-            Effect::ArmTimer(at) => {
+            SchedulerEffect::ArmTimer(at) => {
                 self.timers.insert(at);
             }
-            Effect::DropMapOutputs { shuffle, outputs } => {
+            SchedulerEffect::DropMapOutputs { shuffle, outputs } => {
                 for (location, output) in outputs {
                     let at = MapOutputLocation { location, task: output.task };
                     let told = self.published.get(&shuffle);
@@ -213,8 +213,9 @@ impl World {
                     }
                 }
             }
-            Effect::DropCachedPartitions { .. } | Effect::ReplicateBlocks { .. } => {}
-            Effect::Post(_) => {}
+            SchedulerEffect::DropCachedPartitions { .. }
+            | SchedulerEffect::ReplicateBlocks { .. } => {}
+            SchedulerEffect::Post(_) => {}
         }
     }
 
@@ -265,7 +266,7 @@ impl World {
         self.executors.insert(executor, true);
         let (host, cores) = (Host::new(["a", "b"][self.rng.usize(..2)]), self.rng.u32(1..4));
         let info = ExecutorInfo::new(host, cores);
-        self.feed(Input::ExecutorAdded { executor, info });
+        self.feed(SchedulerInput::ExecutorAdded { executor, info });
     }
 
     fn submit_job(&mut self) {
@@ -276,7 +277,7 @@ impl World {
         let partitions = (0..rdd.partitions).collect();
         let properties = Properties::default();
         let spec = JobSpec { job, rdd, partitions, properties };
-        self.feed(Input::Dag(DagEvent::JobSubmitted(spec)));
+        self.feed(SchedulerInput::Dag(DagEvent::JobSubmitted(spec)));
     }
 
     fn lives(&self, executor: ExecutorId) -> bool {
@@ -311,7 +312,7 @@ impl World {
     fn report(&mut self, task: TaskId, executor: ExecutorId, outcome: TaskOutcome) {
         let reported =
             TaskEvent::TaskReported { task, executor, outcome, metrics: None, written: None };
-        self.feed(Input::Task(reported));
+        self.feed(SchedulerInput::Task(reported));
     }
 
     fn outcome(&mut self, task: &TaskInfo, kind: TaskSetKind) -> TaskOutcome {
@@ -372,7 +373,7 @@ impl World {
         self.fired.executor_losses += 1;
         self.executors.remove(&executor);
         self.running.retain(|_, (task, _)| task.executor != executor);
-        self.feed(Input::ExecutorLost {
+        self.feed(SchedulerInput::ExecutorLost {
             executor,
             caused_by_app: self.now.0.is_multiple_of(2),
             outputs_lost: true,
@@ -383,7 +384,7 @@ impl World {
     fn tick(&mut self) {
         if let Some(at) = self.timers.pop_first() {
             self.now = self.now.max(at);
-            self.feed(Input::Ticked);
+            self.feed(SchedulerInput::Ticked);
         }
     }
 
@@ -408,7 +409,7 @@ impl World {
     fn cancel_some_job(&mut self) {
         let reason = "cancelled".to_owned();
         if let Some(job) = self.rng.choice(self.jobs.keys().copied().collect::<Vec<_>>()) {
-            self.feed(Input::Dag(DagEvent::JobCancelled { job, reason }));
+            self.feed(SchedulerInput::Dag(DagEvent::JobCancelled { job, reason }));
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, RddInfo, StorageLevel, TaskId};
 
@@ -213,14 +213,17 @@ impl World {
         match message {
             BlockMessage::Updated { location, block, status } => {
                 self.note_said(proc, location, status.map(|_| block).as_slice());
-                let updated = Input::BlockUpdated { location, block, status };
+                let updated = SchedulerInput::BlockUpdated { location, block, status };
                 self.feed_schedulers(proc, vec![updated])
             }
             BlockMessage::Reported { location, cached } => {
                 let blocks: Vec<RddBlock> = cached.iter().map(|(block, _)| *block).collect();
                 self.count_healed(proc, location, &blocks);
                 self.note_said(proc, location, &blocks);
-                self.feed_schedulers(proc, vec![Input::BlocksReported { location, cached }])
+                self.feed_schedulers(
+                    proc,
+                    vec![SchedulerInput::BlocksReported { location, cached }],
+                )
             }
             BlockMessage::LocatePeers { holder, block } => self.locate_peers(proc, holder, block),
             BlockMessage::DropOutdated(rdd, epoch) => {
@@ -345,12 +348,17 @@ impl World {
         let id = rdd.id;
         if !rdd.is_persisted() {
             rdd.storage_level.set(StorageLevel::MEMORY_ONLY_2);
-            return self
-                .feed_schedulers(driver, vec![Input::Dag(DagEvent::RddPersisted { rdd: id })]);
+            return self.feed_schedulers(
+                driver,
+                vec![SchedulerInput::Dag(DagEvent::RddPersisted { rdd: id })],
+            );
         }
         self.counters.rdds_unpersisted += 1;
         rdd.storage_level.set(StorageLevel::NONE);
-        self.feed_schedulers(driver, vec![Input::Dag(DagEvent::RddUnpersisted { rdd: id })])
+        self.feed_schedulers(
+            driver,
+            vec![SchedulerInput::Dag(DagEvent::RddUnpersisted { rdd: id })],
+        )
     }
 
     /// L08: when faults are over, every driver knows what its executors cache, and there are as many replicas as are wanted

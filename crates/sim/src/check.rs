@@ -1,11 +1,11 @@
 //! The invariants, by id.
 
 use firesteel_backend::Peer;
-use firesteel_cluster::ExecutorKey;
-use firesteel_cluster::description::ExecutorState;
-use firesteel_cluster::master::{ExecutorView, WorkerStatus};
-use firesteel_cluster::messages::ToApplication;
-use firesteel_cluster::worker::Effect;
+use firesteel_standalone_core::ExecutorKey;
+use firesteel_standalone_core::description::ExecutorState;
+use firesteel_standalone_core::master::{ExecutorView, WorkerStatus};
+use firesteel_standalone_core::messages::ToApplication;
+use firesteel_standalone_core::worker::WorkerEffect;
 use firesteel_types::{ExecutorId, Tick};
 
 use crate::network::CLIENT;
@@ -21,14 +21,14 @@ const TURN_OVER_MS: u64 = 500;
 const MOST_LAUNCHES: usize = 40;
 
 /// S06: an order under a registration that is no more changes nothing.
-pub(crate) fn check_void_order(node: &WorkerNode, out: &[Effect]) -> Result<(), String> {
-    let acts = |effect: &Effect| {
+pub(crate) fn check_void_order(node: &WorkerNode, out: &[WorkerEffect]) -> Result<(), String> {
+    let acts = |effect: &WorkerEffect| {
         matches!(
             effect,
-            Effect::SpawnExecutor { .. }
-                | Effect::KillExecutor { .. }
-                | Effect::SpawnDriver { .. }
-                | Effect::KillDriver { .. }
+            WorkerEffect::SpawnExecutor { .. }
+                | WorkerEffect::KillExecutor { .. }
+                | WorkerEffect::SpawnDriver { .. }
+                | WorkerEffect::KillDriver { .. }
         )
     };
     if out.iter().any(acts) {

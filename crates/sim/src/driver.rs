@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::command::Command;
-use firesteel_backend::executor;
+use firesteel_backend::executor::ExecutorEvent;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToExecutor;
-use firesteel_backend::registry::{Effect, Event as Registered, Registry, RegistryOptions};
-use firesteel_cluster::Incarnation;
-use firesteel_cluster::application::{AppClient, AppClientOptions};
-use firesteel_cluster::description::ApplicationDescription;
-use firesteel_scheduler::engine::{Effect as Decided, Input, Scheduler};
+use firesteel_backend::registry::{Registry, RegistryEffect, RegistryEvent, RegistryOptions};
 use firesteel_scheduler::messages::{
     DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskOptions, TaskSetKind,
 };
+use firesteel_scheduler::{Scheduler, SchedulerEffect, SchedulerInput};
+use firesteel_standalone_core::Incarnation;
+use firesteel_standalone_core::application::{AppClient, AppClientOptions};
+use firesteel_standalone_core::description::ApplicationDescription;
 use firesteel_types::{
     Dependency, Event as Told, JobError, JobId, MapOutputSizes, MapStatus, Properties, RddInfo,
     ShuffleId, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
@@ -186,31 +186,31 @@ impl World {
             }
         };
         self.tell(|_| format!("process {proc} submits job {job}"));
-        self.feed_schedulers(proc, vec![Input::Dag(submitted)])
+        self.feed_schedulers(proc, vec![SchedulerInput::Dag(submitted)])
     }
 
     pub(crate) fn wake_schedulers(&mut self, proc: ProcId) -> Result<(), String> {
-        self.feed_schedulers(proc, vec![Input::Ticked])
+        self.feed_schedulers(proc, vec![SchedulerInput::Ticked])
     }
 
     pub(crate) fn carry_out_for_driver(
         &mut self,
         proc: ProcId,
-        effect: Effect,
-        inputs: &mut Vec<Input>,
+        effect: RegistryEffect,
+        inputs: &mut Vec<SchedulerInput>,
     ) -> Result<(), String> {
         match effect {
-            Effect::Provider(_) => {}
-            Effect::SendExecutor { to, message } => {
+            RegistryEffect::Provider(_) => {}
+            RegistryEffect::SendExecutor { to, message } => {
                 let refused = matches!(message, ToExecutor::RegisterExecutorFailed { .. });
                 self.counters.executors_refused += u64::from(refused);
                 self.send(to.0 as usize, CLIENT, Message::ToExecutor(message));
             }
-            Effect::Schedule(input) => {
+            RegistryEffect::Schedule(input) => {
                 self.note_input(proc, &input)?;
                 inputs.push(input);
             }
-            Effect::ReportTask { executor, task, outcome, data } => {
+            RegistryEffect::ReportTask { executor, task, outcome, data } => {
                 let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
                 if let Ok(bytes) = <[u8; 8]>::try_from(&*data) {
                     node.outputs.insert(task, u64::from_le_bytes(bytes));
@@ -223,41 +223,41 @@ impl World {
                 let metrics = Some(Box::new(metrics));
                 let reported =
                     TaskEvent::TaskReported { task, executor, outcome, metrics, written };
-                inputs.push(Input::Task(reported));
+                inputs.push(SchedulerInput::Task(reported));
             }
-            Effect::Accepted { app } => {
+            RegistryEffect::Accepted { app } => {
                 let other = self.app_ids.insert(app.clone(), proc);
                 if other.is_some_and(|other| other != proc) {
                     return Err(format!("S05: {app} is the id of two applications"));
                 }
             }
-            Effect::Warn { message } => {
+            RegistryEffect::Warn { message } => {
                 self.counters.starvation_warnings += 1;
                 self.tell(|_| format!("process {proc} warns: {message}"));
             }
-            Effect::EndApplication { reason } => {
+            RegistryEffect::EndApplication { reason } => {
                 // Another thread submits a job in this very moment.
                 self.feed_schedulers(proc, std::mem::take(inputs))?;
                 self.counters.jobs_at_the_end += 1;
                 self.submit_job(proc, None)?;
                 self.application_ended(proc, &reason)?;
             }
-            Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
-            Effect::Drain => self.push(self.now, Event::Drained(proc)),
+            RegistryEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            RegistryEffect::Drain => self.push(self.now, Event::Drained(proc)),
         }
         Ok(())
     }
 
-    fn note_input(&mut self, proc: ProcId, input: &Input) -> Result<(), String> {
+    fn note_input(&mut self, proc: ProcId, input: &SchedulerInput) -> Result<(), String> {
         let Some(Body::Driver(node)) = &self.procs[proc].body else { return Ok(()) };
         match input {
-            Input::ExecutorAdded { executor, .. } => {
+            SchedulerInput::ExecutorAdded { executor, .. } => {
                 self.counters.executors_registered += 1;
                 if node.registry.is_lost(*executor) {
                     return Err(format!("S04: lost executor {executor} is taken back"));
                 }
             }
-            Input::ExecutorLost { executor, reason, .. } => {
+            SchedulerInput::ExecutorLost { executor, reason, .. } => {
                 self.counters.executors_lost += 1;
                 self.tell(|_| format!("process {proc} loses executor {executor}: {reason}"));
             }
@@ -290,7 +290,7 @@ impl World {
     pub(crate) fn feed_schedulers(
         &mut self,
         proc: ProcId,
-        inputs: Vec<Input>,
+        inputs: Vec<SchedulerInput>,
     ) -> Result<(), String> {
         if inputs.is_empty() {
             return Ok(());
@@ -298,10 +298,10 @@ impl World {
         let Some(Body::Driver(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         for input in inputs {
             match &input {
-                Input::ExecutorLost { executor, .. } => {
+                SchedulerInput::ExecutorLost { executor, .. } => {
                     node.book.executor_lost(*executor, self.now);
                 }
-                Input::ExecutorAdded { .. } => node.book.holders_changed = self.now,
+                SchedulerInput::ExecutorAdded { .. } => node.book.holders_changed = self.now,
                 _ => {}
             }
             let mut out = Vec::new();
@@ -327,38 +327,44 @@ impl World {
         &mut self,
         proc: ProcId,
         node: &mut DriverNode,
-        effect: Decided,
+        effect: SchedulerEffect,
     ) -> Result<(), String> {
         match effect {
-            Decided::LaunchTask { task, kind, epoch } => self.launch(node, task, kind, epoch)?,
-            Decided::KillTask { task, executor, reason } => {
+            SchedulerEffect::LaunchTask { task, kind, epoch } => {
+                self.launch(node, task, kind, epoch)?
+            }
+            SchedulerEffect::KillTask { task, executor, reason } => {
                 self.counters.task_kills += 1;
                 if let Some(peer) = node.registry.peer(executor) {
                     let kill = Message::ToExecutor(ToExecutor::KillTask { task, reason });
                     self.send(peer.0 as usize, CLIENT, kill);
                 }
             }
-            Decided::DeliverResult { job, index, task } => node.deliver(job, index, task)?,
-            Decided::DeliverMapStatistics { job, bytes } => node.deliver_sizes(job, &bytes)?,
-            Decided::ApplyAccumulators { task } => {
+            SchedulerEffect::DeliverResult { job, index, task } => {
+                node.deliver(job, index, task)?
+            }
+            SchedulerEffect::DeliverMapStatistics { job, bytes } => {
+                node.deliver_sizes(job, &bytes)?
+            }
+            SchedulerEffect::ApplyAccumulators { task } => {
                 let info = &node.tasks[&task].0;
                 if !node.applied.insert((info.stage.stage.0, info.partition)) {
                     return Err(format!("S16: updates of {info:?} are applied twice"));
                 }
             }
-            Decided::ReleaseTask { task } => {
+            SchedulerEffect::ReleaseTask { task } => {
                 node.outputs.remove(&task);
                 node.computed.remove(&task);
             }
-            Decided::EndJob { job, result } => self.job_ended(node, job, result)?,
-            Decided::PublishMapOutputs { shuffle, locations } => {
+            SchedulerEffect::EndJob { job, result } => self.job_ended(node, job, result)?,
+            SchedulerEffect::PublishMapOutputs { shuffle, locations } => {
                 node.book.published(shuffle, locations)?;
                 node.book.note_covered(&node.rdds, node.scheduler.blocks());
             }
-            Decided::DropMapOutputs { shuffle, outputs } => {
+            SchedulerEffect::DropMapOutputs { shuffle, outputs } => {
                 self.drop_outputs(proc, node, shuffle, &outputs)?;
             }
-            Decided::DropCachedPartitions { at, rdd, epoch } => {
+            SchedulerEffect::DropCachedPartitions { at, rdd, epoch } => {
                 self.counters.cached_rolled_back += u64::from(at.is_none());
                 self.counters.outdated_blocks += u64::from(at.is_some());
                 if at.is_none() {
@@ -366,14 +372,14 @@ impl World {
                 }
                 self.tell_holders(node, at, &BlockMessage::DropOutdated(rdd, epoch));
             }
-            Decided::ReplicateBlocks { holder, blocks } => {
+            SchedulerEffect::ReplicateBlocks { holder, blocks } => {
                 self.tell_holder(node, holder, BlockMessage::Replicate(blocks));
             }
-            Decided::Post(Told::StageSubmitted { stage, .. }) => {
+            SchedulerEffect::Post(Told::StageSubmitted { stage, .. }) => {
                 node.book.stage_submitted(stage.stage, &node.rdds, node.scheduler.blocks());
             }
-            Decided::Post(_) => {}
-            Decided::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
+            SchedulerEffect::Post(_) => {}
+            SchedulerEffect::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
         }
         Ok(())
     }
@@ -484,7 +490,7 @@ impl World {
         }
         node.stopped = true;
         self.tell(|_| format!("process {proc} is done"));
-        self.feed_driver(proc, Registered::Stopped)?;
+        self.feed_driver(proc, RegistryEvent::Stopped)?;
         let at = self.port_is_heard(proc) + 5 + self.rng.u64(..30);
         self.push(at, Event::Dies { proc, status: ExitStatus::Code(0) });
         Ok(())
@@ -561,7 +567,7 @@ impl World {
             Err(failure) => (TaskOutcome::Failed(failure), self.empty.clone()),
         };
         let task = info.task;
-        self.feed_executor(proc, executor::Event::TaskEnded { task, outcome, data })
+        self.feed_executor(proc, ExecutorEvent::TaskEnded { task, outcome, data })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes wrong.
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
 use firesteel_types::{JobId, TaskId};
 
@@ -129,7 +129,10 @@ impl World {
         let open: Vec<JobId> = open.map(|(id, _)| *id).collect();
         let Some(job) = self.rng.choice(open) else { return Ok(()) };
         let reason = "its user wants it no more".to_owned();
-        self.feed_schedulers(proc, vec![Input::Dag(DagEvent::JobCancelled { job, reason })])
+        self.feed_schedulers(
+            proc,
+            vec![SchedulerInput::Dag(DagEvent::JobCancelled { job, reason })],
+        )
     }
 
     fn kill_some_task(&mut self) -> Result<(), String> {
@@ -139,7 +142,7 @@ impl World {
         let Some(task) = self.rng.choice(running) else { return Ok(()) };
         let reason = "its user wants it no more".to_owned();
         let wish = TaskEvent::TaskKillRequested { task, reason };
-        self.feed_schedulers(driver, vec![Input::Task(wish)])
+        self.feed_schedulers(driver, vec![SchedulerInput::Task(wish)])
     }
 
     /// A process ends. Silently: its machine is gone, and nobody is told.

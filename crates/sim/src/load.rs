@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use firesteel_backend::command::Command;
 use firesteel_backend::{Address, Peer};
-use firesteel_cluster::description::{ApplicationDescription, WorkerDescription, WorkerState};
-use firesteel_cluster::master::{Event, Master, MasterOptions, RecoveryState};
-use firesteel_cluster::messages::ToMaster;
-use firesteel_cluster::{Epoch, Incarnation, WorkerId};
+use firesteel_standalone_core::description::{
+    ApplicationDescription, WorkerDescription, WorkerState,
+};
+use firesteel_standalone_core::master::{Master, MasterEvent, MasterOptions, RecoveryState};
+use firesteel_standalone_core::messages::ToMaster;
+use firesteel_standalone_core::{Epoch, Incarnation, WorkerId};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 fn join(number: u64) -> ToMaster {
@@ -51,9 +53,10 @@ pub fn longest_decision(workers: u64, apps: u64) -> Duration {
     let joined = (0..workers).map(|number| (1000 + number, join(number)));
     let (early, late): (Vec<_>, Vec<_>) = joined.partition(|(from, _)| from % 2 == 0);
     let said = early.into_iter().chain(asked).chain(late);
-    let said = said.map(|(from, message)| Event::Received { from: Peer(from), message });
-    let gone = (0..workers / 2).map(|number| Event::PeerDisconnected { peer: Peer(1000 + number) });
-    let looks = std::iter::repeat_n(Event::Ticked, 2);
+    let said = said.map(|(from, message)| MasterEvent::Received { from: Peer(from), message });
+    let gone =
+        (0..workers / 2).map(|number| MasterEvent::PeerDisconnected { peer: Peer(1000 + number) });
+    let looks = std::iter::repeat_n(MasterEvent::Ticked, 2);
     for (at, event) in said.chain(gone).chain(looks).enumerate() {
         let mut out = Vec::new();
         let started = Instant::now();

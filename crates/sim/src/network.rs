@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use firesteel_backend::protocol::{ToDriver, ToExecutor};
-use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster, ToWorker};
+use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster, ToWorker};
 
 use crate::cached::BlockMessage;
 use crate::world::{Event, ProcId, World};

@@ -5,16 +5,23 @@ use std::sync::Arc;
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::command::Command;
+use firesteel_backend::executor::{self, ExecutorEffect, ExecutorEvent};
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToDriver;
-use firesteel_backend::{Address, Peer, executor};
-use firesteel_cluster::description::{
+use firesteel_backend::registry::RegistryEvent;
+use firesteel_backend::{Address, Peer};
+use firesteel_standalone_core::application::AppClientEvent;
+use firesteel_standalone_core::description::{
     ApplicationDescription, DriverDescription, WorkerDescription,
 };
-use firesteel_cluster::master::{self, Master, MasterOptions, RecoveryState};
-use firesteel_cluster::messages::{ToMaster, ToWorker};
-use firesteel_cluster::worker::{self, Worker, WorkerOptions};
-use firesteel_cluster::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use firesteel_standalone_core::master::{
+    Master, MasterEffect, MasterEvent, MasterOptions, RecoveryState,
+};
+use firesteel_standalone_core::messages::{ToMaster, ToWorker};
+use firesteel_standalone_core::worker::{Worker, WorkerEffect, WorkerEvent, WorkerOptions};
+use firesteel_standalone_core::{
+    DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId,
+};
 use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
 use crate::cached::Store;
@@ -122,17 +129,15 @@ impl World {
 
     pub(crate) fn wake(&mut self, proc: ProcId) -> Result<(), String> {
         match self.procs[proc].kind {
-            Kind::Master => self.feed_master(proc, master::Event::Ticked),
-            Kind::Worker => self.feed_worker(proc, worker::Event::Ticked),
+            Kind::Master => self.feed_master(proc, MasterEvent::Ticked),
+            Kind::Worker => self.feed_worker(proc, WorkerEvent::Ticked),
             Kind::Driver => self.wake_driver(proc),
-            Kind::Executor => self.feed_executor(proc, executor::Event::Ticked),
+            Kind::Executor => self.feed_executor(proc, ExecutorEvent::Ticked),
             Kind::Submitted => Ok(()),
         }
     }
 
     pub(crate) fn arrives(&mut self, connection: usize, end: usize) -> Result<(), String> {
-        use firesteel_backend::registry::Event as Registry;
-        use firesteel_cluster::application::Event as Client;
         let Some(message) = self.arrival(connection, end) else { return Ok(()) };
         let target = self.connections[connection].target;
         let receiver = self.connections[connection].ends[end];
@@ -143,20 +148,20 @@ impl World {
                 let again =
                     matches!(&message, ToMaster::RegisterApplication { previous: Some(_), .. });
                 self.counters.apps_reregistered += u64::from(again);
-                self.feed_master(receiver, master::Event::Received { from, message })
+                self.feed_master(receiver, MasterEvent::Received { from, message })
             }
             Message::ToWorker(said) => {
-                self.feed_worker(receiver, worker::Event::Received { master: target, said })
+                self.feed_worker(receiver, WorkerEvent::Received { master: target, said })
             }
             Message::ToApplication(said) => {
-                self.feed_client(receiver, Client::ReceivedMaster { master: target, said })
+                self.feed_client(receiver, AppClientEvent::ReceivedMaster { master: target, said })
             }
             Message::ToDriver(message) => self.feed_driver(
                 receiver,
-                Registry::ReceivedExecutor { from, has_address: true, message },
+                RegistryEvent::ReceivedExecutor { from, has_address: true, message },
             ),
             Message::ToExecutor(message) => {
-                self.feed_executor(receiver, executor::Event::Received(message))
+                self.feed_executor(receiver, ExecutorEvent::Received(message))
             }
             Message::Blocks(message) => self.hear_blocks(receiver, message),
             Message::Reply => Ok(()),
@@ -174,10 +179,10 @@ impl World {
         let peer = Peer(id as u64);
         match (end, self.procs[proc].kind) {
             (SERVER, Kind::Master) => {
-                self.feed_master(proc, master::Event::PeerDisconnected { peer })
+                self.feed_master(proc, MasterEvent::PeerDisconnected { peer })
             }
             (SERVER, _) => {
-                let gone = firesteel_backend::registry::Event::ExecutorDisconnected { peer };
+                let gone = RegistryEvent::ExecutorDisconnected { peer };
                 self.feed_driver(proc, gone)
             }
             _ if self.procs[proc].links.get(&target) == Some(&id) => {
@@ -191,19 +196,18 @@ impl World {
     pub(crate) fn disconnected(&mut self, client: ProcId, target: usize) -> Result<(), String> {
         match self.procs[client].kind {
             Kind::Worker => {
-                self.feed_worker(client, worker::Event::MasterDisconnected { master: target })
+                self.feed_worker(client, WorkerEvent::MasterDisconnected { master: target })
             }
             Kind::Driver => {
-                let gone =
-                    firesteel_cluster::application::Event::MasterDisconnected { master: target };
+                let gone = AppClientEvent::MasterDisconnected { master: target };
                 self.feed_client(client, gone)
             }
-            Kind::Executor => self.feed_executor(client, executor::Event::DriverDisconnected),
+            Kind::Executor => self.feed_executor(client, ExecutorEvent::DriverDisconnected),
             Kind::Master | Kind::Submitted => Ok(()),
         }
     }
 
-    pub(crate) fn feed_master(&mut self, proc: ProcId, event: master::Event) -> Result<(), String> {
+    pub(crate) fn feed_master(&mut self, proc: ProcId, event: MasterEvent) -> Result<(), String> {
         let Some(Body::Master(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let stale = self.is_stale_for_master(&node.core, &event);
         let before = stale.then(|| node.core.totals());
@@ -224,26 +228,26 @@ impl World {
         self.procs[proc].body = Some(Body::Master(node));
         for effect in out {
             match effect {
-                master::Effect::Persist(_) => {}
-                master::Effect::SendWorker { to, said } => {
+                MasterEffect::Persist(_) => {}
+                MasterEffect::SendWorker { to, said } => {
                     self.send(to.0 as usize, CLIENT, Message::ToWorker(said));
                 }
-                master::Effect::SendApplication { to, said } => {
+                MasterEffect::SendApplication { to, said } => {
                     self.check_removal(to, &said.message)?;
                     self.send(to.0 as usize, CLIENT, Message::ToApplication(said));
                 }
-                master::Effect::Reply { to, .. } => {
+                MasterEffect::Reply { to, .. } => {
                     self.send(to.0 as usize, CLIENT, Message::Reply);
                 }
-                master::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                MasterEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
             }
         }
         Ok(())
     }
 
     /// Whether a message was said under a registration that is no more.
-    fn is_stale_for_master(&self, core: &Master, event: &master::Event) -> bool {
-        let master::Event::Received { message, .. } = event else { return false };
+    fn is_stale_for_master(&self, core: &Master, event: &MasterEvent) -> bool {
+        let MasterEvent::Received { message, .. } = event else { return false };
         match message {
             ToMaster::Heartbeat { worker, registration, .. }
             | ToMaster::WorkerLatestState { worker, registration, .. }
@@ -255,13 +259,13 @@ impl World {
         }
     }
 
-    pub(crate) fn feed_worker(&mut self, proc: ProcId, event: worker::Event) -> Result<(), String> {
+    pub(crate) fn feed_worker(&mut self, proc: ProcId, event: WorkerEvent) -> Result<(), String> {
         let Some(Body::Worker(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         match &event {
-            worker::Event::ExecutorExited { key, .. } => {
+            WorkerEvent::ExecutorExited { key, .. } => {
                 node.executors.remove(key);
             }
-            worker::Event::DriverExited { driver, .. } => {
+            WorkerEvent::DriverExited { driver, .. } => {
                 node.submitted.remove(driver);
             }
             _ => {}
@@ -279,16 +283,16 @@ impl World {
         Ok(())
     }
 
-    fn carry_out_for_worker(&mut self, proc: ProcId, effect: worker::Effect) -> Result<(), String> {
+    fn carry_out_for_worker(&mut self, proc: ProcId, effect: WorkerEffect) -> Result<(), String> {
         match effect {
-            worker::Effect::Send { master, message } => {
+            WorkerEffect::Send { master, message } => {
                 let server = self.masters[master];
                 self.send_to(proc, server, master, Message::ToMaster(message));
             }
-            worker::Effect::SpawnExecutor { key, description, cores, .. } => {
+            WorkerEffect::SpawnExecutor { key, description, cores, .. } => {
                 return self.spawn_executor(proc, key, &description, cores);
             }
-            worker::Effect::KillExecutor { key } => {
+            WorkerEffect::KillExecutor { key } => {
                 let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
                 if let Some(executor) = node.executors.get(&key).copied() {
                     let at = self.now + 1 + self.rng.u64(..30);
@@ -296,18 +300,18 @@ impl World {
                     self.push(at, Event::Dies { proc: executor, status });
                 }
             }
-            worker::Effect::SpawnDriver { driver, .. } => self.spawn_submitted(proc, driver),
-            worker::Effect::KillDriver { driver } => {
+            WorkerEffect::SpawnDriver { driver, .. } => self.spawn_submitted(proc, driver),
+            WorkerEffect::KillDriver { driver } => {
                 let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
                 if let Some(child) = node.submitted.get(&driver).copied() {
                     let status = ExitStatus::Signal(9);
                     self.push(self.now + 1, Event::Dies { proc: child, status });
                 }
             }
-            worker::Effect::RemoveApplication { .. } => self.counters.clean_ups += 1,
-            worker::Effect::CleanWorkDirectories { .. } => {}
-            worker::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
-            worker::Effect::Exit { code, reason } => {
+            WorkerEffect::RemoveApplication { .. } => self.counters.clean_ups += 1,
+            WorkerEffect::CleanWorkDirectories { .. } => {}
+            WorkerEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            WorkerEffect::Exit { code, reason } => {
                 self.tell(|_| format!("worker process {proc} gives up: {reason}"));
                 self.counters.worker_resignations += 1;
                 self.push(self.now, Event::Dies { proc, status: ExitStatus::Code(code) });
@@ -417,13 +421,13 @@ impl World {
         });
         let from = Peer(u64::MAX);
         let message = ToMaster::RequestSubmitDriver { description };
-        self.feed_master(master, master::Event::Received { from, message })
+        self.feed_master(master, MasterEvent::Received { from, message })
     }
 
     pub(crate) fn feed_executor(
         &mut self,
         proc: ProcId,
-        event: executor::Event,
+        event: ExecutorEvent,
     ) -> Result<(), String> {
         let Some(Body::Executor(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let mut out = Vec::new();
@@ -438,7 +442,7 @@ impl World {
         self.procs[proc].body = Some(Body::Executor(node));
         for effect in out {
             match effect {
-                executor::Effect::Send(message) => {
+                ExecutorEffect::Send(message) => {
                     self.counters.tasks_given_back += u64::from(is_given_back(&message));
                     let heartbeat = matches!(message, ToDriver::ExecutorHeartbeat { .. });
                     self.send_to(proc, Some(driver), 0, Message::ToDriver(message));
@@ -446,7 +450,7 @@ impl World {
                         self.report_blocks(proc);
                     }
                 }
-                executor::Effect::RunTask { task, .. } => {
+                ExecutorEffect::RunTask { task, .. } => {
                     self.need_value(proc);
                     self.hear_outdated(proc, task);
                     if self.rng.bool() {
@@ -456,13 +460,13 @@ impl World {
                     let at = self.now + 5 + self.rng.u64(..slow);
                     self.push(at, Event::TaskEnds { executor: proc, task });
                 }
-                executor::Effect::KillTask { task, .. } => {
+                ExecutorEffect::KillTask { task, .. } => {
                     if let Some(Body::Executor(node)) = &mut self.procs[proc].body {
                         node.killed.insert(task);
                     }
                 }
-                executor::Effect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
-                executor::Effect::Exit { code, reason } => {
+                ExecutorEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                ExecutorEffect::Exit { code, reason } => {
                     self.tell(|_| format!("executor process {proc} ends: {reason}"));
                     self.die(proc, ExitStatus::Code(code), false)?;
                 }
@@ -481,8 +485,8 @@ fn is_given_back(message: &ToDriver) -> bool {
 }
 
 /// A worker that was declared dead and wants to join again, and its registration till then.
-fn returning(core: &Master, event: &master::Event) -> Option<(WorkerId, Registration)> {
-    let master::Event::Received { message: ToMaster::RegisterWorker { worker, .. }, .. } = event
+fn returning(core: &Master, event: &MasterEvent) -> Option<(WorkerId, Registration)> {
+    let MasterEvent::Received { message: ToMaster::RegisterWorker { worker, .. }, .. } = event
     else {
         return None;
     };
@@ -491,8 +495,8 @@ fn returning(core: &Master, event: &master::Event) -> Option<(WorkerId, Registra
 }
 
 /// The registration under which a master orders something.
-fn order_of(event: &worker::Event) -> Option<Registration> {
-    let worker::Event::Received { said, .. } = event else { return None };
+fn order_of(event: &WorkerEvent) -> Option<Registration> {
+    let WorkerEvent::Received { said, .. } = event else { return None };
     match &said.message {
         ToWorker::LaunchExecutor { registration, .. }
         | ToWorker::KillExecutor { registration, .. }

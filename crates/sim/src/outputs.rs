@@ -1,6 +1,6 @@
 //! Map outputs in the world: versions that depend on the attempt, outputs that rot, what a reader finds missing.
 
-use firesteel_cluster::ExecutorKey;
+use firesteel_standalone_core::ExecutorKey;
 use firesteel_types::{
     BlockLocation, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
 };

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
-use firesteel_backend::registry::{Effect, Event as Registry};
-use firesteel_cluster::application::{Effect as Client, Event as FromOutside};
+use firesteel_backend::registry::{RegistryEffect, RegistryEvent};
+use firesteel_standalone_core::application::{AppClientEffect, AppClientEvent};
 use firesteel_types::Tick;
 
 use crate::network::Message;
@@ -20,32 +20,36 @@ pub(crate) enum Word {
 
 impl World {
     /// Something for the driver's client of the masters.
-    pub(crate) fn feed_client(&mut self, proc: ProcId, event: FromOutside) -> Result<(), String> {
+    pub(crate) fn feed_client(
+        &mut self,
+        proc: ProcId,
+        event: AppClientEvent,
+    ) -> Result<(), String> {
         let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
         let mut out = Vec::new();
         node.client.handle(Tick(self.now), event, &mut out);
         for effect in out {
             match effect {
-                Client::SendMaster { master, message } => {
+                AppClientEffect::SendMaster { master, message } => {
                     let server = self.masters[master];
                     self.send_to(proc, server, master, Message::ToMaster(message));
                 }
-                Client::Report(event) => self.say(proc, Word::ToRegistry(event)),
-                Client::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                AppClientEffect::Report(event) => self.say(proc, Word::ToRegistry(event)),
+                AppClientEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
             }
         }
         self.hear(proc)
     }
 
     /// Something for the driver's registry.
-    pub(crate) fn feed_driver(&mut self, proc: ProcId, event: Registry) -> Result<(), String> {
+    pub(crate) fn feed_driver(&mut self, proc: ProcId, event: RegistryEvent) -> Result<(), String> {
         let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
         let mut out = Vec::new();
         node.registry.handle(Tick(self.now), event, &mut out);
         let mut inputs = Vec::new();
         for effect in out {
             match effect {
-                Effect::Provider(command) => self.say(proc, Word::ToProvider(command)),
+                RegistryEffect::Provider(command) => self.say(proc, Word::ToProvider(command)),
                 effect => self.carry_out_for_driver(proc, effect, &mut inputs)?,
             }
         }
@@ -55,8 +59,8 @@ impl World {
 
     /// Both ends of the port have a clock.
     pub(crate) fn wake_driver(&mut self, proc: ProcId) -> Result<(), String> {
-        self.feed_client(proc, FromOutside::Ticked)?;
-        self.feed_driver(proc, Registry::Ticked)
+        self.feed_client(proc, AppClientEvent::Ticked)?;
+        self.feed_driver(proc, RegistryEvent::Ticked)
     }
 
     fn say(&mut self, proc: ProcId, word: Word) {
@@ -76,9 +80,11 @@ impl World {
         while let Some(word) = self.next_word(proc) {
             match word {
                 Word::ToProvider(command) => {
-                    self.feed_client(proc, FromOutside::Command(command))?;
+                    self.feed_client(proc, AppClientEvent::Command(command))?;
                 }
-                Word::ToRegistry(event) => self.feed_driver(proc, Registry::Provider(event))?,
+                Word::ToRegistry(event) => {
+                    self.feed_driver(proc, RegistryEvent::Provider(event))?
+                }
             }
         }
         Ok(())

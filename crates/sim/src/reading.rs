@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_cluster::ExecutorKey;
 use firesteel_scheduler::messages::TaskSetKind;
+use firesteel_standalone_core::ExecutorKey;
 use firesteel_types::{
     BlockLocation, Dependency, MapOutputLocation, RddBlock, RddInfo, ShuffleId, StorageLevel,
     TaskId, TaskInfo,

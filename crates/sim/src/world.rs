@@ -7,7 +7,10 @@ use std::sync::Arc;
 use fastrand::Rng;
 use firesteel_backend::AppId;
 use firesteel_backend::blame::ExitStatus;
-use firesteel_cluster::{DriverId, ExecutorKey};
+use firesteel_backend::executor::ExecutorEvent;
+use firesteel_backend::registry::RegistryEvent;
+use firesteel_standalone_core::worker::WorkerEvent;
+use firesteel_standalone_core::{DriverId, ExecutorKey};
 use firesteel_types::{TaskId, Tick};
 
 use crate::cached::{BlockMessage, Copying};
@@ -316,9 +319,7 @@ impl World {
             Event::Broken { connection, end } => self.broken(connection, end),
             Event::Refused { client, target } => self.disconnected(client, target),
             Event::Wakes(proc) => self.wake(proc),
-            Event::Drained(proc) => {
-                self.feed_driver(proc, firesteel_backend::registry::Event::Drained)
-            }
+            Event::Drained(proc) => self.feed_driver(proc, RegistryEvent::Drained),
             Event::PortSpeaks(proc) => self.hear(proc),
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
@@ -329,17 +330,16 @@ impl World {
             }
             Event::NextPiece(proc) => self.next_piece(proc),
             Event::Dies { proc, status } => self.die(proc, status, false),
-            Event::ExecutorExited { worker, key, status } => self.feed_worker(
-                worker,
-                firesteel_cluster::worker::Event::ExecutorExited { key, status },
-            ),
+            Event::ExecutorExited { worker, key, status } => {
+                self.feed_worker(worker, WorkerEvent::ExecutorExited { key, status })
+            }
             Event::SpawnFailed { worker, key } => {
                 let message = "no such file".to_owned();
-                let failed = firesteel_cluster::worker::Event::ExecutorSpawnFailed { key, message };
+                let failed = WorkerEvent::ExecutorSpawnFailed { key, message };
                 self.feed_worker(worker, failed)
             }
             Event::SubmittedExited { worker, id, status } => {
-                let exited = firesteel_cluster::worker::Event::DriverExited { driver: id, status };
+                let exited = WorkerEvent::DriverExited { driver: id, status };
                 self.feed_worker(worker, exited)
             }
             // Its worker's reaper ends what does not notice.
@@ -347,7 +347,7 @@ impl World {
                 self.die(executor, ExitStatus::Signal(9), false)
             }
             Event::WorkerGone { executor } => {
-                self.feed_executor(executor, firesteel_backend::executor::Event::WorkerGone)
+                self.feed_executor(executor, ExecutorEvent::WorkerGone)
             }
             Event::StartWorker(place) => self.start_worker(place),
             Event::StartMaster => self.start_master(0),

@@ -1,4 +1,4 @@
-//! A standalone cluster's processes: the shells around the cores of `firesteel-cluster`.
+//! A standalone cluster's processes: the shells around the cores of `firesteel-standalone-core`.
 //!
 //! | module | acts for |
 //! |---|---|

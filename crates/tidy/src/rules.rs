@@ -11,10 +11,10 @@ use crate::words;
 /// Where decisions are made: no clock, randomness, IO, locks, threads or unordered maps in here.
 pub const PURE_CORES: &[&str] = &[
     "crates/backend/src/",
-    "crates/cluster/src/application/",
-    "crates/cluster/src/master/",
-    "crates/cluster/src/messages.rs",
-    "crates/cluster/src/worker/",
+    "crates/standalone-core/src/application/",
+    "crates/standalone-core/src/master/",
+    "crates/standalone-core/src/messages.rs",
+    "crates/standalone-core/src/worker/",
     "crates/scheduler/src/",
     "crates/status/src/",
     "crates/types/src/",

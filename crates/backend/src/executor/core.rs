@@ -46,7 +46,7 @@ pub struct ExecutorOptions {
 
 /// Into an executor.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum ExecutorEvent {
     /// Its driver said something.
     Received(ToExecutor),
     /// The connection to its driver broke, or could not be made.
@@ -62,13 +62,13 @@ pub enum Event {
         /// Its result and what it cost, as the shell encodes it.
         data: Arc<[u8]>,
     },
-    /// A moment asked for by [`Effect::ArmTimer`] has come; the first one starts the executor.
+    /// A moment asked for by [`ExecutorEffect::ArmTimer`] has come; the first one starts the executor.
     Ticked,
 }
 
 /// Out of an executor, in order.
 #[derive(Clone, Debug)]
-pub enum Effect {
+pub enum ExecutorEffect {
     /// Tell its driver.
     Send(ToDriver),
     /// Run a task.
@@ -144,8 +144,8 @@ impl Executor {
     }
 
     /// Takes one event and appends what is to be done about it, in order.
-    pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
-        if matches!(event, Event::Ticked) || self.armed.is_some_and(|armed| armed <= now) {
+    pub fn handle(&mut self, now: Tick, event: ExecutorEvent, out: &mut Vec<ExecutorEffect>) {
+        if matches!(event, ExecutorEvent::Ticked) || self.armed.is_some_and(|armed| armed <= now) {
             // A timer that came early is asked for again.
             self.armed = None;
         }
@@ -153,18 +153,18 @@ impl Executor {
         self.arm(out);
     }
 
-    fn apply(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
+    fn apply(&mut self, now: Tick, event: ExecutorEvent, out: &mut Vec<ExecutorEffect>) {
         match event {
             _ if self.phase == Phase::Ended => {}
-            Event::Received(message) => self.received(now, message, out),
-            Event::DriverDisconnected => {
+            ExecutorEvent::Received(message) => self.received(now, message, out),
+            ExecutorEvent::DriverDisconnected => {
                 let outlives = self.options.planted.is(Mutant::OutlivesDriver);
                 if !outlives {
                     self.exit(exit::DRIVER_LOST, "the connection to its driver broke", out);
                 }
             }
-            Event::WorkerGone => self.exit(exit::WORKER_LOST, "its worker is gone", out),
-            Event::TaskEnded { task, outcome, data } => {
+            ExecutorEvent::WorkerGone => self.exit(exit::WORKER_LOST, "its worker is gone", out),
+            ExecutorEvent::TaskEnded { task, outcome, data } => {
                 if self.running.remove(&task) {
                     self.report(task, outcome, data, out);
                     if let Some((task, Waiting { data, .. })) = self.waiting.pop_first() {
@@ -172,11 +172,11 @@ impl Executor {
                     }
                 }
             }
-            Event::Ticked => self.ticked(now, out),
+            ExecutorEvent::Ticked => self.ticked(now, out),
         }
     }
 
-    fn received(&mut self, now: Tick, message: ToExecutor, out: &mut Vec<Effect>) {
+    fn received(&mut self, now: Tick, message: ToExecutor, out: &mut Vec<ExecutorEffect>) {
         self.heard = now;
         match message {
             ToExecutor::RegisteredExecutor => {
@@ -205,7 +205,7 @@ impl Executor {
             }
             ToExecutor::KillTask { task, reason } => {
                 if self.running.contains(&task) {
-                    out.push(Effect::KillTask { task, reason });
+                    out.push(ExecutorEffect::KillTask { task, reason });
                 } else if self.waiting.remove(&task).is_some() {
                     self.give_back(task, reason, out);
                 }
@@ -218,7 +218,7 @@ impl Executor {
         self.running.contains(&task) || self.waiting.contains_key(&task)
     }
 
-    fn launch(&mut self, now: Tick, task: TaskId, data: Arc<[u8]>, out: &mut Vec<Effect>) {
+    fn launch(&mut self, now: Tick, task: TaskId, data: Arc<[u8]>, out: &mut Vec<ExecutorEffect>) {
         if self.running.len() < self.options.slots.max(1) as usize {
             return self.run(task, data, out);
         }
@@ -226,36 +226,42 @@ impl Executor {
         self.next_look.get_or_insert(now.plus_ms(PATIENCE_MS));
     }
 
-    fn run(&mut self, task: TaskId, data: Arc<[u8]>, out: &mut Vec<Effect>) {
+    fn run(&mut self, task: TaskId, data: Arc<[u8]>, out: &mut Vec<ExecutorEffect>) {
         self.running.insert(task);
-        out.push(Effect::RunTask { task, data });
+        out.push(ExecutorEffect::RunTask { task, data });
     }
 
-    fn report(&self, task: TaskId, outcome: TaskOutcome, data: Arc<[u8]>, out: &mut Vec<Effect>) {
+    fn report(
+        &self,
+        task: TaskId,
+        outcome: TaskOutcome,
+        data: Arc<[u8]>,
+        out: &mut Vec<ExecutorEffect>,
+    ) {
         let executor = self.options.executor;
-        out.push(Effect::Send(ToDriver::StatusUpdate { executor, task, outcome, data }));
+        out.push(ExecutorEffect::Send(ToDriver::StatusUpdate { executor, task, outcome, data }));
     }
 
     /// Reports the end of a task that never ran.
-    fn give_back(&self, task: TaskId, reason: String, out: &mut Vec<Effect>) {
+    fn give_back(&self, task: TaskId, reason: String, out: &mut Vec<ExecutorEffect>) {
         let outcome = TaskOutcome::Failed(TaskFailure::Killed { reason });
         self.report(task, outcome, Arc::from([]), out);
     }
 
     /// Asks to be woken when something falls due before the timer that is set already.
-    fn arm(&mut self, out: &mut Vec<Effect>) {
+    fn arm(&mut self, out: &mut Vec<ExecutorEffect>) {
         if matches!(self.phase, Phase::Starting | Phase::Ended) {
             return;
         }
         let wake = self.next_look.map_or(self.next_heartbeat, |look| look.min(self.next_heartbeat));
         if self.armed.is_none_or(|armed| wake < armed) {
             self.armed = Some(wake);
-            out.push(Effect::ArmTimer(wake));
+            out.push(ExecutorEffect::ArmTimer(wake));
         }
     }
 
     /// When one waits for too long, all do: what runs takes longer than was thought when they were sent.
-    fn look_at_waiting(&mut self, now: Tick, out: &mut Vec<Effect>) {
+    fn look_at_waiting(&mut self, now: Tick, out: &mut Vec<ExecutorEffect>) {
         if self.next_look.is_none_or(|look| look > now) {
             return;
         }
@@ -271,7 +277,7 @@ impl Executor {
         }
     }
 
-    fn ticked(&mut self, now: Tick, out: &mut Vec<Effect>) {
+    fn ticked(&mut self, now: Tick, out: &mut Vec<ExecutorEffect>) {
         if self.phase == Phase::Starting {
             self.heard = now;
             self.register(out);
@@ -289,17 +295,17 @@ impl Executor {
             if self.phase == Phase::Registered {
                 let running = self.running.iter().copied().collect();
                 let executor = self.options.executor;
-                out.push(Effect::Send(ToDriver::ExecutorHeartbeat { executor, running }));
+                out.push(ExecutorEffect::Send(ToDriver::ExecutorHeartbeat { executor, running }));
             }
         }
         self.look_at_waiting(now, out);
     }
 
-    fn register(&mut self, out: &mut Vec<Effect>) {
+    fn register(&mut self, out: &mut Vec<ExecutorEffect>) {
         self.phase = Phase::Registering;
         let ExecutorOptions { app, executor, host, cores, hash, log_urls, attributes, .. } =
             &self.options;
-        out.push(Effect::Send(ToDriver::RegisterExecutor {
+        out.push(ExecutorEffect::Send(ToDriver::RegisterExecutor {
             app: app.clone(),
             executor: *executor,
             host: host.clone(),
@@ -310,9 +316,9 @@ impl Executor {
         }));
     }
 
-    fn exit(&mut self, code: i32, reason: &str, out: &mut Vec<Effect>) {
+    fn exit(&mut self, code: i32, reason: &str, out: &mut Vec<ExecutorEffect>) {
         self.phase = Phase::Ended;
-        out.push(Effect::Exit { code, reason: reason.to_owned() });
+        out.push(ExecutorEffect::Exit { code, reason: reason.to_owned() });
     }
 
     /// When its driver was heard last.

@@ -9,4 +9,4 @@ pub mod exit;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Effect, Event, Executor, ExecutorOptions, WAITED_TOO_LONG};
+pub use self::core::{Executor, ExecutorEffect, ExecutorEvent, ExecutorOptions, WAITED_TOO_LONG};

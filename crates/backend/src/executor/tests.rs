@@ -26,20 +26,20 @@ fn started() -> Executor {
         planted: Planted::default(),
     };
     let mut executor = Executor::new(options, Jitter::new(1));
-    let out = feed(&mut executor, 1000, Event::Ticked);
-    assert!(matches!(out[0], Effect::Send(ToDriver::RegisterExecutor { .. })), "{out:?}");
+    let out = feed(&mut executor, 1000, ExecutorEvent::Ticked);
+    assert!(matches!(out[0], ExecutorEffect::Send(ToDriver::RegisterExecutor { .. })), "{out:?}");
     executor
 }
 
-fn feed(executor: &mut Executor, now: u64, event: Event) -> Vec<Effect> {
+fn feed(executor: &mut Executor, now: u64, event: ExecutorEvent) -> Vec<ExecutorEffect> {
     let mut out = Vec::new();
     executor.handle(Tick(now), event, &mut out);
     out
 }
 
-fn exit_code(out: &[Effect]) -> Option<i32> {
+fn exit_code(out: &[ExecutorEffect]) -> Option<i32> {
     out.iter().find_map(|effect| match effect {
-        Effect::Exit { code, .. } => Some(*code),
+        ExecutorEffect::Exit { code, .. } => Some(*code),
         _ => None,
     })
 }
@@ -47,28 +47,31 @@ fn exit_code(out: &[Effect]) -> Option<i32> {
 #[test]
 fn it_ends_with_a_code_that_says_why() {
     let refused = |refusal| {
-        Event::Received(ToExecutor::RegisterExecutorFailed { refusal, message: "no".into() })
+        ExecutorEvent::Received(ToExecutor::RegisterExecutorFailed {
+            refusal,
+            message: "no".into(),
+        })
     };
     for (event, code) in [
-        (Event::DriverDisconnected, exit::DRIVER_LOST),
-        (Event::WorkerGone, exit::WORKER_LOST),
-        (Event::Received(ToExecutor::StopExecutor), exit::STOPPED),
+        (ExecutorEvent::DriverDisconnected, exit::DRIVER_LOST),
+        (ExecutorEvent::WorkerGone, exit::WORKER_LOST),
+        (ExecutorEvent::Received(ToExecutor::StopExecutor), exit::STOPPED),
         (refused(Refusal::Lost), exit::REFUSED),
         (refused(Refusal::OtherExecutable), exit::UNFIT),
     ] {
         let mut executor = started();
         let out = feed(&mut executor, 1001, event.clone());
         assert_eq!(exit_code(&out), Some(code), "{event:?}");
-        assert!(feed(&mut executor, 2000, Event::Ticked).is_empty(), "it is over");
+        assert!(feed(&mut executor, 2000, ExecutorEvent::Ticked).is_empty(), "it is over");
     }
 }
 
 #[test]
 fn a_driver_that_is_silent_for_too_long_is_given_up() {
     let mut executor = started();
-    feed(&mut executor, 1050, Event::Received(ToExecutor::RegisteredExecutor));
-    assert_eq!(exit_code(&feed(&mut executor, 1150, Event::Ticked)), None);
-    let out = feed(&mut executor, 1151, Event::Ticked);
+    feed(&mut executor, 1050, ExecutorEvent::Received(ToExecutor::RegisteredExecutor));
+    assert_eq!(exit_code(&feed(&mut executor, 1150, ExecutorEvent::Ticked)), None);
+    let out = feed(&mut executor, 1151, ExecutorEvent::Ticked);
     assert_eq!(exit_code(&out), Some(exit::HEARTBEAT_FAILURE));
 }
 
@@ -76,44 +79,49 @@ fn a_driver_that_is_silent_for_too_long_is_given_up() {
 fn tasks_run_once_registered_and_each_reports_its_end_once() {
     let mut executor = started();
     let (task, data): (TaskId, Arc<[u8]>) = (TaskId(1), Arc::from([]));
-    let launch = || Event::Received(ToExecutor::LaunchTask { task, data: data.clone() });
+    let launch = || ExecutorEvent::Received(ToExecutor::LaunchTask { task, data: data.clone() });
     assert!(feed(&mut executor, 1001, launch()).is_empty(), "not registered");
-    feed(&mut executor, 1002, Event::Received(ToExecutor::RegisteredExecutor));
-    assert!(matches!(feed(&mut executor, 1003, launch())[..], [Effect::RunTask { .. }]));
+    feed(&mut executor, 1002, ExecutorEvent::Received(ToExecutor::RegisteredExecutor));
+    assert!(matches!(feed(&mut executor, 1003, launch())[..], [ExecutorEffect::RunTask { .. }]));
     assert!(feed(&mut executor, 1003, launch()).is_empty(), "it runs already");
-    let ended = || Event::TaskEnded { task, outcome: TaskOutcome::Success, data: data.clone() };
+    let ended =
+        || ExecutorEvent::TaskEnded { task, outcome: TaskOutcome::Success, data: data.clone() };
     assert_eq!(told(&feed(&mut executor, 1004, ended())), ["1 succeeded"]);
     assert!(told(&feed(&mut executor, 1015, ended())).is_empty());
 }
 
 /// What happens to tasks, in words.
-fn told(out: &[Effect]) -> Vec<String> {
-    let word = |effect: &Effect| match effect {
-        Effect::RunTask { task, .. } => Some(format!("run {task}")),
-        Effect::KillTask { task, .. } => Some(format!("kill {task}")),
-        Effect::Send(ToDriver::StatusUpdate { task, outcome, data, .. }) => Some(match outcome {
-            TaskOutcome::Success => format!("{task} succeeded"),
-            TaskOutcome::Failed(failure) if data.is_empty() => format!("{task} back: {failure}"),
-            TaskOutcome::Failed(failure) => format!("{task} failed: {failure}"),
-        }),
-        Effect::Send(_) | Effect::ArmTimer(_) | Effect::Exit { .. } => None,
+fn told(out: &[ExecutorEffect]) -> Vec<String> {
+    let word = |effect: &ExecutorEffect| match effect {
+        ExecutorEffect::RunTask { task, .. } => Some(format!("run {task}")),
+        ExecutorEffect::KillTask { task, .. } => Some(format!("kill {task}")),
+        ExecutorEffect::Send(ToDriver::StatusUpdate { task, outcome, data, .. }) => {
+            Some(match outcome {
+                TaskOutcome::Success => format!("{task} succeeded"),
+                TaskOutcome::Failed(failure) if data.is_empty() => {
+                    format!("{task} back: {failure}")
+                }
+                TaskOutcome::Failed(failure) => format!("{task} failed: {failure}"),
+            })
+        }
+        ExecutorEffect::Send(_) | ExecutorEffect::ArmTimer(_) | ExecutorEffect::Exit { .. } => None,
     };
     out.iter().filter_map(word).collect()
 }
 
-fn launch(task: u64) -> Event {
-    Event::Received(ToExecutor::LaunchTask { task: TaskId(task), data: Arc::from([]) })
+fn launch(task: u64) -> ExecutorEvent {
+    ExecutorEvent::Received(ToExecutor::LaunchTask { task: TaskId(task), data: Arc::from([]) })
 }
 
-fn ended(task: u64) -> Event {
+fn ended(task: u64) -> ExecutorEvent {
     let (task, outcome) = (TaskId(task), TaskOutcome::Success);
-    Event::TaskEnded { task, outcome, data: Arc::from([1]) }
+    ExecutorEvent::TaskEnded { task, outcome, data: Arc::from([1]) }
 }
 
 #[test]
 fn tasks_beyond_its_cores_wait_and_follow_one_another() {
     let mut executor = started();
-    feed(&mut executor, 1002, Event::Received(ToExecutor::RegisteredExecutor));
+    feed(&mut executor, 1002, ExecutorEvent::Received(ToExecutor::RegisteredExecutor));
     assert_eq!(told(&feed(&mut executor, 1003, launch(1))), ["run 1"]);
     assert!(told(&feed(&mut executor, 1003, launch(2))).is_empty());
     assert!(told(&feed(&mut executor, 1004, launch(3))).is_empty());
@@ -127,19 +135,19 @@ fn tasks_beyond_its_cores_wait_and_follow_one_another() {
 #[test]
 fn what_waits_for_too_long_is_given_back_and_a_killed_task_at_once() {
     let mut executor = started();
-    feed(&mut executor, 1002, Event::Received(ToExecutor::RegisteredExecutor));
+    feed(&mut executor, 1002, ExecutorEvent::Received(ToExecutor::RegisteredExecutor));
     for task in 1..=4 {
         feed(&mut executor, 1003 + task, launch(task));
     }
     let reason = "unwanted".to_owned();
-    let kill = Event::Received(ToExecutor::KillTask { task: TaskId(3), reason });
+    let kill = ExecutorEvent::Received(ToExecutor::KillTask { task: TaskId(3), reason });
     let out = told(&feed(&mut executor, 1020, kill));
     assert_eq!(out.len(), 1, "{out:?}");
     assert!(out[0].starts_with("3 back: ") && out[0].contains("unwanted"), "{out:?}");
-    let out = feed(&mut executor, 1104, Event::Ticked);
+    let out = feed(&mut executor, 1104, ExecutorEvent::Ticked);
     assert!(told(&out).is_empty(), "too early: {out:?}");
-    assert!(matches!(out.last(), Some(Effect::ArmTimer(Tick(1105)))), "{out:?}");
-    let out = told(&feed(&mut executor, 1105, Event::Ticked));
+    assert!(matches!(out.last(), Some(ExecutorEffect::ArmTimer(Tick(1105)))), "{out:?}");
+    let out = told(&feed(&mut executor, 1105, ExecutorEvent::Ticked));
     let back: Vec<&str> =
         out.iter().filter_map(|told| told.split_once(" back: ")).map(|it| it.0).collect();
     assert_eq!(back, ["2", "4"], "{out:?}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
 
@@ -17,7 +17,7 @@ use crate::{AppId, Peer};
 
 /// Into a registry.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum RegistryEvent {
     /// The provider said something.
     Provider(ProviderEvent),
     /// An executor said something.
@@ -51,9 +51,9 @@ pub enum Event {
         /// Whether it is excluded.
         excluded: bool,
     },
-    /// A moment asked for by [`Effect::ArmTimer`] has come; the first one starts the registry.
+    /// A moment asked for by [`RegistryEffect::ArmTimer`] has come; the first one starts the registry.
     Ticked,
-    /// All that had arrived when [`Effect::Drain`] was said has been fed.
+    /// All that had arrived when [`RegistryEffect::Drain`] was said has been fed.
     Drained,
     /// The application is over.
     Stopped,
@@ -61,7 +61,7 @@ pub enum Event {
 
 /// Out of a registry, in order.
 #[derive(Clone, Debug)]
-pub enum Effect {
+pub enum RegistryEffect {
     /// Tell the provider.
     Provider(ProviderCommand),
     /// Tell an executor.
@@ -72,7 +72,7 @@ pub enum Effect {
         message: ToExecutor,
     },
     /// Tell the schedulers.
-    Schedule(Input),
+    Schedule(SchedulerInput),
     /// Keep what a task brought, and tell the schedulers of its end.
     ReportTask {
         /// Whose.
@@ -109,16 +109,16 @@ pub enum Effect {
 /// One call of [`Registry::handle`]: its moment and its effects.
 pub(super) struct Turn<'a> {
     pub(super) now: Tick,
-    pub(super) out: &'a mut Vec<Effect>,
+    pub(super) out: &'a mut Vec<RegistryEffect>,
 }
 
 impl Turn<'_> {
     pub(super) fn tell_executor(&mut self, to: Peer, message: ToExecutor) {
-        self.out.push(Effect::SendExecutor { to, message });
+        self.out.push(RegistryEffect::SendExecutor { to, message });
     }
 
     pub(super) fn command(&mut self, command: ProviderCommand) {
-        self.out.push(Effect::Provider(command));
+        self.out.push(RegistryEffect::Provider(command));
     }
 }
 
@@ -156,25 +156,27 @@ impl Registry {
     }
 
     /// Takes one event and appends what is to be done about it, in order.
-    pub fn handle(&mut self, now: Tick, event: Event, out: &mut Vec<Effect>) {
+    pub fn handle(&mut self, now: Tick, event: RegistryEvent, out: &mut Vec<RegistryEffect>) {
         let turn = &mut Turn { now, out };
         match event {
-            Event::Provider(event) => self.provider_said(turn, event),
-            Event::ReceivedExecutor { from, has_address, message } => {
+            RegistryEvent::Provider(event) => self.provider_said(turn, event),
+            RegistryEvent::ReceivedExecutor { from, has_address, message } => {
                 self.received_executor(turn, (from, has_address), message);
             }
-            Event::ExecutorDisconnected { peer } => self.executor_disconnected(turn, peer),
-            Event::TargetChanged { total } => self.target_changed(turn, total),
-            Event::KillRequested { executors } => {
+            RegistryEvent::ExecutorDisconnected { peer } => self.executor_disconnected(turn, peer),
+            RegistryEvent::TargetChanged { total } => self.target_changed(turn, total),
+            RegistryEvent::KillRequested { executors } => {
                 for executor in executors {
                     self.declare_dead(turn, executor, End::Told, "it is not wanted any more");
                 }
             }
-            Event::NodeExcluded { node, excluded } => self.node_excluded(turn, node, excluded),
-            Event::Ticked => self.ticked(turn),
-            Event::Drained if !self.over => self.remove_silent_executors(turn),
-            Event::Drained => {}
-            Event::Stopped => self.stop(turn),
+            RegistryEvent::NodeExcluded { node, excluded } => {
+                self.node_excluded(turn, node, excluded)
+            }
+            RegistryEvent::Ticked => self.ticked(turn),
+            RegistryEvent::Drained if !self.over => self.remove_silent_executors(turn),
+            RegistryEvent::Drained => {}
+            RegistryEvent::Stopped => self.stop(turn),
         }
         self.arm(turn);
     }
@@ -184,7 +186,7 @@ impl Registry {
             ProviderEvent::Accepted { app } => {
                 if self.app.as_ref() != Some(&app) && !self.over {
                     self.app = Some(app.clone());
-                    turn.out.push(Effect::Accepted { app });
+                    turn.out.push(RegistryEffect::Accepted { app });
                 }
             }
             ProviderEvent::Ordered { executor } => self.executor_ordered(turn, executor),
@@ -195,10 +197,11 @@ impl Registry {
             ProviderEvent::Capacity(capacity) => {
                 if self.shortage != capacity.shortage {
                     self.shortage.clone_from(&capacity.shortage);
-                    turn.out.extend(capacity.shortage.map(|message| Effect::Warn { message }));
+                    turn.out
+                        .extend(capacity.shortage.map(|message| RegistryEffect::Warn { message }));
                 }
             }
-            ProviderEvent::Warning { message } => turn.out.push(Effect::Warn { message }),
+            ProviderEvent::Warning { message } => turn.out.push(RegistryEffect::Warn { message }),
             ProviderEvent::Failed { reason } => self.fail(turn, reason),
         }
     }
@@ -218,7 +221,7 @@ impl Registry {
             let stood_still = turn.now.since_ms(self.next_check) > look;
             self.next_check = turn.now.plus_ms(look);
             if !stood_still {
-                turn.out.push(Effect::Drain);
+                turn.out.push(RegistryEffect::Drain);
             }
         }
     }
@@ -246,7 +249,10 @@ impl Registry {
             return;
         }
         let cancelled = DagEvent::AllJobsCancelled { reason: reason.clone() };
-        let mut both = [Effect::EndApplication { reason }, Effect::Schedule(Input::Dag(cancelled))];
+        let mut both = [
+            RegistryEffect::EndApplication { reason },
+            RegistryEffect::Schedule(SchedulerInput::Dag(cancelled)),
+        ];
         if self.options.planted.is(Mutant::CancelsBeforeItEnds) {
             both.reverse();
         }
@@ -282,7 +288,7 @@ impl Registry {
         let wake = self.next_check;
         if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
             self.armed = Some(wake);
-            turn.out.push(Effect::ArmTimer(wake));
+            turn.out.push(RegistryEffect::ArmTimer(wake));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Which executors count, when one is lost, and whose fault that is.
 
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::TaskEvent;
 use firesteel_types::{ExecutorId, ExecutorInfo, Tick};
 
-use super::core::{Effect, Registry, Turn};
+use super::core::{Registry, RegistryEffect, Turn};
 use crate::blame::{Blame, End, ExitStatus, blame};
 use crate::mutant::Mutant;
 use crate::protocol::{Refusal, ToDriver, ToExecutor};
@@ -45,7 +45,7 @@ impl Registry {
             ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
             ToDriver::StatusUpdate { executor, task, outcome, data } => {
                 if self.roster.heard(executor, from, turn.now) {
-                    turn.out.push(Effect::ReportTask { executor, task, outcome, data });
+                    turn.out.push(RegistryEffect::ReportTask { executor, task, outcome, data });
                 } else {
                     self.dropped_stale();
                 }
@@ -62,7 +62,8 @@ impl Registry {
         let is_new = self.roster.register(executor, from, turn.now);
         turn.tell_executor(from, ToExecutor::RegisteredExecutor);
         if is_new {
-            turn.out.push(Effect::Schedule(Input::ExecutorAdded { executor, info }));
+            turn.out
+                .push(RegistryEffect::Schedule(SchedulerInput::ExecutorAdded { executor, info }));
             turn.command(ProviderCommand::Registered(executor));
         }
     }
@@ -107,7 +108,7 @@ impl Registry {
         let Some(executor) = self.roster.disconnect(peer, turn.now) else { return };
         self.check_by(turn.now.plus_ms(self.options.reason_wait_ms));
         let gone = TaskEvent::ExecutorDecommissioned { executor };
-        turn.out.push(Effect::Schedule(Input::Task(gone)));
+        turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(gone)));
     }
 
     /// Executors that were silent for too long, never came, or are gone without a reason.
@@ -137,7 +138,7 @@ impl Registry {
         // None of them may get the tasks of another one.
         for (id, ..) in gone.iter().filter(|(id, ..)| self.roster.get(*id).is_some()) {
             let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
-            turn.out.push(Effect::Schedule(Input::Task(barred)));
+            turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(barred)));
         }
         for (id, end, reason) in gone {
             self.declare_dead(turn, id, end, &reason);
@@ -168,7 +169,7 @@ impl Registry {
             _ => None,
         };
         let clears = mutant.is_some_and(|mutant| self.options.planted.is(mutant));
-        turn.out.push(Effect::Schedule(Input::ExecutorLost {
+        turn.out.push(RegistryEffect::Schedule(SchedulerInput::ExecutorLost {
             executor: id,
             caused_by_app: blame(end, true) == Blame::RunningTasks && !clears,
             outputs_lost: true,

@@ -9,7 +9,7 @@
 //!
 //! Which executors there are is kept by `roster`.
 //!
-//! What it decides about executors it says to the schedulers as [`Effect::Schedule`]; tasks go from the schedulers to
+//! What it decides about executors it says to the schedulers as [`RegistryEffect::Schedule`]; tasks go from the schedulers to
 //! executors over [`Registry::peer`], past this core.
 
 mod core;
@@ -20,5 +20,5 @@ mod roster;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Effect, Event, Registry};
+pub use self::core::{Registry, RegistryEffect, RegistryEvent};
 pub use options::RegistryOptions;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firesteel_scheduler::engine::Input;
+use firesteel_scheduler::SchedulerInput;
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::*;
@@ -16,25 +16,25 @@ struct Scene {
     now: Tick,
 }
 
-fn provider(event: ProviderEvent) -> Event {
-    Event::Provider(event)
+fn provider(event: ProviderEvent) -> RegistryEvent {
+    RegistryEvent::Provider(event)
 }
 
-fn ordered(executor: u32) -> Event {
+fn ordered(executor: u32) -> RegistryEvent {
     provider(ProviderEvent::Ordered { executor: ExecutorId(executor) })
 }
 
-fn started(executor: u32) -> Event {
+fn started(executor: u32) -> RegistryEvent {
     let (executor, node) = (ExecutorId(executor), Host::new("h"));
     provider(ProviderEvent::Started { executor, node })
 }
 
-fn ended(executor: u32, end: End) -> Event {
+fn ended(executor: u32, end: End) -> RegistryEvent {
     let (executor, reason) = (ExecutorId(executor), "ended".to_owned());
     provider(ProviderEvent::Ended { executor, end, reason })
 }
 
-fn introduces(from: u64, executor: u32) -> Event {
+fn introduces(from: u64, executor: u32) -> RegistryEvent {
     introduces_with(from, executor, Some([1; 32]))
 }
 
@@ -42,7 +42,7 @@ fn named(name: &str, value: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(name.to_owned(), value.to_owned())])
 }
 
-fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
+fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> RegistryEvent {
     let message = ToDriver::RegisterExecutor {
         app: AppId::new("app"),
         executor: ExecutorId(executor),
@@ -52,7 +52,7 @@ fn introduces_with(from: u64, executor: u32, hash: Option<[u8; 32]>) -> Event {
         log_urls: named("stdout", "file://h/out"),
         attributes: named("zone", "z"),
     };
-    Event::ReceivedExecutor { from: Peer(from), has_address: true, message }
+    RegistryEvent::ReceivedExecutor { from: Peer(from), has_address: true, message }
 }
 
 impl Scene {
@@ -63,35 +63,35 @@ impl Scene {
 
     fn ready() -> Self {
         let mut scene = Scene::new();
-        scene.feed(Event::Ticked);
+        scene.feed(RegistryEvent::Ticked);
         scene.feed(provider(ProviderEvent::Accepted { app: AppId::new("app") }));
         scene
     }
 
-    fn feed(&mut self, event: Event) -> Vec<Effect> {
+    fn feed(&mut self, event: RegistryEvent) -> Vec<RegistryEffect> {
         let mut out = Vec::new();
         self.registry.handle(self.now, event, &mut out);
         out
     }
 
-    fn tick_after(&mut self, ms: u64) -> Vec<Effect> {
+    fn tick_after(&mut self, ms: u64) -> Vec<RegistryEffect> {
         self.now = self.now.plus_ms(ms);
-        let mut out = self.feed(Event::Ticked);
-        if out.iter().any(|effect| matches!(effect, Effect::Drain)) {
-            out.extend(self.feed(Event::Drained));
+        let mut out = self.feed(RegistryEvent::Ticked);
+        if out.iter().any(|effect| matches!(effect, RegistryEffect::Drain)) {
+            out.extend(self.feed(RegistryEvent::Drained));
         }
         out
     }
 
     /// Time passes, and it is awake.
-    fn wait(&mut self, ms: u64) -> Vec<Effect> {
+    fn wait(&mut self, ms: u64) -> Vec<RegistryEffect> {
         (0..ms / 1000).flat_map(|_| self.tick_after(1000)).collect()
     }
 }
 
-fn refusal(out: &[Effect]) -> Option<Refusal> {
+fn refusal(out: &[RegistryEffect]) -> Option<Refusal> {
     out.iter().find_map(|effect| match effect {
-        Effect::SendExecutor {
+        RegistryEffect::SendExecutor {
             message: ToExecutor::RegisterExecutorFailed { refusal, .. },
             ..
         } => Some(*refusal),
@@ -99,29 +99,31 @@ fn refusal(out: &[Effect]) -> Option<Refusal> {
     })
 }
 
-fn lost(out: &[Effect]) -> Option<bool> {
+fn lost(out: &[RegistryEffect]) -> Option<bool> {
     out.iter().find_map(|effect| match effect {
-        Effect::Schedule(Input::ExecutorLost { caused_by_app, .. }) => Some(*caused_by_app),
+        RegistryEffect::Schedule(SchedulerInput::ExecutorLost { caused_by_app, .. }) => {
+            Some(*caused_by_app)
+        }
         _ => None,
     })
 }
 
-fn end_of_application(out: &[Effect]) -> Option<&str> {
+fn end_of_application(out: &[RegistryEffect]) -> Option<&str> {
     out.iter().find_map(|effect| match effect {
-        Effect::EndApplication { reason } => Some(reason.as_str()),
+        RegistryEffect::EndApplication { reason } => Some(reason.as_str()),
         _ => None,
     })
 }
 
-fn commands(out: &[Effect]) -> Vec<ProviderCommand> {
+fn commands(out: &[RegistryEffect]) -> Vec<ProviderCommand> {
     let commands = out.iter().filter_map(|effect| match effect {
-        Effect::Provider(command) => Some(command.clone()),
+        RegistryEffect::Provider(command) => Some(command.clone()),
         _ => None,
     });
     commands.collect()
 }
 
-fn released(out: &[Effect]) -> Vec<ExecutorId> {
+fn released(out: &[RegistryEffect]) -> Vec<ExecutorId> {
     let released = commands(out).into_iter().filter_map(|command| match command {
         ProviderCommand::Release(executors) => Some(executors),
         _ => None,
@@ -133,7 +135,7 @@ fn released(out: &[Effect]) -> Vec<ExecutorId> {
 fn the_schedulers_hear_where_an_executor_logs_and_what_its_cluster_manager_tells_of_it() {
     let out = Scene::ready().feed(introduces(9, 0));
     let info = out.iter().find_map(|effect| match effect {
-        Effect::Schedule(Input::ExecutorAdded { info, .. }) => Some(info),
+        RegistryEffect::Schedule(SchedulerInput::ExecutorAdded { info, .. }) => Some(info),
         _ => None,
     });
     let info = info.expect("it is added");
@@ -151,7 +153,7 @@ fn executors_are_refused_for_what_they_are() {
     assert_eq!(refusal(&other), Some(Refusal::OtherExecutable));
     scene.feed(ended(2, End::NodeLost));
     assert_eq!(refusal(&scene.feed(introduces(6, 2))), Some(Refusal::Lost), "S04");
-    scene.feed(Event::Stopped);
+    scene.feed(RegistryEvent::Stopped);
     assert_eq!(refusal(&scene.feed(introduces(5, 3))), Some(Refusal::Stopping));
 }
 
@@ -181,8 +183,11 @@ fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
     scene.feed(introduces(9, 0));
     scene.feed(introduces(8, 1));
     for peer in [9, 8] {
-        let out = scene.feed(Event::ExecutorDisconnected { peer: Peer(peer) });
-        assert!(matches!(out[0], Effect::Schedule(Input::Task(_))) && lost(&out).is_none());
+        let out = scene.feed(RegistryEvent::ExecutorDisconnected { peer: Peer(peer) });
+        assert!(
+            matches!(out[0], RegistryEffect::Schedule(SchedulerInput::Task(_)))
+                && lost(&out).is_none()
+        );
     }
     let crashed = ended(0, End::Exited(Some(ExitStatus::Code(1))));
     assert_eq!(lost(&scene.feed(crashed)), Some(true), "the reason came");
@@ -209,9 +214,15 @@ fn a_driver_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence(
     scene.feed(introduces(9, 0));
     scene.feed(introduces(8, 1));
     let out = scene.tick_after(300_000);
-    assert!(lost(&out).is_none() && !out.iter().any(|effect| matches!(effect, Effect::Drain)));
+    assert!(
+        lost(&out).is_none() && !out.iter().any(|effect| matches!(effect, RegistryEffect::Drain))
+    );
     let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
-    scene.feed(Event::ReceivedExecutor { from: Peer(9), has_address: true, message: heartbeat });
+    scene.feed(RegistryEvent::ReceivedExecutor {
+        from: Peer(9),
+        has_address: true,
+        message: heartbeat,
+    });
     scene.wait(15_000);
     assert!(!scene.registry.is_lost(ExecutorId(0)), "it was only the driver that was silent");
     assert!(scene.registry.is_lost(ExecutorId(1)), "nothing of it had come");
@@ -223,20 +234,24 @@ fn silence_is_judged_after_all_that_had_arrived_was_read() {
     scene.feed(introduces(9, 0));
     scene.wait(119_000);
     scene.now = scene.now.plus_ms(14_000);
-    let out = scene.feed(Event::Ticked);
-    assert!(out.iter().any(|effect| matches!(effect, Effect::Drain)), "{out:?}");
+    let out = scene.feed(RegistryEvent::Ticked);
+    assert!(out.iter().any(|effect| matches!(effect, RegistryEffect::Drain)), "{out:?}");
     let heartbeat = ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running: vec![] };
-    scene.feed(Event::ReceivedExecutor { from: Peer(9), has_address: true, message: heartbeat });
-    assert_eq!(lost(&scene.feed(Event::Drained)), None);
+    scene.feed(RegistryEvent::ReceivedExecutor {
+        from: Peer(9),
+        has_address: true,
+        message: heartbeat,
+    });
+    assert_eq!(lost(&scene.feed(RegistryEvent::Drained)), None);
 }
 
 #[test]
 fn an_executor_that_did_not_say_where_it_serves_its_blocks_is_refused() {
     let mut scene = Scene::ready();
-    let Event::ReceivedExecutor { from, message, .. } = introduces(9, 0) else {
+    let RegistryEvent::ReceivedExecutor { from, message, .. } = introduces(9, 0) else {
         panic!("another one")
     };
-    let out = scene.feed(Event::ReceivedExecutor { from, has_address: false, message });
+    let out = scene.feed(RegistryEvent::ReceivedExecutor { from, has_address: false, message });
     assert_eq!(refusal(&out), Some(Refusal::NoAddress));
     assert_eq!(scene.registry.executors().count(), 0);
 }
@@ -247,32 +262,34 @@ fn when_the_provider_fails_every_job_hears_why_and_everything_is_let_go() {
     scene.feed(introduces(9, 0));
     let reason = "10 executors in a row".to_owned();
     let out = scene.feed(provider(ProviderEvent::Failed { reason }));
-    let position = |is: fn(&Effect) -> bool| out.iter().position(is);
-    let told = position(|effect| matches!(effect, Effect::Schedule(Input::Dag(_))));
-    let refuses = position(|effect| matches!(effect, Effect::EndApplication { .. }));
+    let position = |is: fn(&RegistryEffect) -> bool| out.iter().position(is);
+    let told =
+        position(|effect| matches!(effect, RegistryEffect::Schedule(SchedulerInput::Dag(_))));
+    let refuses = position(|effect| matches!(effect, RegistryEffect::EndApplication { .. }));
     assert!(refuses < told, "a job that comes between the two would wait for ever: {out:?}");
     let stopped = out.iter().any(|effect| {
-        matches!(effect, Effect::SendExecutor { message: ToExecutor::StopExecutor, .. })
+        matches!(effect, RegistryEffect::SendExecutor { message: ToExecutor::StopExecutor, .. })
     });
     assert!(told.is_some() && stopped, "{out:?}");
     assert_eq!(commands(&out), [ProviderCommand::Stop]);
     assert!(end_of_application(&out).is_some_and(|reason| reason.contains("in a row")));
     assert!(scene.registry.is_over());
-    assert_eq!(commands(&scene.feed(Event::Stopped)), [], "once");
+    assert_eq!(commands(&scene.feed(RegistryEvent::Stopped)), [], "once");
 }
 
 #[test]
 fn the_provider_hears_what_is_wanted_who_came_and_which_nodes_are_excluded() {
     let options = RegistryOptions { target: Some(4), ..RegistryOptions::default() };
     let mut scene = Scene { registry: Registry::new(options), now: Tick(1000) };
-    assert_eq!(commands(&scene.feed(Event::Ticked)), [ProviderCommand::SetTarget(4)]);
-    assert_eq!(commands(&scene.feed(Event::Ticked)), []);
-    let out = scene.feed(Event::TargetChanged { total: 2 });
+    assert_eq!(commands(&scene.feed(RegistryEvent::Ticked)), [ProviderCommand::SetTarget(4)]);
+    assert_eq!(commands(&scene.feed(RegistryEvent::Ticked)), []);
+    let out = scene.feed(RegistryEvent::TargetChanged { total: 2 });
     assert_eq!(commands(&out), [ProviderCommand::SetTarget(2)]);
     let out = scene.feed(introduces(9, 7));
     assert_eq!(commands(&out), [ProviderCommand::Registered(ExecutorId(7))]);
     assert_eq!(commands(&scene.feed(introduces(9, 7))), [], "it said so twice");
-    let exclude = |node: &str, excluded| Event::NodeExcluded { node: Host::new(node), excluded };
+    let exclude =
+        |node: &str, excluded| RegistryEvent::NodeExcluded { node: Host::new(node), excluded };
     scene.feed(exclude("a", true));
     let out = scene.feed(exclude("b", true));
     let both = ["a", "b"].map(Host::new).into();
@@ -281,7 +298,7 @@ fn the_provider_hears_what_is_wanted_who_came_and_which_nodes_are_excluded() {
     scene.feed(exclude("a", false));
     let out = scene.feed(exclude("b", false));
     assert_eq!(commands(&out), [ProviderCommand::NodesExcluded([].into())]);
-    let out = scene.feed(Event::KillRequested { executors: vec![ExecutorId(7)] });
+    let out = scene.feed(RegistryEvent::KillRequested { executors: vec![ExecutorId(7)] });
     assert_eq!((released(&out), lost(&out)), (vec![ExecutorId(7)], Some(false)));
 }
 
@@ -326,7 +343,7 @@ fn a_shortage_is_told_once_and_again_after_it_was_over() {
     let mut told = |shortage: Option<&str>| {
         let shortage = shortage.map(str::to_owned);
         let out = scene.feed(provider(ProviderEvent::Capacity(Capacity { shortage })));
-        out.iter().filter(|effect| matches!(effect, Effect::Warn { .. })).count()
+        out.iter().filter(|effect| matches!(effect, RegistryEffect::Warn { .. })).count()
     };
     let all = [Some("full"), Some("full"), None, Some("full"), Some("gone")];
     assert_eq!(all.map(&mut told), [1, 0, 0, 1, 1]);

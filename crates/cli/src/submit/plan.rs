@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use firesteel_conf::{Conf, DeployMode, Origin, entries, shared_files};
 
 use super::flags::SubmitFlags;
-use crate::{Failure, cluster};
+use crate::{Failure, daemons};
 
 /// Ready to be carried out.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl fmt::Display for Plan {
 
 /// Files, settings and variables first, the flags over them.
 fn settings(flags: &SubmitFlags, executable: &Path) -> Result<Conf, Failure> {
-    let mut conf = cluster::load(flags.properties_file.as_deref(), &flags.settings)?;
+    let mut conf = daemons::load(flags.properties_file.as_deref(), &flags.settings)?;
     let files = flags.files.as_deref().map(absolute_files).transpose()?;
     for (flag, key, value) in [
         ("--master", entries::MASTER.key(), &flags.master),

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use firesteel_backend::command::Command;
-use firesteel_cluster::Incarnation;
-use firesteel_cluster::description::{ApplicationDescription, ExecutorState};
-use firesteel_cluster::messages::{Stamped, ToApplication, ToMaster};
-use firesteel_cluster::wire::{APP_CLIENT, MASTER};
 use firesteel_rpc::*;
+use firesteel_standalone_core::Incarnation;
+use firesteel_standalone_core::description::{ApplicationDescription, ExecutorState};
+use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster};
+use firesteel_standalone_core::wire::{APP_CLIENT, MASTER};
 use firesteel_types::ExecutorId;
 use rustix::process::Pid;
 use tokio::runtime::Runtime;

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use firesteel_backend::Address;
-use firesteel_cluster::description::{WorkerDescription, WorkerState};
-use firesteel_cluster::messages::{Stamped, ToMaster, ToWorker};
-use firesteel_cluster::wire::{MASTER, WORKER};
-use firesteel_cluster::{Incarnation, WorkerId};
 use firesteel_rpc::*;
+use firesteel_standalone_core::description::{WorkerDescription, WorkerState};
+use firesteel_standalone_core::messages::{Stamped, ToMaster, ToWorker};
+use firesteel_standalone_core::wire::{MASTER, WORKER};
+use firesteel_standalone_core::{Incarnation, WorkerId};
 use firesteel_types::Host;
 use tempfile::TempDir;
 

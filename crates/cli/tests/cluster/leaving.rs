@@ -1,7 +1,7 @@
 //! Ends: told to, killed, alone. Nothing is left of a worker, and a master's end costs nothing.
 
 use firesteel_backend::AppId;
-use firesteel_cluster::messages::ToMaster;
+use firesteel_standalone_core::messages::ToMaster;
 use firesteel_types::ExecutorId;
 use rustix::process::{Signal, kill_process};
 

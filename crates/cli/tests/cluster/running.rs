@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use firesteel_backend::command::Command;
-use firesteel_cluster::description::ExecutorState;
-use firesteel_cluster::messages::{ToApplication, ToMaster};
+use firesteel_standalone_core::description::ExecutorState;
+use firesteel_standalone_core::messages::{ToApplication, ToMaster};
 use firesteel_types::ExecutorId;
 use rustix::process::{Signal, kill_process};
 

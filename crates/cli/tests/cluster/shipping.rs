@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Served, ServedFile};
 use firesteel_backend::wire;
-use firesteel_cluster::description::ExecutorState;
 use firesteel_rpc::*;
+use firesteel_standalone_core::description::ExecutorState;
 use firesteel_types::Host;
 use tokio::runtime::Runtime;
 

@@ -3,8 +3,8 @@
 use firesteel_types::{Event, ExecutorId, ExecutorInfo, MapStatus, StorageLevel, TaskId, Tick};
 
 use super::*;
-use crate::engine::{Effect, Input, Scheduler};
 use crate::messages::{DagEvent, DagOptions, TaskOptions};
+use crate::{Scheduler, SchedulerEffect, SchedulerInput};
 
 const RDD: RddId = RddId(7);
 
@@ -145,7 +145,7 @@ fn every_publication_begins_an_epoch_and_what_was_lost_is_not_located() {
 struct Shell(Scheduler);
 
 impl Shell {
-    fn feed(&mut self, input: Input) -> Vec<String> {
+    fn feed(&mut self, input: SchedulerInput) -> Vec<String> {
         let mut out = Vec::new();
         self.0.handle(Tick(1), input, &mut out);
         out.iter().filter_map(told).collect()
@@ -153,13 +153,13 @@ impl Shell {
 
     fn add(&mut self, executor: u32) -> Vec<String> {
         let info = ExecutorInfo::new(Host::new("h"), 1);
-        self.feed(Input::ExecutorAdded { executor: ExecutorId(executor), info })
+        self.feed(SchedulerInput::ExecutorAdded { executor: ExecutorId(executor), info })
     }
 
     fn lose(&mut self, executor: u32) -> Vec<String> {
         let (executor, reason) = (ExecutorId(executor), String::new());
         let (caused_by_app, outputs_lost) = (false, true);
-        self.feed(Input::ExecutorLost { executor, caused_by_app, outputs_lost, reason })
+        self.feed(SchedulerInput::ExecutorLost { executor, caused_by_app, outputs_lost, reason })
     }
 
     fn update(&mut self, executor: u32, partition: u32) -> Vec<String> {
@@ -169,27 +169,31 @@ impl Shell {
     /// Of a partition that was computed in this epoch.
     fn update_of(&mut self, epoch: u64, executor: u32, partition: u32) -> Vec<String> {
         let status = Some(BlockStatus { epoch, ..stored(StorageLevel::MEMORY_ONLY_2) });
-        self.feed(Input::BlockUpdated { location: at(executor), block: block(partition), status })
+        self.feed(SchedulerInput::BlockUpdated {
+            location: at(executor),
+            block: block(partition),
+            status,
+        })
     }
 
     fn report(&mut self, executor: u32, partitions: &[u32]) -> Vec<String> {
         let status = stored(StorageLevel::MEMORY_ONLY_2);
         let cached = partitions.iter().map(|partition| (block(*partition), status)).collect();
-        self.feed(Input::BlocksReported { location: at(executor), cached })
+        self.feed(SchedulerInput::BlocksReported { location: at(executor), cached })
     }
 }
 
-fn told(effect: &Effect) -> Option<String> {
+fn told(effect: &SchedulerEffect) -> Option<String> {
     match effect {
-        Effect::DropCachedPartitions { at, rdd, epoch } => {
+        SchedulerEffect::DropCachedPartitions { at, rdd, epoch } => {
             let at = at.map_or("everybody".to_owned(), |at| at.to_string());
             Some(format!("{at} drops {rdd} before {epoch}"))
         }
-        Effect::ReplicateBlocks { holder, blocks } => {
+        SchedulerEffect::ReplicateBlocks { holder, blocks } => {
             let blocks: Vec<String> = blocks.iter().map(RddBlock::to_string).collect();
             Some(format!("{holder} replicates {}", blocks.join(" ")))
         }
-        Effect::Post(Event::BlockUpdated { block, executor, level, .. }) => {
+        SchedulerEffect::Post(Event::BlockUpdated { block, executor, level, .. }) => {
             Some(format!("{block} on {executor}: {}", level.replication))
         }
         _ => None,
@@ -215,11 +219,11 @@ fn messages_about_blocks_become_events_and_orders_and_nothing_after_a_loss() {
     assert!(shell.lose(3).is_empty() && shell.add(2).is_empty() && shell.add(5).is_empty());
     let alone = ["rdd_7_1 on 5: 2", "executor 5 replicates rdd_7_1"];
     assert_eq!(shell.update(5, 1), alone, "its first holders were lost before they knew of it");
-    let unpersisted = shell.feed(Input::Dag(DagEvent::RddUnpersisted { rdd: RDD }));
+    let unpersisted = shell.feed(SchedulerInput::Dag(DagEvent::RddUnpersisted { rdd: RDD }));
     assert_eq!(unpersisted, ["everybody drops 7 before 1"]);
     assert_eq!(shell.update(2, 1), ["executor 2 drops 7 before 2"]);
     assert_eq!(shell.report(2, &[0, 1]), ["executor 2 drops 7 before 1"]);
-    shell.feed(Input::Dag(DagEvent::RddPersisted { rdd: RDD }));
+    shell.feed(SchedulerInput::Dag(DagEvent::RddPersisted { rdd: RDD }));
     let late = ["executor 2 drops 7 before 2"];
     assert_eq!(shell.update_of(0, 2, 1), late, "a task from before it was unpersisted");
     assert_eq!(shell.update(2, 1), ["rdd_7_1 on 2: 2"]);

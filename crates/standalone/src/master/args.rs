@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use firesteel_cluster::master::MasterOptions;
 use firesteel_conf::{Conf, ConfError, entries};
 use firesteel_rpc::RpcOptions;
+use firesteel_standalone_core::master::MasterOptions;
 
 use crate::StartError;
 

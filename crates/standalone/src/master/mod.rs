@@ -7,9 +7,9 @@ mod shell;
 
 use std::sync::Arc;
 
-use firesteel_cluster::master::MasterView;
-use firesteel_cluster::wire::MASTER;
 use firesteel_rpc::{BindTo, RpcAddress, RpcEnv};
+use firesteel_standalone_core::master::MasterView;
+use firesteel_standalone_core::wire::MASTER;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firesteel_cluster::date;
-use firesteel_cluster::json::master_json;
-use firesteel_cluster::master::{
+use firesteel_standalone_core::date;
+use firesteel_standalone_core::json::master_json;
+use firesteel_standalone_core::master::{
     ApplicationState, ApplicationView, DriverView, MasterView, WorkerStatus, WorkerView,
 };
 
@@ -117,8 +117,8 @@ fn drivers(views: &[DriverView]) -> Vec<Vec<String>> {
 mod tests {
     use std::time::Duration;
 
-    use firesteel_cluster::Epoch;
-    use firesteel_cluster::master::{Master, MasterOptions, RecoveryState};
+    use firesteel_standalone_core::Epoch;
+    use firesteel_standalone_core::master::{Master, MasterOptions, RecoveryState};
 
     use super::metrics;
 

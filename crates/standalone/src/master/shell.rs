@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use firesteel_backend::Peer;
-use firesteel_cluster::Epoch;
-use firesteel_cluster::master::{
-    Change, Effect, Event, Master, MasterOptions, MasterView, RecoveryState,
-};
-use firesteel_cluster::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
-use firesteel_cluster::wire::{APP_CLIENT, WORKER};
 use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
+use firesteel_standalone_core::Epoch;
+use firesteel_standalone_core::master::{
+    Change, Master, MasterEffect, MasterEvent, MasterOptions, MasterView, RecoveryState,
+};
+use firesteel_standalone_core::messages::{
+    MasterReply, Stamped, ToApplication, ToMaster, ToWorker,
+};
+use firesteel_standalone_core::wire::{APP_CLIENT, WORKER};
 use firesteel_storage::Clock;
 use firesteel_types::Tick;
 
@@ -72,7 +74,7 @@ impl Shell {
         self.alarm.arm(self.clock.now());
         loop {
             self.alarm.ring(&self.clock).await;
-            self.feed(&mut self.lock(), Event::Ticked, |_| {});
+            self.feed(&mut self.lock(), MasterEvent::Ticked, |_| {});
         }
     }
 
@@ -93,12 +95,17 @@ impl Shell {
     /// Asks it something from inside this process.
     pub(super) fn ask(&self, message: ToMaster) -> Option<MasterReply> {
         let mut reply = None;
-        let event = Event::Received { from: NOBODY, message };
+        let event = MasterEvent::Received { from: NOBODY, message };
         self.feed(&mut self.lock(), event, |said| reply = Some(said.message));
         reply
     }
 
-    fn feed(&self, state: &mut State, event: Event, mut reply: impl FnMut(Stamped<MasterReply>)) {
+    fn feed(
+        &self,
+        state: &mut State,
+        event: MasterEvent,
+        mut reply: impl FnMut(Stamped<MasterReply>),
+    ) {
         let mut effects = Vec::new();
         let started = Instant::now();
         state.core.handle(self.clock.now(), event, &mut effects);
@@ -108,23 +115,28 @@ impl Shell {
         }
     }
 
-    fn apply(&self, state: &State, effect: Effect, reply: &mut impl FnMut(Stamped<MasterReply>)) {
+    fn apply(
+        &self,
+        state: &State,
+        effect: MasterEffect,
+        reply: &mut impl FnMut(Stamped<MasterReply>),
+    ) {
         match effect {
-            Effect::Persist(change) => note(&change),
-            Effect::SendWorker { to, said } => {
+            MasterEffect::Persist(change) => note(&change),
+            MasterEffect::SendWorker { to, said } => {
                 if let ToWorker::RegisterWorkerFailed { reason, .. } = &said.message {
                     tracing::warn!(peer = %to, "refused a worker: {reason}");
                 }
                 send(state.peers.get(&to).map(|links| &links.worker), said);
             }
-            Effect::SendApplication { to, said } => {
+            MasterEffect::SendApplication { to, said } => {
                 if let ToApplication::ApplicationRemoved { message } = &said.message {
                     tracing::warn!("ended an application: {message}");
                 }
                 send(state.peers.get(&to).map(|links| &links.app), said);
             }
-            Effect::Reply { said, .. } => reply(said),
-            Effect::ArmTimer(at) => self.alarm.arm(at),
+            MasterEffect::Reply { said, .. } => reply(said),
+            MasterEffect::ArmTimer(at) => self.alarm.arm(at),
         }
     }
 
@@ -137,7 +149,7 @@ impl Shell {
             vacant.insert(links);
         }
         let mut caller = Some(caller);
-        self.feed(&mut state, Event::Received { from, message }, |said| {
+        self.feed(&mut state, MasterEvent::Received { from, message }, |said| {
             if let Some(caller) = caller.take() {
                 caller.reply(said);
             }
@@ -148,7 +160,7 @@ impl Shell {
         let peer = Peer(connection);
         let mut state = self.lock();
         if state.peers.remove(&peer).is_some() {
-            self.feed(&mut state, Event::PeerDisconnected { peer }, |_| {});
+            self.feed(&mut state, MasterEvent::PeerDisconnected { peer }, |_| {});
         }
     }
 }

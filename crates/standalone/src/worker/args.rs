@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firesteel_cluster::description::WorkerDescription;
-use firesteel_cluster::worker::{CleanUp, WorkerOptions};
 use firesteel_conf::{ByteSize, Conf, ConfError, entries};
 use firesteel_rpc::{RpcAddress, RpcOptions};
+use firesteel_standalone_core::description::WorkerDescription;
+use firesteel_standalone_core::worker::{CleanUp, WorkerOptions};
 
 use super::logs::Rolling;
 use crate::master::millis;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use firesteel_backend::AppId;
-use firesteel_cluster::{DriverId, ExecutorKey};
+use firesteel_standalone_core::{DriverId, ExecutorKey};
 
 use crate::StartError;
 

@@ -28,9 +28,9 @@ mod shell;
 
 use std::sync::Arc;
 
-use firesteel_cluster::WorkerId;
-use firesteel_cluster::wire::WORKER;
 use firesteel_rpc::{BindTo, RpcAddress, RpcEnv};
+use firesteel_standalone_core::WorkerId;
+use firesteel_standalone_core::wire::WORKER;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -10,9 +10,9 @@ use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use firesteel_backend::command::{Command, Identity, variable};
-use firesteel_cluster::description::{ApplicationDescription, DriverDescription};
-use firesteel_cluster::{DriverId, ExecutorKey};
 use firesteel_conf::process_variables;
+use firesteel_standalone_core::description::{ApplicationDescription, DriverDescription};
+use firesteel_standalone_core::{DriverId, ExecutorKey};
 
 use super::directories::{Directories, Place};
 

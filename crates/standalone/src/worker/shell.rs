@@ -8,14 +8,14 @@ use std::time::Duration;
 use firesteel_backend::Address;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
-use firesteel_cluster::description::WorkerDescription;
-use firesteel_cluster::messages::{Stamped, ToMaster, ToWorker};
-use firesteel_cluster::wire::{MASTER, WORKER};
-use firesteel_cluster::worker::{Effect, Event, Worker, WorkerOptions};
-use firesteel_cluster::{Incarnation, WorkerId, date};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
+use firesteel_standalone_core::description::WorkerDescription;
+use firesteel_standalone_core::messages::{Stamped, ToMaster, ToWorker};
+use firesteel_standalone_core::wire::{MASTER, WORKER};
+use firesteel_standalone_core::worker::{Worker, WorkerEffect, WorkerEvent, WorkerOptions};
+use firesteel_standalone_core::{Incarnation, WorkerId, date};
 use firesteel_storage::Clock;
 use firesteel_types::Host;
 use tokio::sync::watch;
@@ -152,7 +152,7 @@ impl Shell {
     pub(super) async fn keep_time(self: Arc<Self>) {
         loop {
             self.alarm.ring(&self.clock).await;
-            self.feed(Event::Ticked);
+            self.feed(WorkerEvent::Ticked);
         }
     }
 
@@ -169,7 +169,7 @@ impl Shell {
     }
 
     pub(super) fn request_stop(self: &Arc<Self>) {
-        self.feed(Event::StopRequested);
+        self.feed(WorkerEvent::StopRequested);
     }
 
     /// Waits until no process is left. Only after it has ended: then none comes any more.
@@ -192,7 +192,7 @@ impl Shell {
         self.state.lock().expect("the worker's core panicked: its books cannot be trusted")
     }
 
-    fn feed(self: &Arc<Self>, event: Event) {
+    fn feed(self: &Arc<Self>, event: WorkerEvent) {
         let mut state = self.lock();
         let mut effects = Vec::new();
         state.core.handle(self.clock.now(), event, &mut effects);
@@ -201,33 +201,33 @@ impl Shell {
         }
     }
 
-    fn apply(self: &Arc<Self>, state: &mut State, effect: Effect) {
+    fn apply(self: &Arc<Self>, state: &mut State, effect: WorkerEffect) {
         match effect {
-            Effect::Send { master, message } => {
+            WorkerEffect::Send { master, message } => {
                 if let Some(Err(error)) = state.masters.get(master).map(|to| to.try_send(message)) {
                     tracing::warn!(%error, "could not tell the master");
                 }
             }
-            Effect::SpawnExecutor { key, description, cores, memory_mb } => {
+            WorkerEffect::SpawnExecutor { key, description, cores, memory_mb } => {
                 self.spawn(state, Order::Executor { key, description, cores, memory_mb });
             }
-            Effect::SpawnDriver { driver, description } => {
+            WorkerEffect::SpawnDriver { driver, description } => {
                 self.spawn(state, Order::Driver { driver, description });
             }
-            Effect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
-            Effect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
-            Effect::RemoveApplication { app } => {
+            WorkerEffect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
+            WorkerEffect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
+            WorkerEffect::RemoveApplication { app } => {
                 self.blocking(move |launch| launch.directories.remove_local(&app));
             }
-            Effect::CleanWorkDirectories { age_ms, keep } => {
+            WorkerEffect::CleanWorkDirectories { age_ms, keep } => {
                 let age = Duration::from_millis(age_ms);
                 self.blocking(move |launch| {
                     launch.directories.remove_old(age, &keep);
                     launch.cache.remove_old(age);
                 });
             }
-            Effect::ArmTimer(at) => self.alarm.arm(at),
-            Effect::Exit { code, reason } => {
+            WorkerEffect::ArmTimer(at) => self.alarm.arm(at),
+            WorkerEffect::Exit { code, reason } => {
                 state.processes.values().for_each(|process| process.kill.cancel());
                 self.ended.send_replace(Some(Ended { code, reason }));
             }
@@ -261,7 +261,7 @@ impl Shell {
         if let ToWorker::RegisterWorkerFailed { reason, .. } = &said.message {
             tracing::warn!("the master refused this worker: {reason}");
         }
-        self.feed(Event::Received { master, said });
+        self.feed(WorkerEvent::Received { master, said });
     }
 }
 
@@ -271,19 +271,19 @@ fn kill(state: &State, key: &ProcessKey) {
     }
 }
 
-fn report(key: ProcessKey, outcome: Result<ExitStatus, LaunchError>) -> Event {
+fn report(key: ProcessKey, outcome: Result<ExitStatus, LaunchError>) -> WorkerEvent {
     match &outcome {
         Ok(status) => tracing::info!(process = ?key, %status, "a process ended"),
         Err(error) => tracing::warn!(process = ?key, %error, "a process was not started"),
     }
     match (key, outcome) {
-        (ProcessKey::Executor(key), Ok(status)) => Event::ExecutorExited { key, status },
-        (ProcessKey::Driver(driver), Ok(status)) => Event::DriverExited { driver, status },
+        (ProcessKey::Executor(key), Ok(status)) => WorkerEvent::ExecutorExited { key, status },
+        (ProcessKey::Driver(driver), Ok(status)) => WorkerEvent::DriverExited { driver, status },
         (ProcessKey::Executor(key), Err(error)) => {
-            Event::ExecutorSpawnFailed { key, message: error.to_string() }
+            WorkerEvent::ExecutorSpawnFailed { key, message: error.to_string() }
         }
         (ProcessKey::Driver(driver), Err(error)) => {
-            Event::DriverSpawnFailed { driver, message: error.to_string() }
+            WorkerEvent::DriverSpawnFailed { driver, message: error.to_string() }
         }
     }
 }
@@ -305,7 +305,7 @@ impl WorkerEndpoint {
 
     fn lost(&self, address: &RpcAddress) {
         if let Some(master) = self.index(address) {
-            self.shell.feed(Event::MasterDisconnected { master });
+            self.shell.feed(WorkerEvent::MasterDisconnected { master });
         }
     }
 }
@@ -319,7 +319,7 @@ impl Endpoint for WorkerEndpoint {
             Ok(masters) => self.shell.lock().masters = masters,
             Err(error) => tracing::error!(%error, "cannot reach a master"),
         }
-        self.shell.feed(Event::Ticked);
+        self.shell.feed(WorkerEvent::Ticked);
     }
 
     async fn receive(
@@ -348,7 +348,7 @@ impl Endpoint for WorkerEndpoint {
         tracing::warn!(master = %address, "{error}");
         if let Some(master) = self.index(&address) {
             let (reason, lasting) = (error.to_string(), error.is_lasting());
-            self.shell.feed(Event::MasterUnreachable { master, reason, lasting });
+            self.shell.feed(WorkerEvent::MasterUnreachable { master, reason, lasting });
         }
     }
 }

@@ -7,7 +7,7 @@ mod protocol;
 
 use std::sync::Arc;
 
-use firesteel_cluster::messages::{MasterReply, ToMaster};
+use firesteel_standalone_core::messages::{MasterReply, ToMaster};
 use hyper::StatusCode;
 
 pub(crate) use self::protocol::fuzz;

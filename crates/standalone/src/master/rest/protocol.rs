@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::Command;
-use firesteel_cluster::description::{DriverDescription, DriverState};
-use firesteel_cluster::json::render;
-use firesteel_cluster::{DriverId, WorkerId};
 use firesteel_conf::{Conf, Origin, entries, properties};
+use firesteel_standalone_core::description::{DriverDescription, DriverState};
+use firesteel_standalone_core::json::render;
+use firesteel_standalone_core::{DriverId, WorkerId};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,0 +1,390 @@
+//! The driver's end of a cluster: sends tasks to executors, and hears what became of them.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `join` | settings, the runtime, the driver's port |
+//! | `actor` | the thread with the core of `firesteel_backend::registry`: one event at a time |
+//! | `describe` | what is asked of a cluster manager, and what executors are told |
+//! | `provider` | where cluster managers plug in |
+//! | `standalone` | executors from a standalone cluster: the client of its masters |
+//! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
+//! | `endpoints` | what comes in over the network |
+//! | `contents` | the executable and the files that workers fetch |
+//! | `broadcasts` | broadcast values, encoded in pieces |
+//! | `report` | what tasks brought |
+//!
+//! Locks are taken in this order: the engine's, the executors' or that of the broadcast values. The actor holds none while it feeds the engine, because user
+//! code may run then that stops the context. Questions of executors about blocks are answered by the block master, under the
+//! engine's lock; messages about cached partitions run no user code.
+//!
+//! What is decided about executors is decided in the core, what about tasks in the schedulers.
+
+mod actor;
+mod broadcasts;
+mod contents;
+mod describe;
+mod endpoints;
+mod join;
+mod local_cluster;
+mod provider;
+mod report;
+mod standalone;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use firesteel_backend::protocol::ToExecutor;
+use firesteel_closure::to_bytes;
+use firesteel_conf::{ByteSize, Conf, entries};
+use firesteel_executor::Forgotten;
+use firesteel_executor::node::{TaskOrder, ToBlocks};
+use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
+use firesteel_task::TaskReport;
+use firesteel_types::{BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, TaskId};
+
+use super::Engine;
+use super::job::StageCode;
+use super::local::identity;
+use super::place::Place;
+use super::state::Launch;
+use actor::ActorMessage;
+use broadcasts::Broadcasts;
+use contents::Contents;
+pub use describe::executor_environment;
+pub(crate) use join::NewCluster;
+pub(crate) use provider::claimant;
+pub use provider::{ApplicationSpec, ClusterManager, Provider, Reports};
+
+/// Code up to this size goes with the first task that needs it; an executor fetches what is larger.
+const CODE_SENT_ALONG: usize = 1 << 20;
+/// So many stages' code an executor is known to have; the oldest is sent again if it is needed.
+const CODE_KNOWN: usize = 256;
+/// So many replicas are asked for in one message.
+const REPLICAS_ASKED: usize = 10_000;
+
+/// A way to an executor.
+#[derive(Clone)]
+struct Link {
+    tasks: EndpointRef<ToExecutor>,
+    blocks: EndpointRef<ToBlocks>,
+}
+
+/// An executor that may get tasks.
+struct Live {
+    link: Link,
+    address: Option<RpcAddress>,
+    host: Host,
+    cores: u32,
+    /// The code it was sent.
+    code: BTreeSet<u64>,
+}
+
+impl Live {
+    fn block_manager(&self, executor: ExecutorId) -> BlockManagerId {
+        let port = self.address.as_ref().map_or(0, |address| address.port);
+        BlockManagerId { executor, host: self.host.clone(), port }
+    }
+}
+
+/// Whether the cluster manager has taken the application in.
+enum Joined {
+    NotYet,
+    As(String),
+    Never(String),
+}
+
+pub(crate) struct Cluster {
+    env: RpcEnv,
+    messages: Sender<ActorMessage>,
+    executors: Mutex<BTreeMap<ExecutorId, Live>>,
+    /// Where executors serve their blocks and how much memory they have, by the connection they said so over.
+    introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
+    broadcasts: Broadcasts,
+    code: Mutex<BTreeMap<u64, Weak<StageCode>>>,
+    joined: Mutex<Joined>,
+    joining: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    contents: Contents,
+    /// How often a result is asked for again, and after which pause.
+    retries: (u32, Duration),
+    /// Results of one job beyond this are refused; 0: none are.
+    max_result_bytes: u64,
+}
+
+/// Whatever panicked under a lock, what it protects is whole: each change is one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Sends tasks to their executors until the engine stops. A thread of its own, because encoding a
+/// stage's code runs code of the user's.
+pub(super) fn dispatch(engine: &Arc<Engine>) {
+    let Place::Cluster(cluster) = &engine.place else { return };
+    while let Some(launch) = engine.next_task() {
+        cluster.launch(engine, &launch);
+    }
+}
+
+/// The cluster managers that every program has.
+pub(crate) fn built_in() -> [Arc<dyn ClusterManager>; 2] {
+    [Arc::new(standalone::Standalone), Arc::new(local_cluster::Local)]
+}
+
+impl Cluster {
+    fn new(
+        conf: &Conf,
+        env: RpcEnv,
+        messages: Sender<ActorMessage>,
+        contents: Contents,
+    ) -> crate::Result<Self> {
+        let ByteSize(piece_bytes) = conf.get(&entries::BROADCAST_BLOCK_SIZE)?;
+        let ByteSize(max_result_bytes) = conf.get(&entries::DRIVER_MAX_RESULT_SIZE)?;
+        let tries = conf.get(&entries::SHUFFLE_IO_MAX_RETRIES)?;
+        Ok(Cluster {
+            env,
+            messages,
+            executors: Mutex::default(),
+            introduced: Mutex::default(),
+            broadcasts: Broadcasts::new(piece_bytes),
+            code: Mutex::default(),
+            joined: Mutex::new(Joined::NotYet),
+            joining: Condvar::new(),
+            thread: Mutex::new(None),
+            contents,
+            max_result_bytes,
+            retries: (tries, conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)?),
+        })
+    }
+
+    fn launch(self: &Arc<Self>, engine: &Arc<Engine>, launch: &Launch) {
+        let Launch { task, code, kill, epoch, outdated } = launch;
+        let body = match code.encoded() {
+            Ok(body) => body,
+            Err(failure) => {
+                let report = TaskReport::failed(failure.clone());
+                return engine.report_remote(task.task, task.executor, report);
+            }
+        };
+        self.offer_code(code);
+        // One that is not there was lost: the schedulers hear of it, if they have not already.
+        let mut executors = lock(&self.executors);
+        let Some(live) = executors.get_mut(&task.executor) else { return };
+        let is_new = live.code.insert(code.id) && body.len() <= CODE_SENT_ALONG;
+        if live.code.len() > CODE_KNOWN {
+            live.code.pop_first();
+        }
+        let body = is_new.then(|| body.clone());
+        let (identity, outdated) = (identity(task, *epoch), outdated.to_vec());
+        let order = TaskOrder { identity, code: code.id, body, outdated };
+        let data = to_bytes(&order).expect("it consists of numbers and bytes");
+        let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
+        let tasks = live.link.tasks.clone();
+        drop(executors);
+        match tasks.try_send(message.clone()) {
+            Ok(()) => {}
+            Err(RpcError::QueueFull { .. }) => return self.send_later(launch, tasks, message),
+            Err(error) => self.unreachable(task.executor, &error),
+        }
+        // Killed meanwhile: the wish may have overtaken the task.
+        if let Some(reason) = kill.thrown() {
+            self.kill(task.executor, task.task, reason);
+        }
+    }
+
+    /// Sends a task to an executor that takes its messages too slowly for now: there are no more of these
+    /// than it may have tasks. Whether it is slow or lost, its heartbeats tell.
+    fn send_later(
+        self: &Arc<Self>,
+        launch: &Launch,
+        tasks: EndpointRef<ToExecutor>,
+        message: ToExecutor,
+    ) {
+        let (executor, task, kill) = (launch.task.executor, launch.task.task, launch.kill.clone());
+        let cluster = self.clone();
+        self.env.runtime().spawn(async move {
+            match cluster.send_patiently(executor, &tasks, message).await {
+                Ok(()) => {}
+                Err(RpcError::QueueFull { .. }) => return,
+                Err(error) => return cluster.unreachable(executor, &error),
+            }
+            if let Some(reason) = kill.thrown() {
+                cluster.kill(executor, task, reason);
+            }
+        });
+    }
+
+    /// Waits for room in its queue for as long as the executor counts.
+    async fn send_patiently<M: Message + Clone>(
+        &self,
+        executor: ExecutorId,
+        to: &EndpointRef<M>,
+        message: M,
+    ) -> std::result::Result<(), RpcError> {
+        loop {
+            match to.send(message.clone()).await {
+                Err(RpcError::QueueFull { .. }) if self.is_live(executor) => {}
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Sends at once or, if its queue is full, as soon as there is room. One whose connection is lost is heard
+    /// of by itself.
+    fn send<M: Message + Clone>(
+        self: &Arc<Self>,
+        executor: ExecutorId,
+        to: &EndpointRef<M>,
+        message: M,
+    ) {
+        if let Err(RpcError::QueueFull { .. }) = to.try_send(message.clone()) {
+            let (cluster, to) = (self.clone(), to.clone());
+            self.env.runtime().spawn(async move {
+                let _ = cluster.send_patiently(executor, &to, message).await;
+            });
+        }
+    }
+
+    /// Tells an executor something about its blocks. Never waits.
+    fn tell_blocks(self: &Arc<Self>, executor: ExecutorId, message: ToBlocks) {
+        let blocks = lock(&self.executors).get(&executor).map(|live| live.link.blocks.clone());
+        if let Some(blocks) = blocks {
+            self.send(executor, &blocks, message);
+        }
+    }
+
+    /// Has a holder make replicas of what it caches. Never waits: called under the engine's lock.
+    pub(super) fn replicate(self: &Arc<Self>, holder: BlockLocation, blocks: &[RddBlock]) {
+        for blocks in blocks.chunks(REPLICAS_ASKED) {
+            self.tell_holder(holder, ToBlocks::Replicate(blocks.to_vec()));
+        }
+    }
+
+    /// Never waits.
+    fn tell_holder(self: &Arc<Self>, location: BlockLocation, message: ToBlocks) {
+        if let Some(executor) = location.executor() {
+            self.tell_blocks(executor, message);
+        }
+    }
+
+    fn unreachable(&self, executor: ExecutorId, error: &RpcError) {
+        tracing::warn!(%executor, %error, "a task could not be sent");
+        let _ = self.messages.send(ActorMessage::Unreachable(executor));
+    }
+
+    fn is_live(&self, executor: ExecutorId) -> bool {
+        lock(&self.executors).contains_key(&executor)
+    }
+
+    /// Lets executors fetch the code for as long as anybody has it.
+    fn offer_code(self: &Arc<Self>, code: &Arc<StageCode>) {
+        code.offered_by(self);
+        lock(&self.code).entry(code.id).or_insert_with(|| Arc::downgrade(code));
+    }
+
+    /// Nobody has the code any more: executors let it go, and with it the values that it holds. Never waits.
+    pub(super) fn forget_code(self: &Arc<Self>, code: u64) {
+        lock(&self.code).remove(&code);
+        let mut executors = lock(&self.executors);
+        // One that was sent too much to remember may have it.
+        let may_have = |live: &mut Live| live.code.remove(&code) || live.code.len() >= CODE_KNOWN;
+        let told = executors.iter_mut().filter_map(|(id, live)| may_have(live).then_some(*id));
+        let told: Vec<ExecutorId> = told.collect();
+        drop(executors);
+        for executor in told {
+            self.tell_blocks(executor, ToBlocks::Forget(Forgotten::Code(code)));
+        }
+    }
+
+    /// Never waits: called under the engine's lock.
+    pub(super) fn kill(self: &Arc<Self>, executor: ExecutorId, task: TaskId, reason: String) {
+        let tasks = lock(&self.executors).get(&executor).map(|live| live.link.tasks.clone());
+        if let Some(tasks) = tasks {
+            self.send(executor, &tasks, ToExecutor::KillTask { task, reason });
+        }
+    }
+
+    /// Never waits: called under the engine's lock.
+    pub(super) fn node_excluded(&self, node: Host, excluded: bool) {
+        let _ = self.messages.send(ActorMessage::NodeExcluded(node, excluded));
+    }
+
+    /// Tells all executors what nobody needs. Never waits: called under the engine's lock.
+    pub(super) fn forget(self: &Arc<Self>, forgotten: Forgotten) {
+        if let Forgotten::Broadcast(id) | Forgotten::BroadcastCopies(id) = forgotten {
+            self.broadcasts.remove(id);
+        }
+        let executors: Vec<_> = lock(&self.executors).keys().copied().collect();
+        for executor in executors {
+            self.tell_blocks(executor, ToBlocks::Forget(forgotten));
+        }
+    }
+
+    /// Tells one holder what nobody needs. Never waits: called under the engine's lock.
+    pub(super) fn forget_at(self: &Arc<Self>, location: BlockLocation, forgotten: Forgotten) {
+        self.tell_holder(location, ToBlocks::Forget(forgotten));
+    }
+
+    /// Where blocks that lie there are served, as far as their holders live.
+    fn addresses(
+        &self,
+        locations: impl IntoIterator<Item = BlockLocation>,
+    ) -> Vec<(BlockLocation, RpcAddress)> {
+        let live = lock(&self.executors);
+        let address = |at: BlockLocation| Some((at, live.get(&at.executor()?)?.address.clone()?));
+        locations.into_iter().filter_map(address).collect()
+    }
+
+    /// Bytes of broadcast values that the driver itself sent to executors.
+    pub(super) fn served_broadcast_bytes(&self) -> u64 {
+        self.broadcasts.served()
+    }
+
+    /// Where the driver listens.
+    pub(super) fn address(&self) -> Option<(Host, u16)> {
+        self.env.address().map(|at| (Host::new(&at.host), at.port))
+    }
+
+    pub(super) fn cores(&self) -> u32 {
+        lock(&self.executors).values().map(|live| live.cores).sum()
+    }
+
+    pub(super) fn application_id(&self) -> Option<String> {
+        match &*lock(&self.joined) {
+            Joined::As(app) => Some(app.clone()),
+            Joined::NotYet | Joined::Never(_) => None,
+        }
+    }
+
+    fn joined(&self, how: Joined) {
+        let mut joined = lock(&self.joined);
+        // The id that the application had first stays its name, whatever it is called later.
+        if matches!(*joined, Joined::NotYet) {
+            *joined = how;
+            self.joining.notify_all();
+        }
+    }
+
+    /// Waits until the cluster manager has taken the application in; else why it did not.
+    fn wait_until_joined(&self) -> std::result::Result<(), String> {
+        let waiting = |joined: &mut Joined| matches!(joined, Joined::NotYet);
+        let joined = self.joining.wait_while(lock(&self.joined), waiting);
+        match &*joined.unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Joined::Never(reason) => Err(reason.clone()),
+            Joined::As(_) | Joined::NotYet => Ok(()),
+        }
+    }
+
+    /// Lets provider and executors go, and waits for the end of everything but the caller.
+    pub(super) fn stop(&self) {
+        let _ = self.messages.send(ActorMessage::Stop);
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Executors from a standalone cluster: the shell around the client of its masters.
+
+use std::io;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
+use firesteel_conf::{ByteSize, Conf, ConfError, HostPort, Master, entries};
+use firesteel_rpc::{
+    Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv, RpcError,
+    RpcOptions,
+};
+use firesteel_standalone_core::Incarnation;
+use firesteel_standalone_core::application::{
+    AppClient, AppClientEffect, AppClientEvent, AppClientOptions,
+};
+use firesteel_standalone_core::description::ApplicationDescription;
+use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster};
+use firesteel_standalone_core::wire;
+use firesteel_storage::Clock;
+use firesteel_types::Tick;
+use tokio::runtime::Handle;
+
+use super::provider::{ApplicationSpec, ClusterManager, Provider, Reports};
+
+/// `spark://host:port,...`
+pub(super) struct Standalone;
+
+impl ClusterManager for Standalone {
+    fn name(&self) -> &str {
+        "standalone"
+    }
+
+    fn claims(&self, master: &Master) -> bool {
+        matches!(master, Master::Standalone { .. })
+    }
+
+    fn prepare(
+        &self,
+        master: &Master,
+        conf: &Conf,
+        runtime: &Handle,
+    ) -> Result<Box<dyn Provider>, String> {
+        let Master::Standalone { masters } = master else { return Err("it is another".to_owned()) };
+        let address = |at: &HostPort| RpcAddress::new(bare(&at.host), at.port);
+        let masters = masters.iter().map(address).collect();
+        let options = RpcOptions::from_process(conf).map_err(|error| error.to_string())?;
+        Ok(Box::new(StandaloneProvider::new(masters, options, runtime)))
+    }
+}
+
+/// The way to the masters of one cluster.
+pub(super) struct StandaloneProvider {
+    masters: Vec<RpcAddress>,
+    /// With the cluster's secret. The driver's own environment has the application's.
+    env: RpcEnv,
+    runtime: Handle,
+    messages: Sender<ClientMessage>,
+    /// Until it starts.
+    hears: Option<Receiver<ClientMessage>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StandaloneProvider {
+    pub(super) fn new(masters: Vec<RpcAddress>, options: RpcOptions, runtime: &Handle) -> Self {
+        let (messages, hears) = channel();
+        let _inside = runtime.enter();
+        let env = RpcEnv::client(options);
+        let (runtime, hears) = (runtime.clone(), Some(hears));
+        StandaloneProvider { masters, env, runtime, messages, hears, thread: None }
+    }
+}
+
+impl Provider for StandaloneProvider {
+    fn driver_host(&self) -> io::Result<String> {
+        own_address(&self.masters)
+    }
+
+    fn where_to_look(&self) -> String {
+        "look at the master's page whether workers are registered and have as much free".to_owned()
+    }
+
+    fn start(&mut self, application: ApplicationSpec, reports: Reports) -> Result<(), String> {
+        let hears = self.hears.take().ok_or("it was started before")?;
+        let description = describe(application).map_err(|error| error.to_string())?;
+        let incarnation = Incarnation(fastrand::u64(..));
+        let options = AppClientOptions::new(Arc::new(description), incarnation, self.masters.len());
+        let core = AppClient::new(options, Jitter::new(fastrand::u64(..)));
+        let (masters, clock) = (Vec::new(), Clock::new());
+        let client = Client { core, masters, reports: reports.clone(), clock, next: None };
+        let thread = std::thread::Builder::new().name("firesteel-masters".into());
+        let spawned = thread.spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| client.run(&hears))).is_err() {
+                let reason = "the client of the masters broke down: this is a defect".to_owned();
+                reports.send(ProviderEvent::Failed { reason });
+            }
+        });
+        self.thread = Some(spawned.map_err(|error| error.to_string())?);
+        let endpoint = Masters { messages: self.messages.clone(), masters: self.masters.clone() };
+        self.env.register(wire::APP_CLIENT, endpoint).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn command(&mut self, command: ProviderCommand) {
+        let _ = self.messages.send(ClientMessage::Command(command));
+    }
+
+    /// What is queued is sent before the connections close.
+    fn stop(&mut self) {
+        self.command(ProviderCommand::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.runtime.block_on(self.env.shutdown());
+    }
+}
+
+/// What is asked of a master.
+fn describe(application: ApplicationSpec) -> Result<ApplicationDescription, ConfError> {
+    let ApplicationSpec { name, user, conf, command } = application;
+    let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
+    Ok(ApplicationDescription {
+        name,
+        user,
+        max_cores: conf.get(&entries::CORES_MAX)?,
+        memory_per_executor_mb: (memory >> 20).max(1),
+        cores_per_executor: conf.get(&entries::EXECUTOR_CORES)?,
+        initial_executor_limit: conf.get(&entries::EXECUTOR_INSTANCES)?,
+        command,
+        web_ui: String::new(),
+    })
+}
+
+/// Something for the client.
+enum ClientMessage {
+    /// The masters, in the order of the master URL.
+    Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
+    /// A master said something.
+    FromMaster(RpcAddress, Stamped<ToApplication>),
+    /// The connection to a master broke.
+    Gone(RpcAddress),
+    /// A connection to a master could not be made.
+    Unreachable(RpcAddress, RpcError),
+    /// The registry said something.
+    Command(ProviderCommand),
+}
+
+/// The thread with the core.
+struct Client {
+    core: AppClient,
+    masters: Vec<(RpcAddress, EndpointRef<ToMaster>)>,
+    reports: Reports,
+    clock: Clock,
+    next: Option<Tick>,
+}
+
+impl Client {
+    /// Until told to stop.
+    fn run(mut self, messages: &Receiver<ClientMessage>) {
+        loop {
+            let heard = match self.next {
+                Some(next) => messages.recv_timeout(self.clock.until(next)),
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match heard {
+                Ok(message) => {
+                    let stops = matches!(message, ClientMessage::Command(ProviderCommand::Stop));
+                    self.hear(message);
+                    if stops {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.next.is_some_and(|next| next <= self.clock.now()) {
+                self.next = None;
+                self.feed(AppClientEvent::Ticked);
+            }
+        }
+    }
+
+    fn hear(&mut self, message: ClientMessage) {
+        let event = match message {
+            ClientMessage::Masters(masters) => {
+                self.masters = masters;
+                Some(AppClientEvent::Ticked)
+            }
+            ClientMessage::FromMaster(address, said) => {
+                self.master(&address).map(|master| AppClientEvent::ReceivedMaster { master, said })
+            }
+            ClientMessage::Gone(address) => {
+                self.master(&address).map(|master| AppClientEvent::MasterDisconnected { master })
+            }
+            ClientMessage::Unreachable(address, error) => self.master(&address).map(|master| {
+                let (reason, lasting) = (error.to_string(), error.is_lasting());
+                AppClientEvent::MasterUnreachable { master, reason, lasting }
+            }),
+            ClientMessage::Command(command) => Some(AppClientEvent::Command(command)),
+        };
+        if let Some(event) = event {
+            self.feed(event);
+        }
+    }
+
+    fn master(&self, address: &RpcAddress) -> Option<usize> {
+        self.masters.iter().position(|(known, _)| known == address)
+    }
+
+    fn feed(&mut self, event: AppClientEvent) {
+        let mut effects = Vec::new();
+        self.core.handle(self.clock.now(), event, &mut effects);
+        for effect in effects {
+            match effect {
+                AppClientEffect::SendMaster { master, message } => {
+                    self.tell_master(master, message)
+                }
+                AppClientEffect::Report(event) => self.report(event),
+                AppClientEffect::ArmTimer(at) => {
+                    self.next = Some(self.next.map_or(at, |next| next.min(at)));
+                }
+            }
+        }
+    }
+
+    fn report(&self, event: ProviderEvent) {
+        if let ProviderEvent::Accepted { app } = &event {
+            tracing::info!(%app, "registered with a master");
+        }
+        self.reports.send(event);
+    }
+
+    fn tell_master(&self, master: usize, message: ToMaster) {
+        let Some((address, reference)) = self.masters.get(master) else { return };
+        if let Err(error) = reference.try_send(message) {
+            tracing::warn!(master = %address, %error, "the master could not be told");
+        }
+    }
+}
+
+/// Hears masters.
+struct Masters {
+    messages: Sender<ClientMessage>,
+    masters: Vec<RpcAddress>,
+}
+
+impl Endpoint for Masters {
+    type Message = Stamped<ToApplication>;
+
+    /// References that are made here bring the events of their connections here.
+    async fn on_start(&mut self, context: &Context<Self::Message>) {
+        let reference = |address: &RpcAddress| {
+            let found = context.endpoint_ref(&address.endpoint(wire::MASTER));
+            found.ok().map(|found| (address.clone(), found))
+        };
+        let masters = self.masters.iter().filter_map(reference).collect();
+        let _ = self.messages.send(ClientMessage::Masters(masters));
+    }
+
+    async fn receive(
+        &mut self,
+        said: Stamped<ToApplication>,
+        caller: Caller<()>,
+        _: &Context<Self::Message>,
+    ) -> Result<(), HandlerError> {
+        let _ = self.messages.send(ClientMessage::FromMaster(caller.peer().address.clone(), said));
+        Ok(())
+    }
+
+    async fn on_disconnected(&mut self, peer: Peer, _: &Context<Self::Message>) {
+        let _ = self.messages.send(ClientMessage::Gone(peer.address));
+    }
+
+    async fn on_network_error(
+        &mut self,
+        address: RpcAddress,
+        error: RpcError,
+        _: &Context<Self::Message>,
+    ) {
+        let _ = self.messages.send(ClientMessage::Unreachable(address, error));
+    }
+}
+
+/// Without the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// The address from which this machine reaches the first master that has one: the system says without
+/// sending anything.
+fn own_address(masters: &[RpcAddress]) -> io::Result<String> {
+    let mut last = io::Error::other("no master has an address");
+    for master in masters {
+        let found = (master.host.as_str(), master.port).to_socket_addrs().and_then(|mut found| {
+            let found = found.next().ok_or_else(|| io::Error::other("no address"))?;
+            let any = if found.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(found)?;
+            Ok(socket.local_addr()?.ip().to_string())
+        });
+        match found {
+            Ok(address) => return Ok(address),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

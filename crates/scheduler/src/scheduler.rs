@@ -1,0 +1,424 @@
+//! Both schedulers wired together: one machine that takes what the outside says and gives what the
+//! outside must do. Pure as its parts are; production and simulator drive this.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firesteel_types::{
+    BlockLocation, BlockStatus, BroadcastId, Event, ExecutorId, ExecutorInfo, JobError, JobId,
+    MapAttempt, MapOutputLocation, RddBlock, RddId, ShuffleId, StageId, StageRef, StorageLevel,
+    TaskId, TaskInfo, Tick,
+};
+
+use crate::blocks::{BlockChange, BlockMaster, Noted, Piece, PieceRequest};
+use crate::dag::DagScheduler;
+use crate::messages::{
+    DagEffect, DagEvent, DagOptions, TaskEffect, TaskEvent, TaskOptions, TaskSetKind,
+};
+use crate::task::TaskScheduler;
+
+/// Into both schedulers.
+#[derive(Clone, Debug)]
+pub enum SchedulerInput {
+    /// For the DAG scheduler.
+    Dag(DagEvent),
+    /// For the task scheduler.
+    Task(TaskEvent),
+    /// An executor registered.
+    ExecutorAdded {
+        /// The executor.
+        executor: ExecutorId,
+        /// Where, and with what.
+        info: ExecutorInfo,
+    },
+    /// An executor is gone.
+    ExecutorLost {
+        /// The executor.
+        executor: ExecutorId,
+        /// Whether the application ended it itself.
+        caused_by_app: bool,
+        /// Whether map outputs went with it.
+        outputs_lost: bool,
+        /// What is known.
+        reason: String,
+    },
+    /// A cached partition came, moved or went.
+    BlockUpdated {
+        /// There.
+        location: BlockLocation,
+        /// The partition.
+        block: RddBlock,
+        /// How it is stored there; `None`: it is gone.
+        status: Option<BlockStatus>,
+    },
+    /// All cached partitions of a holder, in case that a change was not heard of.
+    BlocksReported {
+        /// There.
+        location: BlockLocation,
+        /// How each is stored.
+        cached: Vec<(RddBlock, BlockStatus)>,
+    },
+    /// A moment asked for by [`SchedulerEffect::ArmTimer`] has come.
+    Ticked,
+}
+
+/// What the outside must do, in order.
+#[derive(Clone, Debug)]
+pub enum SchedulerEffect {
+    /// Run the attempt; `kind` names its code.
+    LaunchTask {
+        /// The attempt.
+        task: TaskInfo,
+        /// What it produces.
+        kind: TaskSetKind,
+        /// The epoch of map outputs that it may read: [`BlockMaster::epoch`].
+        epoch: u64,
+    },
+    /// Stop the attempt.
+    KillTask {
+        /// The attempt.
+        task: TaskId,
+        /// Where.
+        executor: ExecutorId,
+        /// Why.
+        reason: String,
+    },
+    /// Hand the task's output to the job's waiter.
+    DeliverResult {
+        /// The job.
+        job: JobId,
+        /// Position among the job's partitions.
+        index: u32,
+        /// Whose output.
+        task: TaskId,
+    },
+    /// Hand these sizes to the job's waiter.
+    DeliverMapStatistics {
+        /// The job.
+        job: JobId,
+        /// Bytes for each reader, about.
+        bytes: Vec<u64>,
+    },
+    /// Add the task's accumulator updates.
+    ApplyAccumulators {
+        /// Whose.
+        task: TaskId,
+    },
+    /// Drop what is kept under the task's id.
+    ReleaseTask {
+        /// The task.
+        task: TaskId,
+    },
+    /// The job is over.
+    EndJob {
+        /// The job.
+        job: JobId,
+        /// How.
+        result: Result<(), JobError>,
+    },
+    /// The map outputs registered for a shuffle changed.
+    PublishMapOutputs {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// Location by map partition.
+        locations: Vec<Option<MapOutputLocation>>,
+    },
+    /// Nobody will read these map outputs.
+    DropMapOutputs {
+        /// The shuffle.
+        shuffle: ShuffleId,
+        /// Who holds which.
+        outputs: Vec<(BlockLocation, MapAttempt)>,
+    },
+    /// Nobody may read the RDD's cached partitions that tasks computed which were launched before an epoch.
+    DropCachedPartitions {
+        /// The holder; `None`: all of them.
+        at: Option<BlockLocation>,
+        /// The RDD.
+        rdd: RddId,
+        /// The epoch.
+        epoch: u64,
+    },
+    /// These cached partitions have too few replicas: the holder is to see to it that they have more.
+    ReplicateBlocks {
+        /// The holder.
+        holder: BlockLocation,
+        /// The partitions.
+        blocks: Vec<RddBlock>,
+    },
+    /// Tell the listeners.
+    Post(Event),
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+}
+
+enum Step {
+    Dag(DagEvent),
+    Task(TaskEvent),
+    /// No task of the set can be launched once all that was said before is done.
+    Forget(StageRef),
+    /// Stages may be gone that tasks are suspected of.
+    JobEnded,
+    Blocks(BlockLocation, Vec<BlockChange>),
+    AllBlocks(BlockLocation, Vec<(RddBlock, BlockStatus)>),
+    /// Cached partitions may have too few replicas.
+    Replicate,
+}
+
+/// What concerns both goes to the DAG scheduler first, and all that follows from it is done before the
+/// task scheduler hears: it must not launch what can no longer be computed.
+fn steps(input: SchedulerInput) -> [Option<Step>; 3] {
+    let one = |step| [Some(step), None, None];
+    let (dag, task) = match input {
+        SchedulerInput::Dag(event) => return one(Step::Dag(event)),
+        SchedulerInput::Task(event) => return one(Step::Task(event)),
+        SchedulerInput::BlockUpdated { location, block, status } => {
+            return one(Step::Blocks(location, vec![(block, status)]));
+        }
+        SchedulerInput::BlocksReported { location, cached } => {
+            return one(Step::AllBlocks(location, cached));
+        }
+        SchedulerInput::Ticked => {
+            return [Some(Step::Dag(DagEvent::Ticked)), Some(Step::Task(TaskEvent::Ticked)), None];
+        }
+        SchedulerInput::ExecutorAdded { executor, info: ExecutorInfo { host, cores, .. } } => (
+            DagEvent::ExecutorAdded { executor, host: host.clone() },
+            TaskEvent::ExecutorAdded { executor, host, cores },
+        ),
+        SchedulerInput::ExecutorLost { executor, caused_by_app, outputs_lost, reason } => (
+            DagEvent::ExecutorLost { executor, outputs_lost },
+            TaskEvent::ExecutorLost { executor, caused_by_app, outputs_lost, reason },
+        ),
+    };
+    [Some(Step::Dag(dag)), Some(Step::Task(task)), Some(Step::Replicate)]
+}
+
+fn block_updated(
+    location: BlockLocation,
+    block: RddBlock,
+    status: Option<BlockStatus>,
+) -> Option<Event> {
+    Some(Event::BlockUpdated {
+        block: block.to_string(),
+        executor: location.executor()?,
+        memory_bytes: status.map_or(0, |status| status.memory_bytes),
+        disk_bytes: status.map_or(0, |status| status.disk_bytes),
+        level: status.map_or(StorageLevel::NONE, |status| status.level),
+    })
+}
+
+/// The two schedulers and the wires between them.
+pub struct Scheduler {
+    dag: DagScheduler,
+    tasks: TaskScheduler,
+    kinds: BTreeMap<StageRef, TaskSetKind>,
+    pending: VecDeque<Step>,
+    dag_effects: Vec<DagEffect>,
+    task_effects: Vec<TaskEffect>,
+}
+
+impl Scheduler {
+    /// With these rules.
+    pub fn new(dag: DagOptions, tasks: TaskOptions) -> Self {
+        Scheduler {
+            dag: DagScheduler::new(dag),
+            tasks: TaskScheduler::new(tasks),
+            kinds: BTreeMap::new(),
+            pending: VecDeque::new(),
+            dag_effects: Vec::new(),
+            task_effects: Vec::new(),
+        }
+    }
+
+    /// Takes one input and everything that follows from it.
+    pub fn handle(&mut self, now: Tick, input: SchedulerInput, out: &mut Vec<SchedulerEffect>) {
+        out.extend(self.news(now, &input).map(SchedulerEffect::Post));
+        for step in steps(input).into_iter().flatten() {
+            self.pending.push_back(step);
+            self.settle(now, out);
+        }
+    }
+
+    /// What listeners hear before anything that follows from it.
+    fn news(&self, at: Tick, input: &SchedulerInput) -> Option<Event> {
+        match input {
+            SchedulerInput::ExecutorAdded { executor, info }
+                if !self.tasks.has_executor(*executor) =>
+            {
+                Some(Event::ExecutorAdded { executor: *executor, info: info.clone(), at })
+            }
+            SchedulerInput::ExecutorLost { executor, reason, .. }
+                if self.tasks.has_executor(*executor) =>
+            {
+                let (executor, reason) = (*executor, reason.clone());
+                Some(Event::ExecutorRemoved { executor, reason, at })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the pending steps and all that they lead to.
+    fn settle(&mut self, now: Tick, out: &mut Vec<SchedulerEffect>) {
+        while let Some(step) = self.pending.pop_front() {
+            match step {
+                Step::Dag(event) => self.dag.handle(now, event, &mut self.dag_effects),
+                Step::Task(event) => self.tasks.handle(now, event, &mut self.task_effects),
+                Step::JobEnded => {
+                    let dag = &self.dag;
+                    self.tasks.forget_losses(|stage| !dag.jobs_of_stage(stage).is_empty());
+                }
+                Step::Forget(stage) => {
+                    self.kinds.remove(&stage);
+                }
+                Step::Blocks(location, changes) => self.note_blocks(location, changes, out),
+                Step::AllBlocks(location, cached) => {
+                    let changes = self.blocks().differences(location, &cached);
+                    // When others were lost, nobody knew that it is held here.
+                    let found = changes.iter().any(|(_, status)| status.is_some());
+                    self.pending.extend(found.then_some(Step::Replicate));
+                    self.note_blocks(location, changes, out);
+                }
+                Step::Replicate => {
+                    let short = self.blocks().to_replicate().into_iter();
+                    out.extend(short.map(|(holder, blocks)| SchedulerEffect::ReplicateBlocks {
+                        holder,
+                        blocks,
+                    }));
+                }
+            }
+            self.route_dag_effects(out);
+            self.route_task_effects(out);
+        }
+    }
+
+    /// Notes what a holder caches; it is told to drop what nobody wants any more.
+    fn note_blocks(
+        &mut self,
+        location: BlockLocation,
+        changes: Vec<BlockChange>,
+        out: &mut Vec<SchedulerEffect>,
+    ) {
+        let mut outdated = BTreeMap::<RddId, u64>::new();
+        for (block, status) in changes {
+            let noted = self.dag.blocks_mut().update(location, block, status);
+            match noted {
+                Noted::Yes | Noted::Orphan => {
+                    out.extend(block_updated(location, block, status).map(SchedulerEffect::Post));
+                }
+                Noted::Outdated(epoch) => {
+                    let known = outdated.entry(block.rdd).or_default();
+                    *known = epoch.max(*known);
+                }
+                Noted::Ignored => {}
+            }
+            self.pending.extend((noted == Noted::Orphan).then_some(Step::Replicate));
+        }
+        let at = Some(location);
+        let drop = |(rdd, epoch)| SchedulerEffect::DropCachedPartitions { at, rdd, epoch };
+        out.extend(outdated.into_iter().map(drop));
+    }
+
+    /// Where blocks lie.
+    pub fn blocks(&self) -> &BlockMaster {
+        self.dag.blocks()
+    }
+
+    /// The next of so many pieces of a broadcast value for a reader; `None`: it waits.
+    pub fn next_piece(&mut self, id: BroadcastId, of: u32, request: PieceRequest) -> Option<Piece> {
+        self.dag.blocks_mut().next_piece(id, of, request)
+    }
+
+    /// Nobody gets the broadcast value any more.
+    pub fn remove_broadcast(&mut self, id: BroadcastId) {
+        self.dag.blocks_mut().remove_broadcast(id);
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_idle(&self) -> bool {
+        let idle = self.dag.is_idle() && self.tasks.is_idle();
+        idle && self.tasks.has_no_suspects() && self.kinds.is_empty()
+    }
+
+    /// The living jobs that may need this stage.
+    pub fn jobs_of(&self, stage: StageId) -> Vec<JobId> {
+        self.dag.jobs_of_stage(stage)
+    }
+
+    /// The task scheduler, to look at.
+    pub fn tasks(&self) -> &TaskScheduler {
+        &self.tasks
+    }
+
+    fn route_dag_effects(&mut self, out: &mut Vec<SchedulerEffect>) {
+        for effect in self.dag_effects.drain(..) {
+            match effect {
+                DagEffect::SubmitTaskSet(set) => {
+                    self.kinds.insert(set.stage, set.kind);
+                    self.pending.push_back(Step::Task(TaskEvent::TaskSetSubmitted(set)));
+                }
+                DagEffect::CancelTaskSet { stage, reason } => {
+                    let cancelled = TaskEvent::TaskSetCancelled { stage, reason };
+                    self.pending.extend([Step::Task(cancelled), Step::Forget(stage)]);
+                }
+                DagEffect::RetireTaskSet { stage } => {
+                    let retired = TaskEvent::TaskSetRetired { stage };
+                    self.pending.extend([Step::Task(retired), Step::Forget(stage)]);
+                }
+                DagEffect::DeliverResult { job, index, task } => {
+                    out.push(SchedulerEffect::DeliverResult { job, index, task });
+                }
+                DagEffect::DeliverMapStatistics { job, bytes } => {
+                    out.push(SchedulerEffect::DeliverMapStatistics { job, bytes });
+                }
+                DagEffect::ApplyAccumulators { task } => {
+                    out.push(SchedulerEffect::ApplyAccumulators { task });
+                }
+                DagEffect::ReleaseTask { task } => out.push(SchedulerEffect::ReleaseTask { task }),
+                DagEffect::EndJob { job, result } => {
+                    self.pending.push_back(Step::JobEnded);
+                    out.push(SchedulerEffect::EndJob { job, result });
+                }
+                DagEffect::PublishMapOutputs { shuffle, locations } => {
+                    out.push(SchedulerEffect::PublishMapOutputs { shuffle, locations });
+                }
+                DagEffect::DropMapOutputs { shuffle, outputs } => {
+                    out.push(SchedulerEffect::DropMapOutputs { shuffle, outputs });
+                }
+                DagEffect::DropCachedPartitions { rdd, epoch } => {
+                    out.push(SchedulerEffect::DropCachedPartitions { at: None, rdd, epoch });
+                }
+                DagEffect::Post(event) => {
+                    if let Event::StageCompleted { stage, .. } = &event {
+                        self.pending.push_back(Step::Forget(stage.stage));
+                    }
+                    out.push(SchedulerEffect::Post(event));
+                }
+                DagEffect::ArmTimer(at) => out.push(SchedulerEffect::ArmTimer(at)),
+            }
+        }
+    }
+
+    fn route_task_effects(&mut self, out: &mut Vec<SchedulerEffect>) {
+        for effect in self.task_effects.drain(..) {
+            match effect {
+                TaskEffect::LaunchTask(task) => {
+                    let kind = *self.kinds.get(&task.stage).expect("only live sets launch tasks");
+                    let epoch = self.dag.blocks().epoch();
+                    out.push(SchedulerEffect::LaunchTask { task, kind, epoch });
+                }
+                TaskEffect::KillTask { task, executor, reason } => {
+                    out.push(SchedulerEffect::KillTask { task, executor, reason });
+                }
+                TaskEffect::TaskEnded { task, outcome, written } => {
+                    let ended = DagEvent::TaskEnded { task, outcome, written };
+                    self.pending.push_back(Step::Dag(ended));
+                }
+                TaskEffect::DiscardTask { task } => out.push(SchedulerEffect::ReleaseTask { task }),
+                TaskEffect::TaskSetFailed { stage, cause } => {
+                    self.pending.push_back(Step::Dag(DagEvent::TaskSetFailed { stage, cause }));
+                }
+                TaskEffect::Post(event) => out.push(SchedulerEffect::Post(event)),
+                TaskEffect::ArmTimer(at) => out.push(SchedulerEffect::ArmTimer(at)),
+            }
+        }
+    }
+}

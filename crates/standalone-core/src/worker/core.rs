@@ -1,0 +1,365 @@
+//! One event in, effects out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use firesteel_backend::AppId;
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::mutant::Mutant;
+use firesteel_types::Tick;
+
+use super::driver_table::Drivers;
+use super::executor_table::Executors;
+use super::options::WorkerOptions;
+use super::registration::Link;
+use super::state::Memory;
+use crate::description::{ApplicationDescription, DriverDescription, WorkerState};
+use crate::messages::{Stamped, ToMaster, ToWorker};
+use crate::{DriverId, Epoch, ExecutorKey, Registration};
+
+/// Into a worker.
+#[derive(Clone, Debug)]
+pub enum WorkerEvent {
+    /// A master said something.
+    Received {
+        /// Which of its masters.
+        master: usize,
+        /// What.
+        said: Stamped<ToWorker>,
+    },
+    /// The connection to a master broke, or could not be made.
+    MasterDisconnected {
+        /// Which of its masters.
+        master: usize,
+    },
+    /// A connection to a master could not be made.
+    MasterUnreachable {
+        /// Which of its masters.
+        master: usize,
+        /// Why, for people.
+        reason: String,
+        /// Whether it never will be: the two have different secrets, for example.
+        lasting: bool,
+    },
+    /// An executor's process ended.
+    ExecutorExited {
+        /// Which.
+        key: ExecutorKey,
+        /// How.
+        status: ExitStatus,
+    },
+    /// An executor's process could not be started.
+    ExecutorSpawnFailed {
+        /// Which.
+        key: ExecutorKey,
+        /// Why.
+        message: String,
+    },
+    /// A driver's process ended.
+    DriverExited {
+        /// Which.
+        driver: DriverId,
+        /// How.
+        status: ExitStatus,
+    },
+    /// A driver's process could not be started.
+    DriverSpawnFailed {
+        /// Which.
+        driver: DriverId,
+        /// Why.
+        message: String,
+    },
+    /// A moment asked for by [`WorkerEffect::ArmTimer`] has come; the first one starts the worker.
+    Ticked,
+    /// Somebody ends the worker.
+    StopRequested,
+}
+
+/// Out of a worker, in order.
+#[derive(Clone, Debug)]
+pub enum WorkerEffect {
+    /// Tell a master.
+    Send {
+        /// Which of its masters.
+        master: usize,
+        /// What.
+        message: ToMaster,
+    },
+    /// Start an executor's process.
+    SpawnExecutor {
+        /// Which.
+        key: ExecutorKey,
+        /// Of what.
+        description: Arc<ApplicationDescription>,
+        /// Its cores.
+        cores: u32,
+        /// Its memory.
+        memory_mb: u64,
+    },
+    /// End an executor's process, with all it started.
+    KillExecutor {
+        /// Which.
+        key: ExecutorKey,
+    },
+    /// Start a driver's process.
+    SpawnDriver {
+        /// Which.
+        driver: DriverId,
+        /// Of what.
+        description: Arc<DriverDescription>,
+    },
+    /// End a driver's process, with all it started.
+    KillDriver {
+        /// Which.
+        driver: DriverId,
+    },
+    /// The application is over and nothing of it runs: remove its temporary directories.
+    RemoveApplication {
+        /// Which.
+        app: AppId,
+    },
+    /// Remove work directories that are older than this, except those of these applications.
+    CleanWorkDirectories {
+        /// How old.
+        age_ms: u64,
+        /// Of these nothing.
+        keep: Vec<AppId>,
+    },
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+    /// End, and all processes with it.
+    Exit {
+        /// With this code.
+        code: i32,
+        /// For people.
+        reason: String,
+    },
+}
+
+/// One call of [`Worker::handle`]: its moment and its effects.
+pub(super) struct Turn<'a> {
+    pub(super) now: Tick,
+    pub(super) out: &'a mut Vec<WorkerEffect>,
+}
+
+/// The worker's state machine.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) options: WorkerOptions,
+    pub(super) jitter: Jitter,
+    pub(super) link: Link,
+    /// The newest registration, and who gave it. Orders under another one are void.
+    pub(super) newest: (Epoch, Registration),
+    /// Of the last report.
+    number: u64,
+    pub(super) executors: Executors,
+    pub(super) drivers: Drivers,
+    pub(super) memory: Memory,
+    next_clean_up: Option<Tick>,
+    /// Masters that will never take it in.
+    pub(super) hopeless: BTreeSet<usize>,
+    armed: Option<Tick>,
+    stopped: bool,
+    stale: u64,
+}
+
+impl Worker {
+    /// A worker that has not said anything yet.
+    pub fn new(options: WorkerOptions, jitter: Jitter) -> Self {
+        Worker {
+            options,
+            jitter,
+            link: Link::starting(),
+            newest: (Epoch(0), Registration(0)),
+            number: 0,
+            executors: Executors::default(),
+            drivers: Drivers::default(),
+            memory: Memory::default(),
+            next_clean_up: None,
+            hopeless: BTreeSet::new(),
+            armed: None,
+            stopped: false,
+            stale: 0,
+        }
+    }
+
+    /// Takes one event and appends what is to be done about it, in order.
+    pub fn handle(&mut self, now: Tick, event: WorkerEvent, out: &mut Vec<WorkerEffect>) {
+        if self.stopped {
+            return;
+        }
+        let turn = &mut Turn { now, out };
+        match event {
+            WorkerEvent::Received { master, said } => self.received(turn, master, said),
+            WorkerEvent::MasterDisconnected { master } => self.master_disconnected(turn, master),
+            WorkerEvent::MasterUnreachable { master, reason, lasting } => {
+                self.master_unreachable(turn, master, reason, lasting);
+            }
+            WorkerEvent::ExecutorExited { key, status } => self.executor_exited(turn, &key, status),
+            WorkerEvent::ExecutorSpawnFailed { key, message } => {
+                self.executor_spawn_failed(turn, &key, message);
+            }
+            WorkerEvent::DriverExited { driver, status } => {
+                self.driver_exited(turn, &driver, status)
+            }
+            WorkerEvent::DriverSpawnFailed { driver, message } => {
+                self.driver_spawn_failed(turn, &driver, message);
+            }
+            WorkerEvent::Ticked => self.ticked(turn),
+            WorkerEvent::StopRequested => self.stop(turn, 0, "it was told to end".to_owned()),
+        }
+        if !self.stopped {
+            self.arm(turn);
+        }
+    }
+
+    fn received(&mut self, turn: &mut Turn<'_>, master: usize, said: Stamped<ToWorker>) {
+        let Stamped { epoch, message } = said;
+        if epoch < self.newest.0 {
+            self.dropped_stale();
+            return;
+        }
+        match message {
+            ToWorker::RegisteredWorker { registration, heartbeat_ms, .. } => {
+                self.registered(turn, (master, heartbeat_ms), (epoch, registration));
+            }
+            ToWorker::RegisterWorkerFailed { incarnation, reason, retry } => {
+                if incarnation == self.options.description.incarnation {
+                    self.register_failed(turn, reason, retry);
+                }
+            }
+            ToWorker::MasterInStandby => {}
+            ToWorker::ReconnectWorker | ToWorker::MasterChanged { .. } => self.reconnect(turn),
+            ToWorker::LaunchExecutor { registration, key, description, cores, memory_mb } => {
+                if self.obeys(epoch, registration) {
+                    self.launch_executor(turn, key, description, cores, memory_mb);
+                }
+            }
+            ToWorker::KillExecutor { registration, key } => {
+                if self.obeys(epoch, registration) {
+                    self.kill_executor(turn, key);
+                }
+            }
+            ToWorker::ExecutorEndKnown { registration, key } => {
+                if self.obeys(epoch, registration) {
+                    self.executors.acknowledge(&key);
+                }
+            }
+            ToWorker::LaunchDriver { registration, driver, description } => {
+                if self.obeys(epoch, registration) {
+                    self.launch_driver(turn, driver, description);
+                }
+            }
+            ToWorker::KillDriver { registration, driver } => {
+                if self.obeys(epoch, registration) {
+                    self.kill_driver(turn, driver);
+                }
+            }
+            ToWorker::DriverEndKnown { registration, driver } => {
+                if self.obeys(epoch, registration) {
+                    self.drivers.acknowledge(&driver);
+                }
+            }
+            ToWorker::ApplicationFinished { app } => self.application_finished(turn, &app),
+        }
+    }
+
+    /// Whether an order counts: it was given under the newest registration (S06).
+    fn obeys(&mut self, epoch: Epoch, registration: Registration) -> bool {
+        let current = self.newest == (epoch, registration);
+        self.stale += u64::from(!current);
+        current || self.options.planted.is(Mutant::ObeysOldRegistrations)
+    }
+
+    fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if self.armed.is_some_and(|at| at <= turn.now) {
+            self.armed = None;
+        }
+        self.keep_in_touch(turn);
+        self.restart_drivers(turn);
+        self.clean_up(turn);
+    }
+
+    fn clean_up(&mut self, turn: &mut Turn<'_>) {
+        let Some(options) = self.options.clean_up else { return };
+        if self.next_clean_up.is_none_or(|at| at <= turn.now) {
+            let keep = self.executors.apps().cloned().collect();
+            turn.out.push(WorkerEffect::CleanWorkDirectories { age_ms: options.age_ms, keep });
+            self.next_clean_up = Some(turn.now.plus_ms(options.interval_ms.max(1)));
+        }
+    }
+
+    /// Asks to be woken at the next moment something is due.
+    fn arm(&mut self, turn: &mut Turn<'_>) {
+        let due = [Some(self.link.due()), self.next_clean_up, self.drivers.next_start()];
+        let Some(wake) = due.into_iter().flatten().min() else { return };
+        if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
+            self.armed = Some(wake);
+            turn.out.push(WorkerEffect::ArmTimer(wake));
+        }
+    }
+
+    /// A number for a report, larger than that of any before it.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A message was dropped because it is out of date.
+    pub(super) fn dropped_stale(&mut self) {
+        self.stale += 1;
+    }
+
+    /// Ends the worker; its processes go with it.
+    pub(super) fn stop(&mut self, turn: &mut Turn<'_>, code: i32, reason: String) {
+        self.stopped = true;
+        turn.out.push(WorkerEffect::Exit { code, reason });
+    }
+
+    /// All it has to tell.
+    pub(super) fn state(&mut self) -> WorkerState {
+        WorkerState {
+            number: self.next_number(),
+            executors: self.executors.reports(),
+            drivers: self.drivers.reports(),
+            apps: self.memory.open_apps(),
+        }
+    }
+
+    /// Cores and memory of the processes that may be there.
+    pub fn used(&self) -> (u32, u64) {
+        self.executors
+            .used()
+            .chain(self.drivers.used())
+            .fold((0, 0), |(cores, memory), (more_cores, more_memory)| {
+                (cores + more_cores, memory + more_memory)
+            })
+    }
+
+    pub(super) fn has_room(&self, cores: u32, memory_mb: u64) -> bool {
+        let (used_cores, used_memory) = self.used();
+        let description = &self.options.description;
+        used_cores + cores <= description.cores && used_memory + memory_mb <= description.memory_mb
+    }
+
+    /// Whether it is registered with a master.
+    pub fn is_registered(&self) -> bool {
+        matches!(self.link, Link::Registered { .. })
+    }
+
+    /// The newest registration it has heard of: the one it obeys.
+    pub fn registration(&self) -> Registration {
+        self.newest.1
+    }
+
+    /// Ends that it still has to tell of, and drivers' ends.
+    pub fn untold_ends(&self) -> usize {
+        self.executors.untold() + self.drivers.untold()
+    }
+
+    /// Orders that were dropped because they were given under an older registration.
+    pub fn stale_messages(&self) -> u64 {
+        self.stale
+    }
+}

@@ -1,0 +1,29 @@
+//! The worker: registers with a master, starts and ends the processes it is told to, reports on them.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `core` | where messages and exits go, when to look at the clock |
+//! | `registration` | with whom to register, how often to try, whose orders count |
+//! | `executors` | executors' processes: when there is room, how they ended |
+//! | `drivers` | drivers' processes: the same, and starting them again |
+//!
+//! What runs and what ended is kept by `executor_table` and `driver_table`, what was ever ordered by `state`.
+//!
+//! It starts no process itself and touches no file: its shell does, and tells how processes end.
+//!
+//! Architecture Invariant: what runs never takes more than the worker offers, whatever the master
+//! believes (S02): an order that finds no room waits until something ends.
+
+mod core;
+mod driver_table;
+mod drivers;
+mod executor_table;
+mod executors;
+mod options;
+mod registration;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{Worker, WorkerEffect, WorkerEvent};
+pub use options::{CleanUp, WorkerOptions};

@@ -1,0 +1,158 @@
+//! With whom a worker is registered, and how it gets there again.
+
+use firesteel_types::Tick;
+
+use super::core::WorkerEffect;
+use super::core::{Turn, Worker};
+use crate::messages::ToMaster;
+use crate::{Epoch, Registration};
+
+/// How things stand with the masters.
+#[derive(Clone, Debug)]
+pub(super) enum Link {
+    /// It asks all masters, again and again.
+    Registering {
+        attempts: u32,
+        next: Tick,
+        /// Why the last attempt was refused, if it was.
+        refusal: Option<String>,
+    },
+    /// One of them answered.
+    Registered { master: usize, heartbeat_ms: u64, next_heartbeat: Tick },
+}
+
+impl Link {
+    pub(super) fn starting() -> Self {
+        Link::Registering { attempts: 0, next: Tick(0), refusal: None }
+    }
+
+    /// When it has something to say next.
+    pub(super) fn due(&self) -> Tick {
+        match self {
+            Link::Registering { next, .. } => *next,
+            Link::Registered { next_heartbeat, .. } => *next_heartbeat,
+        }
+    }
+}
+
+impl Worker {
+    /// Says what is due: another attempt to register, or a heartbeat.
+    pub(super) fn keep_in_touch(&mut self, turn: &mut Turn<'_>) {
+        if self.link.due() > turn.now {
+            return;
+        }
+        match self.link {
+            Link::Registering { .. } => self.try_to_register(turn),
+            Link::Registered { master, heartbeat_ms, .. } => {
+                let next_heartbeat = turn.now.plus_ms(heartbeat_ms.max(1));
+                self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
+                let (worker, registration) = self.signature();
+                let state = self.state();
+                let message = ToMaster::Heartbeat { worker, registration, state };
+                turn.out.push(WorkerEffect::Send { master, message });
+            }
+        }
+    }
+
+    pub(super) fn signature(&self) -> (crate::WorkerId, Registration) {
+        (self.options.description.id.clone(), self.newest.1)
+    }
+
+    /// Asks all masters; first in quick succession, then slowly, and not for ever.
+    fn try_to_register(&mut self, turn: &mut Turn<'_>) {
+        let Link::Registering { attempts, refusal, .. } = &mut self.link else { return };
+        if *attempts >= self.options.max_attempts {
+            let reason = refusal.take().unwrap_or_else(|| {
+                "no master answered: check that one runs at the given address".to_owned()
+            });
+            return self.stop(turn, 1, reason);
+        }
+        *attempts += 1;
+        let fast = *attempts <= self.options.fast_attempts;
+        let wait = if fast { self.options.fast_wait_ms } else { self.options.slow_wait_ms };
+        let next = turn.now.plus_ms(self.jitter.around_ms(wait).max(1));
+        let (attempts, refusal) = (*attempts, refusal.take());
+        self.link = Link::Registering { attempts, next, refusal };
+        let state = self.state();
+        for master in 0..self.options.masters {
+            let (worker, state) = (self.options.description.clone(), state.clone());
+            let message = ToMaster::RegisterWorker { worker, state };
+            turn.out.push(WorkerEffect::Send { master, message });
+        }
+    }
+
+    /// A master took it in. An answer older than the newest one is void.
+    pub(super) fn registered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (master, heartbeat_ms): (usize, u64),
+        given: (Epoch, Registration),
+    ) {
+        let confirmed = given == self.newest && self.is_registered();
+        if given < self.newest || confirmed {
+            if !confirmed {
+                self.dropped_stale();
+            }
+            return;
+        }
+        self.newest = given;
+        let next_heartbeat = turn.now.plus_ms(heartbeat_ms.max(1));
+        self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
+        let (worker, registration) = self.signature();
+        let state = self.state();
+        let message = ToMaster::WorkerLatestState { worker, registration, state };
+        turn.out.push(WorkerEffect::Send { master, message });
+    }
+
+    pub(super) fn register_failed(&mut self, turn: &mut Turn<'_>, reason: String, retry: bool) {
+        let Link::Registering { refusal, .. } = &mut self.link else { return };
+        if retry {
+            *refusal = Some(reason);
+        } else {
+            self.stop(turn, 1, format!("the master refused this worker: {reason}"));
+        }
+    }
+
+    /// A master does not know this worker any more: register, at once.
+    pub(super) fn reconnect(&mut self, turn: &mut Turn<'_>) {
+        if self.is_registered() {
+            self.link = Link::Registering { attempts: 0, next: turn.now, refusal: None };
+            self.try_to_register(turn);
+        }
+    }
+
+    /// What runs goes on; a master is looked for, not all workers of a cluster at the same moment.
+    pub(super) fn master_disconnected(&mut self, turn: &mut Turn<'_>, broken: usize) {
+        match self.link {
+            Link::Registered { master, .. } if master == broken => {
+                let soon = self.jitter.below(self.options.fast_wait_ms / 8);
+                let next = turn.now.plus_ms(soon);
+                self.link = Link::Registering { attempts: 0, next, refusal: None };
+            }
+            _ => {}
+        }
+    }
+
+    /// A worker that no master will ever take in ends at once. One that was taken in before has something
+    /// to lose, and goes on asking for as long as others do.
+    pub(super) fn master_unreachable(
+        &mut self,
+        turn: &mut Turn<'_>,
+        master: usize,
+        reason: String,
+        lasting: bool,
+    ) {
+        self.master_disconnected(turn, master);
+        let Link::Registering { refusal, .. } = &mut self.link else { return };
+        *refusal = Some(format!("no master answered: {reason}"));
+        if lasting {
+            self.hopeless.insert(master);
+        } else {
+            self.hopeless.remove(&master);
+        }
+        let was_never_taken_in = self.newest == (Epoch(0), Registration(0));
+        if was_never_taken_in && self.hopeless.len() >= self.options.masters {
+            self.stop(turn, 1, reason);
+        }
+    }
+}

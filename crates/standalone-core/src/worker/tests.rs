@@ -1,0 +1,289 @@
+//! Rules of the worker's core: these events, those effects.
+
+use std::sync::Arc;
+
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::command::Command;
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::{Address, AppId};
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use super::*;
+use crate::description::{
+    ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
+};
+use crate::messages::{Stamped, ToMaster, ToWorker};
+use crate::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+
+struct Scene {
+    worker: Worker,
+    now: Tick,
+}
+
+fn options() -> WorkerOptions {
+    let description = WorkerDescription {
+        id: WorkerId::new("w"),
+        incarnation: Incarnation(7),
+        address: Address { host: Host::new("h"), port: 1 },
+        web_ui: String::new(),
+        cores: 2,
+        memory_mb: 1000,
+    };
+    WorkerOptions::new(description, 2)
+}
+
+fn key(executor: u32) -> ExecutorKey {
+    ExecutorKey { app: AppId::new("app"), executor: ExecutorId(executor) }
+}
+
+fn said(message: ToWorker) -> WorkerEvent {
+    WorkerEvent::Received { master: 0, said: Stamped { epoch: Epoch(5), message } }
+}
+
+fn registered(registration: u64) -> WorkerEvent {
+    let registration = Registration(registration);
+    let (url, web_ui) = (String::new(), String::new());
+    said(ToWorker::RegisteredWorker { registration, url, web_ui, heartbeat_ms: 15_000 })
+}
+
+fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
+    let description = ApplicationDescription {
+        name: String::new(),
+        user: String::new(),
+        max_cores: None,
+        memory_per_executor_mb: 100,
+        cores_per_executor: None,
+        initial_executor_limit: None,
+        command: Command::default(),
+        web_ui: String::new(),
+    };
+    said(ToWorker::LaunchExecutor {
+        registration: Registration(registration),
+        key: key(executor),
+        description: Arc::new(description),
+        cores,
+        memory_mb: 100,
+    })
+}
+
+fn kill(registration: u64, executor: u32) -> WorkerEvent {
+    said(ToWorker::KillExecutor { registration: Registration(registration), key: key(executor) })
+}
+
+impl Scene {
+    fn new() -> Self {
+        Scene { worker: Worker::new(options(), Jitter::new(1)), now: Tick(1000) }
+    }
+
+    fn ready() -> Self {
+        let mut scene = Scene::new();
+        scene.feed(WorkerEvent::Ticked);
+        scene.feed(registered(1));
+        scene
+    }
+
+    fn feed(&mut self, event: WorkerEvent) -> Vec<WorkerEffect> {
+        let mut out = Vec::new();
+        self.worker.handle(self.now, event, &mut out);
+        let (cores, memory) = self.worker.used();
+        assert!(cores <= 2 && memory <= 1000, "S02: {cores} cores, {memory} MB");
+        out
+    }
+
+    fn tick_after(&mut self, ms: u64) -> Vec<WorkerEffect> {
+        self.now = self.now.plus_ms(ms);
+        self.feed(WorkerEvent::Ticked)
+    }
+}
+
+fn spawned(out: &[WorkerEffect]) -> Vec<u32> {
+    let spawned = out.iter().filter_map(|effect| match effect {
+        WorkerEffect::SpawnExecutor { key, .. } => Some(key.executor.0),
+        _ => None,
+    });
+    spawned.collect()
+}
+
+fn reported(out: &[WorkerEffect]) -> Vec<ExecutorState> {
+    let reports = out.iter().filter_map(|effect| match effect {
+        WorkerEffect::Send { message: ToMaster::ExecutorStateChanged { report, .. }, .. } => {
+            Some(report.state)
+        }
+        _ => None,
+    });
+    reports.collect()
+}
+
+fn exits(executor: u32) -> WorkerEvent {
+    WorkerEvent::ExecutorExited { key: key(executor), status: ExitStatus::Code(3) }
+}
+
+fn unreachable(master: usize, lasting: bool) -> WorkerEvent {
+    WorkerEvent::MasterUnreachable { master, reason: format!("door {master} is shut"), lasting }
+}
+
+fn exit(effects: &[WorkerEffect]) -> Option<&str> {
+    effects.iter().find_map(|effect| match effect {
+        WorkerEffect::Exit { code: 1, reason } => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_worker_that_no_master_will_ever_take_in_ends_at_once_and_one_that_was_taken_in_does_not() {
+    let mut scene = Scene::new();
+    scene.feed(WorkerEvent::Ticked);
+    assert_eq!(exit(&scene.feed(unreachable(0, true))), None, "there is another one");
+    assert_eq!(exit(&scene.feed(unreachable(1, false))), None, "that one may come");
+    assert_eq!(exit(&scene.feed(unreachable(1, true))), Some("door 1 is shut"));
+    let mut scene = Scene::new();
+    scene.feed(registered(1));
+    scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+    for master in [0, 1] {
+        assert_eq!(exit(&scene.feed(unreachable(master, true))), None);
+    }
+}
+
+#[test]
+fn it_asks_all_masters_and_gives_up_after_as_many_attempts_as_it_may() {
+    let mut scene = Scene::new();
+    let mut attempts = 0;
+    loop {
+        let out = scene.tick_after(100_000);
+        if let Some(WorkerEffect::Exit { code, reason }) = out.last() {
+            assert!(*code == 1 && reason.contains("no master answered"), "{reason}");
+            break;
+        }
+        let asked = out.iter().filter(|effect| {
+            matches!(effect, WorkerEffect::Send { message: ToMaster::RegisterWorker { .. }, .. })
+        });
+        assert_eq!(asked.count(), 2, "both masters: {out:?}");
+        attempts += 1;
+    }
+    assert_eq!(attempts, 16);
+    assert!(scene.feed(WorkerEvent::Ticked).is_empty(), "it is over");
+}
+
+#[test]
+fn a_refusal_for_good_ends_it_and_one_for_now_does_not() {
+    for (retry, ends) in [(true, false), (false, true)] {
+        let mut scene = Scene::new();
+        scene.feed(WorkerEvent::Ticked);
+        let incarnation = Incarnation(7);
+        let reason = "taken".to_owned();
+        let out = scene.feed(said(ToWorker::RegisterWorkerFailed { incarnation, reason, retry }));
+        assert_eq!(matches!(out.last(), Some(WorkerEffect::Exit { .. })), ends, "{out:?}");
+    }
+}
+
+#[test]
+fn an_order_repeated_starts_one_process_and_one_under_another_registration_none() {
+    let mut scene = Scene::ready();
+    assert_eq!(spawned(&scene.feed(launch(1, 0, 1))), [0]);
+    assert_eq!(spawned(&scene.feed(launch(1, 0, 1))), [0_u32; 0]);
+    scene.feed(registered(2));
+    assert_eq!(spawned(&scene.feed(launch(1, 1, 1))), [0_u32; 0], "S06: under the old one");
+    assert_eq!(spawned(&scene.feed(launch(2, 2, 1))), [2]);
+    assert_eq!(scene.worker.stale_messages(), 2);
+}
+
+#[test]
+fn an_order_without_room_waits_until_something_ends() {
+    let mut scene = Scene::ready();
+    scene.feed(launch(1, 0, 2));
+    assert_eq!(spawned(&scene.feed(launch(1, 1, 1))), [0_u32; 0]);
+    assert_eq!(spawned(&scene.feed(kill(1, 0))), [0_u32; 0], "its process may still be there");
+    let out = scene.feed(exits(0));
+    assert_eq!(reported(&out), [ExecutorState::Killed, ExecutorState::Running]);
+    assert_eq!(spawned(&out), [1]);
+}
+
+#[test]
+fn an_executor_killed_before_its_order_came_is_never_started_and_reported_as_ended() {
+    let mut scene = Scene::ready();
+    assert_eq!(reported(&scene.feed(kill(1, 0))), [ExecutorState::Killed]);
+    assert_eq!(spawned(&scene.feed(launch(1, 0, 1))), [0_u32; 0]);
+}
+
+#[test]
+fn an_end_is_told_with_every_heartbeat_until_it_is_known() {
+    let mut scene = Scene::ready();
+    scene.feed(launch(1, 0, 1));
+    assert_eq!(reported(&scene.feed(exits(0))), [ExecutorState::Exited]);
+    let told = |out: &[WorkerEffect]| {
+        out.iter().any(|effect| match effect {
+            WorkerEffect::Send { message: ToMaster::Heartbeat { state, .. }, .. } => {
+                state.executors.iter().any(|report| report.state == ExecutorState::Exited)
+            }
+            _ => false,
+        })
+    };
+    assert!(told(&scene.tick_after(15_000)));
+    let registration = Registration(1);
+    scene.feed(said(ToWorker::ExecutorEndKnown { registration, key: key(0) }));
+    assert!(!told(&scene.tick_after(15_000)));
+    assert_eq!(scene.worker.untold_ends(), 0);
+}
+
+#[test]
+fn without_a_master_processes_go_on_and_the_next_registration_tells_of_them() {
+    let mut scene = Scene::ready();
+    scene.feed(launch(1, 0, 1));
+    scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+    assert_eq!(reported(&scene.feed(exits(0))), [], "nobody listens");
+    let out = scene.tick_after(10_000);
+    let tells = out.iter().any(|effect| match effect {
+        WorkerEffect::Send { message: ToMaster::RegisterWorker { state, .. }, .. } => {
+            state.executors.len() == 1
+        }
+        _ => false,
+    });
+    assert!(tells, "{out:?}");
+}
+
+#[test]
+fn directories_go_when_the_application_is_over_and_nothing_of_it_runs() {
+    let mut scene = Scene::ready();
+    scene.feed(launch(1, 0, 1));
+    let removes = |out: Vec<WorkerEffect>| {
+        out.iter().any(|effect| matches!(effect, WorkerEffect::RemoveApplication { .. }))
+    };
+    let app = AppId::new("app");
+    let finished = said(ToWorker::ApplicationFinished { app });
+    assert!(!removes(scene.feed(finished.clone())));
+    assert!(removes(scene.feed(exits(0))));
+    assert!(!removes(scene.feed(finished)), "once");
+}
+
+fn launch_driver(supervise: bool) -> WorkerEvent {
+    let description = DriverDescription {
+        name: String::new(),
+        cores: 1,
+        memory_mb: 100,
+        supervise,
+        command: Command::default(),
+    };
+    let (registration, driver) = (Registration(1), DriverId::new("d"));
+    said(ToWorker::LaunchDriver { registration, driver, description: Arc::new(description) })
+}
+
+#[test]
+fn a_driver_that_fails_is_started_again_only_if_it_is_supervised() {
+    for supervise in [true, false] {
+        let mut scene = Scene::ready();
+        scene.feed(launch_driver(supervise));
+        let driver = DriverId::new("d");
+        let status = ExitStatus::Code(1);
+        let out = scene.feed(WorkerEvent::DriverExited { driver, status });
+        let failed = out.iter().any(|effect| match effect {
+            WorkerEffect::Send { message: ToMaster::DriverStateChanged { report, .. }, .. } => {
+                report.state == DriverState::Failed
+            }
+            _ => false,
+        });
+        assert_eq!(failed, !supervise, "{out:?}");
+        let again = scene.tick_after(1000);
+        let again = again.iter().any(|effect| matches!(effect, WorkerEffect::SpawnDriver { .. }));
+        assert_eq!(again, supervise);
+    }
+}
