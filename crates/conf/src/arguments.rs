@@ -26,11 +26,11 @@ enum Flag {
 }
 
 /// How each flag is spelt, what it does and how it is used.
-const FLAGS: [(&str, Flag, &str); 5] = [
+///
+/// No `--name` and no `-c`, which `submit` has: programs have flags of those names for themselves.
+const FLAGS: [(&str, Flag, &str); 3] = [
     ("--master", Flag::Setting { flag: "--master", key: "spark.master" }, "--master local[4]"),
-    ("--name", Flag::Setting { flag: "--name", key: "spark.app.name" }, "--name count"),
     ("--conf", Flag::Conf, "--conf spark.task.cpus=2"),
-    ("-c", Flag::Conf, "-c spark.task.cpus=2"),
     ("--properties-file", Flag::PropertiesFile, "--properties-file my.conf"),
 ];
 
@@ -106,9 +106,11 @@ mod tests {
             "--conf",
             "spark.a=b=c",
             "--conf=spark.d=e",
-            "-c",
+            "--conf",
             " spark.f = g ",
             "--name=x y",
+            "-c",
+            "4",
             "--properties-file",
             "p.conf",
             "--mastery",
@@ -128,13 +130,24 @@ mod tests {
                 setting("spark.a", "b=c", Origin::ConfArgument),
                 setting("spark.d", "e", Origin::ConfArgument),
                 setting(" spark.f ", " g ", Origin::ConfArgument),
-                setting("spark.app.name", "x y", Origin::Flag { flag: "--name" }),
             ]
         );
         assert_eq!(found.properties_file, Some("p.conf".into()));
         assert_eq!(
             found.rest,
-            ["in.txt", "-v", "--mastery", "-cx", "out", "--master", "mine", "--"]
+            [
+                "in.txt",
+                "-v",
+                "--name=x y",
+                "-c",
+                "4",
+                "--mastery",
+                "-cx",
+                "out",
+                "--master",
+                "mine",
+                "--"
+            ]
         );
     }
 
@@ -142,7 +155,7 @@ mod tests {
     fn a_flag_that_cannot_be_used_is_refused_with_how_it_is_written() {
         for (arguments, part) in [
             (&["--conf", "foo"][..], "--conf \"foo\" is not a setting: write --conf key=value"),
-            (&["-c", "=v"], "-c \"=v\" is not a setting: write -c key=value"),
+            (&["--conf", "=v"], "--conf \"=v\" is not a setting: write --conf key=value"),
             (&["--conf="], "--conf \"\" is not a setting"),
             (&["x", "--master"], "--master needs a value after it, such as --master local[4]"),
             (&["--properties-file"], "--properties-file needs a value after it"),

@@ -4,7 +4,7 @@
 //! order in which sources are read:
 //!
 //! ```text
-//! builder  >  --master, --name  >  --conf  >  environment  >  spark-defaults.conf
+//! builder  >  --master  >  --conf  >  environment  >  spark-defaults.conf
 //! ```
 
 use std::collections::BTreeMap;

@@ -60,7 +60,7 @@ pub enum ConfError {
         "{flag} {argument:?} is not a setting: write {flag} key=value, such as {flag} spark.task.cpus=2"
     )]
     MalformedArgument {
-        /// `--conf` or `-c`.
+        /// `--conf`.
         flag: String,
         /// What came after it.
         argument: String,

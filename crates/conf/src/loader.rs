@@ -2,8 +2,8 @@
 //!
 //! | source | becomes |
 //! |---|---|
-//! | `--master X`, `--name X` | `spark.master`, `spark.app.name` |
-//! | `--conf k=v`, `-c k=v` | that setting |
+//! | `--master X` | `spark.master` |
+//! | `--conf k=v` | that setting |
 //! | `FIRESTEEL_CONF` | properties text that `submit` hands to the program |
 //! | `MASTER`, else `SPARK_MASTER` | `spark.master` |
 //! | `SPARK_LOCAL_DIRS` | `spark.local.dir` |

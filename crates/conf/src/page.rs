@@ -15,8 +15,8 @@ const INTRODUCTION: &str = "\
 Settings have Spark's names. They come from, the first one winning:
 
 1. the program (`Conf::set` or the builder),
-2. the flags `--master` and `--name`,
-3. `--conf key=value` (or `-c key=value`),
+2. the flag `--master` (and `--name` of `firesteel submit`),
+3. `--conf key=value` (of `firesteel submit` also `-c key=value`),
 4. the environment: `MASTER` or `SPARK_MASTER`, `SPARK_LOCAL_DIRS`, `SPARK_DRIVER_MEMORY`,
    `SPARK_EXECUTOR_MEMORY`, `SPARK_EXECUTOR_CORES`,
 5. the file given with `--properties-file`, or else `spark-defaults.conf` in `$SPARK_CONF_DIR` or
