@@ -87,6 +87,7 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
         memory_mb: memory_mb(flags.memory.or_else(|| given("SPARK_WORKER_MEMORY")))?,
         work_dir: work_dir.unwrap_or_else(|| "work".into()),
         local_dirs: local_dirs.into_iter().map(PathBuf::from).collect(),
+        inherit_output: false,
         launcher: Some(launcher),
         conf,
         rpc,

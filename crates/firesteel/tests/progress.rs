@@ -1,4 +1,5 @@
-//! Console progress on a real terminal: a pseudo terminal that `script` of util-linux makes.
+//! What a program's user sees: console progress on a real terminal (a pseudo terminal that `script` of util-linux makes), and
+//! what tasks print.
 //!
 //! The program is this test's own executable, told by a variable which scenario to be.
 
@@ -17,6 +18,7 @@ fn the_program() {
         "many tasks" => (30, 100),
         "long tasks" => (2, 1500),
         "quick tasks" => (30, 1),
+        "talking tasks" => return talk(),
         other => panic!("no scenario {other}"),
     };
     let ctx = Context::builder().master("local[2]").arguments([""; 0]).build().unwrap();
@@ -26,6 +28,18 @@ fn the_program() {
     });
     let sum = working.reduce(|a, b| a + b).unwrap();
     println!("the sum is {sum}");
+}
+
+/// On executors that are processes of their own.
+fn talk() {
+    let ctx = Context::builder().master("local-cluster[2,1,512]").arguments([""; 0]);
+    let ctx = ctx.build().unwrap();
+    let talking = ctx.range_in(4, 0..4u64, 1).map(|n| {
+        println!("task {n} says this");
+        eprintln!("task {n} complains");
+        n
+    });
+    println!("the sum is {}", talking.sum().unwrap());
 }
 
 fn program() -> String {
@@ -101,4 +115,17 @@ fn nothing_is_shown_when_it_is_switched_off_or_there_is_no_terminal() {
     let (out, err) = run(plain, "many tasks", "");
     assert!(!out.contains("Stage") && !out.contains('\x1b'), "{out:?}");
     assert_eq!(err, "");
+}
+
+#[test]
+fn what_tasks_print_on_a_local_cluster_appears_where_the_driver_prints() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &program()]);
+    let (out, err) = run(shell, "talking tasks", "");
+    for n in 0..4 {
+        assert_eq!(out.matches(&format!("task {n} says this\n")).count(), 1, "{out}");
+        assert_eq!(err.matches(&format!("task {n} complains\n")).count(), 1, "{err}");
+    }
+    assert!(out.find("says this").unwrap() < out.find("the sum is 6").unwrap(), "{out}");
+    assert!(!err.contains("firesteel"), "nothing else is told of executors that end well: {err}");
 }

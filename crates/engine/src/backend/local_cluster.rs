@@ -1,6 +1,7 @@
 //! `local-cluster[n,c,m]`: a master and workers inside this process, executors as real processes.
 //!
-//! They listen on loopback, with a secret that nobody else has, and end with the context.
+//! They listen on loopback, with a secret that nobody else has, and end with the context. What tasks print appears where
+//! the driver prints.
 
 use std::io;
 use std::path::PathBuf;
@@ -150,6 +151,7 @@ impl LocalCluster {
             let mut args = WorkerArgs::loopback(masters, work, conf.clone(), options.clone());
             args.local_dirs = disks.iter().map(|disk| disk.join(&worker).join("local")).collect();
             (args.cores, args.memory_mb) = (size.cores, size.memory_mb.into());
+            args.inherit_output = true;
             workers.push(worker::start(args).await?);
         }
         for worker in &workers {

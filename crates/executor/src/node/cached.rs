@@ -16,7 +16,7 @@ use firesteel_shuffle::{RunWriter, Scratch, Slice, SpillError};
 use firesteel_storage::{AnyValue, BlockId, CachedBlock, Demote};
 use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, StorageLevel};
 
-use super::node::{Node, lock};
+use super::block_manager::{BlockManager, lock};
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
 use super::transfer::{TransferError, into_file, into_memory};
 
@@ -39,7 +39,7 @@ impl Message for HoldReplica {
     type Reply = bool;
 }
 
-impl Node {
+impl BlockManager {
     /// A partition that another executor keeps, if one does and it can be read.
     pub(super) async fn fetch_cached(&self, rdd: RddId, partition: u32) -> Option<Slice> {
         let id = StreamId::Cached { rdd, partition, epoch: self.blocks.outdated_before(rdd) };
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Notes that the driver wants partitions replicated; whether [`Node::make_replicas`] is to be called.
+    /// Notes that the driver wants partitions replicated; whether [`BlockManager::make_replicas`] is to be called.
     pub(super) fn want_replicas(&self, blocks: Vec<RddBlock>) -> bool {
         let (wanted, at_it) = &mut *lock(&self.wanted_replicas);
         wanted.extend(blocks);
@@ -216,7 +216,7 @@ fn on_disk(block: BlockId, scratch: &Scratch, slice: &Slice) -> Result<Slice, Sp
 }
 
 /// Keeps copies for other executors.
-pub(super) struct Replicas(pub(super) Arc<Node>);
+pub(super) struct Replicas(pub(super) Arc<BlockManager>);
 
 impl Endpoint for Replicas {
     type Message = HoldReplica;
@@ -228,9 +228,9 @@ impl Endpoint for Replicas {
         caller: Caller<bool>,
         context: &Context<HoldReplica>,
     ) -> Result<(), HandlerError> {
-        let node = self.0.clone();
+        let manager = self.0.clone();
         context.env().runtime().spawn(async move {
-            caller.reply(node.hold_replica(&copy).await);
+            caller.reply(manager.hold_replica(&copy).await);
         });
         Ok(())
     }

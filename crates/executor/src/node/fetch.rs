@@ -9,13 +9,13 @@ use firesteel_storage::{BlockId, MemoryStore};
 use firesteel_task::{Environment, KillSwitch, MapOutputs};
 use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, TaskMetrics};
 
+use super::block_manager::{BlockManager, lock};
 use super::flow::{Outputs, Reader};
-use super::node::{Node, lock};
 use super::protocol::{BlockMasterReply, MapOutputLocations, StreamId, ToBlockMaster};
 
 /// What one task sees.
 pub(super) struct TaskEnvironment {
-    node: Arc<Node>,
+    manager: Arc<BlockManager>,
     /// Where map outputs lie must be known at least as of this.
     epoch: u64,
     kill: Arc<KillSwitch>,
@@ -25,30 +25,30 @@ pub(super) struct TaskEnvironment {
 
 impl TaskEnvironment {
     pub(super) fn new(
-        node: Arc<Node>,
+        manager: Arc<BlockManager>,
         epoch: u64,
         kill: Arc<KillSwitch>,
         metrics: Arc<Mutex<TaskMetrics>>,
     ) -> Self {
-        TaskEnvironment { node, epoch, kill, metrics }
+        TaskEnvironment { manager, epoch, kill, metrics }
     }
 
     fn outputs(&self, reader: Reader, maps: Range<u32>) -> MapOutputs {
-        let (node, kill) = (self.node.clone(), self.kill.clone());
-        match node.locate(reader.shuffle, self.epoch) {
-            Ok(located) => Box::new(Outputs::new(node, kill, reader, maps, located)),
+        let (manager, kill) = (self.manager.clone(), self.kill.clone());
+        match manager.locate(reader.shuffle, self.epoch) {
+            Ok(located) => Box::new(Outputs::new(manager, kill, reader, maps, located)),
             Err(failure) => Box::new(std::iter::once(Err(failure))),
         }
     }
 
     /// Reads something of the driver's.
     pub(super) fn read_from_driver(&self, id: &StreamId) -> Result<Vec<u8>, StreamError> {
-        let (env, id) = (&self.node.env, id.to_string());
-        env.runtime().block_on(env.streams().read(&self.node.driver, &id, u64::MAX))
+        let (env, id) = (&self.manager.env, id.to_string());
+        env.runtime().block_on(env.streams().read(&self.manager.driver, &id, u64::MAX))
     }
 }
 
-impl Node {
+impl BlockManager {
     /// Where the outputs of a shuffle lie, asked of the driver once per change.
     fn locate(
         &self,
@@ -83,15 +83,15 @@ impl Node {
 
 impl Environment for TaskEnvironment {
     fn executor(&self) -> ExecutorId {
-        self.node.executor
+        self.manager.executor
     }
 
     fn blocks(&self) -> &MemoryStore {
-        &self.node.blocks
+        &self.manager.blocks
     }
 
     fn scratch(&self) -> &Scratch {
-        &self.node.scratch
+        &self.manager.scratch
     }
 
     fn put_map_output(
@@ -101,7 +101,7 @@ impl Environment for TaskEnvironment {
         task: TaskId,
         output: MapOutput,
     ) -> Result<(), TaskFailure> {
-        self.node.put_map_output(shuffle, map, task, output);
+        self.manager.put_map_output(shuffle, map, task, output);
         Ok(())
     }
 
@@ -112,8 +112,10 @@ impl Environment for TaskEnvironment {
         reduce: u32,
         message: String,
     ) -> TaskFailure {
-        match self.node.locate(shuffle, self.epoch) {
-            Ok(located) => self.node.unreadable(Reader { shuffle, reduce }, map, &located, message),
+        match self.manager.locate(shuffle, self.epoch) {
+            Ok(located) => {
+                self.manager.unreadable(Reader { shuffle, reduce }, map, &located, message)
+            }
             Err(failure) => failure,
         }
     }
@@ -138,17 +140,17 @@ impl Environment for TaskEnvironment {
 
     fn fetch_cached(&self, block: BlockId) -> Option<Slice> {
         let BlockId::Rdd(rdd, partition) = block else { return None };
-        self.node.env.runtime().block_on(self.node.fetch_cached(rdd, partition))
+        self.manager.env.runtime().block_on(self.manager.fetch_cached(rdd, partition))
     }
 
     fn replicate(&self, block: BlockId) {
         let BlockId::Rdd(rdd, partition) = block else { return };
-        if let Some(status) = self.node.blocks.status(block) {
-            self.node.env.runtime().block_on(self.node.replicate(rdd, partition, status));
+        if let Some(status) = self.manager.blocks.status(block) {
+            self.manager.env.runtime().block_on(self.manager.replicate(rdd, partition, status));
         }
     }
 
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
-        self.node.env.runtime().block_on(self.node.fetch_broadcast(id))
+        self.manager.env.runtime().block_on(self.manager.fetch_broadcast(id))
     }
 }

@@ -14,7 +14,7 @@ use firesteel_shuffle::Slice;
 use firesteel_task::{FetchedSlice, KillSwitch};
 use firesteel_types::{BlockLocation, MapAttempt, ShuffleId, TaskFailure};
 
-use super::node::{Node, lock};
+use super::block_manager::{BlockManager, lock};
 use super::plan::{Plan, Question};
 use super::protocol::{MapOutputLocations, StreamId, read_parts};
 use super::transfer::TransferError;
@@ -91,7 +91,7 @@ enum Failure {
 pub(super) struct Outputs {
     reader: Reader,
     maps: Range<u32>,
-    node: Arc<Node>,
+    manager: Arc<BlockManager>,
     kill: Arc<KillSwitch>,
     located: Arc<MapOutputLocations>,
     flow: Arc<Flow>,
@@ -99,14 +99,14 @@ pub(super) struct Outputs {
 
 impl Outputs {
     pub(super) fn new(
-        node: Arc<Node>,
+        manager: Arc<BlockManager>,
         kill: Arc<KillSwitch>,
         reader: Reader,
         maps: Range<u32>,
         located: Arc<MapOutputLocations>,
     ) -> Self {
-        let flow = Flow::new(&node, reader, maps.clone(), &located);
-        Outputs { reader, maps, node, kill, located, flow: Arc::new(flow) }
+        let flow = Flow::new(&manager, reader, maps.clone(), &located);
+        Outputs { reader, maps, manager, kill, located, flow: Arc::new(flow) }
     }
 
     fn fetch(&self, map: u32) -> Result<Slice, TaskFailure> {
@@ -118,11 +118,12 @@ impl Outputs {
             let message = "no executor is known to have it any more";
             return failed(BlockLocation::DRIVER, Vec::new(), message);
         };
-        if holder == self.node.location() {
-            let here = self.node.slice(shuffle, output, reduce);
+        if holder == self.manager.location() {
+            let here = self.manager.slice(shuffle, output, reduce);
             let message = || "the block is not there".to_owned();
-            return here
-                .ok_or_else(|| self.node.unreadable(self.reader, map, &self.located, message()));
+            return here.ok_or_else(|| {
+                self.manager.unreadable(self.reader, map, &self.located, message())
+            });
         }
         if !self.located.addresses.iter().any(|(location, _)| *location == holder) {
             let broken = self.located.not_among(holder, map, &[]);
@@ -138,7 +139,7 @@ impl Iterator for Outputs {
     fn next(&mut self) -> Option<Self::Item> {
         let map = self.maps.next()?;
         let holder = self.located.output(map).map(|(holder, _)| holder);
-        let is_remote = holder != Some(self.node.location());
+        let is_remote = holder != Some(self.manager.location());
         let fetched = self.fetch(map);
         let requests = take(&mut self.flow.state().requests);
         Some(fetched.map(|slice| FetchedSlice { slice, is_remote, requests }))
@@ -154,7 +155,7 @@ impl Drop for Outputs {
 }
 
 struct Flow {
-    node: Arc<Node>,
+    manager: Arc<BlockManager>,
     reader: Reader,
     lanes: Vec<(BlockLocation, RpcAddress)>,
     located: Arc<MapOutputLocations>,
@@ -176,12 +177,13 @@ struct State {
 
 impl Flow {
     fn new(
-        node: &Arc<Node>,
+        manager: &Arc<BlockManager>,
         reader: Reader,
         maps: Range<u32>,
         located: &Arc<MapOutputLocations>,
     ) -> Self {
-        let elsewhere = located.addresses.iter().filter(|(holder, _)| *holder != node.location());
+        let elsewhere =
+            located.addresses.iter().filter(|(holder, _)| *holder != manager.location());
         let lanes: Vec<_> = elsewhere.cloned().collect();
         let mut waiting: BTreeMap<BlockLocation, BTreeSet<u32>> =
             lanes.iter().map(|(holder, _)| (*holder, BTreeSet::new())).collect();
@@ -192,12 +194,12 @@ impl Flow {
             }
         }
         let of_lanes = lanes.iter().map(|(holder, _)| waiting.remove(holder).unwrap_or_default());
-        let plan = Plan::new(of_lanes.collect::<Vec<_>>(), node.max_in_flight);
+        let plan = Plan::new(of_lanes.collect::<Vec<_>>(), manager.max_in_flight);
         let (here, requests, wanted) = (BTreeMap::new(), Duration::ZERO, None);
         let state = State { plan, here, requests, wanted, failed: None, ended: false };
         let state = Mutex::new(state);
         let located = located.clone();
-        Flow { node: node.clone(), reader, lanes, located, state, changed: Condvar::new() }
+        Flow { manager: manager.clone(), reader, lanes, located, state, changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -230,7 +232,7 @@ impl Flow {
     fn ask(self: &Arc<Self>, state: &mut State) {
         while let (None, Some(question)) = (&state.failed, state.plan.next(state.wanted)) {
             let flow = self.clone();
-            self.node.env.runtime().spawn(async move { flow.bring(question).await });
+            self.manager.env.runtime().spawn(async move { flow.bring(question).await });
         }
     }
 
@@ -264,7 +266,7 @@ impl Flow {
         let Trouble { lane, map, message, answered } = trouble;
         let (holder, address) = &self.lanes[lane];
         let readable = match answered {
-            true => self.node.survey(address, self.reader.shuffle).await,
+            true => self.manager.survey(address, self.reader.shuffle).await,
             false => Vec::new(),
         };
         let broken = self.located.not_among(*holder, map, &readable);
@@ -285,8 +287,8 @@ impl Flow {
         let outputs = maps.iter().filter_map(|map| Some(self.located.output(*map)?.1)).collect();
         let id = StreamId::Slices { shuffle, reduce, limit, outputs };
         let bound = limit.saturating_add(SLACK);
-        let transfer = || self.node.receive(address, &id, bound);
-        let answer = self.node.retrying(*holder, || self.is_wanted(), transfer).await;
+        let transfer = || self.manager.receive(address, &id, bound);
+        let answer = self.manager.retrying(*holder, || self.is_wanted(), transfer).await;
         let answer = answer.map_err(|error| {
             let (message, answered) = (error.to_string(), error.was_answered());
             Failure::Fetch(Trouble { lane, map: first, message, answered })
@@ -324,8 +326,8 @@ impl Flow {
         let (_, output) = self.located.output(map).expect("only what is located is asked for");
         let id = StreamId::Slice { shuffle, reduce, output };
         let limit = if to_file { 0 } else { bytes };
-        let transfer = || self.node.receive_slice(address, &id, limit);
-        let slice = self.node.retrying(*holder, || self.is_wanted(), transfer).await;
+        let transfer = || self.manager.receive_slice(address, &id, limit);
+        let slice = self.manager.retrying(*holder, || self.is_wanted(), transfer).await;
         let slice = slice.map_err(|error| match error {
             TransferError::Disk(_) => {
                 Failure::Task(TaskFailure::Error { message: error.to_string() })

@@ -12,7 +12,7 @@ use firesteel_types::{
     BlockStatus, ExecutorMetrics, RddBlock, RunningTask, StagePeak, StageRef, TaskId, TaskMetrics,
 };
 
-use super::node::{Node, lock};
+use super::block_manager::{BlockManager, lock};
 use super::protocol::ToBlockMaster;
 use crate::usage;
 
@@ -83,7 +83,7 @@ impl RunningTasks {
     }
 }
 
-impl Node {
+impl BlockManager {
     /// Looks at what this executor uses.
     pub(super) fn poll_usage(&self) {
         self.running.note(usage(&self.scratch));

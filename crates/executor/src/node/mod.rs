@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `shell` | the core of `firesteel_backend::executor`, and carrying out what it decides |
 //! | `work` | the threads that run tasks |
-//! | `node` | blocks of this process: served to others, kept and forgotten |
+//! | `block_manager` | blocks of this process: served to others, kept and forgotten |
 //! | `fetch` | what a task sees of the cluster |
 //! | `flow`, `plan` | map outputs from elsewhere: bringing them, and which to bring next |
 //! | `cached` | cached partitions read from elsewhere, and replicas of them |
@@ -17,12 +17,12 @@
 //!
 //! It never decides when to work or to end; that is the core's.
 
+mod block_manager;
 mod cached;
 mod code;
 mod fetch;
 mod flow;
 mod heartbeat;
-mod node;
 mod pieces;
 mod plan;
 mod protocol;

@@ -11,7 +11,7 @@ use firesteel_rpc::RpcAddress;
 use firesteel_storage::{BlockId, CachedBlock};
 use firesteel_types::{BroadcastId, StorageLevel, TaskFailure};
 
-use super::node::Node;
+use super::block_manager::BlockManager;
 use super::protocol::{BlockMasterReply, NextPiece, StreamId, ToBlockMaster};
 use super::transfer::TransferError;
 
@@ -49,9 +49,9 @@ impl Gathered {
         (!self.pieces.is_empty()).then(|| missing.map(|(index, _)| index as u32).collect())
     }
 
-    fn question(&mut self, node: &Node, broadcast: BroadcastId) -> ToBlockMaster {
+    fn question(&mut self, manager: &BlockManager, broadcast: BroadcastId) -> ToBlockMaster {
         ToBlockMaster::NextPiece {
-            reader: node.location(),
+            reader: manager.location(),
             broadcast,
             came: std::mem::take(&mut self.news),
             missing: self.missing(),
@@ -69,7 +69,7 @@ impl Gathered {
     }
 }
 
-impl Node {
+impl BlockManager {
     /// The encoded value of a broadcast.
     pub(super) async fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
         let mut gathered = Gathered::default();

@@ -24,8 +24,8 @@ use firesteel_shuffle::Scratch;
 use firesteel_task::{KillSwitch, SparkFiles};
 use firesteel_types::{TaskFailure, TaskId, TaskOutcome, Tick};
 
+use super::block_manager::{BlockManager, Blocks, lock};
 use super::cached::{REPLICAS, Replicas};
-use super::node::{Blocks, Node, lock};
 use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
@@ -38,7 +38,7 @@ const PARENT_CHECK: Duration = Duration::from_secs(1);
 pub(super) struct Shell {
     core: Mutex<(Executor, Vec<ExecutorEffect>)>,
     origin: Instant,
-    node: Arc<Node>,
+    manager: Arc<BlockManager>,
     driver: OnceLock<EndpointRef<ToDriver>>,
     /// For the driver when its queue is full, and how many of these are not sent yet.
     outgoing: UnboundedSender<ToDriver>,
@@ -65,7 +65,7 @@ impl Shell {
         match effect {
             ExecutorEffect::Send(message) => {
                 if let ToDriver::ExecutorHeartbeat { .. } = &message {
-                    self.node.tell_state();
+                    self.manager.tell_state();
                 }
                 self.send(message);
             }
@@ -76,7 +76,7 @@ impl Shell {
                 }
             }
             ExecutorEffect::ArmTimer(at) => drop(self.timers.send(at)),
-            ExecutorEffect::Exit { code, reason } => end(code, &reason, &self.node.scratch),
+            ExecutorEffect::Exit { code, reason } => end(code, &reason, &self.manager.scratch),
         }
     }
 
@@ -107,11 +107,11 @@ impl Shell {
             Ok(order) => order,
             Err(error) => {
                 let reason = format!("its driver sent a task that cannot be read: {error}");
-                end(exit::UNFIT, &reason, &self.node.scratch)
+                end(exit::UNFIT, &reason, &self.manager.scratch)
             }
         };
         if let Some(body) = order.body.take() {
-            self.node.code.put(order.code, body);
+            self.manager.code.put(order.code, body);
         }
         let kill = Arc::new(KillSwitch::default());
         lock(&self.kills).insert(task, kill.clone());
@@ -137,7 +137,7 @@ impl Shell {
                 Ok(at) => next = Some(next.map_or(at, |next| next.min(at))),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    end(exit::DRIVER_LOST, "its shell is gone", &self.node.scratch)
+                    end(exit::DRIVER_LOST, "its shell is gone", &self.manager.scratch)
                 }
             }
             if has_worker && rustix::process::getppid() != parent {
@@ -149,7 +149,7 @@ impl Shell {
             }
             if !poll.is_zero() && polled.elapsed() >= poll {
                 polled = Instant::now();
-                self.node.poll_usage();
+                self.manager.poll_usage();
             }
         }
     }
@@ -167,7 +167,9 @@ fn without_data(message: &ToDriver, error: &RpcError) -> Option<ToDriver> {
 }
 
 fn end(code: i32, reason: &str, scratch: &Scratch) -> ! {
-    eprintln!("firesteel executor: ends because {reason} (exit code {code})");
+    if code != 0 {
+        eprintln!("firesteel executor: ends because {reason} (exit code {code})");
+    }
     scratch.remove_files();
     std::process::exit(code);
 }
@@ -193,28 +195,31 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     let bind = BindTo { host: settings.bind.clone(), port, advertise };
     let env = runtime.block_on(RpcEnv::server(options, bind))?;
     let address = env.address().cloned().ok_or("the executor has no port")?;
-    let node = Node::new(&settings, env.clone(), address.clone())?;
-    env.serve_streams(node.clone());
-    env.register(BLOCKS, Blocks(node.clone()))?;
-    env.register(REPLICAS, Replicas(node.clone()))?;
-    let peer = runtime.block_on(introduce(&node, address)).map_err(|error| {
+    let manager = BlockManager::new(&settings, env.clone(), address.clone())?;
+    env.serve_streams(manager.clone());
+    env.register(BLOCKS, Blocks(manager.clone()))?;
+    env.register(REPLICAS, Replicas(manager.clone()))?;
+    let peer = runtime.block_on(introduce(&manager, address)).map_err(|error| {
         let message = format!("its driver at {} does not answer: {error}", settings.driver);
         eprintln!("firesteel executor: {message}");
         std::process::exit(exit::DRIVER_LOST)
     })?;
-    start(&settings, &env, node, peer)
+    start(&settings, &env, manager, peer)
 }
 
 /// Tells the driver where this executor's blocks are served, and hears what it runs.
-async fn introduce(node: &Node, address: RpcAddress) -> Result<SameExecutable, StartError> {
-    let max_memory = node.scratch.memory().budget();
-    match node.block_master.ask(ToBlockMaster::Introduce { address, max_memory }).await? {
+async fn introduce(
+    manager: &BlockManager,
+    address: RpcAddress,
+) -> Result<SameExecutable, StartError> {
+    let max_memory = manager.scratch.memory().budget();
+    match manager.block_master.ask(ToBlockMaster::Introduce { address, max_memory }).await? {
         BlockMasterReply::Welcome(hash) => match SameExecutable::verify(hash)? {
             Some(peer) => Ok(peer),
             None => {
                 let reason = "its executable differs from the driver's: make the same file \
                               available on every worker, or let the driver serve it";
-                end(exit::UNFIT, reason, &node.scratch)
+                end(exit::UNFIT, reason, &manager.scratch)
             }
         },
         _ => Err("it answers out of turn".into()),
@@ -224,7 +229,7 @@ async fn introduce(node: &Node, address: RpcAddress) -> Result<SameExecutable, S
 fn start(
     settings: &Settings,
     env: &RpcEnv,
-    node: Arc<Node>,
+    manager: Arc<BlockManager>,
     peer: SameExecutable,
 ) -> Result<Infallible, StartError> {
     let conf = &settings.conf;
@@ -250,7 +255,7 @@ fn start(
     let shell = Arc::new(Shell {
         core: Mutex::new((Executor::new(options, jitter), Vec::new())),
         origin: Instant::now(),
-        node: node.clone(),
+        manager: manager.clone(),
         driver: OnceLock::new(),
         outgoing,
         waiting: AtomicUsize::new(0),
@@ -259,7 +264,7 @@ fn start(
         kills: Mutex::default(),
     });
     let workplace = Workplace {
-        node,
+        manager,
         shell: shell.clone(),
         peer,
         assigned: Mutex::new(assigned),

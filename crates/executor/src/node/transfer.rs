@@ -14,7 +14,7 @@ use firesteel_shuffle::{ReadError, Scratch, Slice};
 use firesteel_storage::TempFile;
 use firesteel_types::{BlockLocation, MapAttempt, ShuffleId};
 
-use super::node::Node;
+use super::block_manager::BlockManager;
 use super::protocol::{BlockMasterReply, StreamId, ToBlockMaster};
 
 /// How often to try again, and after which pause.
@@ -80,7 +80,7 @@ impl From<StreamError> for TransferError {
     }
 }
 
-impl Node {
+impl BlockManager {
     /// Reads a whole stream into memory.
     pub(super) async fn receive(
         &self,
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    async fn node(alive: &Arc<AtomicBool>, retry_wait: &str) -> Arc<Node> {
+    async fn manager(alive: &Arc<AtomicBool>, retry_wait: &str) -> Arc<BlockManager> {
         let env = RpcEnv::server(RpcOptions::default(), BindTo::loopback()).await.unwrap();
         env.register(BLOCK_MASTER, Master(alive.clone())).unwrap();
         let address = env.address().cloned().unwrap();
@@ -225,7 +225,7 @@ mod tests {
                 _ => "1".to_owned(),
             })
         });
-        Node::new(&settings.unwrap(), env, address.clone()).unwrap()
+        BlockManager::new(&settings.unwrap(), env, address.clone()).unwrap()
     }
 
     /// Fails `failures` times as `error` says, then succeeds; the result and how often it was tried.
@@ -233,28 +233,32 @@ mod tests {
         alive: bool,
         retry_wait: &str,
         failures: u32,
-        error: fn(&Node) -> StreamError,
+        error: fn(&BlockManager) -> StreamError,
     ) -> (Result<u32, TransferError>, u32) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let alive = Arc::new(AtomicBool::new(alive));
         runtime.block_on(async {
-            let (node, tries) = (node(&alive, retry_wait).await, AtomicU32::new(0));
+            let (manager, tries) = (manager(&alive, retry_wait).await, AtomicU32::new(0));
             let transfer = async || {
                 let tried = tries.fetch_add(1, Ordering::Relaxed);
-                if tried < failures { Err(error(&node).into()) } else { Ok(tried) }
+                if tried < failures { Err(error(&manager).into()) } else { Ok(tried) }
             };
-            let result = node.retrying(ExecutorId(9).into(), || true, transfer).await;
+            let result = manager.retrying(ExecutorId(9).into(), || true, transfer).await;
             (result, tries.into_inner())
         })
     }
 
-    fn broken(node: &Node) -> StreamError {
+    fn broken(manager: &BlockManager) -> StreamError {
         let source = std::io::ErrorKind::ConnectionReset.into();
-        StreamError::Broken { id: "slice/0/0/0".to_owned(), address: node.address.clone(), source }
+        StreamError::Broken {
+            id: "slice/0/0/0".to_owned(),
+            address: manager.address.clone(),
+            source,
+        }
     }
 
-    fn missing(node: &Node) -> StreamError {
-        StreamError::Missing { id: "slice/0/0/0".to_owned(), address: node.address.clone() }
+    fn missing(manager: &BlockManager) -> StreamError {
+        StreamError::Missing { id: "slice/0/0/0".to_owned(), address: manager.address.clone() }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use firesteel_closure::{SameExecutable, to_bytes};
 use firesteel_task::{KillSwitch, TaskReport};
 use firesteel_types::{TaskFailure, TaskId, TaskOutcome};
 
+use super::block_manager::{BlockManager, lock};
 use super::fetch::TaskEnvironment;
-use super::node::{Node, lock};
 use super::protocol::{Bundle, StreamId, TaskData, TaskOrder, TaskOutput};
 use super::shell::Shell;
 use crate::options::STACK_BYTES;
@@ -26,7 +26,7 @@ pub(super) struct Assignment {
 
 /// What all threads need.
 pub(super) struct Workplace {
-    pub(super) node: Arc<Node>,
+    pub(super) manager: Arc<BlockManager>,
     pub(super) shell: Arc<Shell>,
     pub(super) peer: SameExecutable,
     pub(super) assigned: Mutex<Receiver<Assignment>>,
@@ -57,21 +57,21 @@ impl Workplace {
             let done = panics::catch(|| self.pack(self.run(assignment), task));
             let (outcome, data) =
                 done.unwrap_or_else(|failure| self.pack(TaskReport::failed(failure), task));
-            drop(self.node.running.ended(task));
+            drop(self.manager.running.ended(task));
             self.shell.task_ended(task, outcome, data.into());
         }
     }
 
     fn run(&self, assignment: Assignment) -> TaskReport<Vec<u8>> {
         let Assignment { order, kill } = assignment;
-        let metrics = self.node.running.started(&order.identity);
+        let metrics = self.manager.running.started(&order.identity);
         for (rdd, epoch) in &order.outdated {
-            drop(self.node.blocks.take_outdated(*rdd, *epoch));
+            drop(self.manager.blocks.take_outdated(*rdd, *epoch));
         }
         let epoch = order.identity.epoch;
-        let environment = TaskEnvironment::new(self.node.clone(), epoch, kill.clone(), metrics);
+        let environment = TaskEnvironment::new(self.manager.clone(), epoch, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
-        match self.node.code.get(order.code, fetch) {
+        match self.manager.code.get(order.code, fetch) {
             Ok(code) => {
                 let decode = || code.decoded(|bytes| decoded(bytes, self.peer).into());
                 run_decoded(decode, order.identity, kill, Arc::new(environment))
@@ -88,7 +88,7 @@ impl Workplace {
     /// The report as it travels; what is too long for it waits here.
     fn pack(&self, report: TaskReport<Vec<u8>>, task: TaskId) -> (TaskOutcome, Vec<u8>) {
         let TaskReport { outcome, output, updates, mut metrics, written } = report;
-        metrics.executor = self.node.running.ended(task);
+        metrics.executor = self.manager.running.ended(task);
         let updated: u64 = updates.iter().map(|(_, update)| update.len() as u64).sum();
         let bytes = output.as_ref().map_or(0, |output| output.len() as u64) + updated;
         if self.max_result_bytes > 0 && bytes > self.max_result_bytes {
@@ -103,12 +103,12 @@ impl Workplace {
         if updated > self.direct_bytes {
             let bundle = to_bytes(&Bundle { output, updates }).expect(PLAIN);
             let output = Some(TaskOutput::Bundled { bytes: bundle.len() as u64 });
-            self.node.keep_result(task, bundle);
+            self.manager.keep_result(task, bundle);
             return (outcome, encode(&TaskData { output, updates: Vec::new(), metrics, written }));
         }
         let output = output.map(|output| match output.len() as u64 {
             bytes if bytes > self.direct_bytes => {
-                self.node.keep_result(task, output);
+                self.manager.keep_result(task, output);
                 TaskOutput::There { bytes }
             }
             _ => TaskOutput::Here(output),

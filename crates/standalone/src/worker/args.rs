@@ -8,7 +8,7 @@ use firesteel_rpc::{RpcAddress, RpcOptions};
 use firesteel_standalone_core::description::WorkerDescription;
 use firesteel_standalone_core::worker::{CleanUp, WorkerOptions};
 
-use super::logs::Rolling;
+use super::logs::{Output, Rolling};
 use crate::master::millis;
 
 /// What a worker is started with.
@@ -32,6 +32,8 @@ pub struct WorkerArgs {
     pub work_dir: PathBuf,
     /// Where they may put temporary files; below their work directories when there are none.
     pub local_dirs: Vec<PathBuf>,
+    /// Whether its processes print where this one does, instead of into files of their work directories.
+    pub inherit_output: bool,
     /// What makes a child end with this process, where there is such a thing.
     pub launcher: Option<Launcher>,
     /// `spark.worker.*` and the like.
@@ -71,6 +73,7 @@ impl WorkerArgs {
             memory_mb: 1024,
             work_dir,
             local_dirs: Vec::new(),
+            inherit_output: false,
             launcher: None,
             conf,
             rpc,
@@ -101,12 +104,16 @@ impl WorkerArgs {
         self.conf.get(&entries::WORKER_DRIVER_TERMINATE_TIMEOUT)
     }
 
-    /// How the output of processes is kept small, if it is.
-    pub(super) fn rolling(&self) -> Result<Option<Rolling>, ConfError> {
+    /// Where the output of processes goes.
+    pub(super) fn output(&self) -> Result<Output, ConfError> {
+        if self.inherit_output {
+            return Ok(Output::Inherited);
+        }
         let ByteSize(max_bytes) = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_SIZE)?;
         let retained = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES)?;
         let strategy = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_STRATEGY)?;
         let retained = retained.map(|files| files as usize);
-        Ok(strategy.map(|_| Rolling { max_bytes, retained }))
+        let rolling = Rolling { max_bytes, retained };
+        Ok(strategy.map_or(Output::Files, |_| Output::RollingFiles(rolling)))
     }
 }

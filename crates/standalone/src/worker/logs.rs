@@ -1,5 +1,6 @@
 //! What a process prints, in files of its work directory: one per stream, or, with a limit, one after
-//! the other. A full file is renamed to `stdout--NUMBER`, numbers grow, the oldest go.
+//! the other. A full file is renamed to `stdout--NUMBER`, numbers grow, the oldest go. Workers of `local-cluster` leave
+//! it to the user's terminal instead.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -17,10 +18,25 @@ pub(super) struct Rolling {
     pub(super) retained: Option<usize>,
 }
 
+/// Where processes print to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Where this process does.
+    Inherited,
+    /// Into a file per stream that grows.
+    Files,
+    /// Into files of limited size.
+    RollingFiles(Rolling),
+}
+
 /// Where a stream of a new process goes. With limits a thread reads it, until the last writer is gone.
-pub(super) fn sink(directory: &Path, stream: &str, rolling: Option<Rolling>) -> io::Result<Stdio> {
+pub(super) fn sink(directory: &Path, stream: &str, output: Output) -> io::Result<Stdio> {
     let path = directory.join(stream);
-    let Some(rolling) = rolling else { return Ok(open(&path)?.into()) };
+    let rolling = match output {
+        Output::Inherited => return Ok(Stdio::inherit()),
+        Output::Files => return Ok(open(&path)?.into()),
+        Output::RollingFiles(rolling) => rolling,
+    };
     let (reader, writer) = io::pipe()?;
     let roll = Roll::new(path, rolling)?;
     // Threads of no depth: a worker may have many processes.

@@ -102,12 +102,11 @@ impl Order {
         }
         let mut environment = self.command().environment.clone();
         environment.extend(told.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        environment.extend(self.log_urls(host, &place.work));
         environment
     }
 
     /// Where its output can be read: in files of this machine.
-    fn log_urls(&self, host: &str, work: &Path) -> [(String, String); 2] {
+    pub(super) fn log_urls(&self, host: &str, work: &Path) -> [(String, String); 2] {
         let work = absolute(work).unwrap_or_else(|_| work.to_owned());
         let prefix = match self {
             Order::Executor { .. } => process_variables::EXECUTOR_LOG_URL,

@@ -22,7 +22,7 @@ use super::args::Launcher;
 use super::cache::{Cache, FetchError};
 use super::directories::Directories;
 use super::executable::{ExecutableError, Hashes};
-use super::logs::{self, Rolling};
+use super::logs::{self, Output};
 use super::order::{NOT_INHERITED, Order};
 use super::prepare::Prepared;
 use super::reaper::Reaper;
@@ -60,7 +60,7 @@ pub(super) struct Launch {
     pub(super) hashes: Hashes,
     pub(super) launcher: Option<Launcher>,
     pub(super) reaper: Option<Reaper>,
-    pub(super) rolling: Option<Rolling>,
+    pub(super) output: Output,
     pub(super) grace: Duration,
     /// The host that executors are told is theirs.
     pub(super) host: String,
@@ -99,10 +99,11 @@ impl Launch {
         let sink = |stream| {
             let directory = || place.work.display().to_string();
             let failed = |source| LaunchError::Output { directory: directory(), source };
-            logs::sink(&place.work, stream, self.rolling).map_err(failed)
+            logs::sink(&place.work, stream, self.output).map_err(failed)
         };
         command
             .envs(order.environment(place, (&self.host, self.bind.as_deref()), &self.url))
+            .envs(self.log_urls(order, &place.work))
             .current_dir(&place.work)
             .stdin(Stdio::null())
             .stdout(sink("stdout")?)
@@ -111,6 +112,14 @@ impl Launch {
             .kill_on_drop(true);
         let failed = |source| LaunchError::Spawn { program: told.program.clone(), source };
         spawn_when_idle(&mut command).await.map_err(failed)
+    }
+
+    /// Where its output can be read, if that is in files.
+    fn log_urls(&self, order: &Order, work: &Path) -> Vec<(String, String)> {
+        match self.output {
+            Output::Inherited => Vec::new(),
+            Output::Files | Output::RollingFiles(_) => order.log_urls(&self.host, work).into(),
+        }
     }
 
     fn command(&self, told: &Told, program: &Path) -> Command {

@@ -65,7 +65,7 @@ impl Setting {
             directories,
             hashes: Hashes::default(),
             launcher: args.launcher.clone(),
-            rolling: args.rolling()?,
+            output: args.output()?,
             grace: args.grace()?,
             host: host.clone(),
             bind: args.advertise.as_ref().map(|_| args.host.clone()),

@@ -38,7 +38,7 @@ const REMOVED_LIMIT: usize = 1 << 16;
 const BY_ITSELF_BYTES: u64 = 256 << 10;
 
 /// What the tasks of this process share.
-pub(super) struct Node {
+pub(super) struct BlockManager {
     pub(super) executor: ExecutorId,
     pub(super) blocks: Arc<MemoryStore>,
     pub(super) scratch: Scratch,
@@ -71,7 +71,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl Node {
+impl BlockManager {
     /// One whose blocks others can read at the port of `env`.
     pub(super) fn new(
         settings: &Settings,
@@ -82,7 +82,7 @@ impl Node {
         let blocks = Arc::new(MemoryStore::new(scratch.memory().clone()));
         let evictor: Arc<dyn Evict> = blocks.clone();
         scratch.memory().set_evictor(Arc::downgrade(&evictor));
-        let node = Arc::new(Node {
+        let manager = Arc::new(BlockManager {
             executor: settings.executor,
             blocks,
             scratch,
@@ -103,8 +103,8 @@ impl Node {
             copying: Mutex::default(),
             wanted_replicas: Mutex::default(),
         });
-        node.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&node))));
-        Ok(node)
+        manager.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&manager))));
+        Ok(manager)
     }
 
     /// This executor as readers of its blocks are told of it.
@@ -262,7 +262,7 @@ fn unreadable(error: ReadError) -> OpenError {
     OpenError::Failed(io::Error::other(error.to_string()))
 }
 
-impl StreamSource for Node {
+impl StreamSource for BlockManager {
     fn open(&self, id: &str, _: &Peer) -> Result<StreamBody, OpenError> {
         match StreamId::parse(id).ok_or(OpenError::Missing)? {
             StreamId::Slice { shuffle, reduce, output } => self.open_slice(shuffle, output, reduce),
@@ -285,24 +285,24 @@ impl StreamSource for Node {
 }
 
 /// Tells the driver of cached partitions.
-struct BlockWatch(Weak<Node>);
+struct BlockWatch(Weak<BlockManager>);
 
 impl Watch for BlockWatch {
     /// Looks and tells under one lock: of two changes, the one told last is how it ended.
     fn block_changed(&self, id: BlockId) {
-        let (Some(node), BlockId::Rdd(rdd, partition)) = (self.0.upgrade(), id) else { return };
-        let _telling = lock(&node.telling);
-        let (location, block) = (node.location(), RddBlock { rdd, partition });
-        let status = node.blocks.status(id);
+        let (Some(manager), BlockId::Rdd(rdd, partition)) = (self.0.upgrade(), id) else { return };
+        let _telling = lock(&manager.telling);
+        let (location, block) = (manager.location(), RddBlock { rdd, partition });
+        let status = manager.blocks.status(id);
         let updated = ToBlockMaster::BlockUpdated { location, block, status };
-        if let Err(error) = node.block_master.try_send(updated) {
+        if let Err(error) = manager.block_master.try_send(updated) {
             tracing::warn!(%id, %error, "the driver was not told of a cached partition");
         }
     }
 }
 
 /// Hears what is to become of blocks.
-pub(super) struct Blocks(pub(super) Arc<Node>);
+pub(super) struct Blocks(pub(super) Arc<BlockManager>);
 
 impl Endpoint for Blocks {
     type Message = ToBlocks;
@@ -317,8 +317,8 @@ impl Endpoint for Blocks {
             ToBlocks::Forget(forgotten) => self.0.forget(forgotten),
             ToBlocks::Replicate(blocks) => {
                 if self.0.want_replicas(blocks) {
-                    let node = self.0.clone();
-                    context.env().runtime().spawn(async move { node.make_replicas().await });
+                    let manager = self.0.clone();
+                    context.env().runtime().spawn(async move { manager.make_replicas().await });
                 }
             }
         }
