@@ -13,6 +13,16 @@ pub trait Call<Args, Out>: Wire + Clone {
     fn call(&self, args: Args) -> Out;
 }
 
+/// What a function must be to become a [`Pure`], beside capturing nothing. Every closure without captures is one.
+#[diagnostic::on_unimplemented(
+    message = "this closure captures a variable, which would not travel to an executor",
+    label = "captures a variable",
+    note = "pass what it needs before the items: `rdd.with(value).map(|value, item| ...)`, several values as a tuple"
+)]
+pub trait Closure: Copy + Send + Sync + 'static {}
+
+impl<F: Copy + Send + Sync + 'static> Closure for F {}
+
 /// A closure that captures nothing. Zero-sized: on the wire it is nothing at all.
 ///
 /// ```compile_fail
@@ -21,7 +31,7 @@ pub trait Call<Args, Out>: Wire + Clone {
 /// ```
 pub struct Pure<F>(PhantomData<fn() -> F>);
 
-impl<F: Copy + Send + Sync + 'static> Pure<F> {
+impl<F: Closure> Pure<F> {
     /// Takes the closure; refuses one that captures at compile time.
     #[inline(always)]
     pub fn new(_closure: F) -> Self {
@@ -65,7 +75,7 @@ impl<F> fmt::Debug for Pure<F> {
     }
 }
 
-impl<F: Copy + Send + Sync + 'static> Wire for Pure<F> {
+impl<F: Closure> Wire for Pure<F> {
     fn encode(&self, _: &mut Encoder) -> Result<(), WireError> {
         Ok(())
     }
@@ -82,7 +92,7 @@ pub struct Shared<E, F> {
     closure: Pure<F>,
 }
 
-impl<E: Data, F: Copy + Send + Sync + 'static> Shared<E, F> {
+impl<E: Data, F: Closure> Shared<E, F> {
     /// Pairs them; refuses a closure that captures at compile time.
     #[inline(always)]
     pub fn new(env: Arc<E>, closure: F) -> Self {
@@ -96,7 +106,7 @@ impl<E, F> Clone for Shared<E, F> {
     }
 }
 
-impl<E: Data, F: Copy + Send + Sync + 'static> Wire for Shared<E, F> {
+impl<E: Data, F: Closure> Wire for Shared<E, F> {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
         out.put(&*self.env)
     }
@@ -110,7 +120,7 @@ macro_rules! callable {
     ($($arg:ident),*) => {
         impl<F, Out, $($arg),*> Call<($($arg,)*), Out> for Pure<F>
         where
-            F: Fn($($arg),*) -> Out + Copy + Send + Sync + 'static,
+            F: Fn($($arg),*) -> Out + Closure,
         {
             #[inline(always)]
             #[allow(non_snake_case)]
@@ -122,7 +132,7 @@ macro_rules! callable {
         impl<E, F, Out, $($arg),*> Call<($($arg,)*), Out> for Shared<E, F>
         where
             E: Data,
-            F: Fn(&E, $($arg),*) -> Out + Copy + Send + Sync + 'static,
+            F: Fn(&E, $($arg),*) -> Out + Closure,
         {
             #[inline(always)]
             #[allow(non_snake_case)]

@@ -25,7 +25,7 @@ pub mod hook;
 mod value;
 mod wire;
 
-pub use call::{Call, Pure, Shared};
+pub use call::{Call, Closure, Pure, Shared};
 pub use executable::{ExecutableHash, SameExecutable, open_current};
 pub use value::{
     Appender, Taker, ValueError, check, encoded_len, from_bytes, is_checking, to_bytes,

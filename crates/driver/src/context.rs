@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +9,7 @@ use firesteel_closure::Data;
 use firesteel_conf::{Conf, Loader, entries};
 use firesteel_engine::{ClusterManager, Engine, Listener};
 use firesteel_rdd::Pipe;
-use firesteel_rdd::source::{Empty, Parallelized, RangeItem, RangeSource};
+use firesteel_rdd::source::{Empty, NumberRange, Parallelized, RangeItem, RangeSource};
 use firesteel_task::{Accumulate, Accumulator, Broadcast};
 use firesteel_types::{CallSite, Properties, StageId};
 
@@ -83,7 +82,7 @@ impl Builder {
         self
     }
 
-    /// Reads `--master`, `--conf`, `--name` and `--properties-file` from these arguments instead of
+    /// Reads `--master`, `--conf` and `--properties-file` from these arguments instead of
     /// the process's; an empty list reads none.
     #[must_use]
     pub fn arguments<I: IntoIterator<Item: Into<String>>>(mut self, arguments: I) -> Self {
@@ -249,14 +248,14 @@ impl Context {
         node.into_rdd(Parallelized::new(items, count))
     }
 
-    /// The integers of a range, in [`Context::default_parallelism`] partitions.
+    /// The integers of a range (`0..10`, `1..=10u8`), in [`Context::default_parallelism`] partitions.
     #[track_caller]
-    pub fn range<T: RangeItem>(&self, range: Range<T>) -> Rdd<T, RangeSource<T>> {
+    pub fn range<T: RangeItem>(&self, range: impl NumberRange<T>) -> Rdd<T, RangeSource<T>> {
         let site = CallSite::here("range");
         let node = Node::new(self, "RangeRDD", site).partition_count(self.default_parallelism());
-        let source = RangeSource::every(range.start, range.end, node.partitions);
-        let empty = || RangeSource::every(range.start, range.start, 1);
-        numbers(node, source, empty, &site)
+        let (start, end, inclusive) = range.bounds();
+        let source = RangeSource::every(start, end, inclusive, node.partitions);
+        numbers(node, source, || RangeSource::every(start, start, false, 1), &site)
     }
 
     /// The integers of a range in steps (which may be negative), in this many partitions.
@@ -264,7 +263,7 @@ impl Context {
     pub fn range_in<T: RangeItem>(
         &self,
         partitions: usize,
-        range: Range<T>,
+        range: impl NumberRange<T>,
         step: i64,
     ) -> Rdd<T, RangeSource<T, true>> {
         let site = CallSite::here("range_in");
@@ -272,9 +271,9 @@ impl Context {
         if step == 0 {
             node = node.defect(Error::invalid(&site, "the step must not be 0"));
         }
-        let source = RangeSource::stepped(range.start, range.end, step, node.partitions);
-        let empty = || RangeSource::stepped(range.start, range.start, 1, 1);
-        numbers(node, source, empty, &site)
+        let (start, end, inclusive) = range.bounds();
+        let source = RangeSource::stepped(start, end, inclusive, step, node.partitions);
+        numbers(node, source, || RangeSource::stepped(start, start, false, 1, 1), &site)
     }
 
     /// No items, no partitions.
@@ -283,10 +282,12 @@ impl Context {
         Node::new(self, "EmptyRDD", CallSite::here("empty")).into_rdd(Empty::default())
     }
 
-    /// The partitions of several RDDs, one after the other.
+    /// The partitions of several RDDs, one after the other. RDDs whose pipelines have different types (a `map` and a
+    /// `filter`) are made one type by [`Rdd::boxed`]: `ctx.union(&[a.boxed(), b.boxed()])`.
     #[track_caller]
-    pub fn union<T: 'static>(&self, rdds: &[Rdd<T>]) -> Rdd<T> {
-        crate::rdd::union_at(self, CallSite::here("union"), rdds)
+    pub fn union<T: 'static, P: Pipe<Item = T>>(&self, rdds: &[Rdd<T, P>]) -> Rdd<T> {
+        let boxed: Vec<Rdd<T>> = rdds.iter().map(Rdd::boxed).collect();
+        crate::rdd::union_at(self, CallSite::here("union"), &boxed)
     }
 }
 
@@ -321,7 +322,7 @@ fn numbers<T: 'static, P: Pipe<Item = T>>(
     site: &CallSite,
 ) -> Rdd<T, P> {
     let source = source.or_else(|| {
-        node.set_defect(Error::invalid(site, "the range holds more than 2^64 numbers"));
+        node.set_defect(Error::invalid(site, "the range holds 2^64 numbers or more"));
         empty()
     });
     node.into_rdd(source.expect("an empty range can be counted"))

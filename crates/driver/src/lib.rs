@@ -24,5 +24,5 @@ pub use context::{Builder, Context};
 pub use error::{Error, Result};
 pub use firesteel_engine::Listener;
 pub use input::TextOptions;
-pub use rdd::{By, IntoPartitioner, JobFuture, Rdd, SaveOptions, Total, With};
+pub use rdd::{By, IntoPartitioner, JobFuture, Key, Rdd, SaveOptions, SortKey, Total, With};
 pub use status_tracker::{ExecutorSummary, JobSummary, StageSummary, StatusTracker};

@@ -16,7 +16,7 @@ pub use firesteel_rdd::files::PortableDataStream;
 pub use firesteel_rdd::json::JsonOptions;
 pub use firesteel_rdd::malformed::ParseMode;
 pub use firesteel_rdd::narrow::Emitter;
-pub use firesteel_rdd::source::RangeItem;
+pub use firesteel_rdd::source::{NumberRange, RangeItem};
 pub use firesteel_rdd::stats::{Number, Stats};
 pub use firesteel_rdd::{Boxed, HashPartitioner, Partition, Partitioner, Pipe};
 pub use firesteel_status as status;
@@ -33,8 +33,8 @@ pub mod prelude {
     };
 }
 
-/// The program's own arguments: the process's, without its name and without `--master`, `--conf`,
-/// `--name` and `--properties-file`, which [`Context::builder`] reads.
+/// The program's own arguments: the process's, without its name and without `--master`, `--conf`
+/// and `--properties-file`, which [`Context::builder`] reads.
 pub fn arguments() -> Result<Vec<String>> {
     Ok(conf::Loader::from_process()?.load()?.arguments)
 }

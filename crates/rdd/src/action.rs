@@ -8,9 +8,10 @@ use std::marker::PhantomData;
 use firesteel_closure::{Call, Data, Value, Wire, WireError, check, wire};
 use firesteel_task::TaskContext;
 
+use crate::key::KeyOf;
 use crate::sample::reservoir;
 use crate::sketch::HyperLogLog;
-use crate::stats::{Number, Stats};
+use crate::stats::{Number, Stats, Summable};
 use crate::{FixedMap, Partition};
 
 /// Consumes a partition.
@@ -130,11 +131,11 @@ fn tally<T: Hash + Eq>(items: impl Iterator<Item = T>) -> Vec<(T, u64)> {
     counts.into_iter().collect()
 }
 
-impl<T: Data + std::iter::Sum> Action<T> for Sum {
-    type Output = T;
+impl<T: Summable> Action<T> for Sum {
+    type Output = T::Partial;
 
-    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> T {
-        items.sum()
+    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> T::Partial {
+        items.fold(T::ZERO, T::add)
     }
 }
 
@@ -352,7 +353,7 @@ pub struct SampleKeys<F, K> {
 }
 
 impl<F, K> SampleKeys<F, K> {
-    /// Samples `key(item)`.
+    /// Samples keys of items.
     pub fn new(size: u64, seed: u64, key: F) -> Self {
         SampleKeys { size, seed, key, types: PhantomData }
     }
@@ -360,12 +361,12 @@ impl<F, K> SampleKeys<F, K> {
 
 wire!([F: Wire, K: 'static] SampleKeys<F, K> { size, seed, key, types });
 
-impl<T, K: Data, F: for<'a> Call<(&'a T,), K>> Action<T> for SampleKeys<F, K> {
+impl<T, K: Data + Ord + Clone, F: KeyOf<T, K>> Action<T> for SampleKeys<F, K> {
     type Output = (Vec<K>, u64);
 
     fn run(&self, items: impl Iterator<Item = T>, task: &TaskContext) -> (Vec<K>, u64) {
-        let keys = items.map(|item| self.key.call((&item,)));
-        reservoir(keys, self.size as usize, self.seed ^ u64::from(task.partition()))
+        let (size, seed) = (self.size as usize, self.seed ^ u64::from(task.partition()));
+        reservoir(items, size, seed, |item| self.key.with(&item, K::clone))
     }
 }
 

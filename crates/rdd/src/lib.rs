@@ -18,6 +18,7 @@ mod finite;
 mod growth;
 pub mod join;
 pub mod json;
+pub mod key;
 pub mod malformed;
 mod memory;
 pub mod narrow;

@@ -144,18 +144,23 @@ where
 }
 
 /// A uniform sample of at most `size` items and the number of items seen (reservoir, algorithm R).
-pub fn reservoir<T>(items: impl Iterator<Item = T>, size: usize, seed: u64) -> (Vec<T>, u64) {
+pub fn reservoir<T, U>(
+    items: impl Iterator<Item = T>,
+    size: usize,
+    seed: u64,
+    keep: impl Fn(T) -> U,
+) -> (Vec<U>, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut kept = Vec::new();
     let mut seen = 0u64;
     for item in items {
         seen += 1;
         if kept.len() < size {
-            kept.push(item);
+            kept.push(keep(item));
         } else {
             let slot = rng.u64(..seen);
             if slot < size as u64 {
-                kept[slot as usize] = item;
+                kept[slot as usize] = keep(item);
             }
         }
     }
@@ -178,9 +183,9 @@ mod tests {
 
     #[test]
     fn a_reservoir_keeps_what_was_asked_for_and_counts_all() {
-        let (kept, seen) = reservoir(0..1000u32, 50, 3);
+        let (kept, seen) = reservoir(0..1000u32, 50, 3, |item| item);
         assert_eq!((kept.len(), seen), (50, 1000));
         assert!(kept.iter().any(|item| *item > 500));
-        assert_eq!(reservoir(0..3u32, 50, 3), (vec![0, 1, 2], 3));
+        assert_eq!(reservoir(0..3u32, 50, 3, |item| item), (vec![0, 1, 2], 3));
     }
 }

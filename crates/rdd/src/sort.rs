@@ -8,25 +8,18 @@ use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use firesteel_closure::{Call, Data, Wire, wire};
+use firesteel_closure::{Data, Wire, wire};
 use firesteel_shuffle::{Records, RunWriter, Slice, write_run};
 use firesteel_task::{OrFail, TaskContext};
 
 use crate::Pipe;
+use crate::key::{KeyOf, directed};
 use crate::memory::{Account, Hoard};
 
 /// So many runs are merged at a time.
 const MERGED_AT_ONCE: usize = 64;
 
-/// How items are ordered: by something that is found once per item.
-trait Order<T>: 'static {
-    type Key: 'static;
-    fn key(&self, item: &T) -> Self::Key;
-    fn compare(&self, left: (&Self::Key, &T), right: (&Self::Key, &T)) -> Ordering;
-    fn sort(&self, items: &mut [T]);
-}
-
-/// The partition sorted by a computed key.
+/// The partition sorted by a key.
 pub struct SortBy<P, F, K> {
     parent: P,
     key: F,
@@ -43,41 +36,11 @@ impl<P, F, K> SortBy<P, F, K> {
 
 wire!([P: Wire, F: Wire, K: 'static] SortBy<P, F, K> { parent, key, descending, types });
 
-struct ByComputed<F, K> {
-    key: F,
-    descending: bool,
-    types: PhantomData<fn() -> K>,
-}
-
-impl<T, F, K> Order<T> for ByComputed<F, K>
-where
-    K: Ord + 'static,
-    F: for<'a> Call<(&'a T,), K>,
-{
-    type Key = K;
-
-    fn key(&self, item: &T) -> K {
-        self.key.call((item,))
-    }
-
-    fn compare(&self, left: (&K, &T), right: (&K, &T)) -> Ordering {
-        directed(left.0.cmp(right.0), self.descending)
-    }
-
-    fn sort(&self, items: &mut [T]) {
-        if self.descending {
-            items.sort_by_cached_key(|item| std::cmp::Reverse(self.key(item)));
-        } else {
-            items.sort_by_cached_key(|item| self.key(item));
-        }
-    }
-}
-
 impl<P, F, K> Pipe for SortBy<P, F, K>
 where
     P: Pipe<Item: Data>,
     K: Ord + 'static,
-    F: for<'a> Call<(&'a P::Item,), K>,
+    F: KeyOf<P::Item, K>,
 {
     type Item = P::Item;
 
@@ -87,67 +50,33 @@ where
         task: &TaskContext,
     ) -> impl Iterator<Item = P::Item> + use<P, F, K> + 'static {
         let (key, descending) = (self.key.clone(), self.descending);
-        let order = ByComputed { key, descending, types: self.types };
+        let order = Order { key, descending, types: self.types };
         task.interruptible(sort(self.parent.compute(partition, task), order, task))
     }
 }
 
-/// Pairs sorted by key.
-pub struct SortByKey<P> {
-    parent: P,
+/// How items are ordered.
+struct Order<F, K> {
+    key: F,
     descending: bool,
+    types: PhantomData<fn() -> K>,
 }
 
-impl<P> SortByKey<P> {
-    /// Ascending or descending.
-    pub fn new(parent: P, descending: bool) -> Self {
-        SortByKey { parent, descending }
+impl<F, K: Ord> Order<F, K> {
+    fn sort<T>(&self, items: &mut [T])
+    where
+        F: KeyOf<T, K>,
+    {
+        self.key.sort(items, self.descending);
     }
 }
 
-wire!([P: Wire] SortByKey<P> { parent, descending });
-
-struct ByFirst {
-    descending: bool,
-}
-
-impl<K: Ord, V> Order<(K, V)> for ByFirst {
-    type Key = ();
-
-    fn key(&self, _: &(K, V)) {}
-
-    fn compare(&self, left: (&(), &(K, V)), right: (&(), &(K, V))) -> Ordering {
-        directed(left.1.0.cmp(&right.1.0), self.descending)
-    }
-
-    fn sort(&self, items: &mut [(K, V)]) {
-        items.sort_by(|left, right| self.compare((&(), left), (&(), right)));
-    }
-}
-
-impl<K: Data + Ord, V: Data, P: Pipe<Item = (K, V)>> Pipe for SortByKey<P> {
-    type Item = (K, V);
-
-    fn compute(
-        &self,
-        partition: u32,
-        task: &TaskContext,
-    ) -> impl Iterator<Item = (K, V)> + use<K, V, P> + 'static {
-        let order = ByFirst { descending: self.descending };
-        task.interruptible(sort(self.parent.compute(partition, task), order, task))
-    }
-}
-
-fn directed(ordering: Ordering, descending: bool) -> Ordering {
-    if descending { ordering.reverse() } else { ordering }
-}
-
-/// Sorts items; puts sorted runs aside whenever memory is short.
-fn sort<T: Data, O: Order<T>>(
+/// Sorts items; spills sorted runs whenever memory is short.
+fn sort<T: Data, K: Ord + 'static, F: KeyOf<T, K>>(
     items: impl Iterator<Item = T>,
-    order: O,
+    order: Order<F, K>,
     task: &TaskContext,
-) -> Sorted<T, O> {
+) -> Sorted<T, F, K> {
     let mut chunk = Hoard::new(task);
     let mut runs = Vec::new();
     for item in items {
@@ -178,9 +107,9 @@ fn sort<T: Data, O: Order<T>>(
 }
 
 /// One run out of several.
-fn merge_to_run<T: Data, O: Order<T>>(
+fn merge_to_run<T: Data, K: Ord + 'static, F: KeyOf<T, K>>(
     runs: Vec<Slice>,
-    order: &Rc<O>,
+    order: &Rc<Order<F, K>>,
     task: &TaskContext,
 ) -> Slice {
     let mut merge = Merge::new(runs, Vec::new(), None, order.clone());
@@ -192,12 +121,12 @@ fn merge_to_run<T: Data, O: Order<T>>(
     writer.finish().or_fail()
 }
 
-enum Sorted<T, O: Order<T>> {
+enum Sorted<T, F: KeyOf<T, K>, K: Ord> {
     Held { items: std::vec::IntoIter<T>, _account: Account },
-    Merged(Merge<T, O>),
+    Merged(Merge<T, F, K>),
 }
 
-impl<T: Data, O: Order<T>> Iterator for Sorted<T, O> {
+impl<T: Data, F: KeyOf<T, K>, K: Ord> Iterator for Sorted<T, F, K> {
     type Item = T;
 
     #[inline]
@@ -210,23 +139,28 @@ impl<T: Data, O: Order<T>> Iterator for Sorted<T, O> {
 }
 
 /// The runs' next items in a heap, smallest first; of equal ones, that of the earliest run.
-struct Merge<T, O: Order<T>> {
-    heap: std::collections::BinaryHeap<Head<T, O>>,
+struct Merge<T, F: KeyOf<T, K>, K: Ord> {
+    heap: std::collections::BinaryHeap<Head<T, F, K>>,
     runs: Vec<Box<dyn Iterator<Item = T>>>,
-    order: Rc<O>,
+    order: Rc<Order<F, K>>,
     _account: Option<Account>,
 }
 
-struct Head<T, O: Order<T>> {
-    key: O::Key,
+struct Head<T, F: KeyOf<T, K>, K: Ord> {
+    computed: F::Computed,
     item: T,
     run: usize,
-    order: Rc<O>,
+    order: Rc<Order<F, K>>,
 }
 
-impl<T: Data, O: Order<T>> Merge<T, O> {
+impl<T: Data, F: KeyOf<T, K>, K: Ord> Merge<T, F, K> {
     /// The items of runs, then `rest`, which is sorted too.
-    fn new(slices: Vec<Slice>, rest: Vec<T>, account: Option<Account>, order: Rc<O>) -> Self {
+    fn new(
+        slices: Vec<Slice>,
+        rest: Vec<T>,
+        account: Option<Account>,
+        order: Rc<Order<F, K>>,
+    ) -> Self {
         let read = |slice| Records::<T>::new(slice).map(OrFail::or_fail);
         let mut runs: Vec<Box<dyn Iterator<Item = T>>> = Vec::with_capacity(slices.len() + 1);
         runs.extend(slices.into_iter().map(|s| Box::new(read(s)) as Box<dyn Iterator<Item = T>>));
@@ -239,8 +173,8 @@ impl<T: Data, O: Order<T>> Merge<T, O> {
 
     fn refill(&mut self, run: usize) {
         if let Some(item) = self.runs[run].next() {
-            let (key, order) = (self.order.key(&item), self.order.clone());
-            self.heap.push(Head { key, item, run, order });
+            let (computed, order) = (self.order.key.compute(&item), self.order.clone());
+            self.heap.push(Head { computed, item, run, order });
         }
     }
 
@@ -251,24 +185,30 @@ impl<T: Data, O: Order<T>> Merge<T, O> {
     }
 }
 
+impl<T, F: KeyOf<T, K>, K: Ord> Head<T, F, K> {
+    fn key(&self) -> &K {
+        self.order.key.key(&self.computed, &self.item)
+    }
+}
+
 /// A binary heap gives its largest first: the order is turned round.
-impl<T, O: Order<T>> Ord for Head<T, O> {
+impl<T, F: KeyOf<T, K>, K: Ord> Ord for Head<T, F, K> {
     fn cmp(&self, other: &Self) -> Ordering {
-        let order = self.order.compare((&other.key, &other.item), (&self.key, &self.item));
+        let order = directed(other.key().cmp(self.key()), self.order.descending);
         order.then(other.run.cmp(&self.run))
     }
 }
 
-impl<T, O: Order<T>> PartialOrd for Head<T, O> {
+impl<T, F: KeyOf<T, K>, K: Ord> PartialOrd for Head<T, F, K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T, O: Order<T>> PartialEq for Head<T, O> {
+impl<T, F: KeyOf<T, K>, K: Ord> PartialEq for Head<T, F, K> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T, O: Order<T>> Eq for Head<T, O> {}
+impl<T, F: KeyOf<T, K>, K: Ord> Eq for Head<T, F, K> {}

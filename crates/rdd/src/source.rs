@@ -4,7 +4,7 @@
 //! two, four, up to 16,384. A slow record is followed by a check soon, a fast loop is not slowed.
 
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -97,10 +97,29 @@ impl<T: Data + Clone> Pipe for Parallelized<T> {
     }
 }
 
+/// The ranges that numbers are taken from: `a..b` and `a..=b`.
+pub trait NumberRange<T> {
+    /// The first number, the last bound, and whether that bound belongs to the range.
+    fn bounds(self) -> (T, T, bool);
+}
+
+impl<T> NumberRange<T> for Range<T> {
+    fn bounds(self) -> (T, T, bool) {
+        (self.start, self.end, false)
+    }
+}
+
+impl<T> NumberRange<T> for RangeInclusive<T> {
+    fn bounds(self) -> (T, T, bool) {
+        let (start, end) = self.into_inner();
+        (start, end, true)
+    }
+}
+
 /// An integer that [`RangeSource`] can count with.
 pub trait RangeItem: Data + Copy + 'static {
-    /// Items of `start..end` in steps of `step`; `None` if they are more than fit.
-    fn count(start: Self, end: Self, step: i64) -> Option<u64>;
+    /// Numbers from `start` to `end` in steps of `step`; `None` if they are more than fit.
+    fn count(start: Self, end: Self, inclusive: bool, step: i64) -> Option<u64>;
     /// `start + index * step`, known to be in range.
     fn at(start: Self, index: u64, step: i64) -> Self;
 }
@@ -108,12 +127,14 @@ pub trait RangeItem: Data + Copy + 'static {
 macro_rules! range_item {
     ($($t:ty),*) => {$(
         impl RangeItem for $t {
-            fn count(start: Self, end: Self, step: i64) -> Option<u64> {
-                let (distance, step) = (end as i128 - start as i128, i128::from(step));
-                if step == 0 || distance == 0 || (distance > 0) != (step > 0) {
+            fn count(start: Self, end: Self, inclusive: bool, step: i64) -> Option<u64> {
+                let step = i128::from(step);
+                let distance = (end as i128 - start as i128) * step.signum();
+                if step == 0 || distance < 0 || (distance == 0 && !inclusive) {
                     return Some(0);
                 }
-                u64::try_from((distance.abs() + step.abs() - 1) / step.abs()).ok()
+                let steps = (distance - i128::from(!inclusive)) / step.abs();
+                u64::try_from(steps + 1).ok()
             }
 
             #[inline(always)]
@@ -123,7 +144,7 @@ macro_rules! range_item {
         }
     )*};
 }
-range_item!(i32, u32, i64, u64, usize, isize);
+range_item!(i8, u8, i16, u16, i32, u32, i64, u64, usize, isize);
 
 /// `range`
 #[derive(Clone, Serialize, Deserialize)]
@@ -142,24 +163,24 @@ pub struct RangeSource<T, const STEPPED: bool = false> {
 }
 
 impl<T: RangeItem> RangeSource<T> {
-    /// `start..end`, in `partitions` parts; `None` if they are too many to count.
-    pub fn every(start: T, end: T, partitions: u32) -> Option<Self> {
-        Self::new(start, end, 1, partitions)
+    /// All numbers of a range, in `partitions` parts; `None` if they are too many to count.
+    pub fn every(start: T, end: T, inclusive: bool, partitions: u32) -> Option<Self> {
+        let len = T::count(start, end, inclusive, 1)?;
+        Some(Self::new(RangeSpec { start, step: 1, len, partitions }))
     }
 }
 
 impl<T: RangeItem> RangeSource<T, true> {
-    /// `start..end` in steps of `step`, in `partitions` parts; `None` if they are too many to count.
-    pub fn stepped(start: T, end: T, step: i64, partitions: u32) -> Option<Self> {
-        Self::new(start, end, step, partitions)
+    /// A range in steps of `step`, in `partitions` parts; `None` if they are too many to count.
+    pub fn stepped(start: T, end: T, inclusive: bool, step: i64, partitions: u32) -> Option<Self> {
+        let len = T::count(start, end, inclusive, step)?;
+        Some(Self::new(RangeSpec { start, step, len, partitions }))
     }
 }
 
 impl<T: RangeItem, const STEPPED: bool> RangeSource<T, STEPPED> {
-    fn new(start: T, end: T, step: i64, partitions: u32) -> Option<Self> {
-        let len = T::count(start, end, step)?;
-        let spec = firesteel_closure::Value(RangeSpec { start, step, len, partitions });
-        Some(RangeSource { spec, item: PhantomData })
+    fn new(spec: RangeSpec<T>) -> Self {
+        RangeSource { spec: firesteel_closure::Value(spec), item: PhantomData }
     }
 }
 
@@ -223,12 +244,21 @@ mod tests {
 
     #[test]
     fn ranges_count_as_their_steps_say() {
-        assert_eq!(i64::count(0, 10, 3), Some(4));
-        assert_eq!(i64::count(10, 0, -3), Some(4));
-        assert_eq!(i64::count(0, 10, -1), Some(0));
-        assert_eq!(i64::count(5, 5, 1), Some(0));
-        assert_eq!(i64::count(i64::MIN, i64::MAX, 1), Some(u64::MAX));
-        assert_eq!(u64::count(0, u64::MAX, 1), Some(u64::MAX));
+        assert_eq!(i64::count(0, 10, false, 3), Some(4));
+        assert_eq!(i64::count(0, 9, false, 3), Some(3));
+        assert_eq!(i64::count(0, 9, true, 3), Some(4));
+        assert_eq!(i64::count(10, 0, false, -3), Some(4));
+        assert_eq!(i64::count(9, 0, true, -3), Some(4));
+        assert_eq!(i64::count(0, 10, false, -1), Some(0));
+        assert_eq!(i64::count(0, 10, true, -1), Some(0));
+        assert_eq!(i64::count(5, 5, false, 1), Some(0));
+        assert_eq!(i64::count(5, 5, true, 1), Some(1));
+        assert_eq!(i64::count(5, 9, true, 0), Some(0));
+        assert_eq!(i64::count(i64::MIN, i64::MAX, false, 1), Some(u64::MAX));
+        assert_eq!(u64::count(0, u64::MAX, false, 1), Some(u64::MAX));
+        assert_eq!(u64::count(0, u64::MAX, true, 1), None);
+        assert_eq!(u8::count(0, u8::MAX, true, 1), Some(256));
+        assert_eq!((u8::at(0, 255, 1), i8::at(i8::MIN, 255, 1)), (255, 127));
         assert_eq!(i64::at(10, 2, -3), 4);
         assert_eq!(u32::at(7, 3, -2), 1);
     }

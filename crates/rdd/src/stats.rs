@@ -1,6 +1,77 @@
-//! Statistics of numbers: one pass, numerically stable, mergeable.
+//! Sums and statistics of numbers: one pass, numerically stable, mergeable.
 
+use firesteel_closure::Data;
 use serde::{Deserialize, Serialize};
+
+/// Values that can be added up. Integers are added in 128 bits: a sum that its type cannot hold is noticed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be summed",
+    note = "`sum` adds integers and floating-point numbers; for another type write `rdd.reduce(|a, b| a + b)`, or \
+            implement `Summable` for it"
+)]
+pub trait Summable: Data {
+    /// The sum of some values.
+    type Partial: Data;
+
+    /// The sum of no values.
+    const ZERO: Self::Partial;
+
+    /// One more value.
+    fn add(sum: Self::Partial, value: Self) -> Self::Partial;
+
+    /// Two sums in one.
+    fn merge(left: Self::Partial, right: Self::Partial) -> Self::Partial;
+
+    /// The sum, if this type can hold it.
+    fn total(sum: Self::Partial) -> Option<Self>;
+}
+
+macro_rules! summable {
+    ($wide:ty: $($t:ty),*) => {$(
+        impl Summable for $t {
+            type Partial = $wide;
+            const ZERO: $wide = 0;
+
+            #[inline(always)]
+            fn add(sum: $wide, value: $t) -> $wide {
+                sum.wrapping_add(value as $wide) // 2^64 values at least until it wraps
+            }
+
+            fn merge(left: $wide, right: $wide) -> $wide {
+                left.wrapping_add(right)
+            }
+
+            fn total(sum: $wide) -> Option<$t> {
+                sum.try_into().ok()
+            }
+        }
+    )*};
+}
+summable!(u128: u8, u16, u32, u64, usize);
+summable!(i128: i8, i16, i32, i64, isize);
+
+macro_rules! summable_float {
+    ($($t:ty),*) => {$(
+        impl Summable for $t {
+            type Partial = $t;
+            const ZERO: $t = 0.0;
+
+            #[inline(always)]
+            fn add(sum: $t, value: $t) -> $t {
+                sum + value
+            }
+
+            fn merge(left: $t, right: $t) -> $t {
+                left + right
+            }
+
+            fn total(sum: $t) -> Option<$t> {
+                Some(sum)
+            }
+        }
+    )*};
+}
+summable_float!(f32, f64);
 
 /// A number that statistics can be taken of.
 pub trait Number: Copy + 'static {

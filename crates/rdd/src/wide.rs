@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 
 use foldhash::fast::FixedState;
 
-use firesteel_closure::{Call, Data, Wire, wire};
+use firesteel_closure::{Data, Wire, wire};
 use firesteel_shuffle::{Buckets, Records};
 use firesteel_task::{OrFail, ShuffleReader, TaskContext, fail_unreadable};
 use firesteel_types::ShuffleId;
 
 use crate::aggregate::{Combine, Values};
+use crate::key::KeyOf;
 use crate::table::Table;
 use crate::{AnyPartitioner, Pipe};
 
@@ -53,22 +54,22 @@ impl<K: Data, V: Data> Writer<(K, V)> for ByKey<K> {
     }
 }
 
-/// Items, by a key that is computed and not sent.
-pub struct ByComputedKey<K, F> {
+/// Items, by a key that is not sent beside them.
+pub struct ByKeyOf<K, F> {
     partitioner: AnyPartitioner<K>,
     key: F,
 }
 
-impl<K, F> ByComputedKey<K, F> {
-    /// Buckets by `partitioner` of `key(item)`.
+impl<K, F> ByKeyOf<K, F> {
+    /// Buckets by `partitioner` of the key.
     pub fn new(partitioner: AnyPartitioner<K>, key: F) -> Self {
-        ByComputedKey { partitioner, key }
+        ByKeyOf { partitioner, key }
     }
 }
 
-wire!([K: 'static, F: Wire] ByComputedKey<K, F> { partitioner, key });
+wire!([K: 'static, F: Wire] ByKeyOf<K, F> { partitioner, key });
 
-impl<K: 'static, T: Data, F: for<'a> Call<(&'a T,), K>> Writer<T> for ByComputedKey<K, F> {
+impl<K: Ord + 'static, T: Data, F: KeyOf<T, K>> Writer<T> for ByKeyOf<K, F> {
     fn write(
         &self,
         items: impl Iterator<Item = T>,
@@ -77,8 +78,8 @@ impl<K: 'static, T: Data, F: for<'a> Call<(&'a T,), K>> Writer<T> for ByComputed
         buckets: &mut Buckets,
     ) {
         items.for_each(|item| {
-            let key = self.key.call((&item,));
-            buckets.push(self.partitioner.index(&key), &item).or_fail();
+            let reader = self.key.with(&item, |key| self.partitioner.index(key));
+            buckets.push(reader, &item).or_fail();
         });
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use firesteel_closure::{Data, Pure};
+use firesteel_closure::{Call, Closure, Data, Pure};
 use firesteel_conf::entries;
 use firesteel_rdd::action::{
     Action, Aggregate, Collect, Count, CountByValue, CountDistinct, ForEach, OfPartition, Reduce,
@@ -21,11 +21,146 @@ use firesteel_types::{CallSite, JobError, Properties};
 
 use super::checkpoint;
 use super::graph::prepare;
+use super::keys::Key;
 use crate::local_properties::{self, LocalProperties};
-use crate::{Error, Rdd, Result, interrupt};
+use crate::{Error, Rdd, Result, With, interrupt};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
 const TREE_DEPTH: u32 = 2;
+
+/// The actions that take closures, for [`Rdd`] and for [`With`]: there the closure's first argument is `$env`.
+macro_rules! actions {
+    ($($env:ty)?) => {
+        /// The `n` items with the smallest keys, ascending; of equal keys, those that come first.
+        #[track_caller]
+        pub fn take_ordered_by<K, F>(&self, n: usize, key: F) -> Result<Vec<T>>
+        where
+            T: Data,
+            K: Ord + 'static,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().ordered(CallSite::here("take_ordered_by"), n, self.ship(key))
+        }
+
+        /// The `n` items with the largest keys, descending; of equal keys, those that come first.
+        #[track_caller]
+        pub fn top_by<K, F>(&self, n: usize, key: F) -> Result<Vec<T>>
+        where
+            T: Data,
+            K: Ord + 'static,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().ordered(CallSite::here("top_by"), n, Descending(self.ship(key)))
+        }
+
+        /// All items folded into one by `f`, which should be associative.
+        #[track_caller]
+        pub fn reduce<F>(&self, f: F) -> Result<T>
+        where
+            T: Data,
+            F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
+        {
+            let action = Reduce::new(self.ship(f));
+            let reduced = self.rdd().reduce_call(CallSite::here("reduce"), action, self.here(f))?;
+            reduced.ok_or(Error::Empty { operation: "reduce" })
+        }
+
+        /// All items folded by `f`, starting at `zero` in each partition and once more on the driver.
+        #[track_caller]
+        pub fn fold<F>(&self, zero: T, f: F) -> Result<T>
+        where
+            T: Data + Clone,
+            F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
+        {
+            let action = Aggregate::new(zero.clone(), self.ship(f));
+            self.rdd().fold_call(CallSite::here("fold"), zero, action, self.here(f))
+        }
+
+        /// All items folded into another type: `add` within partitions, `merge` across them on the
+        /// driver, both starting at `zero`.
+        #[track_caller]
+        pub fn aggregate<U, F, G>(&self, zero: U, add: F, merge: G) -> Result<U>
+        where
+            U: Data + Clone,
+            F: Fn($($env,)? U, T) -> U + Closure, // captures? pass it by rdd.with(value)
+            G: Fn($($env,)? U, U) -> U,
+        {
+            let action = Aggregate::new(zero.clone(), self.ship(add));
+            self.rdd().fold_call(CallSite::here("aggregate"), zero, action, self.here(merge))
+        }
+
+        /// [`Rdd::reduce`] with most of the merging done by tasks: for many partitions or large
+        /// values.
+        #[track_caller]
+        pub fn tree_reduce<F>(&self, f: F) -> Result<T>
+        where
+            T: Data + Clone,
+            F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (site, f) = (CallSite::here("tree_reduce"), self.ship(f));
+            let reduce = IgnoreIndex(ReducePartition(f.clone()));
+            let merged = self.rdd().map_partitions_call(site, reduce).shrink(site, f)?;
+            merged.ok_or(Error::Empty { operation: "tree_reduce" })
+        }
+
+        /// [`Rdd::aggregate`] with most of the merging done by tasks: for many partitions or large
+        /// values.
+        #[track_caller]
+        pub fn tree_aggregate<U, F, G>(&self, zero: U, add: F, merge: G) -> Result<U>
+        where
+            U: Data + Clone,
+            F: Fn($($env,)? U, T) -> U + Closure, // captures? pass it by rdd.with(value)
+            G: Fn($($env,)? U, U) -> U + Closure, // captures? pass it by rdd.with(value)
+        {
+            let site = CallSite::here("tree_aggregate");
+            let fold = IgnoreIndex(FoldPartition::new(zero.clone(), self.ship(add)));
+            let folded = self.rdd().map_partitions_call(site, fold);
+            Ok(folded.shrink(site, self.ship(merge))?.unwrap_or(zero))
+        }
+
+        /// Runs `f` on some partitions only, each at most once; the results come in the order of
+        /// `partitions`.
+        #[track_caller]
+        pub fn run_on_partitions<U, F>(&self, partitions: &[usize], f: F) -> Result<Vec<U>>
+        where
+            U: Data,
+            F: Fn($($env,)? Partition<T>) -> U + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (site, action) =
+                (CallSite::here("run_on_partitions"), OfPartition::new(self.ship(f)));
+            let partitions = self.rdd().check_partitions(&site, partitions)?;
+            self.rdd().run(site, partitions, action)?.collect()
+        }
+
+        /// Calls `f` for every item, in tasks.
+        #[track_caller]
+        pub fn for_each<F>(&self, f: F) -> Result<()>
+        where
+            F: Fn($($env,)? T) + Closure, // captures? pass it by rdd.with(value)
+        {
+            let action = ForEach::new(self.ship(f));
+            self.rdd().run_all(CallSite::here("for_each"), action)?.collect()
+        }
+
+        /// Calls `f` for every partition, in tasks.
+        #[track_caller]
+        pub fn for_each_partition<F>(&self, f: F) -> Result<()>
+        where
+            F: Fn($($env,)? Partition<T>) + Closure, // captures? pass it by rdd.with(value)
+        {
+            let action = OfPartition::new(self.ship(f));
+            self.rdd().run_all(CallSite::here("for_each_partition"), action)?.collect()
+        }
+    };
+}
+
+impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
+    actions!();
+}
+
+impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
+    actions!(&E);
+}
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// Runs `action` on these partitions and waits; the results come in the partitions' order.
@@ -85,26 +220,19 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         self.run(site, (0..self.info.partitions).collect(), action)
     }
 
-    /// Runs `f` on some partitions only, each at most once; the results come in the order asked for.
-    #[track_caller]
-    pub fn run_on_partitions<U, F>(&self, partitions: &[usize], f: F) -> Result<Vec<U>>
-    where
-        U: Data,
-        F: Fn(Partition<T>) -> U + Copy + Send + Sync + 'static, // it captures? use map_partitions of rdd.with(value) first
-    {
-        let site = CallSite::here("run_on_partitions");
+    /// Partitions of this RDD, each once.
+    fn check_partitions(&self, site: &CallSite, partitions: &[usize]) -> Result<Vec<u32>> {
         let count = self.partition_count();
         let mut seen = std::collections::BTreeSet::new();
         for partition in partitions {
             let problem = match () {
                 () if *partition >= count => format!("is out of range: the RDD has {count}"),
-                () if !seen.insert(*partition) => "is asked for twice".to_owned(),
+                () if !seen.insert(*partition) => "is named twice".to_owned(),
                 () => continue,
             };
-            return Err(Error::invalid(&site, format!("partition {partition} {problem}")));
+            return Err(Error::invalid(site, format!("partition {partition} {problem}")));
         }
-        let partitions = partitions.iter().map(|partition| *partition as u32).collect();
-        self.run(site, partitions, OfPartition::new(Pure::new(f)))?.collect()
+        Ok(partitions.iter().map(|partition| *partition as u32).collect())
     }
 
     /// All items, in order.
@@ -181,18 +309,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data + Ord + Clone,
     {
-        self.ordered(CallSite::here("take_ordered"), n, |item| item.clone())
-    }
-
-    /// The `n` items with the smallest keys, ascending.
-    #[track_caller]
-    pub fn take_ordered_by<K, F>(&self, n: usize, key: F) -> Result<Vec<T>>
-    where
-        T: Data,
-        K: Ord + 'static,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        self.ordered(CallSite::here("take_ordered_by"), n, key)
+        self.ordered(CallSite::here("take_ordered"), n, Pure::new(T::clone))
     }
 
     /// The `n` largest items, descending.
@@ -201,40 +318,32 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data + Ord + Clone,
     {
-        self.ordered(CallSite::here("top"), n, |item| std::cmp::Reverse(item.clone()))
+        self.ordered(CallSite::here("top"), n, Descending(Pure::new(T::clone)))
     }
 
-    /// The `n` items with the largest keys, descending; of equal keys, those that come first.
-    #[track_caller]
-    pub fn top_by<K, F>(&self, n: usize, key: F) -> Result<Vec<T>>
+    fn ordered<K, C>(&self, site: CallSite, n: usize, key: C) -> Result<Vec<T>>
     where
         T: Data,
         K: Ord + 'static,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? put the value into the items first
+        C: for<'a> Call<(&'a T,), K>,
     {
-        let site = CallSite::here("top_by");
-        let action = TakeOrdered::new(n as u64, Descending(Pure::new(key)));
-        self.merge_ordered(site, n, action, |item| std::cmp::Reverse(key(item)))
+        let action = TakeOrdered::new(n as u64, key.clone());
+        let parts: Result<Vec<Vec<T>>> = self.run_all(site, action)?.collect();
+        Ok(smallest(parts?.into_iter().flatten(), n, |item| key.call((item,))))
     }
 
-    fn ordered<K, F>(&self, site: CallSite, n: usize, key: F) -> Result<Vec<T>>
-    where
-        T: Data,
-        K: Ord + 'static,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static,
-    {
-        self.merge_ordered(site, n, TakeOrdered::new(n as u64, Pure::new(key)), key)
-    }
-
-    pub(super) fn merge_ordered<K: Ord>(
+    fn fold_call<U: Data>(
         &self,
         site: CallSite,
-        n: usize,
-        action: impl Action<T, Output = Vec<T>>,
-        key: impl Fn(&T) -> K,
-    ) -> Result<Vec<T>> {
-        let parts: Result<Vec<Vec<T>>> = self.run_all(site, action)?.collect();
-        Ok(smallest(parts?.into_iter().flatten(), n, key))
+        zero: U,
+        action: impl Action<T, Output = U>,
+        merge: impl Fn(U, U) -> U,
+    ) -> Result<U> {
+        let mut folded = zero;
+        for part in self.run_all(site, action)? {
+            folded = merge(folded, part?);
+        }
+        Ok(folded)
     }
 
     /// A random sample of exactly `n` items (all of them, if there are fewer and none is taken
@@ -266,94 +375,26 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         Ok(positions.iter().filter_map(at).cloned().collect())
     }
 
-    /// All items folded into one by `f`, which should be associative.
-    #[track_caller]
-    pub fn reduce<F>(&self, f: F) -> Result<T>
-    where
-        T: Data,
-        F: Fn(T, T) -> T + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).reduce(|value, a, b| ...)
-    {
-        let reduced = self.reduce_call(CallSite::here("reduce"), Reduce::new(Pure::new(f)), f)?;
-        reduced.ok_or(Error::Empty { operation: "reduce" })
-    }
-
-    pub(crate) fn reduce_call(
+    pub(super) fn reduce_call(
         &self,
         site: CallSite,
         action: impl Action<T, Output = Option<T>>,
-        merge: impl FnMut(T, T) -> T,
+        mut merge: impl FnMut(T, T) -> T,
     ) -> Result<Option<T>> {
-        let parts: Result<Vec<Option<T>>> = self.run_all(site, action)?.collect();
-        Ok(parts?.into_iter().flatten().reduce(merge))
-    }
-
-    /// All items folded by `f`, starting at `zero` in each partition and once more on the driver.
-    #[track_caller]
-    pub fn fold<F>(&self, zero: T, f: F) -> Result<T>
-    where
-        T: Data + Clone,
-        F: Fn(T, T) -> T + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        self.aggregate_at(CallSite::here("fold"), zero, f, f)
-    }
-
-    /// All items folded into another type: `add` within partitions, `merge` across them, both starting
-    /// at `zero`.
-    #[track_caller]
-    pub fn aggregate<U, F, G>(&self, zero: U, add: F, merge: G) -> Result<U>
-    where
-        U: Data + Clone,
-        F: Fn(U, T) -> U + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).aggregate(...)
-        G: Fn(U, U) -> U,
-    {
-        self.aggregate_at(CallSite::here("aggregate"), zero, add, merge)
-    }
-
-    fn aggregate_at<U, F, G>(&self, site: CallSite, zero: U, add: F, merge: G) -> Result<U>
-    where
-        U: Data + Clone,
-        F: Fn(U, T) -> U + Copy + Send + Sync + 'static,
-        G: Fn(U, U) -> U,
-    {
-        let action = Aggregate::new(zero.clone(), Pure::new(add));
-        let parts: Result<Vec<U>> = self.run_all(site, action)?.collect();
-        Ok(parts?.into_iter().fold(zero, merge))
-    }
-
-    /// [`Rdd::reduce`] with most of the merging done by tasks: for many partitions or large values.
-    #[track_caller]
-    pub fn tree_reduce<F>(&self, f: F) -> Result<T>
-    where
-        T: Data + Clone,
-        F: Fn(T, T) -> T + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        let site = CallSite::here("tree_reduce");
-        let reduced = self.map_partitions_call(site, IgnoreIndex(ReducePartition(Pure::new(f))));
-        let merged = reduced.shrink(site, f)?;
-        merged.ok_or(Error::Empty { operation: "tree_reduce" })
-    }
-
-    /// [`Rdd::aggregate`] with most of the merging done by tasks: for many partitions or large values.
-    #[track_caller]
-    pub fn tree_aggregate<U, F, G>(&self, zero: U, add: F, merge: G) -> Result<U>
-    where
-        U: Data + Clone,
-        F: Fn(U, T) -> U + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-        G: Fn(U, U) -> U + Copy + Send + Sync + 'static,
-    {
-        let site = CallSite::here("tree_aggregate");
-        let folded = self.map_partitions_call(
-            site,
-            IgnoreIndex(FoldPartition::new(zero.clone(), Pure::new(add))),
-        );
-        Ok(folded.shrink(site, merge)?.unwrap_or(zero))
+        let mut reduced = None;
+        for part in self.run_all(site, action)? {
+            reduced = match (reduced, part?) {
+                (Some(left), Some(right)) => Some(merge(left, right)),
+                (left, right) => left.or(right),
+            };
+        }
+        Ok(reduced)
     }
 
     /// Merges one value per partition, in levels.
-    fn shrink<F>(&self, site: CallSite, merge: F) -> Result<Option<T>>
+    fn shrink<C: Call<(T, T), T>>(&self, site: CallSite, merge: C) -> Result<Option<T>>
     where
         T: Data,
-        F: Fn(T, T) -> T + Copy + Send + Sync + 'static,
     {
         let partitions = f64::from(self.info.partitions.max(1));
         let scale = partitions.powf(1.0 / f64::from(TREE_DEPTH)).ceil().max(2.0) as u32;
@@ -362,36 +403,18 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             let fewer = level.info.partitions / scale;
             let writer = InOrder::new(level.info.partitions);
             let (node, records) = level.shuffled::<T>("ShuffledRDD", site, writer, fewer);
-            let merged = ReducePartition(Pure::new(merge));
-            level = node.into_rdd(records).map_partitions_call(site, IgnoreIndex(merged)).boxed();
+            let merged = IgnoreIndex(ReducePartition(merge.clone()));
+            level = node.into_rdd(records).map_partitions_call(site, merged).boxed();
         }
-        level.reduce_call(site, Reduce::new(Pure::new(merge)), merge)
-    }
-
-    /// Calls `f` for every item, in tasks.
-    #[track_caller]
-    pub fn for_each<F>(&self, f: F) -> Result<()>
-    where
-        F: Fn(T) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).for_each(|value, x| ...)
-    {
-        self.run_all(CallSite::here("for_each"), ForEach::new(Pure::new(f)))?.collect()
-    }
-
-    /// Calls `f` for every partition, in tasks.
-    #[track_caller]
-    pub fn for_each_partition<F>(&self, f: F) -> Result<()>
-    where
-        F: Fn(Partition<T>) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).for_each_partition(|value, items| ...)
-    {
-        self.run_all(CallSite::here("for_each_partition"), OfPartition::new(Pure::new(f)))?
-            .collect()
+        let reduce = Reduce::new(merge.clone());
+        level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
     }
 
     /// How often each item occurs. For many different items, use `reduce_by_key`.
     #[track_caller]
     pub fn count_by_value(&self) -> Result<HashMap<T, u64>>
     where
-        T: Data + Hash + Eq,
+        T: Key,
     {
         let mut counts = HashMap::new();
         for part in self.run_all(CallSite::here("count_by_value"), CountByValue)? {

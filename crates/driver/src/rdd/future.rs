@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-use firesteel_closure::Data;
+use firesteel_closure::{Closure, Data};
 use firesteel_rdd::Pipe;
 
 use crate::local_properties::{self, FutureJobs};
@@ -149,7 +149,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// [`Rdd::for_each`] in the background.
     pub fn for_each_async<F>(&self, f: F) -> JobFuture<()>
     where
-        F: Fn(T) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map(...) first
+        F: Fn(T) + Closure,
     {
         self.in_background(move |rdd| rdd.for_each(f))
     }
@@ -157,7 +157,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// [`Rdd::for_each_partition`] in the background.
     pub fn for_each_partition_async<F>(&self, f: F) -> JobFuture<()>
     where
-        F: Fn(firesteel_rdd::Partition<T>) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map(...) first
+        F: Fn(firesteel_rdd::Partition<T>) + Closure,
     {
         self.in_background(move |rdd| rdd.for_each_partition(f))
     }

@@ -1,7 +1,5 @@
 //! Joins and cogroups: two RDDs of pairs, brought together by key.
 
-use std::hash::Hash;
-
 use firesteel_closure::{Data, Pure};
 use firesteel_rdd::join::{CoGroup, InnerJoin, LeftOuterJoin, RightOuterJoin, SubtractByKey};
 use firesteel_rdd::narrow::{FlatMap, OnEachValue};
@@ -10,22 +8,18 @@ use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
 use firesteel_types::{CallSite, NarrowMapping};
 
 use super::graph::Node;
+use super::keys::Key;
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
 use crate::{Error, Rdd};
 
-impl<K, V, P> Rdd<(K, V), P>
-where
-    K: Data + Hash + Eq,
-    V: Data,
-    P: Pipe<Item = (K, V)>,
-{
+impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     /// All pairs of values with a common key. The values of `other` in a partition are kept in
     /// memory: put the smaller side there.
     #[track_caller]
     pub fn join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (V, W))>
     where
-        K: Clone,
-        V: Clone,
+        K: Key + Clone,
+        V: Data + Clone,
         W: Data + Clone,
         Q: Pipe<Item = (K, W)>,
     {
@@ -41,8 +35,8 @@ where
         other: &Rdd<(K, W), Q>,
     ) -> Rdd<(K, (V, W))>
     where
-        K: Clone,
-        V: Clone,
+        K: Key + Clone,
+        V: Data + Clone,
         W: Data + Clone,
         Q: Pipe<Item = (K, W)>,
     {
@@ -55,8 +49,8 @@ where
     #[track_caller]
     pub fn left_outer_join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (V, Option<W>))>
     where
-        K: Clone,
-        V: Clone,
+        K: Key + Clone,
+        V: Data + Clone,
         W: Data + Clone,
         Q: Pipe<Item = (K, W)>,
     {
@@ -68,8 +62,8 @@ where
     #[track_caller]
     pub fn right_outer_join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (Option<V>, W))>
     where
-        K: Clone,
-        V: Clone,
+        K: Key + Clone,
+        V: Data + Clone,
         W: Data + Clone,
         Q: Pipe<Item = (K, W)>,
     {
@@ -81,8 +75,8 @@ where
     #[track_caller]
     pub fn full_outer_join<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (Option<V>, Option<W>))>
     where
-        K: Clone,
-        V: Clone,
+        K: Key + Clone,
+        V: Data + Clone,
         W: Data + Clone,
         Q: Pipe<Item = (K, W)>,
     {
@@ -98,6 +92,8 @@ where
     #[track_caller]
     pub fn cogroup<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, (Vec<V>, Vec<W>))>
     where
+        K: Key,
+        V: Data,
         W: Data,
         Q: Pipe<Item = (K, W)>,
     {
@@ -113,6 +109,8 @@ where
         other: &Rdd<(K, W), Q>,
     ) -> Rdd<(K, (Vec<V>, Vec<W>))>
     where
+        K: Key,
+        V: Data,
         W: Data,
         Q: Pipe<Item = (K, W)>,
     {
@@ -125,8 +123,8 @@ where
     #[track_caller]
     pub fn subtract_by_key<W, Q>(&self, other: &Rdd<(K, W), Q>) -> Rdd<(K, V)>
     where
-        K: Clone,
-        V: Clone,
+        K: Key + Clone,
+        V: Data + Clone,
         W: Data,
         Q: Pipe<Item = (K, W)>,
     {
@@ -137,7 +135,10 @@ where
     fn common_partitioner<W: 'static, Q: Pipe<Item = (K, W)>>(
         &self,
         other: &Rdd<(K, W), Q>,
-    ) -> AnyPartitioner<K> {
+    ) -> AnyPartitioner<K>
+    where
+        K: Key,
+    {
         default_partitioner(&self.context, vec![self.side(), other.side()])
     }
 
@@ -149,6 +150,8 @@ where
         join: fn(Boxed<(K, V)>, Boxed<(K, W)>) -> J,
     ) -> Rdd<(K, U)>
     where
+        K: Key,
+        V: Data,
         W: Data,
         Q: Pipe<Item = (K, W)>,
         U: 'static,
@@ -167,6 +170,8 @@ where
         join: fn(Boxed<(K, V)>, Boxed<(K, W)>) -> J,
     ) -> Rdd<(K, U)>
     where
+        K: Key,
+        V: Data,
         W: Data,
         Q: Pipe<Item = (K, W)>,
         U: 'static,
@@ -185,6 +190,8 @@ where
         defect: Option<Error>,
     ) -> Rdd<(K, (Vec<V>, Vec<W>))>
     where
+        K: Key,
+        V: Data,
         W: Data,
         Q: Pipe<Item = (K, W)>,
     {
@@ -201,6 +208,8 @@ where
         defect: Option<Error>,
     ) -> (Node, Boxed<(K, V)>, Boxed<(K, W)>)
     where
+        K: Key,
+        V: Data,
         W: Data,
         Q: Pipe<Item = (K, W)>,
     {
@@ -214,7 +223,11 @@ where
         (node.reordering(), left, right)
     }
 
-    fn read_by(&self, node: Node, partitioner: &AnyPartitioner<K>) -> (Node, Boxed<(K, V)>) {
+    fn read_by(&self, node: Node, partitioner: &AnyPartitioner<K>) -> (Node, Boxed<(K, V)>)
+    where
+        K: Key,
+        V: Data,
+    {
         if self.info.partitioner.as_ref() == Some(partitioner.id()) {
             let node = node.narrow(&self.info, NarrowMapping::OneToOne);
             return (node, Boxed::new(self.pipe.clone()));

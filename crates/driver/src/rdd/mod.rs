@@ -12,6 +12,7 @@ mod debug;
 mod future;
 mod graph;
 mod joins;
+mod keys;
 mod narrow;
 mod numbers;
 mod pairs;
@@ -19,7 +20,6 @@ mod partitioning;
 mod persist;
 mod save;
 mod shuffle;
-mod values;
 mod wide;
 mod with;
 
@@ -37,9 +37,9 @@ pub(crate) use graph::Node;
 pub(crate) use wide::union_at;
 
 pub use future::JobFuture;
+pub use keys::{Key, SortKey, Total};
 pub use partitioning::{By, IntoPartitioner};
 pub use save::SaveOptions;
-pub use values::Total;
 pub use with::With;
 
 /// A distributed collection of `T`s: partitions that are computed when an action asks for them, in

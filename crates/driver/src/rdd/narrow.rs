@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use firesteel_closure::{Call, Pure};
+use firesteel_closure::{Call, Closure, Data};
 use firesteel_rdd::external::External;
 use firesteel_rdd::narrow::{
     Emitter, Filter, FlatMap, FlatMapTo, Glom, IgnoreIndex, Keyed, Map, MapPartitions,
@@ -17,34 +17,124 @@ use firesteel_rdd::{Partition, Pipe};
 use firesteel_types::{CallSite, NarrowMapping};
 
 use super::graph::Prepare;
-use crate::{Error, Rdd, Result};
+use super::with::code;
+use crate::{Error, Rdd, Result, With};
+
+/// The narrow adapters that take a closure, for [`Rdd`] and for [`With`]: there the closure's first argument is `$env`.
+macro_rules! adapters {
+    ($kind:ident $(, $env:ty)?) => {
+        /// Every item through `f`.
+        #[track_caller]
+        pub fn map<U, F>(&self, f: F) -> Rdd<U, Map<Arc<P>, code!($kind F), U>>
+        where
+            U: 'static,
+            F: Fn($($env,)? T) -> U + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().map_call(CallSite::here("map"), self.ship(f))
+        }
+
+        /// The items for which `f` holds.
+        #[track_caller]
+        pub fn filter<F>(&self, f: F) -> Rdd<T, Filter<Arc<P>, code!($kind F)>>
+        where
+            F: Fn($($env,)? &T) -> bool + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().filter_call(CallSite::here("filter"), self.ship(f))
+        }
+
+        /// All items that `f` makes of each. When `f` would have to return something that borrows from
+        /// the item, use [`Rdd::flat_map_to`].
+        #[track_caller]
+        pub fn flat_map<I, F>(&self, f: F) -> Rdd<I::Item, FlatMap<Arc<P>, code!($kind F), I>>
+        where
+            I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+            F: Fn($($env,)? T) -> I + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().flat_map_call(CallSite::here("flat_map"), self.ship(f))
+        }
+
+        /// All items that `f` pushes for each; `f` borrows the item, so that no intermediate collection
+        /// is needed: `lines.flat_map_to(|line, out| out.extend(line.split(' ').map(str::to_owned)))`.
+        #[track_caller]
+        pub fn flat_map_to<U, F>(&self, f: F) -> Rdd<U, FlatMapTo<Arc<P>, code!($kind F), U>>
+        where
+            U: 'static,
+            F: Fn($($env,)? &T, &mut Emitter<U>) + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().flat_map_to_call(CallSite::here("flat_map_to"), self.ship(f))
+        }
+
+        /// Every partition through `f`, as an iterator.
+        #[track_caller]
+        pub fn map_partitions<I, F>(
+            &self,
+            f: F,
+        ) -> Rdd<I::Item, MapPartitions<Arc<P>, IgnoreIndex<code!($kind F)>, I>>
+        where
+            I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+            F: Fn($($env,)? Partition<T>) -> I + Closure, // captures? pass it by rdd.with(value)
+        {
+            let f = IgnoreIndex(self.ship(f));
+            self.rdd().map_partitions_call(CallSite::here("map_partitions"), f)
+        }
+
+        /// Every partition through `f`, with its index.
+        #[track_caller]
+        pub fn map_partitions_with_index<I, F>(
+            &self,
+            f: F,
+        ) -> Rdd<I::Item, MapPartitions<Arc<P>, code!($kind F), I>>
+        where
+            I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+            F: Fn($($env,)? usize, Partition<T>) -> I + Closure, // captures? pass it by rdd.with(value)
+        {
+            let site = CallSite::here("map_partitions_with_index");
+            self.rdd().map_partitions_call(site, self.ship(f))
+        }
+
+        /// Each item with the key that `f` finds in it.
+        #[track_caller]
+        pub fn key_by<K, F>(&self, f: F) -> Rdd<(K, T), Map<Arc<P>, Keyed<code!($kind F)>, (K, T)>>
+        where
+            K: 'static,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().map_call(CallSite::here("key_by"), Keyed(self.ship(f)))
+        }
+
+        /// The partitions of both sides, index by index, through `f`.
+        #[track_caller]
+        pub fn zip_partitions<U, Q, I, F>(
+            &self,
+            other: &Rdd<U, Q>,
+            f: F,
+        ) -> Rdd<I::Item, ZipPartitions<Arc<P>, Arc<Q>, code!($kind F), I>>
+        where
+            U: 'static,
+            Q: Pipe<Item = U>,
+            I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+            F: Fn($($env,)? Partition<T>, Partition<U>) -> I + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().zip_partitions_call(CallSite::here("zip_partitions"), other, self.ship(f))
+        }
+    };
+}
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
-    /// Every item through `f`.
-    #[track_caller]
-    pub fn map<U, F>(&self, f: F) -> Rdd<U, Map<Arc<P>, Pure<F>, U>>
-    where
-        U: 'static,
-        F: Fn(T) -> U + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map(|value, x| ...)
-    {
-        self.map_call(CallSite::here("map"), Pure::new(f))
-    }
+    adapters!(plain);
+}
 
+impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
+    adapters!(shared, &E);
+}
+
+impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     pub(crate) fn map_call<U: 'static, C: Call<(T,), U>>(
         &self,
         site: CallSite,
         f: C,
     ) -> Rdd<U, Map<Arc<P>, C, U>> {
         self.derive("MapPartitionsRDD", site).into_rdd(Map::new(self.pipe.clone(), f))
-    }
-
-    /// The items for which `f` holds.
-    #[track_caller]
-    pub fn filter<F>(&self, f: F) -> Rdd<T, Filter<Arc<P>, Pure<F>>>
-    where
-        F: Fn(&T) -> bool + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).filter(|value, x| ...)
-    {
-        self.filter_call(CallSite::here("filter"), Pure::new(f))
     }
 
     pub(crate) fn filter_call<C: for<'a> Call<(&'a T,), bool>>(
@@ -56,22 +146,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         node.into_rdd(Filter::new(self.pipe.clone(), f))
     }
 
-    /// All items that `f` makes of each. When `f` would have to return something that borrows from
-    /// the item, use [`Rdd::flat_map_to`].
-    #[track_caller]
-    pub fn flat_map<I, F>(&self, f: F) -> Rdd<I::Item, FlatMap<Arc<P>, Pure<F>, I>>
-    where
-        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
-        F: Fn(T) -> I + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).flat_map(|value, x| ...)
-    {
-        self.flat_map_call(CallSite::here("flat_map"), Pure::new(f))
-    }
-
-    pub(crate) fn flat_map_call<I, C>(
-        &self,
-        site: CallSite,
-        f: C,
-    ) -> Rdd<I::Item, FlatMap<Arc<P>, C, I>>
+    fn flat_map_call<I, C>(&self, site: CallSite, f: C) -> Rdd<I::Item, FlatMap<Arc<P>, C, I>>
     where
         I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
         C: Call<(T,), I>,
@@ -79,53 +154,12 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         self.derive("MapPartitionsRDD", site).into_rdd(FlatMap::new(self.pipe.clone(), f))
     }
 
-    /// All items that `f` pushes for each; `f` borrows the item, so that no intermediate collection
-    /// is needed: `lines.flat_map_to(|line, out| out.extend(line.split(' ').map(str::to_owned)))`.
-    #[track_caller]
-    pub fn flat_map_to<U, F>(&self, f: F) -> Rdd<U, FlatMapTo<Arc<P>, Pure<F>, U>>
-    where
-        U: 'static,
-        F: Fn(&T, &mut Emitter<U>) + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).flat_map_to(|value, x, out| ...)
-    {
-        self.flat_map_to_call(CallSite::here("flat_map_to"), Pure::new(f))
-    }
-
-    pub(crate) fn flat_map_to_call<U, C>(
-        &self,
-        site: CallSite,
-        f: C,
-    ) -> Rdd<U, FlatMapTo<Arc<P>, C, U>>
+    fn flat_map_to_call<U, C>(&self, site: CallSite, f: C) -> Rdd<U, FlatMapTo<Arc<P>, C, U>>
     where
         U: 'static,
         C: for<'a> Call<(&'a T, &'a mut Emitter<U>), ()>,
     {
         self.derive("MapPartitionsRDD", site).into_rdd(FlatMapTo::new(self.pipe.clone(), f))
-    }
-
-    /// Every partition through `f`, as an iterator.
-    #[track_caller]
-    pub fn map_partitions<I, F>(
-        &self,
-        f: F,
-    ) -> Rdd<I::Item, MapPartitions<Arc<P>, IgnoreIndex<Pure<F>>, I>>
-    where
-        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
-        F: Fn(Partition<T>) -> I + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map_partitions(|value, items| ...)
-    {
-        self.map_partitions_call(CallSite::here("map_partitions"), IgnoreIndex(Pure::new(f)))
-    }
-
-    /// Every partition through `f`, with its index.
-    #[track_caller]
-    pub fn map_partitions_with_index<I, F>(
-        &self,
-        f: F,
-    ) -> Rdd<I::Item, MapPartitions<Arc<P>, Pure<F>, I>>
-    where
-        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
-        F: Fn(usize, Partition<T>) -> I + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map_partitions_with_index(|value, i, items| ...)
-    {
-        self.map_partitions_call(CallSite::here("map_partitions_with_index"), Pure::new(f))
     }
 
     pub(crate) fn map_partitions_call<I, C>(
@@ -140,16 +174,6 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         // The user's code sees a whole partition, and may keep it in a hash map on the way.
         let node = self.derive("MapPartitionsRDD", site).order_sensitive().reordering();
         node.into_rdd(MapPartitions::new(self.pipe.clone(), f))
-    }
-
-    /// Each item with the key that `f` finds in it.
-    #[track_caller]
-    pub fn key_by<K, F>(&self, f: F) -> Rdd<(K, T), Map<Arc<P>, Keyed<Pure<F>>, (K, T)>>
-    where
-        K: 'static,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).key_by(|value, x| ...)
-    {
-        self.map_call(CallSite::here("key_by"), Keyed(Pure::new(f)))
     }
 
     /// One vector per partition.
@@ -169,22 +193,6 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     ) -> Rdd<(T, U), Zip<Arc<P>, Arc<Q>>> {
         let node = self.pairwise(CallSite::here("zip"), other);
         node.into_rdd(Zip::new(self.pipe.clone(), other.pipe.clone()))
-    }
-
-    /// The partitions of both sides, index by index, through `f`.
-    #[track_caller]
-    pub fn zip_partitions<U, Q, I, F>(
-        &self,
-        other: &Rdd<U, Q>,
-        f: F,
-    ) -> Rdd<I::Item, ZipPartitions<Arc<P>, Arc<Q>, Pure<F>, I>>
-    where
-        U: 'static,
-        Q: Pipe<Item = U>,
-        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
-        F: Fn(Partition<T>, Partition<U>) -> I + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        self.zip_partitions_call(CallSite::here("zip_partitions"), other, Pure::new(f))
     }
 
     pub(super) fn zip_partitions_call<U, Q, I, C>(

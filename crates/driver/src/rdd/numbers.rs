@@ -3,21 +3,32 @@
 use firesteel_closure::{Data, Pure, Value};
 use firesteel_rdd::Pipe;
 use firesteel_rdd::action::{Histogram, Reduce, Statistics, Sum};
-use firesteel_rdd::stats::{Number, Stats};
+use firesteel_rdd::stats::{Number, Stats, Summable};
 use firesteel_types::CallSite;
 
 use crate::{Error, Rdd, Result};
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
-    /// The sum of all items; of none, the sum's zero. Partitions are added in their order, so that a
-    /// sum of floating-point numbers is the same every time.
+    /// The sum of all items; of none, zero. A sum that the items' type cannot hold is an error. Partitions are
+    /// added in their order, so that a sum of floating-point numbers is the same every time.
     #[track_caller]
     pub fn sum(&self) -> Result<T>
     where
-        T: Data + std::iter::Sum,
+        T: Summable,
     {
-        let parts: Result<Vec<T>> = self.run_all(CallSite::here("sum"), Sum)?.collect();
-        Ok(parts?.into_iter().sum())
+        let site = CallSite::here("sum");
+        let mut sum = T::ZERO;
+        for part in self.run_all(site, Sum)? {
+            sum = T::merge(sum, part?);
+        }
+        T::total(sum).ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            let reason = format!(
+                "the sum does not fit {name}: map the items to a wider type first, as in \
+                 rdd.map(|x| x as f64).sum()"
+            );
+            Error::invalid(&site, reason)
+        })
     }
 
     /// The smallest item.

@@ -1,35 +1,175 @@
 //! Transformations and actions of key-value pairs.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
 
-use firesteel_closure::{Call, Data, Pure};
+use firesteel_closure::{Call, Closure, Data, Pure};
 use firesteel_rdd::action::{Collect, CountByKey};
 use firesteel_rdd::aggregate::{
     AggregateWith, Combine, CombineValues, CombineWith, Group, MergeCombiners, ReduceWith,
 };
+use firesteel_rdd::key::FirstOfPair;
 use firesteel_rdd::narrow::{FlatMap, Map, OnEachValue, OnValue, WithKey};
 use firesteel_rdd::sample::SampleByKey;
-use firesteel_rdd::sort::SortByKey;
+use firesteel_rdd::sort::SortBy;
 use firesteel_rdd::wide::{ByKey, Combined};
 use firesteel_rdd::{AnyPartitioner, Pipe};
 use firesteel_types::CallSite;
 
+use super::keys::{Key, SortKey};
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
-use crate::{Error, Rdd, Result};
+use super::with::code;
+use crate::{Error, Rdd, Result, With};
+
+/// The adapters of pairs that take closures, for [`Rdd`] and for [`With`]: there the closure's first argument is `$env`.
+macro_rules! adapters {
+    ($kind:ident $(, $env:ty)?) => {
+        /// Every value through `f`; keys and their partitions stay.
+        #[track_caller]
+        pub fn map_values<U, F>(
+            &self,
+            f: F,
+        ) -> Rdd<(K, U), Map<Arc<P>, OnValue<code!($kind F)>, (K, U)>>
+        where
+            U: 'static,
+            F: Fn($($env,)? V) -> U + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().map_values_call(CallSite::here("map_values"), self.ship(f))
+        }
+
+        /// All values that `f` makes of each, under its key.
+        #[track_caller]
+        pub fn flat_map_values<I, F>(
+            &self,
+            f: F,
+        ) -> Rdd<(K, I::Item), FlatMap<Arc<P>, OnEachValue<code!($kind F)>, WithKey<K, I>>>
+        where
+            K: Clone,
+            I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+            F: Fn($($env,)? V) -> I + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.rdd().flat_map_values_call(CallSite::here("flat_map_values"), self.ship(f))
+        }
+
+        /// The values of each key folded into one, on the map side first.
+        #[track_caller]
+        pub fn reduce_by_key<F>(&self, f: F) -> Rdd<(K, V)>
+        where
+            K: Key,
+            V: Data,
+            F: Fn($($env,)? V, V) -> V + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (site, partitioner) =
+                (CallSite::here("reduce_by_key"), self.rdd().default_partitioner());
+            self.rdd().combine_call(site, partitioner, None, ReduceWith(self.ship(f)))
+        }
+
+        /// [`Rdd::reduce_by_key`] into these partitions.
+        #[track_caller]
+        pub fn reduce_by_key_into<F>(
+            &self,
+            partitions: impl IntoPartitioner<K>,
+            f: F,
+        ) -> Rdd<(K, V)>
+        where
+            K: Key,
+            V: Data,
+            F: Fn($($env,)? V, V) -> V + Closure, // captures? pass it by rdd.with(value)
+        {
+            let site = CallSite::here("reduce_by_key_into");
+            let (partitioner, defect) = resolve(&site, partitions);
+            self.rdd().combine_call(site, partitioner, defect, ReduceWith(self.ship(f)))
+        }
+
+        /// The values of each key folded into one that starts at `zero`, once per map partition.
+        #[track_caller]
+        pub fn fold_by_key<F>(&self, zero: V, f: F) -> Rdd<(K, V)>
+        where
+            K: Key,
+            V: Data + Clone,
+            F: Fn($($env,)? V, V) -> V + Closure, // captures? pass it by rdd.with(value)
+        {
+            let combine = AggregateWith::new(zero, self.ship(f), self.ship(f));
+            let partitioner = self.rdd().default_partitioner();
+            self.rdd().combine_call(CallSite::here("fold_by_key"), partitioner, None, combine)
+        }
+
+        /// The values of each key folded into another type that starts at `zero`, once per map
+        /// partition.
+        #[track_caller]
+        pub fn aggregate_by_key<C, F, G>(&self, zero: C, add: F, merge: G) -> Rdd<(K, C)>
+        where
+            K: Key,
+            C: Data + Clone,
+            F: Fn($($env,)? C, V) -> C + Closure, // captures? pass it by rdd.with(value)
+            G: Fn($($env,)? C, C) -> C + Closure, // captures? pass it by rdd.with(value)
+        {
+            let combine = AggregateWith::new(zero, self.ship(add), self.ship(merge));
+            let partitioner = self.rdd().default_partitioner();
+            self.rdd().combine_call(CallSite::here("aggregate_by_key"), partitioner, None, combine)
+        }
+
+        /// The general form: makes a combiner of a key's first value, adds values, merges combiners.
+        #[track_caller]
+        pub fn combine_by_key<C, F, G, H>(&self, create: F, add: G, merge: H) -> Rdd<(K, C)>
+        where
+            K: Key,
+            C: Data,
+            F: Fn($($env,)? V) -> C + Closure, // captures? pass it by rdd.with(value)
+            G: Fn($($env,)? C, V) -> C + Closure, // captures? pass it by rdd.with(value)
+            H: Fn($($env,)? C, C) -> C + Closure, // captures? pass it by rdd.with(value)
+        {
+            let combine =
+                CombineWith::new(self.ship(create), self.ship(add), self.ship(merge));
+            let partitioner = self.rdd().default_partitioner();
+            self.rdd().combine_call(CallSite::here("combine_by_key"), partitioner, None, combine)
+        }
+
+        /// [`Rdd::combine_by_key`] into these partitions.
+        #[track_caller]
+        pub fn combine_by_key_into<C, F, G, H>(
+            &self,
+            partitions: impl IntoPartitioner<K>,
+            create: F,
+            add: G,
+            merge: H,
+        ) -> Rdd<(K, C)>
+        where
+            K: Key,
+            C: Data,
+            F: Fn($($env,)? V) -> C + Closure, // captures? pass it by rdd.with(value)
+            G: Fn($($env,)? C, V) -> C + Closure, // captures? pass it by rdd.with(value)
+            H: Fn($($env,)? C, C) -> C + Closure, // captures? pass it by rdd.with(value)
+        {
+            let site = CallSite::here("combine_by_key_into");
+            let combine =
+                CombineWith::new(self.ship(create), self.ship(add), self.ship(merge));
+            let (partitioner, defect) = resolve(&site, partitions);
+            self.rdd().combine_call(site, partitioner, defect, combine)
+        }
+
+        /// The values of each key folded into one, as a map on the driver.
+        #[track_caller]
+        pub fn reduce_by_key_locally<F>(&self, f: F) -> Result<HashMap<K, V>>
+        where
+            K: Key,
+            V: Data,
+            F: Fn($($env,)? V, V) -> V + Closure, // captures? pass it by rdd.with(value)
+        {
+            self.reduce_by_key(f).collect_as_map()
+        }
+    };
+}
 
 impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
-    /// Every value through `f`; keys and their partitions stay.
-    #[track_caller]
-    pub fn map_values<U, F>(&self, f: F) -> Rdd<(K, U), Map<Arc<P>, OnValue<Pure<F>>, (K, U)>>
-    where
-        U: 'static,
-        F: Fn(V) -> U + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).map_values(|value, x| ...)
-    {
-        self.map_values_call(CallSite::here("map_values"), Pure::new(f))
-    }
+    adapters!(plain);
+}
 
+impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>, E: Data> With<(K, V), P, E> {
+    adapters!(shared, &E);
+}
+
+impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     pub(crate) fn map_values_call<U: 'static, C: Call<(V,), U>>(
         &self,
         site: CallSite,
@@ -37,20 +177,6 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     ) -> Rdd<(K, U), Map<Arc<P>, OnValue<C>, (K, U)>> {
         let node = self.derive("MapPartitionsRDD", site).partitioned_as(self);
         node.into_rdd(Map::new(self.pipe.clone(), OnValue(f)))
-    }
-
-    /// All values that `f` makes of each, under its key.
-    #[track_caller]
-    pub fn flat_map_values<I, F>(
-        &self,
-        f: F,
-    ) -> Rdd<(K, I::Item), FlatMap<Arc<P>, OnEachValue<Pure<F>>, WithKey<K, I>>>
-    where
-        K: Clone,
-        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
-        F: Fn(V) -> I + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).flat_map_values(|value, x| ...)
-    {
-        self.flat_map_values_call(CallSite::here("flat_map_values"), Pure::new(f))
     }
 
     pub(crate) fn flat_map_values_call<I, C>(
@@ -88,7 +214,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         seed: u64,
     ) -> Rdd<(K, V), SampleByKey<Arc<P>, K>>
     where
-        K: Data + Hash + Eq + Clone,
+        K: Key + Clone,
         V: Clone,
     {
         let site = CallSite::here("sample_by_key");
@@ -105,96 +231,8 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     }
 }
 
-/// Aggregation by key.
-impl<K, V, P> Rdd<(K, V), P>
-where
-    K: Data + Hash + Eq,
-    V: 'static,
-    P: Pipe<Item = (K, V)>,
-{
-    /// The values of each key folded into one, on the map side first.
-    #[track_caller]
-    pub fn reduce_by_key<F>(&self, f: F) -> Rdd<(K, V)>
-    where
-        V: Data,
-        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).reduce_by_key(|value, a, b| ...)
-    {
-        let site = CallSite::here("reduce_by_key");
-        self.combine_call(site, self.default_partitioner(), None, ReduceWith(Pure::new(f)))
-    }
-
-    /// [`Rdd::reduce_by_key`] into these partitions.
-    #[track_caller]
-    pub fn reduce_by_key_into<F>(&self, partitions: impl IntoPartitioner<K>, f: F) -> Rdd<(K, V)>
-    where
-        V: Data,
-        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        let site = CallSite::here("reduce_by_key_into");
-        let (partitioner, defect) = resolve(&site, partitions);
-        self.combine_call(site, partitioner, defect, ReduceWith(Pure::new(f)))
-    }
-
-    /// The values of each key folded into one that starts at `zero`, once per map partition.
-    #[track_caller]
-    pub fn fold_by_key<F>(&self, zero: V, f: F) -> Rdd<(K, V)>
-    where
-        V: Data + Clone,
-        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        let site = CallSite::here("fold_by_key");
-        let combine = AggregateWith::new(zero, Pure::new(f), Pure::new(f));
-        self.combine_call(site, self.default_partitioner(), None, combine)
-    }
-
-    /// The values of each key folded into another type that starts at `zero`, once per map partition.
-    #[track_caller]
-    pub fn aggregate_by_key<C, F, G>(&self, zero: C, add: F, merge: G) -> Rdd<(K, C)>
-    where
-        C: Data + Clone,
-        F: Fn(C, V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-        G: Fn(C, C) -> C + Copy + Send + Sync + 'static,
-    {
-        let site = CallSite::here("aggregate_by_key");
-        let combine = AggregateWith::new(zero, Pure::new(add), Pure::new(merge));
-        self.combine_call(site, self.default_partitioner(), None, combine)
-    }
-
-    /// The general form: makes a combiner of a key's first value, adds values, merges combiners.
-    #[track_caller]
-    pub fn combine_by_key<C, F, G, H>(&self, create: F, add: G, merge: H) -> Rdd<(K, C)>
-    where
-        C: Data,
-        F: Fn(V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-        G: Fn(C, V) -> C + Copy + Send + Sync + 'static,
-        H: Fn(C, C) -> C + Copy + Send + Sync + 'static,
-    {
-        let site = CallSite::here("combine_by_key");
-        let combine = CombineWith::new(Pure::new(create), Pure::new(add), Pure::new(merge));
-        self.combine_call(site, self.default_partitioner(), None, combine)
-    }
-
-    /// [`Rdd::combine_by_key`] into these partitions.
-    #[track_caller]
-    pub fn combine_by_key_into<C, F, G, H>(
-        &self,
-        partitions: impl IntoPartitioner<K>,
-        create: F,
-        add: G,
-        merge: H,
-    ) -> Rdd<(K, C)>
-    where
-        C: Data,
-        F: Fn(V) -> C + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-        G: Fn(C, V) -> C + Copy + Send + Sync + 'static,
-        H: Fn(C, C) -> C + Copy + Send + Sync + 'static,
-    {
-        let site = CallSite::here("combine_by_key_into");
-        let combine = CombineWith::new(Pure::new(create), Pure::new(add), Pure::new(merge));
-        let (partitioner, defect) = resolve(&site, partitions);
-        self.combine_call(site, partitioner, defect, combine)
-    }
-
+/// Grouping and placing by key.
+impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     /// Without a shuffle where each key's values are in one partition already.
     pub(crate) fn combine_call<C: Data, M: Combine<V, C>>(
         &self,
@@ -202,7 +240,10 @@ where
         partitioner: AnyPartitioner<K>,
         defect: Option<Error>,
         combine: M,
-    ) -> Rdd<(K, C)> {
+    ) -> Rdd<(K, C)>
+    where
+        K: Key,
+    {
         if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
             let node = self.derive("MapPartitionsRDD", site).partitioned_as(self).reordering();
             return node.into_rdd(CombineValues::new(self.pipe.clone(), combine)).boxed();
@@ -222,6 +263,7 @@ where
     #[track_caller]
     pub fn group_by_key(&self) -> Rdd<(K, Vec<V>)>
     where
+        K: Key,
         V: Data,
     {
         self.group_call(CallSite::here("group_by_key"), self.default_partitioner(), None)
@@ -231,6 +273,7 @@ where
     #[track_caller]
     pub fn group_by_key_into(&self, partitions: impl IntoPartitioner<K>) -> Rdd<(K, Vec<V>)>
     where
+        K: Key,
         V: Data,
     {
         let site = CallSite::here("group_by_key_into");
@@ -245,6 +288,7 @@ where
         defect: Option<Error>,
     ) -> Rdd<(K, Vec<V>)>
     where
+        K: Key,
         V: Data,
     {
         let placed = self.place(site, partitioner, defect);
@@ -252,7 +296,10 @@ where
         node.order_sensitive().reordering().into_rdd(Group::new(placed.pipe.clone())).boxed()
     }
 
-    pub(super) fn default_partitioner(&self) -> AnyPartitioner<K> {
+    pub(super) fn default_partitioner(&self) -> AnyPartitioner<K>
+    where
+        K: Key,
+    {
         default_partitioner(&self.context, vec![self.side()])
     }
 
@@ -260,6 +307,7 @@ where
     #[track_caller]
     pub fn partition_by(&self, partitions: impl IntoPartitioner<K>) -> Rdd<(K, V)>
     where
+        K: Key,
         V: Data,
     {
         let site = CallSite::here("partition_by");
@@ -274,6 +322,7 @@ where
         defect: Option<Error>,
     ) -> Rdd<(K, V)>
     where
+        K: Key,
         V: Data,
     {
         if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
@@ -295,21 +344,21 @@ where
         partitions: impl IntoPartitioner<K>,
     ) -> Rdd<(K, V)>
     where
-        K: Ord,
+        K: Key + Ord,
         V: Data,
     {
         let site = CallSite::here("repartition_and_sort_within_partitions");
         let (partitioner, defect) = resolve(&site, partitions);
         let placed = self.place(site, partitioner, defect);
         let node = placed.derive("MapPartitionsRDD", site).partitioned_as(&placed);
-        node.into_rdd(SortByKey::new(placed.pipe.clone(), false)).boxed()
+        node.into_rdd(SortBy::new(placed.pipe.clone(), FirstOfPair, false)).boxed()
     }
 
     /// The values of one key. Reads one partition only, where keys are partitioned.
     #[track_caller]
     pub fn lookup(&self, key: &K) -> Result<Vec<V>>
     where
-        K: Clone,
+        K: Key + Clone,
         V: Data,
     {
         let site = CallSite::here("lookup");
@@ -324,7 +373,10 @@ where
     }
 
     /// Where the key is, if partitions are known; sampled bounds are found first.
-    fn lookup_partition(&self, site: &CallSite, key: &K) -> Result<Option<u32>> {
+    fn lookup_partition(&self, site: &CallSite, key: &K) -> Result<Option<u32>>
+    where
+        K: Key,
+    {
         let Some(partitioner) = self.key_partitioner() else { return Ok(None) };
         super::graph::prepare(&self.info)?;
         partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
@@ -332,7 +384,10 @@ where
 
     /// How many pairs each key has. For many keys, use `map_values(|_| 1).reduce_by_key(...)`.
     #[track_caller]
-    pub fn count_by_key(&self) -> Result<HashMap<K, u64>> {
+    pub fn count_by_key(&self) -> Result<HashMap<K, u64>>
+    where
+        K: Key,
+    {
         let site = CallSite::here("count_by_key");
         let mut counts = HashMap::new();
         for part in self.run_all(site, CountByKey)? {
@@ -345,6 +400,7 @@ where
     #[track_caller]
     pub fn collect_as_map(&self) -> Result<HashMap<K, V>>
     where
+        K: Key,
         V: Data,
     {
         let site = CallSite::here("collect_as_map");
@@ -354,59 +410,62 @@ where
         }
         Ok(map)
     }
-
-    /// The values of each key folded into one, as a map on the driver.
-    #[track_caller]
-    pub fn reduce_by_key_locally<F>(&self, f: F) -> Result<HashMap<K, V>>
-    where
-        V: Data,
-        F: Fn(V, V) -> V + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        self.reduce_by_key(f).collect_as_map()
-    }
 }
 
 /// Sorting by key.
-impl<K, V, P> Rdd<(K, V), P>
-where
-    K: Data + Ord + Clone,
-    V: Data,
-    P: Pipe<Item = (K, V)>,
-{
+impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     /// The pairs sorted by key over all partitions, ascending. Stable.
     #[track_caller]
-    pub fn sort_by_key(&self) -> Rdd<(K, V)> {
+    pub fn sort_by_key(&self) -> Rdd<(K, V)>
+    where
+        K: SortKey,
+        V: Data,
+    {
         self.sort_key_call(CallSite::here("sort_by_key"), self.sort_partitions(), false)
     }
 
     /// The pairs sorted by key over all partitions, descending. Stable.
     #[track_caller]
-    pub fn sort_by_key_desc(&self) -> Rdd<(K, V)> {
+    pub fn sort_by_key_desc(&self) -> Rdd<(K, V)>
+    where
+        K: SortKey,
+        V: Data,
+    {
         self.sort_key_call(CallSite::here("sort_by_key_desc"), self.sort_partitions(), true)
     }
 
     /// [`Rdd::sort_by_key`] into this many partitions.
     #[track_caller]
-    pub fn sort_by_key_into(&self, partitions: usize) -> Rdd<(K, V)> {
+    pub fn sort_by_key_into(&self, partitions: usize) -> Rdd<(K, V)>
+    where
+        K: SortKey,
+        V: Data,
+    {
         self.sort_key_call(CallSite::here("sort_by_key_into"), partitions, false)
     }
 
     /// The pairs in ranges of the key, so that each partition's keys lie above those before it; not
     /// sorted within partitions. Bounds are sampled by a job when the first job needs them.
     #[track_caller]
-    pub fn partition_by_range(&self, partitions: usize) -> Rdd<(K, V)> {
+    pub fn partition_by_range(&self, partitions: usize) -> Rdd<(K, V)>
+    where
+        K: SortKey,
+        V: Data,
+    {
         let site = CallSite::here("partition_by_range");
-        let key = Pure::new(|pair: &(K, V)| pair.0.clone());
         let (node, records, partitioner) =
-            self.range_shuffled::<K, _>(site, key, partitions, false);
+            self.range_shuffled::<K, _>(site, FirstOfPair, partitions, false);
         node.partitioned_by(&partitioner).into_rdd(records).boxed()
     }
 
-    fn sort_key_call(&self, site: CallSite, partitions: usize, descending: bool) -> Rdd<(K, V)> {
-        let key = Pure::new(|pair: &(K, V)| pair.0.clone());
+    fn sort_key_call(&self, site: CallSite, partitions: usize, descending: bool) -> Rdd<(K, V)>
+    where
+        K: SortKey,
+        V: Data,
+    {
         let (node, records, partitioner) =
-            self.range_shuffled::<K, _>(site, key, partitions, descending);
+            self.range_shuffled::<K, _>(site, FirstOfPair, partitions, descending);
         let node = node.partitioned_by(&partitioner);
-        node.into_rdd(SortByKey::new(records, descending)).boxed()
+        node.into_rdd(SortBy::<_, _, K>::new(records, FirstOfPair, descending)).boxed()
     }
 }

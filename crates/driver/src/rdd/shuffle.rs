@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use firesteel_closure::{Call, Data};
+use firesteel_closure::Data;
 use firesteel_rdd::action::SampleKeys;
 use firesteel_rdd::body::ShuffleMapBody;
+use firesteel_rdd::key::KeyOf;
 use firesteel_rdd::partitioner::choose_bounds;
-use firesteel_rdd::wide::{ByComputedKey, ShuffleRecords, Writer};
+use firesteel_rdd::wide::{ByKeyOf, ShuffleRecords, Writer};
 use firesteel_rdd::{AnyPartitioner, Pipe, RangePartitioner};
 use firesteel_types::{CallSite, Determinism};
 
 use super::graph::{Node, Prepare};
+use super::keys::SortKey;
 use crate::{Rdd, Result};
 
 /// Samples per partition of the result, and at most in all, as in Spark.
@@ -67,15 +69,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     ) -> (Node, ShuffleRecords<T>, AnyPartitioner<K>)
     where
         T: Data,
-        K: Data + Ord + Clone,
-        C: for<'a> Call<(&'a T,), K>,
+        K: SortKey,
+        C: KeyOf<T, K>,
     {
         let node = Node::new(&self.context, "ShuffledRDD", site).partition_count(partitions);
         let readers = node.partitions;
         let ranges = RangePartitioner::deferred(descending);
         let unique = self.context.next_unique();
         let partitioner = AnyPartitioner::range(ranges.clone(), readers, unique);
-        let writer = ByComputedKey::new(partitioner.clone(), key.clone());
+        let writer = ByKeyOf::new(partitioner.clone(), key.clone());
         let sampling = SampleBounds { rdd: self.clone(), key, ranges, partitions: readers, site };
         let node = node.prepared_by(Arc::new(sampling));
         let (node, records) = self.read_through_shuffle(node, writer, readers);
@@ -96,8 +98,8 @@ impl<T, P, C, K> Prepare for SampleBounds<T, P, C, K>
 where
     T: 'static,
     P: Pipe<Item = T>,
-    K: Data + Ord + Clone,
-    C: for<'a> Call<(&'a T,), K>,
+    K: SortKey,
+    C: KeyOf<T, K>,
 {
     fn prepare(&self) -> Result<()> {
         if self.ranges.is_ready() {

@@ -1,10 +1,10 @@
 //! Transformations that move items between partitions, of items that are not pairs.
 
-use std::hash::Hash;
-
-use firesteel_closure::{Call, Data, Pure};
+use firesteel_closure::{Closure, Data, Pure};
 use firesteel_rdd::aggregate::ReduceWith;
 use firesteel_rdd::join::SubtractByKey;
+use firesteel_rdd::key::{BorrowedKey, ComputedKey, KeyOf, WholeItem};
+use firesteel_rdd::narrow::Keyed;
 use firesteel_rdd::reshape::Union;
 use firesteel_rdd::sort::SortBy;
 use firesteel_rdd::wide::{ByContent, RoundRobin};
@@ -12,8 +12,9 @@ use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
 use firesteel_types::{CallSite, Determinism, NarrowMapping};
 
 use super::graph::Node;
+use super::keys::{Key, SortKey};
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
-use crate::{Context, Error, Rdd};
+use crate::{Context, Error, Rdd, With};
 
 /// The partitions of several RDDs, one after the other.
 pub(crate) fn union_at<T: 'static>(context: &Context, site: CallSite, rdds: &[Rdd<T>]) -> Rdd<T> {
@@ -37,6 +38,116 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 }
 
+/// The wide adapters that take a closure, for [`Rdd`] and for [`With`]: there the closure's first argument is `$env`.
+macro_rules! adapters {
+    ($($env:ty)?) => {
+        /// The items sorted by a key, over all partitions, ascending. Stable. The key is computed once per item and
+        /// kept beside it: for a key that lies in the item, such as a name, use [`Rdd::sort_by_ref`].
+        #[track_caller]
+        pub fn sort_by<K, F>(&self, key: F) -> Rdd<T>
+        where
+            T: Data,
+            K: SortKey,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (key, partitions) = (ComputedKey::new(self.ship(key)), self.rdd().sort_partitions());
+            self.rdd().sort_call::<K, _>(CallSite::here("sort_by"), key, partitions, false)
+        }
+
+        /// [`Rdd::sort_by`], descending.
+        #[track_caller]
+        pub fn sort_by_desc<K, F>(&self, key: F) -> Rdd<T>
+        where
+            T: Data,
+            K: SortKey,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (key, partitions) = (ComputedKey::new(self.ship(key)), self.rdd().sort_partitions());
+            self.rdd().sort_call::<K, _>(CallSite::here("sort_by_desc"), key, partitions, true)
+        }
+
+        /// [`Rdd::sort_by`] into this many partitions.
+        #[track_caller]
+        pub fn sort_by_into<K, F>(&self, partitions: usize, key: F) -> Rdd<T>
+        where
+            T: Data,
+            K: SortKey,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (site, key) = (CallSite::here("sort_by_into"), ComputedKey::new(self.ship(key)));
+            self.rdd().sort_call::<K, _>(site, key, partitions, false)
+        }
+
+        /// [`Rdd::sort_by`] for a key that lies in the item: nothing is copied.
+        /// `people.sort_by_ref(|person| &person.name)`
+        #[track_caller]
+        pub fn sort_by_ref<K, F>(&self, key: F) -> Rdd<T>
+        where
+            T: Data,
+            K: SortKey,
+            F: for<'a> Fn($($env,)? &'a T) -> &'a K + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (key, partitions) = (BorrowedKey::new(self.ship(key)), self.rdd().sort_partitions());
+            self.rdd().sort_call::<K, _>(CallSite::here("sort_by_ref"), key, partitions, false)
+        }
+
+        /// [`Rdd::sort_by_ref`], descending.
+        #[track_caller]
+        pub fn sort_by_ref_desc<K, F>(&self, key: F) -> Rdd<T>
+        where
+            T: Data,
+            K: SortKey,
+            F: for<'a> Fn($($env,)? &'a T) -> &'a K + Closure, // captures? pass it by rdd.with(value)
+        {
+            let (key, partitions) = (BorrowedKey::new(self.ship(key)), self.rdd().sort_partitions());
+            self.rdd().sort_call::<K, _>(CallSite::here("sort_by_ref_desc"), key, partitions, true)
+        }
+
+        /// The items under each key that `f` finds in them.
+        #[track_caller]
+        pub fn group_by<K, F>(&self, f: F) -> Rdd<(K, Vec<T>)>
+        where
+            T: Data,
+            K: Key,
+            F: Fn($($env,)? &T) -> K + Closure, // captures? pass it by rdd.with(value)
+        {
+            let site = CallSite::here("group_by");
+            let keyed = self.rdd().map_call(site, Keyed(self.ship(f)));
+            let partitioner = default_partitioner(&self.rdd().context, vec![keyed.side()]);
+            keyed.group_call(site, partitioner, None)
+        }
+    };
+}
+
+impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
+    adapters!();
+
+    pub(super) fn sort_partitions(&self) -> usize {
+        self.info.partitions.max(1) as usize
+    }
+
+    pub(super) fn sort_call<K, F>(
+        &self,
+        site: CallSite,
+        key: F,
+        partitions: usize,
+        descending: bool,
+    ) -> Rdd<T>
+    where
+        T: Data,
+        K: SortKey,
+        F: KeyOf<T, K>,
+    {
+        let (node, records, _) =
+            self.range_shuffled::<K, F>(site, key.clone(), partitions, descending);
+        node.into_rdd(SortBy::<_, _, K>::new(records, key, descending)).boxed()
+    }
+}
+
+impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
+    adapters!(&E);
+}
+
 impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     /// The items distributed evenly over this many partitions, by a shuffle. Where the order of the items may
     /// change when they are computed again (after `reduce_by_key`, `map_partitions` and the like) they are
@@ -53,76 +164,29 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         node.into_rdd(records).boxed()
     }
 
-    /// The items sorted by a key, over all partitions, ascending. Stable.
+    /// The items sorted by themselves, over all partitions, ascending. Stable.
     #[track_caller]
-    pub fn sort_by<K, F>(&self, key: F) -> Rdd<T>
+    pub fn sort(&self) -> Rdd<T>
     where
-        K: Data + Ord + Clone,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).sort_by(|value, x| ...)
+        T: SortKey,
     {
-        let site = CallSite::here("sort_by");
-        self.sort_call(site, Pure::new(key), self.sort_partitions(), false)
+        self.sort_call(CallSite::here("sort"), WholeItem, self.sort_partitions(), false)
     }
 
-    /// The items sorted by a key, descending. Stable.
+    /// [`Rdd::sort`], descending.
     #[track_caller]
-    pub fn sort_by_desc<K, F>(&self, key: F) -> Rdd<T>
+    pub fn sort_desc(&self) -> Rdd<T>
     where
-        K: Data + Ord + Clone,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).sort_by_desc(|value, x| ...)
+        T: SortKey,
     {
-        let site = CallSite::here("sort_by_desc");
-        self.sort_call(site, Pure::new(key), self.sort_partitions(), true)
-    }
-
-    /// [`Rdd::sort_by`] into this many partitions.
-    #[track_caller]
-    pub fn sort_by_into<K, F>(&self, partitions: usize, key: F) -> Rdd<T>
-    where
-        K: Data + Ord + Clone,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? put the value into the items first
-    {
-        self.sort_call(CallSite::here("sort_by_into"), Pure::new(key), partitions, false)
-    }
-
-    pub(super) fn sort_partitions(&self) -> usize {
-        self.info.partitions.max(1) as usize
-    }
-
-    pub(super) fn sort_call<K, C>(
-        &self,
-        site: CallSite,
-        key: C,
-        partitions: usize,
-        descending: bool,
-    ) -> Rdd<T>
-    where
-        K: Data + Ord + Clone,
-        C: for<'a> Call<(&'a T,), K>,
-    {
-        let (node, records, _) =
-            self.range_shuffled::<K, C>(site, key.clone(), partitions, descending);
-        node.into_rdd(SortBy::<_, _, K>::new(records, key, descending)).boxed()
-    }
-
-    /// The items under each key that `f` finds in them.
-    #[track_caller]
-    pub fn group_by<K, F>(&self, f: F) -> Rdd<(K, Vec<T>)>
-    where
-        K: Data + Hash + Eq,
-        F: Fn(&T) -> K + Copy + Send + Sync + 'static, // it captures? write rdd.with(value).group_by(|value, x| ...)
-    {
-        let site = CallSite::here("group_by");
-        let keyed = self.map_call(site, firesteel_rdd::narrow::Keyed(Pure::new(f)));
-        let partitioner = default_partitioner(&self.context, vec![keyed.side()]);
-        keyed.group_call(site, partitioner, None)
+        self.sort_call(CallSite::here("sort_desc"), WholeItem, self.sort_partitions(), true)
     }
 
     /// Every different item once.
     #[track_caller]
     pub fn distinct(&self) -> Rdd<T>
     where
-        T: Hash + Eq,
+        T: Key,
     {
         let site = CallSite::here("distinct");
         let keyed = self.as_keys(site);
@@ -134,7 +198,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     #[track_caller]
     pub fn distinct_into(&self, partitions: impl IntoPartitioner<T>) -> Rdd<T>
     where
-        T: Hash + Eq,
+        T: Key,
     {
         let site = CallSite::here("distinct_into");
         let (partitioner, defect) = resolve(&site, partitions);
@@ -145,7 +209,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     #[track_caller]
     pub fn intersection<Q: Pipe<Item = T>>(&self, other: &Rdd<T, Q>) -> Rdd<T>
     where
-        T: Hash + Eq,
+        T: Key,
     {
         let site = CallSite::here("intersection");
         let (left, right) = (self.as_keys(site), other.as_keys(site));
@@ -162,7 +226,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     #[track_caller]
     pub fn subtract<Q: Pipe<Item = T>>(&self, other: &Rdd<T, Q>) -> Rdd<T>
     where
-        T: Hash + Eq + Clone,
+        T: Key + Clone,
     {
         let site = CallSite::here("subtract");
         let (left, right) = (self.as_keys(site), other.as_keys(site));
@@ -176,7 +240,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
     }
 }
 
-impl<T: Data + Hash + Eq, P: Pipe<Item = (T, ())>> Rdd<(T, ()), P> {
+impl<T: Key, P: Pipe<Item = (T, ())>> Rdd<(T, ()), P> {
     fn distinct_call(
         &self,
         site: CallSite,

@@ -208,3 +208,41 @@ fn asynchronous_forms_give_what_their_actions_give() {
     assert!(rdd.for_each_partition_async(|part| assert_eq!(part.count(), 9)).wait().is_err());
     assert_eq!(rdd.in_background(|rdd| rdd.max()).wait().unwrap(), 39);
 }
+
+#[test]
+fn a_sum_that_its_type_cannot_hold_is_an_error_that_says_so() {
+    on_every_transport(|ctx| {
+        let error = ctx.parallelize_in(2, [200u8, 100]).sum().unwrap_err().to_string();
+        assert!(error.contains("the sum does not fit u8: map the items to a wider type"), "{error}");
+        assert_eq!(ctx.parallelize_in(2, [200u8, 100]).map(u32::from).sum().unwrap(), 300);
+        let (most, least) = (ctx.parallelize([u64::MAX, 1]), ctx.parallelize([i64::MIN, -1]));
+        assert!(most.sum().is_err() && least.sum().is_err());
+        // On the way it may be more, if the total fits.
+        let there_and_back = ctx.parallelize_in(3, [i32::MAX, i32::MAX, 5, -i32::MAX, -i32::MAX]);
+        assert_eq!(there_and_back.sum().unwrap(), 5);
+        assert_eq!(ctx.parallelize([0.5f64, 0.25]).sum().unwrap(), 0.75);
+        assert_eq!(ctx.empty::<u8>().sum().unwrap(), 0);
+    });
+}
+
+#[test]
+fn actions_of_an_rdd_with_an_environment_are_those_of_the_rdd() {
+    on_every_transport(|ctx| {
+        let rdd = ctx.range_in(5, 1..=20u64, 1);
+        let with = || rdd.with(7u64);
+        assert_eq!(with().reduce(|m, a, b| (a + b) % m).unwrap(), 210 % 7);
+        assert_eq!(with().fold(0, |m, a, b| (a + b) % m).unwrap(), 0);
+        assert_eq!(with().aggregate(0, |m, a, x| a + x * m, |_, a, b| a + b).unwrap(), 1470);
+        assert_eq!(with().tree_reduce(|_, a, b| a.max(b)).unwrap(), 20);
+        assert_eq!(with().tree_aggregate(0, |m, a, x| a + x * m, |_, a, b| a + b).unwrap(), 1470);
+        assert_eq!(with().top_by(3, |m, x| x % m).unwrap(), [6, 13, 20]);
+        assert_eq!(with().take_ordered_by(3, |m, x| x % m).unwrap(), [7, 14, 1]);
+        assert_eq!(with().run_on_partitions(&[1], |m, items| items.sum::<u64>() % m).unwrap(), [5]);
+        let (sums, pairs) = (ctx.accumulator::<u64>(), rdd.map(|n| (n % 2, n)));
+        rdd.with((sums.clone(), 3)).for_each(|(sums, by), n| sums.add(n * by)).unwrap();
+        assert_eq!(sums.value(), 630);
+        let folded = pairs.with(2u64).fold_by_key(1, |by, a, b| a + b * by).count().unwrap();
+        let into = pairs.with(2u64).reduce_by_key_into(3, |by, a, b| a.max(b) + by - by);
+        assert_eq!((folded, sorted(into.collect().unwrap())), (2, vec![(0, 20), (1, 19)]));
+    });
+}

@@ -98,7 +98,8 @@ fn union_puts_partitions_one_after_the_other() {
         let empty = ctx.empty::<u32>().boxed();
         let all = ctx.union(&[empty.clone(), a.boxed(), empty.clone(), a.boxed(), empty]);
         assert_eq!(all.collect().unwrap(), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
-        assert!(ctx.union::<u8>(&[]).collect().unwrap().is_empty());
+        let none: [Rdd<u8>; 0] = [];
+        assert!(ctx.union(&none).collect().unwrap().is_empty());
     });
 }
 
@@ -215,4 +216,23 @@ fn a_long_chain_of_boxed_steps_runs_and_is_dropped() {
         rdd = rdd.map(|x| x + 1).boxed();
     }
     assert_eq!(rdd.sum().unwrap(), 45 + 5000);
+}
+
+#[test]
+fn ranges_may_have_their_end_and_any_width() {
+    on_every_transport(|ctx| {
+        assert_eq!(ctx.range(250..=u8::MAX).collect().unwrap(), (250..=255).collect::<Vec<u8>>());
+        assert_eq!(ctx.range(i8::MIN..=i8::MAX).count().unwrap(), 256);
+        assert_eq!(ctx.range(5..5u16).count().unwrap() + ctx.range(5..=5i16).count().unwrap(), 1);
+        assert_eq!(ctx.range_in(2, 9..=0i32, -3).collect().unwrap(), [9, 6, 3, 0]);
+        let error = ctx.range(0..=u64::MAX).count().unwrap_err().to_string();
+        assert!(error.contains("holds 2^64 numbers or more"), "{error}");
+    });
+}
+
+#[test]
+fn rdds_of_one_type_are_united_as_they_are() {
+    let ctx = context();
+    let parts = [ctx.range(0..2u64), ctx.range(5..7u64)];
+    assert_eq!(ctx.union(&parts).collect().unwrap(), [0, 1, 5, 6]);
 }

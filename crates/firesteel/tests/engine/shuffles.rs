@@ -126,3 +126,23 @@ fn lineage_reads_as_sparks_does() {
     assert!(lines[2].starts_with("    |  RangeRDD["), "{text}");
     assert!(lines.iter().all(|line| line.contains("shuffles.rs:")), "{text}");
 }
+
+#[test]
+fn items_are_sorted_by_themselves_or_by_what_lies_in_them() {
+    on_every_transport(|ctx| {
+        let words: Vec<String> = (0..500u64).map(|n| format!("{:03}", n * 7919 % 500)).collect();
+        let (rdd, expected) = (ctx.parallelize_in(4, words.clone()), sorted(words));
+        assert_eq!(rdd.sort().collect().unwrap(), expected);
+        let descending: Vec<String> = expected.iter().rev().cloned().collect();
+        assert_eq!(rdd.sort_desc().collect().unwrap(), descending);
+        // Stable: of equal names, the order in which they come.
+        let people = rdd.zip_with_unique_id().map(|(word, n)| (word[2..].to_owned(), n));
+        let mut by_name = people.collect().unwrap();
+        by_name.sort_by(|left, right| left.0.cmp(&right.0));
+        assert_eq!(people.sort_by_ref(|person| &person.0).collect().unwrap(), by_name);
+        by_name.sort_by(|left, right| right.0.cmp(&left.0));
+        assert_eq!(people.sort_by_ref_desc(|person| &person.0).collect().unwrap(), by_name);
+        let picked = people.with(1u8).sort_by_ref(|_, person| &person.1).first().unwrap();
+        assert_eq!(picked.1, 0);
+    });
+}

@@ -1,0 +1,60 @@
+//! What keys must be able to do, and floating-point numbers as keys.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+use firesteel_closure::Data;
+use serde::{Deserialize, Serialize};
+
+/// Keys that records are brought together by. Every type that travels and is `Hash + Eq` is one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a key",
+    label = "needs a key that is hashed and compared",
+    note = "add `#[derive(Hash, PartialEq, Eq, serde::Serialize, serde::Deserialize)]` to the key's type; a floating-point \
+            number is a key as `Total(x)`"
+)]
+pub trait Key: Data + Hash + Eq {}
+
+impl<K: Data + Hash + Eq> Key for K {}
+
+/// Keys that records are sorted by. Every type that travels and is `Ord + Clone` is one.
+#[diagnostic::on_unimplemented(
+    message = "records cannot be sorted by `{Self}`",
+    label = "needs a key that is ordered",
+    note = "add `#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]` to the key's type; a \
+            floating-point number is a key as `Total(x)`; for a key that lies in the item write `sort_by_ref(|item| &item.name)`"
+)]
+pub trait SortKey: Data + Ord + Clone {}
+
+impl<K: Data + Ord + Clone> SortKey for K {}
+
+/// A double with a total order, usable where keys must be ordered or hashed: NaN is above all
+/// numbers, -0.0 below 0.0.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Total(pub f64);
+
+impl Ord for Total {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Total {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Total {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Total {}
+
+impl Hash for Total {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}

@@ -1,0 +1,139 @@
+//! How the key of an item is found: computed, borrowed from the item, or the item itself.
+
+use std::cmp::{Ordering, Reverse};
+
+use firesteel_closure::{Call, Wire, wire};
+
+/// Finds the key of an item to place and sort it by.
+pub trait KeyOf<T, K: Ord>: Wire + Clone {
+    /// What is computed once per item; nothing if the key lies in the item.
+    type Computed: 'static;
+
+    /// Computes it.
+    fn compute(&self, item: &T) -> Self::Computed;
+
+    /// The key of an item, and what was computed of it.
+    fn key<'a>(&self, computed: &'a Self::Computed, item: &'a T) -> &'a K;
+
+    /// Sorts items by their keys; equal keys keep their order.
+    fn sort(&self, items: &mut [T], descending: bool) {
+        items.sort_by(|left, right| {
+            let keys = (self.compute(left), self.compute(right));
+            directed(self.key(&keys.0, left).cmp(self.key(&keys.1, right)), descending)
+        });
+    }
+
+    /// Calls `f` with the key of an item.
+    #[inline]
+    fn with<R>(&self, item: &T, f: impl FnOnce(&K) -> R) -> R {
+        f(self.key(&self.compute(item), item))
+    }
+}
+
+pub(crate) fn directed(ordering: Ordering, descending: bool) -> Ordering {
+    if descending { ordering.reverse() } else { ordering }
+}
+
+/// A function returns it.
+#[derive(Clone)]
+pub struct ComputedKey<F> {
+    key: F,
+}
+
+impl<F> ComputedKey<F> {
+    /// The key is `key(item)`.
+    pub fn new(key: F) -> Self {
+        ComputedKey { key }
+    }
+}
+
+wire!([F: Wire] ComputedKey<F> { key });
+
+impl<T, K: Ord + 'static, F: for<'a> Call<(&'a T,), K>> KeyOf<T, K> for ComputedKey<F> {
+    type Computed = K;
+
+    #[inline]
+    fn compute(&self, item: &T) -> K {
+        self.key.call((item,))
+    }
+
+    #[inline]
+    fn key<'a>(&self, computed: &'a K, _: &'a T) -> &'a K {
+        computed
+    }
+
+    fn sort(&self, items: &mut [T], descending: bool) {
+        if descending {
+            items.sort_by_cached_key(|item| Reverse(self.compute(item)));
+        } else {
+            items.sort_by_cached_key(|item| self.compute(item));
+        }
+    }
+}
+
+/// A function finds it in the item.
+#[derive(Clone)]
+pub struct BorrowedKey<F> {
+    key: F,
+}
+
+impl<F> BorrowedKey<F> {
+    /// The key is `key(item)`.
+    pub fn new(key: F) -> Self {
+        BorrowedKey { key }
+    }
+}
+
+wire!([F: Wire] BorrowedKey<F> { key });
+
+impl<T, K, F> KeyOf<T, K> for BorrowedKey<F>
+where
+    K: Ord + 'static,
+    F: for<'a> Call<(&'a T,), &'a K>,
+{
+    type Computed = ();
+
+    #[inline]
+    fn compute(&self, _: &T) {}
+
+    #[inline]
+    fn key<'a>(&self, (): &'a (), item: &'a T) -> &'a K {
+        self.key.call((item,))
+    }
+}
+
+/// The first of a pair.
+#[derive(Clone)]
+pub struct FirstOfPair;
+
+wire!([] FirstOfPair {});
+
+impl<K: Ord, V> KeyOf<(K, V), K> for FirstOfPair {
+    type Computed = ();
+
+    #[inline]
+    fn compute(&self, _: &(K, V)) {}
+
+    #[inline]
+    fn key<'a>(&self, (): &'a (), (key, _): &'a (K, V)) -> &'a K {
+        key
+    }
+}
+
+/// The item is its own key.
+#[derive(Clone)]
+pub struct WholeItem;
+
+wire!([] WholeItem {});
+
+impl<T: Ord> KeyOf<T, T> for WholeItem {
+    type Computed = ();
+
+    #[inline]
+    fn compute(&self, _: &T) {}
+
+    #[inline]
+    fn key<'a>(&self, (): &'a (), item: &'a T) -> &'a T {
+        item
+    }
+}
