@@ -130,6 +130,27 @@ fn sums_of_fractions_are_dealt_right_or_the_job_says_that_they_came_out_differen
     assert_eq!(ctx.range_in(2, 0..10u64, 1).count().unwrap(), 10, "the context goes on");
 }
 
+/// A value whose last digits differ in each attempt, as sums of fractions may, and a reader that is chosen by it.
+#[test]
+fn a_record_that_moves_to_another_reader_because_of_its_last_digits_is_noticed() {
+    for combined in [false, true] {
+        let (ctx, seen) = started(executors::builder(2), 2);
+        let sums =
+            ctx.range_in(4, 0..10_000u64, 1).map(|n| (n, 1u64)).reduce_by_key_into(4, |a, b| a + b);
+        let inexact = sums.map(|(n, sum)| {
+            let task = TaskContext::current().unwrap();
+            let digit = u64::from(task.stage().attempt > 0 || task.attempt() > 0) & (n & 1);
+            (Total((n * 2 + sum + digit) as f64), n)
+        });
+        let placed = match combined {
+            false => inexact.partition_by(2).values().boxed(),
+            true => inexact.reduce_by_key_into(2, |a, _| a).values().boxed(),
+        };
+        let error = collect_with_a_loss(&ctx, &seen, &placed).unwrap_err().to_string();
+        assert!(error.contains("other records"), "{error}");
+    }
+}
+
 #[test]
 fn records_placed_by_chance_are_refused_when_they_come_out_different() {
     let (ctx, seen) = started(executors::builder(2), 2);

@@ -2,7 +2,8 @@
 
 use std::any::Any;
 
-use firesteel_closure::{Decoder, Encoder, Wire, WireError, code, to_bytes, wire};
+use firesteel_closure::{Decoder, Encoder, Value, Wire, WireError, code, to_bytes, wire};
+use firesteel_shuffle::Compared;
 use firesteel_task::{OrFail, TaskBody, TaskContext};
 use firesteel_types::ShuffleId;
 
@@ -55,18 +56,18 @@ pub struct ShuffleMapBody<P, W> {
     writer: W,
     shuffle: u32,
     readers: u32,
-    checksummed: bool,
+    compared: Value<Compared>,
 }
 
 impl<P, W> ShuffleMapBody<P, W> {
-    /// Writes `pipe`'s items to `shuffle`, which has `readers` partitions; with a checksum of its records
-    /// if they may differ when the task runs again.
-    pub fn new(pipe: P, writer: W, shuffle: ShuffleId, readers: u32, checksummed: bool) -> Self {
-        ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers, checksummed }
+    /// Writes `pipe`'s items to `shuffle`, which has `readers` partitions; with a checksum of what may differ when
+    /// the task runs again.
+    pub fn new(pipe: P, writer: W, shuffle: ShuffleId, readers: u32, compared: Compared) -> Self {
+        ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers, compared: Value(compared) }
     }
 }
 
-wire!([P: Wire, W: Wire] ShuffleMapBody<P, W> { pipe, writer, shuffle, readers, checksummed });
+wire!([P: Wire, W: Wire] ShuffleMapBody<P, W> { pipe, writer, shuffle, readers, compared });
 
 fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
     input: &mut Decoder<'_>,
@@ -77,9 +78,7 @@ fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
 impl<P: Pipe, W: Writer<P::Item>> TaskBody for ShuffleMapBody<P, W> {
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send> {
         let mut buckets = task.buckets(self.readers);
-        if self.checksummed {
-            buckets.compute_checksum();
-        }
+        buckets.compute_checksum(self.compared.0);
         let partition = task.partition();
         self.writer.write(self.pipe.compute(partition, task), partition, task, &mut buckets);
         task.put_map_output(ShuffleId(self.shuffle), buckets);

@@ -8,7 +8,7 @@ use firesteel_closure::{Appender, Data};
 use firesteel_storage::{Reservation, StoredFile, TempFile};
 use firesteel_types::TaskId;
 
-use crate::checksum::Checksum;
+use crate::checksum::{Checksum, Compared};
 use crate::codec::{BLOCK_BYTES, BlockWriter};
 use crate::output::{MapOutput, Segment};
 use crate::{Scratch, SpillError, spilled};
@@ -102,8 +102,8 @@ impl Buckets {
     }
 
     /// Computes a checksum of the records that are pushed from now on.
-    pub fn compute_checksum(&mut self) {
-        self.checksum = Some(Checksum::default());
+    pub fn compute_checksum(&mut self, compared: Compared) {
+        self.checksum = Checksum::of(compared);
     }
 
     /// Whether a checksum is computed.
@@ -140,7 +140,7 @@ impl Buckets {
         let (start, capacity) = (bytes.len(), bytes.capacity());
         self.appender.append_as::<T, B>(bytes, record)?;
         if let Some(checksum) = &mut self.checksum {
-            checksum.see(partition, &bytes[start..]);
+            checksum.see(partition, &bytes[start..], 1);
         }
         self.pushed(partition, capacity, 1)
     }
@@ -162,7 +162,7 @@ impl Buckets {
         self.appender.append(&mut encoded, record)?;
         let partition = Checksum::spread(seed, &encoded, self.partitions());
         if let Some(checksum) = &mut self.checksum {
-            checksum.see(partition, &encoded);
+            checksum.see(partition, &encoded, 1);
         }
         let bytes = &mut self.buffers[partition as usize].bytes;
         let capacity = bytes.capacity();
@@ -180,7 +180,7 @@ impl Buckets {
         records: u64,
     ) -> Result<(), SpillError> {
         if let Some(checksum) = &mut self.checksum {
-            checksum.see(partition, encoded);
+            checksum.see(partition, encoded, records);
         }
         let bytes = &mut self.buffers[partition as usize].bytes;
         let capacity = bytes.capacity();

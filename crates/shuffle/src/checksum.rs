@@ -4,25 +4,50 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
+
+/// By what two attempts to write a map output are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Compared {
+    /// Nothing: they cannot differ.
+    Nothing,
+    /// How many records each reader has. The same records come in another order, or with sums of fractions whose last
+    /// digits differ: that is no harm as long as no record moves from one reader to another.
+    Placement,
+    /// The records that each reader has.
+    Records,
+}
 
 /// Of the records seen so far. The hash has a fixed seed: it is the same in every process.
-#[derive(Default)]
-pub(crate) struct Checksum(u64);
+pub(crate) struct Checksum {
+    value: u64,
+    of_records: bool,
+}
 
 impl Checksum {
-    /// Adds a record for a reader.
-    pub(crate) fn see(&mut self, reader: u32, encoded: &[u8]) {
-        self.add(FixedState::with_seed(u64::from(reader)).hash_one(encoded));
+    /// `None` if there is nothing to compare.
+    pub(crate) fn of(compared: Compared) -> Option<Self> {
+        (compared != Compared::Nothing)
+            .then_some(Checksum { value: 0, of_records: compared == Compared::Records })
+    }
+
+    /// Adds records for a reader.
+    #[inline]
+    pub(crate) fn see(&mut self, reader: u32, encoded: &[u8], records: u64) {
+        match self.of_records {
+            true => self.add(FixedState::with_seed(u64::from(reader)).hash_one(encoded)),
+            false => self.add(scattered(reader).wrapping_mul(records)),
+        }
     }
 
     /// Adds a number, in any order.
     pub(crate) fn add(&mut self, value: u64) {
-        self.0 = self.0.wrapping_add(value);
+        self.value = self.value.wrapping_add(value);
     }
 
     /// Never 0, which stands for no checksum.
     pub(crate) fn value(&self) -> u64 {
-        self.0.max(1)
+        self.value.max(1)
     }
 
     /// One of `readers`, by what a record holds.
@@ -32,14 +57,35 @@ impl Checksum {
     }
 }
 
+/// A number of 64 bits for each reader, odd, so that no two counts of it are the same.
+#[inline]
+fn scattered(reader: u32) -> u64 {
+    let mixed = (u64::from(reader) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn checksum(records: &[(u32, &[u8])]) -> u64 {
-        let mut checksum = Checksum::default();
-        records.iter().for_each(|(reader, record)| checksum.see(*reader, record));
+    fn compared(compared: Compared, records: &[(u32, &[u8])]) -> u64 {
+        let mut checksum = Checksum::of(compared).unwrap();
+        records.iter().for_each(|(reader, record)| checksum.see(*reader, record, 1));
         checksum.value()
+    }
+
+    fn checksum(records: &[(u32, &[u8])]) -> u64 {
+        compared(Compared::Records, records)
+    }
+
+    #[test]
+    fn by_placement_only_the_number_of_records_of_each_reader_makes_a_difference() {
+        let placement = |records| compared(Compared::Placement, records);
+        assert_eq!(placement(&[(0, b"a"), (1, b"b")]), placement(&[(1, b"x"), (0, b"yz")]));
+        assert_ne!(placement(&[(0, b"a"), (1, b"b")]), placement(&[(1, b"a"), (1, b"b")]));
+        assert_ne!(placement(&[(0, b"a")]), placement(&[(0, b"a"), (0, b"a")]));
+        assert_ne!(placement(&[]), 0);
+        assert!(Checksum::of(Compared::Nothing).is_none());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod travel;
 mod verify;
 
 pub use buckets::Buckets;
+pub use checksum::Compared;
 pub use codec::Codec;
 pub use error::{ReadError, SpillError};
 pub use framed::{FramedReader, FramedWriter};

@@ -203,7 +203,7 @@ mod tests {
         {
             let (scratch, _root) = scratch(budget, Codec::Lz4);
             let mut buckets = Buckets::new(2, &scratch, TaskId(1));
-            buckets.compute_checksum();
+            buckets.compute_checksum(crate::Compared::Records);
             for n in (0..lines).step_by(3) {
                 let three: String = (n..n + 3).map(line).collect();
                 buckets.push_encoded(1, three.as_bytes(), 3).unwrap();

@@ -9,6 +9,7 @@ use firesteel_rdd::key::KeyOf;
 use firesteel_rdd::partitioner::choose_bounds;
 use firesteel_rdd::wide::{ByKeyOf, ShuffleRecords, Writer};
 use firesteel_rdd::{AnyPartitioner, Pipe, RangePartitioner};
+use firesteel_shuffle::Compared;
 use firesteel_types::{CallSite, Determinism};
 
 use super::graph::{Node, Prepare};
@@ -39,20 +40,24 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         writer: impl Writer<T>,
         readers: u32,
     ) -> (Node, ShuffleRecords<R>) {
-        let checksummed = self.info.determinism() == Determinism::Indeterminate;
-        self.read_through_checked(node, writer, readers, checksummed)
+        let compared = match self.info.determinism() {
+            Determinism::Determinate => Compared::Nothing,
+            Determinism::Unordered => Compared::Placement,
+            Determinism::Indeterminate => Compared::Records,
+        };
+        self.read_through_compared(node, writer, readers, compared)
     }
 
-    /// The same; `checksummed` if a map output that is computed again may differ from the one before.
-    pub(super) fn read_through_checked<R: Data>(
+    /// The same; `compared`: what of a map output that is computed again may differ from the one before.
+    pub(super) fn read_through_compared<R: Data>(
         &self,
         node: Node,
         writer: impl Writer<T>,
         readers: u32,
-        checksummed: bool,
+        compared: Compared,
     ) -> (Node, ShuffleRecords<R>) {
         let shuffle = self.context.0.engine.next_shuffle();
-        let body = ShuffleMapBody::new(self.pipe.clone(), writer, shuffle, readers, checksummed);
+        let body = ShuffleMapBody::new(self.pipe.clone(), writer, shuffle, readers, compared);
         let handle = self.context.0.engine.register_shuffle(shuffle, Arc::new(body));
         let records = ShuffleRecords::new(shuffle, self.info.partitions);
         (node.reads(handle, &self.info), records)

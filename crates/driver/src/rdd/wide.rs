@@ -9,6 +9,7 @@ use firesteel_rdd::reshape::Union;
 use firesteel_rdd::sort::SortBy;
 use firesteel_rdd::wide::{ByContent, RoundRobin};
 use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
+use firesteel_shuffle::Compared;
 use firesteel_types::{CallSite, Determinism, NarrowMapping};
 
 use super::graph::Node;
@@ -158,8 +159,10 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         let node = Node::new(&self.context, "ShuffledRDD", site).partition_count(partitions);
         let readers = node.partitions;
         let (node, records) = match self.info.determinism() {
-            Determinism::Determinate => self.read_through_checked(node, RoundRobin, readers, false),
-            _ => self.read_through_checked(node, ByContent, readers, true),
+            Determinism::Determinate => {
+                self.read_through_compared(node, RoundRobin, readers, Compared::Nothing)
+            }
+            _ => self.read_through_compared(node, ByContent, readers, Compared::Records),
         };
         node.into_rdd(records).boxed()
     }

@@ -213,7 +213,10 @@ fn asynchronous_forms_give_what_their_actions_give() {
 fn a_sum_that_its_type_cannot_hold_is_an_error_that_says_so() {
     on_every_transport(|ctx| {
         let error = ctx.parallelize_in(2, [200u8, 100]).sum().unwrap_err().to_string();
-        assert!(error.contains("the sum does not fit u8: map the items to a wider type"), "{error}");
+        assert!(
+            error.contains("the sum does not fit u8: map the items to a wider type"),
+            "{error}"
+        );
         assert_eq!(ctx.parallelize_in(2, [200u8, 100]).map(u32::from).sum().unwrap(), 300);
         let (most, least) = (ctx.parallelize([u64::MAX, 1]), ctx.parallelize([i64::MIN, -1]));
         assert!(most.sum().is_err() && least.sum().is_err());
