@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_types::{
-    BlockLocation, Event, ExecutorId, Host, JobError, JobId, Location, MapAttempt,
-    MapOutputLocation, MapStatus, Properties, RddId, RddInfo, ShuffleId, StageId, StageRef,
-    TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
+    Event, ExecutorId, Host, JobId, Location, MapStatus, Properties, RddId, RddInfo, ShuffleId,
+    StageId, StageRef, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome, Tick,
 };
 
+use crate::SchedulerEffect;
 use crate::mutant::Planted;
 
 /// A job as the shell submits it. The shell numbers jobs, so that it can wait for one before the
@@ -183,68 +183,14 @@ pub enum DagEffect {
         /// The stage attempt.
         stage: StageRef,
     },
-    /// Hand the task's output to the job's waiter, as the result at `index`. At most once per
-    /// job and index.
-    DeliverResult {
-        /// The job.
-        job: JobId,
-        /// Position in [`JobSpec::partitions`].
-        index: u32,
-        /// Whose output.
-        task: TaskId,
-    },
-    /// The map outputs that a [`MapStageSpec`] asked for are there. At most once, before the job ends.
-    DeliverMapStatistics {
-        /// The job.
-        job: JobId,
-        /// Bytes for each reader, about.
-        bytes: Vec<u64>,
-    },
-    /// Add the task's accumulator updates. At most once per stage and partition.
-    ApplyAccumulators {
-        /// Whose.
-        task: TaskId,
-    },
-    /// The task is dealt with: the shell may drop what it keeps under its id. Comes after
-    /// `DeliverResult` and `ApplyAccumulators`, once for every successful `TaskEnded`.
-    ReleaseTask {
-        /// The task.
-        task: TaskId,
-    },
-    /// The job is over. Exactly once per job.
-    EndJob {
-        /// The job.
-        job: JobId,
-        /// How.
-        result: Result<(), JobError>,
-    },
-    /// The map outputs now registered for a shuffle changed: readers must see this before the next
-    /// task set starts. `None`: that output is missing.
-    PublishMapOutputs {
-        /// The shuffle.
-        shuffle: ShuffleId,
-        /// Location by map partition.
-        locations: Vec<Option<MapOutputLocation>>,
-    },
-    /// Nobody will read these map outputs: an attempt wrote them that does not count, or readers
-    /// could not read them.
-    DropMapOutputs {
-        /// The shuffle.
-        shuffle: ShuffleId,
-        /// Who holds which.
-        outputs: Vec<(BlockLocation, MapAttempt)>,
-    },
-    /// The RDD's cached partitions were computed from records that were rolled back, or nobody wants them.
-    DropCachedPartitions {
-        /// The RDD.
-        rdd: RddId,
-        /// By tasks that were launched before this epoch.
-        epoch: u64,
-    },
-    /// Tell the listeners.
-    Post(Event),
-    /// Send `Ticked` at this moment.
-    ArmTimer(Tick),
+    /// For the outside.
+    Outside(SchedulerEffect),
+}
+
+impl From<SchedulerEffect> for DagEffect {
+    fn from(effect: SchedulerEffect) -> Self {
+        DagEffect::Outside(effect)
+    }
 }
 
 /// What the tasks of a set produce.

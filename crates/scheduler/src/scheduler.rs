@@ -82,60 +82,44 @@ pub enum SchedulerEffect {
         /// Why.
         reason: String,
     },
-    /// Hand the task's output to the job's waiter.
+    /// Hand the task's output to the job's waiter, as the result at `index`. At most once per
+    /// job and index.
     DeliverResult {
-        /// The job.
         job: JobId,
-        /// Position among the job's partitions.
+        /// Position in [`JobSpec::partitions`](crate::messages::JobSpec::partitions).
         index: u32,
-        /// Whose output.
         task: TaskId,
     },
-    /// Hand these sizes to the job's waiter.
+    /// The map outputs that a [`MapStageSpec`](crate::messages::MapStageSpec) asked for are there. At most once, before the
+    /// job ends.
     DeliverMapStatistics {
-        /// The job.
         job: JobId,
         /// Bytes for each reader, about.
         bytes: Vec<u64>,
     },
-    /// Add the task's accumulator updates.
-    ApplyAccumulators {
-        /// Whose.
-        task: TaskId,
-    },
-    /// Drop what is kept under the task's id.
-    ReleaseTask {
-        /// The task.
-        task: TaskId,
-    },
-    /// The job is over.
-    EndJob {
-        /// The job.
-        job: JobId,
-        /// How.
-        result: Result<(), JobError>,
-    },
-    /// The map outputs registered for a shuffle changed.
+    /// Add the task's accumulator updates. At most once per stage and partition.
+    ApplyAccumulators { task: TaskId },
+    /// The task is dealt with: the shell may drop what it keeps under its id. Comes after
+    /// `DeliverResult` and `ApplyAccumulators`, once for every successful task.
+    ReleaseTask { task: TaskId },
+    /// The job is over. Exactly once per job.
+    EndJob { job: JobId, result: Result<(), JobError> },
+    /// The map outputs now registered for a shuffle changed: readers must see this before the next
+    /// task set starts.
     PublishMapOutputs {
-        /// The shuffle.
         shuffle: ShuffleId,
-        /// Location by map partition.
+        /// By map partition; `None`: that output is missing.
         locations: Vec<Option<MapOutputLocation>>,
     },
-    /// Nobody will read these map outputs.
-    DropMapOutputs {
-        /// The shuffle.
-        shuffle: ShuffleId,
-        /// Who holds which.
-        outputs: Vec<(BlockLocation, MapAttempt)>,
-    },
-    /// Nobody may read the RDD's cached partitions that tasks computed which were launched before an epoch.
+    /// Nobody will read these map outputs: an attempt wrote them that does not count, or readers
+    /// could not read them.
+    DropMapOutputs { shuffle: ShuffleId, outputs: Vec<(BlockLocation, MapAttempt)> },
+    /// The RDD's cached partitions were computed from records that were rolled back, or nobody wants them.
     DropCachedPartitions {
         /// The holder; `None`: all of them.
         at: Option<BlockLocation>,
-        /// The RDD.
         rdd: RddId,
-        /// The epoch.
+        /// By tasks that were launched before this epoch.
         epoch: u64,
     },
     /// These cached partitions have too few replicas: the holder is to see to it that they have more.
@@ -363,36 +347,16 @@ impl Scheduler {
                     let retired = TaskEvent::TaskSetRetired { stage };
                     self.pending.extend([Step::Task(retired), Step::Forget(stage)]);
                 }
-                DagEffect::DeliverResult { job, index, task } => {
-                    out.push(SchedulerEffect::DeliverResult { job, index, task });
-                }
-                DagEffect::DeliverMapStatistics { job, bytes } => {
-                    out.push(SchedulerEffect::DeliverMapStatistics { job, bytes });
-                }
-                DagEffect::ApplyAccumulators { task } => {
-                    out.push(SchedulerEffect::ApplyAccumulators { task });
-                }
-                DagEffect::ReleaseTask { task } => out.push(SchedulerEffect::ReleaseTask { task }),
-                DagEffect::EndJob { job, result } => {
-                    self.pending.push_back(Step::JobEnded);
-                    out.push(SchedulerEffect::EndJob { job, result });
-                }
-                DagEffect::PublishMapOutputs { shuffle, locations } => {
-                    out.push(SchedulerEffect::PublishMapOutputs { shuffle, locations });
-                }
-                DagEffect::DropMapOutputs { shuffle, outputs } => {
-                    out.push(SchedulerEffect::DropMapOutputs { shuffle, outputs });
-                }
-                DagEffect::DropCachedPartitions { rdd, epoch } => {
-                    out.push(SchedulerEffect::DropCachedPartitions { at: None, rdd, epoch });
-                }
-                DagEffect::Post(event) => {
-                    if let Event::StageCompleted { stage, .. } = &event {
-                        self.pending.push_back(Step::Forget(stage.stage));
+                DagEffect::Outside(effect) => {
+                    match &effect {
+                        SchedulerEffect::EndJob { .. } => self.pending.push_back(Step::JobEnded),
+                        SchedulerEffect::Post(Event::StageCompleted { stage, .. }) => {
+                            self.pending.push_back(Step::Forget(stage.stage));
+                        }
+                        _ => {}
                     }
-                    out.push(SchedulerEffect::Post(event));
+                    out.push(effect);
                 }
-                DagEffect::ArmTimer(at) => out.push(SchedulerEffect::ArmTimer(at)),
             }
         }
     }

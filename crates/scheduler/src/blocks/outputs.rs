@@ -17,7 +17,7 @@ use firesteel_types::{
     BlockLocation, MapAttempt, MapOutputLocation, MapOutputSizes, MapStatus, ShuffleId,
 };
 
-use crate::messages::DagEffect;
+use crate::SchedulerEffect;
 use crate::mutant::{Mutant, Planted};
 
 /// The map outputs of one shuffle.
@@ -265,11 +265,14 @@ impl MapOutputs {
     }
 
     /// What to tell readers, if they do not know it yet.
-    pub(crate) fn publication(&mut self, id: ShuffleId) -> Option<DagEffect> {
+    pub(crate) fn publication(&mut self, id: ShuffleId) -> Option<SchedulerEffect> {
         let shuffle = self.shuffles.get_mut(&id).filter(|s| !s.published)?;
         shuffle.published = true;
         self.epoch += u64::from(!self.planted.is(Mutant::KeepsEpoch));
-        Some(DagEffect::PublishMapOutputs { shuffle: id, locations: shuffle.locations.clone() })
+        Some(SchedulerEffect::PublishMapOutputs {
+            shuffle: id,
+            locations: shuffle.locations.clone(),
+        })
     }
 
     /// Begins an epoch: no task was launched in it yet.

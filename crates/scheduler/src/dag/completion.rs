@@ -6,6 +6,7 @@ use firesteel_types::{
 
 use super::state::{StageKind, StageState};
 use super::{DagScheduler, Turn};
+use crate::SchedulerEffect;
 use crate::blocks::Registered;
 use crate::messages::DagEffect;
 use crate::mutant::Mutant;
@@ -24,7 +25,7 @@ impl DagScheduler {
     pub(super) fn on_success(&mut self, turn: &mut Turn<'_>, task: &TaskInfo, written: MapStatus) {
         let id = task.stage.stage;
         match self.stages.get(&id).map(|stage| &stage.kind) {
-            None => turn.emit(DagEffect::ReleaseTask { task: task.task }),
+            None => turn.emit(SchedulerEffect::ReleaseTask { task: task.task }),
             Some(StageKind::Result { .. }) => self.on_result(turn, task),
             Some(StageKind::ShuffleMap { shuffle, .. }) => {
                 self.on_map_output(turn, *shuffle, task, written);
@@ -35,7 +36,7 @@ impl DagScheduler {
     fn on_result(&mut self, turn: &mut Turn<'_>, task: &TaskInfo) {
         let id = task.stage.stage;
         if self.is_rolled_back(task) {
-            turn.emit(DagEffect::ReleaseTask { task: task.task });
+            turn.emit(SchedulerEffect::ReleaseTask { task: task.task });
             return;
         }
         self.forget_pending(task);
@@ -45,13 +46,13 @@ impl DagScheduler {
         let job = *job;
         if let Some(indices) = wanted.remove(&task.partition) {
             *delivered += 1;
-            turn.emit(DagEffect::ApplyAccumulators { task: task.task });
+            turn.emit(SchedulerEffect::ApplyAccumulators { task: task.task });
             for index in indices {
-                turn.emit(DagEffect::DeliverResult { job, index, task: task.task });
+                turn.emit(SchedulerEffect::DeliverResult { job, index, task: task.task });
             }
         }
         let done = wanted.is_empty();
-        turn.emit(DagEffect::ReleaseTask { task: task.task });
+        turn.emit(SchedulerEffect::ReleaseTask { task: task.task });
         if done {
             self.end_attempt(turn, id, None, Leftover::Cancel);
             self.end_job(turn, job, Ok(()));
@@ -75,11 +76,11 @@ impl DagScheduler {
             Registered::Already => {}
             Registered::Yes | Registered::Changed => {
                 if self.note_accumulated(id, task.partition) {
-                    turn.emit(DagEffect::ApplyAccumulators { task: task.task });
+                    turn.emit(SchedulerEffect::ApplyAccumulators { task: task.task });
                 }
             }
         }
-        turn.emit(DagEffect::ReleaseTask { task: task.task });
+        turn.emit(SchedulerEffect::ReleaseTask { task: task.task });
         if registered == Registered::Changed {
             self.stop_readers(turn, id, task.partition);
         }
@@ -165,7 +166,7 @@ impl DagScheduler {
         let StageKind::ShuffleMap { wanted_by, .. } = &mut self.stage_mut(id).kind else { return };
         for (job, readers) in std::mem::take(wanted_by) {
             let bytes = self.blocks.outputs().bytes_by_reader(shuffle, readers);
-            turn.emit(DagEffect::DeliverMapStatistics { job, bytes });
+            turn.emit(SchedulerEffect::DeliverMapStatistics { job, bytes });
             self.end_job(turn, job, Ok(()));
         }
     }
@@ -243,7 +244,7 @@ impl DagScheduler {
         result: Result<(), JobError>,
     ) {
         turn.post(Event::JobEnd { job, result: result.clone(), at: turn.now });
-        turn.emit(DagEffect::EndJob { job, result });
+        turn.emit(SchedulerEffect::EndJob { job, result });
     }
 
     fn leave_stage(&mut self, turn: &mut Turn<'_>, id: StageId, job: JobId, reason: &str) {

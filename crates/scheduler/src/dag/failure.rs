@@ -12,8 +12,9 @@ use firesteel_types::{
 use super::completion::Leftover;
 use super::state::{StageKind, StageState};
 use super::{DagScheduler, Turn};
+use crate::SchedulerEffect;
 use crate::blocks::Dropped;
-use crate::messages::{DagEffect, TaskSetFailure};
+use crate::messages::TaskSetFailure;
 use crate::mutant::Mutant;
 
 impl DagScheduler {
@@ -121,7 +122,7 @@ impl DagScheduler {
         if self.resubmit_at.is_none() {
             let at = turn.now.plus_ms(self.options.resubmit_delay_ms);
             self.resubmit_at = Some(at);
-            turn.emit(DagEffect::ArmTimer(at));
+            turn.emit(SchedulerEffect::ArmTimer(at));
         }
     }
 
@@ -129,7 +130,7 @@ impl DagScheduler {
         let Some(at) = self.resubmit_at else { return };
         if turn.now < at {
             // An early tick may have been the one that was armed.
-            turn.emit(DagEffect::ArmTimer(at));
+            turn.emit(SchedulerEffect::ArmTimer(at));
             return;
         }
         self.resubmit_at = None;

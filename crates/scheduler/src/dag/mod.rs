@@ -2,7 +2,7 @@
 //!
 //! It owns the living jobs and stages, and decides by the one [`BlockMaster`] which outputs and cached
 //! partitions are there. It places no task, retries no single task, holds no result: outputs of tasks wait
-//! with the shell under the task's id until [`DagEffect::ReleaseTask`].
+//! with the shell under the task's id until [`SchedulerEffect::ReleaseTask`].
 //!
 //! | file | owns |
 //! |---|---|
@@ -40,6 +40,7 @@ use std::fmt;
 
 use firesteel_types::{Event, JobId, ShuffleId, StageId, TaskFailure, TaskOutcome, Tick};
 
+use crate::SchedulerEffect;
 use crate::blocks::BlockMaster;
 use crate::messages::{DagEffect, DagEvent, DagOptions};
 use executors::LostExecutors;
@@ -87,12 +88,12 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn emit(&mut self, effect: DagEffect) {
-        self.out.push(effect);
+    fn emit(&mut self, effect: impl Into<DagEffect>) {
+        self.out.push(effect.into());
     }
 
     fn post(&mut self, event: Event) {
-        self.emit(DagEffect::Post(event));
+        self.emit(SchedulerEffect::Post(event));
     }
 }
 
@@ -152,11 +153,11 @@ impl DagScheduler {
             DagEvent::RddPersisted { rdd } => self.blocks.persist(rdd),
             DagEvent::RddRemoved { rdd } => {
                 let epoch = self.blocks.remove_rdd(rdd);
-                turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
+                turn.emit(SchedulerEffect::DropCachedPartitions { at: None, rdd, epoch });
             }
             DagEvent::RddUnpersisted { rdd } => {
                 let epoch = self.blocks.unpersist(rdd);
-                turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
+                turn.emit(SchedulerEffect::DropCachedPartitions { at: None, rdd, epoch });
             }
             DagEvent::ShuffleRemoved { shuffle } => self.on_shuffle_removed(turn, shuffle),
             DagEvent::Ticked => self.on_ticked(turn),

@@ -21,8 +21,8 @@ use super::completion::Leftover;
 use super::graph;
 use super::state::{Stage, StageKind, StageState};
 use super::{DagScheduler, Turn};
+use crate::SchedulerEffect;
 use crate::blocks::{Dropped, Generations};
-use crate::messages::DagEffect;
 use crate::mutant::Mutant;
 
 impl DagScheduler {
@@ -122,7 +122,7 @@ impl DagScheduler {
         outputs: Vec<Dropped>,
     ) {
         if !outputs.is_empty() {
-            turn.emit(DagEffect::DropMapOutputs { shuffle, outputs });
+            turn.emit(SchedulerEffect::DropMapOutputs { shuffle, outputs });
         }
     }
 
@@ -145,7 +145,7 @@ impl DagScheduler {
 
     fn drop_cached(&mut self, turn: &mut Turn<'_>, rdd: RddId) {
         let epoch = self.blocks.drop_cached(rdd);
-        turn.emit(DagEffect::DropCachedPartitions { rdd, epoch });
+        turn.emit(SchedulerEffect::DropCachedPartitions { at: None, rdd, epoch });
     }
 
     fn abort_indeterminate(&mut self, turn: &mut Turn<'_>, id: StageId, delivered: usize) {

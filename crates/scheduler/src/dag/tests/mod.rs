@@ -17,6 +17,7 @@ use firesteel_types::{
 };
 
 use super::DagScheduler;
+use crate::SchedulerEffect;
 use crate::messages::{DagEffect, DagEvent, DagOptions, JobSpec};
 
 type Rdd = Arc<RddInfo>;
@@ -158,7 +159,9 @@ impl Bench {
         let mut out = Vec::new();
         self.dag.handle(Tick(self.now), event, &mut out);
         for effect in &out {
-            if let DagEffect::PublishMapOutputs { shuffle, locations } = effect {
+            if let DagEffect::Outside(SchedulerEffect::PublishMapOutputs { shuffle, locations }) =
+                effect
+            {
                 for (map, at) in (0u32..).zip(locations) {
                     self.outputs.extend(at.map(|at| ((*shuffle, map), at)));
                 }
@@ -170,7 +173,10 @@ impl Bench {
     /// All but which outputs to drop: tests about that look at the effects.
     fn send(&mut self, event: DagEvent) -> Vec<String> {
         let effects = self.effects(event).into_iter();
-        let told = effects.filter(|effect| !matches!(effect, DagEffect::DropMapOutputs { .. }));
+        let dropped = |effect: &_| {
+            matches!(effect, DagEffect::Outside(SchedulerEffect::DropMapOutputs { .. }))
+        };
+        let told = effects.filter(|effect| !dropped(effect));
         told.map(|effect| line(&effect)).collect()
     }
 
@@ -282,26 +288,39 @@ fn line(effect: &DagEffect) -> String {
         }
         DagEffect::CancelTaskSet { stage, .. } => format!("cancel {stage}"),
         DagEffect::RetireTaskSet { stage } => format!("retire {stage}"),
-        DagEffect::DeliverResult { job, index, task } => format!("deliver {job}[{index}] t{task}"),
-        DagEffect::DeliverMapStatistics { job, bytes } => format!("sizes {job} {}", listed(bytes)),
-        DagEffect::ApplyAccumulators { task } => format!("apply t{task}"),
-        DagEffect::ReleaseTask { task } => format!("release t{task}"),
-        DagEffect::EndJob { job, result: Ok(()) } => format!("end {job} ok"),
-        DagEffect::EndJob { result: Err(error), .. } => format!("end {error}"),
-        DagEffect::PublishMapOutputs { shuffle, locations } => {
+        DagEffect::Outside(effect) => outside_line(effect),
+    }
+}
+
+fn outside_line(effect: &SchedulerEffect) -> String {
+    match effect {
+        SchedulerEffect::DeliverResult { job, index, task } => {
+            format!("deliver {job}[{index}] t{task}")
+        }
+        SchedulerEffect::DeliverMapStatistics { job, bytes } => {
+            format!("sizes {job} {}", listed(bytes))
+        }
+        SchedulerEffect::ApplyAccumulators { task } => format!("apply t{task}"),
+        SchedulerEffect::ReleaseTask { task } => format!("release t{task}"),
+        SchedulerEffect::EndJob { job, result: Ok(()) } => format!("end {job} ok"),
+        SchedulerEffect::EndJob { result: Err(error), .. } => format!("end {error}"),
+        SchedulerEffect::PublishMapOutputs { shuffle, locations } => {
             let executor =
                 |l: &Option<MapOutputLocation>| l.map_or("-".into(), |at| number(at.location));
             format!("publish s{shuffle} {}", listed(locations.iter().map(executor)))
         }
-        DagEffect::DropMapOutputs { shuffle, outputs } => {
+        SchedulerEffect::DropMapOutputs { shuffle, outputs } => {
             let output = |(at, output): &(BlockLocation, MapAttempt)| {
                 format!("{}@{}", output.map_partition, number(*at))
             };
             format!("drop s{shuffle} {}", listed(outputs.iter().map(output)))
         }
-        DagEffect::DropCachedPartitions { rdd, .. } => format!("drop cached {rdd}"),
-        DagEffect::Post(event) => event_line(event),
-        DagEffect::ArmTimer(at) => format!("timer {}", at.0),
+        SchedulerEffect::DropCachedPartitions { rdd, .. } => format!("drop cached {rdd}"),
+        SchedulerEffect::Post(event) => event_line(event),
+        SchedulerEffect::ArmTimer(at) => format!("timer {}", at.0),
+        SchedulerEffect::LaunchTask { .. }
+        | SchedulerEffect::KillTask { .. }
+        | SchedulerEffect::ReplicateBlocks { .. } => unreachable!("not the DAG scheduler's to say"),
     }
 }
 

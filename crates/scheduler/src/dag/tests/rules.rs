@@ -265,7 +265,10 @@ fn a_task_set_carries_the_lowest_job_its_pool_and_its_kind() {
 fn stages_are_described_by_rdd_or_action_by_rdds_and_parents() {
     let (mut bench, rdd) = (Bench::new(), two_stages());
     let effects = bench.effects(job(0, &rdd));
-    let DagEffect::Post(Event::JobStart { stages, .. }) = &effects[0] else { panic!() };
+    let DagEffect::Outside(SchedulerEffect::Post(Event::JobStart { stages, .. })) = &effects[0]
+    else {
+        panic!()
+    };
     let rdds = |stage: &StageInfo| stage.rdds.iter().map(|rdd| rdd.rdd.id).collect::<Vec<_>>();
     let map_side = rdd.dependencies[0].rdd();
     assert_eq!(&*stages[0].name, map_side.call_site.to_string());

@@ -222,11 +222,17 @@ impl World {
         let written = Some(MapStatus { checksum, ..Default::default() });
         let outcome = TaskOutcome::Success;
         let effects = self.send(DagEvent::TaskEnded { task, outcome, written });
-        let release = |e: &DagEffect| matches!(e, DagEffect::ReleaseTask { task } if *task == id);
+        let release = |e: &DagEffect| matches!(e, DagEffect::Outside(SchedulerEffect::ReleaseTask { task }) if *task == id);
         let released = effects.iter().position(release).expect("released");
         assert_eq!(effects.iter().filter(|e| release(e)).count(), 1, "released once");
         let uses = |e: &DagEffect| {
-            matches!(e, DagEffect::DeliverResult { .. } | DagEffect::ApplyAccumulators { .. })
+            matches!(
+                e,
+                DagEffect::Outside(
+                    SchedulerEffect::DeliverResult { .. }
+                        | SchedulerEffect::ApplyAccumulators { .. }
+                )
+            )
         };
         assert!(!effects[released..].iter().any(uses), "used after its release: {effects:?}");
     }
@@ -444,7 +450,11 @@ impl World {
             ),
             _ => ("cancel: all", DagEvent::AllJobsCancelled { reason }),
         };
-        if self.send(event).iter().any(|effect| matches!(effect, DagEffect::EndJob { .. })) {
+        if self
+            .send(event)
+            .iter()
+            .any(|effect| matches!(effect, DagEffect::Outside(SchedulerEffect::EndJob { .. })))
+        {
             self.count(what);
         }
     }
@@ -574,31 +584,42 @@ impl World {
                     set.retired = true;
                 }
             }
-            DagEffect::DeliverResult { job, index, task } => self.delivered(*job, *index, *task),
-            DagEffect::DeliverMapStatistics { job, .. } => {
+            DagEffect::Outside(effect) => self.apply_outside(effect),
+        }
+    }
+
+    fn apply_outside(&mut self, effect: &SchedulerEffect) {
+        match effect {
+            SchedulerEffect::DeliverResult { job, index, task } => {
+                self.delivered(*job, *index, *task)
+            }
+            SchedulerEffect::DeliverMapStatistics { job, .. } => {
                 let job = self.jobs.get_mut(job).unwrap();
                 assert!(job.ended.is_none() && job.delivered.insert(0), "S08: told twice");
             }
-            DagEffect::ApplyAccumulators { task } => {
+            SchedulerEffect::ApplyAccumulators { task } => {
                 let task = &self.tasks[task];
                 let fresh = self.accumulated.insert((task.stage.stage, task.partition));
                 assert!(fresh, "S16: accumulators of {task:?} applied twice");
             }
-            DagEffect::ReleaseTask { .. } => {}
-            DagEffect::EndJob { job, result } => self.ended(*job, result),
-            DagEffect::PublishMapOutputs { shuffle, locations } => {
+            SchedulerEffect::ReleaseTask { .. } => {}
+            SchedulerEffect::EndJob { job, result } => self.ended(*job, result),
+            SchedulerEffect::PublishMapOutputs { shuffle, locations } => {
                 assert_eq!(locations.len(), self.shuffles[shuffle].partitions as usize);
                 self.published.insert(*shuffle, locations.clone());
             }
-            DagEffect::DropMapOutputs { shuffle, outputs } => self.dropped(*shuffle, outputs),
-            DagEffect::DropCachedPartitions { rdd, .. } => {
+            SchedulerEffect::DropMapOutputs { shuffle, outputs } => self.dropped(*shuffle, outputs),
+            SchedulerEffect::DropCachedPartitions { rdd, .. } => {
                 self.count("cached partitions rolled back");
                 self.cached.retain(|(cached, _), _| cached != rdd);
             }
-            DagEffect::Post(event) => self.posted(event),
-            DagEffect::ArmTimer(at) => {
+            SchedulerEffect::Post(event) => self.posted(event),
+            SchedulerEffect::ArmTimer(at) => {
                 self.timers.insert(*at);
             }
+            SchedulerEffect::LaunchTask { .. }
+            | SchedulerEffect::KillTask { .. }
+            | SchedulerEffect::ReplicateBlocks { .. } => panic!("not its own to say: {effect:?}"),
         }
     }
 
