@@ -76,7 +76,7 @@ pub mod variable {
     pub const WORKER_URL: &str = "FIRESTEEL_WORKER_URL";
 }
 
-/// Who an executor is. Whoever starts one sets these [variables](Identity::variables) after those of its [`Command`].
+/// Who an executor is. Its cluster manager sets these [variables](Identity::variables) after those of its [`Command`].
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its application.

@@ -102,7 +102,7 @@ impl Encoder {
         self.put_checked(value)
     }
 
-    /// Appends items, of which one is checked beforehand.
+    /// Appends items. Checks the first one beforehand.
     pub fn put_items<T: Data>(&mut self, items: &Vec<T>) -> Result<(), WireError> {
         items.first().map_or(Ok(()), value::check)?;
         self.put_checked(items)

@@ -39,7 +39,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The current name of a key wins over an old one, whoever used them.
+    /// The current name of a key wins over an old one, from any source.
     fn rank(&self) -> (bool, u8) {
         (self.old_name.is_none(), self.origin.rank())
     }
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_name_wins_over_the_old_one_whoever_uses_it_and_whenever() {
+    fn the_new_name_wins_over_the_old_one_from_any_source_in_any_order() {
         for new_first in [true, false] {
             let mut conf = Conf::new();
             if new_first {

@@ -23,8 +23,8 @@ pub(crate) struct Ids {
     pub(crate) accumulator: AtomicU64,
 }
 
-/// The code of a shuffle's map tasks, kept by whoever reads the shuffle. When nobody can read it any more, its
-/// map outputs go.
+/// The code of a shuffle's map tasks. RDDs that read the shuffle hold it; when the last of them is dropped, the engine
+/// removes the map outputs.
 pub struct ShuffleHandle {
     shuffle: ShuffleId,
     pub(crate) code: Arc<StageCode>,

@@ -28,7 +28,7 @@ pub(super) struct Launch {
     pub(super) outdated: Arc<[(RddId, u64)]>,
 }
 
-/// A task that was handed to whoever runs it, until its end is reported.
+/// A task that a worker thread or an executor has, until it reports the end.
 pub(super) struct Running {
     pub(super) info: TaskInfo,
     pub(super) kill: Arc<KillSwitch>,

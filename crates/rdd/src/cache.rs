@@ -165,7 +165,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
             return items;
         }
         if let Some(items) = find_elsewhere(self.block, self.task) {
-            // Whoever waits here reads it from there too.
+            // Tasks that wait for this claim read it from there too.
             claim.end(Outcome::Cached);
             return items;
         }

@@ -9,9 +9,9 @@ use std::sync::{Arc, RwLock};
 use crate::SetupError;
 use crate::address::check_name;
 
-/// The identity of whoever has the cluster's one secret.
+/// The identity of a process that has the cluster's one secret.
 pub const DEFAULT_IDENTITY: &str = "cluster";
-/// The identity of whoever has the secret of one application: its driver, its executors, and the
+/// The identity of a process that has the secret of one application: its driver, its executors, and the
 /// workers that start them.
 pub const APPLICATION_IDENTITY: &str = "application";
 

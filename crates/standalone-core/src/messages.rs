@@ -142,10 +142,10 @@ pub struct Stamped<T> {
     pub message: T,
 }
 
-/// From a master to whoever asked without being registered.
+/// From a master to a client that asked without being registered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MasterReply {
-    /// Another master acts.
+    /// Another master leads.
     MasterInStandby,
     /// A driver was accepted, or was not.
     SubmitDriverResponse {
@@ -195,11 +195,11 @@ pub enum ToWorker {
         /// Whether asking again later may help.
         retry: bool,
     },
-    /// Another master acts.
+    /// Another master leads.
     MasterInStandby,
     /// The master does not know it: register.
     ReconnectWorker,
-    /// Another master acts now: register with it.
+    /// Another master leads now: register with it.
     MasterChanged {
         /// Its name.
         url: String,
@@ -273,11 +273,11 @@ pub enum ToApplication {
         /// How often the master wants to hear of it: a part of its own timeout.
         heartbeat_ms: u64,
     },
-    /// Another master acts.
+    /// Another master leads.
     MasterInStandby,
     /// The master does not know it: register.
     ReconnectApplication,
-    /// Another master acts now.
+    /// Another master leads now.
     MasterChanged {
         /// Its name.
         url: String,

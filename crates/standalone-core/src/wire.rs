@@ -1,4 +1,4 @@
-//! What is asked and answered over the network: the messages of `messages.rs` as the transport's.
+//! The messages of `messages.rs` as messages of the transport.
 //!
 //! Only [`ToMaster`] has answers worth the name: those of the requests about drivers. All else is told,
 //! and answered by telling, so that a lost word can be said again. The cores never see this file.

@@ -1,7 +1,7 @@
 //! HTTP for a master or a worker: a port, and one answer to each request.
 //!
-//! Whoever asks gets one answer per connection, within a time, from so many connections at once: a slow
-//! or silent reader costs a place for a while and nothing more. What is answered is not its business.
+//! A client gets one answer per connection, within a time, from so many connections at once: a slow
+//! or silent reader costs a place for a while and nothing more. Handlers decide what the answers say.
 
 use std::convert::Infallible;
 use std::io;
@@ -53,7 +53,7 @@ impl Page {
 /// Finds the page of a path.
 pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 
-/// What is asked.
+/// An HTTP request.
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -65,7 +65,7 @@ pub(crate) struct Asked {
 
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// Answers whatever is asked.
+/// Answers any request.
 pub(crate) type HttpHandler = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
 
 /// A port for pages.

@@ -43,7 +43,7 @@ pub struct ExecutorStatus {
     pub peak: ExecutorMetrics,
     /// Whether it gets no tasks of the application.
     pub is_excluded: bool,
-    /// The stage attempts of which it gets no tasks.
+    /// Stage attempts whose tasks it does not get.
     pub excluded_in: BTreeSet<StageRef>,
 }
 

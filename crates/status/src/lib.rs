@@ -84,7 +84,7 @@ pub struct AppStatus {
 }
 
 impl AppStatus {
-    /// Of an application of which nothing was heard yet.
+    /// Of an application without events so far.
     pub fn new(retention: Retention) -> Self {
         AppStatus {
             application: Application::default(),

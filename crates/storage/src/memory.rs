@@ -444,7 +444,7 @@ impl MemoryStore {
             Ok(on_disk) => (Some(on_disk), None),
             Err(reason) => (None, Some(reason)),
         };
-        // Removed or replaced meanwhile: whoever did that took it off the books.
+        // Removed or replaced meanwhile: the thread that did so took it off the books.
         let Some(left) = self.lock().leave(id, number, &mut on_disk) else { return 0 };
         if let Some(reason) = failure {
             tracing::warn!(block = %id, reason, "cached partition could not be written to disk");

@@ -209,7 +209,7 @@ pub struct RddInfo {
 }
 
 /// Dependencies that the driver holds and lets go of when the node's partitions are written elsewhere:
-/// from then on the node reads something else. That happens once, and is seen by whoever asks next.
+/// from then on the node reads something else. That happens once, and the next call of [`RddInfo::reads`] sees it.
 #[derive(Debug)]
 pub struct Lent {
     before: Weak<Vec<Dependency>>,

@@ -11,7 +11,7 @@ use crate::jitter::Jitter;
 use crate::mutant::{Mutant, Planted};
 use crate::protocol::{Refusal, ToDriver, ToExecutor};
 
-/// A task that waits for a core for longer than this is given back: whoever is free shall have it.
+/// The executor returns a task that waits for a core for longer than this: another executor may have one free.
 const PATIENCE_MS: u64 = 100;
 
 /// Why a task ends as killed that nobody killed.

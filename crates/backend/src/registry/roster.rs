@@ -63,7 +63,7 @@ impl Roster {
         self.counts_on(id)
     }
 
-    /// Ordered ones of which nothing was heard for longer than this.
+    /// Ordered ones that have not registered for longer than this.
     pub(super) fn late(&self, now: Tick, timeout_ms: u64) -> impl Iterator<Item = ExecutorId> {
         let late = self.ordered.iter().filter(move |(_, since)| now.since_ms(**since) > timeout_ms);
         late.map(|(id, _)| *id)

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `join` | settings, the runtime, the driver's port |
 //! | `actor` | the thread with the core of `firesteel_backend::registry`: one event at a time |
-//! | `describe` | what is asked of a cluster manager, and what executors are told |
+//! | `describe` | the application's request to a cluster manager, and the environment of executors |
 //! | `provider` | where cluster managers plug in |
 //! | `standalone` | executors from a standalone cluster: the client of its masters |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |

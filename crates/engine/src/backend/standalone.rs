@@ -119,7 +119,7 @@ impl Provider for StandaloneProvider {
     }
 }
 
-/// What is asked of a master.
+/// The application's request to a master.
 fn describe(application: ApplicationSpec) -> Result<ApplicationDescription, ConfError> {
     let ApplicationSpec { name, user, conf, command } = application;
     let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;

@@ -221,7 +221,7 @@ pub(super) struct Replicas(pub(super) Arc<Node>);
 impl Endpoint for Replicas {
     type Message = HoldReplica;
 
-    /// Several at once: whoever asks waits for the answer.
+    /// Handles several at once: the executor that sends one waits for the answer.
     async fn receive(
         &mut self,
         copy: HoldReplica,

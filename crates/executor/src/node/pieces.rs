@@ -17,7 +17,7 @@ use super::transfer::TransferError;
 
 /// The pause before asking again when all that is missing is on its way to others.
 const PAUSE: Duration = Duration::from_millis(5);
-/// After so many pauses in a row the driver is to serve a piece itself, whoever else has it under way.
+/// After so many pauses in a row the driver serves a piece itself, even if other executors are fetching it.
 const PAUSES: u32 = 400;
 /// So often a piece may fail to come from the driver itself.
 const FAILURES: u32 = 3;

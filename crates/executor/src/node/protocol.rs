@@ -93,7 +93,7 @@ pub enum ToBlockMaster {
     },
     /// Where do the map outputs of a shuffle lie?
     LocateMapOutputs(ShuffleId),
-    /// Does whoever serves blocks there count?
+    /// Does the executor that serves blocks there count?
     IsAlive(BlockLocation),
     /// Where does a cached partition lie?
     LocateCached(RddBlock),
@@ -106,7 +106,7 @@ pub enum ToBlockMaster {
     },
     /// Which piece of a broadcast value to get next, and where?
     NextPiece {
-        /// For whoever is there.
+        /// The executor that reads the value.
         reader: BlockLocation,
         /// Of this value.
         broadcast: BroadcastId,

@@ -41,8 +41,8 @@ impl Executors {
         !self.registered.is_empty()
     }
 
-    /// The first number that a master may give, when the driver asks to be taken in once more: whoever heard it before
-    /// may have ordered executors that it never heard of, even if the answer was lost (S05).
+    /// The first number that a master may give, when the driver registers once more. A master that heard it before may
+    /// have ordered executors that the driver never heard of, even if the answer was lost (S05).
     pub(super) fn first_number(&mut self, again: bool, planted: Planted) -> ExecutorId {
         if again {
             self.numbers.leave_out();

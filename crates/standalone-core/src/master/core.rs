@@ -52,7 +52,7 @@ pub enum MasterEffect {
         /// What.
         said: Stamped<ToApplication>,
     },
-    /// Answer whoever asked.
+    /// Answer a request.
     Reply {
         /// Over which connection.
         to: Peer,
@@ -137,7 +137,7 @@ impl Master {
         turn.out.extend(self.agenda.arm(now).map(MasterEffect::ArmTimer));
     }
 
-    /// Another master acts: whoever wants to register has to ask there.
+    /// Another master leads: workers and drivers have to register there.
     fn decline(&mut self, turn: &mut Turn<'_>, from: Peer, message: &ToMaster) {
         match message {
             ToMaster::RegisterWorker { .. } => turn.tell_worker(from, ToWorker::MasterInStandby),

@@ -3,9 +3,9 @@
 /// What a master is doing. Spark's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryState {
-    /// Another one acts.
+    /// Another master leads.
     Standby,
-    /// It acts.
+    /// It leads: it accepts registrations and places executors.
     Alive,
     /// It learns what its predecessor knew.
     Recovering,

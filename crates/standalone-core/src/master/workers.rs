@@ -153,7 +153,7 @@ impl Master {
         }
     }
 
-    /// Launches of which the worker knows nothing, and ends that have not come.
+    /// Repeats launches that the worker does not know, and kills that it has not confirmed.
     fn repeat_orders(&mut self, turn: &mut Turn<'_>, id: &WorkerId, known: &[ExecutorKey]) {
         let worker = &self.workers[id];
         let (peer, registration) = (worker.peer(), worker.registration());

@@ -22,7 +22,7 @@ pub struct ExecutorInfo {
 }
 
 impl ExecutorInfo {
-    /// One of the default profile, of which nothing else is known.
+    /// One of the default profile; nothing else is known of it.
     pub fn new(host: Host, cores: u32) -> Self {
         ExecutorInfo {
             host,

@@ -218,7 +218,7 @@ pub enum Event {
         executor: ExecutorId,
         /// The most that it used.
         metrics: ExecutorMetrics,
-        /// The same for each stage attempt of which it ran tasks meanwhile.
+        /// The same for each stage attempt whose tasks it ran meanwhile.
         stages: Vec<StagePeak>,
         /// Its running tasks, where they tell what they cost before they end.
         tasks: Vec<RunningTask>,
