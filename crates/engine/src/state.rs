@@ -42,7 +42,7 @@ pub(super) struct Running {
 pub(super) struct Output {
     pub(super) value: Payload,
     pub(super) updates: Vec<(AccumulatorId, Payload)>,
-    /// Whose output it is, unless the task was given up meanwhile.
+    /// Whose output it is; `None` if the task was killed or its executor lost meanwhile.
     pub(super) of: Option<Running>,
 }
 

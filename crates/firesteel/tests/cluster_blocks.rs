@@ -405,7 +405,7 @@ fn executors_are_told_with_their_log_files_and_attributes() {
 }
 
 #[test]
-fn an_executor_that_hangs_is_given_up_and_replaced() {
+fn an_executor_that_hangs_is_declared_dead_and_replaced() {
     let builder = builder(2).config("spark.network.timeout", "10s");
     let (ctx, seen) = started(builder.config("spark.executor.heartbeatInterval", "500ms"), 2);
     let stopped = processes(&ctx)[0];

@@ -79,7 +79,7 @@ impl Account {
         right.resize(&mut self.reservation, bytes, most)
     }
 
-    /// Everything was given up.
+    /// Releases everything.
     pub(crate) fn clear(&mut self) {
         self.reservation.resize(0);
     }

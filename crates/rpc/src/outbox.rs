@@ -1,8 +1,8 @@
 //! The queue of messages towards one peer, and the task that has a connection for it.
 //!
 //! There is one outbox per dialled address: it connects when there is something to send, and again
-//! after a connection was lost. What was queued when a connection broke or could not be made is
-//! given up with it, never sent over the next one: a message arrives at most once, and those that
+//! after a connection was lost. When a connection breaks or cannot be made, the outbox drops what is
+//! queued and never sends it over the next one: a message arrives at most once, and those that
 //! arrive keep their order. An outbox of an accepted connection ends with it.
 
 use std::sync::Arc;
@@ -136,7 +136,7 @@ async fn dial_when_needed(
         };
         match dialled {
             Ok(socket) => connected(socket, first, &mut queue, outbox, &env).await,
-            Err(error) => give_up(first, &mut queue, &address, &error),
+            Err(error) => fail_queued(first, &mut queue, &address, &error),
         }
     }
     queue.close();
@@ -168,7 +168,7 @@ pub(crate) fn queued(queue: &mut mpsc::UnboundedReceiver<Outgoing>) -> Vec<Outgo
 }
 
 /// Fails what was queued, and tells the endpoints that wanted to talk.
-fn give_up(
+fn fail_queued(
     first: Outgoing,
     queue: &mut mpsc::UnboundedReceiver<Outgoing>,
     address: &RpcAddress,

@@ -16,7 +16,7 @@ pub enum Outcome {
     /// It was computed, but there is no room for it.
     NotCached,
     /// It was not computed to its end.
-    GivenUp,
+    Abandoned,
 }
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub enum Claim<'a> {
     Theirs(Waiting),
 }
 
-/// The right to compute a block; given up when it is dropped.
+/// The right to compute a block; dropping it releases the right.
 pub struct Claimed<'a> {
     claims: &'a Claims,
     id: BlockId,
@@ -60,7 +60,7 @@ impl Claims {
         }
         let turn = Arc::<Turn>::default();
         turns.insert(id, turn.clone());
-        Claim::Mine(Claimed { claims: self, id, turn, outcome: Outcome::GivenUp })
+        Claim::Mine(Claimed { claims: self, id, turn, outcome: Outcome::Abandoned })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<BlockId, Arc<Turn>>> {

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_that_the_driver_gave_up_is_not_waited_for() {
+    fn a_reader_does_not_wait_for_an_executor_that_the_driver_declared_dead() {
         assert!(matches!(tried(false, "1h", 1, broken), (Err(TransferError::Lost(_)), 1)));
     }
 }

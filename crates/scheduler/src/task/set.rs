@@ -24,7 +24,7 @@ enum Phase {
     Finished,
     /// A newer attempt takes over; what runs may end and is reported.
     Retired,
-    /// It was given up; what runs was told to stop and its end is reported.
+    /// It failed; running attempts were told to stop, and their ends are reported.
     Failed,
     /// Nobody wants it; what runs was told to stop and its end is not reported.
     Cancelled {
@@ -155,7 +155,7 @@ impl SetState {
         !told_to_stop
     }
 
-    /// It is given up.
+    /// It fails; the caller kills what runs.
     pub(super) fn fail(&mut self) {
         self.phase = Phase::Failed;
     }
@@ -279,8 +279,8 @@ impl SetState {
     }
 
     /// A fetch failure: a newer attempt of the stage will see to the partition.
-    pub(super) fn give_up(&mut self, index: u32) {
-        self.slots.give_up(index);
+    pub(super) fn abandon(&mut self, index: u32) {
+        self.slots.abandon(index);
         self.retire();
     }
 

@@ -221,7 +221,7 @@ fn the_driver_is_heard_as_often_as_its_master_wants() {
 }
 
 #[test]
-fn what_was_given_up_while_no_master_heard_is_told_to_the_next_one_until_it_is_over() {
+fn what_was_released_without_a_master_is_told_to_the_next_one_until_it_is_over() {
     let mut scene = Scene::ready();
     scene.feed(comes(0));
     scene.feed(AppClientEvent::MasterDisconnected { master: 0 });

@@ -493,7 +493,7 @@ fn a_master_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence(
 }
 
 #[test]
-fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew() {
+fn a_silent_worker_is_declared_dead_its_executors_are_lost_and_it_may_come_back_anew() {
     let mut scene = Scene::new(MasterOptions::default());
     let old = scene.add_worker(10, "a", 1, 1000);
     let app = scene.add_app(20, app(1));

@@ -179,7 +179,7 @@ fn note(change: &Change) {
             let worker = &record.worker;
             tracing::info!(worker = %worker.id, cores = worker.cores, memory_mb = worker.memory_mb, "registered worker");
         }
-        Change::RemoveWorker(worker) => tracing::warn!(%worker, "gave up worker"),
+        Change::RemoveWorker(worker) => tracing::warn!(%worker, "declared worker dead"),
         Change::RemoveApplication(app) => tracing::info!(%app, "application is over"),
         Change::RemoveDriver(driver) => tracing::info!(%driver, "driver is over"),
         Change::PutApplication(_) | Change::PutDriver(_) => {}

@@ -118,7 +118,7 @@ pub struct TaskMetrics {
     pub shuffle_write_bytes: u64,
     /// Time to finish map outputs and to store them, microseconds.
     pub shuffle_write_time_us: u64,
-    /// Bytes of memory given up for want of it.
+    /// Bytes that records held in memory before they were spilled.
     pub memory_bytes_spilled: u64,
     /// Bytes written to disk instead.
     pub disk_bytes_spilled: u64,
