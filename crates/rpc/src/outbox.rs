@@ -29,14 +29,14 @@ pub(crate) struct Outgoing {
     pub(crate) body: Option<Bytes>,
     pub(crate) reply: Option<oneshot::Sender<Result<Bytes, RpcError>>>,
     pub(crate) watcher: Option<Arc<dyn AnyMailbox>>,
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 /// The sending side of the queue.
 pub(crate) struct Outbox {
     address: RpcAddress,
     queue: mpsc::UnboundedSender<Outgoing>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     capacity: usize,
     pub(crate) max_message: usize,
     pub(crate) ask_timeout: std::time::Duration,
@@ -52,7 +52,7 @@ impl Outbox {
         let outbox = Self {
             address,
             queue,
-            room: Arc::new(Semaphore::new(options.outbox_bytes)),
+            permits: Arc::new(Semaphore::new(options.outbox_bytes)),
             capacity: options.outbox_bytes,
             max_message: options.max_message,
             ask_timeout: options.ask_timeout,
@@ -74,20 +74,20 @@ impl Outbox {
         &self.address
     }
 
-    /// Room for a message; waits for it.
-    pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RpcError> {
-        let permit = self.room.clone().acquire_many_owned(self.cost(bytes)).await;
+    /// A permit to queue a message of so many bytes. Waits while the queue is full.
+    pub(crate) async fn permit(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RpcError> {
+        let permit = self.permits.clone().acquire_many_owned(self.cost(bytes)).await;
         permit.map_err(|_| self.gone())
     }
 
-    /// Room for a message if there is any.
-    pub(crate) fn try_room(
+    /// A permit to queue a message of so many bytes, unless the queue is full.
+    pub(crate) fn try_permit(
         &self,
         bytes: usize,
         endpoint: &str,
     ) -> Result<OwnedSemaphorePermit, RpcError> {
         use tokio::sync::TryAcquireError::{Closed, NoPermits};
-        self.room.clone().try_acquire_many_owned(self.cost(bytes)).map_err(|error| match error {
+        self.permits.clone().try_acquire_many_owned(self.cost(bytes)).map_err(|error| match error {
             Closed => self.gone(),
             NoPermits => {
                 RpcError::QueueFull { endpoint: self.address.endpoint(endpoint).to_string() }
@@ -109,11 +109,11 @@ impl Outbox {
 
     /// Whether nothing is queued, so that it can be forgotten when nobody else has it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.room.available_permits() == self.capacity
+        self.permits.available_permits() == self.capacity
     }
 
     fn close(&self) {
-        self.room.close();
+        self.permits.close();
     }
 }
 
