@@ -28,7 +28,7 @@ pub enum ToDriver {
         /// What its cluster manager tells of it.
         attributes: BTreeMap<String, String>,
     },
-    /// It lives.
+    /// Sent every heartbeat interval, with the whole state of the executor: a lost message heals.
     ExecutorHeartbeat {
         /// Which.
         executor: ExecutorId,

@@ -1,4 +1,4 @@
-//! Memory that runs short for a while: small map outputs leave room for those who run, and a task waits for
+//! Memory that runs short for a while: small map outputs leave memory to running tasks, and a task waits for
 //! what others hold instead of failing its job.
 
 mod scratch;

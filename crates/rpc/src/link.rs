@@ -406,7 +406,7 @@ impl<W: AsyncWrite + Unpin> Writer<'_, W> {
         id
     }
 
-    /// Says that this side lives, and forgets asks nobody waits for any more.
+    /// Sends a keep-alive, and forgets asks nobody waits for any more.
     async fn ping(&mut self) -> Result<(), FrameError> {
         self.link
             .asks

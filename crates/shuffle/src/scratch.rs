@@ -102,14 +102,14 @@ impl Scratch {
         self.codec
     }
 
-    /// Room in storage for an output that is small enough to stay in memory.
+    /// Reserves storage memory for an output that is small enough to stay there.
     pub(crate) fn keep_inline(&self, bytes: u64) -> Option<Kept> {
         let fits = bytes <= self.inline_bytes && self.memory.acquire_pinned(bytes);
         fits.then(|| Kept { memory: self.memory.clone(), bytes })
     }
 }
 
-/// Room in storage; given back when it is dropped.
+/// A reservation of storage memory; released when it is dropped.
 pub(crate) struct Kept {
     memory: Arc<MemoryManager>,
     bytes: u64,

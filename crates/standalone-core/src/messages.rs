@@ -31,7 +31,7 @@ pub enum ToMaster {
         /// What it runs.
         state: WorkerState,
     },
-    /// A registered worker lives; it tells all it runs.
+    /// Of a registered worker; it tells all it runs.
     Heartbeat {
         /// Who.
         worker: WorkerId,
@@ -73,7 +73,7 @@ pub enum ToMaster {
         /// The first number its executors may have: smaller ones are taken.
         first_executor: ExecutorId,
     },
-    /// A driver lives; it tells what it wants and what it has.
+    /// Of a driver; it tells what it wants and what it has.
     ApplicationHeartbeat {
         /// Who.
         app: AppId,

@@ -13,7 +13,7 @@ use crate::BlockId;
 pub enum Outcome {
     /// The block is there, or was for a moment.
     Cached,
-    /// It was computed, but there is no room for it.
+    /// It was computed, but storage memory and disk did not take it.
     NotCached,
     /// It was not computed to its end.
     Abandoned,

@@ -216,7 +216,7 @@ impl Cluster {
         });
     }
 
-    /// Waits for room in its queue for as long as the executor counts.
+    /// Waits, while its queue is full, for as long as the executor counts.
     async fn send_patiently<M: Message + Clone>(
         &self,
         executor: ExecutorId,
@@ -231,7 +231,7 @@ impl Cluster {
         }
     }
 
-    /// Sends at once or, if its queue is full, as soon as there is room. One whose connection is lost is heard
+    /// Sends at once or, if its queue is full, as soon as it is not. One whose connection is lost is heard
     /// of by itself.
     fn send<M: Message + Clone>(
         self: &Arc<Self>,

@@ -134,8 +134,8 @@ impl Node {
             };
             match asked {
                 Ok(true) => missing -= 1,
-                Ok(false) => tracing::warn!(%peer, "it has no room for a copy"),
-                Err(error) => tracing::warn!(%peer, %error, "it keeps no copy"),
+                Ok(false) => tracing::warn!(%peer, "it has no memory or disk for a replica"),
+                Err(error) => tracing::warn!(%peer, %error, "it holds no replica"),
             }
         }
         missing
@@ -160,8 +160,8 @@ impl Node {
         }
     }
 
-    /// Into memory that is taken before the first byte comes, else onto disk, as the level allows; `None`: there
-    /// is no room for it.
+    /// Into memory that is taken before the first byte comes, else onto disk, as the level allows; `None`: neither
+    /// has enough for it.
     async fn pull_replica(
         &self,
         block: BlockId,

@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// Keeps a piece for others, if there is room that nobody uses; it goes when there is none.
+    /// Caches a piece for others in storage memory that nobody uses; evicted when somebody needs it.
     fn keep_piece(&self, id: BroadcastId, piece: u32, bytes: &Bytes) -> bool {
         let memory_bytes = bytes.len() as u64;
         if !self.scratch.memory().acquire_storage(memory_bytes) {

@@ -195,7 +195,7 @@ mod tests {
     use super::super::settings::Settings;
     use super::*;
 
-    /// Says whether the executor lives.
+    /// Says whether the executor is alive.
     struct Master(Arc<AtomicBool>);
 
     impl Endpoint for Master {

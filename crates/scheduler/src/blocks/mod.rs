@@ -58,7 +58,7 @@ pub struct BlockMaster {
     outputs: MapOutputs,
     cached: CachedBlocks,
     broadcasts: Broadcasts,
-    /// Whether replicas that are lost are made again.
+    /// Whether lost replicas are re-replicated (`spark.storage.replication.proactive`).
     proactive: bool,
     planted: Planted,
 }

@@ -263,7 +263,7 @@ fn an_application_that_its_master_ended_is_over_and_says_why() {
 }
 
 #[test]
-fn the_life_of_an_executor_is_reported_and_the_master_hears_who_registered() {
+fn each_state_of_an_executor_is_reported_and_the_master_hears_who_registered() {
     let mut scene = Scene::ready();
     let executor = ExecutorId(3);
     assert_eq!(reports(&scene.feed(added(3))), [ProviderEvent::Ordered { executor }]);

@@ -127,7 +127,7 @@ impl Master {
             return;
         }
         let message = format!(
-            "{} executors in a row ended before they could be used, and no other worker has room for one: {}. \
+            "{} executors in a row ended before they could be used, and no other worker has capacity for one: {}. \
              Their stderr on those workers may tell more",
             app.launches().useless(),
             app.launches().history(),

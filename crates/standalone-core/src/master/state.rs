@@ -47,7 +47,7 @@ impl WorkerStatus {
     }
 }
 
-/// Where an application is in its life. Spark's names.
+/// The state of an application, under Spark's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationState {
     /// It has no executor.

@@ -53,7 +53,7 @@ pub struct ApplicationView {
     pub app: AppId,
     /// What it asks for.
     pub description: Arc<ApplicationDescription>,
-    /// Where it is in its life.
+    /// Waiting, running, or how it ended.
     pub state: ApplicationState,
     /// Cores it has, or had.
     pub cores: u32,
@@ -130,12 +130,12 @@ impl Master {
 
     /// Whether some application could get an executor at this moment and has not (L01).
     pub fn has_unmet_demand(&self, now: Tick) -> bool {
-        let rooms: Vec<_> = self.workers.alive().collect();
+        let workers: Vec<_> = self.workers.alive().collect();
         self.apps.in_order().any(|app| {
             self.demand_at(now, app.id()).is_some_and(|demand| {
                 let cores = demand.cores_per_executor.unwrap_or(1);
-                let mut rooms = rooms.iter();
-                let fits = rooms.any(|worker| {
+                let mut workers = workers.iter();
+                let fits = workers.any(|worker| {
                     let avoided = self.is_avoided(now, app.id(), worker.id());
                     worker.fits(cores, demand.memory_mb) && !avoided
                 });

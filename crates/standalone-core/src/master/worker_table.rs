@@ -90,7 +90,7 @@ impl Worker {
         self.last_heartbeat
     }
 
-    /// It lives, and this is how to reach it.
+    /// A heartbeat came over this connection.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) {
         (self.last_heartbeat, self.peer) = (now, from);
     }

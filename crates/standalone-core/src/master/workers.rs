@@ -89,7 +89,7 @@ impl Master {
         };
         turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
         let mut entry = Worker::new(worker, from, registration, turn.now);
-        // What waits for room there holds none, and is about to hear that it is not wanted.
+        // An executor that waits for capacity there holds none, and the master is about to kill it.
         let running = |report: &&ExecutorReport| report.state == ExecutorState::Running;
         for report in state.executors.iter().filter(running) {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };

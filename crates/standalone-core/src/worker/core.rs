@@ -337,7 +337,7 @@ impl Worker {
             })
     }
 
-    pub(super) fn has_room(&self, cores: u32, memory_mb: u64) -> bool {
+    pub(super) fn has_capacity(&self, cores: u32, memory_mb: u64) -> bool {
         let (used_cores, used_memory) = self.used();
         let description = &self.options.description;
         used_cores + cores <= description.cores && used_memory + memory_mb <= description.memory_mb

@@ -31,7 +31,7 @@ struct Driver {
 
 impl Driver {
     fn report(&self, id: &DriverId) -> DriverReport {
-        let running = self.phase.holds_room();
+        let running = self.phase.holds_capacity();
         DriverReport {
             driver: id.clone(),
             cores: self.description.cores,
@@ -146,7 +146,7 @@ impl Drivers {
 
     /// Cores and memory of the processes that may be there.
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, u64)> {
-        let there = self.live.values().filter(|driver| driver.phase.holds_room());
+        let there = self.live.values().filter(|driver| driver.phase.holds_capacity());
         there.map(|driver| (driver.description.cores, driver.description.memory_mb))
     }
 }

@@ -15,7 +15,7 @@ const REMEMBERED: usize = 1024;
 /// How far a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// There is no room for it yet.
+    /// The worker has no cores or memory free for it yet.
     Waiting,
     /// Its process runs.
     Running,
@@ -26,8 +26,8 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether a process may be there.
-    pub(super) fn holds_room(self) -> bool {
+    /// Whether a process may be there, which holds cores and memory.
+    pub(super) fn holds_capacity(self) -> bool {
         matches!(self, Phase::Running | Phase::Killing)
     }
 }
