@@ -25,9 +25,7 @@ use crate::executor::exit;
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    /// With this code.
     Code(i32),
-    /// By this signal.
     Signal(i32),
 }
 
@@ -66,7 +64,6 @@ pub enum Blame {
     RunningTasks,
     /// The node, for this application.
     Node,
-    /// Nobody.
     Nobody,
 }
 

@@ -39,7 +39,6 @@ impl fmt::Debug for Command {
 /// What a driver serves to the workers that start its executors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
-    /// Where.
     pub address: Address,
     /// The length of the executable.
     pub program_bytes: u64,
@@ -52,7 +51,6 @@ pub struct Served {
 pub struct ServedFile {
     /// Its name, without a directory.
     pub name: String,
-    /// Its length.
     pub bytes: u64,
     /// Its hash, by which it is asked for.
     pub hash: [u8; 32],
@@ -64,7 +62,6 @@ pub mod variable {
     pub const APP_ID: &str = "FIRESTEEL_APP_ID";
     /// Its number.
     pub const EXECUTOR_ID: &str = "FIRESTEEL_EXECUTOR_ID";
-    /// Its cores.
     pub const CORES: &str = "FIRESTEEL_EXECUTOR_CORES";
     /// Its memory in MiB.
     pub const MEMORY_MB: &str = "FIRESTEEL_EXECUTOR_MEMORY_MB";
@@ -79,15 +76,11 @@ pub mod variable {
 /// Who an executor is. Its cluster manager sets these [variables](Identity::variables) after those of its [`Command`].
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its application.
     pub app: AppId,
-    /// Its number.
     pub executor: ExecutorId,
     /// The name that others reach it by: its node.
     pub host: String,
-    /// Its cores.
     pub cores: u32,
-    /// Its memory.
     pub memory_mb: u64,
 }
 

@@ -88,7 +88,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// This moment.
     pub fn now(&self) -> Tick {
         self.clock.now()
     }

@@ -25,14 +25,11 @@ pub enum SchedulerInput {
     Task(TaskEvent),
     /// An executor registered.
     ExecutorAdded {
-        /// The executor.
         executor: ExecutorId,
         /// Where, and with what.
         info: ExecutorInfo,
     },
-    /// An executor is gone.
     ExecutorLost {
-        /// The executor.
         executor: ExecutorId,
         /// Whether the application ended it itself.
         caused_by_app: bool,
@@ -43,16 +40,13 @@ pub enum SchedulerInput {
     },
     /// A cached partition came, moved or went.
     BlockUpdated {
-        /// There.
         location: BlockLocation,
-        /// The partition.
         block: RddBlock,
         /// How it is stored there; `None`: it is gone.
         status: Option<BlockStatus>,
     },
     /// All cached partitions of a holder, in case that a change was not heard of.
     BlocksReported {
-        /// There.
         location: BlockLocation,
         /// How each is stored.
         cached: Vec<(RddBlock, BlockStatus)>,
@@ -66,25 +60,19 @@ pub enum SchedulerInput {
 pub enum SchedulerEffect {
     /// Run the attempt; `kind` names its code.
     LaunchTask {
-        /// The attempt.
         task: TaskInfo,
         /// What it produces.
         kind: TaskSetKind,
         /// The epoch of map outputs that it may read: [`BlockMaster::epoch`].
         epoch: u64,
     },
-    /// Stop the attempt.
     KillTask {
-        /// The attempt.
         task: TaskId,
-        /// Where.
         executor: ExecutorId,
-        /// Why.
         reason: String,
     },
     /// Hand the task's output to the job's waiter.
     DeliverResult {
-        /// The job.
         job: JobId,
         /// Position among the job's partitions.
         index: u32,
@@ -93,38 +81,30 @@ pub enum SchedulerEffect {
     },
     /// Hand these sizes to the job's waiter.
     DeliverMapStatistics {
-        /// The job.
         job: JobId,
         /// Bytes for each reader, about.
         bytes: Vec<u64>,
     },
     /// Add the task's accumulator updates.
     ApplyAccumulators {
-        /// Whose.
         task: TaskId,
     },
     /// Drop what is kept under the task's id.
     ReleaseTask {
-        /// The task.
         task: TaskId,
     },
-    /// The job is over.
     EndJob {
-        /// The job.
         job: JobId,
-        /// How.
         result: Result<(), JobError>,
     },
     /// The map outputs registered for a shuffle changed.
     PublishMapOutputs {
-        /// The shuffle.
         shuffle: ShuffleId,
         /// Location by map partition.
         locations: Vec<Option<MapOutputLocation>>,
     },
     /// Nobody will read these map outputs.
     DropMapOutputs {
-        /// The shuffle.
         shuffle: ShuffleId,
         /// Who holds which.
         outputs: Vec<(BlockLocation, MapAttempt)>,
@@ -133,16 +113,12 @@ pub enum SchedulerEffect {
     DropCachedPartitions {
         /// The holder; `None`: all of them.
         at: Option<BlockLocation>,
-        /// The RDD.
         rdd: RddId,
-        /// The epoch.
         epoch: u64,
     },
     /// These cached partitions have too few replicas: the holder is to see to it that they have more.
     ReplicateBlocks {
-        /// The holder.
         holder: BlockLocation,
-        /// The partitions.
         blocks: Vec<RddBlock>,
     },
     /// Tell the listeners.

@@ -195,7 +195,6 @@ impl Run {
         &self.bytes
     }
 
-    /// How many.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -280,7 +279,6 @@ impl Slice {
         Ok(())
     }
 
-    /// How many records.
     pub fn records(&self) -> u64 {
         self.records
     }

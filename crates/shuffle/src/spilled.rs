@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 
-/// What was spilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spilled {
     /// Bytes that the spilled records held in memory.

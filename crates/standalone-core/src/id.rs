@@ -30,9 +30,7 @@ numbered_id!(
 /// An executor of an application.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExecutorKey {
-    /// Whose.
     pub app: AppId,
-    /// Its number.
     pub executor: ExecutorId,
 }
 

@@ -48,10 +48,5 @@ pub enum StartError {
     Reaper(#[source] io::Error),
     /// The directory of a worker.
     #[error("could not make the work directory {}: {source}; choose another with --work-dir", path.display())]
-    WorkDirectory {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    WorkDirectory { path: PathBuf, source: io::Error },
 }

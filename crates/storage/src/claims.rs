@@ -35,7 +35,6 @@ pub(crate) struct Claims {
 pub enum Claim<'a> {
     /// The caller's: nobody else computes it meanwhile.
     Mine(Claimed<'a>),
-    /// Another thread's.
     Theirs(Waiting),
 }
 

@@ -174,7 +174,6 @@ impl MemoryManager {
         true
     }
 
-    /// A block is gone.
     pub fn release_storage(&self, bytes: u64) {
         let mut pools = self.lock();
         pools.storage -= bytes;

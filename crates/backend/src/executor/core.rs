@@ -20,11 +20,8 @@ pub const WAITED_TOO_LONG: &str = "it waited for a core of its executor for too 
 /// The rules of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
-    /// Of which application.
     pub app: AppId,
-    /// Which.
     pub executor: ExecutorId,
-    /// Where.
     pub host: Host,
     /// How many cores it offers.
     pub cores: u32,
@@ -51,13 +48,9 @@ pub enum ExecutorEvent {
     Received(ToExecutor),
     /// The connection to its driver broke, or could not be made.
     DriverDisconnected,
-    /// Its worker is gone.
     WorkerGone,
-    /// A task ended.
     TaskEnded {
-        /// Which.
         task: TaskId,
-        /// How.
         outcome: TaskOutcome,
         /// Its result and what it cost, as the shell encodes it.
         data: Arc<[u8]>,
@@ -71,25 +64,16 @@ pub enum ExecutorEvent {
 pub enum ExecutorEffect {
     /// Tell its driver.
     Send(ToDriver),
-    /// Run a task.
     RunTask {
-        /// Which.
         task: TaskId,
         /// What, as the driver's shell encoded it.
         data: Arc<[u8]>,
     },
     /// Stop a task; it ends by itself.
-    KillTask {
-        /// Which.
-        task: TaskId,
-        /// Why.
-        reason: String,
-    },
+    KillTask { task: TaskId, reason: String },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
-    /// End.
     Exit {
-        /// With this code.
         code: i32,
         /// For people.
         reason: String,
@@ -331,7 +315,6 @@ impl Executor {
         self.waiting.len()
     }
 
-    /// Tasks it runs.
     pub fn running(&self) -> impl Iterator<Item = TaskId> {
         self.running.iter().copied()
     }

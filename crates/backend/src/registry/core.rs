@@ -26,7 +26,6 @@ pub enum RegistryEvent {
         from: Peer,
         /// Whether it said over this connection where it serves its blocks.
         has_address: bool,
-        /// What.
         message: ToDriver,
     },
     /// An executor's connection broke, for good.
@@ -40,17 +39,9 @@ pub enum RegistryEvent {
         total: u32,
     },
     /// These executors are not wanted any more.
-    KillRequested {
-        /// Which.
-        executors: Vec<ExecutorId>,
-    },
+    KillRequested { executors: Vec<ExecutorId> },
     /// The schedulers give a node no task of this application from now on, or do so again.
-    NodeExcluded {
-        /// Which.
-        node: Host,
-        /// Whether it is excluded.
-        excluded: bool,
-    },
+    NodeExcluded { node: Host, excluded: bool },
     /// A moment asked for by [`RegistryEffect::ArmTimer`] has come; the first one starts the registry.
     Ticked,
     /// All that had arrived when [`RegistryEffect::Drain`] was said has been fed.
@@ -64,42 +55,28 @@ pub enum RegistryEvent {
 pub enum RegistryEffect {
     /// Tell the provider.
     Provider(ProviderCommand),
-    /// Tell an executor.
     SendExecutor {
         /// Over which connection.
         to: Peer,
-        /// What.
         message: ToExecutor,
     },
     /// Tell the schedulers.
     Schedule(SchedulerInput),
     /// Keep what a task brought, and tell the schedulers of its end.
     ReportTask {
-        /// Whose.
         executor: ExecutorId,
-        /// Which.
         task: TaskId,
-        /// How.
         outcome: TaskOutcome,
         /// Its result and what it cost, as the executor's shell encoded it.
         data: Arc<[u8]>,
     },
     /// The cluster manager took the application in.
-    Accepted {
-        /// Under this id.
-        app: AppId,
-    },
+    Accepted { app: AppId },
     /// Tell the user.
-    Warn {
-        /// What.
-        message: String,
-    },
+    Warn { message: String },
     /// It cannot go on: accept no job from now on. The schedulers are told after that, so that no job comes
     /// between the two.
-    EndApplication {
-        /// Why.
-        reason: String,
-    },
+    EndApplication { reason: String },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
     /// Feed all that has arrived so far, then `Drained`: silence is judged after that.

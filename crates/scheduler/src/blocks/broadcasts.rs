@@ -24,7 +24,6 @@ pub struct PieceRequest {
 /// The piece to get next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its number.
     pub piece: u32,
     /// Who serves it; `None`: the driver.
     pub from: Option<BlockLocation>,

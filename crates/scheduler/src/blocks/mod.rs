@@ -262,7 +262,6 @@ impl BlockMaster {
         self.broadcasts.next(id, of, request, lives)
     }
 
-    /// The value is gone.
     pub(crate) fn remove_broadcast(&mut self, id: BroadcastId) {
         self.broadcasts.remove(id);
     }

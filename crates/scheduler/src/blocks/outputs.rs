@@ -220,7 +220,6 @@ impl MapOutputs {
         dropped
     }
 
-    /// Forgets a shuffle.
     pub(crate) fn remove(&mut self, shuffle: ShuffleId) {
         self.shuffles.remove(&shuffle);
     }

@@ -13,7 +13,6 @@ use firesteel_types::StageId;
 /// A task over all its attempts.
 pub(super) type Suspect = (StageId, u32);
 
-/// Losses by suspect.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     seen: u64,

@@ -27,10 +27,7 @@ enum Phase {
     /// It failed; running attempts were told to stop, and their ends are reported.
     Failed,
     /// Nobody wants it; what runs was told to stop and its end is not reported.
-    Cancelled {
-        /// Why.
-        reason: String,
-    },
+    Cancelled { reason: String },
 }
 
 /// A task for an executor, found in a set.

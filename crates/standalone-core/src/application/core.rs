@@ -17,7 +17,6 @@ pub enum AppClientEvent {
     ReceivedMaster {
         /// Which of its masters.
         master: usize,
-        /// What.
         said: Stamped<ToApplication>,
     },
     /// The connection to a master broke, or could not be made.
@@ -47,7 +46,6 @@ pub enum AppClientEffect {
     SendMaster {
         /// Which of its masters.
         master: usize,
-        /// What.
         message: ToMaster,
     },
     /// Tell the driver's registry.

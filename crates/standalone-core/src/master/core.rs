@@ -21,14 +21,10 @@ pub enum MasterEvent {
     Received {
         /// Over which connection.
         from: Peer,
-        /// What.
         message: ToMaster,
     },
     /// A connection is broken, for good.
-    PeerDisconnected {
-        /// Which.
-        peer: Peer,
-    },
+    PeerDisconnected { peer: Peer },
     /// A moment asked for by [`MasterEffect::ArmTimer`] has come; the first one starts the master.
     Ticked,
 }
@@ -38,25 +34,21 @@ pub enum MasterEvent {
 pub enum MasterEffect {
     /// Keep this, before anything that follows is done.
     Persist(Change),
-    /// Tell a worker.
     SendWorker {
         /// Over which connection.
         to: Peer,
-        /// What.
         said: Stamped<ToWorker>,
     },
     /// Tell a driver.
     SendApplication {
         /// Over which connection.
         to: Peer,
-        /// What.
         said: Stamped<ToApplication>,
     },
     /// Answer a request.
     Reply {
         /// Over which connection.
         to: Peer,
-        /// What.
         said: Stamped<MasterReply>,
     },
     /// Feed `Ticked` at this moment.

@@ -21,7 +21,6 @@ pub(super) struct Slot {
     pub(super) memory_mb: u64,
 }
 
-/// A worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     description: WorkerDescription,

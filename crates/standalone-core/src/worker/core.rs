@@ -25,7 +25,6 @@ pub enum WorkerEvent {
     Received {
         /// Which of its masters.
         master: usize,
-        /// What.
         said: Stamped<ToWorker>,
     },
     /// The connection to a master broke, or could not be made.
@@ -42,32 +41,22 @@ pub enum WorkerEvent {
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
     },
-    /// An executor's process ended.
     ExecutorExited {
-        /// Which.
         key: ExecutorKey,
-        /// How.
         status: ExitStatus,
     },
     /// An executor's process could not be started.
     ExecutorSpawnFailed {
-        /// Which.
         key: ExecutorKey,
-        /// Why.
         message: String,
     },
-    /// A driver's process ended.
     DriverExited {
-        /// Which.
         driver: DriverId,
-        /// How.
         status: ExitStatus,
     },
     /// A driver's process could not be started.
     DriverSpawnFailed {
-        /// Which.
         driver: DriverId,
-        /// Why.
         message: String,
     },
     /// A moment asked for by [`WorkerEffect::ArmTimer`] has come; the first one starts the worker.
@@ -83,45 +72,25 @@ pub enum WorkerEffect {
     Send {
         /// Which of its masters.
         master: usize,
-        /// What.
         message: ToMaster,
     },
     /// Start an executor's process.
     SpawnExecutor {
-        /// Which.
         key: ExecutorKey,
-        /// Of what.
         description: Arc<ApplicationDescription>,
-        /// Its cores.
         cores: u32,
-        /// Its memory.
         memory_mb: u64,
     },
     /// End an executor's process, with all it started.
-    KillExecutor {
-        /// Which.
-        key: ExecutorKey,
-    },
+    KillExecutor { key: ExecutorKey },
     /// Start a driver's process.
-    SpawnDriver {
-        /// Which.
-        driver: DriverId,
-        /// Of what.
-        description: Arc<DriverDescription>,
-    },
+    SpawnDriver { driver: DriverId, description: Arc<DriverDescription> },
     /// End a driver's process, with all it started.
-    KillDriver {
-        /// Which.
-        driver: DriverId,
-    },
+    KillDriver { driver: DriverId },
     /// The application is over and nothing of it runs: remove its temporary directories.
-    RemoveApplication {
-        /// Which.
-        app: AppId,
-    },
+    RemoveApplication { app: AppId },
     /// Remove work directories that are older than this, except those of these applications.
     CleanWorkDirectories {
-        /// How old.
         age_ms: u64,
         /// Of these nothing.
         keep: Vec<AppId>,
@@ -130,7 +99,6 @@ pub enum WorkerEffect {
     ArmTimer(Tick),
     /// End, and all processes with it.
     Exit {
-        /// With this code.
         code: i32,
         /// For people.
         reason: String,

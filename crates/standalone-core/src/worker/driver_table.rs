@@ -13,7 +13,6 @@ use crate::description::{DriverDescription, DriverReport, DriverState, ProcessEn
 
 /// The first wait before a supervised driver is started again; each further one is twice as long.
 const PAUSE_MS: u64 = 1000;
-/// The longest wait.
 const MAX_PAUSE_MS: u64 = 60_000;
 /// A driver that ran so long starts again without a longer wait.
 const HEALTHY_MS: u64 = 5000;
@@ -42,7 +41,6 @@ impl Driver {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Drivers {
     live: BTreeMap<DriverId, Driver>,

@@ -34,7 +34,6 @@ impl Executor {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Executors {
     live: BTreeMap<ExecutorKey, Executor>,

@@ -17,7 +17,6 @@ const REMEMBERED: usize = 1024;
 pub(super) enum Phase {
     /// The worker has no cores or memory free for it yet.
     Waiting,
-    /// Its process runs.
     Running,
     /// Its process was told to end.
     Killing,
