@@ -47,7 +47,7 @@ pub enum End {
     Told,
     /// Its heartbeats stopped.
     Silent,
-    /// Its connection broke, and nobody said why in time.
+    /// Its connection broke, and its cluster manager did not tell why in time.
     Disconnected,
     /// It went with its node, or the cluster manager knows no such executor.
     NodeLost,

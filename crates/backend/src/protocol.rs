@@ -1,4 +1,4 @@
-//! What driver and executor say to each other. Closed enums: what is not listed here cannot be said.
+//! The messages between driver and executor. Closed enums: there are no others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum Refusal {
     OtherApplication,
     /// Its executable is not the driver's.
     OtherExecutable,
-    /// It has not said over this connection where it serves its blocks.
+    /// The executor has not told over this connection where it serves its blocks.
     NoAddress,
 }
 

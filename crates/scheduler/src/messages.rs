@@ -281,7 +281,7 @@ pub enum TaskEffect {
     LaunchTask(TaskInfo),
     /// Stop the attempt; it reports its end itself.
     KillTask { task: TaskId, executor: ExecutorId, reason: String },
-    /// For the DAG scheduler: said once per attempt that was launched, unless its set was cancelled.
+    /// For the DAG scheduler: once per attempt that was launched, unless its set was cancelled.
     TaskEnded {
         task: TaskInfo,
         outcome: TaskOutcome,

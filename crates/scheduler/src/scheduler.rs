@@ -130,7 +130,7 @@ pub enum SchedulerEffect {
 enum Step {
     Dag(DagEvent),
     Task(TaskEvent),
-    /// No task of the set can be launched once all that was said before is done.
+    /// No task of the set can be launched once the effects before this one are carried out.
     Forget(StageRef),
     /// Stages may be gone that tasks are suspected of.
     JobEnded,

@@ -65,7 +65,7 @@ impl Scratch {
         }
     }
 
-    /// As another process said.
+    /// With the settings of another process.
     pub fn with_settings(settings: ScratchSettings) -> Self {
         let memory = MemoryManager::new(settings.budget, settings.storage_fraction);
         let dirs = LocalDirs::new(settings.dirs);

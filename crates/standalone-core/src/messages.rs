@@ -1,4 +1,4 @@
-//! What master, worker and driver say to each other. Closed enums: what is not listed here cannot be said.
+//! The messages between master, worker and driver. Closed enums: there are no others.
 
 use std::sync::Arc;
 
@@ -106,11 +106,11 @@ pub enum ToMaster {
     RequestKillAllDrivers,
     /// Forget the applications and drivers that are over.
     RequestClearCompletedDriversAndApps,
-    /// Does this master act?
+    /// Does this master lead?
     RequestReadyz,
 }
 
-/// Anything a master says carries the master's epoch: what an older one said is void.
+/// A message of a master with the master's epoch: receivers drop messages of an older one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped<T> {
     /// Which term of which master.

@@ -72,11 +72,11 @@ pub struct StageStatus {
     pub state: StageState,
     /// When its first task was launched.
     pub first_task: Option<Tick>,
-    /// When it ended.
+    /// When it ended; `None` while it runs.
     pub completed: Option<Tick>,
     pub failure: Option<String>,
     pub tasks: TaskCounts,
-    /// Copies of slow tasks that were asked for.
+    /// Speculative copies of slow tasks that the scheduler submitted.
     pub speculative: u32,
     /// Tasks that had succeeded and were run again, because what they wrote was lost.
     pub resubmitted: u32,

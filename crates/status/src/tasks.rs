@@ -37,7 +37,7 @@ impl TaskState {
 pub struct TaskStatus {
     pub info: TaskInfo,
     pub state: TaskState,
-    /// When it ended.
+    /// When it ended; `None` while it runs.
     pub ended: Option<Tick>,
     pub failure: Option<Box<TaskFailure>>,
     metrics: Option<Packed>,

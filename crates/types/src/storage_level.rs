@@ -67,7 +67,7 @@ const fn level(use_disk: bool, use_memory: bool, deserialized: bool) -> StorageL
 }
 
 impl StorageLevel {
-    /// Not kept.
+    /// Not cached.
     pub const NONE: StorageLevel = level(false, false, false);
     /// On disk.
     pub const DISK_ONLY: StorageLevel = level(true, false, false);

@@ -44,7 +44,7 @@ pub struct ExecutorOptions {
 /// Into an executor.
 #[derive(Clone, Debug)]
 pub enum ExecutorEvent {
-    /// Its driver said something.
+    /// A message from its driver.
     Received(ToExecutor),
     /// The connection to its driver broke, or could not be made.
     DriverDisconnected,
@@ -112,7 +112,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor that has not said anything yet.
+    /// An executor that has not sent a message yet.
     pub fn new(options: ExecutorOptions, jitter: Jitter) -> Self {
         Executor {
             options,

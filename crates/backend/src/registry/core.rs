@@ -18,13 +18,13 @@ use crate::{AppId, Peer};
 /// Into a registry.
 #[derive(Clone, Debug)]
 pub enum RegistryEvent {
-    /// The provider said something.
+    /// From the provider, over its port.
     Provider(ProviderEvent),
-    /// An executor said something.
+    /// A message from an executor.
     ReceivedExecutor {
         /// Over which connection.
         from: Peer,
-        /// Whether it said over this connection where it serves its blocks.
+        /// Whether the executor told over this connection where it serves its blocks.
         has_address: bool,
         message: ToDriver,
     },
@@ -44,7 +44,7 @@ pub enum RegistryEvent {
     NodeExcluded { node: Host, excluded: bool },
     /// A moment asked for by [`RegistryEffect::ArmTimer`] has come; the first one starts the registry.
     Ticked,
-    /// All that had arrived when [`RegistryEffect::Drain`] was said has been fed.
+    /// The shell has fed all messages that had arrived when it carried out [`RegistryEffect::Drain`].
     Drained,
     /// The application is over.
     Stopped,
@@ -294,7 +294,7 @@ impl Registry {
         self.roster.is_lost(executor)
     }
 
-    /// Why executors cannot be had at the moment, as far as the provider said.
+    /// Why executors cannot be had at the moment, as far as the provider told.
     pub fn shortage(&self) -> Option<&str> {
         self.shortage.as_deref()
     }

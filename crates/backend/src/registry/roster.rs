@@ -76,7 +76,7 @@ impl Roster {
         self.registered.insert(id, executor).is_none()
     }
 
-    /// It said something. False if it is not registered over this connection.
+    /// A message came from it. False if it is not registered over this connection.
     pub(super) fn heard(&mut self, id: ExecutorId, from: Peer, now: Tick) -> bool {
         let known = self.registered.get_mut(&id).filter(|known| known.peer == from);
         known.map(|known| known.last_seen = now).is_some()

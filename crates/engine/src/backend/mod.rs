@@ -100,7 +100,7 @@ pub(crate) struct Cluster {
     env: RpcEnv,
     messages: Sender<ActorMessage>,
     executors: Mutex<BTreeMap<ExecutorId, Live>>,
-    /// Where executors serve their blocks and how much memory they have, by the connection they said so over.
+    /// Where executors serve their blocks and how much memory they have, by the connection they told it over.
     introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
     broadcasts: Broadcasts,
     code: Mutex<BTreeMap<u64, Weak<StageCode>>>,

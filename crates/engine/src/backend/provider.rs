@@ -67,7 +67,7 @@ pub trait Provider: Send {
         reports: Reports,
     ) -> std::result::Result<(), String>;
 
-    /// The registry said something. Never waits.
+    /// Carries out a command of the registry. Never waits.
     fn command(&mut self, command: ProviderCommand);
 
     /// Lets go of everything, after [`ProviderCommand::Stop`]; waits until that is done.

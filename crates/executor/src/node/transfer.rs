@@ -59,7 +59,7 @@ impl std::fmt::Display for TransferError {
 }
 
 impl TransferError {
-    /// Whether the other side said something, if only that it cannot serve the block.
+    /// Whether the other side answered, if only that it cannot serve the block.
     pub(super) fn was_answered(&self) -> bool {
         match self {
             TransferError::Stream(error) => !error.may_pass(),

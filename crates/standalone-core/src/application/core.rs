@@ -13,7 +13,7 @@ use crate::messages::{Stamped, ToApplication, ToMaster};
 /// Into a client.
 #[derive(Clone, Debug)]
 pub enum AppClientEvent {
-    /// A master said something.
+    /// A message from a master.
     ReceivedMaster {
         /// Which of its masters.
         master: usize,
@@ -33,7 +33,7 @@ pub enum AppClientEvent {
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
     },
-    /// The driver's registry said something.
+    /// A command of the driver's registry.
     Command(ProviderCommand),
     /// A moment asked for by [`AppClientEffect::ArmTimer`] has come; the first one starts the client.
     Ticked,
@@ -83,7 +83,7 @@ pub struct AppClient {
 }
 
 impl AppClient {
-    /// A client that has not said anything yet.
+    /// A client that has not sent a message yet.
     pub fn new(options: AppClientOptions, jitter: Jitter) -> Self {
         AppClient {
             executors: Executors::new(options.description.initial_executor_limit),
@@ -129,7 +129,7 @@ impl AppClient {
         self.masters.is_over()
     }
 
-    /// Messages that were dropped because an older master said them.
+    /// Messages that were dropped because an older master sent them.
     pub fn stale_messages(&self) -> u64 {
         self.stale
     }

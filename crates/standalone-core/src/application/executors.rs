@@ -1,4 +1,4 @@
-//! What is said about executors: between the driver's registry and the master that starts them.
+//! Executors, between the driver's registry and the master that starts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) struct Executors {
     registered: BTreeSet<ExecutorId>,
     /// How many ever were.
     registrations: u64,
-    /// Those that are to end and that the master has not said to be over: it is told with each heartbeat.
+    /// Those that are to end, until the master tells that they have: each heartbeat names them.
     released: BTreeSet<ExecutorId>,
     excluded: BTreeSet<Host>,
     numbers: ExecutorNumbers,

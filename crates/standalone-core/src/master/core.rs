@@ -17,7 +17,7 @@ use crate::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
 /// Into a master.
 #[derive(Clone, Debug)]
 pub enum MasterEvent {
-    /// Somebody said something.
+    /// A message from a worker, a driver or a client.
     Received {
         /// Over which connection.
         from: Peer,

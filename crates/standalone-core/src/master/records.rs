@@ -1,4 +1,4 @@
-//! What of a master's state outlives it, when a recovery mode is set: said before what follows from it.
+//! What of a master's state outlives it, when a recovery mode is set: persisted before messages that follow from it are sent.
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ pub enum ApplicationState {
     Waiting,
     /// It has executors.
     Running,
-    /// It said that it is over, or its driver is gone.
+    /// It unregistered, or its driver is gone.
     Finished,
     /// Its executors failed too often.
     Failed,

@@ -21,7 +21,7 @@ use crate::{DriverId, Epoch, ExecutorKey, Registration};
 /// Into a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerEvent {
-    /// A master said something.
+    /// A message from a master.
     Received {
         /// Which of its masters.
         master: usize,
@@ -92,7 +92,7 @@ pub enum WorkerEffect {
     /// Remove work directories that are older than this, except those of these applications.
     CleanWorkDirectories {
         age_ms: u64,
-        /// Of these nothing.
+        /// Directories of these stay.
         keep: Vec<AppId>,
     },
     /// Feed `Ticked` at this moment.
@@ -133,7 +133,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has not said anything yet.
+    /// A worker that has not sent a message yet.
     pub fn new(options: WorkerOptions, jitter: Jitter) -> Self {
         Worker {
             options,

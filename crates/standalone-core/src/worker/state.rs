@@ -64,7 +64,7 @@ impl Memory {
         self.executors.entry(app.clone()).or_default().insert(*number)
     }
 
-    /// An executor is to run: its application is not over, whatever was said.
+    /// An executor is to run: its application is not over, even if the master told so before.
     pub(super) fn reopen(&mut self, app: &AppId) {
         self.finished.retain(|finished| finished != app);
     }

@@ -30,7 +30,7 @@ pub(super) struct Shell {
 
 struct State {
     core: Master,
-    /// Those who have said something over a connection that still stands.
+    /// Those that sent a message over a connection that still stands.
     peers: BTreeMap<Peer, Links>,
     /// What the decision took that took longest.
     longest_round: Duration,
@@ -165,7 +165,7 @@ impl Shell {
     }
 }
 
-/// What is lost here is said again: the core counts on nothing else.
+/// A message that is lost here is sent again with a heartbeat: the core counts on nothing else.
 fn send<M: Message>(to: Option<&EndpointRef<M>>, message: M) {
     if let Some(Err(error)) = to.map(|to| to.try_send(message)) {
         tracing::warn!(%error, "could not tell a peer");

@@ -75,7 +75,7 @@ pub enum Event {
         stages: Vec<StageInfo>,
         at: Tick,
     },
-    /// A job ended: said exactly once per job.
+    /// A job ended: exactly once per job.
     JobEnd { job: JobId, result: Result<(), JobError>, at: Tick },
     /// A stage attempt began.
     StageSubmitted {
@@ -104,7 +104,7 @@ pub enum Event {
         metrics: Option<Box<TaskMetrics>>,
         at: Tick,
     },
-    /// A second copy of a slow task was asked for.
+    /// The scheduler submitted a speculative copy of a slow task.
     SpeculativeTaskSubmitted {
         stage: StageRef,
         /// The task's place among those of the stage attempt.
