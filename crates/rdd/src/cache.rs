@@ -44,7 +44,7 @@ impl SharedLevel {
         Arc::new(SharedLevel(Mutex::new(level)))
     }
 
-    /// The level now.
+    /// The level in force now.
     pub fn get(&self) -> StorageLevel {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

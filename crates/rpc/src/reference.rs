@@ -80,7 +80,7 @@ impl<R: serde::de::DeserializeOwned> PendingReply<R> {
         self.wait_within(limit).await
     }
 
-    /// Waits for it.
+    /// Waits for it, as long as `limit`; then fails with [`RpcError::Timeout`].
     pub async fn wait_within(self, limit: Duration) -> Result<R, RpcError> {
         let endpoint = self.endpoint.clone();
         timeout(limit, self.arrive())
@@ -120,7 +120,7 @@ impl<M: Message> EndpointRef<M> {
         self
     }
 
-    /// The endpoint's name.
+    /// The name the endpoint was registered under.
     pub fn name(&self) -> &str {
         &self.name
     }

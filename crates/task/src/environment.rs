@@ -9,7 +9,7 @@ use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, T
 
 /// One reader's part of a map output.
 pub struct FetchedSlice {
-    /// Its records.
+    /// The records of this reader, encoded.
     pub slice: Slice,
     /// Whether another executor holds the output.
     pub is_remote: bool,

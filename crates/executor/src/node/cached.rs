@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// How many copies are missing in the end.
+    /// How many replicas are missing in the end.
     async fn ask_for_replicas(&self, rdd: RddId, partition: u32, status: BlockStatus) -> u32 {
         let BlockStatus { level, epoch, .. } = status;
         let (holder, block) = (self.location(), RddBlock { rdd, partition });
@@ -117,7 +117,7 @@ impl Node {
             Ok(BlockMasterReply::Peers { replicas, peers }) => (replicas, peers),
             Ok(_) => return wanted,
             Err(error) => {
-                tracing::warn!(%error, "the driver does not say who is to keep a copy");
+                tracing::warn!(%error, "the driver does not say who is to hold a replica");
                 return wanted;
             }
         };
