@@ -268,7 +268,7 @@ pub enum TaskEvent {
         /// Of the map output it wrote, if it did.
         written: Option<MapStatus>,
     },
-    /// Kill one attempt on a user's wish.
+    /// A user asks to kill one attempt.
     TaskKillRequested { task: TaskId, reason: String },
     /// A moment asked for by [`TaskEffect::ArmTimer`] has come (early or repeated is harmless).
     Ticked,

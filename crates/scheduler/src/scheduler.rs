@@ -207,7 +207,7 @@ impl Scheduler {
 
     /// Takes one input and everything that follows from it.
     pub fn handle(&mut self, now: Tick, input: SchedulerInput, out: &mut Vec<SchedulerEffect>) {
-        out.extend(self.news(now, &input).map(SchedulerEffect::Post));
+        out.extend(self.announced(now, &input).map(SchedulerEffect::Post));
         for step in steps(input).into_iter().flatten() {
             self.pending.push_back(step);
             self.settle(now, out);
@@ -215,7 +215,7 @@ impl Scheduler {
     }
 
     /// What listeners hear before anything that follows from it.
-    fn news(&self, at: Tick, input: &SchedulerInput) -> Option<Event> {
+    fn announced(&self, at: Tick, input: &SchedulerInput) -> Option<Event> {
         match input {
             SchedulerInput::ExecutorAdded { executor, info }
                 if !self.tasks.has_executor(*executor) =>

@@ -188,7 +188,7 @@ impl Cluster {
             Err(RpcError::QueueFull { .. }) => return self.send_later(launch, tasks, message),
             Err(error) => self.unreachable(task.executor, &error),
         }
-        // Killed meanwhile: the wish may have overtaken the task.
+        // Killed meanwhile: the order to kill may have overtaken the task.
         if let Some(reason) = kill.thrown() {
             self.kill(task.executor, task.task, reason);
         }

@@ -27,7 +27,7 @@ const FAILURES: u32 = 3;
 struct Gathered {
     pieces: Vec<Option<Bytes>>,
     /// Pieces that came since the driver was asked last, and whether they are cached for others.
-    news: Vec<(u32, bool)>,
+    came: Vec<(u32, bool)>,
     pauses: u32,
     failures: u32,
     /// The last holder did not give what it should have.
@@ -53,7 +53,7 @@ impl Gathered {
         ToBlockMaster::NextPiece {
             reader: node.location(),
             broadcast,
-            came: std::mem::take(&mut self.news),
+            came: std::mem::take(&mut self.came),
             missing: self.missing(),
             from_driver: self.mistrust || self.pauses >= PAUSES,
         }
@@ -114,7 +114,7 @@ impl Node {
         match self.receive_piece(id, &dealt).await {
             Ok(bytes) => {
                 gathered.mistrust = false;
-                gathered.news.push((piece, self.keep_piece(id, piece, &bytes)));
+                gathered.came.push((piece, self.keep_piece(id, piece, &bytes)));
                 if let Some(place) = gathered.pieces.get_mut(piece as usize) {
                     *place = Some(bytes);
                 }

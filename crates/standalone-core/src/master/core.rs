@@ -158,12 +158,12 @@ impl Master {
                 self.worker_reported(turn, from, (worker, registration), state);
             }
             ToMaster::ExecutorStateChanged { worker, registration, number, report } => {
-                if self.is_news(turn, from, (&worker, registration), number) {
+                if self.is_new(turn, from, (&worker, registration), number) {
                     self.executor_reported(turn, &worker, report);
                 }
             }
             ToMaster::DriverStateChanged { worker, registration, number, report } => {
-                if self.is_news(turn, from, (&worker, registration), number) {
+                if self.is_new(turn, from, (&worker, registration), number) {
                     self.driver_reported(turn, &worker, report);
                 }
             }

@@ -1,4 +1,4 @@
-//! What becomes of executors: news of them, their end, and what follows from it.
+//! What becomes of executors: reports of them, their end, and what follows from it.
 
 use firesteel_backend::AppId;
 use firesteel_backend::blame::{Blame, End, blame};

@@ -95,10 +95,10 @@ impl Worker {
     }
 
     /// Whether a report with this number says something new.
-    pub(super) fn is_news(&mut self, number: u64) -> bool {
-        let news = number > self.reported;
+    pub(super) fn is_new(&mut self, number: u64) -> bool {
+        let is_new = number > self.reported;
         self.reported = self.reported.max(number);
-        news
+        is_new
     }
 
     pub(super) fn cores_used(&self) -> u32 {

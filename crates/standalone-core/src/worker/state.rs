@@ -81,7 +81,7 @@ impl Memory {
         true
     }
 
-    /// The application is over: true if that is news.
+    /// The application is over: true the first time.
     pub(super) fn finish(&mut self, app: &AppId) -> bool {
         if !self.executors.contains_key(app) || self.finished.contains(app) {
             return false;
