@@ -257,8 +257,8 @@ fn thousands_of_small_map_outputs_arrive() {
 }
 
 #[test]
-fn outputs_of_an_executor_that_dies_while_they_are_read_are_made_again_at_once() {
-    // Who did not ask the driver whether that executor lives would wait an hour.
+fn outputs_of_an_executor_that_dies_while_they_are_read_are_recomputed_at_once() {
+    // A reader that did not ask the driver whether that executor is alive would wait an hour.
     let builder = builder(2).config("spark.shuffle.io.retryWait", "1h");
     let (ctx, seen) = started(builder.config("spark.reducer.maxSizeInFlight", "64k"), 2);
     let ids = processes(&ctx);

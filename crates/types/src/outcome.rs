@@ -130,7 +130,7 @@ pub enum JobError {
         stage_name: String,
         reason: String,
     },
-    /// Somebody cancelled it.
+    /// The user, or the end of the application, cancelled it.
     #[error("{job} cancelled: {reason}", job = JobName(*job))]
     Cancelled {
         job: JobId,

@@ -58,7 +58,7 @@ pub enum ApplicationState {
     Finished,
     /// Its executors failed too often.
     Failed,
-    /// Somebody ended it.
+    /// A user ended it.
     Killed,
 }
 

@@ -61,7 +61,7 @@ pub enum WorkerEvent {
     },
     /// A moment asked for by [`WorkerEffect::ArmTimer`] has come; the first one starts the worker.
     Ticked,
-    /// Somebody ends the worker.
+    /// The process got a signal to end, or its owner stops it.
     StopRequested,
 }
 

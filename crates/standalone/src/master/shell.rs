@@ -49,7 +49,7 @@ impl Links {
     }
 }
 
-/// Somebody without a connection.
+/// A caller in this process, which has no connection.
 const NOBODY: Peer = Peer(u64::MAX);
 
 type Asker = Caller<Stamped<MasterReply>>;
