@@ -58,9 +58,9 @@ pub struct ServedFile {
 
 /// Variables that tell an executor who it is.
 pub mod variable {
-    /// Its application.
+    /// Its application, as [`AppId`](crate::AppId).
     pub const APP_ID: &str = "FIRESTEEL_APP_ID";
-    /// Its number.
+    /// Its [`ExecutorId`](firesteel_types::ExecutorId), in decimal.
     pub const EXECUTOR_ID: &str = "FIRESTEEL_EXECUTOR_ID";
     pub const CORES: &str = "FIRESTEEL_EXECUTOR_CORES";
     /// Its memory in MiB.

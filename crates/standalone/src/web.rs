@@ -53,7 +53,6 @@ impl Page {
 /// Finds the page of a path.
 pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 
-/// An HTTP request.
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) path: String,

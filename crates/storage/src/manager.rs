@@ -373,7 +373,6 @@ pub struct LastResort {
 /// What became of a last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resort {
-    /// It is granted.
     Granted,
     /// Not yet: others that run hold memory.
     NotYet,

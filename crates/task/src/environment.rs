@@ -22,7 +22,7 @@ pub type MapOutputs = Box<dyn Iterator<Item = Result<FetchedSlice, TaskFailure>>
 
 /// What an executor offers to the tasks in it.
 pub trait Environment: Send + Sync {
-    /// Which executor this is.
+    /// The executor that runs the task; [`ExecutorId::DRIVER`] in local mode.
     fn executor(&self) -> ExecutorId {
         ExecutorId::DRIVER
     }

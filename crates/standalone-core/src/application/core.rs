@@ -15,18 +15,18 @@ use crate::messages::{Stamped, ToApplication, ToMaster};
 pub enum AppClientEvent {
     /// A message from a master.
     ReceivedMaster {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         said: Stamped<ToApplication>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
     },
     /// A connection to a master could not be made.
     MasterUnreachable {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         /// Why, for people.
         reason: String,
@@ -44,7 +44,7 @@ pub enum AppClientEvent {
 pub enum AppClientEffect {
     /// Tell a master.
     SendMaster {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         message: ToMaster,
     },

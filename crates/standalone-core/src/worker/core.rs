@@ -23,18 +23,18 @@ use crate::{DriverId, Epoch, ExecutorKey, Registration};
 pub enum WorkerEvent {
     /// A message from a master.
     Received {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         said: Stamped<ToWorker>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
     },
     /// A connection to a master could not be made.
     MasterUnreachable {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         /// Why, for people.
         reason: String,
@@ -70,7 +70,7 @@ pub enum WorkerEvent {
 pub enum WorkerEffect {
     /// Tell a master.
     Send {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         message: ToMaster,
     },
