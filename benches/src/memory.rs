@@ -250,7 +250,7 @@ impl Bench {
         self.push(cells);
     }
 
-    /// Into the table, and at once to whoever is waiting.
+    /// Adds a row to the table, and shows it on stderr at once.
     fn push(&mut self, cells: Vec<String>) {
         eprintln!("{}", cells.join("  "));
         self.table.push(cells);

@@ -2,7 +2,7 @@
 //!
 //! Peak memory is `ru_maxrss` of `wait4`: the kernel's own high-water mark of the child or of the largest descendant it
 //! waited for. Linux lets a child inherit its parent's mark at fork, so a child never shows less than this small
-//! process does: an error of a few MB against whoever is small, which is us.
+//! process does: an error of a few MB, which counts against Firesteel, the smaller side.
 
 use std::{
     env, fmt,

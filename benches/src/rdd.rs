@@ -96,18 +96,19 @@ pub(crate) fn run(rounds: usize, only: &[String]) -> Result<Bars> {
         .into_iter()
         .collect();
     let (mut table, mut bars) = (Table::new(&HEAD), Bars::default());
-    for wish in WANTED.iter().filter(|wish| only.is_empty() || only.iter().any(|n| n == wish.name))
+    for wanted in
+        WANTED.iter().filter(|wanted| only.is_empty() || only.iter().any(|n| n == wanted.name))
     {
         let contest =
-            wish.job().map(|job| Contest::hold(&job, &[&spark_side, &limit, &app], rounds));
+            wanted.job().map(|job| Contest::hold(&job, &[&spark_side, &limit, &app], rounds));
         match &contest {
             Ok(contest) => {
                 problems.extend(contest.problems.iter().cloned());
                 rows(contest).into_iter().for_each(|row| table.push(row));
             }
-            Err(error) => problems.push(format!("{}: {error:#}", wish.name)),
+            Err(error) => problems.push(format!("{}: {error:#}", wanted.name)),
         }
-        wish.bars(contest.as_ref().ok()).into_iter().for_each(|bar| bars.push(bar));
+        wanted.bars(contest.as_ref().ok()).into_iter().for_each(|bar| bars.push(bar));
     }
     println!("\n{table}");
     for problem in &problems {
@@ -155,15 +156,15 @@ mod tests {
         Contest { job: Job::Longs, runs, problems: vec![] }
     }
 
-    fn lines(wish: &Wanted, contest: Option<&Contest>) -> Vec<String> {
-        wish.bars(contest).iter().map(ToString::to_string).collect()
+    fn lines(wanted: &Wanted, contest: Option<&Contest>) -> Vec<String> {
+        wanted.bars(contest).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn times_and_memory_are_held_against_spark_and_times_against_the_limit() {
-        let wish = Wanted { name: "nap", faster_than_spark: 4.0, slower_than_limit: Some(1.3) };
+        let wanted = Wanted { name: "nap", faster_than_spark: 4.0, slower_than_limit: Some(1.3) };
         assert_eq!(
-            lines(&wish, Some(&contest())),
+            lines(&wanted, Some(&contest())),
             [
                 "bar nap_vs_spark 4.000 4 ok",
                 "bar nap_rss_vs_spark 0.300 0.25 short",
@@ -174,12 +175,12 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_short() {
-        let wish = Wanted { name: "nap", faster_than_spark: 4.0, slower_than_limit: None };
+        let wanted = Wanted { name: "nap", faster_than_spark: 4.0, slower_than_limit: None };
         let expected = ["bar nap_vs_spark - 4 short", "bar nap_rss_vs_spark - 0.25 short"];
-        assert_eq!(lines(&wish, None), expected);
+        assert_eq!(lines(&wanted, None), expected);
         let mut without_ours = contest();
         without_ours.runs.pop();
-        assert_eq!(lines(&wish, Some(&without_ours)), expected);
+        assert_eq!(lines(&wanted, Some(&without_ours)), expected);
     }
 
     #[test]
@@ -194,9 +195,9 @@ mod tests {
 
     #[test]
     fn every_wish_can_be_named_and_has_a_job() {
-        assert_eq!(WANTED.each_ref().map(|wish| wish.name), NAMES);
-        for wish in WANTED.iter().filter(|wish| wish.name != "wordcount") {
-            wish.job().unwrap();
+        assert_eq!(WANTED.each_ref().map(|wanted| wanted.name), NAMES);
+        for wanted in WANTED.iter().filter(|wanted| wanted.name != "wordcount") {
+            wanted.job().unwrap();
         }
     }
 }

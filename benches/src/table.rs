@@ -1,4 +1,4 @@
-//! Tables for people: medians with their spread, ratios, wishes.
+//! Tables for people: medians with their spread, ratios, targets.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     pub(crate) other_name: &'static str,
     pub(crate) other: Option<Spread>,
     pub(crate) ours: Option<Spread>,
-    /// The ratio a bar speaks of, in words with the wish; empty where no bar hangs on the row.
+    /// The ratio a bar speaks of, in words with its target; empty where no bar hangs on the row.
     pub(crate) verdict: String,
 }
 

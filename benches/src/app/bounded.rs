@@ -91,7 +91,7 @@ fn numbers(texts: &[String]) -> Vec<u64> {
     texts.iter().map(|text| number_of(text)).collect()
 }
 
-/// Texts, of which a quarter is there a second time.
+/// Texts; a quarter of them is there a second time.
 pub(crate) fn distinct(bytes: u64) -> Result<(), Failure> {
     let rows = rows(bytes);
     let (ctx, different) = (context("distinct")?, rows / 4 * 3);

@@ -55,8 +55,9 @@ impl Worker {
         let (env, master) = connect(runtime, master)?;
         let id = WorkerId::new(&format!("worker-{number}"));
         let books = Arc::new(Mutex::new(Books { number: 1, ..Books::default() }));
-        let (ears, said) = (id.clone(), master.clone());
-        env.register(WORKER, PlayerEndpoint { id: ears, master: said, books: books.clone() })?;
+        let endpoint =
+            PlayerEndpoint { id: id.clone(), master: master.clone(), books: books.clone() };
+        env.register(WORKER, endpoint)?;
         let worker = WorkerDescription {
             id: id.clone(),
             incarnation: Incarnation(number),
@@ -98,8 +99,8 @@ impl PlayerEndpoint {
         let (number, worker) = (books.number, self.id.clone());
         let Some(registration) = books.registration else { return Ok(()) };
         books.executors.insert(report.key.clone(), report.clone());
-        let news = ToMaster::ExecutorStateChanged { worker, registration, number, report };
-        Ok(self.master.try_send(news)?)
+        let message = ToMaster::ExecutorStateChanged { worker, registration, number, report };
+        Ok(self.master.try_send(message)?)
     }
 }
 

@@ -10,9 +10,9 @@
 //! | it went with its node, or the cluster manager knows no such executor | nobody | nobody |
 //!
 //! The running tasks: the driver counts the loss against each task that had a core there, towards
-//! `spark.task.maxFailures`. An exit code proves nothing for them, since a task can exit with any of them. Whoever told
-//! an executor to end knows that, and does not ask here with [`End::Exited`]. Which of several tasks it was is
-//! left to the task scheduler, which sees more than one loss.
+//! `spark.task.maxFailures`. An exit code proves nothing for them, since a task can exit with any of them. A
+//! caller that told an executor to end does not ask here with [`End::Exited`]. The task scheduler, which sees more than
+//! one loss, finds out which of several tasks it was.
 //!
 //! Its node: the cluster manager avoids that node for this application for a growing time.
 
@@ -25,9 +25,7 @@ use crate::executor::exit;
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    /// With this code.
     Code(i32),
-    /// By this signal.
     Signal(i32),
 }
 
@@ -49,7 +47,7 @@ pub enum End {
     Told,
     /// Its heartbeats stopped.
     Silent,
-    /// Its connection broke, and nobody said why in time.
+    /// Its connection broke, and its cluster manager did not tell why in time.
     Disconnected,
     /// It went with its node, or the cluster manager knows no such executor.
     NodeLost,
@@ -66,7 +64,6 @@ pub enum Blame {
     RunningTasks,
     /// The node, for this application.
     Node,
-    /// Nobody.
     Nobody,
 }
 

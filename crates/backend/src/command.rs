@@ -39,7 +39,6 @@ impl fmt::Debug for Command {
 /// What a driver serves to the workers that start its executors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
-    /// Where.
     pub address: Address,
     /// The length of the executable.
     pub program_bytes: u64,
@@ -52,7 +51,6 @@ pub struct Served {
 pub struct ServedFile {
     /// Its name, without a directory.
     pub name: String,
-    /// Its length.
     pub bytes: u64,
     /// Its hash, by which it is asked for.
     pub hash: [u8; 32],
@@ -60,11 +58,10 @@ pub struct ServedFile {
 
 /// Variables that tell an executor who it is.
 pub mod variable {
-    /// Its application.
+    /// Its application, as [`AppId`](crate::AppId).
     pub const APP_ID: &str = "FIRESTEEL_APP_ID";
-    /// Its number.
+    /// Its [`ExecutorId`](firesteel_types::ExecutorId), in decimal.
     pub const EXECUTOR_ID: &str = "FIRESTEEL_EXECUTOR_ID";
-    /// Its cores.
     pub const CORES: &str = "FIRESTEEL_EXECUTOR_CORES";
     /// Its memory in MiB.
     pub const MEMORY_MB: &str = "FIRESTEEL_EXECUTOR_MEMORY_MB";
@@ -76,18 +73,14 @@ pub mod variable {
     pub const WORKER_URL: &str = "FIRESTEEL_WORKER_URL";
 }
 
-/// Who an executor is. Whoever starts one sets these [variables](Identity::variables) after those of its [`Command`].
+/// Who an executor is. Its cluster manager sets these [variables](Identity::variables) after those of its [`Command`].
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its application.
     pub app: AppId,
-    /// Its number.
     pub executor: ExecutorId,
     /// The name that others reach it by: its node.
     pub host: String,
-    /// Its cores.
     pub cores: u32,
-    /// Its memory.
     pub memory_mb: u64,
 }
 

@@ -60,9 +60,7 @@ numbered_id!(
 /// Where a process listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
-    /// The host.
     pub host: Host,
-    /// The port.
     pub port: u16,
 }
 

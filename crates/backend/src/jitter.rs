@@ -11,7 +11,6 @@ impl Jitter {
         Jitter(seed)
     }
 
-    /// The next number.
     pub fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

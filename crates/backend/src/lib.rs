@@ -1,5 +1,5 @@
-//! A driver and its executors, whoever starts them: which executors count, when one is lost and whose fault that is. Sockets,
-//! processes and clocks are the shells' business.
+//! A driver and its executors, under any cluster manager: which executors count, when one is lost and whose fault that
+//! is. Sockets, processes and clocks are the shells' business.
 //!
 //! | module | owns |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | [`command`] | how an executor is started |
 //! | [`wire`] | how all this travels |
 //!
-//! Architecture Invariant: an executor is lost once and for ever, whoever notices first: its connection, its silence or its
-//! cluster manager (S04). Everyone who notices goes through one function of the registry.
+//! Architecture Invariant: an executor is lost once and for ever (S04). A broken connection, missing heartbeats and the
+//! word of its cluster manager all go through one function of the registry; the first of them counts.
 
 pub mod blame;
 pub mod command;

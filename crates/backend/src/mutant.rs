@@ -45,7 +45,6 @@ pub enum Mutant {
 pub struct Planted(Option<Mutant>);
 
 impl Planted {
-    /// This one.
     pub fn only(mutant: Mutant) -> Self {
         Planted(Some(mutant))
     }

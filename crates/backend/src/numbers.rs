@@ -19,7 +19,7 @@ impl ExecutorNumbers {
         taken
     }
 
-    /// An executor has this number, whoever gave it.
+    /// An executor has this number; somebody else gave it.
     pub fn heard_of(&mut self, executor: ExecutorId) {
         self.next = self.next.max(executor.0.saturating_add(1));
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_is_given_twice_whoever_gave_the_others() {
+    fn no_number_is_given_twice_even_if_others_gave_some() {
         let mut numbers = ExecutorNumbers::default();
         assert_eq!([numbers.take(), numbers.take()], [ExecutorId(0), ExecutorId(1)]);
         numbers.heard_of(ExecutorId(7));

@@ -1,4 +1,4 @@
-//! What driver and executor say to each other. Closed enums: what is not listed here cannot be said.
+//! The messages between driver and executor. Closed enums: there are no others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,9 @@ use crate::AppId;
 pub enum ToDriver {
     /// It is up.
     RegisterExecutor {
-        /// Of which application.
         app: AppId,
-        /// Which.
         executor: ExecutorId,
-        /// Where.
         host: Host,
-        /// Its cores.
         cores: u32,
         /// The hash of its executable.
         hash: Option<[u8; 32]>,
@@ -28,20 +24,12 @@ pub enum ToDriver {
         /// What its cluster manager tells of it.
         attributes: BTreeMap<String, String>,
     },
-    /// It lives.
-    ExecutorHeartbeat {
-        /// Which.
-        executor: ExecutorId,
-        /// What it runs.
-        running: Vec<TaskId>,
-    },
+    /// Sent every heartbeat interval, with the whole state of the executor: a lost message heals.
+    ExecutorHeartbeat { executor: ExecutorId, running: Vec<TaskId> },
     /// A task's end.
     StatusUpdate {
-        /// Which executor.
         executor: ExecutorId,
-        /// Which task.
         task: TaskId,
-        /// How.
         outcome: TaskOutcome,
         /// Its result and what it cost, as the shell encodes it; empty if it never ran.
         data: Arc<[u8]>,
@@ -61,7 +49,7 @@ pub enum Refusal {
     OtherApplication,
     /// Its executable is not the driver's.
     OtherExecutable,
-    /// It has not said over this connection where it serves its blocks.
+    /// The executor has not told over this connection where it serves its blocks.
     NoAddress,
 }
 
@@ -72,7 +60,6 @@ pub enum ToExecutor {
     RegisteredExecutor,
     /// It may not.
     RegisterExecutorFailed {
-        /// Why.
         refusal: Refusal,
         /// For people.
         message: String,
@@ -82,20 +69,14 @@ pub enum ToExecutor {
         /// Whether it has to register again.
         reregister: bool,
     },
-    /// Run a task.
     LaunchTask {
-        /// Which.
         task: TaskId,
         /// What, as the shell encodes it.
         data: Arc<[u8]>,
     },
-    /// Stop a task.
     KillTask {
-        /// Which.
         task: TaskId,
-        /// Why.
         reason: String,
     },
-    /// End.
     StopExecutor,
 }

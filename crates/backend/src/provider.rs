@@ -22,25 +22,13 @@ use crate::blame::End;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderEvent {
     /// The cluster manager took the application in. Told again when its id changes.
-    Accepted {
-        /// Under this id.
-        app: AppId,
-    },
+    Accepted { app: AppId },
     /// An executor was ordered: it will register, or its end will be told.
-    Ordered {
-        /// Which.
-        executor: ExecutorId,
-    },
+    Ordered { executor: ExecutorId },
     /// Its process, or its pod, runs.
-    Started {
-        /// Which.
-        executor: ExecutorId,
-        /// Where.
-        node: Host,
-    },
+    Started { executor: ExecutorId, node: Host },
     /// It is over.
     Ended {
-        /// Which.
         executor: ExecutorId,
         /// How: this alone decides whose fault it is.
         end: End,
@@ -50,15 +38,9 @@ pub enum ProviderEvent {
     /// What can be had now.
     Capacity(Capacity),
     /// Something that the user should know.
-    Warning {
-        /// What.
-        message: String,
-    },
+    Warning { message: String },
     /// There will be no more executors: the application cannot go on.
-    Failed {
-        /// Why.
-        reason: String,
-    },
+    Failed { reason: String },
 }
 
 /// What a cluster manager can give now.

@@ -1,5 +1,5 @@
-//! Names on the network, and the messages of `protocol.rs` as the transport's. All is told, and answered by telling, so that a
-//! lost word can be said again. The cores never see this file.
+//! Names on the network, and the messages of `protocol.rs` as the transport's. No message has a reply: the answer is a
+//! message too, and a lost one is sent again. The cores never see this file.
 
 use firesteel_rpc::Message;
 

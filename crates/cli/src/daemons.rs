@@ -110,7 +110,7 @@ pub(crate) fn log() {
         .with_ansi(false)
         .with_target(false)
         .init();
-    // A core whose books do not add up must not go on: whoever watches this process starts another.
+    // A core whose books do not add up must not go on: the service manager starts the process anew.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);

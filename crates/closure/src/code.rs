@@ -28,13 +28,13 @@ pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireErr
         let expected = std::any::type_name::<R>();
         return Err(WireError::WrongType { offset, expected });
     }
-    // SAFETY: the bytes come from an `Encoder` in a process of the same executable (that is what whoever
-    // made the `Decoder` has vouched for), and are read in the order in which they were written, so
-    // that `encode::<R>` wrote this offset of a `Builder<R>`. The order does not rest on users' types: each
+    // SAFETY: the bytes come from an `Encoder` in a process of the same executable: the caller that made the
+    // `Decoder` vouched for that with `SameExecutable`. They are read in the order in which they were written.
+    // So `encode::<R>` wrote this offset of a `Builder<R>`. The order does not rest on users' types: each
     // value stands in a frame of its own, and a `Deserialize` sees no byte outside of its frame
     // (`Decoder::take`). Should a reader lose its place all the same, by a `Wire` that is wrong, it finds
-    // no name there: the fingerprint is one of this type and of this very offset, so that an offset
-    // that nobody wrote has none.
+    // no name there: the fingerprint is one of this type and of this very offset, and an offset that
+    // nobody wrote has none.
     // Code lies at equal offsets from the anchor in every process of one executable, whatever address
     // it is loaded at, and the address was found to lie inside its executable mapping.
     Ok(unsafe { std::mem::transmute::<usize, Builder<R>>(address) })

@@ -49,8 +49,8 @@ impl fmt::Debug for ExecutableHash {
 
 /// Stands for "the bytes come from a process of this very executable".
 ///
-/// Whoever makes one vouches for it, as a caller of an `unsafe` function would: code is named by its
-/// place in the executable, and closures are made from their types alone, so that bytes which an
+/// The caller that makes one vouches for it, as a caller of an `unsafe` function would. Code is named by
+/// its place in the executable, and closures are made from their types alone: bytes which an
 /// [`Encoder`](crate::Encoder) of this executable did not write must never reach a `Decoder`. The
 /// crates of the workspace make one in two places only: for bytes that never left the process, and
 /// for a peer on a private socket whose executable has the same hash. It is not part of the API that

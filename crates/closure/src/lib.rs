@@ -15,6 +15,8 @@
 //! Architecture Invariant: every `unsafe` of the workspace lives in this crate, with its argument
 //! beside it. Nothing here knows RDDs, tasks, sockets or threads.
 
+#![warn(missing_docs)]
+
 mod call;
 pub mod code;
 mod executable;

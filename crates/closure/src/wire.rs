@@ -34,17 +34,17 @@ pub enum WireError {
     /// A value's `Serialize` refused.
     #[error("a value of type {type_name} cannot be encoded: {source}")]
     Encode {
-        /// The value's type.
+        /// The type as the compiler names it.
         type_name: &'static str,
-        /// Serde's reason.
+        /// The refusal of serde or of the check.
         source: ValueError,
     },
     /// A value's `Deserialize` refused, or the bytes are not what was written.
     #[error("a value of type {type_name} cannot be decoded: {source}")]
     Decode {
-        /// The value's type.
+        /// The type as the compiler names it.
         type_name: &'static str,
-        /// Serde's reason.
+        /// The refusal of serde or of the seal.
         source: ValueError,
     },
     /// Bytes are left after the last value.
@@ -52,7 +52,7 @@ pub enum WireError {
         "values of type {type_name} have more bytes than were read: does its Deserialize read all that its Serialize writes?"
     )]
     Unread {
-        /// The values' type.
+        /// The type as the compiler names it.
         type_name: &'static str,
     },
     /// A function's name points outside the executable's code.
@@ -70,7 +70,7 @@ pub enum WireError {
     WrongType {
         /// Offset from the anchor.
         offset: i64,
-        /// The type wanted.
+        /// The type that this side wants, as the compiler names it.
         expected: &'static str,
     },
 }
@@ -86,7 +86,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An empty one.
+    /// One that writes to an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -102,7 +102,7 @@ impl Encoder {
         self.put_checked(value)
     }
 
-    /// Appends items, of which one is checked beforehand.
+    /// Appends items. Checks the first one beforehand.
     pub fn put_items<T: Data>(&mut self, items: &Vec<T>) -> Result<(), WireError> {
         items.first().map_or(Ok(()), value::check)?;
         self.put_checked(items)
@@ -120,7 +120,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// What was written.
+    /// The wire form; empty for one that only checks.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -162,7 +162,7 @@ impl<'a> Decoder<'a> {
 
 /// A thing made of code and values that can be sent to another process of the same executable.
 pub trait Wire: Sized + Send + Sync + 'static {
-    /// Writes it.
+    /// Appends its wire form. Fails if a value in it cannot travel.
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError>;
     /// Reads what [`Wire::encode`] of the same type wrote.
     fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError>;

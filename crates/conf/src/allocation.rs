@@ -35,9 +35,9 @@ pub enum AllocationError {
     /// An element where none of its name belongs.
     #[error("line {line}: <{element}> is not expected here: expected {expected}")]
     UnexpectedElement {
-        /// The element's name.
+        /// Its name as written.
         element: String,
-        /// What belongs there.
+        /// The elements that may stand there.
         expected: &'static str,
         /// Its line, from 1.
         line: u32,
@@ -51,7 +51,7 @@ pub enum AllocationError {
     /// Two pools of one name.
     #[error("line {line}: the pool {pool:?} is described twice")]
     DuplicatePool {
-        /// The pool.
+        /// The name that both have.
         pool: String,
         /// The second one's line, from 1.
         line: u32,
@@ -59,13 +59,13 @@ pub enum AllocationError {
     /// An element of a pool that has no valid value.
     #[error("line {line}: <{element}> of the pool {pool:?} is {value:?}: expected {expected}")]
     InvalidValue {
-        /// The pool.
+        /// The name of the pool with the element.
         pool: String,
-        /// The element.
+        /// `schedulingMode`, `weight` or `minShare`.
         element: &'static str,
-        /// Its text.
+        /// The text in it, as written.
         value: String,
-        /// What is accepted.
+        /// The values that are accepted, for the message.
         expected: String,
         /// Its line, from 1.
         line: u32,

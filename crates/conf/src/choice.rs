@@ -59,9 +59,9 @@ impl Choice for RollingStrategy {
 /// How files of shuffles and spills are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionCodec {
-    /// Quick.
+    /// Little CPU time, larger files.
     Lz4,
-    /// Smaller and slower.
+    /// More CPU time, smaller files.
     Zstd,
 }
 
@@ -86,7 +86,7 @@ impl Choice for DeployMode {
 /// How the tasks of a local master reach the threads that run them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalTransport {
-    /// As they are.
+    /// By reference: nothing is encoded.
     Direct,
     /// Encoded and decoded, as if they had travelled.
     Encoded,

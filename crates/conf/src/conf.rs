@@ -27,19 +27,19 @@ pub struct Conf {
     old_names: BTreeMap<&'static str, Origin>,
 }
 
-/// One setting.
+/// A value of a key, and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The value, trimmed.
     pub value: String,
-    /// Who set it.
+    /// Where it came from; decides which of several values counts.
     pub origin: Origin,
     /// The old name of its key, if it was set under that.
     pub old_name: Option<&'static str>,
 }
 
 impl Setting {
-    /// The current name of a key wins over an old one, whoever used them.
+    /// The current name of a key wins over an old one, from any source.
     fn rank(&self) -> (bool, u8) {
         (self.old_name.is_none(), self.origin.rank())
     }
@@ -50,24 +50,24 @@ impl Setting {
 pub enum Origin {
     /// A file of settings.
     File {
-        /// The file.
+        /// The path it was opened by.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
     },
-    /// An environment variable.
+    /// An environment variable that stands for a key.
     Environment {
-        /// Its name.
+        /// Such as `SPARK_LOCAL_DIRS`.
         variable: String,
     },
     /// `--conf key=value`.
     ConfArgument,
     /// A flag of its own, such as `--master`.
     Flag {
-        /// The flag.
+        /// With its dashes: `--master`.
         flag: &'static str,
     },
-    /// The program itself.
+    /// The program, through [`Conf::set`].
     Builder,
 }
 
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_name_wins_over_the_old_one_whoever_uses_it_and_whenever() {
+    fn the_new_name_wins_over_the_old_one_from_any_source_in_any_order() {
         for new_first in [true, false] {
             let mut conf = Conf::new();
             if new_first {

@@ -7,17 +7,17 @@ use crate::size::digits_end;
 /// What one step of a duration counts; an entry has one of these for numbers without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Microseconds.
+    /// Written `us`.
     Micros,
-    /// Milliseconds.
+    /// Written `ms`.
     Millis,
-    /// Seconds.
+    /// Written `s`.
     Seconds,
-    /// Minutes.
+    /// Written `m` or `min`.
     Minutes,
-    /// Hours.
+    /// Written `h`.
     Hours,
-    /// Days of 24 hours.
+    /// Of 24 hours, written `d`.
     Days,
 }
 

@@ -173,7 +173,7 @@ impl<T> Entry<T> {
         self
     }
 
-    /// The key.
+    /// The key as users write it, `spark.` included.
     pub const fn key(&self) -> &'static str {
         self.about.key
     }
@@ -211,7 +211,7 @@ pub trait AnyEntry: Sync {
     fn about(&self) -> &About;
     /// Whether `text` is a value of it.
     fn check(&self, text: &str) -> Result<(), Refusal>;
-    /// What is accepted.
+    /// The values that are accepted, for messages and the documentation page.
     fn kind(&self) -> String;
 }
 

@@ -13,7 +13,7 @@ pub struct InvalidValue {
     pub key: String,
     /// The value it was set to.
     pub value: String,
-    /// Who set it.
+    /// The file, variable, flag or program that set it.
     pub origin: Origin,
     /// What is wrong or what is expected.
     pub reason: String,
@@ -30,9 +30,9 @@ pub enum ConfError {
     /// A key that may not be set, or not to this value.
     #[error("{key} (from {origin}) is refused: {reason}")]
     Refused {
-        /// The key.
+        /// The key that was set.
         key: String,
-        /// Who set it.
+        /// The file, variable, flag or program that set it.
         origin: Origin,
         /// Why. The value is not shown: it may be a secret.
         reason: String,
@@ -42,17 +42,17 @@ pub enum ConfError {
     Contradiction {
         /// The key that has to have the smaller value.
         smaller: &'static str,
-        /// Its value.
+        /// The value of `smaller` in force, set or default.
         small: String,
         /// The key that has to have the larger value.
         larger: &'static str,
-        /// Its value.
+        /// The value of `larger` in force, set or default.
         large: String,
     },
     /// Validation found more than one mistake.
     #[error("{} settings are refused:{}", errors.len(), Lines(errors))]
     Several {
-        /// Each of them.
+        /// At least two.
         errors: Vec<ConfError>,
     },
     /// A `--conf` without `key=value`.
@@ -68,7 +68,7 @@ pub enum ConfError {
     /// A flag at the end of the arguments.
     #[error("{flag} needs a value after it, such as {example}")]
     MissingArgument {
-        /// The flag.
+        /// With its dashes, as written.
         flag: String,
         /// How it is used.
         example: &'static str,
@@ -82,9 +82,9 @@ pub enum ConfError {
     /// A file of settings could not be read.
     #[error("could not read the settings in {}: {source}", path.display())]
     ReadFile {
-        /// The file.
+        /// As the user or `SPARK_CONF_DIR` named it.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A file (or variable) of settings is not in the properties format.

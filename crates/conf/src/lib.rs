@@ -24,6 +24,8 @@
 //! # Ok::<(), firesteel_conf::ConfError>(())
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod allocation;
 mod arguments;
 mod choice;

@@ -48,7 +48,7 @@ pub struct Loader {
 /// What a [`Loader`] found.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The settings.
+    /// The settings of all sources, merged: the highest source of a key wins.
     pub conf: Conf,
     /// The arguments that are the program's own, in order, without its name.
     pub arguments: Vec<String>,

@@ -26,7 +26,7 @@ pub enum Master {
     },
     /// `local-cluster[workers,cores,memoryMB]`: a standalone cluster of processes on this machine.
     LocalCluster {
-        /// How many workers.
+        /// How many worker processes.
         workers: NonZeroU32,
         /// Cores of each worker.
         cores: NonZeroU32,
@@ -55,7 +55,7 @@ pub enum Master {
 pub enum Threads {
     /// `*`: as many as the machine has cores.
     All,
-    /// This many.
+    /// This many threads.
     Count(NonZeroU32),
 }
 
@@ -74,26 +74,26 @@ impl Threads {
 pub struct HostPort {
     /// The host as it was written.
     pub host: String,
-    /// The port.
+    /// Never 0.
     pub port: u16,
 }
 
 /// Why a text is not a master URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MasterError {
-    /// Nothing was written.
+    /// An empty text, or spaces only.
     #[error("the master URL is empty: write {POSSIBLE}")]
     Empty,
     /// The N of `local[N]`.
     #[error("`{text}` is not a number of threads: write 1 or more, or `*` for all cores")]
     Threads {
-        /// What was written.
+        /// The N as written.
         text: String,
     },
     /// The F of `local[N,F]`.
     #[error("`{text}` is not a number of task failures: in local[N,F], F is 1 or more")]
     MaxFailures {
-        /// What was written.
+        /// The F as written.
         text: String,
     },
     /// The numbers of `local-cluster[...]`.
@@ -111,7 +111,7 @@ pub enum MasterError {
          standby masters separated by commas, such as spark://h1:7077,h2:7077"
     )]
     Address {
-        /// What was written.
+        /// The one address of several that is wrong, as written.
         text: String,
     },
     /// The URL of `k8s://`.
@@ -126,13 +126,13 @@ pub enum MasterError {
     /// A cluster manager Spark has or had and we have not.
     #[error("{manager} is not supported: write {POSSIBLE}")]
     Unsupported {
-        /// Its name.
+        /// Its name for people, such as YARN.
         manager: &'static str,
     },
-    /// Anything else.
+    /// A text that no other variant explains.
     #[error("`{text}` is not a master URL: write {POSSIBLE}")]
     Unknown {
-        /// What was written.
+        /// The whole text as written.
         text: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Spark's settings that promise safety which is not here: they are refused, because whoever sets one would believe
-//! to be protected. Values that promise nothing pass.
+//! Spark's settings that promise safety which is not here. They are refused: a user who sets one would believe to be
+//! protected. Values that promise nothing pass.
 
 use crate::conf::{Conf, Setting};
 use crate::{ConfError, entries};
@@ -35,7 +35,7 @@ const PROMISES: &[Promise] = &[
     Promise {
         keys: &["spark.acls.enable", "spark.ui.acls.enable"],
         harmless: "false",
-        reason: "whoever reaches a page sees it: there are no lists of users here",
+        reason: "everybody who reaches a page sees it: there are no lists of users here",
     },
     Promise {
         keys: &["spark.ui.filters", "spark.master.rest.filters"],

@@ -14,7 +14,7 @@ use std::fmt::Write;
 /// One setting of a properties text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
-    /// The key.
+    /// The key, with escapes resolved.
     pub key: String,
     /// The value without the whitespace around it.
     pub value: String,
@@ -28,7 +28,7 @@ pub struct Property {
 pub struct PropertiesError {
     /// The line, from 1, where the setting starts.
     pub line: usize,
-    /// What is wrong.
+    /// The only mistake the format allows.
     pub problem: EscapeError,
 }
 

@@ -11,17 +11,17 @@ pub struct ByteSize(pub u64);
 /// What one step of a size counts; an entry has one of these for numbers without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteUnit {
-    /// Bytes.
+    /// Written `b`.
     Byte,
-    /// 1024 bytes.
+    /// 1024 bytes, written `k` or `kb`.
     Kibi,
-    /// 1024 `Kibi`.
+    /// 1024 `Kibi`, written `m` or `mb`.
     Mebi,
-    /// 1024 `Mebi`.
+    /// 1024 `Mebi`, written `g` or `gb`.
     Gibi,
-    /// 1024 `Gibi`.
+    /// 1024 `Gibi`, written `t` or `tb`.
     Tebi,
-    /// 1024 `Tebi`.
+    /// 1024 `Tebi`, written `p` or `pb`.
     Pebi,
 }
 

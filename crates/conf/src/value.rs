@@ -9,7 +9,7 @@ use crate::{ByteSize, ByteUnit, Master, TimeUnit, parse_duration};
 
 /// A type that configuration values can be read as.
 pub trait Value: Sized {
-    /// Reads trimmed text.
+    /// Reads `text`, which has no spaces around it.
     fn parse(text: &str, rules: &Rules) -> Result<Self, Refusal>;
 
     /// What is accepted, as it stands in a message and on the documentation page.
@@ -57,7 +57,7 @@ impl Rules {
 /// Which numbers are allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
-    /// All.
+    /// All finite numbers.
     Any,
     /// More than zero.
     Positive,

@@ -12,18 +12,18 @@ use crate::{entries, promises};
 pub enum Warning {
     /// The key does not start with `spark.`; the setting is ignored.
     NotSpark {
-        /// The key.
+        /// The key as written.
         key: String,
-        /// Who set it.
+        /// The file, variable, flag or program that set it.
         origin: Origin,
     },
     /// The key is not known, but one very much like it is; the setting is kept and passed on.
     Misspelt {
-        /// The key.
+        /// The key as written.
         key: String,
-        /// The known key.
+        /// The known key it resembles.
         suggestion: &'static str,
-        /// Who set it.
+        /// The file, variable, flag or program that set it.
         origin: Origin,
     },
     /// The key has another name now; the setting counts unless that is set too.
@@ -32,14 +32,14 @@ pub enum Warning {
         old_name: &'static str,
         /// The key as it is now.
         current: &'static str,
-        /// Who set it.
+        /// The file, variable, flag or program that used the old name.
         origin: Origin,
         /// Whether the new name is set too, which wins.
         overruled: bool,
     },
     /// Spark knows these keys, but nothing here reads them; the settings are kept and passed on.
     NoEffect {
-        /// The keys.
+        /// In alphabetical order.
         keys: Vec<String>,
     },
 }

@@ -80,7 +80,7 @@ impl Engine {
     }
 
     fn drop_partitions(self: &Arc<Self>, rdd: RddId, event: DagEvent) {
-        // Here and now: whoever unpersists finds the memory and the disk free afterwards.
+        // Here and now: the caller of `unpersist` finds the memory and the disk free afterwards.
         self.environment.blocks().remove_rdd(rdd);
         self.feed(SchedulerInput::Dag(event));
         self.post(Event::UnpersistRdd { rdd });

@@ -27,16 +27,10 @@ pub enum Error {
     },
     /// The file with the pools of the `FAIR` mode cannot be used.
     #[error("spark.scheduler.allocation.file {path:?} cannot be used: {reason}")]
-    AllocationFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    AllocationFile { path: PathBuf, reason: String },
     /// A file that executors shall get cannot be used.
     #[error("spark.files (--files) {file}: {reason}")]
     File {
-        /// The file.
         file: String,
         /// Why not, and what to do.
         reason: String,
@@ -47,7 +41,6 @@ pub enum Error {
     /// A job's additions to an accumulator could not be merged.
     #[error("accumulator {id} misses what a task of the job added: {reason}")]
     Accumulator {
-        /// The accumulator.
         id: u64,
         /// What went wrong when it was merged.
         reason: String,
@@ -57,18 +50,10 @@ pub enum Error {
     Stopped,
     /// The application lost its cluster.
     #[error("no more jobs can be run: {reason}")]
-    ApplicationEnded {
-        /// Why.
-        reason: String,
-    },
+    ApplicationEnded { reason: String },
     /// A thread or child process could not be started.
     #[error("could not start {what}: {source}")]
-    Start {
-        /// What.
-        what: String,
-        /// Why not.
-        source: Arc<io::Error>,
-    },
+    Start { what: String, source: Arc<io::Error> },
     /// The program was built in a way that cannot work.
     #[error("{message}")]
     Unsupported {

@@ -128,7 +128,6 @@ impl JobWaiter {
         JobWaiter { job, progress: Mutex::new(Progress::Running), ended: Condvar::new() }
     }
 
-    /// The job.
     pub fn job(&self) -> JobId {
         self.job
     }

@@ -23,8 +23,8 @@ pub(crate) struct Ids {
     pub(crate) accumulator: AtomicU64,
 }
 
-/// The code of a shuffle's map tasks, kept by whoever reads the shuffle. When nobody can read it any more, its
-/// map outputs go.
+/// The code of a shuffle's map tasks. RDDs that read the shuffle hold it; when the last of them is dropped, the engine
+/// removes the map outputs.
 pub struct ShuffleHandle {
     shuffle: ShuffleId,
     pub(crate) code: Arc<StageCode>,
@@ -32,7 +32,6 @@ pub struct ShuffleHandle {
 }
 
 impl ShuffleHandle {
-    /// The shuffle.
     pub fn shuffle(&self) -> ShuffleId {
         self.shuffle
     }
@@ -41,7 +40,6 @@ impl ShuffleHandle {
 /// How much the map outputs of a shuffle have for its readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapOutputStatistics {
-    /// The shuffle.
     pub shuffle: ShuffleId,
     /// Bytes for each reader, within an eighth; of more than 2000 readers, the average of each map output.
     pub bytes_by_reader: Vec<u64>,
@@ -187,7 +185,6 @@ impl Engine {
         self.forget(Forgotten::Shuffle(shuffle));
     }
 
-    /// Cancels one job.
     pub fn cancel_job(self: &Arc<Self>, job: JobId, reason: &str) {
         self.feed(SchedulerInput::Dag(DagEvent::JobCancelled { job, reason: reason.to_owned() }));
     }

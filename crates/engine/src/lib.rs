@@ -12,7 +12,7 @@
 //! | `heartbeat` | what executors and the driver use |
 //! | `bus`, `status` | who hears of all this |
 //!
-//! There is no scheduler thread. Whoever has a message (a worker whose task ended, a user's thread that
+//! There is no scheduler thread. The thread that has a message (a worker whose task ended, a user's thread that
 //! submits a job, the timer) takes the lock, feeds the schedulers and carries out their effects. A
 //! worker that reports the end of a task leaves with its next one: a job of many small tasks runs
 //! without a single switch between threads.
@@ -88,7 +88,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// This moment.
     pub fn now(&self) -> Tick {
         self.clock.now()
     }

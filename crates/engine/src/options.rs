@@ -55,7 +55,7 @@ const MOST_PIPELINED_US: u64 = 50_000;
 /// Threads of this process pipeline nothing: they take their next task with the report of the last.
 fn pipeline_us(conf: &Conf, master: &Master) -> Result<u64> {
     let is_local = matches!(master, Master::Local { .. });
-    let pipelined = conf.get(&entries::TASK_AHEAD)?.as_micros();
+    let pipelined = conf.get(&entries::TASK_PIPELINED)?.as_micros();
     Ok(if is_local {
         0
     } else {

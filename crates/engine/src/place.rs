@@ -95,7 +95,7 @@ fn threads_of(threads: Threads) -> u32 {
 }
 
 impl Place {
-    /// Passes the wish on to who runs the task, if that is not this process.
+    /// Passes the order on to the executor, if the task does not run in this process.
     pub(super) fn kill(&self, executor: ExecutorId, task: TaskId, reason: String) {
         if let Place::Cluster(cluster) = self {
             cluster.kill(executor, task, reason);

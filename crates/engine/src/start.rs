@@ -130,7 +130,6 @@ impl Engine {
         &self.application.master
     }
 
-    /// The application's name.
     pub fn app_name(&self) -> &str {
         &self.application.name
     }
@@ -165,7 +164,6 @@ impl Engine {
         self.bus.close();
     }
 
-    /// Whether it was stopped.
     pub fn is_stopped(&self) -> bool {
         self.lock().stopped
     }

@@ -28,7 +28,7 @@ pub(super) struct Launch {
     pub(super) outdated: Arc<[(RddId, u64)]>,
 }
 
-/// A task that was handed to whoever runs it, until its end is reported.
+/// A task that a worker thread or an executor has, until it reports the end.
 pub(super) struct Running {
     pub(super) info: TaskInfo,
     pub(super) kill: Arc<KillSwitch>,
@@ -42,7 +42,7 @@ pub(super) struct Running {
 pub(super) struct Output {
     pub(super) value: Payload,
     pub(super) updates: Vec<(AccumulatorId, Payload)>,
-    /// Whose output it is, unless the task was given up meanwhile.
+    /// Whose output it is; `None` if the task was killed or its executor lost meanwhile.
     pub(super) of: Option<Running>,
 }
 

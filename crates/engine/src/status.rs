@@ -1,6 +1,6 @@
-//! The application's status, kept up to date by its events. Nothing is lost, and nobody waits who tells of something:
-//! events are gathered, and applied when many have come, by whoever has just let the engine's lock go. Whoever looks
-//! applies those that are left.
+//! The application's status, kept up to date by its events. No event is lost, and no thread that posts one waits: the
+//! status gathers events. When there are many, the next thread that lets go of the engine's lock applies them. A
+//! reader applies those that are left.
 
 use std::mem::{swap, take};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::Engine;
 
 /// So many events are worth being applied.
 const MANY: usize = 256;
-/// Whoever posts when so many are gathered applies them at once: nobody else does.
+/// The thread that posts an event when so many are gathered applies them at once: nobody else does.
 const TOO_MANY: usize = 64 * MANY;
 
 /// The status, and what is not in it yet.
@@ -97,7 +97,7 @@ impl Engine {
         look(&self.status.read().status)
     }
 
-    /// Tells the status and all listeners, whoever else has something to tell: all hear it in one order.
+    /// Tells the status and all listeners. When several threads post, all hear the events in one order.
     #[inline]
     pub(crate) fn post(&self, event: Event) {
         self.status.gather(event, |event| self.bus.post(event));

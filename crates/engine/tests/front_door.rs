@@ -113,7 +113,7 @@ fn submit(engine: &Arc<Engine>, texts: &[&str], properties: Properties) -> Arc<J
     let texts = RddInfo::new(engine.next_rdd(), "Texts", site, maps, Vec::new());
     let reads = vec![Dependency::Shuffle { shuffle, rdd: Arc::new(texts) }];
     let mut counts = RddInfo::new(engine.next_rdd(), "Letters", site, READERS, reads);
-    // Map outputs live as long as whoever may read them.
+    // Map outputs live as long as an RDD that may read them.
     counts.attachment.0 = Some(handle);
     let body = Arc::new(AddCounts { shuffle: shuffle.0, maps });
     engine.submit(Arc::new(counts), (0..READERS).collect(), body, properties).unwrap()

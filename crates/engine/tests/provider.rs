@@ -193,7 +193,7 @@ fn a_provider_of_a_hundred_lines_runs_jobs_on_real_executors_and_replaces_what_d
     assert!(!first.is_empty() && !first.contains(&std::process::id()), "{first:?}");
     processes(&engine, true);
     let mut all = first.clone();
-    // Two executors, of which one is new: sooner or later both have run something.
+    // Two executors, one of them new: sooner or later both have run something.
     while all.len() < 3 {
         all.extend(processes(&engine, false));
     }

@@ -44,7 +44,7 @@ pub struct LocalEnvironment {
 /// What a child process is to be told before its next task.
 pub struct Inbox {
     waiting: Mutex<Vec<Forgotten>>,
-    /// The way to the child; whoever writes a message holds it meanwhile.
+    /// The way to the child; a thread that writes a message holds the lock meanwhile.
     stream: Mutex<UnixStream>,
 }
 

@@ -5,6 +5,8 @@
 //!
 //! This crate never schedules; it runs what it is given and reports how that ended.
 
+#![warn(missing_docs)]
+
 pub mod child;
 mod environment;
 #[cfg(feature = "cluster")]

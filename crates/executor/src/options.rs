@@ -1,4 +1,4 @@
-//! Settings that every executor goes by, whoever started it.
+//! Settings that every executor goes by, in local mode and under any cluster manager.
 
 use firesteel_conf::{CompressionCodec, Conf, ConfError, entries};
 use firesteel_shuffle::Codec;

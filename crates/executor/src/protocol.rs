@@ -12,32 +12,32 @@ use firesteel_types::{BroadcastId, MapAttempt, RddId, ShuffleId, TaskFailure, Ta
 /// No frame is larger: a length beyond it is a broken stream.
 const FRAME_LIMIT: u64 = 4 << 30;
 
-/// To the child.
+/// From the driver to a child process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToChild {
     /// First: which executable the driver runs, and what the child may use.
     Hello(ExecutableHash, ScratchSettings),
     /// Drop what nobody needs any more.
     Forget(Vec<Forgotten>),
-    /// Run a task.
+    /// Run a task; the child runs one at a time.
     Run {
-        /// Which.
+        /// The attempt, and what it computes.
         identity: TaskIdentity,
-        /// Its encoded body.
+        /// Its body as [`TaskBody`](firesteel_task::TaskBody) encodes itself.
         body: Vec<u8>,
     },
-    /// End the task.
+    /// Stop the task, if it still runs.
     Kill {
-        /// Which.
+        /// Ignored unless it is the one that runs.
         task: TaskId,
-        /// Why.
+        /// For the failure that it ends with.
         reason: String,
     },
-    /// Answer to `PutMapOutput`.
+    /// Answer to `PutMapOutput`: whether the driver has it.
     Stored(Result<(), TaskFailure>),
     /// Answer to `FetchMapOutput`: bytes and number of records.
     Slice(Result<(Vec<u8>, u64), TaskFailure>),
-    /// Answer to `FetchBroadcast`.
+    /// Answer to `FetchBroadcast`: the encoded value.
     Broadcast(Result<Vec<u8>, TaskFailure>),
 }
 
@@ -62,38 +62,38 @@ pub enum Forgotten {
     Everything,
 }
 
-/// From the child.
+/// From a child process to the driver.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromChild {
     /// First: which executable the child runs.
     Hello(ExecutableHash),
     /// Keep a map output.
     PutMapOutput {
-        /// Of this shuffle.
+        /// The shuffle that it is written for.
         shuffle: ShuffleId,
         /// Of this map partition.
         map: u32,
         /// Written by this attempt.
         task: TaskId,
-        /// The output.
+        /// Travels as the encoded records of each reader.
         output: MapOutput,
     },
     /// Give one reader's part of a map output.
     FetchMapOutput {
-        /// Of this shuffle.
+        /// The shuffle that is read.
         shuffle: ShuffleId,
         /// Of this map partition.
         map: u32,
-        /// For this reader.
+        /// The reader's partition, from 0.
         reduce: u32,
     },
     /// Give a broadcast's value.
     FetchBroadcast(BroadcastId),
-    /// The task ended.
+    /// The task ended, well or not.
     Done(Box<TaskReport<Vec<u8>>>),
 }
 
-/// Writes one message.
+/// Writes one message, with its length in front: 8 bytes, little endian.
 pub fn write_frame<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()> {
     let bytes = to_bytes(message).map_err(io::Error::other)?;
     stream.write_all(&(bytes.len() as u64).to_le_bytes())?;

@@ -78,7 +78,7 @@ pub fn run_encoded(
 /// The body in these bytes. Fails as tasks do.
 pub(crate) fn decoded(body: &[u8], peer: SameExecutable) -> Box<dyn TaskBody> {
     let mut input = Decoder::new(body, peer);
-    let body = decode_body(&mut input).unwrap_or_else(give_up);
+    let body = decode_body(&mut input).unwrap_or_else(fail_wire);
     if !input.is_empty() {
         fail_for_good(UNREAD);
     }
@@ -105,7 +105,7 @@ pub(crate) fn run_decoded(
             });
             let output = body.run(&task);
             let begun = Instant::now();
-            let output = body.encode_output(output).unwrap_or_else(give_up);
+            let output = body.encode_output(output).unwrap_or_else(fail_wire);
             let encoding = begun.elapsed().as_micros() as u64;
             task.count(|metrics| metrics.result_serialize_time_us = encoding);
             // Code of the user's as well, and so is the end of what they were made of.
@@ -132,7 +132,7 @@ pub(crate) fn run_decoded(
     }
 }
 
-fn give_up<T>(error: WireError) -> T {
+fn fail_wire<T>(error: WireError) -> T {
     fail_for_good(error.to_string())
 }
 
@@ -140,5 +140,5 @@ const UNREAD: &str = "a task has more bytes than were read: does a type's Deseri
 
 fn encode_updates(task: &TaskContext) -> Vec<(AccumulatorId, Vec<u8>)> {
     let updates = task.take_updates().into_iter();
-    updates.map(|(id, update)| (id, update.encode().unwrap_or_else(give_up))).collect()
+    updates.map(|(id, update)| (id, update.encode().unwrap_or_else(fail_wire))).collect()
 }

@@ -3,6 +3,7 @@
 //! [`Context`] is where a program starts, [`Rdd`] has the operations, [`prelude`] brings both and what goes with them.
 //! Settings have Spark's names ([`conf`]); [`Error`] says what to do.
 #![doc = include_str!("../../../docs/tour.md")]
+#![warn(missing_docs)]
 
 pub use firesteel_closure::Data;
 pub use firesteel_conf as conf;

@@ -116,7 +116,7 @@ fn short_tasks_are_pipelined_and_none_waits_for_a_long_one() {
     let crowd = Crowd::default();
     let builder = builder().config("spark.task.maxFailures", 1).listener(crowd.clone());
     // Tasks that write files are short even where that takes long.
-    let (ctx, _) = started(builder.config("spark.firesteel.task.ahead", "50ms"));
+    let (ctx, _) = started(builder.config("spark.firesteel.task.pipelined", "50ms"));
     let done = directory.path().to_str().unwrap().to_owned();
     let numbers = ctx.parallelize_in(400, 0..400u32).with(done).map(|done, number| {
         // One of them ends after all others.

@@ -94,7 +94,7 @@ fn copies(events: &[Event]) -> Vec<usize> {
 }
 
 #[test]
-fn partitions_with_two_copies_outlive_an_executor_that_is_killed() {
+fn partitions_with_two_replicas_outlive_an_executor_that_is_killed() {
     for level in [
         StorageLevel::MEMORY_ONLY_2,
         StorageLevel::DISK_ONLY_2,
@@ -117,7 +117,7 @@ fn partitions_with_two_copies_outlive_an_executor_that_is_killed() {
 }
 
 #[test]
-fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left() {
+fn lost_replicas_are_re_replicated_until_none_of_the_first_executors_is_left() {
     let (ctx, seen) = started(builder(3), 3);
     let computed = ctx.accumulator::<u64>();
     // Large enough to go through a file, and small enough to go through memory.
@@ -157,7 +157,7 @@ fn copies_that_are_lost_are_made_again_until_none_of_the_first_executors_is_left
 }
 
 #[test]
-fn copies_that_could_not_be_made_are_made_when_there_is_somebody_to_keep_them() {
+fn missing_replicas_are_made_when_an_executor_can_hold_them() {
     for proactive in [true, false] {
         // Until the job is over before there is somebody, which a slow machine may miss.
         assert!((0..20).any(|_| copied_later(proactive)));
@@ -257,8 +257,8 @@ fn thousands_of_small_map_outputs_arrive() {
 }
 
 #[test]
-fn outputs_of_an_executor_that_dies_while_they_are_read_are_made_again_at_once() {
-    // Who did not ask the driver whether that executor lives would wait an hour.
+fn outputs_of_an_executor_that_dies_while_they_are_read_are_recomputed_at_once() {
+    // A reader that did not ask the driver whether that executor is alive would wait an hour.
     let builder = builder(2).config("spark.shuffle.io.retryWait", "1h");
     let (ctx, seen) = started(builder.config("spark.reducer.maxSizeInFlight", "64k"), 2);
     let ids = processes(&ctx);
@@ -405,7 +405,7 @@ fn executors_are_told_with_their_log_files_and_attributes() {
 }
 
 #[test]
-fn an_executor_that_hangs_is_given_up_and_replaced() {
+fn an_executor_that_hangs_is_declared_dead_and_replaced() {
     let builder = builder(2).config("spark.network.timeout", "10s");
     let (ctx, seen) = started(builder.config("spark.executor.heartbeatInterval", "500ms"), 2);
     let stopped = processes(&ctx)[0];

@@ -79,7 +79,7 @@ fn an_application_takes_no_more_executors_of_a_cluster_than_it_is_told_to() {
     ctx.stop();
     let more = builder(2).master(&cluster.master.url()).config("spark.executor.memory", "256m");
     let (ctx, _) = started(more.config("spark.executor.instances", 5), 2);
-    assert_eq!(cluster.executors(), 2, "no more than there is room for");
+    assert_eq!(cluster.executors(), 2, "no more than the workers have capacity for");
     ctx.stop();
     cluster.stop();
 }

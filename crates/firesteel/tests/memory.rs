@@ -1,4 +1,4 @@
-//! Memory that runs short for a while: small map outputs leave room for those who run, and a task waits for
+//! Memory that runs short for a while: small map outputs leave memory to running tasks, and a task waits for
 //! what others hold instead of failing its job.
 
 mod scratch;
@@ -21,7 +21,7 @@ fn text(n: u64) -> String {
 #[test]
 fn small_map_outputs_leave_memory_to_tasks_and_to_cached_partitions() {
     let directory = scratch::Scratch::new();
-    // 32 MiB, of which cached partitions keep 16.
+    // 32 MiB; cached partitions keep 16 of them.
     let ctx = context("local[1]", "64m", &directory);
     let cached = ctx.range_in(8, 0..50_000u64, 1).map(text).cache();
     assert_eq!(cached.count().unwrap(), 50_000);

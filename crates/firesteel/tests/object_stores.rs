@@ -1,4 +1,4 @@
-//! Sources and sinks against a server that speaks S3, in this process: what is asked, what is committed, and what
+//! Sources and sinks against a server that speaks S3, in this process: requests, commits, and what
 //! happens when the store refuses, forgets or fails.
 
 #![cfg(feature = "object-store")]

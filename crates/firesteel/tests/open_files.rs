@@ -1,4 +1,4 @@
-//! Files of a job: few are open however many lie on disk, those that vanish are made again, and a disk that
+//! Files of a job: few are open however many lie on disk, those that vanish are computed again, and a disk that
 //! is full leaves the work to the others.
 //!
 //! A test that needs another process (`ulimit -n`, a disk of its own) runs itself again there, and fails if it

@@ -278,7 +278,7 @@ fn listeners_and_schedulers_hear_where_partitions_come_to_lie_and_that_they_go()
             first.unpersist();
             first.count().unwrap();
             assert_eq!(localities(&heard)[before + 4..], [Locality::NoPref; 4]);
-            // What has no disk to go to is gone when others need its room.
+            // What has no disk to go to is gone when others need its memory.
             let others = counted(ctx, &calls, 50_000).cache();
             others.count().unwrap();
             let gone = (false, false, StorageLevel::NONE);

@@ -281,7 +281,7 @@ fn ctrl_c_ends_external_programs_that_are_silent() {
 #[test]
 fn a_program_that_does_not_want_signals_handled_is_killed_by_them() {
     let mut program = Program::start("idle", "spark.firesteel.handleInterrupt=false");
-    // Not an interrupt: whoever starts the tests in the background has those ignored.
+    // Not an interrupt: a shell that starts the tests in the background has those ignored.
     program.signal("-TERM", false);
     let (status, said) = program.end();
     assert_eq!(status.signal(), Some(15), "{status} {said}");

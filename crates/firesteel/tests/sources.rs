@@ -223,7 +223,7 @@ fn quoted_newlines_are_an_error_with_advice_unless_they_are_declared() {
     assert_eq!(lines.partition_count(), 1);
     let advice = ["lines.csv", "line 1:", "not closed on its line", "multi_line(true)"];
     is_fatal(fails_with(lines.collect(), &advice));
-    // In parts, whichever task is first tells of its own line, with the same advice.
+    // In parts, the first task to fail tells of its own line, with the same advice.
     let parts = ctx.csv_with::<(u32, String)>(&path, &whole.clone().max_split_bytes(4)).unwrap();
     assert!(parts.partition_count() > 4);
     is_fatal(fails_with(parts.collect(), &["lines.csv", "multi_line(true)"]));

@@ -12,7 +12,7 @@ use crate::{Location, StoreOptions};
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRef {
-    /// Where it is.
+    /// A path, or a URL with the settings of its store.
     pub location: Location,
     /// How many bytes are stored.
     pub len: u64,
@@ -32,15 +32,15 @@ pub enum FindError {
     Pattern {
         /// The path or pattern.
         pattern: String,
-        /// Why.
+        /// The mistake, and where in the pattern it is.
         reason: String,
     },
     /// A file is there but cannot be read, or a store cannot be asked.
     #[error("input file {path:?} cannot be read: {source}")]
     Unreadable {
-        /// The file.
+        /// The file, or the pattern if its store did not answer.
         path: PathBuf,
-        /// Why.
+        /// The error of the system or of the store.
         source: io::Error,
     },
 }

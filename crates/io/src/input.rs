@@ -30,7 +30,7 @@ enum Raw {
 
 impl Input {
     /// The stored bytes from `start` on. `expected_end` is where the reader is likely to stop: it bounds
-    /// what is asked of a store at once, not what can be read.
+    /// how much one request asks a store for, not what can be read.
     pub fn open_at(location: &Location, start: u64, expected_end: u64) -> io::Result<Self> {
         Raw::open(location, start, expected_end).map(|raw| Input(Kind::Plain(raw)))
     }

@@ -8,6 +8,8 @@
 //! This crate knows bytes and names, not lines, records, tasks or drivers. The object stores' client is
 //! asynchronous; `store` hides that, and nothing of it is started for local files.
 
+#![warn(missing_docs)]
+
 mod compression;
 mod fault;
 mod find;

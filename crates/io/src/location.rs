@@ -18,7 +18,7 @@ impl StoreOptions {
         StoreOptions(settings.into_iter().collect())
     }
 
-    /// One of them.
+    /// The value of a key without its prefix, e.g. `fs.s3a.endpoint`; `None` if it is not set.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }

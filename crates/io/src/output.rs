@@ -19,7 +19,7 @@ pub enum Target {
     /// The directory as it shall be in the end: what is uploaded stays out of sight until it is
     /// completed.
     Remote {
-        /// Its URL.
+        /// With its scheme, e.g. `s3://bucket/directory`.
         url: String,
         /// How to reach it.
         options: Arc<StoreOptions>,
@@ -42,7 +42,7 @@ pub struct Written {
 /// Where an attempt's bytes are until they are committed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum WrittenAt {
-    /// A file.
+    /// A file in the directory of [`Target::Local`].
     Local(PathBuf),
     /// An upload that is not completed.
     Remote {

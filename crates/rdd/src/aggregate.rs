@@ -19,7 +19,7 @@ use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
 pub trait Combine<V, C>: Wire + Clone {
     /// The first value of a key.
     fn create(&self, value: V) -> C;
-    /// One more.
+    /// One more value of a key that has a combiner.
     fn merge_value(&self, combiner: C, value: V) -> C;
     /// Two combiners of one key.
     fn merge_combiners(&self, left: C, right: C) -> C;
@@ -34,7 +34,7 @@ pub struct CombineWith<A, B, D> {
 }
 
 impl<A, B, D> CombineWith<A, B, D> {
-    /// From its functions.
+    /// The three functions of [`Combine`], in its order.
     pub fn new(create: A, merge_value: B, merge_combiners: D) -> Self {
         CombineWith { create, merge_value, merge_combiners }
     }

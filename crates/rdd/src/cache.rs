@@ -44,7 +44,7 @@ impl SharedLevel {
         Arc::new(SharedLevel(Mutex::new(level)))
     }
 
-    /// The level now.
+    /// The level in force now.
     pub fn get(&self) -> StorageLevel {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -140,7 +140,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
                 Claim::Mine(claim) => return self.compute(claim),
                 Claim::Theirs(other) => {
                     if self.wait_for(&other) == Outcome::NotCached {
-                        // There is no room: trying again would only take longer.
+                        // Memory is short: trying again would only take longer.
                         return Items::Through((self.computed)());
                     }
                 }
@@ -165,7 +165,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
             return items;
         }
         if let Some(items) = find_elsewhere(self.block, self.task) {
-            // Whoever waits here reads it from there too.
+            // Tasks that wait for this claim read it from there too.
             claim.end(Outcome::Cached);
             return items;
         }
@@ -189,18 +189,18 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
                 check(&item).or_fail();
             }
             if !unrolled.push(item) {
-                let (items, room) = unrolled.into_parts();
+                let (items, memory) = unrolled.into_parts();
                 if !self.level.use_disk {
-                    let passing = Items::Passing(items.into_iter().chain(rest), room);
+                    let passing = Items::Passing(items.into_iter().chain(rest), memory);
                     return (Outcome::NotCached, passing);
                 }
                 return self.write_out(rest, |writer| {
-                    let _room = room;
+                    let _memory = memory;
                     items.into_iter().try_for_each(|item| writer.push(&item))
                 });
             }
         }
-        let (items, room) = unrolled.into_fitting_parts();
+        let (items, memory) = unrolled.into_fitting_parts();
         let items = Arc::new(items);
         let demote = self.level.use_disk.then(|| {
             let (scratch, name) = (self.task.scratch().clone(), self.block.to_string());
@@ -213,7 +213,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
             });
             demote
         });
-        let memory_bytes = room.into_bytes();
+        let memory_bytes = memory.into_bytes();
         let (scratch, name) = (self.task.scratch().clone(), self.block.to_string());
         let pack: Pack = Arc::new(move |value| {
             let items = value.downcast_ref::<Vec<T>>().ok_or("it holds items of another type")?;
@@ -235,23 +235,23 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
     fn cache_packed(&self) -> (Outcome, Items<T, I>) {
         let mut rest = (self.computed)();
         let mut writer = PackedWriter::new(self.task.scratch().cache_codec());
-        let mut room = UnrollMemory::new(self.block, self.task);
+        let mut memory = UnrollMemory::new(self.block, self.task);
         for item in rest.by_ref() {
-            if writer.push(&item).or_fail() && !room.allows(writer.bytes()) {
+            if writer.push(&item).or_fail() && !memory.allows(writer.bytes()) {
                 let packed = writer.finish().or_fail();
                 if !self.level.use_disk {
-                    let reading = Reading::new(packed, self, Some((rest, room)));
+                    let reading = Reading::new(packed, self, Some((rest, memory)));
                     return (Outcome::NotCached, Items::Read(reading));
                 }
                 return self.write_out(rest, |writer| {
-                    let _room = room;
+                    let _memory = memory;
                     writer.push_all(packed)
                 });
             }
         }
         let packed = writer.finish().or_fail();
         let items = Items::Read(Reading::new(packed.clone(), self, None));
-        if !room.allows(packed.bytes()) {
+        if !memory.allows(packed.bytes()) {
             return match self.level.use_disk {
                 true => self.write_out(std::iter::empty(), |writer| writer.push_all(packed)),
                 false => (Outcome::NotCached, items),
@@ -266,7 +266,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
         });
         self.store(CachedBlock {
             value: Arc::new(packed),
-            memory_bytes: room.into_bytes(),
+            memory_bytes: memory.into_bytes(),
             disk_bytes: 0,
             level: self.level,
             demote,
@@ -407,7 +407,7 @@ pub(crate) enum Items<T, I: Iterator<Item = T>> {
     Cached(Arc<Vec<T>>, usize),
     /// Cached encoded.
     Read(Reading<T, I>),
-    /// Not cached: those that were held until there was no more room, then the others.
+    /// Not cached: those that were held until memory ran short, then the others.
     Passing(std::iter::Chain<std::vec::IntoIter<T>, I>, #[allow(dead_code)] UnrollMemory),
     /// Not cached.
     Through(I),
@@ -487,7 +487,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>> Iterator for Items<T, I> {
                 }
                 total
             }
-            Items::Passing(items, _room) => items.fold(init, f),
+            Items::Passing(items, _memory) => items.fold(init, f),
             Items::Through(items) => items.fold(init, f),
         }
     }

@@ -1,7 +1,7 @@
 //! Two sides brought together by key, in partitions that hold all of a key's pairs of both sides.
 //!
-//! A join keeps one side in a hash table and streams the other past it; cogroup keeps both. When the
-//! kept side does not fit into the task's memory, both sides are hash-partitioned on disk,
+//! A join builds a hash table of one side and streams the other past it; cogroup builds one of both. When the
+//! build side does not fit into the task's memory, both sides are hash-partitioned on disk,
 //! and the parts are joined one by one.
 
 use std::hash::Hash;
@@ -61,7 +61,7 @@ two_sided!(
     SubtractByKey
 );
 
-/// What becomes of a streamed value: with each kept value of its key, and if there is none.
+/// What becomes of a streamed value: with each value of its key on the build side, and if there is none.
 struct Plan<S, B, U> {
     operation: &'static str,
     matched: Option<fn(S, B) -> U>,
@@ -97,25 +97,25 @@ impl<S: Clone, B: Clone, U> Plan<S, B, U> {
 }
 
 /// A table, with the memory it holds.
-struct Kept<K, B> {
+struct BuildTable<K, B> {
     map: KeyMap<K, Vec<B>>,
     _account: Account,
 }
 
 /// The values of one key of a table.
 struct Group<K, B> {
-    kept: Rc<Kept<K, B>>,
+    table: Rc<BuildTable<K, B>>,
     number: usize,
 }
 
 impl<K: Hash + Eq, B> Group<K, B> {
-    fn find(kept: &Rc<Kept<K, B>>, key: &K) -> Option<Self> {
-        kept.map.find(key).map(|number| Group { kept: kept.clone(), number })
+    fn find(table: &Rc<BuildTable<K, B>>, key: &K) -> Option<Self> {
+        table.map.find(key).map(|number| Group { table: table.clone(), number })
     }
 
     #[inline]
     fn values(&self) -> &[B] {
-        self.kept.map.get(self.number)
+        self.table.map.get(self.number)
     }
 }
 
@@ -137,9 +137,9 @@ where
 {
     match fill(built, &Grouping, plan.operation, depth, task) {
         Filled::Held(map, _account) => {
-            let kept = Rc::new(Kept { map, _account });
+            let table = Rc::new(BuildTable { map, _account });
             Joined::Held(streamed.flat_map(move |(key, value)| {
-                let group = Group::find(&kept, &key);
+                let group = Group::find(&table, &key);
                 plan.apply(key, value, group)
             }))
         }

@@ -6,6 +6,8 @@
 //! same executable. The user-facing `Rdd`, which adds lineage and actions, lives in the driver crate;
 //! this crate never schedules, never opens a socket and never knows a driver.
 
+#![warn(missing_docs)]
+
 pub mod action;
 pub mod aggregate;
 pub mod body;

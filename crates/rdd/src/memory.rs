@@ -79,7 +79,7 @@ impl Account {
         right.resize(&mut self.reservation, bytes, most)
     }
 
-    /// Everything was given up.
+    /// Releases everything.
     pub(crate) fn clear(&mut self) {
         self.reservation.resize(0);
     }
@@ -174,7 +174,7 @@ impl Drop for UnrollMemory {
 pub(crate) struct Unrolled<T> {
     items: Vec<T>,
     meter: Meter,
-    room: UnrollMemory,
+    memory: UnrollMemory,
 }
 
 impl<T: Data> Unrolled<T> {
@@ -182,11 +182,11 @@ impl<T: Data> Unrolled<T> {
         Unrolled {
             items: Vec::new(),
             meter: Meter::of::<T>(),
-            room: UnrollMemory::new(block, task),
+            memory: UnrollMemory::new(block, task),
         }
     }
 
-    /// Takes an item; `false` when there is no room for more.
+    /// Takes an item; `false` when memory does not allow more.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> bool {
         self.meter.see(&item);
@@ -196,17 +196,17 @@ impl<T: Data> Unrolled<T> {
         fits
     }
 
-    /// Growing, the old and the new items are both there for a moment. When there is no room to grow
+    /// Growing, the old and the new items are both there for a moment. When memory does not allow it to grow
     /// to double size, there may still be for a part of it.
     #[cold]
     fn allowed(&mut self, grows: bool) -> bool {
         let slots = self.items.capacity();
         if !grows {
-            return self.room.allows(self.bytes_with(slots));
+            return self.memory.allows(self.bytes_with(slots));
         }
         let fitting = [slots.max(4), slots / 4]
             .into_iter()
-            .find(|more| *more > 0 && self.room.allows(self.bytes_with(slots * 2 + more)));
+            .find(|more| *more > 0 && self.memory.allows(self.bytes_with(slots * 2 + more)));
         self.items.reserve_exact(fitting.unwrap_or(1));
         fitting.is_some()
     }
@@ -217,7 +217,7 @@ impl<T: Data> Unrolled<T> {
     }
 
     pub(crate) fn into_parts(self) -> (Vec<T>, UnrollMemory) {
-        (self.items, self.room)
+        (self.items, self.memory)
     }
 
     /// The items without spare slots, and what they occupy.
@@ -225,8 +225,8 @@ impl<T: Data> Unrolled<T> {
         self.items.shrink_to_fit();
         // At least one byte: what is on the books can be evicted.
         let bytes = self.bytes_with(self.items.capacity()).max(1);
-        let _ = self.room.allows(bytes);
-        (self.items, self.room)
+        let _ = self.memory.allows(bytes);
+        (self.items, self.memory)
     }
 }
 

@@ -230,7 +230,7 @@ pub struct ParquetRows {
 wire!([] ParquetRows { compression });
 
 impl ParquetRows {
-    /// With compressed pages: Snappy, as Spark does, or what is asked for.
+    /// Compresses pages; `None`: with Snappy, as Spark does.
     pub fn new(compression: Option<Compression>) -> Self {
         ParquetRows { compression: Value(compression) }
     }

@@ -130,7 +130,7 @@ impl<K> Clone for AnyPartitioner<K> {
 }
 
 impl<K: 'static> AnyPartitioner<K> {
-    /// By hash.
+    /// By the key's hash; equal to every other of the same key type and number of partitions.
     pub fn hash(by: HashPartitioner) -> Self
     where
         K: Hash,

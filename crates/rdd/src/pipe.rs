@@ -7,7 +7,7 @@ use firesteel_task::TaskContext;
 
 /// A narrow pipeline: everything between two stage borders, as one type.
 pub trait Pipe: Wire {
-    /// What it yields.
+    /// Its items need not be encodable: they never leave the task.
     type Item: 'static;
 
     /// The items of one partition. The iterator owns what it needs, so that it can be handed to

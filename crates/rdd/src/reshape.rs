@@ -249,7 +249,7 @@ pub struct ZipWithUniqueId<P> {
 }
 
 impl<P> ZipWithUniqueId<P> {
-    /// Numbers items uniquely.
+    /// `partitions` is how many `parent` has.
     pub fn new(parent: P, partitions: u32) -> Self {
         ZipWithUniqueId { parent, partitions }
     }

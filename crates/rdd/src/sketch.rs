@@ -24,7 +24,7 @@ impl HyperLogLog {
         (2.0 * (1.04 / relative_sd).log2()).ceil().clamp(4.0, 18.0) as u8
     }
 
-    /// One more item.
+    /// Counts one more item; equal items count once.
     #[inline]
     pub fn insert<T: Hash>(&mut self, item: &T) {
         let hash = FixedState::with_seed(0x68_6c6c).hash_one(item);

@@ -21,9 +21,9 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// The file.
+    /// The file that it is a part of.
     pub location: Location,
-    /// First byte.
+    /// Offset of its first byte; a line that begins before it belongs to the split before.
     pub start: u64,
     /// Behind the last byte; [`TO_THE_END`] for a file that is read as a whole, however long its content.
     pub end: u64,

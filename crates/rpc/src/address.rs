@@ -17,7 +17,7 @@ pub const MAX_NAME: usize = 128;
 pub struct RpcAddress {
     /// A name or an IP address, without brackets.
     pub host: String,
-    /// The port.
+    /// Where it listens; for a peer that dialled, the port of its socket.
     pub port: u16,
 }
 
@@ -79,7 +79,7 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
 /// A named endpoint of an environment: `spark://Name@host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EndpointAddress {
-    /// The endpoint's name.
+    /// The name it was registered under, at most [`MAX_NAME`] bytes.
     pub name: String,
     /// Where its environment is.
     pub address: RpcAddress,

@@ -37,7 +37,7 @@ pub type HandlerError = Box<dyn Error + Send + Sync>;
 /// Handlers should not wait for others with [`EndpointRef::send`] where a slow receiver must not
 /// hold them up: [`EndpointRef::try_send`] never waits.
 pub trait Endpoint: Send + 'static {
-    /// What it takes.
+    /// The one type of its messages, with the type of their replies.
     type Message: Message;
 
     /// Handles one message. An error or a panic goes to the asker and to [`Endpoint::on_error`];
@@ -117,12 +117,12 @@ pub struct Context<M: Message> {
 }
 
 impl<M: Message> Context<M> {
-    /// The environment.
+    /// The environment it is registered in.
     pub fn env(&self) -> &RpcEnv {
         &self.env
     }
 
-    /// The endpoint's name.
+    /// The name it was registered under.
     pub fn name(&self) -> &str {
         self.mailbox.name()
     }

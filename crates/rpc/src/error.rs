@@ -46,15 +46,15 @@ pub enum SetupError {
     /// The file of `spark.authenticate.secret.file`.
     #[error("could not read the secret in {} (spark.authenticate.secret.file): {source}", path.display())]
     ReadSecret {
-        /// The file.
+        /// As the setting names it.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A name of an identity that cannot be sent.
     #[error("the identity {name:?} has to be 1 to {MAX_NAME} letters, digits, '-', '_' or '.'")]
     InvalidIdentity {
-        /// The name.
+        /// The identity as it was given.
         name: String,
     },
     /// TLS without one of its files.
@@ -68,7 +68,7 @@ pub enum SetupError {
     TlsFile {
         /// The key that names the file.
         key: &'static str,
-        /// The file.
+        /// As the setting names it.
         path: PathBuf,
         /// What is wrong, and what is expected.
         reason: String,
@@ -78,9 +78,9 @@ pub enum SetupError {
         "could not find an address for the host {host:?}: {source}; give a name or an IP address of this machine"
     )]
     ResolveHost {
-        /// The host.
+        /// The host as it was given to [`BindTo`](crate::BindTo).
         host: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// No port could be bound.
@@ -89,11 +89,11 @@ pub enum SetupError {
          one, or raise spark.port.maxRetries"
     )]
     Bind {
-        /// The port that was asked for.
+        /// The first address that was tried.
         first: RpcAddress,
         /// How many more were tried.
         tries: u32,
-        /// What the system said last.
+        /// The error of the last port that was tried.
         source: io::Error,
     },
 }
@@ -106,7 +106,7 @@ pub enum RpcError {
         "{text:?} is not an address: write spark://Name@host:port, such as spark://Master@10.0.0.1:7077"
     )]
     InvalidAddress {
-        /// The text.
+        /// The whole text as it was given.
         text: String,
     },
     /// A name no endpoint can have.
@@ -114,19 +114,19 @@ pub enum RpcError {
         "{name:?} cannot name an endpoint: use 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
     )]
     InvalidName {
-        /// The name.
+        /// The name as it was given.
         name: String,
     },
     /// Two endpoints of one name.
     #[error("there is an endpoint {name} already: stop it first, or use another name")]
     DuplicateEndpoint {
-        /// The name.
+        /// The name that both want.
         name: String,
     },
     /// The endpoint exists here but takes other messages.
     #[error("the endpoint {name} takes other messages: look it up with its own message type")]
     OtherMessageType {
-        /// The name.
+        /// The name that was looked up.
         name: String,
     },
     /// The peer has no endpoint of this name.
@@ -134,17 +134,17 @@ pub enum RpcError {
         "{peer} has no endpoint {name}: it may have stopped or not started yet, or the name is wrong"
     )]
     UnknownEndpoint {
-        /// The name.
+        /// The name that was looked up.
         name: String,
-        /// Where it was looked for.
+        /// The address that was asked, or "this process".
         peer: String,
     },
     /// The endpoint stopped before it answered.
     #[error("the endpoint {name} at {peer} stopped before it handled the message")]
     EndpointStopped {
-        /// The name.
+        /// The name it was registered under.
         name: String,
-        /// Where it was.
+        /// The address of its process, or "this process".
         peer: String,
     },
     /// This environment is shut down.
@@ -153,17 +153,17 @@ pub enum RpcError {
     /// No connection could be made.
     #[error("could not connect to {address}: {source}; is it running there, and is the port open?")]
     Unreachable {
-        /// What was dialled.
+        /// The address that was dialled.
         address: RpcAddress,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// A connection was made, but the two sides do not trust or understand each other.
     #[error("{address}: {source}")]
     Handshake {
-        /// What was dialled.
+        /// The address that was dialled.
         address: RpcAddress,
-        /// What failed.
+        /// The step that failed.
         source: Arc<HandshakeError>,
     },
     /// The connection ended. Whether the message arrived is not known.
@@ -171,15 +171,15 @@ pub enum RpcError {
         "the connection to {address} ended before an answer came; the message may or may not have arrived"
     )]
     Disconnected {
-        /// The other side.
+        /// The address that was dialled, or where the peer dialled from.
         address: RpcAddress,
     },
     /// No reply in time.
     #[error("{endpoint} did not answer within {} (spark.rpc.askTimeout)", firesteel_conf::format_duration(*after))]
     Timeout {
-        /// Who was asked.
+        /// `spark://Name@host:port`, or the name alone inside this process.
         endpoint: String,
-        /// For how long.
+        /// The timeout that was in force.
         after: Duration,
     },
     /// The queue towards the receiver is full, and the caller did not want to wait.
@@ -187,7 +187,7 @@ pub enum RpcError {
         "{endpoint} takes messages more slowly than they are sent and its queue is full: wait with send, or send less"
     )]
     QueueFull {
-        /// The receiver.
+        /// `spark://Name@host:port`, or the name alone inside this process.
         endpoint: String,
     },
     /// A message over the limit.
@@ -196,15 +196,15 @@ pub enum RpcError {
          on every machine"
     )]
     TooLarge {
-        /// Its size.
+        /// In bytes, encoded.
         size: usize,
-        /// The limit.
+        /// In bytes: `spark.rpc.message.maxSize` of the side that was to send it.
         limit: usize,
     },
     /// A value that cannot be encoded.
     #[error("the message cannot be encoded: {reason}")]
     Encode {
-        /// Why not.
+        /// The refusal of the `Serialize` of the message or its reply.
         reason: String,
     },
     /// Bytes that are no message: the other side was built from other sources.
@@ -212,27 +212,27 @@ pub enum RpcError {
         "{endpoint}: the bytes are not one of its messages ({reason}): run the same build on both sides"
     )]
     Decode {
-        /// The endpoint.
+        /// The endpoint whose message or reply it should be: `spark://Name@host:port`, or the name alone.
         endpoint: String,
-        /// What is wrong.
+        /// The refusal of the type's `Deserialize`.
         reason: String,
     },
     /// The handler failed or panicked.
     #[error("the endpoint {name} at {peer} failed: {message}")]
     HandlerFailed {
-        /// The endpoint.
+        /// The name it was registered under.
         name: String,
-        /// Where it is.
+        /// The address of its process, or "this process".
         peer: String,
-        /// What it said.
+        /// The handler's error, or the message of its panic.
         message: String,
     },
     /// The handler let go of the question.
     #[error("the endpoint {name} at {peer} gave no answer to this message")]
     NoReply {
-        /// The endpoint.
+        /// The name it was registered under.
         name: String,
-        /// Where it is.
+        /// The address of its process, or "this process".
         peer: String,
     },
 }

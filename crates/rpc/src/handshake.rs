@@ -101,7 +101,7 @@ pub enum HandshakeError {
     /// It took too long.
     #[error("no handshake within {} (spark.network.auth.rpcTimeout)", firesteel_conf::format_duration(*after))]
     TimedOut {
-        /// The limit.
+        /// `spark.network.auth.rpcTimeout` of this process.
         after: Duration,
     },
     /// TLS failed: certificates, names or versions.
@@ -109,7 +109,7 @@ pub enum HandshakeError {
         "TLS failed: {source}; check spark.ssl.rpc.certChain, privateKey and trustStore, and that the certificate names this host"
     )]
     Tls {
-        /// What rustls said.
+        /// The error of rustls.
         source: io::Error,
     },
     /// The connection broke.
@@ -117,7 +117,7 @@ pub enum HandshakeError {
         "the connection broke during the handshake: {source}; the other side may have refused it, see its log"
     )]
     Io {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

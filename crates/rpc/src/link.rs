@@ -178,7 +178,7 @@ impl Link {
         let _ = self.answers.send(Answer { head, body }); // the connection may be gone
     }
 
-    /// Tells an endpoint of this connection's life from now on.
+    /// Tells an endpoint from now on when this connection breaks.
     fn watch(&self, mailbox: &Arc<dyn AnyMailbox>) {
         let mut watchers = self.watchers.lock().expect("no panic while it is locked");
         let known =
@@ -379,7 +379,7 @@ impl<W: AsyncWrite + Unpin> Writer<'_, W> {
     }
 
     async fn write_call(&mut self, call: Outgoing) -> Result<(), FrameError> {
-        let Outgoing { endpoint, body, reply, watcher, room } = call;
+        let Outgoing { endpoint, body, reply, watcher, permit } = call;
         if let Some(mailbox) = &watcher {
             self.link.watch(mailbox);
         }
@@ -393,7 +393,7 @@ impl<W: AsyncWrite + Unpin> Writer<'_, W> {
         frame::put_head(&mut self.scratch, &header, body.len());
         self.io.write_all(&self.scratch).await?;
         self.io.write_all(&body).await?;
-        drop(room);
+        drop(permit);
         Ok(())
     }
 
@@ -406,7 +406,7 @@ impl<W: AsyncWrite + Unpin> Writer<'_, W> {
         id
     }
 
-    /// Says that this side lives, and forgets asks nobody waits for any more.
+    /// Sends a keep-alive, and forgets asks nobody waits for any more.
     async fn ping(&mut self) -> Result<(), FrameError> {
         self.link
             .asks

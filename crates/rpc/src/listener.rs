@@ -17,7 +17,7 @@ use crate::handshake::Channel;
 use crate::options::RpcOptions;
 use crate::{SetupError, outbox, socket, stream};
 
-/// Where to listen.
+/// The address to listen at, and the one to tell others.
 #[derive(Clone, Debug)]
 pub struct BindTo {
     /// A name or address of this machine; `0.0.0.0` for all of them.

@@ -2,7 +2,7 @@
 //!
 //! The queue itself has no bound; what may stand in it has: messages of this process take a permit
 //! each, those of a connection are within its window (`link.rs`), events are as many as
-//! connections. So an event never waits for room, and stays in order with the messages around it.
+//! connections. So an event never meets backpressure, and stays in order with the messages around it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::link::{Credit, Link};
 
 /// What stands in an inbox.
 pub(crate) enum Item<M: Message> {
-    Typed { message: M, caller: Caller<ReplyOf<M>>, room: OwnedSemaphorePermit },
+    Typed { message: M, caller: Caller<ReplyOf<M>>, permit: OwnedSemaphorePermit },
     Encoded(Encoded),
     Event(Event),
     Stop,
@@ -57,7 +57,7 @@ pub(crate) enum Event {
 pub(crate) struct Mailbox<M: Message> {
     name: Arc<str>,
     queue: mpsc::UnboundedSender<Item<M>>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     pub(crate) ask_timeout: Duration,
 }
 
@@ -78,13 +78,13 @@ impl<M: Message> Mailbox<M> {
         ask_timeout: Duration,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Item<M>>) {
         let (queue, receiver) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(capacity));
-        (Arc::new(Self { name: name.into(), queue, room, ask_timeout }), receiver)
+        let permits = Arc::new(Semaphore::new(capacity));
+        (Arc::new(Self { name: name.into(), queue, permits, ask_timeout }), receiver)
     }
 
     /// Where permits for messages of this process come from.
-    pub(crate) fn room(&self) -> &Arc<Semaphore> {
-        &self.room
+    pub(crate) fn permits(&self) -> &Arc<Semaphore> {
+        &self.permits
     }
 
     /// Puts a message of this process in.
@@ -92,9 +92,9 @@ impl<M: Message> Mailbox<M> {
         &self,
         message: M,
         caller: Caller<ReplyOf<M>>,
-        room: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<(), RpcError> {
-        self.queue.send(Item::Typed { message, caller, room }).map_err(|_| self.stopped())
+        self.queue.send(Item::Typed { message, caller, permit }).map_err(|_| self.stopped())
     }
 
     pub(crate) fn stopped(&self) -> RpcError {
@@ -142,7 +142,7 @@ pub(crate) async fn run<E: Endpoint>(
         }
     }
     queue.close();
-    context.mailbox.room.close();
+    context.mailbox.permits.close();
     while let Some(item) = queue.recv().await {
         turn_away(item);
     }
@@ -158,9 +158,9 @@ async fn handle<E: Endpoint>(
     context: &Context<E::Message>,
 ) -> bool {
     match item {
-        Item::Typed { message, caller, room } => {
+        Item::Typed { message, caller, permit } => {
             receive(endpoint, message, caller, context).await;
-            drop(room);
+            drop(permit);
         }
         Item::Encoded(message) => decode(endpoint, message, context).await,
         Item::Event(event) => {

@@ -1,8 +1,8 @@
 //! The queue of messages towards one peer, and the task that has a connection for it.
 //!
 //! There is one outbox per dialled address: it connects when there is something to send, and again
-//! after a connection was lost. What was queued when a connection broke or could not be made is
-//! given up with it, never sent over the next one: a message arrives at most once, and those that
+//! after a connection was lost. When a connection breaks or cannot be made, the outbox drops what is
+//! queued and never sends it over the next one: a message arrives at most once, and those that
 //! arrive keep their order. An outbox of an accepted connection ends with it.
 
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub(crate) struct Outgoing {
     pub(crate) body: Option<Bytes>,
     pub(crate) reply: Option<oneshot::Sender<Result<Bytes, RpcError>>>,
     pub(crate) watcher: Option<Arc<dyn AnyMailbox>>,
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 /// The sending side of the queue.
 pub(crate) struct Outbox {
     address: RpcAddress,
     queue: mpsc::UnboundedSender<Outgoing>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     capacity: usize,
     pub(crate) max_message: usize,
     pub(crate) ask_timeout: std::time::Duration,
@@ -52,7 +52,7 @@ impl Outbox {
         let outbox = Self {
             address,
             queue,
-            room: Arc::new(Semaphore::new(options.outbox_bytes)),
+            permits: Arc::new(Semaphore::new(options.outbox_bytes)),
             capacity: options.outbox_bytes,
             max_message: options.max_message,
             ask_timeout: options.ask_timeout,
@@ -74,20 +74,20 @@ impl Outbox {
         &self.address
     }
 
-    /// Room for a message; waits for it.
-    pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RpcError> {
-        let permit = self.room.clone().acquire_many_owned(self.cost(bytes)).await;
+    /// A permit to queue a message of so many bytes. Waits while the queue is full.
+    pub(crate) async fn permit(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RpcError> {
+        let permit = self.permits.clone().acquire_many_owned(self.cost(bytes)).await;
         permit.map_err(|_| self.gone())
     }
 
-    /// Room for a message if there is any.
-    pub(crate) fn try_room(
+    /// A permit to queue a message of so many bytes, unless the queue is full.
+    pub(crate) fn try_permit(
         &self,
         bytes: usize,
         endpoint: &str,
     ) -> Result<OwnedSemaphorePermit, RpcError> {
         use tokio::sync::TryAcquireError::{Closed, NoPermits};
-        self.room.clone().try_acquire_many_owned(self.cost(bytes)).map_err(|error| match error {
+        self.permits.clone().try_acquire_many_owned(self.cost(bytes)).map_err(|error| match error {
             Closed => self.gone(),
             NoPermits => {
                 RpcError::QueueFull { endpoint: self.address.endpoint(endpoint).to_string() }
@@ -109,11 +109,11 @@ impl Outbox {
 
     /// Whether nothing is queued, so that it can be forgotten when nobody else has it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.room.available_permits() == self.capacity
+        self.permits.available_permits() == self.capacity
     }
 
     fn close(&self) {
-        self.room.close();
+        self.permits.close();
     }
 }
 
@@ -136,7 +136,7 @@ async fn dial_when_needed(
         };
         match dialled {
             Ok(socket) => connected(socket, first, &mut queue, outbox, &env).await,
-            Err(error) => give_up(first, &mut queue, &address, &error),
+            Err(error) => fail_queued(first, &mut queue, &address, &error),
         }
     }
     queue.close();
@@ -168,7 +168,7 @@ pub(crate) fn queued(queue: &mut mpsc::UnboundedReceiver<Outgoing>) -> Vec<Outgo
 }
 
 /// Fails what was queued, and tells the endpoints that wanted to talk.
-fn give_up(
+fn fail_queued(
     first: Outgoing,
     queue: &mut mpsc::UnboundedReceiver<Outgoing>,
     address: &RpcAddress,

@@ -80,7 +80,7 @@ impl<R: serde::de::DeserializeOwned> PendingReply<R> {
         self.wait_within(limit).await
     }
 
-    /// Waits for it.
+    /// Waits for it, as long as `limit`; then fails with [`RpcError::Timeout`].
     pub async fn wait_within(self, limit: Duration) -> Result<R, RpcError> {
         let endpoint = self.endpoint.clone();
         timeout(limit, self.arrive())
@@ -120,7 +120,7 @@ impl<M: Message> EndpointRef<M> {
         self
     }
 
-    /// The endpoint's name.
+    /// The name the endpoint was registered under.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -140,7 +140,7 @@ impl<M: Message> EndpointRef<M> {
         }
     }
 
-    /// Sends without waiting for anything but room in the queue: for as long as an ask would wait.
+    /// Sends without waiting for anything but space in the queue: for as long as an ask would wait.
     /// That it was sent does not say that it arrived.
     pub async fn send(&self, message: M) -> Result<(), RpcError> {
         let ready = timeout(self.ask_timeout(), self.prepare(message)).await;
@@ -181,32 +181,32 @@ impl<M: Message> EndpointRef<M> {
         RpcError::QueueFull { endpoint: self.to_string() }
     }
 
-    /// Encodes where that is needed, and waits for room.
+    /// Encodes where that is needed, and waits for a permit: that is the backpressure.
     async fn prepare(&self, message: M) -> Result<Ready<M>, RpcError> {
         match &self.target {
             Target::Local { mailbox, .. } => {
-                let room = mailbox.room().clone().acquire_owned().await;
-                Ok(Ready::Typed(message, room.map_err(|_| mailbox.stopped())?))
+                let permit = mailbox.permits().clone().acquire_owned().await;
+                Ok(Ready::Typed(message, permit.map_err(|_| mailbox.stopped())?))
             }
             Target::Remote { outbox, .. } => {
                 let body = encode(&message, outbox.max_message)?;
-                let room = outbox.room(body.len()).await?;
-                Ok(Ready::Encoded(body, room))
+                let permit = outbox.permit(body.len()).await?;
+                Ok(Ready::Encoded(body, permit))
             }
         }
     }
 
     fn try_prepare(&self, message: M) -> Result<Ready<M>, RpcError> {
         match &self.target {
-            Target::Local { mailbox, .. } => match mailbox.room().clone().try_acquire_owned() {
-                Ok(room) => Ok(Ready::Typed(message, room)),
+            Target::Local { mailbox, .. } => match mailbox.permits().clone().try_acquire_owned() {
+                Ok(permit) => Ok(Ready::Typed(message, permit)),
                 Err(TryAcquireError::NoPermits) => Err(self.full()),
                 Err(TryAcquireError::Closed) => Err(mailbox.stopped()),
             },
             Target::Remote { outbox, .. } => {
                 let body = encode(&message, outbox.max_message)?;
-                let room = outbox.try_room(body.len(), &self.name)?;
-                Ok(Ready::Encoded(body, room))
+                let permit = outbox.try_permit(body.len(), &self.name)?;
+                Ok(Ready::Encoded(body, permit))
             }
         }
     }
@@ -233,29 +233,29 @@ impl<M: Message> EndpointRef<M> {
         asking: Option<Asking<ReplyOf<M>>>,
     ) -> Result<(), RpcError> {
         match (&self.target, ready) {
-            (Target::Local { mailbox, peer }, Ready::Typed(message, room)) => {
+            (Target::Local { mailbox, peer }, Ready::Typed(message, permit)) => {
                 let path = match asking {
                     Some(Asking::Local(reply)) => {
                         ReplyPath::Local { name: self.name.clone(), reply }
                     }
                     _ => ReplyPath::Nobody,
                 };
-                mailbox.put(message, Caller::new(peer.clone(), None, path), room)
+                mailbox.put(message, Caller::new(peer.clone(), None, path), permit)
             }
-            (Target::Remote { outbox, watcher }, Ready::Encoded(body, room)) => {
+            (Target::Remote { outbox, watcher }, Ready::Encoded(body, permit)) => {
                 let reply = match asking {
                     Some(Asking::Remote(reply)) => Some(reply),
                     _ => None,
                 };
                 let (endpoint, watcher) = (self.name.clone(), watcher.clone());
-                outbox.put(Outgoing { endpoint, body: Some(body), reply, watcher, room })
+                outbox.put(Outgoing { endpoint, body: Some(body), reply, watcher, permit })
             }
             _ => unreachable!("prepared for the same target"),
         }
     }
 }
 
-/// A message that has room in the queue.
+/// A message that has space in the queue.
 enum Ready<M> {
     Typed(M, OwnedSemaphorePermit),
     Encoded(Bytes, OwnedSemaphorePermit),
@@ -279,10 +279,10 @@ fn encode<M: Message>(message: &M, limit: usize) -> Result<Bytes, RpcError> {
 pub(crate) async fn verify(name: &Arc<str>, outbox: &Outbox) -> Result<(), RpcError> {
     let limit = outbox.lookup_timeout;
     let asked = async {
-        let room = outbox.room(0).await?;
+        let permit = outbox.permit(0).await?;
         let (reply, answer) = oneshot::channel();
         let endpoint = name.clone();
-        outbox.put(Outgoing { endpoint, body: None, reply: Some(reply), watcher: None, room })?;
+        outbox.put(Outgoing { endpoint, body: None, reply: Some(reply), watcher: None, permit })?;
         answer.await.unwrap_or_else(|_| Err(outbox.gone())).map(drop)
     };
     let endpoint = outbox.address().endpoint(&**name).to_string();

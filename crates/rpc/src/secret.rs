@@ -9,13 +9,13 @@ use std::sync::{Arc, RwLock};
 use crate::SetupError;
 use crate::address::check_name;
 
-/// The identity of whoever has the cluster's one secret.
+/// The identity of a process that has the cluster's one secret.
 pub const DEFAULT_IDENTITY: &str = "cluster";
-/// The identity of whoever has the secret of one application: its driver, its executors, and the
+/// The identity of a process that has the secret of one application: its driver, its executors, and the
 /// workers that start them.
 pub const APPLICATION_IDENTITY: &str = "application";
 
-/// A shared secret.
+/// A secret that both sides of a connection have. Never shown: its `Debug` hides it.
 #[derive(Clone)]
 pub struct Secret(Arc<[u8]>);
 
@@ -79,12 +79,12 @@ impl Identity {
         Ok(Self { name: name.into(), secret })
     }
 
-    /// Its name.
+    /// The name that the other side finds the secret by.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its secret.
+    /// The secret that proves the name.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -96,7 +96,7 @@ impl Identity {
 pub struct Keyring(Arc<RwLock<BTreeMap<Arc<str>, Secret>>>);
 
 impl Keyring {
-    /// Nobody yet.
+    /// One that lets nobody in.
     pub fn new() -> Self {
         Self::default()
     }

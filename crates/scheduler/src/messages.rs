@@ -40,7 +40,6 @@ pub struct JobSpec {
 pub struct MapStageSpec {
     /// The job's id; never used before.
     pub job: JobId,
-    /// The shuffle.
     pub shuffle: ShuffleId,
     /// The RDD on its map side.
     pub rdd: Arc<RddInfo>,
@@ -57,87 +56,64 @@ pub enum DagEvent {
     JobSubmitted(JobSpec),
     /// The map outputs of a shuffle are wanted, and what they have for each reader.
     MapStageSubmitted(MapStageSpec),
-    /// Cancel one job.
     JobCancelled {
-        /// The job.
         job: JobId,
-        /// Why.
         reason: String,
     },
     /// Cancel every running job of a group.
     JobGroupCancelled {
-        /// The group.
         group: String,
-        /// Why.
         reason: String,
     },
     /// Cancel every running job that has a tag.
     JobTagCancelled {
-        /// The tag.
         tag: String,
-        /// Why.
         reason: String,
     },
-    /// Cancel every job.
     AllJobsCancelled {
-        /// Why.
         reason: String,
     },
     /// Cancel every job that needs this stage.
     StageCancelled {
-        /// The stage.
         stage: StageId,
-        /// Why.
         reason: String,
     },
     /// A task attempt ended (from the task scheduler, which has already dropped stale reports).
     TaskEnded {
-        /// The attempt.
         task: TaskInfo,
-        /// How.
         outcome: TaskOutcome,
         /// Of the map output it wrote, if it did.
         written: Option<MapStatus>,
     },
     /// A task set cannot be completed (from the task scheduler).
     TaskSetFailed {
-        /// The stage attempt.
         stage: StageRef,
-        /// Why.
         cause: TaskSetFailure,
     },
     /// An executor registered.
     ExecutorAdded {
-        /// The executor.
         executor: ExecutorId,
-        /// Where.
         host: Host,
     },
-    /// An executor is gone.
     ExecutorLost {
-        /// The executor.
         executor: ExecutorId,
         /// Whether the map outputs it wrote are gone with it (no external shuffle service).
         outputs_lost: bool,
     },
     /// The RDD's partitions are cached from now on.
     RddPersisted {
-        /// The RDD.
         rdd: RddId,
     },
     /// Nobody wants the RDD's partitions cached any more.
     RddUnpersisted {
-        /// The RDD.
         rdd: RddId,
     },
     /// No job will ever compute the RDD: nobody can refer to it any more.
     RddRemoved {
-        /// The RDD.
         rdd: RddId,
     },
     /// No handle refers to the shuffle any more.
     ShuffleRemoved {
-        /// The shuffle.
         shuffle: ShuffleId,
     },
     /// A moment asked for by [`DagEffect::ArmTimer`] has come (early or repeated is harmless).
@@ -149,16 +125,13 @@ pub enum DagEvent {
 pub enum TaskSetFailure {
     /// One partition failed as often as it may.
     TaskFailed {
-        /// The partition.
         partition: u32,
-        /// How often.
         attempts: u32,
         /// The last failure.
         failure: TaskFailure,
     },
     /// Every executor is excluded for some task and none can be had.
     Unschedulable {
-        /// The partition.
         partition: u32,
         /// Why nothing fits.
         reason: String,
@@ -171,18 +144,10 @@ pub enum DagEffect {
     /// For the task scheduler.
     SubmitTaskSet(TaskSet),
     /// For the task scheduler: forget the set and kill what runs of it.
-    CancelTaskSet {
-        /// The stage attempt.
-        stage: StageRef,
-        /// Why.
-        reason: String,
-    },
+    CancelTaskSet { stage: StageRef, reason: String },
     /// For the task scheduler: launch nothing more of the set, let what runs end (fetch failure:
     /// a newer attempt takes over).
-    RetireTaskSet {
-        /// The stage attempt.
-        stage: StageRef,
-    },
+    RetireTaskSet { stage: StageRef },
     /// For the outside.
     Outside(SchedulerEffect),
 }
@@ -205,7 +170,6 @@ pub enum TaskSetKind {
 /// The tasks of one stage attempt that are still to be run.
 #[derive(Clone, Debug)]
 pub struct TaskSet {
-    /// Stage attempt.
     pub stage: StageRef,
     /// What it produces.
     pub kind: TaskSetKind,
@@ -222,7 +186,6 @@ pub struct TaskSet {
 /// One task to be run.
 #[derive(Clone, Debug)]
 pub struct TaskSpec {
-    /// The partition.
     pub partition: u32,
     /// Where its data lies, best first; empty: no preference.
     pub preferred: Vec<Location>,
@@ -234,29 +197,18 @@ pub enum TaskEvent {
     /// From the DAG scheduler.
     TaskSetSubmitted(TaskSet),
     /// From the DAG scheduler: kill and forget.
-    TaskSetCancelled {
-        /// The stage attempt.
-        stage: StageRef,
-        /// Why.
-        reason: String,
-    },
+    TaskSetCancelled { stage: StageRef, reason: String },
     /// From the DAG scheduler: launch nothing more of it.
-    TaskSetRetired {
-        /// The stage attempt.
-        stage: StageRef,
-    },
+    TaskSetRetired { stage: StageRef },
     /// An executor registered.
     ExecutorAdded {
-        /// The executor.
         executor: ExecutorId,
-        /// Where.
         host: Host,
         /// How many cores it offers.
         cores: u32,
     },
     /// An executor is gone: its tasks end as `ExecutorLost`.
     ExecutorLost {
-        /// The executor.
         executor: ExecutorId,
         /// Whether the application ended it itself.
         caused_by_app: bool,
@@ -266,30 +218,20 @@ pub enum TaskEvent {
         reason: String,
     },
     /// An executor or node shall get no new tasks (decommission).
-    ExecutorDecommissioned {
-        /// The executor.
-        executor: ExecutorId,
-    },
+    ExecutorDecommissioned { executor: ExecutorId },
     /// A task ended, as its executor says.
     TaskReported {
-        /// The attempt.
         task: TaskId,
         /// Who says so.
         executor: ExecutorId,
-        /// How.
         outcome: TaskOutcome,
         /// What it cost.
         metrics: Option<Box<TaskMetrics>>,
         /// Of the map output it wrote, if it did.
         written: Option<MapStatus>,
     },
-    /// Kill one attempt on a user's wish.
-    TaskKillRequested {
-        /// The attempt.
-        task: TaskId,
-        /// Why.
-        reason: String,
-    },
+    /// A user asks to kill one attempt.
+    TaskKillRequested { task: TaskId, reason: String },
     /// A moment asked for by [`TaskEffect::ArmTimer`] has come (early or repeated is harmless).
     Ticked,
 }
@@ -300,35 +242,18 @@ pub enum TaskEffect {
     /// Run the attempt on its executor.
     LaunchTask(TaskInfo),
     /// Stop the attempt; it reports its end itself.
-    KillTask {
-        /// The attempt.
-        task: TaskId,
-        /// Where.
-        executor: ExecutorId,
-        /// Why.
-        reason: String,
-    },
-    /// For the DAG scheduler: said once per attempt that was launched, unless its set was cancelled.
+    KillTask { task: TaskId, executor: ExecutorId, reason: String },
+    /// For the DAG scheduler: once per attempt that was launched, unless its set was cancelled.
     TaskEnded {
-        /// The attempt.
         task: TaskInfo,
-        /// How.
         outcome: TaskOutcome,
         /// Of the map output it wrote, if it did.
         written: Option<MapStatus>,
     },
     /// A success nobody needs (its set was cancelled, or another attempt won): drop its output.
-    DiscardTask {
-        /// The attempt.
-        task: TaskId,
-    },
+    DiscardTask { task: TaskId },
     /// For the DAG scheduler.
-    TaskSetFailed {
-        /// The stage attempt.
-        stage: StageRef,
-        /// Why.
-        cause: TaskSetFailure,
-    },
+    TaskSetFailed { stage: StageRef, cause: TaskSetFailure },
     /// Tell the listeners.
     Post(Event),
     /// Send `Ticked` at this moment.

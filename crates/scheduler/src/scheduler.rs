@@ -25,14 +25,11 @@ pub enum SchedulerInput {
     Task(TaskEvent),
     /// An executor registered.
     ExecutorAdded {
-        /// The executor.
         executor: ExecutorId,
         /// Where, and with what.
         info: ExecutorInfo,
     },
-    /// An executor is gone.
     ExecutorLost {
-        /// The executor.
         executor: ExecutorId,
         /// Whether the application ended it itself.
         caused_by_app: bool,
@@ -43,16 +40,13 @@ pub enum SchedulerInput {
     },
     /// A cached partition came, moved or went.
     BlockUpdated {
-        /// There.
         location: BlockLocation,
-        /// The partition.
         block: RddBlock,
         /// How it is stored there; `None`: it is gone.
         status: Option<BlockStatus>,
     },
     /// All cached partitions of a holder, in case that a change was not heard of.
     BlocksReported {
-        /// There.
         location: BlockLocation,
         /// How each is stored.
         cached: Vec<(RddBlock, BlockStatus)>,
@@ -66,20 +60,15 @@ pub enum SchedulerInput {
 pub enum SchedulerEffect {
     /// Run the attempt; `kind` names its code.
     LaunchTask {
-        /// The attempt.
         task: TaskInfo,
         /// What it produces.
         kind: TaskSetKind,
         /// The epoch of map outputs that it may read: [`BlockMaster::epoch`].
         epoch: u64,
     },
-    /// Stop the attempt.
     KillTask {
-        /// The attempt.
         task: TaskId,
-        /// Where.
         executor: ExecutorId,
-        /// Why.
         reason: String,
     },
     /// Hand the task's output to the job's waiter, as the result at `index`. At most once per
@@ -98,12 +87,19 @@ pub enum SchedulerEffect {
         bytes: Vec<u64>,
     },
     /// Add the task's accumulator updates. At most once per stage and partition.
-    ApplyAccumulators { task: TaskId },
+    ApplyAccumulators {
+        task: TaskId,
+    },
     /// The task is dealt with: the shell may drop what it keeps under its id. Comes after
     /// `DeliverResult` and `ApplyAccumulators`, once for every successful task.
-    ReleaseTask { task: TaskId },
+    ReleaseTask {
+        task: TaskId,
+    },
     /// The job is over. Exactly once per job.
-    EndJob { job: JobId, result: Result<(), JobError> },
+    EndJob {
+        job: JobId,
+        result: Result<(), JobError>,
+    },
     /// The map outputs now registered for a shuffle changed: readers must see this before the next
     /// task set starts.
     PublishMapOutputs {
@@ -113,7 +109,10 @@ pub enum SchedulerEffect {
     },
     /// Nobody will read these map outputs: an attempt wrote them that does not count, or readers
     /// could not read them.
-    DropMapOutputs { shuffle: ShuffleId, outputs: Vec<(BlockLocation, MapAttempt)> },
+    DropMapOutputs {
+        shuffle: ShuffleId,
+        outputs: Vec<(BlockLocation, MapAttempt)>,
+    },
     /// The RDD's cached partitions were computed from records that were rolled back, or nobody wants them.
     DropCachedPartitions {
         /// The holder; `None`: all of them.
@@ -124,9 +123,7 @@ pub enum SchedulerEffect {
     },
     /// These cached partitions have too few replicas: the holder is to see to it that they have more.
     ReplicateBlocks {
-        /// The holder.
         holder: BlockLocation,
-        /// The partitions.
         blocks: Vec<RddBlock>,
     },
     /// Tell the listeners.
@@ -138,7 +135,7 @@ pub enum SchedulerEffect {
 enum Step {
     Dag(DagEvent),
     Task(TaskEvent),
-    /// No task of the set can be launched once all that was said before is done.
+    /// No task of the set can be launched once the effects before this one are carried out.
     Forget(StageRef),
     /// Stages may be gone that tasks are suspected of.
     JobEnded,
@@ -215,7 +212,7 @@ impl Scheduler {
 
     /// Takes one input and everything that follows from it.
     pub fn handle(&mut self, now: Tick, input: SchedulerInput, out: &mut Vec<SchedulerEffect>) {
-        out.extend(self.news(now, &input).map(SchedulerEffect::Post));
+        out.extend(self.announced(now, &input).map(SchedulerEffect::Post));
         for step in steps(input).into_iter().flatten() {
             self.pending.push_back(step);
             self.settle(now, out);
@@ -223,7 +220,7 @@ impl Scheduler {
     }
 
     /// What listeners hear before anything that follows from it.
-    fn news(&self, at: Tick, input: &SchedulerInput) -> Option<Event> {
+    fn announced(&self, at: Tick, input: &SchedulerInput) -> Option<Event> {
         match input {
             SchedulerInput::ExecutorAdded { executor, info }
                 if !self.tasks.has_executor(*executor) =>

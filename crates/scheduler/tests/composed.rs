@@ -1,7 +1,7 @@
 //! Both schedulers together against a small world of executors, blocks and faults.
 //!
 //! The world knows the truth (which executors live, where map outputs lie, which tasks run) and the
-//! schedulers only what they are told, late and in any order. Random lives from seeds: several jobs
+//! schedulers only what they are told, late and in any order. Random runs from seeds: several jobs
 //! over one random lineage; tasks that panic, lose their input, are killed or finish in any order;
 //! executors that die unnoticed for a while and are replaced. Then the faults stop, and everything
 //! must come to an end.
@@ -19,9 +19,9 @@ use firesteel_types::{
     TaskInfo, TaskOutcome, Tick,
 };
 
-const LIVES: u64 = 3000;
+const RUNS: u64 = 3000;
 
-/// What happened in all lives together: a fault that never fires proves nothing.
+/// What happened in all runs together: a fault that never fires proves nothing.
 #[derive(Debug, Default)]
 struct Fired {
     panics: u64,
@@ -55,7 +55,7 @@ struct World {
     outputs: BTreeMap<TaskId, (TaskInfo, TaskSetKind)>,
     timers: BTreeSet<Tick>,
     faults: bool,
-    /// One task in so many panics; some lives are savage.
+    /// One task in so many panics; some runs are savage.
     calmness: u8,
     fired: Fired,
 }
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    fn live(mut self) -> Fired {
+    fn run(mut self) -> Fired {
         let jobs = self.rng.usize(1..6);
         for _ in 0..self.rng.u32(30..150) {
             self.now = self.now.plus_ms(self.rng.u64(..50));
@@ -446,10 +446,10 @@ fn panic() -> TaskFailure {
 
 #[test]
 fn every_job_ends_once_and_delivers_each_partition_once_whatever_happens() {
-    let lives = std::env::var("LIVES").ok().and_then(|n| n.parse().ok()).unwrap_or(LIVES);
+    let runs = std::env::var("RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(RUNS);
     let mut all = Fired::default();
-    for seed in 0..lives {
-        let fired = std::panic::catch_unwind(|| World::new(seed).live());
+    for seed in 0..runs {
+        let fired = std::panic::catch_unwind(|| World::new(seed).run());
         let fired = fired.unwrap_or_else(|_| panic!("seed {seed} broke a rule, see above"));
         all.panics += fired.panics;
         all.fetch_failures += fired.fetch_failures;

@@ -277,8 +277,8 @@ impl Buckets {
     pub fn finish(mut self) -> Result<MapOutput, SpillError> {
         let total: u64 = self.buffers.iter().map(|buffer| buffer.bytes.len() as u64).sum();
         if self.spills.is_empty() {
-            if let Some(kept) = self.scratch.keep_inline(total) {
-                return Ok(MapOutput::in_memory(self.buffers, kept));
+            if let Some(pinned) = self.scratch.pin_inline(total) {
+                return Ok(MapOutput::in_memory(self.buffers, pinned));
             }
             let mut file = self.scratch.dirs().create_file("shuffle")?;
             let segments = self.write_buffers(&mut file)?;

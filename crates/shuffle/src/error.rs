@@ -13,10 +13,7 @@ pub enum SpillError {
     Wire(WireError),
     /// A temporary file cannot be written.
     #[error("could not write a temporary file: {source}")]
-    Write {
-        /// Why not.
-        source: io::Error,
-    },
+    Write { source: io::Error },
 }
 
 /// Why records could not be brought back.
@@ -30,30 +27,11 @@ pub enum ReadError {
     Memory(io::Error),
     /// The file is there, but this process has too many open.
     #[error("could not open {path:?}: {source}; raise the limit with `ulimit -n`")]
-    TooManyFiles {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    TooManyFiles { path: PathBuf, source: io::Error },
     /// The file cannot be read.
     #[error("could not read {path:?} at offset {offset}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Where in it.
-        offset: u64,
-        /// Why not.
-        source: io::Error,
-    },
+    Io { path: PathBuf, offset: u64, source: io::Error },
     /// The file holds something else than what was written.
     #[error("{path:?} is corrupt: the block at offset {offset} has {what}")]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// Where in it.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
+    Corrupt { path: PathBuf, offset: u64, what: &'static str },
 }

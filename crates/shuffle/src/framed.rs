@@ -27,7 +27,6 @@ impl<W: Write> FramedWriter<W> {
         FramedWriter { out, blocks: BlockWriter::new(codec), records: 0 }
     }
 
-    /// Appends a record.
     pub fn push<T: Data>(&mut self, record: &T) -> Result<(), SpillError> {
         self.blocks.push(record, &mut self.out)?;
         self.records += 1;

@@ -14,7 +14,7 @@ use firesteel_storage::{StoredFile, is_out_of_files};
 
 use crate::buckets::{Buffer, read_exact_at};
 use crate::codec::{BlockError, check_block, read_block, take_first};
-use crate::scratch::Kept;
+use crate::scratch::PinnedMemory;
 use crate::{ReadError, Scratch, SpillError};
 
 /// Where one reader's blocks lie in a file.
@@ -39,7 +39,7 @@ enum Stored {
 pub(crate) struct InMemory {
     pub(crate) data: Vec<u8>,
     segments: Vec<Segment>,
-    _kept: Option<Kept>,
+    _pinned: Option<PinnedMemory>,
 }
 
 /// Closed while nobody reads it.
@@ -49,7 +49,7 @@ pub(crate) struct InFile {
 }
 
 impl MapOutput {
-    pub(crate) fn in_memory(buffers: Vec<Buffer>, kept: Kept) -> Self {
+    pub(crate) fn in_memory(buffers: Vec<Buffer>, pinned: PinnedMemory) -> Self {
         let total = buffers.iter().map(|buffer| buffer.bytes.len()).sum();
         let mut data = Vec::with_capacity(total);
         let mut segments = Vec::with_capacity(buffers.len());
@@ -58,7 +58,7 @@ impl MapOutput {
             segments.push(Segment { offset, bytes, records: buffer.records });
             data.extend_from_slice(&buffer.bytes);
         }
-        MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept: Some(kept) })))
+        MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _pinned: Some(pinned) })))
     }
 
     pub(crate) fn in_file(file: StoredFile, segments: Vec<Segment>) -> Self {
@@ -69,13 +69,13 @@ impl MapOutput {
     /// is small, and goes to a file otherwise.
     pub fn stored(self, scratch: &Scratch) -> Result<Self, SpillError> {
         let Stored::Memory(held) = &self.0 else { return Ok(self) };
-        if held._kept.is_some() {
+        if held._pinned.is_some() {
             return Ok(self);
         }
-        if let Some(kept) = scratch.keep_inline(held.data.len() as u64) {
+        if let Some(pinned) = scratch.pin_inline(held.data.len() as u64) {
             let InMemory { data, segments, .. } = &**held;
-            let (data, segments, _kept) = (data.clone(), segments.clone(), Some(kept));
-            return Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept }))));
+            let (data, segments, _pinned) = (data.clone(), segments.clone(), Some(pinned));
+            return Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _pinned }))));
         }
         let (mut file, mut segments) = (scratch.dirs().create_file("shuffle")?, Vec::new());
         let mut blocks = Vec::new();
@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for MapOutput {
             segments.push(Segment { offset, bytes: bytes.len() as u64, records });
             data.extend_from_slice(&bytes);
         }
-        Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _kept: None }))))
+        Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _pinned: None }))))
     }
 }
 
@@ -195,7 +195,6 @@ impl Run {
         &self.bytes
     }
 
-    /// How many.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -222,7 +221,7 @@ impl Slice {
     /// A slice that is a whole buffer, as it arrives from another process.
     pub fn whole(data: Vec<u8>, records: u64) -> Self {
         let bytes = data.len() as u64;
-        let stored = Arc::new(InMemory { data, segments: Vec::new(), _kept: None });
+        let stored = Arc::new(InMemory { data, segments: Vec::new(), _pinned: None });
         Slice { source: Source::Memory(stored, 0..bytes), records, bytes }
     }
 
@@ -280,7 +279,6 @@ impl Slice {
         Ok(())
     }
 
-    /// How many records.
     pub fn records(&self) -> u64 {
         self.records
     }

@@ -40,7 +40,6 @@ impl RunWriter {
         Ok(RunWriter { file, blocks: Blocks::new(scratch.codec()) })
     }
 
-    /// Appends a record.
     #[inline]
     pub fn push<T: Data>(&mut self, record: &T) -> Result<(), SpillError> {
         self.blocks.push(record, &mut self.file)

@@ -40,7 +40,7 @@ impl Scratch {
         Scratch { memory, dirs, codec, cache_codec: Codec::None, inline_bytes: INLINE_BYTES }
     }
 
-    /// Packs partitions that are kept encoded in memory like this (`spark.rdd.compress`).
+    /// Packs partitions that are cached encoded in memory like this (`spark.rdd.compress`).
     #[must_use]
     pub fn with_cache_codec(mut self, codec: Codec) -> Self {
         self.cache_codec = codec;
@@ -65,7 +65,7 @@ impl Scratch {
         }
     }
 
-    /// As another process said.
+    /// With the settings of another process.
     pub fn with_settings(settings: ScratchSettings) -> Self {
         let memory = MemoryManager::new(settings.budget, settings.storage_fraction);
         let dirs = LocalDirs::new(settings.dirs);
@@ -93,7 +93,7 @@ impl Scratch {
         &self.dirs
     }
 
-    /// How partitions are packed that are kept encoded in memory.
+    /// How partitions are packed that are cached encoded in memory.
     pub fn cache_codec(&self) -> Codec {
         self.cache_codec
     }
@@ -102,20 +102,20 @@ impl Scratch {
         self.codec
     }
 
-    /// Room in storage for an output that is small enough to stay in memory.
-    pub(crate) fn keep_inline(&self, bytes: u64) -> Option<Kept> {
+    /// Reserves storage memory for an output that is small enough to stay there.
+    pub(crate) fn pin_inline(&self, bytes: u64) -> Option<PinnedMemory> {
         let fits = bytes <= self.inline_bytes && self.memory.acquire_pinned(bytes);
-        fits.then(|| Kept { memory: self.memory.clone(), bytes })
+        fits.then(|| PinnedMemory { memory: self.memory.clone(), bytes })
     }
 }
 
-/// Room in storage; given back when it is dropped.
-pub(crate) struct Kept {
+/// A reservation of storage memory; released when it is dropped.
+pub(crate) struct PinnedMemory {
     memory: Arc<MemoryManager>,
     bytes: u64,
 }
 
-impl Drop for Kept {
+impl Drop for PinnedMemory {
     fn drop(&mut self) {
         self.memory.release_pinned(self.bytes);
     }

@@ -3,10 +3,9 @@
 
 use std::cell::Cell;
 
-/// What was spilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spilled {
-    /// Bytes of memory that were given up.
+    /// Bytes that the spilled records held in memory.
     pub memory_bytes: u64,
     /// Bytes written to disk instead.
     pub disk_bytes: u64,

@@ -13,7 +13,6 @@ use crate::{DriverId, ExecutorKey, Incarnation, WorkerId};
 /// What an application asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplicationDescription {
-    /// Its name.
     pub name: String,
     /// Who runs it.
     pub user: String,
@@ -27,7 +26,6 @@ pub struct ApplicationDescription {
     pub initial_executor_limit: Option<u32>,
     /// How an executor is started.
     pub command: Command,
-    /// Where its page is.
     pub web_ui: String,
 }
 
@@ -36,26 +34,20 @@ pub struct ApplicationDescription {
 pub struct DriverDescription {
     /// The executable it was submitted as; `mainclass` on the master's page.
     pub name: String,
-    /// Its cores.
     pub cores: u32,
-    /// Its memory.
     pub memory_mb: u64,
     /// Whether it is started again when it fails.
     pub supervise: bool,
-    /// How it is started.
     pub command: Command,
 }
 
 /// A worker as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerDescription {
-    /// Its name.
     pub id: WorkerId,
     /// Which process bears it.
     pub incarnation: Incarnation,
-    /// Where it listens.
     pub address: Address,
-    /// Where its page is.
     pub web_ui: String,
     /// Cores it may give out.
     pub cores: u32,
@@ -68,7 +60,6 @@ pub struct WorkerDescription {
 pub enum ExecutorState {
     /// Ordered; its process is not known to run.
     Launching,
-    /// Its process runs.
     Running,
     /// Ended on order.
     Killed,
@@ -81,7 +72,6 @@ pub enum ExecutorState {
 }
 
 impl ExecutorState {
-    /// Whether it is over.
     pub fn is_finished(self) -> bool {
         !matches!(self, ExecutorState::Launching | ExecutorState::Running)
     }
@@ -123,13 +113,9 @@ pub struct ProcessEnd {
 /// An executor in a worker's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorReport {
-    /// Which.
     pub key: ExecutorKey,
-    /// Its cores.
     pub cores: u32,
-    /// Its memory.
     pub memory_mb: u64,
-    /// How far it is.
     pub state: ExecutorState,
     /// How it ended, if it did.
     pub end: Option<ProcessEnd>,
@@ -157,7 +143,6 @@ pub enum DriverState {
 }
 
 impl DriverState {
-    /// Whether it is over.
     pub fn is_finished(self) -> bool {
         !matches!(self, DriverState::Submitted | DriverState::Running | DriverState::Unknown)
     }
@@ -180,13 +165,9 @@ impl DriverState {
 /// A driver in a worker's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverReport {
-    /// Which.
     pub driver: DriverId,
-    /// Its cores.
     pub cores: u32,
-    /// Its memory.
     pub memory_mb: u64,
-    /// How far it is.
     pub state: DriverState,
     /// How it ended, if it did.
     pub end: Option<ProcessEnd>,
@@ -208,9 +189,7 @@ pub struct WorkerState {
 /// How an executor was lost, as a driver needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorUpdate {
-    /// Which.
     pub executor: ExecutorId,
-    /// How far it is.
     pub state: ExecutorState,
     /// How it ended, if it did.
     pub end: Option<ProcessEnd>,

@@ -19,20 +19,18 @@ numbered_id!(
     Epoch
 );
 numbered_id!(
-    /// One registration of a worker with a master. What was said under an older one is void.
+    /// One registration of a worker with a master. Messages of an older one are dropped.
     Registration
 );
 numbered_id!(
-    /// One incarnation of a process, drawn at its start: tells a message said twice from two that say it.
+    /// One incarnation of a process, drawn at its start: tells a message that came twice from two messages.
     Incarnation
 );
 
 /// An executor of an application.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExecutorKey {
-    /// Whose.
     pub app: AppId,
-    /// Its number.
     pub executor: ExecutorId,
 }
 

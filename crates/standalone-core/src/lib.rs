@@ -7,13 +7,13 @@
 //! | [`worker`] | with which master to register, which processes to start and end, what to report |
 //! | [`application`] | the driver's side: registration with a master; a provider of executors |
 //!
-//! [`messages`] is what they say to each other, [`description`] what they say it about, [`wire`] how it
-//! travels, [`json`] the master's state as its `/json/` page shows it.
+//! [`messages`] are those between them, [`description`] the nouns in these, [`wire`] how they
+//! travel, [`json`] the master's state as its `/json/` page shows it.
 //!
 //! Architecture Invariant: a message that is lost, late, repeated or overtaken does no harm. Every
 //! message of a master carries its epoch, every message between master and worker the worker's
 //! registration, every report of a worker a number; what is stale is dropped and counted. Heartbeats
-//! carry the whole state, so that what was lost is said again.
+//! carry the whole state, so a lost message heals.
 
 pub mod application;
 pub mod date;

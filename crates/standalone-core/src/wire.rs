@@ -1,7 +1,7 @@
-//! What is asked and answered over the network: the messages of `messages.rs` as the transport's.
+//! The messages of `messages.rs` as messages of the transport.
 //!
-//! Only [`ToMaster`] has answers worth the name: those of the requests about drivers. All else is told,
-//! and answered by telling, so that a lost word can be said again. The cores never see this file.
+//! Only [`ToMaster`] has replies: those of the requests about drivers. The answer to any other message is a
+//! message too, and a lost one is sent again. The cores never see this file.
 
 use firesteel_rpc::Message;
 

@@ -1,6 +1,6 @@
 //! The master's `/json/` page against pages captured from Apache Spark 4.3.
 //!
-//! Numbers and names of a page differ from life to life; its keys, their order, the kind of each
+//! Numbers and names of a page differ from run to run; its keys, their order, the kind of each
 //! value and the layout must not.
 
 use std::sync::Arc;

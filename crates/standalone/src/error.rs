@@ -33,8 +33,8 @@ pub enum StartError {
     },
     /// Submissions over HTTP prove nothing.
     #[error(
-        "spark.master.rest.enabled=true and a secret (spark.authenticate) do not go together: whoever reaches the port for \
-         submissions could run programs without it; leave spark.master.rest.enabled out"
+        "spark.master.rest.enabled=true and a secret (spark.authenticate) do not go together: everybody who reaches the port \
+         for submissions could run programs without it; leave spark.master.rest.enabled out"
     )]
     RestWithSecret,
     /// Pages are served without TLS.
@@ -48,10 +48,5 @@ pub enum StartError {
     Reaper(#[source] io::Error),
     /// The directory of a worker.
     #[error("could not make the work directory {}: {source}; choose another with --work-dir", path.display())]
-    WorkDirectory {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    WorkDirectory { path: PathBuf, source: io::Error },
 }

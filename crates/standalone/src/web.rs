@@ -1,7 +1,7 @@
 //! HTTP for a master or a worker: a port, and one answer to each request.
 //!
-//! Whoever asks gets one answer per connection, within a time, from so many connections at once: a slow
-//! or silent reader costs a place for a while and nothing more. What is answered is not its business.
+//! A client gets one answer per connection, within a time, from so many connections at once: a slow
+//! or silent reader costs a place for a while and nothing more. Handlers decide what the answers say.
 
 use std::convert::Infallible;
 use std::io;
@@ -53,8 +53,7 @@ impl Page {
 /// Finds the page of a path.
 pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 
-/// What is asked.
-pub(crate) struct Asked {
+pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     /// Whether a web page made somebody's browser ask.
@@ -63,10 +62,10 @@ pub(crate) struct Asked {
     pub(crate) body: Option<Bytes>,
 }
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
-/// Answers whatever is asked.
-pub(crate) type HttpHandler = Arc<dyn Fn(Asked) -> Answer + Send + Sync>;
+/// Answers any request.
+pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> HttpResponse + Send + Sync>;
 
 /// A port for pages.
 pub(crate) struct Web {
@@ -112,7 +111,7 @@ pub(crate) async fn bind(
 
 /// Shows pages until `stop`.
 pub(crate) async fn serve_pages(web: Web, pages: Pages, stop: CancellationToken) {
-    let handler = Arc::new(move |asked: Asked| respond(&asked.method, &asked.path, &pages));
+    let handler = Arc::new(move |asked: HttpRequest| respond(&asked.method, &asked.path, &pages));
     serve(web, handler, 0, stop).await;
 }
 
@@ -154,7 +153,7 @@ async fn answer(
             };
             let (method, path) = (head.method, head.uri.path().to_owned());
             let by_a_page = head.headers.contains_key(ORIGIN);
-            Ok::<_, Infallible>(handler(Asked { method, path, by_a_page, body }))
+            Ok::<_, Infallible>(handler(HttpRequest { method, path, by_a_page, body }))
         }
     });
     let connection = http1::Builder::new()
@@ -168,7 +167,7 @@ async fn answer(
     }
 }
 
-fn respond(method: &Method, path: &str, pages: &Pages) -> Answer {
+fn respond(method: &Method, path: &str, pages: &Pages) -> HttpResponse {
     if method != Method::GET && method != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -180,7 +179,7 @@ fn respond(method: &Method, path: &str, pages: &Pages) -> Answer {
     answer_of(StatusCode::OK, page.content_type, page.text)
 }
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> HttpResponse {
     answer_of(status, "text/plain;charset=utf-8", text)
 }
 
@@ -188,7 +187,7 @@ pub(crate) fn answer_of(
     status: StatusCode,
     content_type: &'static str,
     text: impl Into<Bytes>,
-) -> Answer {
+) -> HttpResponse {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();

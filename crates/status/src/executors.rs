@@ -15,7 +15,6 @@ use crate::storage::Change;
 /// One executor, or the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorStatus {
-    /// Which.
     pub executor: ExecutorId,
     /// Where it runs, and with what. The driver has no cores unless it runs tasks itself.
     pub info: ExecutorInfo,
@@ -23,11 +22,9 @@ pub struct ExecutorStatus {
     pub block_manager: Option<BlockManagerId>,
     /// Bytes of memory for blocks and running tasks.
     pub max_memory: u64,
-    /// Since when.
     pub added: Tick,
     /// When it was lost, and why.
     pub removed: Option<(Tick, String)>,
-    /// Its tasks.
     pub tasks: TaskCounts,
     /// From launch to end, milliseconds.
     pub task_time_ms: u64,
@@ -43,7 +40,7 @@ pub struct ExecutorStatus {
     pub peak: ExecutorMetrics,
     /// Whether it gets no tasks of the application.
     pub is_excluded: bool,
-    /// The stage attempts of which it gets no tasks.
+    /// Stage attempts whose tasks it does not get.
     pub excluded_in: BTreeSet<StageRef>,
 }
 
@@ -186,7 +183,6 @@ impl Executors {
     }
 }
 
-/// Executors.
 impl AppStatus {
     /// One executor, or the driver.
     pub fn executor(&self, executor: ExecutorId) -> Option<&ExecutorStatus> {

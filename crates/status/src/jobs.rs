@@ -14,29 +14,19 @@ use crate::{AppStatus, StageStatus};
 /// How a job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// It runs.
     Running,
-    /// It ended well.
     Succeeded,
-    /// It did not.
-    Failed {
-        /// Why.
-        reason: String,
-    },
+    Failed { reason: String },
 }
 
-/// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobStatus {
-    /// Its id.
     pub job: JobId,
     /// Group, description, call site, tags and what else was set for it.
     pub properties: Arc<Properties>,
-    /// When it was accepted.
     pub submitted: Tick,
     /// When it ended, if it has.
     pub completed: Option<Tick>,
-    /// How it stands.
     pub state: JobState,
     /// Every stage it may need, parents first.
     pub stages: Vec<StageId>,
@@ -48,7 +38,6 @@ pub struct JobStatus {
     pub skipped_tasks: u32,
     /// Partitions that were computed, whatever stage attempt did.
     pub completed_indices: u32,
-    /// Stages that run.
     pub active_stages: u32,
     /// Stages that ended well.
     pub completed_stages: u32,
@@ -248,9 +237,7 @@ impl Jobs {
     }
 }
 
-/// Jobs.
 impl AppStatus {
-    /// One job.
     pub fn job(&self, job: JobId) -> Option<&JobStatus> {
         self.jobs.all.get(&job)
     }
@@ -266,7 +253,6 @@ impl AppStatus {
         Page::cut(all, |a, b| a.job.cmp(&b.job), order, paging)
     }
 
-    /// The jobs that run.
     pub fn active_jobs(&self) -> impl Iterator<Item = &JobStatus> {
         self.jobs.active.iter().filter_map(|job| self.jobs.all.get(job))
     }

@@ -44,11 +44,9 @@ pub use tasks::{TaskSort, TaskState, TaskStatus};
 pub struct Application {
     /// The version of the engine that runs it.
     pub version: String,
-    /// Its id.
     pub id: String,
     /// Which attempt of it this is, where a cluster manager counts them.
     pub attempt_id: Option<String>,
-    /// Its name.
     pub name: String,
     /// Who runs it.
     pub user: String,
@@ -56,7 +54,6 @@ pub struct Application {
     pub driver_log_urls: BTreeMap<String, String>,
     /// What the driver's cluster manager tells of it.
     pub driver_attributes: BTreeMap<String, String>,
-    /// Since when.
     pub started: Tick,
     /// Until when, if it is over.
     pub ended: Option<Tick>,
@@ -84,7 +81,7 @@ pub struct AppStatus {
 }
 
 impl AppStatus {
-    /// Of an application of which nothing was heard yet.
+    /// Of an application without events so far.
     pub fn new(retention: Retention) -> Self {
         AppStatus {
             application: Application::default(),

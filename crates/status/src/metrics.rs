@@ -37,7 +37,6 @@ pub(crate) fn add(sum: &mut TaskMetrics, one: &TaskMetrics) {
 pub(crate) struct Packed {
     /// Which numbers are not zero: a bit each.
     which: u32,
-    /// Those.
     numbers: Box<[u64]>,
     executor: Option<Box<ExecutorMetrics>>,
 }

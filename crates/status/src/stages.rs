@@ -19,11 +19,8 @@ use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks};
 pub enum StageState {
     /// A running job may need it.
     Pending,
-    /// It runs.
     Active,
-    /// It ended well.
     Complete,
-    /// It did not.
     Failed,
     /// Nobody needed it: what it would have computed was there.
     Skipped,
@@ -35,13 +32,9 @@ const ACCUMULABLES_AT_MOST: usize = 1000;
 /// How many tasks stand how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
-    /// They run.
     pub active: u32,
-    /// They ended well.
     pub completed: u32,
-    /// They failed.
     pub failed: u32,
-    /// They were killed.
     pub killed: u32,
 }
 
@@ -59,7 +52,6 @@ impl TaskCounts {
 /// What the tasks of a stage attempt on one executor have come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutorTotals {
-    /// Its tasks.
     pub tasks: TaskCounts,
     /// From launch to end, milliseconds.
     pub task_time_ms: u64,
@@ -69,7 +61,6 @@ pub struct ExecutorTotals {
     pub peak: ExecutorMetrics,
 }
 
-/// One stage attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageStatus {
     /// What was said of it last.
@@ -78,17 +69,14 @@ pub struct StageStatus {
     pub properties: Arc<Properties>,
     /// The jobs that may need it.
     pub jobs: BTreeSet<JobId>,
-    /// How it stands.
     pub state: StageState,
     /// When its first task was launched.
     pub first_task: Option<Tick>,
-    /// When it ended.
+    /// When it ended; `None` while it runs.
     pub completed: Option<Tick>,
-    /// Why it failed.
     pub failure: Option<String>,
-    /// Its tasks.
     pub tasks: TaskCounts,
-    /// Copies of slow tasks that were asked for.
+    /// Speculative copies of slow tasks that the scheduler submitted.
     pub speculative: u32,
     /// Tasks that had succeeded and were run again, because what they wrote was lost.
     pub resubmitted: u32,
@@ -96,7 +84,6 @@ pub struct StageStatus {
     pub metrics: TaskMetrics,
     /// The most that an executor used while it ran tasks of it, number by number.
     pub peak: ExecutorMetrics,
-    /// By executor.
     pub executors: BTreeMap<ExecutorId, ExecutorTotals>,
     /// Accumulators with names that its tasks added to, as the last of these left them.
     pub accumulables: BTreeMap<AccumulatorId, Accumulable>,
@@ -318,7 +305,6 @@ impl Stages {
     }
 }
 
-/// Stages.
 impl AppStatus {
     /// One stage attempt.
     pub fn stage(&self, stage: StageRef) -> Option<&StageStatus> {

@@ -11,18 +11,14 @@ use crate::AppStatus;
 /// One cached partition on one executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachedBlock {
-    /// Bytes in memory.
     pub memory_bytes: u64,
-    /// Bytes on disk.
     pub disk_bytes: u64,
 }
 
 /// An RDD that is cached, or was to be when a stage computed it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RddStatus {
-    /// Which.
     pub rdd: Arc<RddDescription>,
-    /// How.
     pub level: StorageLevel,
     /// By partition and executor.
     pub partitions: BTreeMap<u32, BTreeMap<ExecutorId, CachedBlock>>,
@@ -125,7 +121,6 @@ fn parse(block: &str) -> Option<(RddId, u32)> {
     Some((RddId(rdd.parse().ok()?), partition.parse().ok()?))
 }
 
-/// Storage.
 impl AppStatus {
     /// The RDDs that are cached.
     pub fn rdds(&self) -> impl Iterator<Item = &RddStatus> {

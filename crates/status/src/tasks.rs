@@ -11,20 +11,15 @@ use crate::page::{Order, Page, Paging};
 /// How a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskState {
-    /// It runs.
     Running,
     /// It has ended, and its result is being fetched.
     GettingResult,
-    /// It ended well.
     Success,
-    /// It failed.
     Failed,
-    /// It was killed.
     Killed,
 }
 
 impl TaskState {
-    /// Whether it has ended.
     pub fn is_over(self) -> bool {
         !matches!(self, TaskState::Running | TaskState::GettingResult)
     }
@@ -38,16 +33,12 @@ impl TaskState {
     }
 }
 
-/// One task attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskStatus {
-    /// Which, where, since when.
     pub info: TaskInfo,
-    /// How it stands.
     pub state: TaskState,
-    /// When it ended.
+    /// When it ended; `None` while it runs.
     pub ended: Option<Tick>,
-    /// Why it failed.
     pub failure: Option<Box<TaskFailure>>,
     metrics: Option<Packed>,
 }
@@ -76,17 +67,13 @@ impl TaskStatus {
 /// What tasks are sorted by. Equal ones are in the order of their ids.
 #[derive(Clone, Copy, Debug)]
 pub enum TaskSort {
-    /// Their ids.
     Id,
     /// Their place in the stage, then the attempt.
     Index,
-    /// How they stand.
     State,
     /// How near to their data they were placed.
     Locality,
-    /// Where they run.
     Executor,
-    /// When they were launched.
     Launched,
     /// From launch to end; those that run come last.
     Duration,

@@ -12,7 +12,6 @@ pub enum BlockId {
     /// All that one attempt of a map task wrote for one shuffle: another attempt writes another block,
     /// and never over this one.
     MapOutput(ShuffleId, u32, TaskId),
-    /// A broadcast value.
     Broadcast(BroadcastId),
     /// A piece of a broadcast value's encoded bytes.
     BroadcastPiece(BroadcastId, u32),

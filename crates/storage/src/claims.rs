@@ -13,10 +13,10 @@ use crate::BlockId;
 pub enum Outcome {
     /// The block is there, or was for a moment.
     Cached,
-    /// It was computed, but there is no room for it.
+    /// It was computed, but storage memory and disk did not take it.
     NotCached,
     /// It was not computed to its end.
-    GivenUp,
+    Abandoned,
 }
 
 #[derive(Default)]
@@ -35,11 +35,10 @@ pub(crate) struct Claims {
 pub enum Claim<'a> {
     /// The caller's: nobody else computes it meanwhile.
     Mine(Claimed<'a>),
-    /// Another thread's.
     Theirs(Waiting),
 }
 
-/// The right to compute a block; given up when it is dropped.
+/// The right to compute a block; dropping it releases the right.
 pub struct Claimed<'a> {
     claims: &'a Claims,
     id: BlockId,
@@ -60,7 +59,7 @@ impl Claims {
         }
         let turn = Arc::<Turn>::default();
         turns.insert(id, turn.clone());
-        Claim::Mine(Claimed { claims: self, id, turn, outcome: Outcome::GivenUp })
+        Claim::Mine(Claimed { claims: self, id, turn, outcome: Outcome::Abandoned })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<BlockId, Arc<Turn>>> {

@@ -24,7 +24,6 @@ impl Clock {
         Self { started_ms: since.as_millis() as u64, started: Instant::now() }
     }
 
-    /// This moment.
     pub fn now(&self) -> Tick {
         Tick(self.started_ms + self.started.elapsed().as_millis() as u64)
     }

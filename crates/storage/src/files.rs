@@ -53,7 +53,6 @@ impl TempFile {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.on_disk.0
     }
@@ -126,7 +125,6 @@ pub struct StoredFile {
 }
 
 impl StoredFile {
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.on_disk.0
     }

@@ -174,7 +174,6 @@ impl MemoryManager {
         true
     }
 
-    /// A block is gone.
     pub fn release_storage(&self, bytes: u64) {
         let mut pools = self.lock();
         pools.storage -= bytes;
@@ -374,7 +373,6 @@ pub struct LastResort {
 /// What became of a last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resort {
-    /// It is granted.
     Granted,
     /// Not yet: others that run hold memory.
     NotYet,

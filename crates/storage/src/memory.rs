@@ -1,6 +1,6 @@
 //! The store: one map from block to shared value.
 //!
-//! Cached partitions of RDDs are on the memory manager's books: they are stored only if there is room,
+//! Cached partitions of RDDs are on the memory manager's books: they are stored only if memory is free,
 //! and evicted for newer ones of other RDDs and for running tasks, least recently used first. One that
 //! is evicted goes to disk if it knows how, and is dropped otherwise. What lies on disk is a value like
 //! any other, which occupies no memory worth counting: the store opens no file itself.
@@ -444,7 +444,7 @@ impl MemoryStore {
             Ok(on_disk) => (Some(on_disk), None),
             Err(reason) => (None, Some(reason)),
         };
-        // Removed or replaced meanwhile: whoever did that took it off the books.
+        // Removed or replaced meanwhile: the thread that did so took it off the books.
         let Some(left) = self.lock().leave(id, number, &mut on_disk) else { return 0 };
         if let Some(reason) = failure {
             tracing::warn!(block = %id, reason, "cached partition could not be written to disk");

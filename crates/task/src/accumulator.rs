@@ -14,9 +14,9 @@ use crate::{Payload, TaskContext};
 
 /// A value that grows by additions in any order: implement it for a serde type to bring your own.
 pub trait Accumulate: Data + Default {
-    /// What is added.
+    /// The type of one addition.
     type Input;
-    /// Adds one.
+    /// Adds one input. Tasks call it in any order.
     fn add(&mut self, input: Self::Input);
     /// Adds all that another has.
     fn merge(&mut self, other: Self);
@@ -81,7 +81,7 @@ impl<A> Clone for Accumulator<A> {
 }
 
 impl<A: Accumulate> Accumulator<A> {
-    /// The driver's handle.
+    /// The driver's handle. It and its clones have the value; one that was decoded elsewhere has the id only.
     pub fn new(id: AccumulatorId) -> Self {
         let value = Value { value: Mutex::default(), named: None };
         Accumulator { id, value: Some(Arc::new(value)) }
@@ -96,7 +96,7 @@ impl<A: Accumulate> Accumulator<A> {
         Accumulator { id, value: Some(Arc::new(Value { value: Mutex::default(), named })) }
     }
 
-    /// Its id.
+    /// Unique within the application; the only part that travels.
     pub fn id(&self) -> AccumulatorId {
         self.id
     }
@@ -201,9 +201,9 @@ pub trait UpdateTarget: Send + Sync {
 /// An update of an accumulator that has a name, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The accumulator's name.
+    /// The name that the program gave the accumulator.
     pub name: String,
-    /// What was added.
+    /// What the task added, cut after 256 characters.
     pub update: String,
     /// What it has come to.
     pub value: String,

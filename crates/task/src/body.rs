@@ -8,9 +8,9 @@ use crate::TaskContext;
 
 /// A value that a task hands to the driver: as it is within one process, encoded between two.
 pub enum Payload {
-    /// As it is.
+    /// The value itself, for the same process.
     Typed(Box<dyn Any + Send>),
-    /// Encoded.
+    /// Its wire form, from another process.
     Encoded(Vec<u8>),
 }
 

@@ -65,7 +65,7 @@ impl<T> Broadcast<T> {
         Broadcast { id, value, shared: Arc::new(shared) }
     }
 
-    /// Its id.
+    /// Unique within the application; executors fetch and cache the value by it.
     pub fn id(&self) -> BroadcastId {
         self.id
     }

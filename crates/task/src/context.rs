@@ -15,9 +15,9 @@ use crate::{Environment, KillSwitch, OrFail, Update, fail};
 pub struct TaskIdentity {
     /// Unique id of this attempt.
     pub task: TaskId,
-    /// Stage attempt.
+    /// The stage, and which attempt of it.
     pub stage: StageRef,
-    /// The partition computed.
+    /// The partition that it computes, from 0.
     pub partition: u32,
     /// Attempt at this partition, from 0.
     pub attempt: u32,
@@ -91,7 +91,7 @@ impl TaskContext {
         self.0.identity.attempt
     }
 
-    /// The stage attempt.
+    /// The stage that it belongs to, and which attempt of it.
     pub fn stage(&self) -> StageRef {
         self.0.identity.stage
     }

@@ -9,7 +9,7 @@ use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, T
 
 /// One reader's part of a map output.
 pub struct FetchedSlice {
-    /// Its records.
+    /// The records of this reader, encoded.
     pub slice: Slice,
     /// Whether another executor holds the output.
     pub is_remote: bool,
@@ -22,7 +22,7 @@ pub type MapOutputs = Box<dyn Iterator<Item = Result<FetchedSlice, TaskFailure>>
 
 /// What an executor offers to the tasks in it.
 pub trait Environment: Send + Sync {
-    /// Which executor this is.
+    /// The executor that runs the task; [`ExecutorId::DRIVER`] in local mode.
     fn executor(&self) -> ExecutorId {
         ExecutorId::DRIVER
     }

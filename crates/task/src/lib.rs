@@ -10,6 +10,8 @@
 //! A body that goes to another process writes the name of a function that rebuilds it ([`TaskBody::encode`]); both
 //! processes run the same executable.
 
+#![warn(missing_docs)]
+
 mod accumulator;
 mod body;
 mod broadcast;

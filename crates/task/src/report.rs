@@ -15,7 +15,7 @@ pub struct TaskReport<O = Payload> {
     pub output: Option<O>,
     /// What it added to accumulators.
     pub updates: Vec<(AccumulatorId, O)>,
-    /// What it cost.
+    /// What it cost: times, bytes, records. Also after a failure.
     pub metrics: Box<TaskMetrics>,
     /// What it tells of the map output it wrote, if it did.
     pub written: Option<MapStatus>,

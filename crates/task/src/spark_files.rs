@@ -39,7 +39,7 @@ impl SparkFiles {
         *ROOT.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(root);
     }
 
-    /// Takes that back, unless somebody else has said something since.
+    /// Takes that back, unless somebody else has set a directory since.
     #[doc(hidden)]
     pub fn unset_root_directory(root: &Path) {
         let mut current = ROOT.write().unwrap_or_else(|poisoned| poisoned.into_inner());

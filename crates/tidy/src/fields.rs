@@ -1,9 +1,9 @@
 //! Who may change what: structs that keep something have to keep it themselves.
 //!
 //! A struct with methods that take `&mut self` in its own file has something to keep in order. If every sibling may
-//! set its fields, it keeps nothing: whoever reads an invariant has to read all of them. So such a struct must not have
-//! [`FEW`] or more fields of which all are open to siblings (`pub(super)`, `pub(crate)`, `pub(in ..)`), and not more
-//! than [`MANY`] that are, beside private ones: cut it into sub-states with private fields and methods, one file each.
+//! set its fields, it keeps nothing: a reader of an invariant has to read all of them. So a struct whose fields are all
+//! open to siblings (`pub(super)`, `pub(crate)`, `pub(in ..)`) must have fewer than [`FEW`] of them, and one that has
+//! private fields too must not have more than [`MANY`] open ones: cut it into sub-states with private fields and methods, one file each.
 //!
 //! Plain data is not meant: a struct that its file never changes through `&mut self` is a message, a record or a row
 //! of somebody's table, and may be as open as it likes.

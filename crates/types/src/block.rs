@@ -51,7 +51,6 @@ pub struct MapOutputLocation {
 /// The output that one attempt wrote for one map partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MapAttempt {
-    /// The map partition.
     pub map_partition: u32,
     /// The map task that wrote it.
     pub task: TaskId,
@@ -60,9 +59,7 @@ pub struct MapAttempt {
 /// A cached partition of an RDD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RddBlock {
-    /// The RDD.
     pub rdd: RddId,
-    /// The partition.
     pub partition: u32,
 }
 
@@ -76,9 +73,7 @@ impl fmt::Display for RddBlock {
 /// How a block is stored by one of its holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStatus {
-    /// Bytes in memory.
     pub memory_bytes: u64,
-    /// Bytes on disk.
     pub disk_bytes: u64,
     /// The storage level that the user asked for.
     pub level: StorageLevel,

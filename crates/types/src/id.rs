@@ -43,11 +43,11 @@ id!(
     TaskId(u64)
 );
 id!(
-    /// A broadcast value.
+    /// A broadcast value; unique within the application.
     BroadcastId(u64)
 );
 id!(
-    /// An accumulator.
+    /// An accumulator; unique within the application.
     AccumulatorId(u64)
 );
 

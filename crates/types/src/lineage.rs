@@ -16,9 +16,7 @@ use crate::{ExecutorId, Host, RddId, SharedStorageLevel, ShuffleId};
 pub struct CallSite {
     /// The operation's name, e.g. `map`.
     pub operation: &'static str,
-    /// Source file.
     pub file: &'static str,
-    /// Line in it.
     pub line: u32,
     /// The call itself: a line in a loop is called often. All RDDs that one call makes have its number.
     pub call: u64,
@@ -44,7 +42,6 @@ impl fmt::Display for CallSite {
 /// A place where a partition's data lies: a host, or one executor on it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The host.
     pub host: Host,
     /// The executor that holds it in memory, if one does.
     pub executor: Option<ExecutorId>,
@@ -152,7 +149,6 @@ pub enum Dependency {
     Narrow {
         /// The parent.
         rdd: Arc<RddInfo>,
-        /// Which of its partitions.
         mapping: NarrowMapping,
     },
     /// Read through a shuffle: a stage border.
@@ -177,7 +173,6 @@ impl Dependency {
 /// the mark that the user asked to keep its partitions.
 #[derive(Debug)]
 pub struct RddInfo {
-    /// Its id.
     pub id: RddId,
     /// The kind of RDD, e.g. `MapPartitionsRDD`.
     pub kind: &'static str,
@@ -209,7 +204,7 @@ pub struct RddInfo {
 }
 
 /// Dependencies that the driver holds and lets go of when the node's partitions are written elsewhere:
-/// from then on the node reads something else. That happens once, and is seen by whoever asks next.
+/// from then on the node reads something else. That happens once, and the next call of [`RddInfo::reads`] sees it.
 #[derive(Debug)]
 pub struct Lent {
     before: Weak<Vec<Dependency>>,

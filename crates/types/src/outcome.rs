@@ -9,7 +9,6 @@ use crate::{BlockLocation, ExecutorId, JobId, MapAttempt, ShuffleId, StageId};
 /// One attempt of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StageRef {
-    /// The stage.
     pub stage: StageId,
     /// Its attempt, from 0.
     pub attempt: u32,
@@ -26,7 +25,6 @@ impl fmt::Display for StageRef {
 pub enum TaskOutcome {
     /// It ran to its end; its output waits with the shell under the task's id.
     Success,
-    /// It did not.
     Failed(TaskFailure),
 }
 
@@ -61,7 +59,6 @@ pub enum TaskFailure {
         "could not fetch map output {map_partition} of shuffle {shuffle} from {location}: {message}"
     )]
     FetchFailed {
-        /// The shuffle.
         shuffle: ShuffleId,
         /// The map partition whose output is missing.
         map_partition: u32,
@@ -84,7 +81,6 @@ pub enum TaskFailure {
     /// Its executor went away. Counts only if the application made it go.
     #[error("executor {executor} lost: {reason}")]
     ExecutorLost {
-        /// The executor.
         executor: ExecutorId,
         /// Whether the application itself ended it (a crash), rather than the platform.
         caused_by_app: bool,
@@ -115,13 +111,10 @@ pub enum JobError {
         job = JobName(*job)
     )]
     TaskFailed {
-        /// The job.
         job: JobId,
-        /// The stage attempt.
         stage: StageRef,
         /// The stage's name: operation and place.
         stage_name: String,
-        /// The partition.
         partition: u32,
         /// How many attempts failed.
         attempts: u32,
@@ -131,19 +124,15 @@ pub enum JobError {
     /// A stage could not be completed for a reason that is not one task's.
     #[error("{job} aborted: stage {stage} ({stage_name}): {reason}", job = JobName(*job))]
     StageAborted {
-        /// The job.
         job: JobId,
-        /// The stage.
         stage: StageId,
         /// The stage's name: operation and place.
         stage_name: String,
-        /// Why.
         reason: String,
     },
-    /// Somebody cancelled it.
+    /// The user, or the end of the application, cancelled it.
     #[error("{job} cancelled: {reason}", job = JobName(*job))]
     Cancelled {
-        /// The job.
         job: JobId,
         /// By whom or why.
         reason: String,

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 /// Encoded by name it has the fields and names of Spark's event log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StorageLevel {
-    /// On disk: at once, or when there is no room in memory.
+    /// On disk: at once, or when memory runs short.
     #[serde(rename = "Use Disk")]
     pub use_disk: bool,
-    /// In memory, if there is room.
+    /// In memory, as far as storage memory allows.
     #[serde(rename = "Use Memory")]
     pub use_memory: bool,
     /// Outside of a managed heap. Nothing here is on one, so it changes nothing.
@@ -67,7 +67,7 @@ const fn level(use_disk: bool, use_memory: bool, deserialized: bool) -> StorageL
 }
 
 impl StorageLevel {
-    /// Not kept.
+    /// Not cached.
     pub const NONE: StorageLevel = level(false, false, false);
     /// On disk.
     pub const DISK_ONLY: StorageLevel = level(true, false, false);

@@ -11,7 +11,7 @@ use crate::jitter::Jitter;
 use crate::mutant::{Mutant, Planted};
 use crate::protocol::{Refusal, ToDriver, ToExecutor};
 
-/// A task that waits for a core for longer than this is given back: whoever is free shall have it.
+/// The executor returns a task that waits for a core for longer than this: another executor may have one free.
 const PATIENCE_MS: u64 = 100;
 
 /// Why a task ends as killed that nobody killed.
@@ -20,11 +20,8 @@ pub const WAITED_TOO_LONG: &str = "it waited for a core of its executor for too 
 /// The rules of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
-    /// Of which application.
     pub app: AppId,
-    /// Which.
     pub executor: ExecutorId,
-    /// Where.
     pub host: Host,
     /// How many cores it offers.
     pub cores: u32,
@@ -47,17 +44,13 @@ pub struct ExecutorOptions {
 /// Into an executor.
 #[derive(Clone, Debug)]
 pub enum ExecutorEvent {
-    /// Its driver said something.
+    /// A message from its driver.
     Received(ToExecutor),
     /// The connection to its driver broke, or could not be made.
     DriverDisconnected,
-    /// Its worker is gone.
     WorkerGone,
-    /// A task ended.
     TaskEnded {
-        /// Which.
         task: TaskId,
-        /// How.
         outcome: TaskOutcome,
         /// Its result and what it cost, as the shell encodes it.
         data: Arc<[u8]>,
@@ -71,25 +64,16 @@ pub enum ExecutorEvent {
 pub enum ExecutorEffect {
     /// Tell its driver.
     Send(ToDriver),
-    /// Run a task.
     RunTask {
-        /// Which.
         task: TaskId,
         /// What, as the driver's shell encoded it.
         data: Arc<[u8]>,
     },
     /// Stop a task; it ends by itself.
-    KillTask {
-        /// Which.
-        task: TaskId,
-        /// Why.
-        reason: String,
-    },
+    KillTask { task: TaskId, reason: String },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
-    /// End.
     Exit {
-        /// With this code.
         code: i32,
         /// For people.
         reason: String,
@@ -128,7 +112,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor that has not said anything yet.
+    /// An executor that has not sent a message yet.
     pub fn new(options: ExecutorOptions, jitter: Jitter) -> Self {
         Executor {
             options,
@@ -331,7 +315,6 @@ impl Executor {
         self.waiting.len()
     }
 
-    /// Tasks it runs.
     pub fn running(&self) -> impl Iterator<Item = TaskId> {
         self.running.iter().copied()
     }

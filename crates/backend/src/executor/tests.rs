@@ -67,7 +67,7 @@ fn it_ends_with_a_code_that_says_why() {
 }
 
 #[test]
-fn a_driver_that_is_silent_for_too_long_is_given_up() {
+fn an_executor_ends_when_its_driver_is_silent_for_too_long() {
     let mut executor = started();
     feed(&mut executor, 1050, ExecutorEvent::Received(ToExecutor::RegisteredExecutor));
     assert_eq!(exit_code(&feed(&mut executor, 1150, ExecutorEvent::Ticked)), None);

@@ -18,15 +18,14 @@ use crate::{AppId, Peer};
 /// Into a registry.
 #[derive(Clone, Debug)]
 pub enum RegistryEvent {
-    /// The provider said something.
+    /// From the provider, over its port.
     Provider(ProviderEvent),
-    /// An executor said something.
+    /// A message from an executor.
     ReceivedExecutor {
         /// Over which connection.
         from: Peer,
-        /// Whether it said over this connection where it serves its blocks.
+        /// Whether the executor told over this connection where it serves its blocks.
         has_address: bool,
-        /// What.
         message: ToDriver,
     },
     /// An executor's connection broke, for good.
@@ -40,20 +39,12 @@ pub enum RegistryEvent {
         total: u32,
     },
     /// These executors are not wanted any more.
-    KillRequested {
-        /// Which.
-        executors: Vec<ExecutorId>,
-    },
+    KillRequested { executors: Vec<ExecutorId> },
     /// The schedulers give a node no task of this application from now on, or do so again.
-    NodeExcluded {
-        /// Which.
-        node: Host,
-        /// Whether it is excluded.
-        excluded: bool,
-    },
+    NodeExcluded { node: Host, excluded: bool },
     /// A moment asked for by [`RegistryEffect::ArmTimer`] has come; the first one starts the registry.
     Ticked,
-    /// All that had arrived when [`RegistryEffect::Drain`] was said has been fed.
+    /// The shell has fed all messages that had arrived when it carried out [`RegistryEffect::Drain`].
     Drained,
     /// The application is over.
     Stopped,
@@ -64,42 +55,28 @@ pub enum RegistryEvent {
 pub enum RegistryEffect {
     /// Tell the provider.
     Provider(ProviderCommand),
-    /// Tell an executor.
     SendExecutor {
         /// Over which connection.
         to: Peer,
-        /// What.
         message: ToExecutor,
     },
     /// Tell the schedulers.
     Schedule(SchedulerInput),
     /// Keep what a task brought, and tell the schedulers of its end.
     ReportTask {
-        /// Whose.
         executor: ExecutorId,
-        /// Which.
         task: TaskId,
-        /// How.
         outcome: TaskOutcome,
         /// Its result and what it cost, as the executor's shell encoded it.
         data: Arc<[u8]>,
     },
     /// The cluster manager took the application in.
-    Accepted {
-        /// Under this id.
-        app: AppId,
-    },
+    Accepted { app: AppId },
     /// Tell the user.
-    Warn {
-        /// What.
-        message: String,
-    },
+    Warn { message: String },
     /// It cannot go on: accept no job from now on. The schedulers are told after that, so that no job comes
     /// between the two.
-    EndApplication {
-        /// Why.
-        reason: String,
-    },
+    EndApplication { reason: String },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
     /// Feed all that has arrived so far, then `Drained`: silence is judged after that.
@@ -317,7 +294,7 @@ impl Registry {
         self.roster.is_lost(executor)
     }
 
-    /// Why executors cannot be had at the moment, as far as the provider said.
+    /// Why executors cannot be had at the moment, as far as the provider told.
     pub fn shortage(&self) -> Option<&str> {
         self.shortage.as_deref()
     }

@@ -17,7 +17,7 @@ struct Introduction {
     executor: ExecutorId,
     info: ExecutorInfo,
     hash: Option<[u8; 32]>,
-    /// Whether it said over this connection where it serves its blocks.
+    /// Whether the executor told over this connection where it serves its blocks.
     has_address: bool,
 }
 

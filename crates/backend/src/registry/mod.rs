@@ -1,5 +1,5 @@
-//! The driver's executors: who may register, who counts, when one is lost. Knows no cluster manager: where executors come from is
-//! said and asked over the [port](crate::provider).
+//! The driver's executors: who may register, who counts, when one is lost. Knows no cluster manager: it
+//! orders executors over the [port](crate::provider).
 //!
 //! | file | decides |
 //! |---|---|

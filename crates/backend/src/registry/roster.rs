@@ -63,7 +63,7 @@ impl Roster {
         self.counts_on(id)
     }
 
-    /// Ordered ones of which nothing was heard for longer than this.
+    /// Ordered ones that have not registered for longer than this.
     pub(super) fn late(&self, now: Tick, timeout_ms: u64) -> impl Iterator<Item = ExecutorId> {
         let late = self.ordered.iter().filter(move |(_, since)| now.since_ms(**since) > timeout_ms);
         late.map(|(id, _)| *id)
@@ -76,7 +76,7 @@ impl Roster {
         self.registered.insert(id, executor).is_none()
     }
 
-    /// It said something. False if it is not registered over this connection.
+    /// A message came from it. False if it is not registered over this connection.
     pub(super) fn heard(&mut self, id: ExecutorId, from: Peer, now: Tick) -> bool {
         let known = self.registered.get_mut(&id).filter(|known| known.peer == from);
         known.map(|known| known.last_seen = now).is_some()

@@ -197,7 +197,7 @@ fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
 }
 
 #[test]
-fn an_executor_that_is_silent_or_never_comes_is_given_up_and_replaced() {
+fn an_executor_that_is_silent_or_never_comes_is_declared_dead_and_replaced() {
     let mut scene = Scene::ready();
     scene.feed(introduces(9, 0));
     scene.feed(ordered(1));

@@ -26,7 +26,7 @@ fn workers_join_are_listed_and_one_that_is_killed_is_dead() {
     one.daemon.kill();
     wait_until("a dead worker", || master.workers("DEAD") == 1);
     assert_eq!(master.workers("ALIVE"), 1);
-    master.daemon.wait_for_stderr("gave up worker");
+    master.daemon.wait_for_stderr("declared worker dead");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn a_worker_goes_on_without_its_master_and_joins_the_next_one_with_what_it_runs(
     assert_eq!(next.url, master.url);
     wait_until("the worker at the next master", || next.workers("ALIVE") == 1);
     drop(application);
-    // The next master knows no such application: what runs for it is ended, and its room is free.
+    // The next master knows no such application: what runs for it is ended, and its cores and memory are free.
     wait_until("the executor's end", || !is_running(pid));
     wait_until("free cores", || next.json()["coresused"] == 0);
 }

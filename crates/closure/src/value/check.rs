@@ -124,7 +124,7 @@ fn examine<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), ValueError
     no_byte_is_ignored::<T>(&bytes[..again.len()], &again)
 }
 
-/// Where names cannot be compared, two elements of which each side skips another look like one that both have. But
+/// Where names cannot be compared, two elements look like one that both sides have, if each side skips another. But
 /// then one is read that is never written: changing its bytes changes nothing of what is written again.
 fn no_byte_is_ignored<T: Data>(bytes: &[u8], again: &[u8]) -> Result<(), ValueError> {
     let mut from = Deserializer::<Structure>::new(bytes);

@@ -3,7 +3,7 @@
 //! ```text
 //! value := bytes in postcard's form | seal u32, unless the type is plain
 //! ```
-//! The form is positional and small, and says nothing about itself: whoever reads it must ask for what was written.
+//! The form is positional and small, and says nothing about itself: a reader must ask for what was written.
 //! Types derive both halves of serde, and attributes can make the two differ; then bytes of one field are
 //! read as another. So nothing rests on users' types here:
 //!

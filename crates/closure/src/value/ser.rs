@@ -423,7 +423,7 @@ pub(crate) struct Compound<'s, 'a, O, W> {
     /// Of the struct or variant.
     name: &'static str,
     is_tuple: bool,
-    /// Where its length goes, if it was not said.
+    /// Where its length goes, if serde was not told it.
     unknown_length: Option<usize>,
     elements: u64,
     /// The place it stands in.

@@ -28,7 +28,7 @@ impl Structure {
     }
 }
 
-/// Who is told what a value is made of, while it is written or read.
+/// Watches what a value is made of, while it is written or read.
 pub(crate) trait Watch: Default {
     fn add(&mut self, kind: Kind);
     fn add_field(&mut self, name: &'static str);
@@ -52,7 +52,7 @@ impl Watch for Structure {
     }
 }
 
-/// Who is also told where in a value its parts stand, while it is written.
+/// Watches also where in a value its parts stand, while it is written.
 pub(crate) trait WatchPlaces: Watch {
     /// A struct or a variant of this name is written.
     fn show(&mut self, name: &'static str);

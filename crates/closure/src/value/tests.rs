@@ -27,7 +27,7 @@ fn comes_back<T: Data + PartialEq + Debug>(values: impl IntoIterator<Item = T>) 
     assert_eq!(at, bytes.len());
 }
 
-/// Refused by whoever writes it first, and by readers that get it all the same.
+/// Its writer refuses it, and so do readers that get it all the same.
 fn is_refused<T: Data>(value: T, because: &str) {
     for _ in 0..2 {
         let error = check(&value).unwrap_err().to_string();

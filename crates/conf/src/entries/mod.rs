@@ -135,7 +135,8 @@ entries! {
         /// Pipelined tasks: how much work may queue at an executor beyond its cores, by how long the
         /// tasks of its stage took so far. For very short tasks, whose report and next launch take
         /// longer than they do. At most 50 ms, and 32 tasks for each that runs; `0`: none.
-        TASK_AHEAD: Duration = Entry::new("spark.firesteel.task.ahead", "5ms")
+        TASK_PIPELINED: Duration = Entry::new("spark.firesteel.task.pipelined", "5ms")
+            .formerly(&["spark.firesteel.task.ahead"])
             .since("Firesteel 0.1.0").for_cluster();
 
         /// How often in a row a stage may be attempted, because map outputs were lost, before its

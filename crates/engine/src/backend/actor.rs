@@ -27,11 +27,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Something for the actor.
 pub(super) enum ActorMessage {
-    /// The provider said something.
+    /// From the provider, over its port.
     Provider(ProviderEvent),
     /// The schedulers exclude a node, or do no longer.
     NodeExcluded(Host, bool),
-    /// An executor said something.
+    /// A message from an executor.
     FromExecutor(u64, Option<Box<Link>>, ToDriver),
     /// A connection to an executor broke.
     ExecutorGone(u64),

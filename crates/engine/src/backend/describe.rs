@@ -14,8 +14,8 @@ use super::provider::ApplicationSpec;
 use crate::start::user;
 use crate::{Result, executable_name};
 
-/// What executors are told in variables, whoever starts them. It is all that they go by: authentication, encryption and ports
-/// are those of the driver, not those of the machine they run on.
+/// The environment variables of executors, under any cluster manager. Executors have no other settings: authentication,
+/// encryption and ports are those of the driver, not those of the machine they run on.
 pub fn executor_environment(
     conf: &Conf,
     driver: &RpcAddress,

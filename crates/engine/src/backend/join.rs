@@ -33,7 +33,7 @@ pub(crate) struct NewCluster {
 }
 
 impl NewCluster {
-    /// Opens the driver's port and prepares what is asked of this cluster manager.
+    /// Opens the driver's port and prepares the application's request to this cluster manager.
     pub(crate) fn join(
         manager: &dyn ClusterManager,
         master: &Master,

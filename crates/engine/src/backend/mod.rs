@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `join` | settings, the runtime, the driver's port |
 //! | `actor` | the thread with the core of `firesteel_backend::registry`: one event at a time |
-//! | `describe` | what is asked of a cluster manager, and what executors are told |
+//! | `describe` | the application's request to a cluster manager, and the environment of executors |
 //! | `provider` | where cluster managers plug in |
 //! | `standalone` | executors from a standalone cluster: the client of its masters |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
@@ -100,7 +100,7 @@ pub(crate) struct Cluster {
     env: RpcEnv,
     messages: Sender<ActorMessage>,
     executors: Mutex<BTreeMap<ExecutorId, Live>>,
-    /// Where executors serve their blocks and how much memory they have, by the connection they said so over.
+    /// Where executors serve their blocks and how much memory they have, by the connection they told it over.
     introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
     broadcasts: Broadcasts,
     code: Mutex<BTreeMap<u64, Weak<StageCode>>>,
@@ -188,7 +188,7 @@ impl Cluster {
             Err(RpcError::QueueFull { .. }) => return self.send_later(launch, tasks, message),
             Err(error) => self.unreachable(task.executor, &error),
         }
-        // Killed meanwhile: the wish may have overtaken the task.
+        // Killed meanwhile: the order to kill may have overtaken the task.
         if let Some(reason) = kill.thrown() {
             self.kill(task.executor, task.task, reason);
         }
@@ -216,7 +216,7 @@ impl Cluster {
         });
     }
 
-    /// Waits for room in its queue for as long as the executor counts.
+    /// Waits, while its queue is full, for as long as the executor counts.
     async fn send_patiently<M: Message + Clone>(
         &self,
         executor: ExecutorId,
@@ -231,7 +231,7 @@ impl Cluster {
         }
     }
 
-    /// Sends at once or, if its queue is full, as soon as there is room. One whose connection is lost is heard
+    /// Sends at once or, if its queue is full, as soon as it is not. One whose connection is lost is heard
     /// of by itself.
     fn send<M: Message + Clone>(
         self: &Arc<Self>,

@@ -67,7 +67,7 @@ pub trait Provider: Send {
         reports: Reports,
     ) -> std::result::Result<(), String>;
 
-    /// The registry said something. Never waits.
+    /// Carries out a command of the registry. Never waits.
     fn command(&mut self, command: ProviderCommand);
 
     /// Lets go of everything, after [`ProviderCommand::Stop`]; waits until that is done.
@@ -76,11 +76,9 @@ pub trait Provider: Send {
 
 /// What a provider has executors started for.
 pub struct ApplicationSpec {
-    /// Its name.
     pub name: String,
     /// Who runs it.
     pub user: String,
-    /// Its settings.
     pub conf: Conf,
     /// How an executor is started; see [`firesteel_backend::command::Identity`] for what is to be added.
     pub command: Command,

@@ -119,7 +119,7 @@ impl Provider for StandaloneProvider {
     }
 }
 
-/// What is asked of a master.
+/// The application's request to a master.
 fn describe(application: ApplicationSpec) -> Result<ApplicationDescription, ConfError> {
     let ApplicationSpec { name, user, conf, command } = application;
     let ByteSize(memory) = conf.get(&entries::EXECUTOR_MEMORY)?;
@@ -139,13 +139,13 @@ fn describe(application: ApplicationSpec) -> Result<ApplicationDescription, Conf
 enum ClientMessage {
     /// The masters, in the order of the master URL.
     Masters(Vec<(RpcAddress, EndpointRef<ToMaster>)>),
-    /// A master said something.
+    /// A message from a master.
     FromMaster(RpcAddress, Stamped<ToApplication>),
     /// The connection to a master broke.
     Gone(RpcAddress),
     /// A connection to a master could not be made.
     Unreachable(RpcAddress, RpcError),
-    /// The registry said something.
+    /// A command of the registry.
     Command(ProviderCommand),
 }
 

@@ -107,7 +107,7 @@ impl BlockManager {
         }
     }
 
-    /// How many copies are missing in the end.
+    /// How many replicas are missing in the end.
     async fn ask_for_replicas(&self, rdd: RddId, partition: u32, status: BlockStatus) -> u32 {
         let BlockStatus { level, epoch, .. } = status;
         let (holder, block) = (self.location(), RddBlock { rdd, partition });
@@ -117,7 +117,7 @@ impl BlockManager {
             Ok(BlockMasterReply::Peers { replicas, peers }) => (replicas, peers),
             Ok(_) => return wanted,
             Err(error) => {
-                tracing::warn!(%error, "the driver does not say who is to keep a copy");
+                tracing::warn!(%error, "the driver does not say who is to hold a replica");
                 return wanted;
             }
         };
@@ -134,8 +134,8 @@ impl BlockManager {
             };
             match asked {
                 Ok(true) => missing -= 1,
-                Ok(false) => tracing::warn!(%peer, "it has no room for a copy"),
-                Err(error) => tracing::warn!(%peer, %error, "it keeps no copy"),
+                Ok(false) => tracing::warn!(%peer, "it has no memory or disk for a replica"),
+                Err(error) => tracing::warn!(%peer, %error, "it holds no replica"),
             }
         }
         missing
@@ -160,8 +160,8 @@ impl BlockManager {
         }
     }
 
-    /// Into memory that is taken before the first byte comes, else onto disk, as the level allows; `None`: there
-    /// is no room for it.
+    /// Into memory that is taken before the first byte comes, else onto disk, as the level allows; `None`: neither
+    /// has enough for it.
     async fn pull_replica(
         &self,
         block: BlockId,
@@ -221,7 +221,7 @@ pub(super) struct Replicas(pub(super) Arc<BlockManager>);
 impl Endpoint for Replicas {
     type Message = HoldReplica;
 
-    /// Several at once: whoever asks waits for the answer.
+    /// Handles several at once: the executor that sends one waits for the answer.
     async fn receive(
         &mut self,
         copy: HoldReplica,

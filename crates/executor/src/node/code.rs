@@ -72,7 +72,7 @@ impl<B: ?Sized> CodeCache<B> {
     /// Keeps code that came along with a task.
     pub(super) fn put(&self, code: u64, body: Vec<u8>) {
         let slot = self.slot(code);
-        // Taken: it is being fetched, and whoever brings a message must not wait for that.
+        // Taken: a task fetches it, and the thread that handles messages must not wait for that.
         if let Ok(mut place) = slot.try_lock()
             && place.is_none()
         {

@@ -1,5 +1,5 @@
 //! What goes to the driver beside a heartbeat of the core: what this executor uses, what running tasks cost so far, and
-//! the cached partitions. Nobody decides by it whether this executor lives.
+//! the cached partitions. The driver does not decide by it whether this executor is dead.
 
 use std::collections::BTreeMap;
 use std::mem::take;

@@ -17,7 +17,7 @@ use super::transfer::TransferError;
 
 /// The pause before asking again when all that is missing is on its way to others.
 const PAUSE: Duration = Duration::from_millis(5);
-/// After so many pauses in a row the driver is to serve a piece itself, whoever else has it under way.
+/// After so many pauses in a row the driver serves a piece itself, even if other executors are fetching it.
 const PAUSES: u32 = 400;
 /// So often a piece may fail to come from the driver itself.
 const FAILURES: u32 = 3;
@@ -27,7 +27,7 @@ const FAILURES: u32 = 3;
 struct Gathered {
     pieces: Vec<Option<Bytes>>,
     /// Pieces that came since the driver was asked last, and whether they are cached for others.
-    news: Vec<(u32, bool)>,
+    came: Vec<(u32, bool)>,
     pauses: u32,
     failures: u32,
     /// The last holder did not give what it should have.
@@ -53,7 +53,7 @@ impl Gathered {
         ToBlockMaster::NextPiece {
             reader: manager.location(),
             broadcast,
-            came: std::mem::take(&mut self.news),
+            came: std::mem::take(&mut self.came),
             missing: self.missing(),
             from_driver: self.mistrust || self.pauses >= PAUSES,
         }
@@ -114,7 +114,7 @@ impl BlockManager {
         match self.receive_piece(id, &dealt).await {
             Ok(bytes) => {
                 gathered.mistrust = false;
-                gathered.news.push((piece, self.keep_piece(id, piece, &bytes)));
+                gathered.came.push((piece, self.keep_piece(id, piece, &bytes)));
                 if let Some(place) = gathered.pieces.get_mut(piece as usize) {
                     *place = Some(bytes);
                 }
@@ -146,7 +146,7 @@ impl BlockManager {
         }
     }
 
-    /// Keeps a piece for others, if there is room that nobody uses; it goes when there is none.
+    /// Caches a piece for others in storage memory that nobody uses; evicted when somebody needs it.
     fn keep_piece(&self, id: BroadcastId, piece: u32, bytes: &Bytes) -> bool {
         let memory_bytes = bytes.len() as u64;
         if !self.scratch.memory().acquire_storage(memory_bytes) {

@@ -63,7 +63,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Reads the outputs of each lane, of which no more than `limit` bytes are held.
+    /// Reads the outputs of each lane, and holds no more than `limit` bytes of them.
     pub(super) fn new(lanes: impl IntoIterator<Item = BTreeSet<u32>>, limit: u64) -> Self {
         let lane = |waiting| Lane { waiting, ..Lane::default() };
         let lanes: Vec<Lane> = lanes.into_iter().map(lane).collect();

@@ -31,7 +31,7 @@ pub const SETTINGS: &str = "FIRESTEEL_CONF";
 /// A task to be run: the data of a `LaunchTask`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TaskOrder {
-    /// Which.
+    /// The attempt, and what it computes.
     pub identity: TaskIdentity,
     /// The name of its stage's code.
     pub code: u64,
@@ -49,7 +49,7 @@ pub struct TaskData {
     pub output: Option<TaskOutput>,
     /// What it added to accumulators, encoded.
     pub updates: Vec<(AccumulatorId, Vec<u8>)>,
-    /// What it cost.
+    /// What it cost: times, bytes, records. Also after a failure.
     pub metrics: Box<TaskMetrics>,
     /// What it tells of the map output it wrote, if it did.
     pub written: Option<MapStatus>,
@@ -75,7 +75,7 @@ pub enum TaskOutput {
 /// What a task brought when its accumulator updates are long.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Bundle {
-    /// Its encoded result.
+    /// Its encoded result; `None` after a failure.
     pub output: Option<Vec<u8>>,
     /// What it added to accumulators, encoded.
     pub updates: Vec<(AccumulatorId, Vec<u8>)>,
@@ -86,29 +86,29 @@ pub struct Bundle {
 pub enum ToBlockMaster {
     /// First: where the executor at the other end of this connection serves its blocks.
     Introduce {
-        /// There.
+        /// Where others connect to read its blocks.
         address: RpcAddress,
         /// Bytes of memory for blocks and running tasks.
         max_memory: u64,
     },
     /// Where do the map outputs of a shuffle lie?
     LocateMapOutputs(ShuffleId),
-    /// Does whoever serves blocks there count?
+    /// Does the executor that serves blocks there count?
     IsAlive(BlockLocation),
     /// Where does a cached partition lie?
     LocateCached(RddBlock),
     /// Who is to hold a replica of a cached partition, the best first?
     LocatePeers {
-        /// Which is held there.
+        /// The executor that has it and asks.
         holder: BlockLocation,
-        /// The partition.
+        /// The cached partition.
         block: RddBlock,
     },
     /// Which piece of a broadcast value to get next, and where?
     NextPiece {
-        /// For whoever is there.
+        /// The executor that reads the value.
         reader: BlockLocation,
-        /// Of this value.
+        /// The value it reads.
         broadcast: BroadcastId,
         /// Pieces that came since it asked last, and whether it serves them to others.
         came: Vec<(u32, bool)>,
@@ -119,22 +119,22 @@ pub enum ToBlockMaster {
     },
     /// With a heartbeat: what its running tasks cost so far, and what it caches.
     Heartbeat {
-        /// Of this executor.
+        /// The executor that sends it.
         executor: ExecutorId,
         /// The most that it used since the last one.
         metrics: ExecutorMetrics,
         /// The same while it ran tasks of these stage attempts.
         stages: Vec<StagePeak>,
-        /// Its running tasks.
+        /// Its running tasks, and what each has cost so far.
         tasks: Vec<RunningTask>,
         /// All partitions it caches, unless they are too many to be told each time.
         cached: Option<Vec<(RddBlock, BlockStatus)>>,
     },
     /// A cached partition came, moved or went.
     BlockUpdated {
-        /// There.
+        /// The executor that holds or held it.
         location: BlockLocation,
-        /// The partition.
+        /// The cached partition.
         block: RddBlock,
         /// How it is stored there; `None`: it is gone.
         status: Option<BlockStatus>,
@@ -150,18 +150,18 @@ pub enum BlockMasterReply {
     MapOutputs(Option<MapOutputLocations>),
     /// To `LocateCached`: who holds it, and where they serve their blocks.
     Holders(Vec<(BlockLocation, RpcAddress)>),
-    /// To `LocatePeers`.
+    /// To `LocatePeers`: how many replicas there are, and who could hold another.
     Peers {
         /// So many others hold it already.
         replicas: u32,
         /// Those that do not, and where they are asked.
         peers: Vec<(BlockLocation, RpcAddress)>,
     },
-    /// To `NextPiece`.
+    /// To `NextPiece`: the piece, or to ask again.
     Piece(NextPiece),
-    /// To `IsAlive`.
+    /// To `IsAlive`: false if the driver has declared it dead.
     Alive(bool),
-    /// To all else.
+    /// To messages that ask nothing.
     Noted,
 }
 
@@ -172,9 +172,9 @@ pub enum NextPiece {
     Gone(String),
     /// It is so small that this is all of it.
     Whole(Vec<u8>),
-    /// This one.
+    /// Get this one from `from`.
     Piece {
-        /// Its number.
+        /// Its number, from 0.
         piece: u32,
         /// How many there are.
         of: u32,
@@ -192,11 +192,11 @@ pub enum NextPiece {
 /// Where the map outputs of one shuffle lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapOutputLocations {
-    /// As of when.
+    /// The epoch of map outputs in which the driver answered: it grows with each change.
     pub epoch: u64,
     /// Where those that hold them serve their blocks, as far as they live.
     pub addresses: Vec<(BlockLocation, RpcAddress)>,
-    /// By map partition.
+    /// By map partition; `None`: it is lost or not computed yet.
     pub locations: Vec<Option<MapOutputLocation>>,
 }
 
@@ -207,7 +207,7 @@ impl Message for ToBlockMaster {
 /// To an executor's [`BLOCKS`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToBlocks {
-    /// Nobody needs these.
+    /// Drop what nobody needs any more.
     Forget(Forgotten),
     /// These cached partitions have fewer replicas than their level asks for: have them replicated.
     Replicate(Vec<RddBlock>),
@@ -224,27 +224,27 @@ pub enum StreamId {
     Code(u64),
     /// From a driver or an executor: a piece of an encoded broadcast value.
     Piece {
-        /// Of this value.
+        /// The value that it is a piece of.
         broadcast: BroadcastId,
-        /// Which.
+        /// Its number, from 0.
         piece: u32,
     },
     /// From an executor: a task's result.
     Result(TaskId),
     /// From an executor: a cached partition, as blocks.
     Cached {
-        /// Of this RDD.
+        /// The RDD that it is a partition of.
         rdd: RddId,
-        /// Which.
+        /// The partition, from 0.
         partition: u32,
         /// Of this epoch or a later one.
         epoch: u64,
     },
     /// From an executor: one reader's part of one map output, as blocks.
     Slice {
-        /// Of this shuffle.
+        /// The shuffle that is read.
         shuffle: ShuffleId,
-        /// For this reader.
+        /// The reader's partition, from 0.
         reduce: u32,
         /// Of this map partition and attempt.
         output: MapAttempt,
@@ -253,9 +253,9 @@ pub enum StreamId {
     Survey(ShuffleId),
     /// From an executor: one reader's parts of several map outputs, as `read_parts` reads them.
     Slices {
-        /// Of this shuffle.
+        /// The shuffle that is read.
         shuffle: ShuffleId,
-        /// For this reader.
+        /// The reader's partition, from 0.
         reduce: u32,
         /// So many bytes, and at least the first.
         limit: u64,

@@ -59,7 +59,7 @@ impl std::fmt::Display for TransferError {
 }
 
 impl TransferError {
-    /// Whether the other side said something, if only that it cannot serve the block.
+    /// Whether the other side answered, if only that it cannot serve the block.
     pub(super) fn was_answered(&self) -> bool {
         match self {
             TransferError::Stream(error) => !error.may_pass(),
@@ -195,7 +195,7 @@ mod tests {
     use super::super::settings::Settings;
     use super::*;
 
-    /// Says whether the executor lives.
+    /// Says whether the executor is alive.
     struct Master(Arc<AtomicBool>);
 
     impl Endpoint for Master {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_that_the_driver_gave_up_is_not_waited_for() {
+    fn a_reader_does_not_wait_for_an_executor_that_the_driver_declared_dead() {
         assert!(matches!(tried(false, "1h", 1, broken), (Err(TransferError::Lost(_)), 1)));
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn spawn(workplace: &Arc<Workplace>, threads: u32) -> std::io::Result
 impl Workplace {
     fn work(&self) {
         loop {
-            // Only the wait is under the lock: whoever takes a task lets the next one wait.
+            // Only the wait is under the lock: a thread that takes a task lets the next thread wait.
             let Ok(assignment) = lock(&self.assigned).recv() else { return };
             let task = assignment.order.identity.task;
             // Whatever else of the user's panics on this thread: the task's end is told, and the thread lives.

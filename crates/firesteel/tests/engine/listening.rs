@@ -19,7 +19,7 @@ fn of_stage(event: &Event) -> Option<StageRef> {
 }
 
 /// One word per event; stages as they are numbered. Heartbeats come when they come.
-fn story(events: &[Event]) -> Vec<String> {
+fn trace(events: &[Event]) -> Vec<String> {
     let word = |event: &Event| match event {
         Event::JobStart { job, .. } => format!("job {job} starts"),
         Event::JobEnd { job, result, .. } => format!("job {job} ends: {}", result.is_ok()),
@@ -71,7 +71,7 @@ fn one_core_tells_a_job_step_by_step() {
         "job 1 ends: false",
         "ApplicationEnd",
     ];
-    assert_eq!(story(&heard.events()), wanted);
+    assert_eq!(trace(&heard.events()), wanted);
 }
 
 #[test]

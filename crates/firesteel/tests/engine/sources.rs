@@ -145,7 +145,7 @@ fn a_step_of_zero_and_no_partitions_are_mistakes_that_actions_report() {
     assert!(error.contains("partitions must be between 1"), "{error}");
 }
 
-/// Lines that end in all ways, of which some are longer than several splits.
+/// Lines that end in all ways, some longer than several splits.
 fn awkward_text() -> String {
     let long = "langer Zeilenwurm ".repeat(20);
     format!("\nfirst\r\n\n{long}\nüñîçødé 🦀\n{long}\r\nlast without an end")

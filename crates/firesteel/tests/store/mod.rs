@@ -13,7 +13,7 @@ const SECRET: &str = "secret";
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) objects: BTreeMap<String, Vec<u8>>,
-    /// Uploads that are neither completed nor given up, with their parts.
+    /// Uploads that are neither completed nor aborted, with their parts.
     pub(crate) uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     /// `METHOD path?query`, with the range if there is one.
     pub(crate) requests: Vec<String>,

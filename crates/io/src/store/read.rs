@@ -13,7 +13,7 @@ use crate::find::is_hidden;
 use crate::{FileRef, Location, StoreOptions};
 
 /// Pieces that wait for the reader: what is prefetched, a few hundred kilobytes.
-const PIECES_AHEAD: usize = 32;
+const PIECES_PREFETCHED: usize = 32;
 /// Behind the expected end, as much is asked for at once: mostly the rest of a line.
 const TAIL_BYTES: u64 = 1 << 20;
 
@@ -62,7 +62,7 @@ impl Reader {
         let found = wait(async move { store.get_opts(&path, options).await })?;
         let found = found.map_err(|error| explain(self.address.store.scheme, &self.url, error))?;
         self.len = Some(found.meta.size);
-        let (send, receive) = mpsc::channel(PIECES_AHEAD);
+        let (send, receive) = mpsc::channel(PIECES_PREFETCHED);
         let mut stream = found.into_stream();
         spawn(async move {
             // Ends when the object does, or when nobody listens any more.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIRECTORY/part-00000                        an upload in parts, completed when the job commits
-//!   DIRECTORY/_temporary/JOB/NAME.attempt-N     the upload's name, so that it can be given up
+//!   DIRECTORY/_temporary/JOB/NAME.attempt-N     the upload's id, to abort it by
 //!   DIRECTORY/_temporary/_commit                who commits; made only if it is not there
 //!   DIRECTORY/_SUCCESS                          written last
 //! ```
@@ -273,24 +273,24 @@ impl RemoteOutput {
         result.map_err(|error| explain(self.address.store.scheme, &self.url, error))
     }
 
-    /// Gives up what attempts uploaded and nobody committed, as far as that can be done. Uploads that are complete
-    /// are gone by name.
-    fn give_up(&self) -> io::Result<()> {
+    /// Aborts uploads of attempts that nobody committed, as far as the store allows. Uploads that are complete have no
+    /// id any more.
+    fn abort_uploads(&self) -> io::Result<()> {
         let prefix = self.path(&format!("_temporary/{}", self.job));
         let uploads = uploads(&self.address)?;
         let mut done = Ok(());
         for marker in self.listed(prefix)? {
             let (objects, uploads) = (self.address.store.objects.clone(), uploads.clone());
-            let given_up = wait(async move {
+            let aborted = wait(async move {
                 let named = objects.get(&marker).await?.bytes().await?;
                 let named = String::from_utf8_lossy(&named).into_owned();
                 if let Some((path, id)) = named.split_once('\n') {
-                    // It may be completed, or given up by its attempt.
+                    // It may be completed, or its attempt has aborted it.
                     let _ = uploads.abort_multipart(&object_path(path), &id.to_owned()).await;
                 }
                 objects.delete(&marker).await
             })?;
-            match given_up {
+            match aborted {
                 // Its attempt has removed it meanwhile.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => done = done.and(self.explained(Err(error))),
@@ -312,7 +312,7 @@ pub(crate) fn remove_directory(url: &str, options: &Arc<StoreOptions>) -> io::Re
 
 impl Drop for RemoteOutput {
     fn drop(&mut self) {
-        let _ = self.give_up();
+        let _ = self.abort_uploads();
     }
 }
 

@@ -142,7 +142,7 @@ fn a_key_that_fits_waits_until_others_have_given_their_memory_back() {
 
 #[test]
 fn tasks_with_a_key_beyond_their_share_take_turns() {
-    // Four of them, of which each needs more than a quarter, and more than a half while it grows.
+    // Four of them; each needs more than a quarter, and more than a half while it grows.
     let memory = Arc::new(MemoryManager::new(14 * MIB, 0.5));
     std::thread::scope(|scope| {
         let tasks: Vec<_> = (1..=4)

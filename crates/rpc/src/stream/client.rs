@@ -69,7 +69,7 @@ impl StreamClient {
         let env = self.env.upgrade().ok_or(RpcError::EnvStopped)?;
         let pool = self.pool(address, &env);
         let place = pool.places.clone().acquire_owned().await.map_err(|_| RpcError::EnvStopped)?;
-        let request = Asked { address: address.clone(), id: id.to_owned(), limit };
+        let request = StreamRequest { address: address.clone(), id: id.to_owned(), limit };
         let (response, connection) = request.ask(&pool, &env).await?;
         let patience = env.options.network_timeout;
         let length = match request.judge(response) {
@@ -132,15 +132,15 @@ impl StreamClient {
     }
 }
 
-/// What was asked of whom.
+/// Which stream, of which process, and how many bytes at most.
 #[derive(Debug)]
-struct Asked {
+struct StreamRequest {
     address: RpcAddress,
     id: String,
     limit: u64,
 }
 
-impl Asked {
+impl StreamRequest {
     fn broken(&self, source: io::Error) -> StreamError {
         StreamError::Broken { id: self.id.clone(), address: self.address.clone(), source }
     }
@@ -239,7 +239,7 @@ impl Head {
 /// A stream that is being read. Dropping it cancels it.
 #[derive(Debug)]
 pub struct IncomingStream {
-    asked: Asked,
+    asked: StreamRequest,
     length: u64,
     left: u64,
     /// What is left of the current piece.

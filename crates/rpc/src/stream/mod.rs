@@ -47,13 +47,13 @@ pub trait StreamSource: Send + Sync + 'static {
 /// What a stream consists of.
 #[derive(Debug)]
 pub enum StreamBody {
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(Bytes),
     /// These, one after the other.
     Parts(Vec<Bytes>),
     /// A range of a file.
     File {
-        /// The file.
+        /// Open for reading.
         file: File,
         /// Where the range starts.
         offset: u64,
@@ -63,7 +63,7 @@ pub enum StreamBody {
 }
 
 impl StreamBody {
-    /// A whole file.
+    /// All bytes that the file has now.
     pub fn whole(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         Ok(Self::File { file, offset: 0, length })
@@ -107,19 +107,19 @@ pub enum StreamError {
     /// The other side has nothing of this id: trying again does not help.
     #[error("{address} has no stream {id}: it was removed, or never was there")]
     Missing {
-        /// The id.
+        /// The id as the reader gave it.
         id: String,
-        /// Who was asked.
+        /// The process that was asked.
         address: RpcAddress,
     },
     /// The other side has it and cannot read it.
     #[error("{address} could not read its stream {id}: {reason}")]
     Failed {
-        /// The id.
+        /// The id as the reader gave it.
         id: String,
-        /// Who was asked.
+        /// The process that was asked.
         address: RpcAddress,
-        /// What it said.
+        /// The error that it met, as text.
         reason: String,
     },
     /// It is longer than the reader wants.
@@ -127,19 +127,19 @@ pub enum StreamError {
         "the stream {id} of {address} has {length} bytes, and {limit} are allowed: raise the limit or read it in parts"
     )]
     TooLarge {
-        /// The id.
+        /// The id as the reader gave it.
         id: String,
-        /// Who was asked.
+        /// The process that was asked.
         address: RpcAddress,
-        /// Its length.
+        /// Of the stream, in bytes.
         length: u64,
-        /// The limit.
+        /// In bytes, as the reader set it.
         limit: u64,
     },
     /// An id that cannot be asked for.
     #[error("an id of {length} bytes is too long for a stream: {MAX_STREAM_ID} at most")]
     LongId {
-        /// Its length.
+        /// Of the id, in bytes.
         length: usize,
     },
     /// No connection could be made.
@@ -150,19 +150,19 @@ pub enum StreamError {
         "the connection to {address} broke in the stream {id}: {source}; ask again, there or elsewhere"
     )]
     Broken {
-        /// The id.
+        /// The id as the reader gave it.
         id: String,
-        /// Who was asked.
+        /// The process that was asked.
         address: RpcAddress,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Where the bytes went to took no more.
     #[error("the stream {id} could not be written on this side: {source}")]
     Write {
-        /// The id.
+        /// The id as the reader gave it.
         id: String,
-        /// What the system said.
+        /// The error of the writer that the reader passed.
         source: io::Error,
     },
 }

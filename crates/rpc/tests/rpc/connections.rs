@@ -167,7 +167,7 @@ fn connections_without_traffic_stay() {
 }
 
 #[test]
-fn connections_without_traffic_stay_whoever_has_more_patience() {
+fn connections_without_traffic_stay_when_the_timeouts_of_both_sides_differ() {
     let quick = RpcOptions { network_timeout: Duration::from_secs(1), ..options() };
     let patient = RpcOptions { network_timeout: Duration::from_secs(120), ..options() };
     stays_without_traffic(quick.clone(), patient.clone());

@@ -2,7 +2,8 @@
 //!
 //! The driver serves each piece about once, and readers get the rest from each other. A reader says what it has got and what it
 //! misses. It is sent to somebody who has a missing piece; else it gets one from the driver that nobody was given
-//! yet; else it waits for those that are under way to others. Who waited in vain, or got something broken, is served by the driver.
+//! yet; else it waits for those that are under way to others. The driver serves a reader that
+//! waited in vain or got something broken.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,6 @@ pub struct PieceRequest {
 /// The piece to get next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its number.
     pub piece: u32,
     /// Who serves it; `None`: the driver.
     pub from: Option<BlockLocation>,
@@ -170,8 +170,8 @@ mod tests {
                 came[index].push((piece, true));
                 continue;
             }
-            let news = std::mem::take(&mut came[index]);
-            under_way[index] = ask(&mut pieces, of, index as u32, &news, &missing[index], false);
+            let since = std::mem::take(&mut came[index]);
+            under_way[index] = ask(&mut pieces, of, index as u32, &since, &missing[index], false);
             if let Some(Piece { piece, from }) = under_way[index] {
                 assert!(missing[index].contains(&piece));
                 from_driver += u32::from(from.is_none());

@@ -58,7 +58,7 @@ pub struct BlockMaster {
     outputs: MapOutputs,
     cached: CachedBlocks,
     broadcasts: Broadcasts,
-    /// Whether replicas that are lost are made again.
+    /// Whether lost replicas are re-replicated (`spark.storage.replication.proactive`).
     proactive: bool,
     planted: Planted,
 }
@@ -166,8 +166,8 @@ impl BlockMaster {
         }
     }
 
-    /// Partitions of these RDDs must not be read if they were computed by a task that was launched before that epoch. Whoever
-    /// runs a task has to know this before: messages about blocks may come later than the task.
+    /// Partitions of these RDDs must not be read if a task computed them that was launched before that epoch. An executor
+    /// has to know this before it runs a task: messages about blocks may come later than the task.
     pub fn outdated(&self) -> Arc<[(RddId, u64)]> {
         match self.planted.is(Mutant::NotesOutdatedBlocks) {
             true => Arc::default(),
@@ -219,7 +219,7 @@ impl BlockMaster {
         rdd.is_persisted() && self.cached.covers(rdd.id, rdd.partitions)
     }
 
-    /// Where a cached partition lies, for whoever places tasks. It may be gone when the task looks.
+    /// Where a cached partition lies, for the task scheduler. It may be gone when the task looks.
     pub(crate) fn preferred(&self, rdd: &RddInfo, partition: u32) -> Vec<Location> {
         let cached = self.cached.holders(RddBlock { rdd: rdd.id, partition });
         let cached = cached.filter(|_| rdd.is_persisted());
@@ -245,8 +245,8 @@ impl BlockMaster {
         self.cached.all().map(|(block, holding)| (block, &holding.holders, holding.wanted))
     }
 
-    /// The next of so many pieces of a broadcast value for a reader; `None`: it waits. Whoever is not registered, or is lost, is
-    /// served by the driver and noted nowhere.
+    /// The next of so many pieces of a broadcast value for a reader; `None`: it waits. The driver serves a reader that is
+    /// not registered, or is lost, and notes it nowhere.
     pub(crate) fn next_piece(
         &mut self,
         id: BroadcastId,
@@ -262,7 +262,6 @@ impl BlockMaster {
         self.broadcasts.next(id, of, request, lives)
     }
 
-    /// The value is gone.
     pub(crate) fn remove_broadcast(&mut self, id: BroadcastId) {
         self.broadcasts.remove(id);
     }

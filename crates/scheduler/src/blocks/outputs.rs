@@ -8,8 +8,8 @@
 //!
 //! A shuffle has a *generation*. It grows when what readers find there is no longer what earlier
 //! readers found: an output came out with other records when it was computed again, or all of them
-//! were dropped to be computed anew. Whoever read an older generation must not be mixed with
-//! readers of a newer one (invariant S20).
+//! were dropped to be computed anew. A stage that read an older generation must not be mixed
+//! with readers of a newer one (invariant S20).
 
 use std::collections::BTreeMap;
 
@@ -220,7 +220,6 @@ impl MapOutputs {
         dropped
     }
 
-    /// Forgets a shuffle.
     pub(crate) fn remove(&mut self, shuffle: ShuffleId) {
         self.shuffles.remove(&shuffle);
     }

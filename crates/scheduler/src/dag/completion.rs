@@ -110,7 +110,7 @@ impl DagScheduler {
         self.blocks.outputs_mut().register(shuffle, task.partition, at, written)
     }
 
-    /// Whether this is the first time in the stage's life (invariant S16).
+    /// Whether this is the first time, over all attempts of the stage (invariant S16).
     fn note_accumulated(&mut self, id: StageId, partition: u32) -> bool {
         match &mut self.stage_mut(id).kind {
             StageKind::ShuffleMap { accumulated, .. } => accumulated.insert(partition),

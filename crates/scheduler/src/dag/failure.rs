@@ -38,12 +38,12 @@ impl DagScheduler {
         };
         let dropped = self.blocks.outputs_mut().unregister(*shuffle, *location, broken);
         let unregistered = !dropped.is_empty();
-        let is_news = self.note_unfetched(attempt.stage, *shuffle, &dropped) && !planted.is(one);
+        let is_new = self.note_unfetched(attempt.stage, *shuffle, &dropped) && !planted.is(one);
         if unregistered {
             self.publish(turn, *shuffle);
         }
         self.drop_map_outputs(turn, *shuffle, dropped);
-        if !(was_running && self.fail_attempt(turn, attempt.stage, failure, is_news)) {
+        if !(was_running && self.fail_attempt(turn, attempt.stage, failure, is_new)) {
             self.rest_map_stage(attempt.stage, *shuffle);
             self.arm_resubmission(turn);
         }
@@ -86,13 +86,13 @@ impl DagScheduler {
         turn: &mut Turn<'_>,
         id: StageId,
         failure: &TaskFailure,
-        is_news: bool,
+        is_new: bool,
     ) -> bool {
         let limit = self.options.max_consecutive_attempts;
         let stage = self.stage_mut(id);
-        stage.failed_in_a_row += u32::from(!is_news);
+        stage.failed_in_a_row += u32::from(!is_new);
         let failed = stage.failed_in_a_row;
-        if failed < limit || is_news {
+        if failed < limit || is_new {
             self.end_attempt(turn, id, Some(&failure.to_string()), Leftover::Retire);
             self.stage_mut(id).state = StageState::Resting;
             return false;

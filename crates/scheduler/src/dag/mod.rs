@@ -18,8 +18,8 @@
 //! job takes part in every stage of its lineage, kept or skipped. So whatever ends the jobs of a
 //! stage ends those of all that wait for it, and nothing waits for a stage that is gone.
 //!
-//! Architecture Invariant: nothing waits for an idle stage. Whoever makes a stage complete tells
-//! its children; a waiting stage looks at all its parents again before it is submitted, so losses
+//! Architecture Invariant: nothing waits for an idle stage. The handler that completes a
+//! stage tells its children; a waiting stage looks at all its parents again before it is submitted, so losses
 //! in the meantime need no bookkeeping.
 //!
 //! Architecture Invariant: an attempt's end is decided by task ends alone. That the task scheduler

@@ -42,7 +42,7 @@ pub(super) enum StageKind {
     },
 }
 
-/// Where a stage is in its life.
+/// The state of a stage.
 ///
 /// ```text
 ///          parents missing            parents there

@@ -216,7 +216,7 @@ impl TaskScheduler {
         let (stage, index) = (attempt.stage, attempt.index);
         let set = self.sets.of(attempt);
         if matches!(failure, TaskFailure::FetchFailed { .. }) {
-            set.give_up(index);
+            set.abandon(index);
             return;
         }
         // The loser of a race may fail as it likes, and so may what runs of a retired set (S12), unless it takes its

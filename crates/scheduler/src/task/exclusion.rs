@@ -321,8 +321,8 @@ impl TaskScheduler {
         }
     }
 
-    /// Gives up sets with a task that every executor is excluded for. No executor at all is
-    /// something else: one may come.
+    /// Fails sets with a task that every executor is excluded for. A set waits as long as there is no
+    /// executor at all: one may come.
     pub(super) fn fail_unschedulable(&mut self, now: Tick, out: &mut Vec<TaskEffect>) {
         if !self.exclusions.take_changed() {
             return;

@@ -42,7 +42,7 @@ pub(super) struct Offer<'a> {
     pub(super) now: Tick,
     pub(super) executor: ExecutorId,
     pub(super) host: &'a Host,
-    /// It has a core for the task, rather than room for it to wait.
+    /// It has a free core; else the task queues there, pipelined.
     pub(super) is_free: bool,
     /// Tasks further from their data than this are held back: a nearer executor may be free too.
     pub(super) farthest: Locality,

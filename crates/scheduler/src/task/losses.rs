@@ -1,8 +1,8 @@
 //! Executors that were lost through what ran on them, and who may have done it.
 //!
 //! Every task that had a core there is a suspect, and each loss counts against each suspect: over all attempts of
-//! its stage, since a lost executor takes map outputs along and the stage that read them is submitted again. Whoever
-//! reaches its limit has its losses explained, and they count against nobody else any more: a task that happened to
+//! its stage, since a lost executor takes map outputs along and the stage that read them is submitted again. A suspect
+//! that reaches its limit explains its losses, and they count against nobody else any more: a task that happened to
 //! run beside another one now and then starts over. Two that were there each time cannot be told apart, and both
 //! reach it.
 
@@ -13,7 +13,6 @@ use firesteel_types::StageId;
 /// A task over all its attempts.
 pub(super) type Suspect = (StageId, u32);
 
-/// Losses by suspect.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     seen: u64,

@@ -6,8 +6,8 @@
 //! far. An executor gives back, as killed, what waited too long there.
 //!
 //! Only a success brings pipelined tasks, so an executor that stands still, or gives back, gets none. And
-//! none are pipelined when no more tasks of the set wait than there are slots: the last ones are left to
-//! whichever slot is free first.
+//! none are pipelined when no more tasks of the set wait than there are slots: the first free slot takes the
+//! last ones.
 //!
 //! [`TaskOptions::pipeline_us`]: crate::messages::TaskOptions::pipeline_us
 

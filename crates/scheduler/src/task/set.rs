@@ -24,13 +24,10 @@ enum Phase {
     Finished,
     /// A newer attempt takes over; what runs may end and is reported.
     Retired,
-    /// It was given up; what runs was told to stop and its end is reported.
+    /// It failed; running attempts were told to stop, and their ends are reported.
     Failed,
     /// Nobody wants it; what runs was told to stop and its end is not reported.
-    Cancelled {
-        /// Why.
-        reason: String,
-    },
+    Cancelled { reason: String },
 }
 
 /// A task for an executor, found in a set.
@@ -155,7 +152,7 @@ impl SetState {
         !told_to_stop
     }
 
-    /// It is given up.
+    /// It fails; the caller kills what runs.
     pub(super) fn fail(&mut self) {
         self.phase = Phase::Failed;
     }
@@ -279,8 +276,8 @@ impl SetState {
     }
 
     /// A fetch failure: a newer attempt of the stage will see to the partition.
-    pub(super) fn give_up(&mut self, index: u32) {
-        self.slots.give_up(index);
+    pub(super) fn abandon(&mut self, index: u32) {
+        self.slots.abandon(index);
         self.retire();
     }
 

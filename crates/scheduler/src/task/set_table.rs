@@ -10,7 +10,6 @@ use firesteel_types::{StageRef, TaskInfo};
 use super::executors::Executors;
 use super::set::SetState;
 
-/// All task sets.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     by_stage: BTreeMap<StageRef, SetState>,

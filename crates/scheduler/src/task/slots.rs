@@ -12,7 +12,7 @@ enum Progress {
     /// It succeeded, on this executor.
     Succeeded(ExecutorId),
     /// It cannot be had in this set (fetch failure).
-    GivenUp,
+    Abandoned,
 }
 
 /// One task of the set.
@@ -42,13 +42,13 @@ impl Slot {
 pub(super) struct Slots {
     slots: Vec<Slot>,
     succeeded: u32,
-    given_up: u32,
+    abandoned: u32,
 }
 
 impl Slots {
     /// One task for each of these partitions.
     pub(super) fn new(partitions: impl Iterator<Item = u32>) -> Self {
-        Slots { slots: partitions.map(Slot::new).collect(), succeeded: 0, given_up: 0 }
+        Slots { slots: partitions.map(Slot::new).collect(), succeeded: 0, abandoned: 0 }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -98,7 +98,7 @@ impl Slots {
 
     /// Whether every partition has succeeded or cannot be had here.
     pub(super) fn are_dealt_with(&self) -> bool {
-        (self.succeeded + self.given_up) as usize == self.slots.len()
+        (self.succeeded + self.abandoned) as usize == self.slots.len()
     }
 
     /// Puts a new attempt on its task; its number among the task's attempts.
@@ -128,9 +128,9 @@ impl Slots {
     }
 
     /// The partition cannot be had in this set, unless it was already.
-    pub(super) fn give_up(&mut self, index: u32) {
+    pub(super) fn abandon(&mut self, index: u32) {
         if self.is_open(index) {
-            self.change(index, Progress::GivenUp);
+            self.change(index, Progress::Abandoned);
         }
     }
 
@@ -150,8 +150,8 @@ impl Slots {
         let before = std::mem::replace(&mut self.slot_mut(index).progress, to);
         self.succeeded -= u32::from(matches!(before, Progress::Succeeded(_)));
         self.succeeded += u32::from(matches!(to, Progress::Succeeded(_)));
-        self.given_up -= u32::from(before == Progress::GivenUp);
-        self.given_up += u32::from(to == Progress::GivenUp);
+        self.abandoned -= u32::from(before == Progress::Abandoned);
+        self.abandoned += u32::from(to == Progress::Abandoned);
         before
     }
 
@@ -170,9 +170,9 @@ impl Slots {
     /// Recounts; how many attempts live.
     pub(super) fn assert_consistent(&self) -> usize {
         let succeeded = |slot: &&Slot| matches!(slot.progress, Progress::Succeeded(_));
-        let given_up = |slot: &&Slot| slot.progress == Progress::GivenUp;
+        let abandoned = |slot: &&Slot| slot.progress == Progress::Abandoned;
         assert_eq!(self.slots.iter().filter(succeeded).count(), self.succeeded as usize);
-        assert_eq!(self.slots.iter().filter(given_up).count(), self.given_up as usize);
+        assert_eq!(self.slots.iter().filter(abandoned).count(), self.abandoned as usize);
         self.slots.iter().map(|slot| slot.live().count()).sum()
     }
 }

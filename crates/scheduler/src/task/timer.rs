@@ -2,7 +2,7 @@
 
 use firesteel_types::Tick;
 
-/// What is asked for, and booked.
+/// The one timer that the shell holds for the scheduler.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     /// The moment the shell was asked for.

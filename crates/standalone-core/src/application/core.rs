@@ -13,28 +13,27 @@ use crate::messages::{Stamped, ToApplication, ToMaster};
 /// Into a client.
 #[derive(Clone, Debug)]
 pub enum AppClientEvent {
-    /// A master said something.
+    /// A message from a master.
     ReceivedMaster {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
-        /// What.
         said: Stamped<ToApplication>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
     },
     /// A connection to a master could not be made.
     MasterUnreachable {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         /// Why, for people.
         reason: String,
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
     },
-    /// The driver's registry said something.
+    /// A command of the driver's registry.
     Command(ProviderCommand),
     /// A moment asked for by [`AppClientEffect::ArmTimer`] has come; the first one starts the client.
     Ticked,
@@ -45,9 +44,8 @@ pub enum AppClientEvent {
 pub enum AppClientEffect {
     /// Tell a master.
     SendMaster {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
-        /// What.
         message: ToMaster,
     },
     /// Tell the driver's registry.
@@ -85,7 +83,7 @@ pub struct AppClient {
 }
 
 impl AppClient {
-    /// A client that has not said anything yet.
+    /// A client that has not sent a message yet.
     pub fn new(options: AppClientOptions, jitter: Jitter) -> Self {
         AppClient {
             executors: Executors::new(options.description.initial_executor_limit),
@@ -131,7 +129,7 @@ impl AppClient {
         self.masters.is_over()
     }
 
-    /// Messages that were dropped because an older master said them.
+    /// Messages that were dropped because an older master sent them.
     pub fn stale_messages(&self) -> u64 {
         self.stale
     }

@@ -1,4 +1,4 @@
-//! What is said about executors: between the driver's registry and the master that starts them.
+//! Executors, between the driver's registry and the master that starts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) struct Executors {
     registered: BTreeSet<ExecutorId>,
     /// How many ever were.
     registrations: u64,
-    /// Those that are to end and that the master has not said to be over: it is told with each heartbeat.
+    /// Those that are to end, until the master tells that they have: each heartbeat names them.
     released: BTreeSet<ExecutorId>,
     excluded: BTreeSet<Host>,
     numbers: ExecutorNumbers,
@@ -41,8 +41,8 @@ impl Executors {
         !self.registered.is_empty()
     }
 
-    /// The first number that a master may give, when the driver asks to be taken in once more: whoever heard it before
-    /// may have ordered executors that it never heard of, even if the answer was lost (S05).
+    /// The first number that a master may give, when the driver registers once more. A master that heard it before may
+    /// have ordered executors that the driver never heard of, even if the answer was lost (S05).
     pub(super) fn first_number(&mut self, again: bool, planted: Planted) -> ExecutorId {
         if again {
             self.numbers.leave_out();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `core` | where messages and commands go, when to look at the clock |
 //! | `masters` | with which master to register, when none can be had, whose word counts |
-//! | `executors` | what is said about executors: to the driver's registry, and to the master |
+//! | `executors` | executors, between the driver's registry and the master |
 //!
 //! It speaks the port of [`firesteel_backend::provider`] to the registry and the messages of [`crate::messages`] to masters.
 

@@ -10,7 +10,6 @@ use crate::description::ApplicationDescription;
 /// The rules of an application's client.
 #[derive(Clone, Debug)]
 pub struct AppClientOptions {
-    /// What it asks for.
     pub description: Arc<ApplicationDescription>,
     /// Which driver process.
     pub incarnation: Incarnation,

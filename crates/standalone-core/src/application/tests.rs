@@ -221,7 +221,7 @@ fn the_driver_is_heard_as_often_as_its_master_wants() {
 }
 
 #[test]
-fn what_was_given_up_while_no_master_heard_is_told_to_the_next_one_until_it_is_over() {
+fn what_was_released_without_a_master_is_told_to_the_next_one_until_it_is_over() {
     let mut scene = Scene::ready();
     scene.feed(comes(0));
     scene.feed(AppClientEvent::MasterDisconnected { master: 0 });
@@ -263,7 +263,7 @@ fn an_application_that_its_master_ended_is_over_and_says_why() {
 }
 
 #[test]
-fn the_life_of_an_executor_is_reported_and_the_master_hears_who_registered() {
+fn each_state_of_an_executor_is_reported_and_the_master_hears_who_registered() {
     let mut scene = Scene::ready();
     let executor = ExecutorId(3);
     assert_eq!(reports(&scene.feed(added(3))), [ProviderEvent::Ordered { executor }]);

@@ -8,7 +8,6 @@ use firesteel_types::Tick;
 pub(super) enum Look {
     /// It is not due yet.
     Early,
-    /// It is due.
     Due,
     /// It is overdue: this process stood still.
     Late,

@@ -47,7 +47,6 @@ impl CompletedApplication {
     }
 }
 
-/// All applications.
 #[derive(Debug)]
 pub(super) struct Applications {
     active: BTreeMap<AppId, Application>,

@@ -101,7 +101,7 @@ impl Application {
         self.peer
     }
 
-    /// The driver lives, and this is how to reach it. True if its connection was broken.
+    /// A message of the driver came over this connection. True if its connection was broken.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) -> bool {
         (self.peer, self.last_seen) = (from, now);
         self.disconnected.take().is_some()

@@ -65,7 +65,7 @@ impl Master {
         id
     }
 
-    /// The driver lives, and this is how to reach it.
+    /// A message of the driver came over this connection.
     pub(super) fn heard_of(&mut self, turn: &mut Turn<'_>, from: Peer, app: &AppId) {
         let Some(app) = self.apps.get_mut(app) else {
             self.dropped_stale();

@@ -17,18 +17,14 @@ use crate::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
 /// Into a master.
 #[derive(Clone, Debug)]
 pub enum MasterEvent {
-    /// Somebody said something.
+    /// A message from a worker, a driver or a client.
     Received {
         /// Over which connection.
         from: Peer,
-        /// What.
         message: ToMaster,
     },
     /// A connection is broken, for good.
-    PeerDisconnected {
-        /// Which.
-        peer: Peer,
-    },
+    PeerDisconnected { peer: Peer },
     /// A moment asked for by [`MasterEffect::ArmTimer`] has come; the first one starts the master.
     Ticked,
 }
@@ -38,25 +34,21 @@ pub enum MasterEvent {
 pub enum MasterEffect {
     /// Keep this, before anything that follows is done.
     Persist(Change),
-    /// Tell a worker.
     SendWorker {
         /// Over which connection.
         to: Peer,
-        /// What.
         said: Stamped<ToWorker>,
     },
     /// Tell a driver.
     SendApplication {
         /// Over which connection.
         to: Peer,
-        /// What.
         said: Stamped<ToApplication>,
     },
-    /// Answer whoever asked.
+    /// Answer a request.
     Reply {
         /// Over which connection.
         to: Peer,
-        /// What.
         said: Stamped<MasterReply>,
     },
     /// Feed `Ticked` at this moment.
@@ -137,7 +129,7 @@ impl Master {
         turn.out.extend(self.agenda.arm(now).map(MasterEffect::ArmTimer));
     }
 
-    /// Another master acts: whoever wants to register has to ask there.
+    /// Another master leads: workers and drivers have to register there.
     fn decline(&mut self, turn: &mut Turn<'_>, from: Peer, message: &ToMaster) {
         match message {
             ToMaster::RegisterWorker { .. } => turn.tell_worker(from, ToWorker::MasterInStandby),
@@ -166,12 +158,12 @@ impl Master {
                 self.worker_reported(turn, from, (worker, registration), state);
             }
             ToMaster::ExecutorStateChanged { worker, registration, number, report } => {
-                if self.is_news(turn, from, (&worker, registration), number) {
+                if self.is_new(turn, from, (&worker, registration), number) {
                     self.executor_reported(turn, &worker, report);
                 }
             }
             ToMaster::DriverStateChanged { worker, registration, number, report } => {
-                if self.is_news(turn, from, (&worker, registration), number) {
+                if self.is_new(turn, from, (&worker, registration), number) {
                     self.driver_reported(turn, &worker, report);
                 }
             }

@@ -65,7 +65,6 @@ impl Driver {
     }
 }
 
-/// All drivers.
 #[derive(Debug)]
 pub(super) struct Drivers {
     active: BTreeMap<DriverId, Driver>,

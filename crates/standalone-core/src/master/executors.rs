@@ -1,4 +1,4 @@
-//! What becomes of executors: news of them, their end, and what follows from it.
+//! What becomes of executors: reports of them, their end, and what follows from it.
 
 use firesteel_backend::AppId;
 use firesteel_backend::blame::{Blame, End, blame};
@@ -127,7 +127,7 @@ impl Master {
             return;
         }
         let message = format!(
-            "{} executors in a row ended before they could be used, and no other worker has room for one: {}. \
+            "{} executors in a row ended before they could be used, and no other worker has capacity for one: {}. \
              Their stderr on those workers may tell more",
             app.launches().useless(),
             app.launches().history(),

@@ -33,7 +33,7 @@ struct Trouble {
     failures: u32,
     last: Tick,
     cause: String,
-    /// Its process ran: the driver may have known it, and not have said so in time.
+    /// Its process ran: the driver may have known it, and not have told the master in time.
     ran: bool,
 }
 

@@ -5,7 +5,7 @@
 //!        │
 //!        ▼                ┌ workers    registration, reports, loss
 //!      core ──────────────┼ apps       registration, heartbeats, end
-//!        │                ├ executors  news, failures in a row, end
+//!        │                ├ executors  reports, failures in a row, end
 //!        │                └ drivers    submission, end, another one in its place
 //!        ▼
 //!     schedule ── placement: drivers first, then executors, first come first served

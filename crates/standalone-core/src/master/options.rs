@@ -7,7 +7,6 @@ use firesteel_backend::mutant::Planted;
 pub struct MasterOptions {
     /// Its own name: `spark://host:7077`.
     pub url: String,
-    /// Where its page is.
     pub web_ui: String,
     /// `spark.worker.timeout`: how long a worker may be silent; a driver too.
     pub worker_timeout_ms: u64,

@@ -1,4 +1,4 @@
-//! What of a master's state outlives it, when a recovery mode is set: said before what follows from it.
+//! What of a master's state outlives it, when a recovery mode is set: persisted before messages that follow from it are sent.
 
 use std::sync::Arc;
 
@@ -19,13 +19,10 @@ pub struct WorkerRecord {
 /// An application as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplicationRecord {
-    /// Its id.
     pub app: AppId,
     /// Which driver process.
     pub incarnation: Incarnation,
-    /// What it asks for.
     pub description: Arc<ApplicationDescription>,
-    /// When it came.
     pub submitted: Tick,
     /// The first number its executors may have.
     pub next_executor: ExecutorId,
@@ -34,11 +31,8 @@ pub struct ApplicationRecord {
 /// A driver as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverRecord {
-    /// Its id.
     pub driver: DriverId,
-    /// What it is.
     pub description: Arc<DriverDescription>,
-    /// When it came.
     pub submitted: Tick,
     /// Where it runs, if it does.
     pub worker: Option<WorkerId>,
@@ -53,10 +47,8 @@ pub enum Change {
     RemoveWorker(WorkerId),
     /// An application came, or took more executor numbers.
     PutApplication(ApplicationRecord),
-    /// An application ended.
     RemoveApplication(AppId),
     /// A driver came, or was given a worker.
     PutDriver(DriverRecord),
-    /// A driver ended.
     RemoveDriver(DriverId),
 }

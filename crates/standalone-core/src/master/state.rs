@@ -3,9 +3,9 @@
 /// What a master is doing. Spark's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryState {
-    /// Another one acts.
+    /// Another master leads.
     Standby,
-    /// It acts.
+    /// It leads: it accepts registrations and places executors.
     Alive,
     /// It learns what its predecessor knew.
     Recovering,
@@ -47,18 +47,18 @@ impl WorkerStatus {
     }
 }
 
-/// Where an application is in its life. Spark's names.
+/// The state of an application, under Spark's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationState {
     /// It has no executor.
     Waiting,
     /// It has executors.
     Running,
-    /// It said that it is over, or its driver is gone.
+    /// It unregistered, or its driver is gone.
     Finished,
     /// Its executors failed too often.
     Failed,
-    /// Somebody ended it.
+    /// A user ended it.
     Killed,
 }
 

@@ -279,7 +279,7 @@ fn an_application_has_no_more_executors_than_it_asked_for_and_lost_ones_are_repl
     assert_eq!(scene.launches(), [0, 1].map(|executor| (Peer(10), key(&app, executor))));
     heartbeat(&mut scene, [0, 1]);
     scene.add_worker(11, "b", 4, 1000);
-    assert_eq!(scene.launches(), [], "more room is not more executors");
+    assert_eq!(scene.launches(), [], "more capacity is not more executors");
     scene.report("a", registration, &key(&app, 0), How::Killed);
     let replaced = scene.launches();
     assert!(matches!(&replaced[..], [(_, one)] if *one == key(&app, 2)), "{replaced:?}");
@@ -290,7 +290,7 @@ fn an_application_has_no_more_executors_than_it_asked_for_and_lost_ones_are_repl
     scene.launches();
     let executors = |scene: &Scene| scene.master.view().active_apps[0].executors.len();
     scene.add_worker(12, "c", 4, 1000);
-    assert_eq!(executors(&scene), 2, "as soon as there is room again");
+    assert_eq!(executors(&scene), 2, "as soon as there is capacity again");
     let newest = scene.launches().last().map(|(_, key)| key.executor.0).unwrap();
     heartbeat(&mut scene, [newest - 1, newest]);
     let executors_to_end = vec![ExecutorId(newest)];
@@ -493,7 +493,7 @@ fn a_master_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence(
 }
 
 #[test]
-fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew() {
+fn a_silent_worker_is_declared_dead_its_executors_are_lost_and_it_may_come_back_anew() {
     let mut scene = Scene::new(MasterOptions::default());
     let old = scene.add_worker(10, "a", 1, 1000);
     let app = scene.add_app(20, app(1));
@@ -539,7 +539,7 @@ fn a_silent_worker_is_given_up_its_executors_are_lost_and_it_may_come_back_anew(
 }
 
 #[test]
-fn a_worker_that_comes_back_is_booked_with_what_runs_and_not_with_what_waits_for_room() {
+fn a_worker_that_comes_back_is_booked_with_what_runs_and_not_with_what_waits_for_capacity() {
     let mut scene = Scene::new(MasterOptions::default());
     let report = |executor, state| ExecutorReport {
         key: key(&AppId::new("gone"), executor),

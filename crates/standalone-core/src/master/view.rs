@@ -23,9 +23,7 @@ pub struct WorkerView {
     pub worker: WorkerDescription,
     /// What it is to the master.
     pub status: WorkerStatus,
-    /// Cores given out.
     pub cores_used: u32,
-    /// Memory given out.
     pub memory_used_mb: u64,
     /// When it was heard last.
     pub last_heartbeat: Tick,
@@ -34,60 +32,44 @@ pub struct WorkerView {
 /// An executor to look at.
 #[derive(Clone, Debug)]
 pub struct ExecutorView {
-    /// Its number.
     pub executor: ExecutorId,
-    /// Where.
     pub worker: WorkerId,
-    /// Its cores.
     pub cores: u32,
-    /// Its memory.
     pub memory_mb: u64,
-    /// How far it is.
     pub state: ExecutorState,
 }
 
 /// An application to look at.
 #[derive(Clone, Debug)]
 pub struct ApplicationView {
-    /// Its id.
     pub app: AppId,
-    /// What it asks for.
     pub description: Arc<ApplicationDescription>,
-    /// Where it is in its life.
+    /// Waiting, running, or how it ended.
     pub state: ApplicationState,
     /// Cores it has, or had.
     pub cores: u32,
-    /// When it came.
     pub submitted: Tick,
     /// When it ended, if it did.
     pub ended: Option<Tick>,
     /// Why it ended, if it did.
     pub message: Option<String>,
-    /// Its executors.
     pub executors: Vec<ExecutorView>,
 }
 
 /// A driver to look at.
 #[derive(Clone, Debug)]
 pub struct DriverView {
-    /// Its id.
     pub driver: DriverId,
-    /// What it is.
     pub description: Arc<DriverDescription>,
-    /// How far it is.
     pub state: DriverState,
-    /// When it came.
     pub submitted: Tick,
     /// Where it runs, or ran.
     pub worker: Option<WorkerId>,
 }
 
-/// All of it.
 #[derive(Clone, Debug)]
 pub struct MasterView {
-    /// The master's own name.
     pub url: String,
-    /// What it is doing.
     pub status: RecoveryState,
     /// Workers, the dead ones too while they are listed.
     pub workers: Vec<WorkerView>,
@@ -130,12 +112,12 @@ impl Master {
 
     /// Whether some application could get an executor at this moment and has not (L01).
     pub fn has_unmet_demand(&self, now: Tick) -> bool {
-        let rooms: Vec<_> = self.workers.alive().collect();
+        let workers: Vec<_> = self.workers.alive().collect();
         self.apps.in_order().any(|app| {
             self.demand_at(now, app.id()).is_some_and(|demand| {
                 let cores = demand.cores_per_executor.unwrap_or(1);
-                let mut rooms = rooms.iter();
-                let fits = rooms.any(|worker| {
+                let mut workers = workers.iter();
+                let fits = workers.any(|worker| {
                     let avoided = self.is_avoided(now, app.id(), worker.id());
                     worker.fits(cores, demand.memory_mb) && !avoided
                 });

@@ -21,7 +21,6 @@ pub(super) struct Slot {
     pub(super) memory_mb: u64,
 }
 
-/// A worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     description: WorkerDescription,
@@ -90,16 +89,16 @@ impl Worker {
         self.last_heartbeat
     }
 
-    /// It lives, and this is how to reach it.
+    /// A heartbeat came over this connection.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) {
         (self.last_heartbeat, self.peer) = (now, from);
     }
 
     /// Whether a report with this number says something new.
-    pub(super) fn is_news(&mut self, number: u64) -> bool {
-        let news = number > self.reported;
+    pub(super) fn is_new(&mut self, number: u64) -> bool {
+        let is_new = number > self.reported;
         self.reported = self.reported.max(number);
-        news
+        is_new
     }
 
     pub(super) fn cores_used(&self) -> u32 {

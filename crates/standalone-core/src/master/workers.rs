@@ -49,7 +49,7 @@ impl Master {
             heartbeat_ms: self.options.heartbeat_ms(),
         };
         turn.tell_worker(from, registered);
-        if entry.is_news(state.number) {
+        if entry.is_new(state.number) {
             self.reconcile(turn, &id, state);
         }
         self.agenda.reschedule();
@@ -89,7 +89,7 @@ impl Master {
         };
         turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
         let mut entry = Worker::new(worker, from, registration, turn.now);
-        // What waits for room there holds none, and is about to hear that it is not wanted.
+        // An executor that waits for capacity there holds none, and the master is about to kill it.
         let running = |report: &&ExecutorReport| report.state == ExecutorState::Running;
         for report in state.executors.iter().filter(running) {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
@@ -111,14 +111,14 @@ impl Master {
         (id, registration): (WorkerId, Registration),
         state: WorkerState,
     ) {
-        if self.is_news(turn, from, (&id, registration), state.number) {
+        if self.is_new(turn, from, (&id, registration), state.number) {
             self.reconcile(turn, &id, state);
         }
     }
 
     /// Whether a message of a worker counts: it is registered under that number, and has not said
     /// anything later (S06). One that is not registered is asked to register.
-    pub(super) fn is_news(
+    pub(super) fn is_new(
         &mut self,
         turn: &mut Turn<'_>,
         from: Peer,
@@ -130,13 +130,13 @@ impl Master {
             turn.tell_worker(from, ToWorker::ReconnectWorker);
             return false;
         };
-        let news = worker.is_news(number);
-        if news {
+        let is_new = worker.is_new(number);
+        if is_new {
             worker.heard(turn.now, from);
         } else {
             self.dropped_stale();
         }
-        news
+        is_new
     }
 
     /// Compares what a worker says with what is booked, and repeats what it has not heard.
@@ -153,7 +153,7 @@ impl Master {
         }
     }
 
-    /// Launches of which the worker knows nothing, and ends that have not come.
+    /// Repeats launches that the worker does not know, and kills that it has not confirmed.
     fn repeat_orders(&mut self, turn: &mut Turn<'_>, id: &WorkerId, known: &[ExecutorKey]) {
         let worker = &self.workers[id];
         let (peer, registration) = (worker.peer(), worker.registration());

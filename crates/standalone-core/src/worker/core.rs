@@ -21,58 +21,47 @@ use crate::{DriverId, Epoch, ExecutorKey, Registration};
 /// Into a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerEvent {
-    /// A master said something.
+    /// A message from a master.
     Received {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
-        /// What.
         said: Stamped<ToWorker>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
     },
     /// A connection to a master could not be made.
     MasterUnreachable {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
         /// Why, for people.
         reason: String,
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
     },
-    /// An executor's process ended.
     ExecutorExited {
-        /// Which.
         key: ExecutorKey,
-        /// How.
         status: ExitStatus,
     },
     /// An executor's process could not be started.
     ExecutorSpawnFailed {
-        /// Which.
         key: ExecutorKey,
-        /// Why.
         message: String,
     },
-    /// A driver's process ended.
     DriverExited {
-        /// Which.
         driver: DriverId,
-        /// How.
         status: ExitStatus,
     },
     /// A driver's process could not be started.
     DriverSpawnFailed {
-        /// Which.
         driver: DriverId,
-        /// Why.
         message: String,
     },
     /// A moment asked for by [`WorkerEffect::ArmTimer`] has come; the first one starts the worker.
     Ticked,
-    /// Somebody ends the worker.
+    /// The process got a signal to end, or its owner stops it.
     StopRequested,
 }
 
@@ -81,56 +70,35 @@ pub enum WorkerEvent {
 pub enum WorkerEffect {
     /// Tell a master.
     Send {
-        /// Which of its masters.
+        /// Its index among the masters to dial.
         master: usize,
-        /// What.
         message: ToMaster,
     },
     /// Start an executor's process.
     SpawnExecutor {
-        /// Which.
         key: ExecutorKey,
-        /// Of what.
         description: Arc<ApplicationDescription>,
-        /// Its cores.
         cores: u32,
-        /// Its memory.
         memory_mb: u64,
     },
     /// End an executor's process, with all it started.
-    KillExecutor {
-        /// Which.
-        key: ExecutorKey,
-    },
+    KillExecutor { key: ExecutorKey },
     /// Start a driver's process.
-    SpawnDriver {
-        /// Which.
-        driver: DriverId,
-        /// Of what.
-        description: Arc<DriverDescription>,
-    },
+    SpawnDriver { driver: DriverId, description: Arc<DriverDescription> },
     /// End a driver's process, with all it started.
-    KillDriver {
-        /// Which.
-        driver: DriverId,
-    },
+    KillDriver { driver: DriverId },
     /// The application is over and nothing of it runs: remove its temporary directories.
-    RemoveApplication {
-        /// Which.
-        app: AppId,
-    },
+    RemoveApplication { app: AppId },
     /// Remove work directories that are older than this, except those of these applications.
     CleanWorkDirectories {
-        /// How old.
         age_ms: u64,
-        /// Of these nothing.
+        /// Directories of these stay.
         keep: Vec<AppId>,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
     /// End, and all processes with it.
     Exit {
-        /// With this code.
         code: i32,
         /// For people.
         reason: String,
@@ -165,7 +133,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has not said anything yet.
+    /// A worker that has not sent a message yet.
     pub fn new(options: WorkerOptions, jitter: Jitter) -> Self {
         Worker {
             options,
@@ -337,7 +305,7 @@ impl Worker {
             })
     }
 
-    pub(super) fn has_room(&self, cores: u32, memory_mb: u64) -> bool {
+    pub(super) fn has_capacity(&self, cores: u32, memory_mb: u64) -> bool {
         let (used_cores, used_memory) = self.used();
         let description = &self.options.description;
         used_cores + cores <= description.cores && used_memory + memory_mb <= description.memory_mb

@@ -13,7 +13,6 @@ use crate::description::{DriverDescription, DriverReport, DriverState, ProcessEn
 
 /// The first wait before a supervised driver is started again; each further one is twice as long.
 const PAUSE_MS: u64 = 1000;
-/// The longest wait.
 const MAX_PAUSE_MS: u64 = 60_000;
 /// A driver that ran so long starts again without a longer wait.
 const HEALTHY_MS: u64 = 5000;
@@ -31,7 +30,7 @@ struct Driver {
 
 impl Driver {
     fn report(&self, id: &DriverId) -> DriverReport {
-        let running = self.phase.holds_room();
+        let running = self.phase.holds_capacity();
         DriverReport {
             driver: id.clone(),
             cores: self.description.cores,
@@ -42,7 +41,6 @@ impl Driver {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Drivers {
     live: BTreeMap<DriverId, Driver>,
@@ -146,7 +144,7 @@ impl Drivers {
 
     /// Cores and memory of the processes that may be there.
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, u64)> {
-        let there = self.live.values().filter(|driver| driver.phase.holds_room());
+        let there = self.live.values().filter(|driver| driver.phase.holds_capacity());
         there.map(|driver| (driver.description.cores, driver.description.memory_mb))
     }
 }

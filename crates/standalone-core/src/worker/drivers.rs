@@ -29,7 +29,7 @@ impl Worker {
 
     pub(super) fn start_waiting_drivers(&mut self, turn: &mut Turn<'_>) {
         for (id, description) in self.drivers.waiting() {
-            if self.has_room(description.cores, description.memory_mb) {
+            if self.has_capacity(description.cores, description.memory_mb) {
                 let report = self.drivers.start(&id, turn.now);
                 turn.out.push(WorkerEffect::SpawnDriver { driver: id, description });
                 self.report_driver(turn, report);

@@ -23,7 +23,7 @@ pub(super) struct Executor {
 
 impl Executor {
     pub(super) fn report(&self, key: &ExecutorKey) -> ExecutorReport {
-        let running = self.phase.holds_room();
+        let running = self.phase.holds_capacity();
         ExecutorReport {
             key: key.clone(),
             cores: self.cores,
@@ -34,7 +34,6 @@ impl Executor {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Executors {
     live: BTreeMap<ExecutorKey, Executor>,
@@ -113,7 +112,7 @@ impl Executors {
 
     /// Cores and memory of the processes that may be there.
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, u64)> {
-        let there = self.live.values().filter(|executor| executor.phase.holds_room());
+        let there = self.live.values().filter(|executor| executor.phase.holds_capacity());
         there.map(|executor| (executor.cores, executor.memory_mb))
     }
 

@@ -1,4 +1,4 @@
-//! Executors' processes: started when there is room, ended on order, reported until that is acknowledged.
+//! Executors' processes: started when there is capacity, ended on order, reported until that is acknowledged.
 
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ impl Worker {
         self.start_waiting(turn);
     }
 
-    /// Starts what there is room for, in the order of names.
+    /// Starts what the free capacity allows, in the order of names.
     pub(super) fn start_waiting(&mut self, turn: &mut Turn<'_>) {
         for (key, cores, memory_mb) in self.executors.waiting() {
-            if self.has_room(cores, memory_mb) {
+            if self.has_capacity(cores, memory_mb) {
                 self.start_executor(turn, &key);
             }
         }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `core` | where messages and exits go, when to look at the clock |
 //! | `registration` | with whom to register, how often to try, whose orders count |
-//! | `executors` | executors' processes: when there is room, how they ended |
+//! | `executors` | executors' processes: when there is capacity, how they ended |
 //! | `drivers` | drivers' processes: the same, and starting them again |
 //!
 //! What runs and what ended is kept by `executor_table` and `driver_table`, what was ever ordered by `state`.
@@ -12,7 +12,7 @@
 //! It starts no process itself and touches no file: its shell does, and tells how processes end.
 //!
 //! Architecture Invariant: what runs never takes more than the worker offers, whatever the master
-//! believes (S02): an order that finds no room waits until something ends.
+//! believes (S02): an order that finds no capacity waits until something ends.
 
 mod core;
 mod driver_table;

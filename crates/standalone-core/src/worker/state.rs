@@ -15,9 +15,8 @@ const REMEMBERED: usize = 1024;
 /// How far a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// There is no room for it yet.
+    /// The worker has no cores or memory free for it yet.
     Waiting,
-    /// Its process runs.
     Running,
     /// Its process was told to end.
     Killing,
@@ -26,8 +25,8 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether a process may be there.
-    pub(super) fn holds_room(self) -> bool {
+    /// Whether a process may be there, which holds cores and memory.
+    pub(super) fn holds_capacity(self) -> bool {
         matches!(self, Phase::Running | Phase::Killing)
     }
 }
@@ -65,7 +64,7 @@ impl Memory {
         self.executors.entry(app.clone()).or_default().insert(*number)
     }
 
-    /// An executor is to run: its application is not over, whatever was said.
+    /// An executor is to run: its application is not over, even if the master told so before.
     pub(super) fn reopen(&mut self, app: &AppId) {
         self.finished.retain(|finished| finished != app);
     }
@@ -82,7 +81,7 @@ impl Memory {
         true
     }
 
-    /// The application is over: true if that is news.
+    /// The application is over: true the first time.
     pub(super) fn finish(&mut self, app: &AppId) -> bool {
         if !self.executors.contains_key(app) || self.finished.contains(app) {
             return false;

@@ -188,7 +188,7 @@ fn an_order_repeated_starts_one_process_and_one_under_another_registration_none(
 }
 
 #[test]
-fn an_order_without_room_waits_until_something_ends() {
+fn an_order_without_capacity_waits_until_something_ends() {
     let mut scene = Scene::ready();
     scene.feed(launch(1, 0, 2));
     assert_eq!(spawned(&scene.feed(launch(1, 1, 1))), [0_u32; 0]);

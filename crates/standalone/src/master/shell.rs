@@ -30,7 +30,7 @@ pub(super) struct Shell {
 
 struct State {
     core: Master,
-    /// Those who have said something over a connection that still stands.
+    /// Those that sent a message over a connection that still stands.
     peers: BTreeMap<Peer, Links>,
     /// What the decision took that took longest.
     longest_round: Duration,
@@ -49,7 +49,7 @@ impl Links {
     }
 }
 
-/// Somebody without a connection.
+/// A caller in this process, which has no connection.
 const NOBODY: Peer = Peer(u64::MAX);
 
 type Asker = Caller<Stamped<MasterReply>>;
@@ -165,7 +165,7 @@ impl Shell {
     }
 }
 
-/// What is lost here is said again: the core counts on nothing else.
+/// A message that is lost here is sent again with a heartbeat: the core counts on nothing else.
 fn send<M: Message>(to: Option<&EndpointRef<M>>, message: M) {
     if let Some(Err(error)) = to.map(|to| to.try_send(message)) {
         tracing::warn!(%error, "could not tell a peer");
@@ -179,7 +179,7 @@ fn note(change: &Change) {
             let worker = &record.worker;
             tracing::info!(worker = %worker.id, cores = worker.cores, memory_mb = worker.memory_mb, "registered worker");
         }
-        Change::RemoveWorker(worker) => tracing::warn!(%worker, "gave up worker"),
+        Change::RemoveWorker(worker) => tracing::warn!(%worker, "declared worker dead"),
         Change::RemoveApplication(app) => tracing::info!(%app, "application is over"),
         Change::RemoveDriver(driver) => tracing::info!(%driver, "driver is over"),
         Change::PutApplication(_) | Change::PutDriver(_) => {}

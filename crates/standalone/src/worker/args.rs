@@ -45,7 +45,6 @@ pub struct WorkerArgs {
 /// A program that sees to it that nothing outlives the worker.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    /// The program.
     pub program: PathBuf,
     /// With these arguments, followed by the worker's process id, a program and its arguments, it asks the
     /// system to end it with its parent, and becomes that program.

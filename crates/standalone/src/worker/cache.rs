@@ -84,7 +84,7 @@ impl Cached {
 #[derive(Debug)]
 struct Entry {
     path: PathBuf,
-    /// Who looks and fetches, one at a time.
+    /// Held by the one task that looks for it or fetches it.
     fetching: tokio::sync::Mutex<()>,
 }
 

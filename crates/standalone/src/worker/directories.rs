@@ -96,7 +96,7 @@ impl Directories {
         self.local_of(owner).iter().for_each(|path| remove(path));
     }
 
-    /// Directories of which nothing was changed for so long, but for those of `keep`. Blocks.
+    /// Removes directories whose files have not changed for `age`, except those of `keep`. Blocks.
     pub(super) fn remove_old(&self, age: Duration, keep: &[AppId]) {
         let Some(border) = SystemTime::now().checked_sub(age) else { return };
         let Ok(entries) = fs::read_dir(&self.work) else { return };

@@ -50,9 +50,7 @@ pub struct Ended {
 /// A worker with its ports open.
 #[derive(Debug)]
 pub struct RunningWorker {
-    /// Its name.
     pub id: WorkerId,
-    /// Where it listens.
     pub address: RpcAddress,
     /// Where its page is, if it has one.
     pub web_address: Option<RpcAddress>,

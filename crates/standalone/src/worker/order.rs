@@ -26,7 +26,6 @@ pub(super) const NOT_INHERITED: [&str; 6] = [
     "SPARK_MASTER",
 ];
 
-/// Which process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ProcessKey {
     Executor(ExecutorKey),

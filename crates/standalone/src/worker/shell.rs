@@ -251,7 +251,7 @@ impl Shell {
         });
     }
 
-    /// A master said something: only those that were dialled are listened to.
+    /// A message from a master that this worker dialled; others are dropped.
     fn receive(self: &Arc<Self>, master: usize, said: Stamped<ToWorker>) {
         if let ToWorker::RegisteredWorker { url, web_ui, .. } = &said.message {
             tracing::info!(master = url, "registered");

@@ -11,7 +11,7 @@ fn block(rdd: u32, part: u32) -> BlockId {
     BlockId::Rdd(RddId(rdd), part)
 }
 
-/// Keeps a block of so many bytes, if there is room.
+/// Keeps a block of so many bytes, if memory is free.
 fn keep(store: &MemoryStore, id: BlockId, value: u8, bytes: u64) -> bool {
     keep_at(store, id, value, bytes, None)
 }

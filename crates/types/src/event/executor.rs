@@ -9,7 +9,6 @@ use crate::{ExecutorId, Host, StageRef};
 /// Where an executor runs, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorInfo {
-    /// Its node.
     pub host: Host,
     /// How many tasks at once, if each takes one core.
     pub cores: u32,
@@ -22,7 +21,7 @@ pub struct ExecutorInfo {
 }
 
 impl ExecutorInfo {
-    /// One of the default profile, of which nothing else is known.
+    /// One of the default profile; nothing else is known of it.
     pub fn new(host: Host, cores: u32) -> Self {
         ExecutorInfo {
             host,
@@ -37,7 +36,6 @@ impl ExecutorInfo {
 /// What executors and tasks of one kind ask for, by the name of the resource (`cores`, `memory`; `cpus`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceProfile {
-    /// Its number.
     pub id: u32,
     /// What each executor gets; memory in MiB.
     pub executor: BTreeMap<String, u64>,
@@ -53,9 +51,7 @@ impl ResourceProfile {
 /// A process that holds blocks, and where it serves them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BlockManagerId {
-    /// The process.
     pub executor: ExecutorId,
-    /// Its node.
     pub host: Host,
     /// Its port; 0: it serves nobody else.
     pub port: u16,
@@ -102,7 +98,6 @@ impl ExecutorMetrics {
 /// The most that an executor used while tasks of a stage attempt ran on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagePeak {
-    /// The stage attempt.
     pub stage: StageRef,
     /// The most.
     pub metrics: ExecutorMetrics,

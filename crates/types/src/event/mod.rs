@@ -38,7 +38,6 @@ pub enum Event {
     ApplicationStart {
         /// Name of the application.
         name: String,
-        /// Its id.
         app_id: String,
         /// Which attempt of it this is, where a cluster manager counts them.
         attempt_id: Option<String>,
@@ -48,14 +47,12 @@ pub enum Event {
         driver_log_urls: BTreeMap<String, String>,
         /// What the driver's cluster manager tells of it.
         driver_attributes: BTreeMap<String, String>,
-        /// When.
         at: Tick,
     },
     /// The application stops; nothing follows.
     ApplicationEnd {
         /// What the program ends with, as far as the application knows.
         exit_code: Option<i32>,
-        /// When.
         at: Tick,
     },
     /// The settings in force, what the program runs on, and what was handed to it.
@@ -68,157 +65,100 @@ pub enum Event {
         resources: BTreeMap<String, String>,
     },
     /// What executors and tasks of a profile ask for.
-    ResourceProfileAdded {
-        /// The profile.
-        profile: ResourceProfile,
-    },
+    ResourceProfileAdded { profile: ResourceProfile },
     /// A job was accepted.
     JobStart {
-        /// The job.
         job: JobId,
         /// Group, description, call site, tags and what else was set for it.
         properties: Arc<Properties>,
         /// Every stage it may need, parents first.
         stages: Vec<StageInfo>,
-        /// When.
         at: Tick,
     },
-    /// A job ended: said exactly once per job.
-    JobEnd {
-        /// The job.
-        job: JobId,
-        /// How.
-        result: Result<(), JobError>,
-        /// When.
-        at: Tick,
-    },
+    /// A job ended: exactly once per job.
+    JobEnd { job: JobId, result: Result<(), JobError>, at: Tick },
     /// A stage attempt began.
     StageSubmitted {
-        /// The stage attempt.
         stage: StageInfo,
         /// Of the first job that needs it.
         properties: Arc<Properties>,
-        /// When.
         at: Tick,
     },
     /// A stage attempt ended.
     StageCompleted {
-        /// The stage attempt.
         stage: StageInfo,
         /// Why it failed, if it did.
         failure: Option<String>,
-        /// When.
         at: Tick,
     },
     /// A task attempt was handed to an executor.
-    TaskStart {
-        /// The attempt.
-        task: TaskInfo,
-        /// When.
-        at: Tick,
-    },
+    TaskStart { task: TaskInfo, at: Tick },
     /// A task has ended, and its result is long enough to be fetched from its executor.
-    TaskGettingResult {
-        /// The attempt.
-        task: TaskInfo,
-        /// When.
-        at: Tick,
-    },
+    TaskGettingResult { task: TaskInfo, at: Tick },
     /// A task attempt ended.
     TaskEnd {
-        /// The attempt.
         task: TaskInfo,
         /// Why it failed, if it did.
         failure: Option<TaskFailure>,
         /// What it cost, where the executor told.
         metrics: Option<Box<TaskMetrics>>,
-        /// When.
         at: Tick,
     },
-    /// A second copy of a slow task was asked for.
+    /// The scheduler submitted a speculative copy of a slow task.
     SpeculativeTaskSubmitted {
-        /// The stage attempt.
         stage: StageRef,
         /// The task's place among those of the stage attempt.
         index: u32,
-        /// The partition.
         partition: u32,
     },
     /// A task that had succeeded is run again: the map output that it wrote was lost with its executor.
     TaskResubmitted {
-        /// The stage attempt.
         stage: StageRef,
         /// The task's place among those of the stage attempt.
         index: u32,
-        /// The partition.
         partition: u32,
         /// The executor that was lost.
         executor: ExecutorId,
-        /// When.
         at: Tick,
     },
     /// An executor registered.
     ExecutorAdded {
-        /// The executor.
         executor: ExecutorId,
         /// Where it runs, and with what.
         info: ExecutorInfo,
-        /// When.
         at: Tick,
     },
     /// An executor is gone. Its tasks end after this.
-    ExecutorRemoved {
-        /// The executor.
-        executor: ExecutorId,
-        /// Why.
-        reason: String,
-        /// When.
-        at: Tick,
-    },
+    ExecutorRemoved { executor: ExecutorId, reason: String, at: Tick },
     /// An executor gets no tasks of a stage, or of the application, because of failures on it.
     ExecutorExcluded {
-        /// The executor.
         executor: ExecutorId,
         /// The stage, or all of them.
         stage: Option<StageRef>,
         /// Failures counted.
         failures: u32,
-        /// When.
         at: Tick,
     },
     /// The exclusion of an executor ran out.
-    ExecutorUnexcluded {
-        /// The executor.
-        executor: ExecutorId,
-        /// When.
-        at: Tick,
-    },
+    ExecutorUnexcluded { executor: ExecutorId, at: Tick },
     /// Like [`Event::ExecutorExcluded`], for a whole node.
     NodeExcluded {
-        /// The node.
         host: Host,
         /// The stage, or all of them.
         stage: Option<StageRef>,
         /// Failures counted.
         failures: u32,
-        /// When.
         at: Tick,
     },
     /// The exclusion of a node ran out.
-    NodeUnexcluded {
-        /// The node.
-        host: Host,
-        /// When.
-        at: Tick,
-    },
+    NodeUnexcluded { host: Host, at: Tick },
     /// With a heartbeat: the most that an executor, or the driver, used since the last one, and what its running
     /// tasks cost so far.
     ExecutorMetricsUpdate {
-        /// The executor.
         executor: ExecutorId,
         /// The most that it used.
         metrics: ExecutorMetrics,
-        /// The same for each stage attempt of which it ran tasks meanwhile.
+        /// The same for each stage attempt whose tasks it ran meanwhile.
         stages: Vec<StagePeak>,
         /// Its running tasks, where they tell what they cost before they end.
         tasks: Vec<RunningTask>,
@@ -226,29 +166,20 @@ pub enum Event {
     /// A stage attempt ends: the most that one executor used while it ran tasks of it. Posted before
     /// [`Event::StageCompleted`], of executors that were looked at meanwhile.
     StageExecutorMetrics {
-        /// The stage attempt.
         stage: StageRef,
-        /// The executor.
         executor: ExecutorId,
         /// The most that it used.
         metrics: ExecutorMetrics,
     },
     /// A process can hold blocks.
     BlockManagerAdded {
-        /// Where.
         id: BlockManagerId,
         /// Bytes of memory for blocks and running tasks together.
         max_memory: u64,
-        /// When.
         at: Tick,
     },
     /// The blocks that a process held are gone with it.
-    BlockManagerRemoved {
-        /// Where.
-        id: BlockManagerId,
-        /// When.
-        at: Tick,
-    },
+    BlockManagerRemoved { id: BlockManagerId, at: Tick },
     /// A block came, moved or went.
     BlockUpdated {
         /// Its name as Spark spells it, e.g. `broadcast_0`.
@@ -257,32 +188,22 @@ pub enum Event {
         executor: ExecutorId,
         /// Bytes in memory; 0 and 0 on disk: it is gone.
         memory_bytes: u64,
-        /// Bytes on disk.
         disk_bytes: u64,
         /// How it is stored; [`StorageLevel::NONE`] when it is gone.
         level: StorageLevel,
     },
     /// An RDD's cached partitions were dropped by the user.
-    UnpersistRdd {
-        /// The RDD.
-        rdd: RddId,
-    },
+    UnpersistRdd { rdd: RddId },
     /// A task that counts added to an accumulator that has a name. Follows the task's end.
     AccumulableUpdated {
-        /// The task's stage attempt.
         stage: StageRef,
-        /// The task.
         task: TaskId,
         /// What it added, and what came of it.
         accumulable: Accumulable,
-        /// When.
         at: Tick,
     },
     /// A broadcast's blocks were dropped.
-    BroadcastRemoved {
-        /// The broadcast.
-        broadcast: BroadcastId,
-    },
+    BroadcastRemoved { broadcast: BroadcastId },
     /// An event that this version does not know: written by a newer one.
     #[serde(other)]
     Unknown,

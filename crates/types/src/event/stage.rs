@@ -9,7 +9,6 @@ use crate::{Determinism, RddId, StageId, StageRef, StorageLevel, Tick};
 /// A stage attempt as listeners see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageInfo {
-    /// Stage and attempt.
     pub stage: StageRef,
     /// Operation and place: of the action, or of the RDD whose map outputs it writes.
     pub name: Arc<str>,
@@ -30,7 +29,6 @@ pub struct StageInfo {
 /// An RDD of a stage, and how it was cached when the stage was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageRdd {
-    /// Which.
     #[serde(flatten)]
     pub rdd: Arc<RddDescription>,
     /// [`StorageLevel::NONE`]: not at all.
@@ -51,7 +49,6 @@ pub struct RddScope {
 /// What listeners are told of an RDD. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RddDescription {
-    /// Its id.
     pub id: RddId,
     /// What the user calls it, or its kind.
     pub name: String,

@@ -10,9 +10,7 @@ use crate::{AccumulatorId, ExecutorId, Host, StageRef, TaskId, Tick};
 pub struct TaskInfo {
     /// Unique id.
     pub task: TaskId,
-    /// Stage attempt.
     pub stage: StageRef,
-    /// Partition computed.
     pub partition: u32,
     /// Its place among the tasks of the stage attempt.
     pub index: u32,
@@ -26,16 +24,13 @@ pub struct TaskInfo {
     pub speculative: bool,
     /// How near to its data it was placed.
     pub locality: Locality,
-    /// When it was launched.
     pub launched: Tick,
 }
 
 /// What a task cost that is not over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningTask {
-    /// The attempt.
     pub task: TaskId,
-    /// Its stage attempt.
     pub stage: StageRef,
     /// So far.
     pub metrics: TaskMetrics,
@@ -96,7 +91,6 @@ pub struct TaskMetrics {
     pub output_records: u64,
     /// Bytes written to sinks.
     pub output_bytes: u64,
-    /// Records read from shuffles.
     pub shuffle_read_records: u64,
     /// Bytes of map outputs read from this executor.
     pub shuffle_local_bytes: u64,
@@ -112,13 +106,11 @@ pub struct TaskMetrics {
     pub shuffle_fetch_wait_us: u64,
     /// Time that requests to other executors took, one by one, though several are under way at once; microseconds.
     pub shuffle_remote_requests_us: u64,
-    /// Records written to shuffles.
     pub shuffle_write_records: u64,
-    /// Bytes written to shuffles.
     pub shuffle_write_bytes: u64,
     /// Time to finish map outputs and to store them, microseconds.
     pub shuffle_write_time_us: u64,
-    /// Bytes of memory given up for want of it.
+    /// Bytes that records held in memory before they were spilled.
     pub memory_bytes_spilled: u64,
     /// Bytes written to disk instead.
     pub disk_bytes_spilled: u64,
@@ -127,7 +119,6 @@ pub struct TaskMetrics {
 }
 
 impl TaskMetrics {
-    /// Bytes read from shuffles.
     pub fn shuffle_read_bytes(&self) -> u64 {
         self.shuffle_local_bytes.saturating_add(self.shuffle_remote_bytes)
     }
@@ -136,9 +127,7 @@ impl TaskMetrics {
 /// An accumulator that has a name, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accumulable {
-    /// Which.
     pub id: AccumulatorId,
-    /// Its name.
     pub name: String,
     /// What one task added.
     pub update: String,

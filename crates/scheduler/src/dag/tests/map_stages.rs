@@ -43,7 +43,7 @@ fn it_ends_when_the_outputs_are_there_with_what_they_have_for_each_reader() {
         ["stage 0.0 ok", "publish s0 [2 1]", "sizes 0 [3 0 5]", "job 0 ends", "end 0 ok"]
     );
     assert!(bench.dag.is_idle());
-    // Who comes later finds them there, whether it reads them or not.
+    // A later job finds them there, whether it reads them or not.
     assert_eq!(
         want(&mut bench, 1, &map_side),
         ["job 1 starts [1.0]", "sizes 1 [3 0 5]", "job 1 ends", "end 1 ok"]

@@ -310,7 +310,7 @@ impl Model {
         let mut out = Vec::new();
         self.scheduler.handle(self.now, lost, &mut out);
         // The ends of its tasks come first; then its outputs are gone; then sets that can run
-        // nowhere are given up and tasks are launched.
+        // nowhere fail and tasks are launched.
         let first_later = out.iter().position(is_after_losses);
         let later = out.split_off(first_later.unwrap_or(out.len()));
         let cause = Cause { reported: None, lost: Some(executor) };

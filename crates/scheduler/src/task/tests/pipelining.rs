@@ -40,7 +40,7 @@ fn as_many_are_pipelined_as_fit_and_never_more_than_were_seen() {
 }
 
 #[test]
-fn the_last_ones_go_to_whichever_slot_is_free_first() {
+fn the_last_ones_go_to_the_first_free_slot() {
     let mut rig = Rig::with_options(pipelined(), &[(1, "a", 1), (2, "b", 2)]);
     rig.submit(set(0, 8));
     rig.expect(&[

@@ -100,7 +100,7 @@ fn finished_tasks_stay_finished_when_nothing_is_lost_with_the_executor() {
     }
 }
 
-/// Two hosts, four tasks of which three end at once; the last drags on.
+/// Two hosts and four tasks: three end at once, the last drags on.
 fn with_a_slow_task(executors: &[(u32, &str, u32)]) -> Rig {
     let mut rig = Rig::with_options(speculating(), executors);
     rig.submit(set(0, 4));

@@ -13,7 +13,7 @@ use hyper::StatusCode;
 pub(crate) use self::protocol::fuzz;
 use self::protocol::{Reply, Request, read, refusal};
 use super::shell::Shell;
-use crate::web::{Answer, Asked, HttpHandler, answer_of};
+use crate::web::{HttpHandler, HttpRequest, HttpResponse, answer_of};
 
 /// The longest submission.
 pub(super) const LONGEST: usize = 1 << 20;
@@ -32,7 +32,7 @@ pub(super) fn handler(shell: Arc<Shell>, master: String) -> HttpHandler {
     })
 }
 
-fn respond(reply: &Reply, asked: &Asked) -> Answer {
+fn respond(reply: &Reply, asked: &HttpRequest) -> HttpResponse {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_REQUEST);
     if !status.is_success() {
         tracing::debug!(path = asked.path, %status, "refused a request over HTTP");

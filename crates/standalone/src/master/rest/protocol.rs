@@ -27,7 +27,7 @@ const NOT_FOR_THE_DRIVER: [&str; 4] =
 const NOT_FOR_THE_WORKER: [&str; 5] =
     ["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_ENV_LOADED"];
 
-/// What is asked of the master.
+/// What a client asks of the master.
 #[derive(Debug)]
 pub(super) enum Request {
     Create { description: Arc<DriverDescription>, unknown: Vec<String> },
@@ -101,14 +101,14 @@ impl Reply {
         Reply { message: Some(message.to_owned()), ..Reply::new(action, true) }
     }
 
-    /// Another master acts.
+    /// Another master leads.
     pub(super) fn standby(action: &'static str, what: &str) -> Self {
         let message =
             format!("Current state is not alive: STANDBY. Can only {what} in ALIVE state.");
         Reply { message: Some(message), ..Reply::new(action, false) }
     }
 
-    /// Whoever distributes requests is to try another master.
+    /// A load balancer is to try another master.
     pub(super) fn not_ready() -> Self {
         let message = "Master is not ready.".to_owned();
         Reply { status: 503, message: Some(message), ..Reply::new("ReadyzResponse", false) }
