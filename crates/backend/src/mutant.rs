@@ -38,6 +38,8 @@ pub enum Mutant {
     CountsLaunchesGlobally,
     /// The master starts another executor at once, however many crashed before.
     RelaunchesAtOnce,
+    /// The master keeps the epoch that its clock gave it, though others obeyed a later one (cluster review 6).
+    TrustsItsClock,
 }
 
 /// The mistake a core makes, if any.

@@ -232,32 +232,32 @@ impl Worker {
             ToWorker::MasterInStandby => {}
             ToWorker::ReconnectWorker | ToWorker::MasterChanged { .. } => self.reconnect(turn),
             ToWorker::LaunchExecutor { registration, key, description, cores, memory_mb } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.launch_executor(turn, key, description, cores, memory_mb);
                 }
             }
             ToWorker::KillExecutor { registration, key } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.kill_executor(turn, key);
                 }
             }
             ToWorker::ExecutorEndKnown { registration, key } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.executors.acknowledge(&key);
                 }
             }
             ToWorker::LaunchDriver { registration, driver, description } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.launch_driver(turn, driver, description);
                 }
             }
             ToWorker::KillDriver { registration, driver } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.kill_driver(turn, driver);
                 }
             }
             ToWorker::DriverEndKnown { registration, driver } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.drivers.acknowledge(&driver);
                 }
             }
@@ -265,9 +265,9 @@ impl Worker {
         }
     }
 
-    /// Whether an order counts: it was given under the newest registration (S06).
-    fn obeys(&mut self, epoch: Epoch, registration: Registration) -> bool {
-        let current = self.newest == (epoch, registration);
+    /// Whether an order counts: it was given under the newest registration (S06). Its master's epoch may have grown since.
+    fn obeys(&mut self, registration: Registration) -> bool {
+        let current = self.newest.1 == registration;
         self.stale += u64::from(!current);
         current || self.options.planted.is(Mutant::ObeysOldRegistrations)
     }

@@ -130,6 +130,15 @@ fn exit(effects: &[WorkerEffect]) -> Option<&str> {
 }
 
 #[test]
+fn an_order_counts_though_its_masters_epoch_has_grown_since_it_took_the_worker_in() {
+    let mut scene = Scene::ready();
+    let WorkerEvent::Received { master, mut said } = launch(1, 0, 1) else { unreachable!() };
+    said.epoch = Epoch(6);
+    let out = scene.feed(WorkerEvent::Received { master, said });
+    assert!(matches!(out[..], [WorkerEffect::SpawnExecutor { .. }, ..]), "{out:?}");
+}
+
+#[test]
 fn a_worker_that_no_master_will_ever_take_in_ends_at_once_and_one_that_was_taken_in_does_not() {
     let mut scene = Scene::new();
     scene.feed(WorkerEvent::Ticked);
