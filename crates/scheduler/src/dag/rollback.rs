@@ -112,7 +112,7 @@ impl DagScheduler {
         self.publish(turn, shuffle);
         self.drop_map_outputs(turn, shuffle, dropped);
         self.rest_readers(turn, shuffle, "they were computed from records that changed");
-        debug_assert!(self.stages.contains_key(&id), "resting readers end no job");
+        assert!(self.stages.contains_key(&id), "resting readers end no job");
     }
 
     pub(super) fn drop_map_outputs(
