@@ -39,6 +39,10 @@ counters! {
     connections_refused,
     /// Words between a driver's registry and its provider that came late.
     words_late,
+    /// Clocks that somebody set.
+    clocks_set,
+    /// Of these, clocks that show an earlier time since.
+    clocks_set_back,
     /// Executors that died by themselves.
     executor_crashes,
     /// Executors that ended as soon as they ran.
@@ -131,6 +135,18 @@ counters! {
     pieces_from_executors,
     /// Pieces that were not where the driver said.
     pieces_refused,
+    /// Reports that went down with their connection.
+    reports_lost,
+    /// Reports that came twice.
+    reports_doubled,
+    /// Results that drivers fetched from executors before their task counts as ended.
+    results_fetched,
+    /// Of these, results that were gone.
+    results_gone,
+    /// Copies of slow tasks.
+    copies_launched,
+    /// Of these, copies that were faster.
+    copies_won,
     /// Tasks told to stop.
     task_kills,
     /// Tasks that waited at an executor for its cores.

@@ -26,6 +26,7 @@ impl World {
             Fault::CancelJob => self.cancel_some_job(),
             Fault::KillTask => self.kill_some_task(),
             Fault::SpoilOutputs => self.spoil_outputs(),
+            Fault::SetClock => self.set_some_clock(),
         }
     }
 

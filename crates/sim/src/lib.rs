@@ -7,9 +7,11 @@
 //! |---|---|
 //! | `plan` | what a seed decides before a run begins: sizes, habits, which faults |
 //! | `world` | the processes, the order of events, who hears what |
+//! | `clock` | what each process's clock shows |
 //! | `network` | connections: delay, loss, repetition, overtaking, stalls, breaks |
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
 //! | `lineage` | random lineages, and what every partition's value has to be |
+//! | `launching`, `reports` | attempts that live, and how the news of their end comes |
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `reading` | what tasks read, by locations that may be out of date |
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
@@ -25,9 +27,11 @@
 mod book;
 mod cached;
 mod check;
+mod clock;
 mod counters;
 mod driver;
 mod faults;
+mod launching;
 mod lineage;
 mod load;
 mod mutants;
@@ -39,6 +43,7 @@ mod plan;
 mod poison;
 mod port;
 mod reading;
+mod reports;
 mod results;
 mod world;
 

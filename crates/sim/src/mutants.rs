@@ -30,6 +30,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::ReusesNumbers), &["S04", "S05", "L"]),
     (Mistake::Cluster(Mutant::CountsLaunchesGlobally), &["L06"]),
     (Mistake::Cluster(Mutant::RelaunchesAtOnce), &["L06"]),
+    (Mistake::Cluster(Mutant::TrustsItsClock), &["L01", "L02"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
     (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),

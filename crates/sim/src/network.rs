@@ -24,6 +24,13 @@ pub(crate) enum Message {
     Blocks(BlockMessage),
 }
 
+impl Message {
+    /// Whether it tells of a task's end.
+    fn is_report(&self) -> bool {
+        matches!(self, Message::ToDriver(ToDriver::StatusUpdate { .. }))
+    }
+}
+
 /// The end that made the connection.
 pub(crate) const CLIENT: usize = 0;
 /// The end that took it.
@@ -98,6 +105,7 @@ impl World {
         let Some(connection) = self.connections.get(id) else { return };
         if connection.broken {
             self.counters.messages_cut += 1;
+            self.counters.reports_lost += u64::from(message.is_report());
             let at = self.now + 1 + self.rng.u64(..50);
             return self.push(at, Event::Broken { connection: id, end: 1 - to });
         }
@@ -156,6 +164,8 @@ impl World {
             let queue = &mut self.connections[id].queues[end];
             let kept = self.rng.usize(..=queue.len());
             self.counters.messages_cut += (queue.len() - kept) as u64;
+            let reports = queue.range(kept..).filter(|message| message.is_report()).count();
+            self.counters.reports_lost += reports as u64;
             queue.truncate(kept);
             let last = self.connections[id].last[end];
             let slow = self.faulty() && self.rng.u8(..4) == 0;
