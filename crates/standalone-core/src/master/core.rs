@@ -245,7 +245,8 @@ impl Master {
             return;
         }
         // Late: what came while this process stood still is read before anybody is judged.
-        if look != Look::Late {
+        let deaf = self.options.planted.is(Mutant::JudgesWorkersBacklog);
+        if look != Look::Late || deaf {
             self.remove_silent_workers(turn);
             self.remove_silent_applications(turn);
         }

@@ -119,12 +119,12 @@ pub enum WorkerEffect {
         /// Which.
         app: AppId,
     },
-    /// Remove work directories that are older than this, except those of these applications.
+    /// Remove work directories that are older than this, except those of these applications and drivers.
     CleanWorkDirectories {
         /// How old.
         age_ms: u64,
-        /// Of these nothing.
-        keep: Vec<AppId>,
+        /// Their names.
+        keep: Vec<Arc<str>>,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
@@ -284,7 +284,9 @@ impl Worker {
     fn clean_up(&mut self, turn: &mut Turn<'_>) {
         let Some(options) = self.options.clean_up else { return };
         if self.next_clean_up.is_none_or(|at| at <= turn.now) {
-            let keep = self.executors.apps().cloned().collect();
+            let cleans = self.options.planted.is(Mutant::CleansUpRunningDrivers);
+            let drivers = self.drivers.names().filter(|_| !cleans).map(|driver| &driver.0);
+            let keep = self.executors.apps().map(|app| &app.0).chain(drivers).cloned().collect();
             turn.out.push(WorkerEffect::CleanWorkDirectories { age_ms: options.age_ms, keep });
             self.next_clean_up = Some(turn.now.plus_ms(options.interval_ms.max(1)));
         }
