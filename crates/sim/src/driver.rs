@@ -10,7 +10,7 @@ use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToExecutor;
 use firesteel_backend::registry::{Registry, RegistryEffect, RegistryEvent, RegistryOptions};
 use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskOptions, TaskSetKind,
+    DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskSetKind,
 };
 use firesteel_scheduler::{Scheduler, SchedulerEffect, SchedulerInput};
 use firesteel_standalone_core::Incarnation;
@@ -27,7 +27,7 @@ use crate::clock::Machine;
 use crate::launching::{self, LiveAttempts};
 use crate::lineage::{self, Computed, Oracle, Versions};
 use crate::network::{CLIENT, Message};
-use crate::plan::{Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
+use crate::plan::{AppPlan, Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
 use crate::port::Port;
 use crate::reading::Missing;
 use crate::results::shuffle_of;
@@ -122,20 +122,12 @@ impl World {
         let indeterminate = indeterminate.collect();
         cached::persist_some(&mut self.rng, &rdds);
         let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
-        let tasks = TaskOptions {
-            pipeline_us: plan.pipeline_us,
-            wait_process_ms: plan.locality_wait_ms,
-            wait_node_ms: plan.locality_wait_ms,
-            speculation: plan.speculates.then(launching::impatient),
-            planted: self.settings.planted_dag,
-            ..TaskOptions::default()
-        };
         let node = DriverNode {
             registry: Registry::new(rules),
             client: AppClient::new(options, Jitter::new(self.rng.u64(..))),
             port: Port::new(),
             port_waits_until: 0,
-            scheduler: Scheduler::new(dag, tasks),
+            scheduler: Scheduler::new(dag, launching::rules(&plan, self.settings.planted_dag)),
             app,
             map_sides,
             rdds,
@@ -257,6 +249,7 @@ impl World {
             SchedulerInput::ExecutorLost { executor, reason, .. } => {
                 self.counters.executors_lost += 1;
                 self.tell(|_| format!("process {proc} loses executor {executor}: {reason}"));
+                self.check_silent_executor(proc, *executor, reason)?;
             }
             _ => {}
         }
@@ -316,7 +309,8 @@ impl World {
             node.scheduler.tasks().assert_invariants();
         }
         let tasks = node.scheduler.tasks();
-        let patient = self.plan.apps[node.app].locality_wait_ms > 0;
+        let AppPlan { locality_wait_ms, excludes, .. } = self.plan.apps[node.app];
+        let patient = locality_wait_ms > 0 || excludes;
         if tasks.has_free_slot() && tasks.waiting_tasks() > 0 && !patient {
             return Err("L04: a task waits although a slot is free".to_owned());
         }
@@ -380,7 +374,7 @@ impl World {
             SchedulerEffect::Post(Told::StageSubmitted { stage, .. }) => {
                 node.book.stage_submitted(stage.stage, &node.rdds, node.scheduler.blocks());
             }
-            SchedulerEffect::Post(_) => {}
+            SchedulerEffect::Post(told) => self.note_exclusion(proc, told),
             SchedulerEffect::ArmTimer(at) => {
                 self.push(self.moment_of(proc, at), Event::SchedulersWake(proc));
             }

@@ -3,21 +3,51 @@
 use std::collections::BTreeMap;
 
 use firesteel_backend::protocol::ToExecutor;
-use firesteel_scheduler::messages::{SpeculationOptions, TaskSetKind};
-use firesteel_types::{ExecutorId, RddInfo, StageRef, TaskId, TaskInfo};
+use firesteel_scheduler::messages::{
+    ExclusionOptions, SchedulingMode, SpeculationOptions, TaskOptions, TaskSetKind,
+};
+use firesteel_types::{Event as Told, ExecutorId, RddInfo, StageRef, TaskId, TaskInfo};
 
+use crate::PlantedDag;
 use crate::driver::DriverNode;
 use crate::lineage;
 use crate::network::{CLIENT, Message};
-use crate::world::World;
+use crate::plan::AppPlan;
+use crate::world::{Event, ProcId, World};
+
+/// The rules of an application's task scheduler.
+pub(crate) fn rules(plan: &AppPlan, planted: PlantedDag) -> TaskOptions {
+    TaskOptions {
+        mode: if plan.fair { SchedulingMode::Fair } else { SchedulingMode::Fifo },
+        pipeline_us: plan.pipeline_us,
+        wait_process_ms: plan.locality_wait_ms,
+        wait_node_ms: plan.locality_wait_ms,
+        speculation: plan.speculates.then(impatient),
+        exclusion: plan.excludes.then(unforgiving),
+        planted,
+        ..TaskOptions::default()
+    }
+}
 
 /// Copies of tasks that take somewhat longer than others.
-pub(crate) fn impatient() -> SpeculationOptions {
+fn impatient() -> SpeculationOptions {
     SpeculationOptions {
         interval_ms: 150,
         multiplier_milli: 1500,
         quantile_milli: 500,
         min_task_runtime_ms: 100,
+    }
+}
+
+/// Executors are avoided after one failure, but not for long.
+fn unforgiving() -> ExclusionOptions {
+    ExclusionOptions {
+        max_failed_tasks_per_executor_stage: 1,
+        max_failed_executors_per_node_stage: 1,
+        max_failed_tasks_per_executor: 1,
+        max_failed_executors_per_node: 1,
+        timeout_ms: 1200,
+        ..ExclusionOptions::default()
     }
 }
 
@@ -110,5 +140,20 @@ impl World {
         let launch = ToExecutor::LaunchTask { task: id, data: self.empty.clone() };
         self.send(peer.0 as usize, CLIENT, Message::ToExecutor(launch));
         Ok(())
+    }
+
+    /// Executors on nodes that the schedulers exclude would be of no use: the provider hears of them.
+    pub(crate) fn note_exclusion(&mut self, driver: ProcId, told: Told) {
+        let (node, excluded) = match told {
+            Told::ExecutorExcluded { .. } => {
+                self.counters.executors_excluded += 1;
+                return;
+            }
+            Told::NodeExcluded { host, stage: None, .. } => (host, true),
+            Told::NodeUnexcluded { host, .. } => (host, false),
+            _ => return,
+        };
+        self.counters.nodes_excluded += u64::from(excluded);
+        self.push(self.now, Event::NodeExcluded { driver, node, excluded });
     }
 }

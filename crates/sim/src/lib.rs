@@ -17,6 +17,7 @@
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
 //! | `book` | what the block master's answers are held against |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
+//! | `verdicts` | who is declared dead, and whose files go: rightly so? |
 //! | `check` | the invariants, by id |
 //! | `load` | a large cluster's master, timed |
 //! | `mutants` | planted mistakes, and the rules that find them |
@@ -45,6 +46,7 @@ mod port;
 mod reading;
 mod reports;
 mod results;
+mod verdicts;
 mod world;
 
 pub use counters::Counters;

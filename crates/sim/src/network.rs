@@ -46,6 +46,9 @@ pub(crate) struct Connection {
     /// Which end knows that it is broken.
     pub(crate) noticed: [bool; 2],
     pub(crate) stalled_until: u64,
+    pub(crate) made: u64,
+    /// Whether the client could say over it where it serves its blocks.
+    pub(crate) introduced: bool,
     /// What travels to each end.
     queues: [VecDeque<Message>; 2],
     /// When the last of it arrives.
@@ -53,11 +56,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn new(client: ProcId, server: ProcId, target: usize, with_master: bool) -> Self {
+    fn new(ends: [ProcId; 2], target: usize, with_master: bool, made: u64) -> Self {
         Connection {
-            ends: [client, server],
+            ends,
             target,
             with_master,
+            made,
+            introduced: true,
             broken: false,
             noticed: [false; 2],
             stalled_until: 0,
@@ -93,7 +98,12 @@ impl World {
     fn connect(&mut self, client: ProcId, server: ProcId, target: usize) -> usize {
         let with_master = !self.procs[client].is_executor();
         let id = self.connections.len();
-        self.connections.push(Connection::new(client, server, target, with_master));
+        let mut made = Connection::new([client, server], target, with_master, self.now);
+        if !with_master && self.faulty() && self.rng.u8(..64) == 0 {
+            self.counters.introductions_lost += 1;
+            made.introduced = false;
+        }
+        self.connections.push(made);
         self.procs[client].links.insert(target, id);
         self.procs[client].connections.push(id);
         self.procs[server].connections.push(id);

@@ -18,7 +18,9 @@ use firesteel_standalone_core::master::{
     Master, MasterEffect, MasterEvent, MasterOptions, RecoveryState,
 };
 use firesteel_standalone_core::messages::{ToMaster, ToWorker};
-use firesteel_standalone_core::worker::{Worker, WorkerEffect, WorkerEvent, WorkerOptions};
+use firesteel_standalone_core::worker::{
+    CleanUp, Worker, WorkerEffect, WorkerEvent, WorkerOptions,
+};
 use firesteel_standalone_core::{
     DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId, date,
 };
@@ -34,6 +36,7 @@ use crate::plan::{
     Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SUBMITTED_CORES, SUBMITTED_MB, WORKER_TIMEOUT_MS,
 };
 use crate::reading::Located;
+use crate::verdicts::{check_files_unused, check_kept};
 use crate::world::{Body, Event, Kind, ProcId, World};
 
 pub(crate) struct MasterNode {
@@ -127,6 +130,7 @@ impl World {
             slow_wait_ms: 1000,
             fast_attempts: 4,
             max_attempts: self.plan.worker_attempts,
+            clean_up: self.rng.bool().then_some(CleanUp { interval_ms: 3000, age_ms: 1 }),
             planted: self.settings.planted,
             ..WorkerOptions::new(description, self.plan.masters)
         };
@@ -169,10 +173,11 @@ impl World {
             Message::ToApplication(said) => {
                 self.feed_client(receiver, AppClientEvent::ReceivedMaster { master: target, said })
             }
-            Message::ToDriver(message) => self.feed_driver(
-                receiver,
-                RegistryEvent::ReceivedExecutor { from, has_address: true, message },
-            ),
+            Message::ToDriver(message) => {
+                let has_address = self.connections[connection].introduced;
+                let said = RegistryEvent::ReceivedExecutor { from, has_address, message };
+                self.feed_driver(receiver, said)
+            }
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, ExecutorEvent::Received(message))
             }
@@ -225,9 +230,12 @@ impl World {
         let stale = self.is_stale_for_master(&node.core, &event);
         let before = stale.then(|| node.core.totals());
         let returning = returning(&node.core, &event);
+        let looks = matches!(event, MasterEvent::Ticked);
+        let counted = if looks { self.counted_workers(&node.core) } else { Vec::new() };
         let mut out = Vec::new();
         node.core.handle(self.tick_of(proc), event, &mut out);
         node.core.assert_invariants();
+        self.check_silent_workers(proc, &node.core, &counted)?;
         if before.is_some_and(|before| before != node.core.totals()) {
             return Err("S06: an old worker's message changed the master's books".to_owned());
         }
@@ -325,8 +333,16 @@ impl World {
                     self.push(self.now + 1, Event::Dies { proc: child, status });
                 }
             }
-            WorkerEffect::RemoveApplication { .. } => self.counters.clean_ups += 1,
-            WorkerEffect::CleanWorkDirectories { .. } => {}
+            WorkerEffect::RemoveApplication { app } => {
+                self.counters.removals += 1;
+                let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+                check_files_unused(node, &app)?;
+            }
+            WorkerEffect::CleanWorkDirectories { keep, .. } => {
+                self.counters.clean_ups += 1;
+                let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+                check_kept(node, &keep)?;
+            }
             WorkerEffect::ArmTimer(at) => self.push(self.moment_of(proc, at), Event::Wakes(proc)),
             WorkerEffect::Exit { code, reason } => {
                 self.tell(|_| format!("worker process {proc} gives up: {reason}"));

@@ -54,6 +54,9 @@ pub(crate) struct AppPlan {
     pub(crate) locality_wait_ms: u64,
     /// Slow tasks get copies.
     pub(crate) speculates: bool,
+    /// Executors and nodes on which tasks fail get no tasks for a while.
+    pub(crate) excludes: bool,
+    pub(crate) fair: bool,
     /// It stays until master, workers and drivers must agree.
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
@@ -84,6 +87,9 @@ pub(crate) enum Fault {
     KillTask,
     SpoilOutputs,
     SetClock,
+    ReleaseExecutor,
+    ChangeTarget,
+    DropShuffle,
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +135,8 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         pipeline_us: [0, 300_000, 10_000_000][rng.usize(..3)],
         locality_wait_ms: if rng.bool() { 0 } else { 400 },
         speculates: rng.u8(..4) == 0,
+        excludes: rng.u8(..6) == 0,
+        fair: rng.bool(),
         lingers: rng.u8(..4) == 0,
         flaw,
         poison: (rng.u8(..6) == 0).then(|| poison(rng)),
@@ -146,7 +154,7 @@ fn poison(rng: &mut Rng) -> Poison {
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.u8(..38) {
+    match rng.u8(..42) {
         0..=5 => Fault::CrashExecutor,
         6..=8 => Fault::CrashWorker,
         9 => Fault::CrashMachine,
@@ -161,7 +169,10 @@ fn fault(rng: &mut Rng) -> Fault {
         29 => Fault::CancelJob,
         30..=31 => Fault::KillTask,
         32..=35 => Fault::SpoilOutputs,
-        _ => Fault::SetClock,
+        36..=37 => Fault::SetClock,
+        38 => Fault::ReleaseExecutor,
+        39 => Fault::ChangeTarget,
+        _ => Fault::DropShuffle,
     }
 }
 

@@ -56,11 +56,7 @@ impl World {
     }
 
     fn fetch_result(&mut self, driver: ProcId, executor: ExecutorId, report: TaskEvent) {
-        let holder = self.executors.iter().find(|(key, proc)| {
-            let own = |body: &Body| matches!(body, Body::Executor(node) if node.driver == driver);
-            key.executor == executor && self.procs[**proc].body.as_ref().is_some_and(own)
-        });
-        let holder = holder.map(|(_, proc)| *proc);
+        let holder = self.executor_of(driver, executor);
         let most = if self.faulty() && self.rng.u8(..4) == 0 { 5000 } else { 100 };
         let at = self.now + 1 + self.rng.u64(..most);
         self.push(at, Event::Fetched(Fetching { driver, holder, retries: RETRIES, report }));

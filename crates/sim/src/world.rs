@@ -11,7 +11,7 @@ use firesteel_backend::executor::ExecutorEvent;
 use firesteel_backend::registry::RegistryEvent;
 use firesteel_standalone_core::worker::WorkerEvent;
 use firesteel_standalone_core::{DriverId, ExecutorKey};
-use firesteel_types::TaskId;
+use firesteel_types::{Host, TaskId};
 
 use crate::cached::{BlockMessage, Copying};
 use crate::clock::{Clock, Machine, Walls};
@@ -85,6 +85,12 @@ pub(crate) enum Event {
     Drained(ProcId),
     /// What was said between a driver's registry and its provider is heard.
     PortSpeaks(ProcId),
+    /// A driver's registry hears that a node gets no tasks, or does so again.
+    NodeExcluded {
+        driver: ProcId,
+        node: Host,
+        excluded: bool,
+    },
     /// An alarm of a driver's schedulers.
     SchedulersWake(ProcId),
     TaskEnds {
@@ -327,6 +333,9 @@ impl World {
             Event::Wakes(proc) => self.wake(proc),
             Event::Drained(proc) => self.feed_driver(proc, RegistryEvent::Drained),
             Event::PortSpeaks(proc) => self.hear(proc),
+            Event::NodeExcluded { driver, node, excluded } => {
+                self.feed_driver(driver, RegistryEvent::NodeExcluded { node, excluded })
+            }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
             Event::Fetched(fetching) => self.fetched(fetching),
@@ -377,6 +386,7 @@ impl World {
             | Event::Wakes(proc)
             | Event::Drained(proc)
             | Event::PortSpeaks(proc)
+            | Event::NodeExcluded { driver: proc, .. }
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }
