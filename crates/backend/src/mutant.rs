@@ -38,6 +38,22 @@ pub enum Mutant {
     CountsLaunchesGlobally,
     /// The master starts another executor at once, however many crashed before.
     RelaunchesAtOnce,
+    /// The master keeps the epoch that its clock gave it, though others obeyed a later one (cluster review 6).
+    TrustsItsClock,
+    /// The driver judges the silence of executors before it has read what came while it stood still (cluster review 14).
+    JudgesBacklog,
+    /// The master judges the silence of workers in the same way (confirmed case 8).
+    JudgesWorkersBacklog,
+    /// The driver takes executors that nobody can read from (cluster review 13).
+    TakesExecutorsWithoutAddress,
+    /// The driver counts exit codes that executors have of their own against nobody (cluster review 4, confirmed N2).
+    ClearsTasksByOwnCodes,
+    /// Executors that the driver removes in one moment get each other's tasks (found by the simulator).
+    RemovesOneByOne,
+    /// The worker removes an application's files though its executors run (cluster review 15).
+    RemovesFilesInUse,
+    /// The worker cleans up the directories of drivers that run (cluster review 17).
+    CleansUpRunningDrivers,
 }
 
 /// The mistake a core makes, if any.

@@ -35,6 +35,7 @@ pub(crate) fn task_options(conf: &Conf, master: &Master) -> Result<TaskOptions> 
         speculation: speculation(conf)?,
         exclusion: exclusion(conf)?,
         pipeline_us: pipeline_us(conf, master)?,
+        ..TaskOptions::default()
     })
 }
 

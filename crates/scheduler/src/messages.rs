@@ -326,6 +326,8 @@ pub struct TaskOptions {
     pub exclusion: Option<ExclusionOptions>,
     /// How much work may wait at an executor for its cores, by what tasks took so far; 0: none.
     pub pipeline_us: u64,
+    /// A mistake to be found by the simulator.
+    pub planted: Planted,
 }
 
 impl Default for TaskOptions {
@@ -340,6 +342,7 @@ impl Default for TaskOptions {
             speculation: None,
             exclusion: None,
             pipeline_us: 0,
+            planted: Planted::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Mistakes that the simulator plants to show that it would find them. Without the feature `mutants`
 //! none of them can be chosen, and the compiler removes the questions.
 
-/// One mistake in the DAG scheduler or the block master.
+/// One mistake in the DAG scheduler, the task scheduler or the block master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Map outputs that come out different are taken for the same.
@@ -26,6 +26,10 @@ pub enum Mutant {
     NotesOutdatedBlocks,
     /// Readers get pieces of broadcast values from lost holders.
     AssignsPiecesOfLostHolders,
+    /// Successes of attempts that were rolled back count (engine review 5, cluster review 1).
+    CountsRolledBackAttempts,
+    /// Losses of executors count against the attempt of a stage that saw them, not against its task (confirmed case 4).
+    CountsLossesByAttempt,
 }
 
 /// The mistake the scheduler makes, if any.

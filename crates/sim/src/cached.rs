@@ -264,14 +264,7 @@ impl World {
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let peers = node.scheduler.blocks().peers(holder, block);
         peers.candidates.iter().try_for_each(|peer| node.book.check_lives(*peer))?;
-        let of_driver = |location: BlockLocation| {
-            let mut all = self.executors.iter().filter(|(key, proc)| {
-                let serves = location.executor() == Some(key.executor);
-                let own = |body: &Body| matches!(body, Body::Executor(e) if e.driver == driver);
-                serves && self.procs[**proc].body.as_ref().is_some_and(own)
-            });
-            all.next().map(|(_, proc)| *proc)
-        };
+        let of_driver = |location: BlockLocation| self.executor_of(driver, location.executor()?);
         let Some(from) = of_driver(holder) else { return Ok(()) };
         let Some(Body::Executor(executor)) = &self.procs[from].body else { return Ok(()) };
         let level = executor.store.blocks.get(&block).map(|cached| cached.level);

@@ -6,15 +6,18 @@ use firesteel_standalone_core::description::ExecutorState;
 use firesteel_standalone_core::master::{ExecutorView, WorkerStatus};
 use firesteel_standalone_core::messages::ToApplication;
 use firesteel_standalone_core::worker::WorkerEffect;
-use firesteel_types::{ExecutorId, Tick};
+use firesteel_types::ExecutorId;
 
 use crate::network::CLIENT;
 use crate::nodes::{MasterNode, WorkerNode};
 use crate::plan::{
-    Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, WORKER_TIMEOUT_MS, WorkerPlan,
+    Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SETTLE_MS, SUBMITTED_CORES, SUBMITTED_MB,
+    WORKER_TIMEOUT_MS, WorkerPlan,
 };
 use crate::world::{Body, Event, Kind, Proc, ProcId, World};
 
+/// Clocks that gain or lose may be so far apart after a timeout.
+const DRIFT_MS: u64 = 50;
 /// How long it may take until others have the executors that an application had which is over.
 const TURN_OVER_MS: u64 = 500;
 /// More executors of one application than this are not started by one worker in a second.
@@ -41,16 +44,19 @@ impl World {
     /// S02: what a worker's processes really take is never more than it offers.
     pub(crate) fn check_room(&self, proc: ProcId) -> Result<(), String> {
         let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
-        let alive = node.executors.values().filter(|executor| self.procs[**executor].alive);
-        let cores = alive.map(|executor| match &self.procs[*executor].body {
-            Some(Body::Executor(executor)) => executor.cores,
-            _ => 0,
-        });
         let submitted = node.submitted.values().filter(|child| self.procs[**child].alive).count();
-        let (cores, offered) =
-            (cores.sum::<u32>() + submitted as u32, self.plan.workers[node.place].cores);
-        if cores > offered {
-            return Err(format!("S02: {} runs {cores} cores of {offered}", node.id));
+        let mut cores = submitted as u32 * SUBMITTED_CORES;
+        let mut memory_mb = submitted as u64 * SUBMITTED_MB;
+        for executor in node.executors.values().filter(|executor| self.procs[**executor].alive) {
+            if let Some(Body::Executor(executor)) = &self.procs[*executor].body {
+                cores += executor.cores;
+                memory_mb += executor.memory_mb;
+            }
+        }
+        let offered = self.plan.workers[node.place];
+        if cores > offered.cores || memory_mb > offered.memory_mb {
+            let id = &node.id;
+            return Err(format!("S02: {id} runs {cores} cores and {memory_mb} MB of {offered:?}"));
         }
         Ok(())
     }
@@ -110,11 +116,14 @@ impl World {
     }
 
     pub(crate) fn acting_master(&self) -> Option<&MasterNode> {
-        let proc = self.masters[0].filter(|proc| self.procs[*proc].alive)?;
-        match &self.procs[proc].body {
+        match &self.procs[self.acting_process()?].body {
             Some(Body::Master(node)) => Some(node),
             _ => None,
         }
+    }
+
+    fn acting_process(&self) -> Option<ProcId> {
+        self.masters[0].filter(|proc| self.procs[*proc].alive)
     }
 
     /// L05: a dead process is known to be dead within its timeout and one look at the clock.
@@ -129,12 +138,14 @@ impl World {
     fn check_worker_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
         let Some(Body::Worker(node)) = &self.procs[dead].body else { return Ok(()) };
         let status = self.acting_master().and_then(|master| master.core.worker_status(&node.id));
-        let Some((WorkerStatus::Alive, heard)) = status else {
+        let (Some((WorkerStatus::Alive, heard)), Some(master)) = (status, self.acting_process())
+        else {
             self.counters.noticed_workers += 1;
             return Ok(());
         };
-        let allowed = WORKER_TIMEOUT_MS + HEARTBEAT_MS;
-        let silent = self.now.saturating_sub(heard.0.max(self.master_away));
+        let allowed = WORKER_TIMEOUT_MS + HEARTBEAT_MS + DRIFT_MS;
+        let heard = self.moment_of(master, heard);
+        let silent = self.now.saturating_sub(heard.max(self.master_away));
         if self.master_away < self.now && silent > allowed {
             return Err(format!("L05: {} is dead since {since} and counts as alive", node.id));
         }
@@ -148,15 +159,16 @@ impl World {
             return Ok(());
         }
         let Some(Body::Executor(node)) = &self.procs[dead].body else { return Ok(()) };
-        let driver = &self.procs[node.driver];
-        let awake = driver.paused_until;
-        let Some(Body::Driver(driver)) = &driver.body else { return Ok(()) };
+        let process = &self.procs[node.driver];
+        let awake = process.paused_until;
+        let Some(Body::Driver(driver)) = &process.body else { return Ok(()) };
         let Some(heard) = driver.registry.last_seen(node.key.executor) else {
             self.counters.noticed_executors += 1;
             return Ok(());
         };
-        let allowed = NETWORK_TIMEOUT_MS + NETWORK_TIMEOUT_MS / 8 + 100;
-        if self.now.saturating_sub(heard.0.max(awake)) > allowed {
+        let allowed = NETWORK_TIMEOUT_MS + NETWORK_TIMEOUT_MS / 8 + 100 + DRIFT_MS;
+        let heard = process.clock.moment_of(heard);
+        if self.now.saturating_sub(heard.max(awake)) > allowed {
             return Err(format!("L05: executor {} is silent since {since} and counts", node.key));
         }
         self.push(self.now + 200, Event::NoticeDue { dead, since });
@@ -173,7 +185,7 @@ impl World {
         let mut again = None;
         for (key, proc) in orphans {
             let heard = self.procs[proc].paused_until.max(self.heard_driver(proc));
-            let allowed = heard + NETWORK_TIMEOUT_MS + 2 * HEARTBEAT_MS;
+            let allowed = heard + NETWORK_TIMEOUT_MS + 2 * HEARTBEAT_MS + DRIFT_MS;
             if self.now > allowed {
                 return Err(format!("L03: executor {key} outlives its driver"));
             }
@@ -188,7 +200,7 @@ impl World {
     /// When an executor heard its driver last, or started.
     fn heard_driver(&self, proc: ProcId) -> u64 {
         match &self.procs[proc].body {
-            Some(Body::Executor(node)) => node.core.heard().0.max(node.started),
+            Some(Body::Executor(node)) => self.moment_of(proc, node.core.heard()).max(node.started),
             _ => 0,
         }
     }
@@ -229,11 +241,12 @@ impl World {
     /// L01: nobody who could have an executor lacks one; what the master counts on runs on its worker
     /// and is registered with its driver, and nothing else does.
     fn check_agreement(&self) -> Result<(), String> {
-        let Some(master) = self.acting_master() else {
+        let (Some(master), Some(process)) = (self.acting_master(), self.acting_process()) else {
             return Err("L01: there is no master".to_owned());
         };
         // An executor whose launch is due in this very moment is on its way.
-        if master.core.has_unmet_demand(Tick(self.now.saturating_sub(50))) {
+        let just_now = self.procs[process].clock.shows(self.now.saturating_sub(50));
+        if master.core.has_unmet_demand(just_now) {
             return Err("L01: an application lacks an executor that it could have".to_owned());
         }
         let view = master.core.view();

@@ -37,8 +37,14 @@ counters! {
     connections_stalled,
     /// Connections that could not be made.
     connections_refused,
+    /// Executors' connections over which they could not say where they serve their blocks.
+    introductions_lost,
     /// Words between a driver's registry and its provider that came late.
     words_late,
+    /// Clocks that somebody set.
+    clocks_set,
+    /// Of these, clocks that show an earlier time since.
+    clocks_set_back,
     /// Executors that died by themselves.
     executor_crashes,
     /// Executors that ended as soon as they ran.
@@ -93,6 +99,8 @@ counters! {
     outputs_changed,
     /// Map outputs that executors were told to drop.
     outputs_dropped,
+    /// Shuffles whose last handle was dropped, some of them while jobs read them.
+    shuffles_removed,
     /// Jobs that failed because results were delivered of outputs that came out different.
     jobs_rolled_back,
     /// Partitions that tasks cached.
@@ -131,6 +139,22 @@ counters! {
     pieces_from_executors,
     /// Pieces that were not where the driver said.
     pieces_refused,
+    /// Reports that went down with their connection.
+    reports_lost,
+    /// Reports that came twice.
+    reports_doubled,
+    /// Results that drivers fetched from executors before their task counts as ended.
+    results_fetched,
+    /// Of these, results that were gone.
+    results_gone,
+    /// Copies of slow tasks.
+    copies_launched,
+    /// Of these, copies that were faster.
+    copies_won,
+    /// Executors that got no tasks of a stage, or none at all, after tasks failed there.
+    executors_excluded,
+    /// Nodes that got none.
+    nodes_excluded,
     /// Tasks told to stop.
     task_kills,
     /// Tasks that waited at an executor for its cores.
@@ -149,6 +173,10 @@ counters! {
     executors_registered,
     /// Executors that a driver gave up.
     executors_lost,
+    /// Executors that their application wanted no more.
+    executors_released,
+    /// Other numbers of executors that applications wanted.
+    targets_changed,
     /// Executors that a driver did not take.
     executors_refused,
     /// Applications ended because their executors failed in a row.
@@ -163,7 +191,9 @@ counters! {
     submitted_drivers,
     /// Of these, processes that failed and were started again.
     driver_restarts,
-    /// Directories of applications removed.
+    /// Files of applications removed.
+    removals,
+    /// Looks for directories that are old.
     clean_ups,
     /// Messages that masters dropped as stale.
     stale_for_masters,

@@ -10,22 +10,24 @@ use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToExecutor;
 use firesteel_backend::registry::{Registry, RegistryEffect, RegistryEvent, RegistryOptions};
 use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskOptions, TaskSetKind,
+    DagEvent, DagOptions, JobSpec, MapStageSpec, TaskEvent, TaskSetKind,
 };
 use firesteel_scheduler::{Scheduler, SchedulerEffect, SchedulerInput};
 use firesteel_standalone_core::Incarnation;
 use firesteel_standalone_core::application::{AppClient, AppClientOptions};
 use firesteel_standalone_core::description::ApplicationDescription;
 use firesteel_types::{
-    Dependency, Event as Told, JobError, JobId, MapOutputSizes, MapStatus, Properties, RddInfo,
-    ShuffleId, TaskFailure, TaskId, TaskInfo, TaskMetrics, TaskOutcome,
+    Dependency, Event as Told, JobError, JobId, Properties, RddInfo, ShuffleId, TaskFailure,
+    TaskId, TaskInfo, TaskOutcome,
 };
 
 use crate::book::BlockBook;
 use crate::cached::{self, BlockMessage};
+use crate::clock::Machine;
+use crate::launching::{self, LiveAttempts};
 use crate::lineage::{self, Computed, Oracle, Versions};
 use crate::network::{CLIENT, Message};
-use crate::plan::{Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
+use crate::plan::{AppPlan, Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
 use crate::port::Port;
 use crate::reading::Missing;
 use crate::results::shuffle_of;
@@ -69,6 +71,8 @@ pub(crate) struct DriverNode {
     /// The last version of each of their outputs.
     pub(crate) last_versions: Versions,
     applied: BTreeSet<(u32, u32)>,
+    /// The attempts that live.
+    pub(crate) live: LiveAttempts,
     /// How often a task has done to its executor what it always does.
     pub(crate) poisoned: usize,
     pub(crate) stopped: bool,
@@ -118,18 +122,12 @@ impl World {
         let indeterminate = indeterminate.collect();
         cached::persist_some(&mut self.rng, &rdds);
         let dag = DagOptions { planted: self.settings.planted_dag, ..DagOptions::default() };
-        let tasks = TaskOptions {
-            pipeline_us: plan.pipeline_us,
-            wait_process_ms: plan.locality_wait_ms,
-            wait_node_ms: plan.locality_wait_ms,
-            ..TaskOptions::default()
-        };
         let node = DriverNode {
             registry: Registry::new(rules),
             client: AppClient::new(options, Jitter::new(self.rng.u64(..))),
             port: Port::new(),
             port_waits_until: 0,
-            scheduler: Scheduler::new(dag, tasks),
+            scheduler: Scheduler::new(dag, launching::rules(&plan, self.settings.planted_dag)),
             app,
             map_sides,
             rdds,
@@ -144,10 +142,11 @@ impl World {
             indeterminate,
             last_versions: Versions::new(),
             applied: BTreeSet::new(),
+            live: LiveAttempts::new(plan.speculates),
             poisoned: 0,
             stopped: false,
         };
-        let proc = self.add(Kind::Driver, Body::Driver(Box::new(node)));
+        let proc = self.add(Kind::Driver, Machine::Driver(app), Body::Driver(Box::new(node)));
         self.tell(|_| format!("application {app} starts as process {proc}"));
         self.drivers[app] = Some(proc);
         self.push(self.now, Event::Wakes(proc));
@@ -211,19 +210,7 @@ impl World {
                 inputs.push(input);
             }
             RegistryEffect::ReportTask { executor, task, outcome, data } => {
-                let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
-                if let Ok(bytes) = <[u8; 8]>::try_from(&*data) {
-                    node.outputs.insert(task, u64::from_le_bytes(bytes));
-                }
-                let run_time_us = self.rng.u64(..200_000);
-                let checksum = node.checksum(task);
-                // A byte for every reader.
-                let written = Some(MapStatus { checksum, sizes: MapOutputSizes::Average(1) });
-                let metrics = TaskMetrics { run_time_us, ..Default::default() };
-                let metrics = Some(Box::new(metrics));
-                let reported =
-                    TaskEvent::TaskReported { task, executor, outcome, metrics, written };
-                inputs.push(SchedulerInput::Task(reported));
+                inputs.extend(self.take_report(proc, executor, task, outcome, &data));
             }
             RegistryEffect::Accepted { app } => {
                 let other = self.app_ids.insert(app.clone(), proc);
@@ -242,7 +229,9 @@ impl World {
                 self.submit_job(proc, None)?;
                 self.application_ended(proc, &reason)?;
             }
-            RegistryEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            RegistryEffect::ArmTimer(at) => {
+                self.push(self.moment_of(proc, at), Event::Wakes(proc));
+            }
             RegistryEffect::Drain => self.push(self.now, Event::Drained(proc)),
         }
         Ok(())
@@ -260,6 +249,7 @@ impl World {
             SchedulerInput::ExecutorLost { executor, reason, .. } => {
                 self.counters.executors_lost += 1;
                 self.tell(|_| format!("process {proc} loses executor {executor}: {reason}"));
+                self.check_silent_executor(proc, *executor, reason)?;
             }
             _ => {}
         }
@@ -300,12 +290,16 @@ impl World {
             match &input {
                 SchedulerInput::ExecutorLost { executor, .. } => {
                     node.book.executor_lost(*executor, self.now);
+                    node.live.executor_lost(*executor);
+                }
+                SchedulerInput::Task(TaskEvent::TaskReported { task, executor, .. }) => {
+                    node.live.reported(*task, *executor);
                 }
                 SchedulerInput::ExecutorAdded { .. } => node.book.holders_changed = self.now,
                 _ => {}
             }
             let mut out = Vec::new();
-            node.scheduler.handle(self.tick(), input, &mut out);
+            node.scheduler.handle(self.tick_of(proc), input, &mut out);
             for effect in out {
                 self.carry_out_decision(proc, &mut node, effect)?;
             }
@@ -315,7 +309,8 @@ impl World {
             node.scheduler.tasks().assert_invariants();
         }
         let tasks = node.scheduler.tasks();
-        let patient = self.plan.apps[node.app].locality_wait_ms > 0;
+        let AppPlan { locality_wait_ms, excludes, .. } = self.plan.apps[node.app];
+        let patient = locality_wait_ms > 0 || excludes;
         if tasks.has_free_slot() && tasks.waiting_tasks() > 0 && !patient {
             return Err("L04: a task waits although a slot is free".to_owned());
         }
@@ -348,6 +343,7 @@ impl World {
             }
             SchedulerEffect::ApplyAccumulators { task } => {
                 let info = &node.tasks[&task].0;
+                self.counters.copies_won += u64::from(info.speculative);
                 if !node.applied.insert((info.stage.stage.0, info.partition)) {
                     return Err(format!("S16: updates of {info:?} are applied twice"));
                 }
@@ -378,52 +374,11 @@ impl World {
             SchedulerEffect::Post(Told::StageSubmitted { stage, .. }) => {
                 node.book.stage_submitted(stage.stage, &node.rdds, node.scheduler.blocks());
             }
-            SchedulerEffect::Post(_) => {}
-            SchedulerEffect::ArmTimer(at) => self.push(at.0, Event::SchedulersWake(proc)),
-        }
-        Ok(())
-    }
-
-    fn launch(
-        &mut self,
-        node: &mut DriverNode,
-        task: TaskInfo,
-        kind: TaskSetKind,
-        epoch: u64,
-    ) -> Result<(), String> {
-        node.book.launched(task.task, epoch, node.scheduler.blocks().outdated());
-        self.counters.stage_reruns += u64::from(task.stage.attempt > 0);
-        let (id, executor) = (task.task, task.executor);
-        if node.registry.is_lost(executor) {
-            return Err(format!("S04: task {id} goes to lost executor {executor}"));
-        }
-        let Some(peer) = node.registry.peer(executor) else {
-            if node.registry.is_over() {
-                return Ok(());
-            }
-            return Err(format!("S04: task {id} goes to unknown executor {executor}"));
-        };
-        let mut read = Vec::new();
-        let blocks = node.scheduler.blocks();
-        let covered = |rdd: &RddInfo| node.book.is_covered(task.stage, rdd, blocks);
-        lineage::shuffles_read(&node.computed_rdd(kind), task.partition, &covered, &mut read);
-        for (shuffle, maps) in read {
-            let known = node.book.outputs(shuffle);
-            let complete = known.is_some_and(|known| {
-                known.len() == maps as usize && known.iter().all(Option::is_some)
-            });
-            if !complete {
-                return Err(format!("S09: task {id} starts before shuffle {shuffle} is complete"));
+            SchedulerEffect::Post(told) => self.note_exclusion(proc, told),
+            SchedulerEffect::ArmTimer(at) => {
+                self.push(self.moment_of(proc, at), Event::SchedulersWake(proc));
             }
         }
-        self.tell(|_| {
-            format!("task {id} of {} ({kind:?}), partition {}", task.stage, task.partition)
-        });
-        if node.tasks.insert(id, (task, kind)).is_some() {
-            return Err(format!("S05: task id {id} is used twice"));
-        }
-        let launch = ToExecutor::LaunchTask { task: id, data: self.empty.clone() };
-        self.send(peer.0 as usize, CLIENT, Message::ToExecutor(launch));
         Ok(())
     }
 

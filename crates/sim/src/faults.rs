@@ -1,9 +1,10 @@
 //! What goes wrong.
 
 use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::registry::RegistryEvent;
 use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
-use firesteel_types::{JobId, TaskId};
+use firesteel_types::{ExecutorId, JobId, TaskId};
 
 use crate::plan::{Fault, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
 use crate::world::{Body, Event, Kind, ProcId, World};
@@ -26,6 +27,10 @@ impl World {
             Fault::CancelJob => self.cancel_some_job(),
             Fault::KillTask => self.kill_some_task(),
             Fault::SpoilOutputs => self.spoil_outputs(),
+            Fault::SetClock => self.set_some_clock(),
+            Fault::ReleaseExecutor => self.release_some_executor(),
+            Fault::ChangeTarget => self.change_some_target(),
+            Fault::DropShuffle => self.drop_some_shuffle(),
         }
     }
 
@@ -143,6 +148,22 @@ impl World {
         let reason = "its user wants it no more".to_owned();
         let wish = TaskEvent::TaskKillRequested { task, reason };
         self.feed_schedulers(driver, vec![SchedulerInput::Task(wish)])
+    }
+
+    fn release_some_executor(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Driver) else { return Ok(()) };
+        let Some(Body::Driver(node)) = &self.procs[proc].body else { return Ok(()) };
+        let executors: Vec<ExecutorId> = node.registry.executors().collect();
+        let Some(executor) = self.rng.choice(executors) else { return Ok(()) };
+        self.counters.executors_released += 1;
+        self.feed_driver(proc, RegistryEvent::KillRequested { executors: vec![executor] })
+    }
+
+    fn change_some_target(&mut self) -> Result<(), String> {
+        let Some(proc) = self.some(Kind::Driver) else { return Ok(()) };
+        self.counters.targets_changed += 1;
+        let total = self.rng.u32(1..6);
+        self.feed_driver(proc, RegistryEvent::TargetChanged { total })
     }
 
     /// A process ends. Silently: its machine is gone, and nobody is told.

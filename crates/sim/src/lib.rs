@@ -7,14 +7,17 @@
 //! |---|---|
 //! | `plan` | what a seed decides before a run begins: sizes, habits, which faults |
 //! | `world` | the processes, the order of events, who hears what |
+//! | `clock` | what each process's clock shows |
 //! | `network` | connections: delay, loss, repetition, overtaking, stalls, breaks |
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
 //! | `lineage` | random lineages, and what every partition's value has to be |
+//! | `launching`, `reports` | attempts that live, and how the news of their end comes |
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `reading` | what tasks read, by locations that may be out of date |
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
 //! | `book` | what the block master's answers are held against |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
+//! | `verdicts` | who is declared dead, and whose files go: rightly so? |
 //! | `check` | the invariants, by id |
 //! | `load` | a large cluster's master, timed |
 //! | `mutants` | planted mistakes, and the rules that find them |
@@ -25,9 +28,11 @@
 mod book;
 mod cached;
 mod check;
+mod clock;
 mod counters;
 mod driver;
 mod faults;
+mod launching;
 mod lineage;
 mod load;
 mod mutants;
@@ -39,7 +44,9 @@ mod plan;
 mod poison;
 mod port;
 mod reading;
+mod reports;
 mod results;
+mod verdicts;
 mod world;
 
 pub use counters::Counters;

@@ -53,6 +53,14 @@ fn union(id: u32, left: Arc<RddInfo>, right: Arc<RddInfo>) -> Arc<RddInfo> {
     node(id, a + b, vec![first, second])
 }
 
+/// Whether partitions of the RDD are computed from the shuffle, however far behind.
+pub(crate) fn depends_on(rdd: &RddInfo, wanted: ShuffleId) -> bool {
+    rdd.dependencies.iter().any(|dependency| match dependency {
+        Dependency::Shuffle { shuffle, rdd } => *shuffle == wanted || depends_on(rdd, wanted),
+        Dependency::Narrow { rdd, .. } => depends_on(rdd, wanted),
+    })
+}
+
 pub(crate) fn mix(value: u64, with: u64) -> u64 {
     (value ^ with.wrapping_mul(0x9E37_79B9_7F4A_7C15))
         .rotate_left(23)

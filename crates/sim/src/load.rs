@@ -22,7 +22,8 @@ fn join(number: u64) -> ToMaster {
         cores: 16,
         memory_mb: 64_000,
     };
-    ToMaster::RegisterWorker { worker, state: WorkerState { number: 1, ..Default::default() } }
+    let state = WorkerState { number: 1, ..Default::default() };
+    ToMaster::RegisterWorker { worker, state, newest: Epoch(0) }
 }
 
 fn ask(number: u64) -> ToMaster {
@@ -41,6 +42,7 @@ fn ask(number: u64) -> ToMaster {
         incarnation: Incarnation(number),
         previous: None,
         first_executor: ExecutorId(0),
+        newest: Epoch(0),
     }
 }
 

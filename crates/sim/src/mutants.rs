@@ -7,7 +7,7 @@ use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, simulate};
 pub enum Mistake {
     /// Of master, worker, the driver's registry and provider, or executor.
     Cluster(Mutant),
-    /// Of the DAG scheduler or the block master.
+    /// Of the DAG scheduler, the task scheduler or the block master.
     Dag(DagMutant),
 }
 
@@ -27,9 +27,17 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::CancelsBeforeItEnds), &["L02"]),
     (Mistake::Cluster(Mutant::IgnoresMastersTimeout), &["L01", "L02", "L03", "L06"]),
     (Mistake::Cluster(Mutant::ReleasesOnce), &["L01", "L02", "L03"]),
-    (Mistake::Cluster(Mutant::ReusesNumbers), &["S04", "S05", "L"]),
+    (Mistake::Cluster(Mutant::ReusesNumbers), &["S01", "S04", "S05", "L"]),
     (Mistake::Cluster(Mutant::CountsLaunchesGlobally), &["L06"]),
     (Mistake::Cluster(Mutant::RelaunchesAtOnce), &["L06"]),
+    (Mistake::Cluster(Mutant::TrustsItsClock), &["L01", "L02", "L03"]),
+    (Mistake::Cluster(Mutant::JudgesBacklog), &["L10"]),
+    (Mistake::Cluster(Mutant::JudgesWorkersBacklog), &["L10"]),
+    (Mistake::Cluster(Mutant::TakesExecutorsWithoutAddress), &["S22", "L02", "L07"]),
+    (Mistake::Cluster(Mutant::ClearsTasksByOwnCodes), &["L06", "L02"]),
+    (Mistake::Cluster(Mutant::RemovesOneByOne), &["S04"]),
+    (Mistake::Cluster(Mutant::RemovesFilesInUse), &["S23"]),
+    (Mistake::Cluster(Mutant::CleansUpRunningDrivers), &["S23"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
     (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),
@@ -41,6 +49,8 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::NeverReplicatesAgain), &["L08"]),
     (Mistake::Dag(DagMutant::NotesOutdatedBlocks), &["S20", "L08"]),
     (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
+    (Mistake::Dag(DagMutant::CountsRolledBackAttempts), &["S20"]),
+    (Mistake::Dag(DagMutant::CountsLossesByAttempt), &["L06", "L02"]),
 ];
 
 /// What so many runs with a mistake in them break first.

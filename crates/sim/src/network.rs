@@ -24,6 +24,13 @@ pub(crate) enum Message {
     Blocks(BlockMessage),
 }
 
+impl Message {
+    /// Whether it tells of a task's end.
+    fn is_report(&self) -> bool {
+        matches!(self, Message::ToDriver(ToDriver::StatusUpdate { .. }))
+    }
+}
+
 /// The end that made the connection.
 pub(crate) const CLIENT: usize = 0;
 /// The end that took it.
@@ -39,6 +46,9 @@ pub(crate) struct Connection {
     /// Which end knows that it is broken.
     pub(crate) noticed: [bool; 2],
     pub(crate) stalled_until: u64,
+    pub(crate) made: u64,
+    /// Whether the client could say over it where it serves its blocks.
+    pub(crate) introduced: bool,
     /// What travels to each end.
     queues: [VecDeque<Message>; 2],
     /// When the last of it arrives.
@@ -46,11 +56,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn new(client: ProcId, server: ProcId, target: usize, with_master: bool) -> Self {
+    fn new(ends: [ProcId; 2], target: usize, with_master: bool, made: u64) -> Self {
         Connection {
-            ends: [client, server],
+            ends,
             target,
             with_master,
+            made,
+            introduced: true,
             broken: false,
             noticed: [false; 2],
             stalled_until: 0,
@@ -86,7 +98,12 @@ impl World {
     fn connect(&mut self, client: ProcId, server: ProcId, target: usize) -> usize {
         let with_master = !self.procs[client].is_executor();
         let id = self.connections.len();
-        self.connections.push(Connection::new(client, server, target, with_master));
+        let mut made = Connection::new([client, server], target, with_master, self.now);
+        if !with_master && self.faulty() && self.rng.u8(..64) == 0 {
+            self.counters.introductions_lost += 1;
+            made.introduced = false;
+        }
+        self.connections.push(made);
         self.procs[client].links.insert(target, id);
         self.procs[client].connections.push(id);
         self.procs[server].connections.push(id);
@@ -98,6 +115,7 @@ impl World {
         let Some(connection) = self.connections.get(id) else { return };
         if connection.broken {
             self.counters.messages_cut += 1;
+            self.counters.reports_lost += u64::from(message.is_report());
             let at = self.now + 1 + self.rng.u64(..50);
             return self.push(at, Event::Broken { connection: id, end: 1 - to });
         }
@@ -156,6 +174,8 @@ impl World {
             let queue = &mut self.connections[id].queues[end];
             let kept = self.rng.usize(..=queue.len());
             self.counters.messages_cut += (queue.len() - kept) as u64;
+            let reports = queue.range(kept..).filter(|message| message.is_report()).count();
+            self.counters.reports_lost += reports as u64;
             queue.truncate(kept);
             let last = self.connections[id].last[end];
             let slow = self.faulty() && self.rng.u8(..4) == 0;

@@ -18,19 +18,25 @@ use firesteel_standalone_core::master::{
     Master, MasterEffect, MasterEvent, MasterOptions, RecoveryState,
 };
 use firesteel_standalone_core::messages::{ToMaster, ToWorker};
-use firesteel_standalone_core::worker::{Worker, WorkerEffect, WorkerEvent, WorkerOptions};
+use firesteel_standalone_core::worker::{
+    CleanUp, Worker, WorkerEffect, WorkerEvent, WorkerOptions,
+};
 use firesteel_standalone_core::{
-    DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId,
+    DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId, date,
 };
 use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
 use crate::cached::Store;
 use crate::check::check_void_order;
+use crate::clock::Machine;
 use crate::lineage::Computed;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::pieces::Gathered;
-use crate::plan::{Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
+use crate::plan::{
+    Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SUBMITTED_CORES, SUBMITTED_MB, WORKER_TIMEOUT_MS,
+};
 use crate::reading::Located;
+use crate::verdicts::{check_files_unused, check_kept};
 use crate::world::{Body, Event, Kind, ProcId, World};
 
 pub(crate) struct MasterNode {
@@ -51,6 +57,7 @@ pub(crate) struct ExecutorNode {
     pub(crate) driver: ProcId,
     pub(crate) worker: ProcId,
     pub(crate) cores: u32,
+    pub(crate) memory_mb: u64,
     pub(crate) started: u64,
     pub(crate) killed: BTreeSet<TaskId>,
     /// By shuffle, map partition and the attempt that wrote it.
@@ -74,6 +81,11 @@ impl World {
 
     /// The first master acts, the others stand by.
     pub(crate) fn start_master(&mut self, number: usize) -> Result<(), String> {
+        let machine = Machine::Master(number);
+        // Whoever starts it again has an eye on its machine.
+        if self.now > 0 && self.rng.u8(..3) == 0 {
+            self.set_clock(machine);
+        }
         let options = MasterOptions {
             url: format!("spark://master{number}:7077"),
             worker_timeout_ms: WORKER_TIMEOUT_MS,
@@ -82,12 +94,14 @@ impl World {
             starvation_ms: 3000,
             retained_applications: 20,
             retained_drivers: 20,
+            first_number: self.rng.u16(..10_000),
             planted: self.settings.planted,
             ..MasterOptions::default()
         };
         let status = if number == 0 { RecoveryState::Alive } else { RecoveryState::Standby };
-        let core = Master::new(options, Epoch(self.now + 1), status);
-        let proc = self.add(Kind::Master, Body::Master(Box::new(MasterNode { core })));
+        let began = self.walls.start(machine, self.now).shows(self.now);
+        let core = Master::new(options, Epoch(began.0), status);
+        let proc = self.add(Kind::Master, machine, Body::Master(Box::new(MasterNode { core })));
         self.masters[number] = Some(proc);
         self.master_away = self.now;
         self.tell(|_| format!("master {number} starts as process {proc}"));
@@ -100,11 +114,13 @@ impl World {
             return Ok(());
         }
         let plan = self.plan.workers[place];
-        let id = WorkerId(format!("worker-{}-{place}", self.now).into());
+        let machine = Machine::Worker(place);
+        let started = self.walls.start(machine, self.now).shows(self.now);
+        let id = WorkerId(format!("worker-{}-{place}", date::compact(started)).into());
         let description = WorkerDescription {
             id: id.clone(),
             incarnation: Incarnation(self.rng.u64(..)),
-            address: Address { host: Host::new(["a", "b", "c", "d"][place]), port: 7000 },
+            address: Address { host: host_of(place), port: 7000 },
             web_ui: String::new(),
             cores: plan.cores,
             memory_mb: plan.memory_mb,
@@ -114,13 +130,14 @@ impl World {
             slow_wait_ms: 1000,
             fast_attempts: 4,
             max_attempts: self.plan.worker_attempts,
+            clean_up: self.rng.bool().then_some(CleanUp { interval_ms: 3000, age_ms: 1 }),
             planted: self.settings.planted,
             ..WorkerOptions::new(description, self.plan.masters)
         };
         let core = Worker::new(options, Jitter::new(self.rng.u64(..)));
         let (executors, submitted) = (BTreeMap::new(), BTreeMap::new());
         let node = WorkerNode { core, id: id.clone(), place, executors, submitted };
-        let proc = self.add(Kind::Worker, Body::Worker(Box::new(node)));
+        let proc = self.add(Kind::Worker, machine, Body::Worker(Box::new(node)));
         self.workers[place] = Some(proc);
         self.tell(|_| format!("{id} starts as process {proc}"));
         self.push(self.now, Event::Wakes(proc));
@@ -156,10 +173,11 @@ impl World {
             Message::ToApplication(said) => {
                 self.feed_client(receiver, AppClientEvent::ReceivedMaster { master: target, said })
             }
-            Message::ToDriver(message) => self.feed_driver(
-                receiver,
-                RegistryEvent::ReceivedExecutor { from, has_address: true, message },
-            ),
+            Message::ToDriver(message) => {
+                let has_address = self.connections[connection].introduced;
+                let said = RegistryEvent::ReceivedExecutor { from, has_address, message };
+                self.feed_driver(receiver, said)
+            }
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, ExecutorEvent::Received(message))
             }
@@ -212,9 +230,12 @@ impl World {
         let stale = self.is_stale_for_master(&node.core, &event);
         let before = stale.then(|| node.core.totals());
         let returning = returning(&node.core, &event);
+        let looks = matches!(event, MasterEvent::Ticked);
+        let counted = if looks { self.counted_workers(&node.core) } else { Vec::new() };
         let mut out = Vec::new();
-        node.core.handle(self.tick(), event, &mut out);
+        node.core.handle(self.tick_of(proc), event, &mut out);
         node.core.assert_invariants();
+        self.check_silent_workers(proc, &node.core, &counted)?;
         if before.is_some_and(|before| before != node.core.totals()) {
             return Err("S06: an old worker's message changed the master's books".to_owned());
         }
@@ -239,7 +260,9 @@ impl World {
                 MasterEffect::Reply { to, .. } => {
                     self.send(to.0 as usize, CLIENT, Message::Reply);
                 }
-                MasterEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                MasterEffect::ArmTimer(at) => {
+                    self.push(self.moment_of(proc, at), Event::Wakes(proc))
+                }
             }
         }
         Ok(())
@@ -272,7 +295,7 @@ impl World {
         }
         let void = order_of(&event).is_some_and(|order| order != node.core.registration());
         let mut out = Vec::new();
-        node.core.handle(self.tick(), event, &mut out);
+        node.core.handle(self.tick_of(proc), event, &mut out);
         if void {
             check_void_order(&node, &out)?;
         }
@@ -300,7 +323,9 @@ impl World {
                     self.push(at, Event::Dies { proc: executor, status });
                 }
             }
-            WorkerEffect::SpawnDriver { driver, .. } => self.spawn_submitted(proc, driver),
+            WorkerEffect::SpawnDriver { driver, .. } => {
+                return self.spawn_submitted(proc, driver);
+            }
             WorkerEffect::KillDriver { driver } => {
                 let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
                 if let Some(child) = node.submitted.get(&driver).copied() {
@@ -308,9 +333,17 @@ impl World {
                     self.push(self.now + 1, Event::Dies { proc: child, status });
                 }
             }
-            WorkerEffect::RemoveApplication { .. } => self.counters.clean_ups += 1,
-            WorkerEffect::CleanWorkDirectories { .. } => {}
-            WorkerEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+            WorkerEffect::RemoveApplication { app } => {
+                self.counters.removals += 1;
+                let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+                check_files_unused(node, &app)?;
+            }
+            WorkerEffect::CleanWorkDirectories { keep, .. } => {
+                self.counters.clean_ups += 1;
+                let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
+                check_kept(node, &keep)?;
+            }
+            WorkerEffect::ArmTimer(at) => self.push(self.moment_of(proc, at), Event::Wakes(proc)),
             WorkerEffect::Exit { code, reason } => {
                 self.tell(|_| format!("worker process {proc} gives up: {reason}"));
                 self.counters.worker_resignations += 1;
@@ -333,7 +366,8 @@ impl World {
         let app: usize = description.web_ui.parse().expect("the application's number");
         let driver = self.drivers[app].expect("its driver asked for it");
         self.check_launch_rate(app, worker)?;
-        let bad = self.place_of(worker).is_some_and(|place| self.plan.bad_place == Some(place));
+        let Some(place) = self.place_of(worker) else { return Ok(()) };
+        let bad = self.plan.bad_place == Some(place);
         self.counters.bad_launches += u64::from(bad);
         if self.plan.apps[app].flaw == Flaw::SpawnFailures || bad {
             self.counters.spawn_failures += 1;
@@ -343,7 +377,7 @@ impl World {
         let options = executor::ExecutorOptions {
             app: key.app.clone(),
             executor: key.executor,
-            host: Host::new("a"),
+            host: host_of(place),
             cores,
             slots: cores,
             hash: None,
@@ -360,6 +394,7 @@ impl World {
             driver,
             worker,
             cores,
+            memory_mb: description.memory_per_executor_mb,
             started: self.now,
             killed: BTreeSet::new(),
             blocks: BTreeMap::new(),
@@ -368,7 +403,7 @@ impl World {
             gathered: Gathered::default(),
             frozen: false,
         };
-        let proc = self.add(Kind::Executor, Body::Executor(Box::new(node)));
+        let proc = self.add(Kind::Executor, Machine::Worker(place), Body::Executor(Box::new(node)));
         self.tell(|_| format!("executor {key} starts as process {proc}"));
         self.executors.insert(key.clone(), proc);
         if let Some(Body::Worker(node)) = &mut self.procs[worker].body {
@@ -392,19 +427,21 @@ impl World {
         }
     }
 
-    fn spawn_submitted(&mut self, worker: ProcId, id: DriverId) {
+    fn spawn_submitted(&mut self, worker: ProcId, id: DriverId) -> Result<(), String> {
+        let Some(place) = self.place_of(worker) else { return Ok(()) };
         let body = Body::Submitted { worker, id: id.clone() };
-        let proc = self.add(Kind::Submitted, body);
-        let mut again = false;
-        if let Some(Body::Worker(node)) = &mut self.procs[worker].body {
-            again = node.submitted.insert(id, proc).is_some();
+        let proc = self.add(Kind::Submitted, Machine::Worker(place), body);
+        if let Some(Body::Worker(node)) = &mut self.procs[worker].body
+            && node.submitted.insert(id.clone(), proc).is_some()
+        {
+            return Err(format!("S05: {id} runs twice"));
         }
-        debug_assert!(!again, "S05: a driver runs twice");
         let fails = self.faulty() && self.rng.bool();
         self.counters.driver_restarts += u64::from(fails);
         let at = self.now + 50 + self.rng.u64(..1500);
         let status = ExitStatus::Code(i32::from(fails));
         self.push(at, Event::Dies { proc, status });
+        self.check_room(worker)
     }
 
     pub(crate) fn submit_driver(&mut self, supervise: bool) -> Result<(), String> {
@@ -414,8 +451,8 @@ impl World {
         self.counters.submitted_drivers += 1;
         let description = Arc::new(DriverDescription {
             name: "submitted".to_owned(),
-            cores: 1,
-            memory_mb: 100,
+            cores: SUBMITTED_CORES,
+            memory_mb: SUBMITTED_MB,
             supervise,
             command: Command::default(),
         });
@@ -432,7 +469,7 @@ impl World {
         let Some(Body::Executor(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let mut out = Vec::new();
         let waited = node.core.waiting();
-        node.core.handle(self.tick(), event, &mut out);
+        node.core.handle(self.tick_of(proc), event, &mut out);
         self.counters.tasks_pipelined += u64::from(node.core.waiting() > waited);
         let driver = node.driver;
         let busy = node.core.running().count();
@@ -465,7 +502,9 @@ impl World {
                         node.killed.insert(task);
                     }
                 }
-                ExecutorEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                ExecutorEffect::ArmTimer(at) => {
+                    self.push(self.moment_of(proc, at), Event::Wakes(proc))
+                }
                 ExecutorEffect::Exit { code, reason } => {
                     self.tell(|_| format!("executor process {proc} ends: {reason}"));
                     self.die(proc, ExitStatus::Code(code), false)?;
@@ -474,6 +513,10 @@ impl World {
         }
         Ok(())
     }
+}
+
+fn host_of(place: usize) -> Host {
+    Host::new(["a", "b", "c", "d"][place])
 }
 
 /// Whether it is the end of a task that never ran though nobody killed it.

@@ -1,14 +1,17 @@
 //! Map outputs in the world: versions that depend on the attempt, outputs that rot, what a reader finds missing.
 
+use firesteel_scheduler::SchedulerInput;
+use firesteel_scheduler::messages::DagEvent;
 use firesteel_standalone_core::ExecutorKey;
 use firesteel_types::{
-    BlockLocation, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId, TaskInfo,
+    BlockLocation, Dependency, MapAttempt, MapOutputLocation, ShuffleId, TaskFailure, TaskId,
+    TaskInfo,
 };
 
 use crate::driver::DriverNode;
-use crate::lineage::{Computed, versioned};
+use crate::lineage::{self, Computed, versioned};
 use crate::reading::Missing;
-use crate::world::{Body, ProcId, World};
+use crate::world::{Body, Kind, ProcId, World};
 
 /// So many versions an output may have: few, so that some attempts agree.
 const VERSIONS: u64 = 2;
@@ -54,13 +57,37 @@ impl World {
 
     /// Files of an executor that goes on living cannot be read any more.
     pub(crate) fn spoil_outputs(&mut self) -> Result<(), String> {
-        let Some(proc) = self.some(crate::world::Kind::Executor) else { return Ok(()) };
+        let Some(proc) = self.some(Kind::Executor) else { return Ok(()) };
         let most = self.rng.usize(1..12);
         let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return Ok(()) };
         let spoilt: Vec<_> = node.blocks.keys().copied().take(most).collect();
         spoilt.iter().for_each(|block| drop(node.blocks.remove(block)));
         self.counters.outputs_spoilt += spoilt.len() as u64;
         Ok(())
+    }
+
+    /// A user drops the last handle to a shuffle: no job that comes reads it. One that runs may.
+    pub(crate) fn drop_some_shuffle(&mut self) -> Result<(), String> {
+        let Some(driver) = self.some(Kind::Driver) else { return Ok(()) };
+        let Some(Body::Driver(node)) = &mut self.procs[driver].body else { return Ok(()) };
+        let all =
+            node.rdds.iter().flat_map(|rdd| &rdd.dependencies).filter_map(|read| match read {
+                Dependency::Shuffle { shuffle, .. } => Some(*shuffle),
+                Dependency::Narrow { .. } => None,
+            });
+        let Some(shuffle) = self.rng.choice(all.collect::<Vec<_>>()) else { return Ok(()) };
+        node.rdds.retain(|rdd| !lineage::depends_on(rdd, shuffle));
+        self.counters.shuffles_removed += 1;
+        self.tell(|_| format!("process {driver} drops shuffle {shuffle}"));
+        for proc in &mut self.procs {
+            if let Some(Body::Executor(holder)) = &mut proc.body
+                && holder.driver == driver
+            {
+                holder.blocks.retain(|(other, ..), _| *other != shuffle);
+            }
+        }
+        let removed = DagEvent::ShuffleRemoved { shuffle };
+        self.feed_schedulers(driver, vec![SchedulerInput::Dag(removed)])
     }
 
     /// What a reader tells of an output that it could not have: with all others that their holder cannot
@@ -99,7 +126,9 @@ impl World {
         let there = (0u32..).zip(outputs).filter_map(|(map, at)| Some((map, (*at)?)));
         let there = there.filter(|(_, found)| found.location == at.location);
         let served = |map, task| {
-            let holder = self.holder(reader, at.location).map(|proc| &self.procs[proc]);
+            let holder = self.holder(reader, at.location);
+            let holder = holder.filter(|holder| self.can_be_reached(*holder));
+            let holder = holder.map(|proc| &self.procs[proc]);
             let holder = holder.filter(|holder| holder.alive && in_time);
             match holder.and_then(|holder| holder.body.as_ref()) {
                 Some(Body::Executor(node)) => node.blocks.contains_key(&(shuffle, map, task)),

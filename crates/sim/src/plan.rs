@@ -14,6 +14,10 @@ pub(crate) const SETTLE_MS: u64 = 16_000;
 /// How long after the last fault everything must be over.
 pub(crate) const DEADLINE_MS: u64 = 180_000;
 
+/// What a driver takes that the cluster runs.
+pub(crate) const SUBMITTED_CORES: u32 = 1;
+pub(crate) const SUBMITTED_MB: u64 = 100;
+
 /// How an application's executors come to grief.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
@@ -48,6 +52,11 @@ pub(crate) struct AppPlan {
     pub(crate) pipeline_us: u64,
     /// How long tasks wait for the executor that has their cached partition.
     pub(crate) locality_wait_ms: u64,
+    /// Slow tasks get copies.
+    pub(crate) speculates: bool,
+    /// Executors and nodes on which tasks fail get no tasks for a while.
+    pub(crate) excludes: bool,
+    pub(crate) fair: bool,
     /// It stays until master, workers and drivers must agree.
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
@@ -77,6 +86,10 @@ pub(crate) enum Fault {
     CancelJob,
     KillTask,
     SpoilOutputs,
+    SetClock,
+    ReleaseExecutor,
+    ChangeTarget,
+    DropShuffle,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +134,9 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         jobs,
         pipeline_us: [0, 300_000, 10_000_000][rng.usize(..3)],
         locality_wait_ms: if rng.bool() { 0 } else { 400 },
+        speculates: rng.u8(..4) == 0,
+        excludes: rng.u8(..6) == 0,
+        fair: rng.bool(),
         lingers: rng.u8(..4) == 0,
         flaw,
         poison: (rng.u8(..6) == 0).then(|| poison(rng)),
@@ -138,7 +154,7 @@ fn poison(rng: &mut Rng) -> Poison {
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.u8(..36) {
+    match rng.u8(..42) {
         0..=5 => Fault::CrashExecutor,
         6..=8 => Fault::CrashWorker,
         9 => Fault::CrashMachine,
@@ -152,7 +168,11 @@ fn fault(rng: &mut Rng) -> Fault {
         24..=28 => Fault::StallConnection,
         29 => Fault::CancelJob,
         30..=31 => Fault::KillTask,
-        _ => Fault::SpoilOutputs,
+        32..=35 => Fault::SpoilOutputs,
+        36..=37 => Fault::SetClock,
+        38 => Fault::ReleaseExecutor,
+        39 => Fault::ChangeTarget,
+        _ => Fault::DropShuffle,
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_backend::registry::{RegistryEffect, RegistryEvent};
 use firesteel_standalone_core::application::{AppClientEffect, AppClientEvent};
-use firesteel_types::Tick;
 
 use crate::network::Message;
 use crate::world::{Body, Event, ProcId, World};
@@ -25,9 +24,10 @@ impl World {
         proc: ProcId,
         event: AppClientEvent,
     ) -> Result<(), String> {
+        let now = self.tick_of(proc);
         let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
         let mut out = Vec::new();
-        node.client.handle(Tick(self.now), event, &mut out);
+        node.client.handle(now, event, &mut out);
         for effect in out {
             match effect {
                 AppClientEffect::SendMaster { master, message } => {
@@ -35,7 +35,9 @@ impl World {
                     self.send_to(proc, server, master, Message::ToMaster(message));
                 }
                 AppClientEffect::Report(event) => self.say(proc, Word::ToRegistry(event)),
-                AppClientEffect::ArmTimer(at) => self.push(at.0, Event::Wakes(proc)),
+                AppClientEffect::ArmTimer(at) => {
+                    self.push(self.moment_of(proc, at), Event::Wakes(proc));
+                }
             }
         }
         self.hear(proc)
@@ -43,9 +45,10 @@ impl World {
 
     /// Something for the driver's registry.
     pub(crate) fn feed_driver(&mut self, proc: ProcId, event: RegistryEvent) -> Result<(), String> {
+        let now = self.tick_of(proc);
         let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
         let mut out = Vec::new();
-        node.registry.handle(Tick(self.now), event, &mut out);
+        node.registry.handle(now, event, &mut out);
         let mut inputs = Vec::new();
         for effect in out {
             match effect {

@@ -245,6 +245,9 @@ impl Reader<'_> {
         let Some(holder) = self.world.holder(&self.executor.key, location) else {
             return Err(missing);
         };
+        if !self.world.can_be_reached(holder) {
+            return Err(missing);
+        }
         let holder = &self.world.procs[holder];
         if !holder.alive {
             return Err(missing);
@@ -258,6 +261,12 @@ impl Reader<'_> {
 }
 
 impl World {
+    /// Whether its driver could tell others where it serves its blocks.
+    pub(crate) fn can_be_reached(&self, holder: ProcId) -> bool {
+        let link = self.procs[holder].links.get(&0);
+        link.is_none_or(|link| self.connections[*link].introduced)
+    }
+
     /// The process that serves blocks of the reader's application there, dead or alive.
     pub(crate) fn holder(&self, reader: &ExecutorKey, location: BlockLocation) -> Option<ProcId> {
         let key = ExecutorKey { app: reader.app.clone(), executor: location.executor()? };

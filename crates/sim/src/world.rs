@@ -11,13 +11,15 @@ use firesteel_backend::executor::ExecutorEvent;
 use firesteel_backend::registry::RegistryEvent;
 use firesteel_standalone_core::worker::WorkerEvent;
 use firesteel_standalone_core::{DriverId, ExecutorKey};
-use firesteel_types::{TaskId, Tick};
+use firesteel_types::{Host, TaskId};
 
 use crate::cached::{BlockMessage, Copying};
+use crate::clock::{Clock, Machine, Walls};
 use crate::driver::DriverNode;
 use crate::network::{CLIENT, Connection, Message};
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
 use crate::plan::{DEADLINE_MS, Fault, Plan, SETTLE_MS};
+use crate::reports::Fetching;
 use crate::{Counters, Run, Settings};
 
 /// A process of this run; never used again.
@@ -41,6 +43,7 @@ pub(crate) struct Proc {
     /// `None` while it is being looked after, and after its end.
     pub(crate) body: Option<Body>,
     pub(crate) kind: Kind,
+    pub(crate) clock: Clock,
     pub(crate) paused_until: u64,
     /// Connections it made, by what it calls the other end.
     pub(crate) links: BTreeMap<usize, usize>,
@@ -82,12 +85,20 @@ pub(crate) enum Event {
     Drained(ProcId),
     /// What was said between a driver's registry and its provider is heard.
     PortSpeaks(ProcId),
+    /// A driver's registry hears that a node gets no tasks, or does so again.
+    NodeExcluded {
+        driver: ProcId,
+        node: Host,
+        excluded: bool,
+    },
     /// An alarm of a driver's schedulers.
     SchedulersWake(ProcId),
     TaskEnds {
         executor: ProcId,
         task: TaskId,
     },
+    /// A result that waited on its executor was fetched, or could not be.
+    Fetched(Fetching),
     /// A cached partition comes to those that are to hold a replica.
     Copies(Copying),
     /// A driver's order about cached partitions is sent.
@@ -169,6 +180,7 @@ impl Ord for Entry {
 pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) plan: Plan,
+    pub(crate) walls: Walls,
     pub(crate) settings: Settings,
     pub(crate) now: u64,
     queue: BinaryHeap<Reverse<Entry>>,
@@ -202,7 +214,9 @@ impl World {
     pub(crate) fn new(seed: u64, settings: &Settings) -> Self {
         let mut rng = Rng::with_seed(seed);
         let plan = Plan::draw(&mut rng);
+        let walls = Walls::draw(&mut rng, &plan);
         let mut world = World {
+            walls,
             rng,
             settings: *settings,
             now: 0,
@@ -255,10 +269,6 @@ impl World {
         self.now < self.plan.quiet_at
     }
 
-    pub(crate) fn tick(&self) -> Tick {
-        Tick(self.now)
-    }
-
     pub(crate) fn push(&mut self, at: u64, event: Event) {
         self.sequence += 1;
         let at = at.max(self.now);
@@ -271,8 +281,10 @@ impl World {
         }
     }
 
-    pub(crate) fn add(&mut self, kind: Kind, body: Body) -> ProcId {
+    pub(crate) fn add(&mut self, kind: Kind, machine: Machine, body: Body) -> ProcId {
+        let clock = self.walls.start(machine, self.now);
         self.procs.push(Proc {
+            clock,
             alive: true,
             body: Some(body),
             kind,
@@ -321,8 +333,12 @@ impl World {
             Event::Wakes(proc) => self.wake(proc),
             Event::Drained(proc) => self.feed_driver(proc, RegistryEvent::Drained),
             Event::PortSpeaks(proc) => self.hear(proc),
+            Event::NodeExcluded { driver, node, excluded } => {
+                self.feed_driver(driver, RegistryEvent::NodeExcluded { node, excluded })
+            }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::Fetched(fetching) => self.fetched(fetching),
             Event::Copies(copying) => self.copy(copying),
             Event::ToldLate { connection, message } => {
                 self.send(connection, CLIENT, Message::Blocks(*message));
@@ -370,12 +386,14 @@ impl World {
             | Event::Wakes(proc)
             | Event::Drained(proc)
             | Event::PortSpeaks(proc)
+            | Event::NodeExcluded { driver: proc, .. }
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }
             | Event::SpawnFailed { worker: proc, .. }
             | Event::SubmittedExited { worker: proc, .. }
             | Event::WorkerGone { executor: proc }
+            | Event::Fetched(Fetching { driver: proc, .. })
             | Event::Copies(Copying { holder: proc, .. })
             | Event::NextPiece(proc)
             | Event::SubmitJob(proc) => Some(*proc),

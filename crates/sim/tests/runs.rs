@@ -5,7 +5,7 @@ use firesteel_sim::{Counters, MUTANTS, Settings, first_violation, is_caught, sim
 const RUNS: u64 = 2500;
 
 #[test]
-fn thousands_of_lives_break_no_rule_and_see_every_fault() {
+fn thousands_of_runs_break_no_rule_and_see_every_fault() {
     let settings = Settings::default();
     let mut all = Counters::default();
     for seed in 0..RUNS {
@@ -17,7 +17,7 @@ fn thousands_of_lives_break_no_rule_and_see_every_fault() {
 }
 
 #[test]
-fn the_same_seed_lives_the_same_life() {
+fn the_same_seed_makes_the_same_run() {
     let settings = Settings::default();
     for seed in 0..50 {
         let hashes =

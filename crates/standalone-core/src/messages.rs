@@ -20,6 +20,8 @@ pub enum ToMaster {
         worker: WorkerDescription,
         /// What it runs.
         state: WorkerState,
+        /// The newest master that took it in: later ones have larger epochs, whatever their clocks show.
+        newest: Epoch,
     },
     /// A registered worker tells all it runs: right after its registration, as Spark has it.
     WorkerLatestState {
@@ -60,6 +62,8 @@ pub enum ToMaster {
         previous: Option<AppId>,
         /// The first number its executors may have: smaller ones are taken.
         first_executor: ExecutorId,
+        /// The newest master that took it in: later ones have larger epochs, whatever their clocks show.
+        newest: Epoch,
     },
     /// Of a driver; it tells what it wants and what it has.
     ApplicationHeartbeat {

@@ -76,7 +76,7 @@ impl Cluster {
         };
         self.number += 1;
         let state = WorkerState { number: self.number, ..WorkerState::default() };
-        self.hear(u64::from(port), ToMaster::RegisterWorker { worker, state });
+        self.hear(u64::from(port), ToMaster::RegisterWorker { worker, state, newest: Epoch(0) });
     }
 
     fn app(&mut self, name: &str) {
@@ -96,6 +96,7 @@ impl Cluster {
             incarnation: Incarnation(number),
             previous: None,
             first_executor: ExecutorId(0),
+            newest: Epoch(0),
         };
         self.hear(1000 + number, message);
     }

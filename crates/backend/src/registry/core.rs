@@ -197,7 +197,9 @@ impl Registry {
             // Late: this process stood still. What came meanwhile is read before anybody is judged.
             let stood_still = turn.now.since_ms(self.next_check) > look;
             self.next_check = turn.now.plus_ms(look);
-            if !stood_still {
+            if self.options.planted.is(Mutant::JudgesBacklog) {
+                self.remove_silent_executors(turn);
+            } else if !stood_still {
                 turn.out.push(RegistryEffect::Drain);
             }
         }

@@ -6,6 +6,7 @@ use firesteel_types::{ExecutorId, ExecutorInfo, Tick};
 
 use super::core::{Registry, RegistryEffect, Turn};
 use crate::blame::{Blame, End, ExitStatus, blame};
+use crate::executor::exit;
 use crate::mutant::Mutant;
 use crate::protocol::{Refusal, ToDriver, ToExecutor};
 use crate::provider::ProviderCommand;
@@ -82,7 +83,7 @@ impl Registry {
                            on every worker, or let the driver serve it";
             return Some((Refusal::OtherExecutable, message.to_owned()));
         }
-        if !who.has_address {
+        if !who.has_address && !self.options.planted.is(Mutant::TakesExecutorsWithoutAddress) {
             let message = "its connection broke after it had told where it serves its blocks";
             return Some((Refusal::NoAddress, message.to_owned()));
         }
@@ -136,7 +137,8 @@ impl Registry {
         let late = self.roster.late(now, timeout);
         gone.extend(late.map(|id| (id, End::NeverRegistered, "it never registered".to_owned())));
         // None of them may get the tasks of another one.
-        for (id, ..) in gone.iter().filter(|(id, ..)| self.roster.get(*id).is_some()) {
+        let bars = !self.options.planted.is(Mutant::RemovesOneByOne);
+        for (id, ..) in gone.iter().filter(|(id, ..)| bars && self.roster.get(*id).is_some()) {
             let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
             turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(barred)));
         }
@@ -165,6 +167,9 @@ impl Registry {
         }
         let mutant = match end {
             End::Exited(Some(ExitStatus::Code(0))) => Some(Mutant::ClearsTasksByExitZero),
+            End::Exited(Some(ExitStatus::Code(exit::HEARTBEAT_FAILURE..=exit::REFUSED))) => {
+                Some(Mutant::ClearsTasksByOwnCodes)
+            }
             End::Silent => Some(Mutant::ClearsTasksBySilence),
             _ => None,
         };

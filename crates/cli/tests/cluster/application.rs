@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use firesteel_backend::command::Command;
 use firesteel_rpc::*;
-use firesteel_standalone_core::Incarnation;
 use firesteel_standalone_core::description::{ApplicationDescription, ExecutorState};
 use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster};
 use firesteel_standalone_core::wire::{APP_CLIENT, MASTER};
+use firesteel_standalone_core::{Epoch, Incarnation};
 use firesteel_types::ExecutorId;
 use rustix::process::Pid;
 use tokio::runtime::Runtime;
@@ -71,6 +71,7 @@ impl Application {
             incarnation: Incarnation(PROCESSES.fetch_add(1, Ordering::Relaxed)),
             previous: None,
             first_executor: ExecutorId(0),
+            newest: Epoch(0),
         });
         application
     }

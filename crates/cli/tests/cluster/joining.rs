@@ -8,7 +8,7 @@ use firesteel_rpc::*;
 use firesteel_standalone_core::description::{WorkerDescription, WorkerState};
 use firesteel_standalone_core::messages::{Stamped, ToMaster, ToWorker};
 use firesteel_standalone_core::wire::{MASTER, WORKER};
-use firesteel_standalone_core::{Incarnation, WorkerId};
+use firesteel_standalone_core::{Epoch, Incarnation, WorkerId};
 use firesteel_types::Host;
 use tempfile::TempDir;
 
@@ -243,7 +243,7 @@ fn a_name_or_an_address_that_is_taken_is_refused_and_its_owner_stays() {
             memory_mb: 1,
         };
         let state = WorkerState { number: 1, executors: vec![], drivers: vec![], apps: vec![] };
-        let message = ToMaster::RegisterWorker { worker, state };
+        let message = ToMaster::RegisterWorker { worker, state, newest: Epoch(0) };
         let (reason, retry) = runtime.block_on(claim(&master.url, message));
         assert!(reason.contains(needle) && retry == may_retry, "{reason}");
     }

@@ -111,7 +111,7 @@ impl MapOutputs {
     /// Makes room for a shuffle, keeping what is registered already.
     pub(crate) fn ensure(&mut self, shuffle: ShuffleId, partitions: u32) {
         let entry = self.shuffles.entry(shuffle).or_insert_with(|| Shuffle::new(partitions));
-        debug_assert_eq!(entry.locations.len(), partitions as usize, "shuffle {shuffle} changed");
+        assert_eq!(entry.locations.len(), partitions as usize, "shuffle {shuffle} changed");
     }
 
     /// Whether every output is registered. An unknown shuffle has none.

@@ -224,7 +224,7 @@ impl DagScheduler {
         }
         let stage = &self.stages[&id];
         let partitions = self.missing_partitions(stage);
-        debug_assert!(!partitions.is_empty(), "a complete stage {id} was submitted");
+        assert!(!partitions.is_empty(), "a complete stage {id} was submitted");
         for parent in stage.parents.clone() {
             if let Some(shuffle) = self.stages[&parent].shuffle() {
                 self.publish(turn, shuffle);

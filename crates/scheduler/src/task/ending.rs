@@ -12,6 +12,7 @@ use firesteel_types::{
 use super::core::TaskScheduler;
 use super::losses::Suspect;
 use crate::messages::{TaskEffect, TaskSetFailure};
+use crate::mutant::Mutant;
 
 const LOST_THE_RACE: &str = "another attempt succeeded";
 
@@ -236,7 +237,9 @@ impl TaskScheduler {
         let (partition, newest) = (attempt.partition, self.sets.newest_attempt(stage));
         let suspect = (stage.stage, partition);
         let own = self.sets.get(newest).map_or(0, |set| set.slots().failures_of(partition));
-        let attempts = own + self.losses.count(suspect);
+        let by_attempt = self.options.planted.is(Mutant::CountsLossesByAttempt);
+        let losses = if by_attempt { u32::from(lost) } else { self.losses.count(suspect) };
+        let attempts = own + losses;
         let fatal = matches!(failure, TaskFailure::Fatal { .. });
         if matters && (fatal || attempts >= self.options.max_failures && failure.counts()) {
             let cause = TaskSetFailure::TaskFailed { partition, attempts, failure };

@@ -144,10 +144,7 @@ impl Executors {
     /// Forgets a condemned executor, after its attempts were ended.
     pub(super) fn remove(&mut self, id: ExecutorId) {
         let executor = self.alive.remove(&id);
-        debug_assert!(
-            executor.is_none_or(|e| e.condemned && e.tasks + e.queued == 0),
-            "S03: tasks left"
-        );
+        assert!(executor.is_none_or(|e| e.condemned && e.tasks + e.queued == 0), "S03: tasks left");
     }
 
     /// Takes the cores of one task; where none are free, it waits for them.
@@ -180,7 +177,7 @@ impl Executors {
         let Some(executor) = self.alive.get_mut(&id) else { return };
         let (was_usable, was_free) = (executor.usable(), executor.free);
         apply(executor);
-        debug_assert_eq!(executor.free + executor.tasks * self.cpus, executor.cores, "S03");
+        assert_eq!(executor.free + executor.tasks * self.cpus, executor.cores, "S03");
         let (usable, free) = (executor.usable(), executor.free);
         if was_usable && was_free >= self.cpus {
             self.offerable.remove(&(Reverse(was_free), id));

@@ -147,7 +147,7 @@ impl Pools {
 
     /// Takes a set out, and its pool with the last set (S17).
     pub(super) fn leave(&mut self, mut member: Member) {
-        debug_assert_eq!(member.running, 0, "a set leaves its pool with tasks running");
+        assert_eq!(member.running, 0, "a set leaves its pool with tasks running");
         self.set_runnable(&mut member, false);
         let pool = self.pools.get_mut(&member.pool).expect("a member's pool exists");
         pool.members -= 1;

@@ -124,7 +124,7 @@ impl Slots {
     /// The partition's first success.
     pub(super) fn succeed(&mut self, index: u32, executor: ExecutorId) {
         let before = self.change(index, Progress::Succeeded(executor));
-        debug_assert!(!matches!(before, Progress::Succeeded(_)), "a partition succeeds twice");
+        assert!(!matches!(before, Progress::Succeeded(_)), "a partition succeeds twice");
     }
 
     /// The partition cannot be had in this set, unless it was already.

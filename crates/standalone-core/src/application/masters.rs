@@ -92,6 +92,7 @@ impl AppClient {
                 incarnation: self.options.incarnation,
                 previous: self.app.clone(),
                 first_executor,
+                newest: self.masters.newest,
             };
             turn.tell(master, message);
         }

@@ -1,6 +1,7 @@
 //! One event in, effects out: where a master's messages go, and when it looks at the clock.
 
 use firesteel_backend::Peer;
+use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
 use super::agenda::{Agenda, Look};
@@ -97,12 +98,12 @@ pub struct Master {
 }
 
 impl Master {
-    /// A master without workers. `epoch`, the moment it began to act in milliseconds since 1970, is
-    /// larger than that of any master before it.
+    /// A master without workers. `epoch` is the moment it began to act, in milliseconds since 1970: larger than that of
+    /// any master before it, unless a clock was wrong. Then those who know a later one tell it.
     pub fn new(options: MasterOptions, epoch: Epoch, status: RecoveryState) -> Self {
         Master {
             status,
-            ids: Ids::new(epoch),
+            ids: Ids::new(epoch, options.first_number),
             agenda: Agenda::default(),
             workers: Workers::default(),
             apps: Applications::new(options.retained_applications),
@@ -150,7 +151,10 @@ impl Master {
 
     fn received(&mut self, turn: &mut Turn<'_>, from: Peer, message: ToMaster) {
         match message {
-            ToMaster::RegisterWorker { worker, state } => {
+            ToMaster::RegisterWorker { worker, state, newest } => {
+                let known = self.workers.get(&worker.id).map(|known| known.description());
+                let known = known.is_some_and(|known| known.incarnation == worker.incarnation);
+                self.outdo(turn, newest, known);
                 self.register_worker(turn, from, worker, state);
             }
             ToMaster::WorkerLatestState { worker, registration, state }
@@ -172,7 +176,9 @@ impl Master {
                 incarnation,
                 previous,
                 first_executor,
+                newest,
             } => {
+                self.outdo(turn, newest, self.apps.of(incarnation).is_some());
                 let asked =
                     super::apps::Asked { description, incarnation, previous, first_executor };
                 self.register_application(turn, from, asked);
@@ -207,6 +213,16 @@ impl Master {
         }
     }
 
+    /// Whoever comes from another master obeys none before it: this one's epoch is larger from now on, whatever the
+    /// clocks of both showed when they began (S06).
+    fn outdo(&mut self, turn: &mut Turn<'_>, newest: Epoch, is_known: bool) {
+        let later = newest > turn.epoch || newest == turn.epoch && !is_known;
+        if later && !self.options.planted.is(Mutant::TrustsItsClock) {
+            self.ids.outdo(newest);
+            turn.epoch = self.ids.epoch();
+        }
+    }
+
     fn peer_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
         let gone = self.workers.alive_behind(peer).map(|worker| worker.id().clone());
         if let Some(id) = gone {
@@ -221,7 +237,8 @@ impl Master {
             return;
         }
         // Late: what came while this process stood still is read before anybody is judged.
-        if look != Look::Late {
+        let deaf = self.options.planted.is(Mutant::JudgesWorkersBacklog);
+        if look != Look::Late || deaf {
             self.remove_silent_workers(turn);
             self.remove_silent_applications(turn);
         }

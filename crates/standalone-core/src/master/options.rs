@@ -28,6 +28,9 @@ pub struct MasterOptions {
     pub retained_applications: usize,
     /// `spark.deploy.retainedDrivers`
     pub retained_drivers: usize,
+    /// The first number in ids of applications and drivers, drawn at its start: a clock that was set back gives the date
+    /// of another master's ids once more.
+    pub first_number: u16,
     /// For the simulator.
     pub planted: Planted,
 }
@@ -47,6 +50,7 @@ impl Default for MasterOptions {
             starvation_ms: 15_000,
             retained_applications: 200,
             retained_drivers: 200,
+            first_number: 0,
             planted: Planted::default(),
         }
     }

@@ -85,7 +85,7 @@ impl Scene {
     }
 
     fn register_worker(&mut self, from: u64, worker: WorkerDescription, state: WorkerState) {
-        self.hear(from, ToMaster::RegisterWorker { worker, state });
+        self.hear(from, ToMaster::RegisterWorker { worker, state, newest: Epoch(0) });
     }
 
     fn add_worker(&mut self, from: u64, name: &str, cores: u32, memory_mb: u64) -> Registration {
@@ -126,6 +126,7 @@ impl Scene {
             incarnation: Incarnation(from),
             previous,
             first_executor: ExecutorId(first),
+            newest: Epoch(0),
         };
         self.hear(from, message);
     }
@@ -686,10 +687,50 @@ fn a_master_that_stands_by_takes_nobody_in() {
     let mut master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Standby);
     let mut out = Vec::new();
     let (worker, state) = (worker("a", 1, 1), WorkerState::default());
-    let message = ToMaster::RegisterWorker { worker, state };
+    let message = ToMaster::RegisterWorker { worker, state, newest: Epoch(0) };
     master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
     let [MasterEffect::SendWorker { said, .. }] = &out[..] else { panic!("{out:?}") };
     assert_eq!(said.message, ToWorker::MasterInStandby);
+}
+
+/// The epochs with which a master answers who wants to register.
+fn answers(master: &mut Master, message: ToMaster) -> Vec<Epoch> {
+    let mut out = Vec::new();
+    master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
+    let epochs = out.iter().filter_map(|effect| match effect {
+        MasterEffect::SendWorker { said, .. } => Some(said.epoch),
+        MasterEffect::SendApplication { said, .. } => Some(said.epoch),
+        _ => None,
+    });
+    epochs.collect()
+}
+
+#[test]
+fn a_master_whose_clock_was_set_back_is_later_than_those_before_it_all_the_same() {
+    let register = |newest| {
+        let state = WorkerState { number: 1, ..WorkerState::default() };
+        ToMaster::RegisterWorker { worker: worker("a", 1, 1000), state, newest: Epoch(newest) }
+    };
+    let ask = |newest| ToMaster::RegisterApplication {
+        description: Arc::new(app(1)),
+        incarnation: Incarnation(9),
+        previous: None,
+        first_executor: ExecutorId(0),
+        newest: Epoch(newest),
+    };
+    // What they know of masters before, and the epoch of the answer.
+    for (newest, expected) in [(0, 50), (49, 50), (50, 51), (3_600_000, 3_600_001)] {
+        for message in [register(newest), ask(newest)] {
+            let mut master = Master::new(MasterOptions::default(), Epoch(50), RecoveryState::Alive);
+            let first = answers(&mut master, message.clone());
+            assert_eq!(first.first(), Some(&Epoch(expected)), "{message:?}");
+        }
+    }
+    let mut master = Master::new(MasterOptions::default(), Epoch(50), RecoveryState::Alive);
+    assert_eq!(answers(&mut master, register(0))[0], Epoch(50));
+    assert_eq!(answers(&mut master, register(50))[0], Epoch(50), "that was this master");
+    let hostile = answers(&mut master, register(u64::MAX))[0];
+    assert_eq!(hostile.0 << 20 >> 20, hostile.0, "its registrations have numbers of their own");
 }
 
 #[test]

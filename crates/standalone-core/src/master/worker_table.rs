@@ -260,7 +260,7 @@ impl Workers {
     /// Takes a worker in, in the place of one of that name which is not alive.
     pub(super) fn insert(&mut self, worker: Worker) {
         let before = self.by_id.insert(worker.id().clone(), worker);
-        debug_assert!(before.is_none_or(|before| !before.is_alive()), "a live worker is replaced");
+        assert!(before.is_none_or(|before| !before.is_alive()), "a live worker is replaced");
     }
 
     /// Lists a worker that is not alive so long after its last heartbeat, and no longer.

@@ -89,11 +89,11 @@ pub enum WorkerEffect {
     KillDriver { driver: DriverId },
     /// The application is over and nothing of it runs: remove its temporary directories.
     RemoveApplication { app: AppId },
-    /// Remove work directories that are older than this, except those of these applications.
+    /// Remove work directories that are older than this, except those of these applications and drivers.
     CleanWorkDirectories {
         age_ms: u64,
-        /// Directories of these stay.
-        keep: Vec<AppId>,
+        /// Their names.
+        keep: Vec<Arc<str>>,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
@@ -200,32 +200,32 @@ impl Worker {
             ToWorker::MasterInStandby => {}
             ToWorker::ReconnectWorker | ToWorker::MasterChanged { .. } => self.reconnect(turn),
             ToWorker::LaunchExecutor { registration, key, description, cores, memory_mb } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.launch_executor(turn, key, description, cores, memory_mb);
                 }
             }
             ToWorker::KillExecutor { registration, key } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.kill_executor(turn, key);
                 }
             }
             ToWorker::ExecutorEndKnown { registration, key } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.executors.acknowledge(&key);
                 }
             }
             ToWorker::LaunchDriver { registration, driver, description } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.launch_driver(turn, driver, description);
                 }
             }
             ToWorker::KillDriver { registration, driver } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.kill_driver(turn, driver);
                 }
             }
             ToWorker::DriverEndKnown { registration, driver } => {
-                if self.obeys(epoch, registration) {
+                if self.obeys(registration) {
                     self.drivers.acknowledge(&driver);
                 }
             }
@@ -233,9 +233,9 @@ impl Worker {
         }
     }
 
-    /// Whether an order counts: it was given under the newest registration (S06).
-    fn obeys(&mut self, epoch: Epoch, registration: Registration) -> bool {
-        let current = self.newest == (epoch, registration);
+    /// Whether an order counts: it was given under the newest registration (S06). Its master's epoch may have grown since.
+    fn obeys(&mut self, registration: Registration) -> bool {
+        let current = self.newest.1 == registration;
         self.stale += u64::from(!current);
         current || self.options.planted.is(Mutant::ObeysOldRegistrations)
     }
@@ -252,7 +252,9 @@ impl Worker {
     fn clean_up(&mut self, turn: &mut Turn<'_>) {
         let Some(options) = self.options.clean_up else { return };
         if self.next_clean_up.is_none_or(|at| at <= turn.now) {
-            let keep = self.executors.apps().cloned().collect();
+            let cleans = self.options.planted.is(Mutant::CleansUpRunningDrivers);
+            let drivers = self.drivers.names().filter(|_| !cleans).map(|driver| &driver.0);
+            let keep = self.executors.apps().map(|app| &app.0).chain(drivers).cloned().collect();
             turn.out.push(WorkerEffect::CleanWorkDirectories { age_ms: options.age_ms, keep });
             self.next_clean_up = Some(turn.now.plus_ms(options.interval_ms.max(1)));
         }

@@ -142,6 +142,11 @@ impl Drivers {
         live.chain(self.ended.values().cloned()).collect()
     }
 
+    /// Those that have not ended.
+    pub(super) fn names(&self) -> impl Iterator<Item = &DriverId> {
+        self.live.keys()
+    }
+
     /// Cores and memory of the processes that may be there.
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, u64)> {
         let there = self.live.values().filter(|driver| driver.phase.holds_capacity());

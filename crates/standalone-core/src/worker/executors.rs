@@ -133,6 +133,7 @@ impl Worker {
 
     fn remove_if_over(&mut self, turn: &mut Turn<'_>, app: &AppId) {
         let runs = self.executors.apps().any(|running| running == app);
+        let runs = runs && !self.options.planted.is(Mutant::RemovesFilesInUse);
         if !runs && self.memory.is_finished(app) {
             turn.out.push(WorkerEffect::RemoveApplication { app: app.clone() });
         }

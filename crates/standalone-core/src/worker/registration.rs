@@ -76,7 +76,7 @@ impl Worker {
         let state = self.state();
         for master in 0..self.options.masters {
             let (worker, state) = (self.options.description.clone(), state.clone());
-            let message = ToMaster::RegisterWorker { worker, state };
+            let message = ToMaster::RegisterWorker { worker, state, newest: self.newest.0 };
             turn.out.push(WorkerEffect::Send { master, message });
         }
     }

@@ -130,6 +130,33 @@ fn exit(effects: &[WorkerEffect]) -> Option<&str> {
 }
 
 #[test]
+fn clean_up_spares_the_directories_of_executors_and_drivers_that_run() {
+    let clean_up = Some(CleanUp { interval_ms: 60_000, age_ms: 1 });
+    let worker = Worker::new(WorkerOptions { clean_up, ..options() }, Jitter::new(1));
+    let mut scene = Scene { worker, now: Tick(1000) };
+    scene.feed(WorkerEvent::Ticked);
+    scene.feed(registered(1));
+    scene.feed(launch(1, 0, 1));
+    scene.feed(launch_driver(true));
+    scene.now = scene.now.plus_ms(60_000);
+    let out = scene.feed(WorkerEvent::Ticked);
+    let kept = out.iter().find_map(|effect| match effect {
+        WorkerEffect::CleanWorkDirectories { keep, .. } => Some(keep.clone()),
+        _ => None,
+    });
+    assert_eq!(kept, Some(vec!["app".into(), "d".into()]));
+}
+
+#[test]
+fn an_order_counts_though_its_masters_epoch_has_grown_since_it_took_the_worker_in() {
+    let mut scene = Scene::ready();
+    let WorkerEvent::Received { master, mut said } = launch(1, 0, 1) else { unreachable!() };
+    said.epoch = Epoch(6);
+    let out = scene.feed(WorkerEvent::Received { master, said });
+    assert!(matches!(out[..], [WorkerEffect::SpawnExecutor { .. }, ..]), "{out:?}");
+}
+
+#[test]
 fn a_worker_that_no_master_will_ever_take_in_ends_at_once_and_one_that_was_taken_in_does_not() {
     let mut scene = Scene::new();
     scene.feed(WorkerEvent::Ticked);

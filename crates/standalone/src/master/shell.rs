@@ -49,6 +49,9 @@ impl Links {
     }
 }
 
+/// Ids of applications and drivers begin at a number below this: four digits, as Spark's have.
+const FIRST_NUMBERS: u32 = 9000;
+
 /// A caller in this process, which has no connection.
 const NOBODY: Peer = Peer(u64::MAX);
 
@@ -63,6 +66,8 @@ impl fmt::Debug for Shell {
 impl Shell {
     pub(super) fn new(options: MasterOptions) -> Self {
         let clock = Clock::new();
+        let drawn = getrandom::u32().expect("the system has random numbers");
+        let options = MasterOptions { first_number: (drawn % FIRST_NUMBERS) as u16, ..options };
         let core = Master::new(options, Epoch(clock.now().0), RecoveryState::Alive);
         let state =
             Mutex::new(State { core, peers: BTreeMap::new(), longest_round: Duration::ZERO });

@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -97,14 +98,14 @@ impl Directories {
     }
 
     /// Removes directories whose files have not changed for `age`, except those of `keep`. Blocks.
-    pub(super) fn remove_old(&self, age: Duration, keep: &[AppId]) {
+    pub(super) fn remove_old(&self, age: Duration, keep: &[Arc<str>]) {
         let Some(border) = SystemTime::now().checked_sub(age) else { return };
         let Ok(entries) = fs::read_dir(&self.work) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let ours = name.to_str().is_some_and(|name| {
                 (name.starts_with("app-") || name.starts_with("driver-"))
-                    && !keep.iter().any(|app| *app.0 == *name)
+                    && !keep.iter().any(|kept| **kept == *name)
             });
             if ours && !changed_since(&entry.path(), border) {
                 remove(&entry.path());
@@ -214,7 +215,7 @@ mod tests {
 
         directories.remove_old(Duration::from_secs(3600), &[]);
         assert!(place.work.exists(), "it is not old");
-        directories.remove_old(Duration::ZERO, &[AppId::new("app-1")]);
+        directories.remove_old(Duration::ZERO, &["app-1".into()]);
         assert!(place.work.exists(), "something of it runs");
         fs::create_dir(root.path().join("work/mine")).unwrap();
         directories.remove_old(Duration::ZERO, &[]);

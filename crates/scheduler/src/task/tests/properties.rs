@@ -82,6 +82,7 @@ fn options() -> impl Strategy<Value = TaskOptions> {
                 exclusion: exclude
                     .then(|| ExclusionOptions { timeout_ms: 700, ..ExclusionOptions::default() }),
                 pipeline_us: if pipelined { 5000 } else { 0 },
+                ..TaskOptions::default()
             }
         },
     )
