@@ -109,12 +109,12 @@ impl Endpoint for PlayerEndpoint {
 
     async fn receive(
         &mut self,
-        said: Stamped<ToWorker>,
+        stamped: Stamped<ToWorker>,
         _: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
         let books = &mut *lock(&self.books);
-        match said.message {
+        match stamped.message {
             ToWorker::RegisteredWorker { registration, .. } => {
                 books.registration = Some(registration);
             }
@@ -188,11 +188,11 @@ impl Endpoint for Client {
 
     async fn receive(
         &mut self,
-        said: Stamped<ToApplication>,
+        stamped: Stamped<ToApplication>,
         _: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
-        if let ToApplication::RegisteredApplication { app, .. } = said.message {
+        if let ToApplication::RegisteredApplication { app, .. } = stamped.message {
             *lock(&self.0) = Some(app);
         }
         Ok(())

@@ -30,15 +30,15 @@ pub enum Error {
     /// The file with the pools of the `FAIR` mode cannot be used.
     #[error("spark.scheduler.allocation.file {path:?} cannot be used: {reason}")]
     AllocationFile {
-        /// The file.
+        /// As `spark.scheduler.allocation.file` names it.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with it, and in which line.
         reason: String,
     },
     /// A file that executors shall get cannot be used.
     #[error("spark.files (--files) {file}: {reason}")]
     File {
-        /// The file.
+        /// As the user wrote it.
         file: String,
         /// Why not, and what to do.
         reason: String,
@@ -60,13 +60,13 @@ pub enum Error {
     /// The application lost its cluster.
     #[error("no more jobs can be run: {reason}")]
     ApplicationEnded {
-        /// Why.
+        /// Why the cluster is lost, as the master or the driver found it.
         reason: String,
     },
     /// An argument of a transformation or action is out of its range.
     #[error("{operation} ({place}): {reason}")]
     InvalidArgument {
-        /// The operation.
+        /// The method that was called, such as `repartition`.
         operation: &'static str,
         /// Where it was called.
         place: String,
@@ -84,15 +84,15 @@ pub enum Error {
     InputPattern {
         /// The path or pattern.
         pattern: String,
-        /// Why.
+        /// The mistake, and where in the pattern it is.
         reason: String,
     },
     /// An input file is there but cannot be read.
     #[error("input file {path:?} cannot be read: {source}")]
     UnreadableInput {
-        /// The file.
+        /// The path, or the pattern if its store did not answer.
         path: PathBuf,
-        /// Why.
+        /// The error of the system or of the store.
         source: std::sync::Arc<io::Error>,
     },
     /// The output directory is already there.
@@ -108,7 +108,7 @@ pub enum Error {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system or of the store.
         source: std::sync::Arc<io::Error>,
     },
     /// The RDD has no items, and the action needs one.
@@ -123,9 +123,9 @@ pub enum Error {
     /// A thread or child process could not be started.
     #[error("could not start {what}: {source}")]
     Start {
-        /// What.
+        /// What it is for, such as a worker thread.
         what: String,
-        /// Why not.
+        /// The error of the system.
         source: std::sync::Arc<io::Error>,
     },
     /// The program was built in a way that cannot work.

@@ -7,6 +7,8 @@
 //! Architecture Invariant: nothing here runs tasks or knows where they run; that is the engine's. Nothing here
 //! computes items; that is the rdd crate's.
 
+#![warn(missing_docs)]
+
 mod context;
 mod error;
 mod input;

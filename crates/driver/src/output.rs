@@ -218,7 +218,7 @@ impl Staged {
     /// In between there is none: two renames are as close as file systems in general allow.
     fn replace_target(&self, output: &Path) -> Result<()> {
         let replaced = self.staging.join("replaced");
-        // Whoever removes leftovers now would remove the old output with them.
+        // A thread that removes leftovers now would remove the old output with them.
         let _leftovers_stay = self.leftovers.lock();
         std::fs::rename(&self.target, &replaced).map_err(failed("move aside", &self.target))?;
         let placed = self.put_in_place(output);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_was_given_up_adds_nothing_to_the_output() {
+    fn an_attempt_that_does_not_count_adds_nothing_to_the_output() {
         let scratch = tempfile::tempdir().unwrap();
         let target = scratch.path().join("new/out");
         let staged = Staged::create(&target, false, &Leftovers::default()).unwrap();

@@ -387,24 +387,6 @@ fn peak_of_an_executor(event: &Event) -> Option<u32> {
 }
 
 #[test]
-fn executors_are_told_with_their_log_files_and_attributes() {
-    let attribute = "spark.executorEnv.SPARK_EXECUTOR_ATTRIBUTE_ZONE";
-    let (_ctx, seen) = started(builder(1).config(attribute, "north"), 1);
-    let events = seen.0.lock().unwrap();
-    let info = events.iter().find_map(|event| match event {
-        Event::ExecutorAdded { info, .. } => Some(info),
-        _ => None,
-    });
-    let info = info.unwrap();
-    assert_eq!(info.attributes.get("ZONE").map(String::as_str), Some("north"));
-    for stream in ["stdout", "stderr"] {
-        let file = info.log_urls[stream].strip_prefix(&format!("file://{}", info.host)).unwrap();
-        assert!(file.ends_with(&format!("/0/{stream}")), "{file}");
-        assert!(Path::new(file).exists(), "{file}");
-    }
-}
-
-#[test]
 fn an_executor_that_hangs_is_declared_dead_and_replaced() {
     let builder = builder(2).config("spark.network.timeout", "10s");
     let (ctx, seen) = started(builder.config("spark.executor.heartbeatInterval", "500ms"), 2);

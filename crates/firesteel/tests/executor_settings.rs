@@ -98,6 +98,38 @@ fn executors_of_a_cluster_of_its_own_are_as_many_as_wanted_and_have_the_variable
     replace(&ctx, &seen, 1);
 }
 
+/// What listeners hear of the first executor.
+fn first_executor(seen: &Seen) -> firesteel::types::ExecutorInfo {
+    let events = seen.0.lock().unwrap();
+    let info = events.iter().find_map(|event| match event {
+        Event::ExecutorAdded { info, .. } => Some(info.clone()),
+        _ => None,
+    });
+    info.unwrap()
+}
+
+#[test]
+fn executors_are_told_with_their_attributes_and_their_log_files_if_they_have_some() {
+    let attribute = "spark.executorEnv.SPARK_EXECUTOR_ATTRIBUTE_ZONE";
+    let (ctx, seen) = started(builder(1).config(attribute, "north"), 1);
+    let info = first_executor(&seen);
+    assert_eq!(info.attributes.get("ZONE").map(String::as_str), Some("north"));
+    assert!(info.log_urls.is_empty(), "it prints where the driver does: {:?}", info.log_urls);
+    ctx.stop();
+
+    let cluster = Cluster::start();
+    let one = builder(2).master(&cluster.master.url()).config("spark.executor.memory", "256m");
+    let (ctx, seen) = started(one.config("spark.executor.instances", 1), 1);
+    let info = first_executor(&seen);
+    for stream in ["stdout", "stderr"] {
+        let file = info.log_urls[stream].strip_prefix(&format!("file://{}", info.host)).unwrap();
+        assert!(file.ends_with(&format!("/0/{stream}")), "{file}");
+        assert!(std::path::Path::new(file).exists(), "{file}");
+    }
+    ctx.stop();
+    cluster.stop();
+}
+
 #[test]
 fn a_variable_that_is_not_the_users_is_refused_before_anything_starts() {
     let refused = builder(1).config("spark.executorEnv.FIRESTEEL_ROLE", "driver").build();

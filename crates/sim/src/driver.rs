@@ -485,7 +485,7 @@ impl World {
                 }
                 Err(Missing::Violation(broken)) => return Err(broken),
                 Err(Missing::Paused(until)) if self.rng.bool() => {
-                    // Whoever is frozen goes on never more.
+                    // The executor that has it may be frozen for ever.
                     let until = until.min(self.now + 1000);
                     self.push(until, Event::TaskEnds { executor: proc, task });
                     return Ok(());

@@ -80,7 +80,6 @@ pub struct Run {
 /// What a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Whose.
     pub seed: u64,
     /// The invariant's id and what is wrong.
     pub message: String,

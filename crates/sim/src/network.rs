@@ -16,7 +16,7 @@ pub(crate) enum Message {
     ToMaster(ToMaster),
     ToWorker(Stamped<ToWorker>),
     ToApplication(Stamped<ToApplication>),
-    /// To whoever submitted a driver; nobody listens in a run.
+    /// To the client that submitted a driver; there is none in a run.
     Reply,
     ToDriver(ToDriver),
     ToExecutor(ToExecutor),

@@ -167,16 +167,15 @@ impl World {
                 self.counters.apps_reregistered += u64::from(again);
                 self.feed_master(receiver, MasterEvent::Received { from, message })
             }
-            Message::ToWorker(said) => {
-                self.feed_worker(receiver, WorkerEvent::Received { master: target, said })
+            Message::ToWorker(stamped) => {
+                self.feed_worker(receiver, WorkerEvent::Received { master: target, stamped })
             }
-            Message::ToApplication(said) => {
-                self.feed_client(receiver, AppClientEvent::ReceivedMaster { master: target, said })
-            }
+            Message::ToApplication(stamped) => self
+                .feed_client(receiver, AppClientEvent::ReceivedMaster { master: target, stamped }),
             Message::ToDriver(message) => {
                 let has_address = self.connections[connection].introduced;
-                let said = RegistryEvent::ReceivedExecutor { from, has_address, message };
-                self.feed_driver(receiver, said)
+                let received = RegistryEvent::ReceivedExecutor { from, has_address, message };
+                self.feed_driver(receiver, received)
             }
             Message::ToExecutor(message) => {
                 self.feed_executor(receiver, ExecutorEvent::Received(message))
@@ -250,12 +249,12 @@ impl World {
         for effect in out {
             match effect {
                 MasterEffect::Persist(_) => {}
-                MasterEffect::SendWorker { to, said } => {
-                    self.send(to.0 as usize, CLIENT, Message::ToWorker(said));
+                MasterEffect::SendWorker { to, stamped } => {
+                    self.send(to.0 as usize, CLIENT, Message::ToWorker(stamped));
                 }
-                MasterEffect::SendApplication { to, said } => {
-                    self.check_removal(to, &said.message)?;
-                    self.send(to.0 as usize, CLIENT, Message::ToApplication(said));
+                MasterEffect::SendApplication { to, stamped } => {
+                    self.check_removal(to, &stamped.message)?;
+                    self.send(to.0 as usize, CLIENT, Message::ToApplication(stamped));
                 }
                 MasterEffect::Reply { to, .. } => {
                     self.send(to.0 as usize, CLIENT, Message::Reply);
@@ -539,8 +538,8 @@ fn returning(core: &Master, event: &MasterEvent) -> Option<(WorkerId, Registrati
 
 /// The registration under which a master orders something.
 fn order_of(event: &WorkerEvent) -> Option<Registration> {
-    let WorkerEvent::Received { said, .. } = event else { return None };
-    match &said.message {
+    let WorkerEvent::Received { stamped, .. } = event else { return None };
+    match &stamped.message {
         ToWorker::LaunchExecutor { registration, .. }
         | ToWorker::KillExecutor { registration, .. }
         | ToWorker::LaunchDriver { registration, .. }

@@ -34,7 +34,7 @@ pub(crate) enum Missing {
         /// Where its executor believes the outputs of the shuffle to lie.
         outputs: Arc<[Option<MapOutputLocation>]>,
     },
-    /// Whoever has it stands still until then.
+    /// The executor that has it is frozen until then.
     Paused(u64),
     /// It was told something wrong.
     Violation(String),

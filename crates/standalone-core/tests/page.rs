@@ -49,13 +49,13 @@ impl Cluster {
         self.master.handle(self.now, event, &mut out);
         for effect in out {
             match effect {
-                MasterEffect::SendWorker { said, .. } => {
-                    if let ToWorker::RegisteredWorker { registration, .. } = said.message {
+                MasterEffect::SendWorker { stamped, .. } => {
+                    if let ToWorker::RegisteredWorker { registration, .. } = stamped.message {
                         self.registrations.push(registration);
                     }
                 }
-                MasterEffect::SendApplication { said, .. } => {
-                    if let ToApplication::RegisteredApplication { app, .. } = said.message {
+                MasterEffect::SendApplication { stamped, .. } => {
+                    if let ToApplication::RegisteredApplication { app, .. } = stamped.message {
                         self.apps.push(app);
                     }
                 }

@@ -15,6 +15,7 @@
 //! ```
 
 mod code;
+mod docs;
 mod fields;
 mod figures;
 mod generated;

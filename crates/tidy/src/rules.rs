@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::Source;
 use crate::code::is_word;
+use crate::docs::repetitions;
 use crate::fields::{Fields, open_structs};
 use crate::uses::imported_paths;
 use crate::words;
@@ -91,6 +92,7 @@ pub fn check(source: &Source) -> Vec<Complaint> {
     found.lines();
     if source.is_rust() {
         found.header();
+        found.docs();
         found.purity();
         found.unsafe_code();
         found.leftovers();
@@ -149,6 +151,16 @@ impl Findings<'_> {
         });
         if !first.is_some_and(|line| line.starts_with("//!")) {
             self.complain(1, "no `//!` header: say what this file owns and what it never does");
+        }
+    }
+
+    fn docs(&mut self) {
+        let source = self.source;
+        for (line, doc) in repetitions(&source.text) {
+            let message = format!(
+                "`{doc}` only repeats the name: say what it does not (a unit, what `None` means), or leave it out"
+            );
+            self.complain(line, message);
         }
     }
 

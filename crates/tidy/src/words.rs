@@ -20,6 +20,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("read_ahead", "prefetch"),
     ("gives way", "is evicted"),
     ("give way", "be evicted"),
+    ("whoever", "the thread, process or component that does it"),
     ("executor was given up", "was declared dead"),
     ("worker was given up", "was declared dead"),
 ];
@@ -65,6 +66,8 @@ mod tests {
             ("docs/memory.md", "Records that do not fit are Put aside."),
             ("crates/a/src/b.rs", "struct Door(Arc<Shell>);"),
             ("crates/a/src/b.rs", "    fn read_ahead(&self) {}"),
+            ("crates/a/src/b.rs", "// Whoever asks waits."),
+            ("crates/a/src/b.rs", "fn it_stays_whoever_asks() {"),
         ] {
             assert_eq!(complaints(path, line).len(), 1, "{line}");
         }

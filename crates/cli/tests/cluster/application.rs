@@ -35,11 +35,11 @@ impl Endpoint for Client {
 
     async fn receive(
         &mut self,
-        said: Stamped<ToApplication>,
+        stamped: Stamped<ToApplication>,
         _: Caller<()>,
         _: &Context<Stamped<ToApplication>>,
     ) -> Result<(), HandlerError> {
-        self.0.lock().unwrap().push(said.message);
+        self.0.lock().unwrap().push(stamped.message);
         Ok(())
     }
 }

@@ -208,11 +208,11 @@ impl Endpoint for Claimant {
 
     async fn receive(
         &mut self,
-        said: Stamped<ToWorker>,
+        stamped: Stamped<ToWorker>,
         _: Caller<()>,
         _: &Context<Stamped<ToWorker>>,
     ) -> Result<(), HandlerError> {
-        if let ToWorker::RegisterWorkerFailed { reason, retry, .. } = said.message {
+        if let ToWorker::RegisterWorkerFailed { reason, retry, .. } = stamped.message {
             self.0.send((reason, retry))?;
         }
         Ok(())

@@ -193,13 +193,13 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         node.into_rdd(FlatMap::new(self.pipe.clone(), OnEachValue(f)))
     }
 
-    /// The keys.
+    /// The key of each pair; the result has no partitioner.
     #[track_caller]
     pub fn keys(&self) -> Rdd<K, impl Pipe<Item = K> + use<K, V, P>> {
         self.map_call(CallSite::here("keys"), Pure::new(|(key, _)| key))
     }
 
-    /// The values.
+    /// The value of each pair; the result has no partitioner.
     #[track_caller]
     pub fn values(&self) -> Rdd<V, impl Pipe<Item = V> + use<K, V, P>> {
         self.map_call(CallSite::here("values"), Pure::new(|(_, value)| value))

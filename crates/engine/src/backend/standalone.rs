@@ -190,9 +190,9 @@ impl Client {
                 self.masters = masters;
                 Some(AppClientEvent::Ticked)
             }
-            ClientMessage::FromMaster(address, said) => {
-                self.master(&address).map(|master| AppClientEvent::ReceivedMaster { master, said })
-            }
+            ClientMessage::FromMaster(address, stamped) => self
+                .master(&address)
+                .map(|master| AppClientEvent::ReceivedMaster { master, stamped }),
             ClientMessage::Gone(address) => {
                 self.master(&address).map(|master| AppClientEvent::MasterDisconnected { master })
             }
@@ -263,11 +263,12 @@ impl Endpoint for Masters {
 
     async fn receive(
         &mut self,
-        said: Stamped<ToApplication>,
+        stamped: Stamped<ToApplication>,
         caller: Caller<()>,
         _: &Context<Self::Message>,
     ) -> Result<(), HandlerError> {
-        let _ = self.messages.send(ClientMessage::FromMaster(caller.peer().address.clone(), said));
+        let _ =
+            self.messages.send(ClientMessage::FromMaster(caller.peer().address.clone(), stamped));
         Ok(())
     }
 

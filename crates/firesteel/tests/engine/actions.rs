@@ -143,7 +143,7 @@ fn actions_on_some_partitions_answer_in_the_order_asked_for() {
         let error = rdd.run_on_partitions(&[5], |part| part.count()).unwrap_err().to_string();
         assert!(error.contains("partition 5 is out of range"), "{error}");
         let error = rdd.run_on_partitions(&[1, 1], |part| part.count()).unwrap_err().to_string();
-        assert!(error.contains("asked for twice"), "{error}");
+        assert!(error.contains("named twice"), "{error}");
         assert!(rdd.run_on_partitions(&[], |part| part.count()).unwrap().is_empty());
     });
 }

@@ -17,7 +17,7 @@ pub enum AppClientEvent {
     ReceivedMaster {
         /// Its index among the masters to dial.
         master: usize,
-        said: Stamped<ToApplication>,
+        stamped: Stamped<ToApplication>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
@@ -100,7 +100,9 @@ impl AppClient {
     pub fn handle(&mut self, now: Tick, event: AppClientEvent, out: &mut Vec<AppClientEffect>) {
         let turn = &mut Turn { now, out };
         match event {
-            AppClientEvent::ReceivedMaster { master, said } => self.received(turn, master, said),
+            AppClientEvent::ReceivedMaster { master, stamped } => {
+                self.received(turn, master, stamped)
+            }
             AppClientEvent::MasterDisconnected { master } => self.disconnected(turn, master),
             AppClientEvent::MasterUnreachable { master, reason, lasting } => {
                 self.unreachable(turn, master, reason, lasting);

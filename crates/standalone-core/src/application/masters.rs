@@ -119,9 +119,9 @@ impl AppClient {
         &mut self,
         turn: &mut Turn<'_>,
         master: usize,
-        said: Stamped<ToApplication>,
+        stamped: Stamped<ToApplication>,
     ) {
-        let Stamped { epoch, message } = said;
+        let Stamped { epoch, message } = stamped;
         if epoch < self.masters.newest {
             self.stale += 1;
             return;

@@ -19,25 +19,25 @@ struct Scene {
     now: Tick,
 }
 
-fn said(epoch: u64, message: ToApplication) -> AppClientEvent {
-    AppClientEvent::ReceivedMaster { master: 0, said: Stamped { epoch: Epoch(epoch), message } }
+fn received(epoch: u64, message: ToApplication) -> AppClientEvent {
+    AppClientEvent::ReceivedMaster { master: 0, stamped: Stamped { epoch: Epoch(epoch), message } }
 }
 
 fn registered(epoch: u64) -> AppClientEvent {
     let (app, url) = (AppId::new("app"), String::new());
-    said(epoch, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 15_000 })
+    received(epoch, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 15_000 })
 }
 
 fn ended(executor: u32, state: ExecutorState, status: Option<ExitStatus>) -> AppClientEvent {
     let end = status.map(|status| ProcessEnd { message: "ended".into(), status: Some(status) });
     let update = ExecutorUpdate { executor: ExecutorId(executor), state, end };
-    said(5, ToApplication::ExecutorUpdated(update))
+    received(5, ToApplication::ExecutorUpdated(update))
 }
 
 fn added(executor: u32) -> AppClientEvent {
     let (executor, worker) = (ExecutorId(executor), WorkerId::new("w"));
     let (host, cores, memory_mb) = (Host::new("h"), 1, 100);
-    said(5, ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb })
+    received(5, ToApplication::ExecutorAdded { executor, worker, host, cores, memory_mb })
 }
 
 fn comes(executor: u32) -> AppClientEvent {
@@ -212,7 +212,7 @@ fn the_driver_is_heard_as_often_as_its_master_wants() {
     let mut scene = Scene::new();
     scene.feed(AppClientEvent::Ticked);
     let (app, url) = (AppId::new("app"), String::new());
-    scene.feed(said(5, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 1250 }));
+    scene.feed(received(5, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 1250 }));
     let beats = scene.wait(10_000).into_iter().filter(|effect| {
         let beat = |message: &ToMaster| matches!(message, ToMaster::ApplicationHeartbeat { .. });
         matches!(effect, AppClientEffect::SendMaster { message, .. } if beat(message))
@@ -234,7 +234,7 @@ fn what_was_released_without_a_master_is_told_to_the_next_one_until_it_is_over()
         state: ExecutorState::Killed,
         end: None,
     });
-    scene.feed(said(6, message));
+    scene.feed(received(6, message));
     assert_eq!(killed(&scene.wait(60_000)), []);
 }
 
@@ -245,7 +245,7 @@ fn what_an_older_master_says_changes_nothing() {
     scene.feed(AppClientEvent::MasterDisconnected { master: 0 });
     scene.feed(registered(6));
     let message = "gone".to_owned();
-    assert!(scene.feed(said(5, ToApplication::ApplicationRemoved { message })).is_empty());
+    assert!(scene.feed(received(5, ToApplication::ApplicationRemoved { message })).is_empty());
     assert!(scene.feed(ended(0, ExecutorState::Lost, None)).is_empty(), "S06");
     assert_eq!(scene.client.stale_messages(), 2);
 }
@@ -254,7 +254,7 @@ fn what_an_older_master_says_changes_nothing() {
 fn an_application_that_its_master_ended_is_over_and_says_why() {
     let mut scene = Scene::ready();
     let message = "10 executors in a row".to_owned();
-    let out = scene.feed(said(5, ToApplication::ApplicationRemoved { message }));
+    let out = scene.feed(received(5, ToApplication::ApplicationRemoved { message }));
     assert!(failure(&out).is_some_and(|reason| reason.contains("in a row")), "{out:?}");
     assert!(scene.client.is_over());
     assert!(scene.feed(AppClientEvent::Command(ProviderCommand::Stop)).is_empty());
@@ -293,7 +293,8 @@ fn each_state_of_an_executor_is_reported_and_the_master_hears_who_registered() {
 fn a_shortage_is_reported_and_is_over_when_an_executor_is_ordered() {
     let mut scene = Scene::ready();
     let message = "no worker has 9 cores".to_owned();
-    let out = scene.feed(said(5, ToApplication::ApplicationStarved { message: message.clone() }));
+    let out =
+        scene.feed(received(5, ToApplication::ApplicationStarved { message: message.clone() }));
     let shortage = |out: &[AppClientEffect]| {
         reports(out).into_iter().find_map(|event| match event {
             ProviderEvent::Capacity(capacity) => Some(capacity.shortage),

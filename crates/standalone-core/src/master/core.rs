@@ -38,19 +38,19 @@ pub enum MasterEffect {
     SendWorker {
         /// Over which connection.
         to: Peer,
-        said: Stamped<ToWorker>,
+        stamped: Stamped<ToWorker>,
     },
     /// Tell a driver.
     SendApplication {
         /// Over which connection.
         to: Peer,
-        said: Stamped<ToApplication>,
+        stamped: Stamped<ToApplication>,
     },
     /// Answer a request.
     Reply {
         /// Over which connection.
         to: Peer,
-        said: Stamped<MasterReply>,
+        stamped: Stamped<MasterReply>,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
@@ -65,18 +65,18 @@ pub(super) struct Turn<'a> {
 
 impl Turn<'_> {
     pub(super) fn tell_worker(&mut self, to: Peer, message: ToWorker) {
-        let said = Stamped { epoch: self.epoch, message };
-        self.out.push(MasterEffect::SendWorker { to, said });
+        let stamped = Stamped { epoch: self.epoch, message };
+        self.out.push(MasterEffect::SendWorker { to, stamped });
     }
 
     pub(super) fn tell_app(&mut self, to: Peer, message: ToApplication) {
-        let said = Stamped { epoch: self.epoch, message };
-        self.out.push(MasterEffect::SendApplication { to, said });
+        let stamped = Stamped { epoch: self.epoch, message };
+        self.out.push(MasterEffect::SendApplication { to, stamped });
     }
 
     pub(super) fn reply(&mut self, to: Peer, message: MasterReply) {
-        let said = Stamped { epoch: self.epoch, message };
-        self.out.push(MasterEffect::Reply { to, said });
+        let stamped = Stamped { epoch: self.epoch, message };
+        self.out.push(MasterEffect::Reply { to, stamped });
     }
 
     pub(super) fn persist(&mut self, change: Change) {

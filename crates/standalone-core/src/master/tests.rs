@@ -67,9 +67,13 @@ impl Scene {
         self.master.assert_invariants();
         for effect in out {
             match effect {
-                MasterEffect::SendWorker { to, said } => self.to_workers.push((to, said.message)),
-                MasterEffect::SendApplication { to, said } => self.to_apps.push((to, said.message)),
-                MasterEffect::Reply { said, .. } => self.replies.push(said.message),
+                MasterEffect::SendWorker { to, stamped } => {
+                    self.to_workers.push((to, stamped.message))
+                }
+                MasterEffect::SendApplication { to, stamped } => {
+                    self.to_apps.push((to, stamped.message))
+                }
+                MasterEffect::Reply { stamped, .. } => self.replies.push(stamped.message),
                 MasterEffect::Persist(_) | MasterEffect::ArmTimer(_) => {}
             }
         }
@@ -96,8 +100,8 @@ impl Scene {
     }
 
     fn registration(&self) -> Registration {
-        let mut said = self.to_workers.iter().rev();
-        let found = said.find_map(|(_, message)| match message {
+        let mut sent = self.to_workers.iter().rev();
+        let found = sent.find_map(|(_, message)| match message {
             ToWorker::RegisteredWorker { registration, .. } => Some(*registration),
             _ => None,
         });
@@ -106,8 +110,8 @@ impl Scene {
 
     fn add_app(&mut self, from: u64, description: ApplicationDescription) -> AppId {
         self.ask_for_app(from, description, None, 0);
-        let mut said = self.to_apps.iter().rev();
-        let found = said.find_map(|(_, message)| match message {
+        let mut sent = self.to_apps.iter().rev();
+        let found = sent.find_map(|(_, message)| match message {
             ToApplication::RegisteredApplication { app, .. } => Some(app.clone()),
             _ => None,
         });
@@ -168,8 +172,8 @@ impl Scene {
     }
 
     fn launches(&mut self) -> Vec<(Peer, ExecutorKey)> {
-        let said = std::mem::take(&mut self.to_workers);
-        let launches = said.into_iter().filter_map(|(to, message)| match message {
+        let sent = std::mem::take(&mut self.to_workers);
+        let launches = sent.into_iter().filter_map(|(to, message)| match message {
             ToWorker::LaunchExecutor { key, .. } => Some((to, key)),
             _ => None,
         });
@@ -689,8 +693,8 @@ fn a_master_that_stands_by_takes_nobody_in() {
     let (worker, state) = (worker("a", 1, 1), WorkerState::default());
     let message = ToMaster::RegisterWorker { worker, state, newest: Epoch(0) };
     master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
-    let [MasterEffect::SendWorker { said, .. }] = &out[..] else { panic!("{out:?}") };
-    assert_eq!(said.message, ToWorker::MasterInStandby);
+    let [MasterEffect::SendWorker { stamped, .. }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(stamped.message, ToWorker::MasterInStandby);
 }
 
 /// The epochs with which a master answers who wants to register.

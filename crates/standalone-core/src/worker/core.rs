@@ -25,7 +25,7 @@ pub enum WorkerEvent {
     Received {
         /// Its index among the masters to dial.
         master: usize,
-        said: Stamped<ToWorker>,
+        stamped: Stamped<ToWorker>,
     },
     /// The connection to a master broke, or could not be made.
     MasterDisconnected {
@@ -159,7 +159,7 @@ impl Worker {
         }
         let turn = &mut Turn { now, out };
         match event {
-            WorkerEvent::Received { master, said } => self.received(turn, master, said),
+            WorkerEvent::Received { master, stamped } => self.received(turn, master, stamped),
             WorkerEvent::MasterDisconnected { master } => self.master_disconnected(turn, master),
             WorkerEvent::MasterUnreachable { master, reason, lasting } => {
                 self.master_unreachable(turn, master, reason, lasting);
@@ -182,8 +182,8 @@ impl Worker {
         }
     }
 
-    fn received(&mut self, turn: &mut Turn<'_>, master: usize, said: Stamped<ToWorker>) {
-        let Stamped { epoch, message } = said;
+    fn received(&mut self, turn: &mut Turn<'_>, master: usize, stamped: Stamped<ToWorker>) {
+        let Stamped { epoch, message } = stamped;
         if epoch < self.newest.0 {
             self.dropped_stale();
             return;

@@ -36,14 +36,14 @@ fn key(executor: u32) -> ExecutorKey {
     ExecutorKey { app: AppId::new("app"), executor: ExecutorId(executor) }
 }
 
-fn said(message: ToWorker) -> WorkerEvent {
-    WorkerEvent::Received { master: 0, said: Stamped { epoch: Epoch(5), message } }
+fn received(message: ToWorker) -> WorkerEvent {
+    WorkerEvent::Received { master: 0, stamped: Stamped { epoch: Epoch(5), message } }
 }
 
 fn registered(registration: u64) -> WorkerEvent {
     let registration = Registration(registration);
     let (url, web_ui) = (String::new(), String::new());
-    said(ToWorker::RegisteredWorker { registration, url, web_ui, heartbeat_ms: 15_000 })
+    received(ToWorker::RegisteredWorker { registration, url, web_ui, heartbeat_ms: 15_000 })
 }
 
 fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
@@ -57,7 +57,7 @@ fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
         command: Command::default(),
         web_ui: String::new(),
     };
-    said(ToWorker::LaunchExecutor {
+    received(ToWorker::LaunchExecutor {
         registration: Registration(registration),
         key: key(executor),
         description: Arc::new(description),
@@ -67,7 +67,10 @@ fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
 }
 
 fn kill(registration: u64, executor: u32) -> WorkerEvent {
-    said(ToWorker::KillExecutor { registration: Registration(registration), key: key(executor) })
+    received(ToWorker::KillExecutor {
+        registration: Registration(registration),
+        key: key(executor),
+    })
 }
 
 impl Scene {
@@ -198,7 +201,8 @@ fn a_refusal_for_good_ends_it_and_one_for_now_does_not() {
         scene.feed(WorkerEvent::Ticked);
         let incarnation = Incarnation(7);
         let reason = "taken".to_owned();
-        let out = scene.feed(said(ToWorker::RegisterWorkerFailed { incarnation, reason, retry }));
+        let out =
+            scene.feed(received(ToWorker::RegisterWorkerFailed { incarnation, reason, retry }));
         assert_eq!(matches!(out.last(), Some(WorkerEffect::Exit { .. })), ends, "{out:?}");
     }
 }
@@ -247,7 +251,7 @@ fn an_end_is_told_with_every_heartbeat_until_it_is_known() {
     };
     assert!(told(&scene.tick_after(15_000)));
     let registration = Registration(1);
-    scene.feed(said(ToWorker::ExecutorEndKnown { registration, key: key(0) }));
+    scene.feed(received(ToWorker::ExecutorEndKnown { registration, key: key(0) }));
     assert!(!told(&scene.tick_after(15_000)));
     assert_eq!(scene.worker.untold_ends(), 0);
 }
@@ -276,7 +280,7 @@ fn directories_go_when_the_application_is_over_and_nothing_of_it_runs() {
         out.iter().any(|effect| matches!(effect, WorkerEffect::RemoveApplication { .. }))
     };
     let app = AppId::new("app");
-    let finished = said(ToWorker::ApplicationFinished { app });
+    let finished = received(ToWorker::ApplicationFinished { app });
     assert!(!removes(scene.feed(finished.clone())));
     assert!(removes(scene.feed(exits(0))));
     assert!(!removes(scene.feed(finished)), "once");
@@ -291,7 +295,7 @@ fn launch_driver(supervise: bool) -> WorkerEvent {
         command: Command::default(),
     };
     let (registration, driver) = (Registration(1), DriverId::new("d"));
-    said(ToWorker::LaunchDriver { registration, driver, description: Arc::new(description) })
+    received(ToWorker::LaunchDriver { registration, driver, description: Arc::new(description) })
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Shell {
     pub(super) fn ask(&self, message: ToMaster) -> Option<MasterReply> {
         let mut reply = None;
         let event = MasterEvent::Received { from: NOBODY, message };
-        self.feed(&mut self.lock(), event, |said| reply = Some(said.message));
+        self.feed(&mut self.lock(), event, |stamped| reply = Some(stamped.message));
         reply
     }
 
@@ -128,19 +128,19 @@ impl Shell {
     ) {
         match effect {
             MasterEffect::Persist(change) => note(&change),
-            MasterEffect::SendWorker { to, said } => {
-                if let ToWorker::RegisterWorkerFailed { reason, .. } = &said.message {
+            MasterEffect::SendWorker { to, stamped } => {
+                if let ToWorker::RegisterWorkerFailed { reason, .. } = &stamped.message {
                     tracing::warn!(peer = %to, "refused a worker: {reason}");
                 }
-                send(state.peers.get(&to).map(|links| &links.worker), said);
+                send(state.peers.get(&to).map(|links| &links.worker), stamped);
             }
-            MasterEffect::SendApplication { to, said } => {
-                if let ToApplication::ApplicationRemoved { message } = &said.message {
+            MasterEffect::SendApplication { to, stamped } => {
+                if let ToApplication::ApplicationRemoved { message } = &stamped.message {
                     tracing::warn!("ended an application: {message}");
                 }
-                send(state.peers.get(&to).map(|links| &links.app), said);
+                send(state.peers.get(&to).map(|links| &links.app), stamped);
             }
-            MasterEffect::Reply { said, .. } => reply(said),
+            MasterEffect::Reply { stamped, .. } => reply(stamped),
             MasterEffect::ArmTimer(at) => self.alarm.arm(at),
         }
     }
@@ -154,9 +154,9 @@ impl Shell {
             vacant.insert(links);
         }
         let mut caller = Some(caller);
-        self.feed(&mut state, MasterEvent::Received { from, message }, |said| {
+        self.feed(&mut state, MasterEvent::Received { from, message }, |stamped| {
             if let Some(caller) = caller.take() {
-                caller.reply(said);
+                caller.reply(stamped);
             }
         });
     }

@@ -252,16 +252,16 @@ impl Shell {
     }
 
     /// A message from a master that this worker dialled; others are dropped.
-    fn receive(self: &Arc<Self>, master: usize, said: Stamped<ToWorker>) {
-        if let ToWorker::RegisteredWorker { url, web_ui, .. } = &said.message {
+    fn receive(self: &Arc<Self>, master: usize, stamped: Stamped<ToWorker>) {
+        if let ToWorker::RegisteredWorker { url, web_ui, .. } = &stamped.message {
             tracing::info!(master = url, "registered");
             let name = MasterName { url: url.clone(), web_ui: web_ui.clone() };
             self.master.send_replace(Some(name));
         }
-        if let ToWorker::RegisterWorkerFailed { reason, .. } = &said.message {
+        if let ToWorker::RegisterWorkerFailed { reason, .. } = &stamped.message {
             tracing::warn!("the master refused this worker: {reason}");
         }
-        self.feed(WorkerEvent::Received { master, said });
+        self.feed(WorkerEvent::Received { master, stamped });
     }
 }
 
@@ -324,12 +324,12 @@ impl Endpoint for WorkerEndpoint {
 
     async fn receive(
         &mut self,
-        said: Stamped<ToWorker>,
+        stamped: Stamped<ToWorker>,
         caller: Caller<()>,
         _: &Context<Stamped<ToWorker>>,
     ) -> Result<(), HandlerError> {
         match self.index(&caller.peer().address) {
-            Some(master) => self.shell.receive(master, said),
+            Some(master) => self.shell.receive(master, stamped),
             None => tracing::warn!(from = %caller.peer().address, "not a master of this worker"),
         }
         Ok(())
