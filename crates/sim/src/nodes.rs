@@ -82,7 +82,7 @@ impl World {
     /// The first master acts, the others stand by.
     pub(crate) fn start_master(&mut self, number: usize) -> Result<(), String> {
         let machine = Machine::Master(number);
-        // Whoever starts it again has an eye on its machine.
+        // The operator who starts it again has an eye on its machine.
         if self.now > 0 && self.rng.u8(..3) == 0 {
             self.set_clock(machine);
         }

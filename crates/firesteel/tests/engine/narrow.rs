@@ -224,7 +224,8 @@ fn ranges_may_have_their_end_and_any_width() {
         assert_eq!(ctx.range(250..=u8::MAX).collect().unwrap(), (250..=255).collect::<Vec<u8>>());
         assert_eq!(ctx.range(i8::MIN..=i8::MAX).count().unwrap(), 256);
         assert_eq!(ctx.range(5..5u16).count().unwrap() + ctx.range(5..=5i16).count().unwrap(), 1);
-        assert_eq!(ctx.range_in(2, 9..=0i32, -3).collect().unwrap(), [9, 6, 3, 0]);
+        let (first, last) = (9i32, 0);
+        assert_eq!(ctx.range_in(2, first..=last, -3).collect().unwrap(), [9, 6, 3, 0]);
         let error = ctx.range(0..=u64::MAX).count().unwrap_err().to_string();
         assert!(error.contains("holds 2^64 numbers or more"), "{error}");
     });

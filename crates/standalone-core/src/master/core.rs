@@ -213,7 +213,7 @@ impl Master {
         }
     }
 
-    /// Whoever comes from another master obeys none before it: this one's epoch is larger from now on, whatever the
+    /// A worker or driver that comes from another master obeys none before it: this one's epoch is larger from now on, whatever the
     /// clocks of both showed when they began (S06).
     fn outdo(&mut self, turn: &mut Turn<'_>, newest: Epoch, is_known: bool) {
         let later = newest > turn.epoch || newest == turn.epoch && !is_known;

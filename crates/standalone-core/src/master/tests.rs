@@ -702,8 +702,8 @@ fn answers(master: &mut Master, message: ToMaster) -> Vec<Epoch> {
     let mut out = Vec::new();
     master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
     let epochs = out.iter().filter_map(|effect| match effect {
-        MasterEffect::SendWorker { said, .. } => Some(said.epoch),
-        MasterEffect::SendApplication { said, .. } => Some(said.epoch),
+        MasterEffect::SendWorker { stamped, .. } => Some(stamped.epoch),
+        MasterEffect::SendApplication { stamped, .. } => Some(stamped.epoch),
         _ => None,
     });
     epochs.collect()

@@ -153,9 +153,9 @@ fn clean_up_spares_the_directories_of_executors_and_drivers_that_run() {
 #[test]
 fn an_order_counts_though_its_masters_epoch_has_grown_since_it_took_the_worker_in() {
     let mut scene = Scene::ready();
-    let WorkerEvent::Received { master, mut said } = launch(1, 0, 1) else { unreachable!() };
-    said.epoch = Epoch(6);
-    let out = scene.feed(WorkerEvent::Received { master, said });
+    let WorkerEvent::Received { master, mut stamped } = launch(1, 0, 1) else { unreachable!() };
+    stamped.epoch = Epoch(6);
+    let out = scene.feed(WorkerEvent::Received { master, stamped });
     assert!(matches!(out[..], [WorkerEffect::SpawnExecutor { .. }, ..]), "{out:?}");
 }
 
