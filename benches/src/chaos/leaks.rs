@@ -58,14 +58,25 @@ pub(crate) fn find(cluster: &Cluster<'_>, baseline: &Baseline) -> Vec<String> {
 
 /// Of an application, its executors' output may stay; beside it, what workers cache.
 fn left_files(cluster: &Cluster<'_>) -> impl Iterator<Item = String> {
-    let disks = cluster.machine().disks().iter().map(|disk| disk.local());
+    let disks = cluster.machine().disks().iter().flat_map(|disk| left_on(&disk.local()));
     let others = [cluster.drivers(), cluster.temporary()];
-    let entries = disks.chain(others).flat_map(|path| entries(&path));
+    let entries = disks.chain(others.into_iter().flat_map(|path| entries(&path)));
     let work = (0..WORKERS).flat_map(|worker| {
         let all = files(&cluster.work_directory(worker)).into_iter();
         all.map(|(path, _)| path.display().to_string())
     });
     entries.chain(work.filter(|path| !may_stay(path)))
+}
+
+/// A worker that runs has one directory on its disk, with nothing in it but its lock.
+fn left_on(local: &Path) -> Vec<String> {
+    let directories = entries(local);
+    let own = |path: &String| path.contains("/firesteel-local-");
+    if directories.len() > 1 || !directories.iter().all(own) {
+        return directories;
+    }
+    let inside = directories.iter().flat_map(|path| entries(path.as_ref()));
+    inside.filter(|path| !path.ends_with("/owner.lock")).collect()
 }
 
 fn may_stay(path: &str) -> bool {
@@ -163,7 +174,7 @@ fn slope(lives: &[&[(f64, f64)]]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{count_listening, may_stay, slope};
+    use super::{count_listening, left_on, may_stay, slope};
 
     #[test]
     fn growth_is_seen_across_restarts_and_a_restart_is_no_growth() {
@@ -182,6 +193,20 @@ mod tests {
     fn only_output_and_the_cache_may_stay() {
         assert!(may_stay("/x/work-0/app-1/3/stderr") && may_stay("/x/work-0/cache/00ff"));
         assert!(!may_stay("/x/work-0/app-1/local/firesteel-local-1/shuffle-1"));
+    }
+
+    #[test]
+    fn a_disk_may_have_the_directory_of_its_worker_and_nothing_else() {
+        let local = std::env::temp_dir().join(format!("firesteel-left-{}", std::process::id()));
+        let make = |path: &str| std::fs::create_dir_all(local.join(path)).unwrap();
+        make("firesteel-local-1-1");
+        std::fs::write(local.join("firesteel-local-1-1/owner.lock"), "").unwrap();
+        assert_eq!(left_on(&local), Vec::<String>::new());
+        make("firesteel-local-1-1/app-1");
+        assert_eq!(left_on(&local).len(), 1);
+        make("firesteel-local-2-2");
+        assert_eq!(left_on(&local).len(), 2);
+        std::fs::remove_dir_all(local).unwrap();
     }
 
     #[test]
