@@ -272,13 +272,9 @@ impl<'a> Cluster<'a> {
         found
     }
 
-    /// Sends a signal to a process of this cluster, unless it is gone.
-    pub(crate) fn signal(&self, pid: i32, wanted: Signal) -> Result<bool> {
-        if !has_mark(pid, &self.mark) {
-            return Ok(false);
-        }
-        signal(pid, wanted)?;
-        Ok(true)
+    /// Sends a signal to a process of this cluster; false if it is gone.
+    pub(crate) fn signal(&self, pid: i32, wanted: Signal) -> bool {
+        has_mark(pid, &self.mark) && signal(pid, wanted).is_ok()
     }
 
     /// Ends it as an administrator would; what was still running after that.

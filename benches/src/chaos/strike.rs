@@ -128,7 +128,9 @@ impl Faults {
         let executors = scene.cluster.executors();
         let Some(victim) = planned.choose(&executors) else { return Ok(None) };
         let replaceable = !self.disturb() && scene.cluster.spare_cores(None).is_ok_and(|n| n > 0);
-        scene.cluster.signal(victim.pid, Signal::KILL)?;
+        if !scene.cluster.signal(victim.pid, Signal::KILL) {
+            return Ok(None);
+        }
         let app = scene.applications.number_of(&victim.app);
         if let Some(app) = app {
             scene.recoveries.died(app, scene.now);
@@ -147,7 +149,9 @@ impl Faults {
         let mut executors = scene.cluster.executors();
         executors.retain(|executor| !self.is_active(&Undo::Continue(executor.pid)));
         let Some(victim) = planned.choose(&executors) else { return Ok(None) };
-        scene.cluster.signal(victim.pid, Signal::STOP)?;
+        if !scene.cluster.signal(victim.pid, Signal::STOP) {
+            return Ok(None);
+        }
         let what = format!("{} of {}", victim.number, victim.app);
         Ok(Some(Struck::until(Undo::Continue(victim.pid), what)))
     }
@@ -193,14 +197,16 @@ impl Faults {
         running.retain(|host| !self.is_active(&Undo::Continue(scene.cluster.pid(*host))));
         let Some(&host) = planned.choose(&running) else { return Ok(None) };
         let pid = scene.cluster.pid(host);
-        scene.cluster.signal(pid, Signal::STOP)?;
+        if !scene.cluster.signal(pid, Signal::STOP) {
+            return Ok(None);
+        }
         Ok(Some(Struck::until(Undo::Continue(pid), host_name(host))))
     }
 
     fn kill_driver(&self, planned: &Planned, scene: &mut Scene<'_, '_>) -> Result<Option<Struck>> {
         let drivers = scene.applications.running();
         let Some(victim) = planned.choose(&drivers) else { return Ok(None) };
-        if !scene.cluster.signal(victim.pid, Signal::KILL)? {
+        if !scene.cluster.signal(victim.pid, Signal::KILL) {
             return Ok(None);
         }
         scene.applications.killed(victim.slot);
@@ -211,7 +217,7 @@ impl Faults {
         let mut drivers = scene.applications.running();
         drivers.retain(|driver| !self.is_active(&Undo::Continue(driver.pid)));
         let Some(victim) = planned.choose(&drivers) else { return Ok(None) };
-        if !scene.cluster.signal(victim.pid, Signal::STOP)? {
+        if !scene.cluster.signal(victim.pid, Signal::STOP) {
             return Ok(None);
         }
         Ok(Some(Struck::until(Undo::Continue(victim.pid), victim.what.clone())))
@@ -297,7 +303,10 @@ fn damage_block(planned: &Planned, scene: &mut Scene<'_, '_>) -> Result<Option<S
 fn undo(undo: &Undo, cluster: &Cluster<'_>) -> Result<()> {
     let machine = cluster.machine();
     match undo {
-        Undo::Continue(pid) => cluster.signal(*pid, Signal::CONT).map(drop),
+        Undo::Continue(pid) => {
+            cluster.signal(*pid, Signal::CONT);
+            Ok(())
+        }
         Undo::Nothing(_) => Ok(()),
         Undo::Heal(one, other) => machine.networks().map_or(Ok(()), |all| all.heal(*one, *other)),
         Undo::Hurry(host) => machine.networks().map_or(Ok(()), |all| all.hurry(*host)),
