@@ -1,6 +1,6 @@
 //! What `./bench` was asked for, or what is wrong with it.
 
-use crate::{cluster, memory, memory::Selection, rdd};
+use crate::{chaos, cluster, memory, memory::Selection, rdd};
 
 /// A command with its flags.
 #[derive(Debug, PartialEq)]
@@ -9,6 +9,7 @@ pub(crate) enum Request {
     Rdd { rounds: usize, only: Vec<String> },
     Memory(Selection),
     Cluster { rounds: usize, only: Vec<String> },
+    Chaos(chaos::Options),
 }
 
 const ROUNDS: usize = 3;
@@ -36,6 +37,7 @@ pub(crate) fn parse(words: &[&str]) -> Result<Request, String> {
             let flags = Flags::parse(rest, &["--rounds", "--only"], &cluster::NAMES)?;
             Ok(Request::Cluster { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
         }
+        "chaos" => Ok(Request::Chaos(chaos::Options::parse(rest, fastrand::u64(..1_000_000))?)),
         other => Err(format!("no command is called `{other}`")),
     }
 }
@@ -109,6 +111,7 @@ mod tests {
         for (line, words) in [
             ("", "no command"),
             ("motor", "`motor`"),
+            ("chaos --rounds 3", "`--rounds` is no flag"),
             ("engine --rounds", "--rounds"),
             ("engine --rounds 0", "from 1 to 1000"),
             ("engine --rounds many", "not `many`"),

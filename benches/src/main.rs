@@ -8,6 +8,7 @@
 //!   │                      └── job    what runs on each side and which number counts
 //!   ├── memory ── scratch          a place for large files
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
+//!   ├── chaos                    `./chaos`: a cluster under random faults
 //!   │       all of them: process, output   run a child, read what it printed; table
 //!   └── bars                    `bar NAME VALUE TARGET ok|short` and the exit code
 //! ```
@@ -18,6 +19,7 @@
 mod arguments;
 mod bars;
 mod cache;
+mod chaos;
 mod cluster;
 mod contest;
 mod data;
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
     match arguments::parse(&words) {
         Ok(request) => run(&request),
         Err(problem) => {
-            eprintln!("bench: {problem}; `./bench` alone tells how to use it");
+            eprintln!("bench: {problem}; `./bench` alone and `./chaos --help` tell how to use it");
             ExitCode::from(2)
         }
     }
@@ -49,6 +51,11 @@ fn main() -> ExitCode {
 
 fn run(request: &Request) -> ExitCode {
     let bars = match request {
+        Request::Chaos(options) if options.only_schedule => {
+            chaos::print_schedule(options);
+            return ExitCode::SUCCESS;
+        }
+        Request::Chaos(options) => chaos::run(options),
         Request::Engine { rounds } => engine::run(*rounds),
         Request::Rdd { rounds, only } => rdd::run(*rounds, only),
         Request::Cluster { rounds, only } => cluster::run(*rounds, only),

@@ -9,6 +9,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod bounded;
 mod by_hand;
+mod chaos;
 mod generated;
 mod on_firesteel;
 mod rdd;
@@ -24,7 +25,9 @@ const USAGE: &str = "usage: firesteel-bench-app JOB
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS
   bounded group_by_key|join|cogroup|distinct|cache|one_group BYTES
-  terasort generate FIRST END OUTPUT | terasort sort INPUT OUTPUT | terasort validate INPUT OUTPUT";
+  terasort generate FIRST END OUTPUT | terasort sort INPUT OUTPUT | terasort validate INPUT OUTPUT
+  chaos expect JOB VARIANT INPUTS | chaos run JOB VARIANT INPUTS DIRECTORY [spoil]
+    with JOB one of wordcount|terasort|pagerank|repartition|iterate";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -73,6 +76,15 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         }
         ["terasort", "sort", input, output] => terasort::sort(input, output),
         ["terasort", "validate", input, output] => terasort::validate(input, output),
+        ["chaos", "expect", job, variant, inputs] => {
+            chaos::expect(&chaos::Task::new(job, number(variant)?, inputs))
+        }
+        ["chaos", "run", job, variant, inputs, own] => {
+            chaos::run(&chaos::Task::new(job, number(variant)?, inputs), own, false)
+        }
+        ["chaos", "run", job, variant, inputs, own, "spoil"] => {
+            chaos::run(&chaos::Task::new(job, number(variant)?, inputs), own, true)
+        }
         ["trivial"] => Ok(on_firesteel::trivial()?),
         ["hold"] => Ok(survive::hold()?),
         ["survive", tasks, millis] => Ok(survive::survive(number(tasks)?, number(millis)?)?),
@@ -134,6 +146,8 @@ mod tests {
             "by-hand sort",
             "bounded nap 1",
             "terasort sort a",
+            "chaos run wordcount x a b",
+            "chaos run wordcount 1 a b spoilt",
         ] {
             let words: Vec<&str> = line.split_whitespace().collect();
             let failure = run(&words).unwrap_err();

@@ -55,7 +55,7 @@ pub(crate) fn validate(input: &str, output: &str) -> Result<(), Failure> {
 }
 
 /// The record of a row: 99 bytes, and the end of the line.
-fn record(row: u64) -> String {
+pub(crate) fn record(row: u64) -> String {
     let mut digits = mix(row);
     let key: String = (0..10)
         .map(|_| {
@@ -67,24 +67,24 @@ fn record(row: u64) -> String {
     format!("{key} {row:032x} {:.>55}", "")
 }
 
-fn key(line: &str) -> Key {
+pub(crate) fn key(line: &str) -> Key {
     let key = line.as_bytes().first_chunk();
     *key.unwrap_or_else(|| panic!("a record of less than 10 bytes: {line:?}"))
 }
 
 /// What is known about the records of one partition, or of several in a row.
 #[derive(Clone, Default, Serialize, Deserialize)]
-struct Summary {
-    records: u64,
+pub(crate) struct Summary {
+    pub(crate) records: u64,
     /// Does not depend on the order of the records.
-    checksum: u64,
+    pub(crate) checksum: u64,
     /// How often a record has a smaller key than the one before it.
-    misplaced: u64,
+    pub(crate) misplaced: u64,
     ends: Option<(Key, Key)>,
 }
 
 impl Summary {
-    fn of(line: &str) -> Summary {
+    pub(crate) fn of(line: &str) -> Summary {
         let mut hasher = DefaultHasher::new();
         line.hash(&mut hasher);
         let ends = Some((key(line), key(line)));
@@ -92,7 +92,7 @@ impl Summary {
     }
 
     /// This one's records, then `next`'s.
-    fn then(self, next: Summary) -> Summary {
+    pub(crate) fn then(self, next: Summary) -> Summary {
         let (ends, misplaced) = match (self.ends, next.ends) {
             (Some((first, end)), Some((start, last))) => (Some((first, last)), start < end),
             (one, other) => (one.or(other), false),

@@ -78,6 +78,23 @@ impl Driver {
         self.heard.extend(self.lines.try_iter().map(|(_, line)| line));
     }
 
+    /// What it said since it was asked last, and, if it ended, whether well and what it wrote to its standard error.
+    /// Does not wait for it.
+    pub(crate) fn news(&mut self) -> Result<(Vec<(Instant, String)>, Option<(bool, String)>)> {
+        let Some(status) = self.child.try_wait()? else {
+            return Ok((self.lines.try_iter().collect(), None));
+        };
+        let last_words = self.lines.iter().collect();
+        Ok((last_words, Some((status.success(), self.stderr.recv().unwrap_or_default()))))
+    }
+
+    /// Kills it; what it wrote to its standard error until then.
+    pub(crate) fn kill(mut self) -> Result<String> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(self.stderr.recv().unwrap_or_default())
+    }
+
     /// Ends its input and waits until it ended well; all it said.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<Vec<String>> {
         self.input = None;
@@ -112,7 +129,7 @@ impl Drop for Driver {
 mod tests {
     use std::{process::Command, time::Duration};
 
-    use super::Driver;
+    use super::{super::wait::until, Driver};
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -128,6 +145,22 @@ mod tests {
         driver.hear("one", 1, LONG).unwrap();
         driver.hear("two", 1, LONG).unwrap();
         assert_eq!(driver.finish(LONG).unwrap(), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn who_does_not_wait_hears_everything_by_the_end() {
+        let mut driver = shell("echo one; cat; echo why >&2; echo two; exit 1");
+        driver.hear("one", 1, LONG).unwrap();
+        assert_eq!(driver.news().unwrap(), (vec![], None));
+        driver.input = None;
+        let mut heard = vec![];
+        let ended = until("its end", LONG, || {
+            let (lines, ended) = driver.news().unwrap();
+            heard.extend(lines.into_iter().map(|(_, line)| line));
+            ended
+        });
+        assert_eq!(ended.unwrap(), (false, "why\n".to_owned()));
+        assert_eq!(heard, ["two"]);
     }
 
     #[test]

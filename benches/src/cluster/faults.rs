@@ -7,7 +7,10 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
 use super::{
-    Bench, Kind, Plan, Programs, Site, Spot, driver::Driver, network::Networks, processes,
+    Bench, Kind, Plan, Programs, Site, Spot,
+    driver::Driver,
+    network::{Networks, plan},
+    processes,
     wait::until,
 };
 use crate::{
@@ -25,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TASKS: u64 = 40;
 const MILLIS: u64 = 25;
 const SUM: u64 = TASKS * (TASKS - 1) / 2;
+
+/// The network of the two hosts that are cut off from each other.
+const NETWORK: &str = "10.203.77";
 
 /// How often executors are killed: the median counts.
 const KILLS: usize = 3;
@@ -75,8 +81,8 @@ impl Fault {
     /// Brings it about in a cluster of this kind.
     fn strike(self, bench: &mut Bench, kind: Kind<'_>) -> Result<Outcome> {
         if self == Self::NetworkCut {
-            let networks = Networks::make()?;
-            return on(bench, kind, &networks.plan(), |site| network_cut(site, &networks));
+            let networks = Networks::make(NETWORK, &["driver", "worker"])?;
+            return on(bench, kind, &plan(&networks), |site| network_cut(site, &networks));
         }
         on(bench, kind, &Plan::here(&[1, 1]), |site| match self {
             Self::ExecutorKill => executor_kill(site),
@@ -232,15 +238,16 @@ fn exit_at_once(site: &mut Site<'_>) -> Result<Outcome> {
 }
 
 fn network_cut(site: &mut Site<'_>, networks: &Networks) -> Result<Outcome> {
-    let mut driver = survivor(site, &networks.driver(), 2, timeouts(site))?;
-    driver.catch_up();
+    let (driver, worker) = (0, 1);
+    let mut survivor = survivor(site, &networks.host(driver), 2, timeouts(site))?;
+    survivor.catch_up();
     let cut = Instant::now();
-    networks.cut()?;
-    driver.hear("EXECUTOR removed", 1, LIMIT)?;
-    networks.heal()?;
-    let after = driver.hear("EXECUTOR added", 1, LIMIT)? - cut;
-    driver.hear("ROUND", 1, LIMIT)?;
-    right(&driver.finish(LIMIT)?)?;
+    networks.cut(driver, worker)?;
+    survivor.hear("EXECUTOR removed", 1, LIMIT)?;
+    networks.heal(driver, worker)?;
+    let after = survivor.hear("EXECUTOR added", 1, LIMIT)? - cut;
+    survivor.hear("ROUND", 1, LIMIT)?;
+    right(&survivor.finish(LIMIT)?)?;
     Ok(Outcome::Over(after))
 }
 

@@ -10,16 +10,16 @@
 //! with `site` (a cluster that runs), `driver` (an application that runs), `page` (what a master says), `processes`
 //! (what the system says), `wait`.
 
-mod driver;
+pub(crate) mod driver;
 mod faults;
 mod jobs;
 mod load;
-mod network;
-mod page;
-mod processes;
-mod site;
+pub(crate) mod network;
+pub(crate) mod page;
+pub(crate) mod processes;
+pub(crate) mod site;
 mod speed;
-mod wait;
+pub(crate) mod wait;
 
 use anyhow::Result;
 

@@ -31,14 +31,23 @@ impl Running {
 
 /// The processes with this mark, but for those that only wait to be asked how they ended.
 pub(crate) fn marked(mark: &str) -> Vec<Running> {
-    let wanted = format!("{MARK}={mark}");
     let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let has_mark = |pid: &i32| {
-        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
-    };
-    pids.filter(has_mark).filter_map(look).collect()
+    pids.filter(|pid| has_mark(*pid, mark)).filter_map(look).collect()
+}
+
+/// Does this process have this mark? Not if it is gone and another has its number.
+pub(crate) fn has_mark(pid: i32, mark: &str) -> bool {
+    variable(pid, MARK).is_some_and(|found| found == mark)
+}
+
+/// A variable that a process was started with.
+pub(crate) fn variable(pid: i32, name: &str) -> Option<String> {
+    let variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    variables.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
 }
 
 /// A zombie has no environment, but it may become one while it is looked at.

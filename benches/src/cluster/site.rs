@@ -60,7 +60,7 @@ impl Spot {
         Self { host: "127.0.0.1".to_owned(), namespace: None }
     }
 
-    fn command(&self, program: &Path) -> Command {
+    pub(crate) fn command(&self, program: &Path) -> Command {
         let Some(namespace) = &self.namespace else { return Command::new(program) };
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]).arg(program);
@@ -250,11 +250,11 @@ impl Drop for Site<'_> {
 }
 
 /// Nobody else has it now; the moment until it is used is short.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?.port())
 }
 
-fn daemon(kind: Kind<'_>, spot: &Spot, role: &str, local: bool) -> Command {
+pub(crate) fn daemon(kind: Kind<'_>, spot: &Spot, role: &str, local: bool) -> Command {
     match kind {
         Kind::Spark(spark) => {
             let mut command = spot.command(&spark.program("spark-class"));
@@ -277,8 +277,15 @@ fn daemon(kind: Kind<'_>, spot: &Spot, role: &str, local: bool) -> Command {
     }
 }
 
-fn start(mut command: Command, mark: &str, directory: &Path, name: &str) -> Result<Child> {
-    let log = File::create(directory.join(format!("{name}.log")))?;
+/// Starts it with its output at the end of the file `name.log` in `directory`.
+pub(crate) fn start(
+    mut command: Command,
+    mark: &str,
+    directory: &Path,
+    name: &str,
+) -> Result<Child> {
+    let log = directory.join(format!("{name}.log"));
+    let log = File::options().create(true).append(true).open(log)?;
     command.env(MARK, mark).current_dir(directory);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     command.spawn().with_context(|| format!("cannot start a {name}"))

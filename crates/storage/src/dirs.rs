@@ -71,6 +71,11 @@ impl LocalDirs {
         &self.0.roots
     }
 
+    /// The directories themselves, one on each disk that takes one, at least one: made now if they were not.
+    pub fn directories(&self) -> io::Result<Vec<PathBuf>> {
+        Ok(self.0.in_turn(0)?.iter().map(|directory| directory.path.clone()).collect())
+    }
+
     /// A new file, on the next of the disks, or on another if that one refuses.
     pub fn create_file(&self, purpose: &str) -> io::Result<TempFile> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);

@@ -100,7 +100,6 @@ fn an_executor_knows_what_it_is_and_nothing_of_its_workers_secret() {
         ("FIRESTEEL_EXECUTOR_CORES", "1"),
         ("FIRESTEEL_EXECUTOR_MEMORY_MB", "64"),
         ("FIRESTEEL_EXECUTOR_HOST", "127.0.0.1"),
-        ("SPARK_LOCAL_DIRS", work.join("local").to_str().unwrap()),
         ("PWD", work.join("0").to_str().unwrap()),
         ("OTHER", "inherited"),
     ] {
@@ -108,7 +107,9 @@ fn an_executor_knows_what_it_is_and_nothing_of_its_workers_secret() {
     }
     assert!(found["FIRESTEEL_WORKER_URL"].starts_with("spark://Worker@127.0.0.1:"), "{text}");
     assert!(!text.contains("not for executors"));
-    for path in [work.clone(), work.join("0"), work.join("local")] {
+    let local = std::path::PathBuf::from(found["SPARK_LOCAL_DIRS"]);
+    assert!(local.starts_with(work.parent().unwrap()) && local.ends_with(&app), "{local:?}");
+    for path in [work.clone(), work.join("0"), local] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

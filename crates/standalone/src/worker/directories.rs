@@ -1,5 +1,8 @@
 //! Where a worker's processes work: `WORK/APP_ID/EXECUTOR_ID/` and `WORK/DRIVER_ID/`, for nobody else to
-//! read. Output stays there until it is old; temporary files go with their application.
+//! read. Output stays there until it is old.
+//!
+//! Temporary files are in directories of the worker, `LOCAL/firesteel-local-*/APP_ID`, below WORK if it has no others. They go with
+//! their application; those of a worker that was killed, with the next start.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -11,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use firesteel_backend::AppId;
 use firesteel_standalone_core::{DriverId, ExecutorKey};
+use firesteel_storage::LocalDirs;
 
 use crate::StartError;
 
@@ -23,7 +27,7 @@ const PROBE: &[u8] = &[0; 4096];
 #[derive(Clone, Debug)]
 pub(super) struct Directories {
     work: PathBuf,
-    local: Vec<PathBuf>,
+    local: Arc<LocalDirs>,
 }
 
 /// Where one process works.
@@ -42,8 +46,13 @@ impl Directories {
         make_private(work).map_err(failed(work))?;
         let work = fs::canonicalize(work).map_err(failed(work))?;
         let absolute = |path: &PathBuf| std::path::absolute(path).map_err(failed(path));
-        let local = local.iter().map(absolute).collect::<Result<_, _>>()?;
-        Ok(Self { work, local })
+        let mut roots = local.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+        if roots.is_empty() {
+            roots.push(work.clone());
+        }
+        let local = LocalDirs::new(roots);
+        local.remove_leftovers();
+        Ok(Self { work, local: Arc::new(local) })
     }
 
     /// Where what drivers serve is kept.
@@ -67,7 +76,7 @@ impl Directories {
     fn place(&self, work: PathBuf, owner: &str) -> io::Result<Place> {
         make_private(&work).map_err(named(&work))?;
         let mut bad = None;
-        let mut local = self.local_of(owner);
+        let mut local = self.local_of(owner)?;
         local.retain(|path| match make_writable(path) {
             Ok(()) => true,
             Err(error) => {
@@ -84,17 +93,22 @@ impl Directories {
     }
 
     /// Where temporary files of an application or a driver are.
-    fn local_of(&self, owner: &str) -> Vec<PathBuf> {
-        if self.local.is_empty() {
-            return vec![self.work.join(owner).join("local")];
-        }
-        self.local.iter().map(|root| root.join(format!("firesteel-{owner}"))).collect()
+    fn local_of(&self, owner: &str) -> io::Result<Vec<PathBuf>> {
+        Ok(self.local.directories()?.iter().map(|root| root.join(owner)).collect())
     }
 
     /// Temporary files of an application that is over. Blocks.
     pub(super) fn remove_local(&self, app: &AppId) {
         let Ok(owner) = name(&app.0) else { return };
-        self.local_of(owner).iter().for_each(|path| remove(path));
+        match self.local_of(owner) {
+            Ok(local) => local.iter().for_each(|path| remove(path)),
+            Err(error) => tracing::warn!(%error, "could not find the temporary files of {owner}"),
+        }
+    }
+
+    /// All temporary files, when nothing runs any more. Blocks.
+    pub(super) fn remove_all_local(&self) {
+        self.local.remove();
     }
 
     /// Removes directories whose files have not changed for `age`, except those of `keep`. Blocks.
@@ -181,7 +195,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let directories = Directories::make(&root.path().join("work"), &[]).unwrap();
         let place = directories.for_executor(&key("app-1")).unwrap();
-        assert!(place.work.ends_with("work/app-1/3") && place.local[0].ends_with("app-1/local"));
+        assert!(place.work.ends_with("work/app-1/3") && place.local[0].ends_with("app-1"));
+        assert!(place.local[0].starts_with(root.path().join("work")));
         for path in [&place.work, &place.local[0], &root.path().join("work")] {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
         }
@@ -196,11 +211,30 @@ mod tests {
         let (good, bad) = (root.path().join("good"), root.path().join("file/below"));
         fs::write(root.path().join("file"), "not a directory").unwrap();
         let make = |local: &[PathBuf]| Directories::make(&root.path().join("work"), local).unwrap();
-        let place = make(&[bad.clone(), good.clone()]).for_executor(&key("app-1")).unwrap();
-        assert_eq!(place.local, [good.join("firesteel-app-1")]);
+        let directories = make(&[bad.clone(), good.clone()]);
+        let place = directories.for_executor(&key("app-1")).unwrap();
+        assert!(place.local.len() == 1 && place.local[0].starts_with(&good), "{place:?}");
         assert_eq!(fs::read_dir(&place.local[0]).unwrap().count(), 0, "the probe is gone");
         let error = make(&[bad]).for_executor(&key("app-1")).unwrap_err().to_string();
-        assert!(error.contains("file/below/firesteel-app-1"), "{error}");
+        assert!(error.contains("file/below"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_worker_left_goes_with_the_next_and_what_another_uses_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let local = [root.path().join("disk")];
+        let make = |work: &str| Directories::make(&root.path().join(work), &local).unwrap();
+        let (running, killed) = (make("one"), make("two"));
+        let used = running.for_executor(&key("app-1")).unwrap().local.remove(0);
+        let place = killed.for_executor(&key("app-1")).unwrap().local.remove(0);
+        // A killed process lets go of its lock and removes nothing.
+        let left = local[0].join("firesteel-local-0-0");
+        fs::rename(place.parent().unwrap(), &left).unwrap();
+        drop(killed);
+        make("three");
+        assert!(used.exists() && !left.exists());
+        running.remove_all_local();
+        assert!(!used.exists());
     }
 
     #[test]
@@ -209,7 +243,7 @@ mod tests {
         let local = root.path().join("fast-disk");
         let directories = Directories::make(&root.path().join("work"), &[local]).unwrap();
         let place = directories.for_executor(&key("app-1")).unwrap();
-        assert!(place.local[0].ends_with("fast-disk/firesteel-app-1"));
+        assert!(place.local[0].starts_with(root.path().join("fast-disk")), "{place:?}");
         directories.remove_local(&AppId::new("app-1"));
         assert!(!place.local[0].exists() && place.work.exists());
 

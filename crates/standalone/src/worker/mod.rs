@@ -114,6 +114,7 @@ impl RunningWorker {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.shell.remove_temporary_files().await;
         self.env.shutdown().await;
         ended
     }

@@ -30,19 +30,24 @@ impl Prepared {
 }
 
 impl Launch {
-    /// What takes time before a process can start.
+    /// Makes its directories.
+    pub(super) async fn place(self: &Arc<Self>, order: &Arc<Order>) -> Result<Place, LaunchError> {
+        let (launch, told) = (self.clone(), order.clone());
+        blocking(move || told.place(&launch.directories).map_err(LaunchError::Directory)).await
+    }
+
+    /// What takes time before a process can start; may be given up.
     pub(super) async fn prepare(
         self: &Arc<Self>,
         order: &Arc<Order>,
+        place: Place,
     ) -> Result<Prepared, LaunchError> {
         let (launch, told) = (self.clone(), order.clone());
         let checked = move || {
             let Command { program, hash, .. } = told.command();
-            let program = launch.hashes.check(program, *hash);
-            let place = told.place(&launch.directories).map_err(LaunchError::Directory);
-            Ok::<_, LaunchError>((program, place?))
+            Ok(launch.hashes.check(program, *hash))
         };
-        let (checked, place) = blocking(checked).await?;
+        let checked = blocking(checked).await?;
         let told = order.command();
         let program = match (checked, &told.served, told.hash) {
             (Ok(()), ..) => None,

@@ -79,8 +79,10 @@ impl Launch {
     ) -> Result<ExitStatus, LaunchError> {
         let stopped = Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
         let order = Arc::new(order);
+        // To its end, whatever is told meanwhile: nobody would remove what is made after its process is reported over.
+        let place = self.place(&order).await?;
         let prepared = tokio::select! {
-            prepared = self.prepare(&order) => prepared?,
+            prepared = self.prepare(&order, place) => prepared?,
             () = kill.cancelled() => return stopped,
         };
         if kill.is_cancelled() {
@@ -185,5 +187,74 @@ async fn spawn_when_idle(command: &mut Command) -> io::Result<Child> {
 fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
         let _ = kill_process_group(group, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use firesteel_backend::AppId;
+    use firesteel_rpc::RpcOptions;
+    use firesteel_standalone_core::ExecutorKey;
+    use firesteel_standalone_core::description::ApplicationDescription;
+    use firesteel_types::ExecutorId;
+
+    use super::*;
+
+    /// A worker below this directory.
+    fn launch(root: &Path) -> Arc<Launch> {
+        let directories = Directories::make(&root.join("work"), &[root.join("local")]).unwrap();
+        Arc::new(Launch {
+            cache: Arc::new(Cache::new(directories.cache(), 1 << 20, RpcOptions::default())),
+            directories,
+            hashes: Hashes::default(),
+            launcher: None,
+            reaper: None,
+            rolling: None,
+            grace: Duration::from_secs(10),
+            host: "localhost".to_owned(),
+            bind: None,
+            url: String::new(),
+        })
+    }
+
+    fn executor_of(app: &AppId) -> Order {
+        let command = Told {
+            program: "true".to_owned(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            hash: None,
+            served: None,
+        };
+        let description = ApplicationDescription {
+            name: String::new(),
+            user: String::new(),
+            max_cores: None,
+            memory_per_executor_mb: 1,
+            cores_per_executor: None,
+            initial_executor_limit: None,
+            command,
+            web_ui: String::new(),
+        };
+        let key = ExecutorKey { app: app.clone(), executor: ExecutorId(0) };
+        Order::Executor { key, description: Arc::new(description), cores: 1, memory_mb: 1 }
+    }
+
+    #[test]
+    fn a_process_that_is_killed_before_it_starts_makes_nothing_after_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        let (launch, app, kill) =
+            (launch(root.path()), AppId::new("app-1"), CancellationToken::new());
+        kill.cancel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let other = ExecutorKey { app: AppId::new("app-0"), executor: ExecutorId(0) };
+        let place = launch.directories.for_executor(&other).unwrap();
+        let local = place.local[0].with_file_name("app-1");
+        let status = runtime.block_on(launch.clone().run(executor_of(&app), kill)).unwrap();
+        assert_eq!(status, ExitStatus::Signal(Signal::TERM.as_raw()));
+        launch.directories.remove_local(&app);
+        drop(runtime); // waits for its threads that block
+        assert!(!local.exists());
     }
 }

@@ -178,6 +178,13 @@ impl Shell {
         self.tasks.wait().await;
     }
 
+    /// Removes all temporary files, when nothing runs any more.
+    pub(super) async fn remove_temporary_files(&self) {
+        let launch = self.launch.clone();
+        let removed = tokio::task::spawn_blocking(move || launch.directories.remove_all_local());
+        let _ = removed.await; // it does not panic
+    }
+
     pub(super) fn view(&self) -> View {
         let state = self.lock();
         View {
