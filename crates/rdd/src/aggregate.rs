@@ -248,8 +248,7 @@ impl<V: Data> Fold<V, Vec<V>> for Grouping {
 
     #[inline]
     fn weigh(&self, value: &V, meter: &mut Meter) -> f64 {
-        meter.see(value);
-        meter.heap_each()
+        meter.see(value)
     }
 
     #[inline(always)]

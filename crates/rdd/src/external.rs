@@ -1,25 +1,29 @@
 //! `pipe`: the items of a partition through an external program, line by line.
 
 use std::fmt::Display;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::ErrorKind::InvalidData;
+use std::io::{self, Read, Write};
+use std::iter::Fuse;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use firesteel_closure::{Value, Wire, wire};
-use firesteel_task::{KillSwitch, TaskContext, fail_with};
+use firesteel_task::{TaskContext, fail_with};
 
 use crate::Pipe;
 
 /// How much of a failed program's error output its error quotes.
 const STDERR_LIMIT: usize = 4096;
 /// How often the kill switch is looked at while the program neither reads nor writes.
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Bytes that wait on either side, and a line.
+const BUFFER: usize = 64 << 10;
 
 /// `pipe`
 pub struct External<P> {
@@ -49,20 +53,36 @@ impl<P: Pipe<Item: Display>> Pipe for External<P> {
     }
 }
 
-/// The task's thread feeds the program and takes its lines in turn; a second thread always drains
-/// the program's output, so that neither side can block the other for good. A line is taken before
-/// more is fed, which bounds what waits in between. A third thread ends the program when the task is
-/// killed, because then the task's own may wait for a program that does not read.
+/// One thread feeds the program and takes its lines, whichever the program is ready for: neither side can block
+/// the other for good, and what waits in between is a buffer in each direction. A line is taken before more is fed.
 struct Piped<I> {
     program: String,
-    child: Arc<Mutex<Child>>,
-    input: Option<(I, BufWriter<ChildStdin>)>,
-    lines: Receiver<std::io::Result<String>>,
+    child: Child,
+    input: Option<Feed<I>>,
+    output: Lines,
     errors: Option<JoinHandle<String>>,
     task: TaskContext,
     ended: bool,
-    /// Its end ends the third thread.
-    _watched: Sender<()>,
+}
+
+/// Items on their way to the program.
+struct Feed<I> {
+    items: Fuse<I>,
+    stdin: ChildStdin,
+    /// Lines that the program has not read, from `written` on.
+    lines: Vec<u8>,
+    written: usize,
+}
+
+/// What the program wrote.
+struct Lines {
+    stdout: ChildStdout,
+    /// Bytes that are no line yet, from `taken` on.
+    bytes: Vec<u8>,
+    taken: usize,
+    /// Up to here there is no end of a line.
+    searched: usize,
+    ended: bool,
 }
 
 impl<I: Iterator<Item: Display>> Piped<I> {
@@ -78,31 +98,36 @@ impl<I: Iterator<Item: Display>> Piped<I> {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| fail_with(format!("could not start `{program}`: {error}")));
-        let stdin = BufWriter::new(child.stdin.take().expect("stdin is piped"));
-        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
-        let (sender, lines) = channel();
-        std::thread::spawn(move || stdout.lines().try_for_each(|line| sender.send(line)));
         let errors = Some(std::thread::spawn(move || last_of(stderr)));
-        let child = Arc::new(Mutex::new(child));
-        let (_watched, ended) = channel();
-        let (killed, kill) = (child.clone(), task.kill_switch());
-        std::thread::spawn(move || kill_with_task(&killed, &kill, &ended));
-        let input = Some((input, stdin));
-        Piped { program, child, input, lines, errors, task, ended: false, _watched }
+        let input = Some(Feed { items: input.fuse(), stdin, lines: Vec::new(), written: 0 });
+        let output = Lines { stdout, bytes: Vec::new(), taken: 0, searched: 0, ended: false };
+        let piped = Piped { program, child, input, output, errors, task, ended: false };
+        let stdin = piped.input.as_ref().map(|feed| &feed.stdin);
+        let ready = stdin.map_or(Ok(()), |stdin| ioctl_fionbio(stdin, true));
+        if let Err(error) = ready.and_then(|()| ioctl_fionbio(&piped.output.stdout, true)) {
+            fail_with(format!("could not talk to `{}`: {error}", piped.program));
+        }
+        piped
     }
 
-    /// Feeds one item; at the input's end closes the program's. A program that no longer reads is
-    /// not an error by itself (`head`): its exit code tells.
-    fn feed(&mut self) {
+    /// Waits until the program reads or writes, and serves it.
+    fn exchange(&mut self) {
         self.task.check_killed();
-        let Some((items, stdin)) = &mut self.input else { return };
-        let open = match items.next() {
-            Some(item) => writeln!(stdin, "{item}").is_ok(),
-            None => false,
-        };
-        if !open {
+        let is_fed = self.input.as_mut().is_none_or(Feed::fill);
+        if !is_fed {
             self.input = None;
+        }
+        let result = self.wait_ready().and_then(|(reads, writes)| {
+            if reads && self.input.as_mut().is_some_and(|feed| !feed.write()) {
+                self.input = None;
+            }
+            if writes { self.output.read() } else { Ok(()) }
+        });
+        if let Err(error) = result {
+            fail_with(format!("could not read from `{}`: {error}", self.program));
         }
     }
 
@@ -125,40 +150,100 @@ impl<I: Iterator<Item: Display>> Piped<I> {
 }
 
 impl<I> Piped<I> {
+    /// Whether the program reads, and whether it wrote; not for long, as the task may be killed.
+    fn wait_ready(&self) -> io::Result<(bool, bool)> {
+        let mut fds = vec![PollFd::new(&self.output.stdout, PollFlags::IN)];
+        fds.extend(self.input.as_ref().map(|feed| PollFd::new(&feed.stdin, PollFlags::OUT)));
+        match poll(&mut fds, Some(&POLL)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Also when the other side is closed: then a read or a write tells.
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        Ok((fds.get(1).is_some_and(is_ready), is_ready(&fds[0])))
+    }
+
     /// Waits for the program's end, which follows the end of its output at once as a rule.
-    fn wait(&self) -> std::io::Result<ExitStatus> {
+    fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
-            if let Some(status) = lock(&self.child).try_wait()? {
+            if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             self.task.check_killed();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
 
-    /// The next line, when there is nothing left to feed.
-    fn receive(&self) -> Result<std::io::Result<String>, TryRecvError> {
-        loop {
-            match self.lines.recv_timeout(POLL) {
-                Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => return Err(TryRecvError::Disconnected),
-                Err(RecvTimeoutError::Timeout) => self.task.check_killed(),
+impl<I: Iterator<Item: Display>> Feed<I> {
+    /// Has something to write, unless there are no more items.
+    fn fill(&mut self) -> bool {
+        if self.written < self.lines.len() {
+            return true;
+        }
+        self.lines.clear();
+        self.written = 0;
+        while self.lines.len() < BUFFER {
+            let Some(item) = self.items.next() else { break };
+            writeln!(self.lines, "{item}").expect("memory takes everything");
+        }
+        !self.lines.is_empty()
+    }
+}
+
+impl<I> Feed<I> {
+    /// Writes what the program takes. One that no longer reads is not an error by itself (`head`): its exit code
+    /// tells.
+    fn write(&mut self) -> bool {
+        match self.stdin.write(&self.lines[self.written..]) {
+            Ok(written) => self.written += written,
+            Err(error) if may_pass(&error) => {}
+            Err(_) => return false,
+        }
+        true
+    }
+}
+
+impl Lines {
+    /// Reads what is there.
+    fn read(&mut self) -> io::Result<()> {
+        self.bytes.drain(..self.taken);
+        self.searched -= self.taken;
+        self.taken = 0;
+        let before = self.bytes.len();
+        self.bytes.resize(before + BUFFER, 0);
+        let read = match self.stdout.read(&mut self.bytes[before..]) {
+            Err(error) if !may_pass(&error) => return Err(error),
+            read => read,
+        };
+        self.bytes.truncate(before + *read.as_ref().unwrap_or(&0));
+        self.ended = matches!(read, Ok(0));
+        Ok(())
+    }
+
+    /// A line that is there as a whole; at the end of all, also without an end of its own.
+    fn next(&mut self) -> io::Result<Option<String>> {
+        let new = &self.bytes[self.searched..];
+        let end = match new.iter().position(|byte| *byte == b'\n') {
+            Some(length) => self.searched + length,
+            None if self.ended && self.taken < self.bytes.len() => self.bytes.len(),
+            None => {
+                self.searched = self.bytes.len();
+                return Ok(None);
             }
-        }
+        };
+        let has_end = end < self.bytes.len();
+        let line = &self.bytes[self.taken..end];
+        let line = if has_end { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+        let text = std::str::from_utf8(line).map(str::to_owned);
+        self.taken = end + usize::from(has_end);
+        self.searched = self.taken;
+        text.map(Some).map_err(|_| io::Error::new(InvalidData, "a line is not UTF-8"))
     }
 }
 
-fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
-    child.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn kill_with_task(child: &Mutex<Child>, kill: &KillSwitch, ended: &Receiver<()>) {
-    while ended.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
-        if kill.thrown().is_some() {
-            kill_group(&mut lock(child));
-            return;
-        }
-    }
+fn may_pass(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Ends the program and what it has started in turn.
@@ -174,20 +259,14 @@ impl<I: Iterator<Item: Display>> Iterator for Piped<I> {
 
     fn next(&mut self) -> Option<String> {
         while !self.ended {
-            let received = match self.input {
-                Some(_) => self.lines.try_recv(),
-                None => self.receive(),
-            };
-            match received {
-                Ok(Ok(line)) => return Some(line),
-                Ok(Err(error)) => {
-                    fail_with(format!("could not read from `{}`: {error}", self.program))
-                }
-                Err(TryRecvError::Empty) => self.feed(),
-                Err(TryRecvError::Disconnected) => {
+            match self.output.next() {
+                Ok(Some(line)) => return Some(line),
+                Ok(None) if self.output.ended => {
                     self.input = None;
                     self.finish();
                 }
+                Ok(None) => self.exchange(),
+                Err(error) => fail_with(format!("could not read from `{}`: {error}", self.program)),
             }
         }
         None
@@ -198,9 +277,8 @@ impl<I: Iterator<Item: Display>> Iterator for Piped<I> {
 impl<I> Drop for Piped<I> {
     fn drop(&mut self) {
         if !self.ended {
-            let mut child = lock(&self.child);
-            kill_group(&mut child);
-            let _ = child.wait();
+            kill_group(&mut self.child);
+            let _ = self.child.wait();
         }
     }
 }
@@ -213,4 +291,42 @@ fn last_of(mut stream: impl Read) -> String {
         kept.drain(..kept.len().saturating_sub(STDERR_LIMIT));
     }
     String::from_utf8_lossy(&kept).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestTask;
+
+    fn piped<I: Iterator<Item = u64>>(script: &str, input: I) -> Piped<I> {
+        let argv = ["sh", "-c", script].map(str::to_owned);
+        Piped::start(&argv, input, TestTask::new(1 << 20).task)
+    }
+
+    fn buffered<I>(piped: &Piped<I>) -> usize {
+        piped.output.bytes.len() + piped.input.as_ref().map_or(0, |feed| feed.lines.len())
+    }
+
+    #[test]
+    fn a_program_that_writes_faster_than_its_lines_are_taken_waits() {
+        let mut lines = piped("seq 1 1000000; wc -l", 0..1_000_000);
+        for n in 1..=1_000_000u64 {
+            assert_eq!(lines.next(), Some(n.to_string()));
+            assert!(buffered(&lines) <= 2 * BUFFER + 100, "{}", buffered(&lines));
+        }
+        // It reads only now: what it was fed meanwhile is a buffer.
+        assert_eq!(lines.next().map(|line| line.trim().to_owned()), Some("1000000".to_owned()));
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn lines_come_as_they_were_written() {
+        let script = "printf 'a\\r\\n\\nb'; cat >/dev/null";
+        let lines: Vec<String> = piped(script, 0..100_000).collect();
+        assert_eq!(lines, ["a", "", "b"]);
+        let long = piped("head -c 1000000 /dev/zero | tr '\\0' x", std::iter::empty());
+        assert_eq!(long.map(|line| line.len()).collect::<Vec<_>>(), [1_000_000]);
+        assert_eq!(piped("true", 0..1_000_000).count(), 0);
+        assert_eq!(piped("cat", 0..1_000_000).count(), 1_000_000);
+    }
 }

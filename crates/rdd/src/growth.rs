@@ -187,8 +187,7 @@ pub(crate) fn weigh<T: Data>(values: &[T], meter: &mut Meter) -> f64 {
     if !needs_drop::<T>() {
         return 0.0;
     }
-    values.iter().for_each(|value| meter.see(value));
-    values.len() as f64 * meter.heap_each()
+    values.iter().map(|value| meter.see(value)).sum()
 }
 
 #[inline]

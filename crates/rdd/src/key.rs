@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use firesteel_closure::{Call, Wire, wire};
+use firesteel_closure::{Call, Data, Wire, heap_bytes, wire};
 
 /// Finds the key of an item to place and sort it by.
 pub trait KeyOf<T, K: Ord>: Wire + Clone {
@@ -14,6 +14,14 @@ pub trait KeyOf<T, K: Ord>: Wire + Clone {
 
     /// The key of an item, and what was computed of it.
     fn key<'a>(&self, computed: &'a Self::Computed, item: &'a T) -> &'a K;
+
+    /// Bytes that sorting takes for each item, beside it.
+    const SORTING: usize = size_of::<T>().div_ceil(2);
+
+    /// What the computed key of an item owns on the heap.
+    fn computed_heap(&self, _item: &T) -> usize {
+        0
+    }
 
     /// Sorts items by their keys; equal keys keep their order.
     fn sort(&self, items: &mut [T], descending: bool) {
@@ -49,8 +57,15 @@ impl<F> ComputedKey<F> {
 
 wire!([F: Wire] ComputedKey<F> { key });
 
-impl<T, K: Ord + 'static, F: for<'a> Call<(&'a T,), K>> KeyOf<T, K> for ComputedKey<F> {
+impl<T, K: Data + Ord, F: for<'a> Call<(&'a T,), K>> KeyOf<T, K> for ComputedKey<F> {
     type Computed = K;
+
+    /// All keys, with the places of their items.
+    const SORTING: usize = size_of::<(K, usize)>();
+
+    fn computed_heap(&self, item: &T) -> usize {
+        if std::mem::needs_drop::<K>() { heap_bytes(&self.compute(item)) } else { 0 }
+    }
 
     #[inline]
     fn compute(&self, item: &T) -> K {

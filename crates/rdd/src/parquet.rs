@@ -24,12 +24,14 @@ use firesteel_io::{Compression, FileRef, Input, Location};
 use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
 use crate::Pipe;
+use crate::memory::Meter;
 use crate::shape::fields_of;
 use crate::text::fail_reading;
 use crate::write::{RowFormat, WriteError};
 
-/// Rows that are turned at once.
+/// Rows that are turned at once, or fewer if they have so many bytes.
 const BATCH_ROWS: usize = 4096;
+const BATCH_BYTES: usize = 8 << 20;
 /// A row group is written when it has so many encoded bytes.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
@@ -106,14 +108,23 @@ fn open<T: DeserializeOwned>(split: ParquetSplit) -> (ParquetRecordBatchReader, 
     let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
     let groups = builder.metadata().row_groups().iter().enumerate();
     let inside = |group: &RowGroupMetaData| (split.start..split.end).contains(&middle(group));
-    let groups = groups.filter(|(_, group)| inside(group)).map(|(index, _)| index).collect();
+    let groups: Vec<_> = groups.filter(|(_, group)| inside(group)).collect();
+    let rows = groups.iter().map(|(_, group)| batch_rows(group)).min().unwrap_or(1);
+    let groups = groups.into_iter().map(|(index, _)| index).collect();
     let reader = builder
         .with_projection(mask)
         .with_row_groups(groups)
-        .with_batch_size(BATCH_ROWS)
+        .with_batch_size(rows)
         .build()
         .unwrap_or_else(|error| fail_damaged(&location, error));
     (reader, schema)
+}
+
+/// How many rows of a group have [`BATCH_BYTES`], as far as its metadata tell.
+fn batch_rows(group: &RowGroupMetaData) -> usize {
+    let (bytes, rows) = (group.total_byte_size().max(1), group.num_rows().max(1));
+    let rows = (BATCH_BYTES as i64).saturating_mul(rows) / bytes;
+    usize::try_from(rows).unwrap_or(1).clamp(1, BATCH_ROWS)
 }
 
 fn middle(group: &RowGroupMetaData) -> u64 {
@@ -261,13 +272,17 @@ impl<T: Data> RowFormat<T> for ParquetRows {
         let mut writer =
             ArrowWriter::try_new(out, schema, Some(properties)).map_err(write_failed)?;
         let mut records = 0;
-        let mut rows = Vec::with_capacity(BATCH_ROWS);
+        let mut rows = Vec::new();
+        let (mut meter, mut heap) = (Meter::of::<T>(), 0.0);
         for item in items {
+            heap += meter.see(&item);
             rows.push(item);
             records += 1;
-            if rows.len() == BATCH_ROWS {
+            if rows.len() == BATCH_ROWS || heap >= BATCH_BYTES as f64 {
                 write_rows(&mut writer, &fields, &rows)?;
                 rows.clear();
+                heap = 0.0;
+                meter.forget();
             }
         }
         write_rows(&mut writer, &fields, &rows)?;
@@ -311,5 +326,27 @@ fn write_failed(error: ParquetError) -> WriteError {
             WriteError::Io(*inner.downcast().expect("it was looked at"))
         }
         error => WriteError::Row(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Row {
+        text: String,
+    }
+
+    #[test]
+    fn batches_of_wide_rows_are_closed_by_their_bytes() {
+        let wide = |n: u32| Row { text: format!("{n:0>9}").repeat(1 << 17) };
+        let (file, records) = ParquetRows::new(None).write((0..80).map(wide), Vec::new()).unwrap();
+        assert_eq!(records, 80);
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
+        let groups = builder.metadata().row_groups();
+        // 90 MiB: as one batch they would be one group.
+        assert!(groups.len() > 1, "{} groups", groups.len());
+        assert!(groups.iter().all(|group| batch_rows(group) <= 8));
     }
 }

@@ -20,14 +20,12 @@ use foldhash::fast::FixedState;
 
 use crate::aggregate::Fold;
 use crate::growth::{Growth, More};
-use crate::memory::{Account, FREE_BYTES, Meter};
+use crate::memory::{Account, CHECK_BYTES, CombinerMeter, FREE_BYTES, Meter};
 
 /// Inputs that are looked up together.
 const BATCH: usize = 64;
-/// So many inputs pass between two looks at the memory.
+/// So many inputs pass between two looks at the memory, or [`CHECK_BYTES`] where inputs are large.
 const CHECK_EVERY: usize = 256;
-/// Or so many bytes, where inputs are large.
-const CHECK_BYTES: f64 = 65_536.0;
 /// The index of a new table: 2^8 places.
 const FIRST_BITS: u32 = 8;
 /// An index with fewer places is in the cache anyway.
@@ -266,16 +264,19 @@ pub(crate) struct Table<K, I, C, F> {
     hashes: [u32; BATCH],
     /// How many inputs make a batch: fewer where they are large, as they are not on the books yet.
     batch_len: usize,
+    /// Entries as they came; of growing combiners, their keys.
     entries: Meter,
+    /// Entries as they are, where combiners change.
+    combiners: CombinerMeter,
     inputs: Meter,
-    /// Bytes that the values in growing combiners own on the heap.
-    grown: f64,
+    /// Bytes that entries, as they came, and the values in growing combiners own on the heap.
+    heap: f64,
     /// Bytes of memory for those values themselves, as it is allocated.
     slots: u64,
     /// What was asked for last, in all.
     asked: u64,
     until_check: usize,
-    /// Bytes by which combiners grew since the last look at the memory.
+    /// Bytes that came, or may have changed, since the last look at the memory.
     unchecked: f64,
     account: Account,
 }
@@ -289,8 +290,9 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
             hashes: [0; BATCH],
             batch_len: 1,
             entries: Meter::of::<(K, C)>(),
+            combiners: CombinerMeter::new(),
             inputs: F::Growth::meter(),
-            grown: 0.0,
+            heap: 0.0,
             slots: 0,
             asked: 0,
             until_check: CHECK_EVERY,
@@ -314,7 +316,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     fn weigh(&mut self, input: &I) {
         if F::Growth::GROWS {
             let heap = self.fold.weigh(input, &mut self.inputs);
-            self.grown += heap;
+            self.heap += heap;
             self.unchecked += heap + self.fold.slots(input) as f64;
         }
     }
@@ -326,7 +328,10 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
             return false;
         }
         // Inputs are about as large as what they are folded into.
-        let each = if F::Growth::GROWS { 0.0 } else { self.entries.heap_each() };
+        let each = match F::Growth::GROWS {
+            true => 0.0,
+            false => self.entries.heap_each().max(self.combiners.heap_each()),
+        };
         self.batch_len = ((CHECK_BYTES / (1.0 + each)) as usize).clamp(1, BATCH);
         let due = self.until_check == 0 || self.unchecked > CHECK_BYTES;
         (!due || self.check()) && (self.map.room() >= BATCH || self.may_grow())
@@ -365,10 +370,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
             Ok(number) => self.merge(number, input).map(|input| (key, input)),
             Err(place) => {
                 let created = self.fold.create(input);
-                match F::Growth::GROWS {
-                    true => self.entries.see(&key),
-                    false => self.entries.see(&(&key, &created)),
-                }
+                self.weigh_new(&key, &created);
                 self.slots += F::Growth::slots(&created);
                 self.map.insert(place, hash, key, created);
                 None
@@ -391,10 +393,24 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
         let (key, slot) = self.map.entries.at_mut(number);
         let merged = self.fold.merge(slot.take().expect(FULL), input);
         if std::mem::needs_drop::<C>() {
-            self.entries.see(&(&*key, &merged));
+            self.combiners.see(&(&*key, &merged));
+            self.unchecked += self.combiners.heap_each();
         }
         *slot = Some(merged);
         None
+    }
+
+    #[inline]
+    fn weigh_new(&mut self, key: &K, created: &C) {
+        let heap = match F::Growth::GROWS {
+            true => self.entries.see(key),
+            false => self.entries.see(&(key, created)),
+        };
+        if !F::Growth::GROWS && std::mem::needs_drop::<(K, C)>() {
+            self.combiners.see(&(key, created));
+        }
+        self.heap += heap;
+        self.unchecked += heap;
     }
 
     #[cold]
@@ -453,7 +469,8 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     }
 
     fn heap_bytes(&self) -> u64 {
-        (self.map.entries.len as f64 * self.entries.heap_each() + self.grown) as u64 + self.slots
+        let combiners = self.map.entries.len as f64 * self.combiners.heap_each();
+        self.heap.max(combiners) as u64 + self.slots
     }
 
     /// What was asked for last, in all.
@@ -481,7 +498,9 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
     /// for theirs meanwhile, and what is left here shrinks as those grow.
     pub(crate) fn empty(&mut self) -> TablePairs<K, C> {
         self.settle();
-        self.grown = 0.0;
+        self.heap = 0.0;
+        self.entries.forget();
+        self.inputs.forget();
         self.slots = 0;
         self.asked = 0;
         self.unchecked = 0.0;
@@ -514,8 +533,9 @@ impl<K, C> KeyMap<K, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::Grouping;
+    use crate::aggregate::{Grouping, ReduceWith, Values};
     use crate::testing::TestTask;
+    use firesteel_closure::Pure;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -600,6 +620,18 @@ mod tests {
         assert!(
             pairs.iter().all(|(key, n)| *n == 3 + u64::from(key.parse::<u64>().unwrap() < 10_000))
         );
+    }
+
+    #[test]
+    fn wide_values_of_different_keys_ask_for_memory_before_it_is_exceeded() {
+        let test = TestTask::new(64 << 20);
+        let fold = Values(ReduceWith(Pure::new(|a: String, _: String| a)));
+        let mut table = Table::new(fold, &test.task);
+        let refused = (0u64..1000).find(|n| !table.push(*n, "x".repeat(1 << 20)));
+        assert!((60..=66).contains(&refused.unwrap()), "{refused:?}");
+        table.empty().for_each(drop);
+        let refused = (0u64..1000).find(|n| !table.push(*n, "x".repeat(1 << 20)));
+        assert!((60..=66).contains(&refused.unwrap()), "{refused:?}, emptied");
     }
 
     #[test]

@@ -345,7 +345,10 @@ impl Reservation {
     /// Asks for so much in all; `false`: it is refused, and nothing changes. Asking for less gives
     /// the rest back.
     pub fn resize(&mut self, bytes: u64) -> bool {
-        if bytes <= self.bytes {
+        if bytes == self.bytes {
+            return true;
+        }
+        if bytes < self.bytes {
             self.manager.release_execution(self.task, self.bytes - bytes);
         } else if !self.manager.acquire_execution(self.task, bytes - self.bytes) {
             return false;

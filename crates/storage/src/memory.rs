@@ -7,12 +7,16 @@
 //!
 //! Encoding, writing and dropping values happen without the lock.
 
+mod map;
+
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use firesteel_types::{BlockStatus, BroadcastId, RddId, ShuffleId, StorageLevel, TaskId};
+
+use map::{BlockMap, Stored};
 
 use crate::claims::Claims;
 use crate::{BlockId, Claim, Evict, MemoryManager};
@@ -56,25 +60,9 @@ pub struct Removed {
     _blocks: Vec<Stored>,
 }
 
-struct Stored {
-    value: AnyValue,
-    /// What it has on the manager's books.
-    memory_bytes: u64,
-    disk_bytes: u64,
-    level: StorageLevel,
-    demote: Option<Demote>,
-    pack: Option<Pack>,
-    epoch: u64,
-    /// Tells it from another of the same name.
-    number: u64,
-    last_used: u64,
-    /// On its way to disk.
-    leaving: bool,
-}
-
 #[derive(Default)]
 struct Blocks {
-    map: BTreeMap<BlockId, Stored>,
+    map: BlockMap,
     /// Broadcasts that are gone: tasks on their way to an end may still bring one.
     gone: BTreeSet<BroadcastId>,
     /// Partitions of these RDDs are refused if they are of an earlier epoch: late tasks and replicas may still bring one.
@@ -195,18 +183,13 @@ impl MemoryStore {
     /// Drops blocks of other RDDs until `bytes` more fit; whether they do, and are taken. Drops none if
     /// all of them would not do.
     fn make_room(&self, id: BlockId, bytes: u64) -> bool {
-        let may_go = |other| !same_rdd(id, other);
         let (storage, execution) = self.memory.used();
         let free = self.memory.budget().saturating_sub(storage + execution);
-        let leaving = |(other, stored): (&BlockId, &Stored)| match may_go(*other) {
-            true => stored.memory_bytes,
-            false => 0,
-        };
-        let could_go: u64 = self.lock().map.iter().map(leaving).sum();
+        let could_go = self.lock().map.bytes_beside(Some(id));
         if free + could_go < bytes {
             return false;
         }
-        while let Some(dropped) = self.drop_oldest(may_go) {
+        while let Some(dropped) = self.drop_oldest(Some(id)) {
             self.memory.release_storage(dropped);
             if self.memory.acquire_storage(bytes) {
                 return true;
@@ -249,8 +232,7 @@ impl MemoryStore {
     pub fn get_any(&self, id: BlockId) -> Option<(AnyValue, u64)> {
         let mut blocks = self.lock();
         let now = blocks.tick();
-        let stored = blocks.map.get_mut(&id)?;
-        stored.last_used = now;
+        let stored = blocks.map.touch(id, now)?;
         Some((stored.value.clone(), stored.memory_bytes + stored.disk_bytes))
     }
 
@@ -366,7 +348,7 @@ impl MemoryStore {
 
     /// The names of all blocks.
     pub fn ids(&self) -> Vec<BlockId> {
-        self.lock().map.keys().copied().collect()
+        self.lock().map.ids().collect()
     }
 
     /// How many blocks are here.
@@ -405,10 +387,10 @@ impl MemoryStore {
         }
     }
 
-    /// Takes the least recently used block that is on the books and that `may_go` out of memory; the
+    /// Takes the least recently used block that is on the books out of memory, none of the same RDD as `beside`; the
     /// bytes that are free now.
-    fn drop_oldest(&self, may_go: impl Fn(BlockId) -> bool) -> Option<u64> {
-        match self.choose_leaver(may_go)? {
+    fn drop_oldest(&self, beside: Option<BlockId>) -> Option<u64> {
+        match self.choose_leaver(beside)? {
             Leaver::Dropped(id, stored) => {
                 let bytes = stored.memory_bytes;
                 drop(stored);
@@ -419,17 +401,14 @@ impl MemoryStore {
         }
     }
 
-    fn choose_leaver(&self, may_go: impl Fn(BlockId) -> bool) -> Option<Leaver> {
+    fn choose_leaver(&self, beside: Option<BlockId>) -> Option<Leaver> {
         let mut blocks = self.lock();
-        let candidates = blocks
-            .map
-            .iter()
-            .filter(|(id, stored)| stored.memory_bytes > 0 && !stored.leaving && may_go(**id));
-        let id = candidates.min_by_key(|(_, stored)| stored.last_used).map(|(id, _)| *id)?;
-        let stored = blocks.map.get_mut(&id)?;
+        let id = blocks.map.oldest_beside(beside)?;
+        let stored = blocks.map.get(&id)?;
         if let Some(demote) = stored.demote.clone() {
-            stored.leaving = true;
-            return Some(Leaver::Demoted { id, number: stored.number, demote });
+            let number = stored.number;
+            blocks.map.set_leaving(id);
+            return Some(Leaver::Demoted { id, number, demote });
         }
         blocks.map.remove(&id).map(|stored| Leaver::Dropped(id, stored))
     }
@@ -470,17 +449,13 @@ impl Evict for MemoryStore {
     fn evict(&self, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
-            match self.drop_oldest(|_| true) {
+            match self.drop_oldest(None) {
                 Some(dropped) => freed += dropped,
                 None => break,
             }
         }
         freed
     }
-}
-
-fn same_rdd(a: BlockId, b: BlockId) -> bool {
-    matches!((a, b), (BlockId::Rdd(a, _), BlockId::Rdd(b, _)) if a == b)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 mod check;
 mod de;
 mod error;
+mod heap;
 mod plain;
 mod ser;
 mod structure;
@@ -31,6 +32,7 @@ use serde::Serialize;
 pub(crate) use check::check_anew;
 pub use check::{check, is_checking};
 pub use error::ValueError;
+pub use heap::heap_bytes;
 
 use crate::{Data, WireError};
 use de::Deserializer;
