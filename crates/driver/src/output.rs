@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use firesteel_io::{Location, Target, Written, WrittenAt};
+use firesteel_storage::{OwnerLock, is_abandoned};
 
 use crate::{Context, Error, Result};
 #[cfg(feature = "object-store")]
@@ -135,7 +136,8 @@ fn commit_failed(url: &str, error: firesteel_io::CommitError) -> Error {
 ///
 /// ```text
 ///   target's parent/
-///     ._temporary.NAME.UNIQUE/    removed at the end, whatever happens
+///     ._temporary.NAME.UNIQUE/    removed at the end, or by the next save if this process is killed
+///       owner.lock                held while this process lives
 ///       attempts/                 where tasks write, also those that were given up but go on
 ///       output/                   the files that count; renamed to the target
 ///       replaced/                 what the target was before, until the new one is in its place
@@ -147,32 +149,37 @@ pub(crate) struct Staged {
     /// Parents of the target that were not there before, outermost first.
     parents: Vec<PathBuf>,
     leftovers: Leftovers,
+    /// `None` on a file system without locks: there nobody removes what a killed save left.
+    lock: Option<OwnerLock>,
 }
 
 impl Staged {
     /// Prepares to write `target`; refuses one that exists unless it shall be replaced.
-    pub(crate) fn create(target: &Path, replace: bool, leftovers: &Leftovers) -> Result<Self> {
-        if !replace && exists(target) {
-            return Err(Error::OutputExists { path: target.to_owned() });
+    pub(crate) fn create(given: &Path, replace: bool, leftovers: &Leftovers) -> Result<Self> {
+        let target = std::path::absolute(given).map_err(failed("resolve", given))?;
+        clear_killed_saves(&target);
+        if !replace && exists(given) {
+            return Err(Error::OutputExists { path: given.to_owned() });
         }
-        let target = std::path::absolute(target).map_err(failed("resolve", target))?;
-        let name = target.file_name().ok_or_else(|| {
+        let prefix = staging_prefix(&target).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it has no file name");
             failed("write", &target)(source)
         })?;
-        let parent = target.parent().unwrap_or(Path::new("/"));
+        let parent = parent_of(&target);
         let unique = format!("{:x}-{:08x}", std::process::id(), fastrand::u32(..));
-        let staging = parent.join(format!("._temporary.{}.{unique}", name.to_string_lossy()));
+        let staging = parent.join(prefix + &unique);
         let missing = parent.ancestors().take_while(|parent| !exists(parent));
         let mut parents: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         parents.reverse();
         leftovers.lock().insert(staging.clone());
         let leftovers = leftovers.clone();
         // From here on, dropping it removes what was made.
-        let staged = Staged { target, staging, replace, parents, leftovers };
+        let mut staged = Staged { target, staging, replace, parents, leftovers, lock: None };
         for directory in [staged.attempts(), staged.output()] {
             std::fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
         }
+        let lock = OwnerLock::take(&staged.staging);
+        staged.lock = lock.inspect_err(|error| tracing::debug!(%error, "no lock")).ok();
         Ok(staged)
     }
 
@@ -190,6 +197,7 @@ impl Staged {
         let output = self.output();
         for file in files {
             let WrittenAt::Local(path) = &file.at else { continue };
+            check_length(path, file.bytes).map_err(failed("commit", path))?;
             std::fs::rename(path, output.join(&file.name)).map_err(failed("rename", path))?;
         }
         let marker = output.join("_SUCCESS");
@@ -230,6 +238,63 @@ impl Staged {
         }
         placed
     }
+}
+
+/// What a task wrote is here, all of it: it may have written to another disk than this process sees.
+fn check_length(path: &Path, expected: u64) -> io::Result<()> {
+    let shared = "the driver and all executors have to see the same disk under this path";
+    // Opened, because a network file system answers that from the server.
+    let about = std::fs::File::open(path).and_then(|file| file.metadata());
+    let found =
+        about.map_err(|error| io::Error::new(error.kind(), format!("{error}; {shared}")))?;
+    match found.len() == expected {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "it has {} bytes here, and {expected} where its task wrote it; {shared}",
+            found.len()
+        ))),
+    }
+}
+
+fn parent_of(target: &Path) -> &Path {
+    target.parent().unwrap_or(Path::new("/"))
+}
+
+/// What the names of directories begin with in which saves to `target` stage their files.
+fn staging_prefix(target: &Path) -> Option<String> {
+    target.file_name().map(|name| format!("._temporary.{}.", name.to_string_lossy()))
+}
+
+/// Removes what saves to `target` left whose processes were killed.
+fn clear_killed_saves(target: &Path) {
+    let Some(prefix) = staging_prefix(target) else { return };
+    let entries = std::fs::read_dir(parent_of(target)).into_iter().flatten().flatten();
+    for entry in entries {
+        let (name, staging) = (entry.file_name(), entry.path());
+        let unique = name.to_str().and_then(|name| name.strip_prefix(&prefix)?.split_once('-'));
+        let is_number = |text: &str| u64::from_str_radix(text, 16).is_ok();
+        let of_target = unique.is_some_and(|(pid, random)| is_number(pid) && is_number(random));
+        if of_target && is_abandoned(&staging) && put_back(&staging, target) {
+            tracing::info!(path = %staging.display(), "removing what a killed save left");
+            remove_busy_directory(&staging);
+        }
+    }
+}
+
+/// Puts back the output that a killed save was about to replace. False if its place is taken: then it
+/// stays where it is.
+fn put_back(staging: &Path, target: &Path) -> bool {
+    let replaced = staging.join("replaced");
+    // Once the new output is in its place, the old one is not wanted any more.
+    if !exists(&replaced) || !exists(&staging.join("output")) {
+        return true;
+    }
+    let put_back = !exists(target) && std::fs::rename(&replaced, target).is_ok();
+    if !put_back {
+        let path = replaced.display();
+        tracing::warn!(%path, "a killed save was replacing this output; it is kept here");
+    }
+    put_back
 }
 
 /// Whatever it is, also a symbolic link to nowhere.
@@ -296,7 +361,7 @@ mod tests {
         }
         let path = attempts.join("part-00000.attempt-2");
         let written =
-            Written { name: "part-00000".to_owned(), bytes: 1, at: WrittenAt::Local(path) };
+            Written { name: "part-00000".to_owned(), bytes: 20, at: WrittenAt::Local(path) };
         staged.commit(vec![written]).unwrap();
         assert!(std::fs::write(attempts.join("part-00000.attempt-3"), "late").is_err());
         assert_eq!(std::fs::read(target.join("part-00000")).unwrap(), b"part-00000.attempt-2");
@@ -313,5 +378,58 @@ mod tests {
         let _interrupted = Staged::create(&scratch.path().join("out"), false, &leftovers).unwrap();
         leftovers.remove();
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_save_left_goes_with_the_next_save_of_its_target_and_no_other() {
+        let scratch = tempfile::tempdir().unwrap();
+        let left = |name: &str| {
+            let staging = scratch.path().join(name);
+            std::fs::create_dir_all(staging.join("attempts")).unwrap();
+            drop(OwnerLock::take(&staging).unwrap());
+            staging
+        };
+        let [killed, other] = ["._temporary.out.1-2", "._temporary.out.b.1-2"].map(left);
+        let target = scratch.path().join("out");
+        let living = Staged::create(&target, false, &Leftovers::default()).unwrap();
+        assert!(!killed.exists() && other.exists());
+        drop(Staged::create(&target, false, &Leftovers::default()).unwrap());
+        assert!(living.attempts().exists(), "its process lives");
+    }
+
+    #[test]
+    fn an_output_that_a_killed_save_was_replacing_is_put_back_or_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (target, staging) =
+            (scratch.path().join("out"), scratch.path().join("._temporary.out.1-2"));
+        let kill_while_replacing = || {
+            std::fs::create_dir_all(staging.join("output")).unwrap();
+            std::fs::create_dir(staging.join("replaced")).unwrap();
+            std::fs::write(staging.join("replaced/old"), "old").unwrap();
+            drop(OwnerLock::take(&staging).unwrap());
+        };
+        kill_while_replacing();
+        let refused = Staged::create(&target, false, &Leftovers::default()).map(drop);
+        assert!(matches!(refused, Err(Error::OutputExists { .. })), "it is there again");
+        assert!(target.join("old").exists() && !staging.exists());
+        kill_while_replacing();
+        drop(Staged::create(&target, true, &Leftovers::default()).unwrap());
+        assert!(staging.join("replaced/old").exists(), "something else is in its place");
+    }
+
+    #[test]
+    fn a_file_that_is_not_as_long_here_as_its_task_says_is_not_committed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("out");
+        for (text, needle) in [(Some("abc"), "3 bytes here, and 4"), (None, "see the same disk")] {
+            let staged = Staged::create(&target, false, &Leftovers::default()).unwrap();
+            let path = staged.attempts().join("part-00000.attempt-1");
+            text.inspect(|text| std::fs::write(&path, text).unwrap());
+            let at = WrittenAt::Local(path);
+            let written = Written { name: "part-00000".to_owned(), bytes: 4, at };
+            let error = staged.commit(vec![written]).unwrap_err().to_string();
+            assert!(error.contains(needle), "{error}");
+            assert!(!target.exists());
+        }
     }
 }

@@ -1,12 +1,9 @@
 //! Directories for temporary files (`spark.local.dir`): made when first needed, spread over disks,
 //! removed at the end, and the leftovers of killed processes with them.
 //!
-//! A process keeps a lock on a file in its directory for as long as it lives, however it ends. A
-//! directory whose lock can be taken has no owner any more.
-//!
 //! A directory that refused a file, or a write, is passed over for a while: the others are used instead.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use crate::files::TempFile;
 use crate::open_files::{self, is_out_of_files};
+use crate::ownership::{OwnedDirectory, private_directory, remove_abandoned};
 
 const PREFIX: &str = "firesteel-local-";
-const LOCK: &str = "owner.lock";
 /// A directory that refused something is a last resort for this long: a disk may have room again.
 const PASSED_OVER: Duration = Duration::from_secs(60);
 
@@ -39,7 +36,7 @@ pub(crate) struct OwnDir {
     pub(crate) path: PathBuf,
     /// When it last refused something.
     refused: Mutex<Option<Instant>>,
-    _lock: File,
+    _owned: OwnedDirectory,
 }
 
 impl OwnDir {
@@ -103,7 +100,7 @@ impl LocalDirs {
 
     /// Removes what processes that are gone have left under these roots.
     pub fn remove_leftovers(&self) {
-        self.0.roots.iter().for_each(|root| remove_leftovers(root));
+        self.0.roots.iter().for_each(|root| remove_abandoned(root, PREFIX));
     }
 
     /// Removes everything.
@@ -173,7 +170,7 @@ fn make_all(roots: &[PathBuf]) -> io::Result<Vec<Arc<OwnDir>>> {
     let mut made = Vec::new();
     let mut last = nowhere();
     for root in roots {
-        remove_leftovers(root);
+        remove_abandoned(root, PREFIX);
         match make(root) {
             Ok(directory) => made.push(Arc::new(directory)),
             Err(error) => last = named(root, &error),
@@ -183,45 +180,8 @@ fn make_all(roots: &[PathBuf]) -> io::Result<Vec<Arc<OwnDir>>> {
 }
 
 fn make(root: &Path) -> io::Result<OwnDir> {
-    std::fs::create_dir_all(root)?;
-    let path = root.join(format!("{PREFIX}{:x}-{:016x}", std::process::id(), unique()));
-    private_directory().create(&path)?;
-    // Nobody sees the lock before it is held: who does would take the directory for one that was left.
-    let making = path.join(format!("{LOCK}.new"));
-    let lock = File::create_new(&making)?;
-    lock.lock()?;
-    std::fs::rename(making, path.join(LOCK))?;
-    Ok(OwnDir { path, refused: Mutex::new(None), _lock: lock })
-}
-
-fn private_directory() -> std::fs::DirBuilder {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
-}
-
-/// Differs from call to call and from process to process.
-fn unique() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
-}
-
-/// Removes directories whose owners are gone.
-fn remove_leftovers(root: &Path) {
-    let Ok(entries) = std::fs::read_dir(root) else { return };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if ours && is_abandoned(&entry.path()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-fn is_abandoned(directory: &Path) -> bool {
-    // Without a lock file it is being made, or being removed.
-    let Ok(lock) = File::open(directory.join(LOCK)) else { return false };
-    !matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+    let owned = OwnedDirectory::create(root, PREFIX)?;
+    Ok(OwnDir { path: owned.path().to_owned(), refused: Mutex::new(None), _owned: owned })
 }
 
 /// The error with the file's name and what to do about it.
@@ -277,7 +237,7 @@ mod tests {
         let kept = living.create_file("kept").unwrap();
         let dead = root.path().join(format!("{PREFIX}dead"));
         std::fs::create_dir(&dead).unwrap();
-        File::create(dead.join(LOCK)).unwrap();
+        File::create(dead.join("owner.lock")).unwrap();
         let stranger = root.path().join("somebody-elses");
         std::fs::create_dir(&stranger).unwrap();
         LocalDirs::new(roots).create_file("new").unwrap();

@@ -11,6 +11,7 @@ mod files;
 mod manager;
 mod memory;
 mod open_files;
+mod ownership;
 
 pub use block::BlockId;
 pub use claims::{Claim, Claimed, Outcome, Waiting};
@@ -20,3 +21,6 @@ pub use files::{StoredFile, TempFile};
 pub use manager::{Blocked, Evict, LastResort, MemoryManager, Reservation, Resort};
 pub use memory::{AnyValue, CachedBlock, Demote, MemoryStore, Pack, Removed, Watch};
 pub use open_files::{is_out_of_files, raise_open_file_limit};
+pub use ownership::{
+    OwnedDirectory, OwnerLock, ensure_private_directory, is_abandoned, remove_abandoned,
+};

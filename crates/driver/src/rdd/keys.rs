@@ -29,13 +29,20 @@ pub trait SortKey: Data + Ord + Clone {}
 impl<K: Data + Ord + Clone> SortKey for K {}
 
 /// A double with a total order, usable where keys must be ordered or hashed: NaN is above all
-/// numbers, -0.0 below 0.0.
+/// numbers and one key whatever its bits are, -0.0 is below 0.0.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Total(pub f64);
 
+impl Total {
+    /// The number; of the many NaNs always the same one.
+    fn canonical(self) -> f64 {
+        if self.0.is_nan() { f64::NAN } else { self.0 }
+    }
+}
+
 impl Ord for Total {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
+        self.canonical().total_cmp(&other.canonical())
     }
 }
 
@@ -55,6 +62,23 @@ impl Eq for Total {}
 
 impl Hash for Total {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.to_bits().hash(state);
+        self.canonical().to_bits().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn all_nans_are_one_key_above_all_numbers() {
+        let nans = [f64::NAN, -f64::NAN, f64::from_bits(0x7ff8_0000_0000_0001)].map(Total);
+        for nan in nans {
+            assert!(nan == nans[0] && nan > Total(f64::INFINITY), "{nan:?}");
+        }
+        assert_eq!(nans.into_iter().collect::<HashSet<_>>().len(), 1);
+        assert!(Total(-0.0) < Total(0.0) && Total(f64::NEG_INFINITY) < Total(f64::MIN));
     }
 }
