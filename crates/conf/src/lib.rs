@@ -15,7 +15,7 @@
 //! use firesteel_conf::{Loader, entries};
 //!
 //! let loaded = Loader::new()
-//!     .arguments(["--master", "local[4]", "-c", "spark.locality.wait=1s", "input.txt"])
+//!     .arguments(["--master", "local[4]", "--conf", "spark.locality.wait=1s", "input.txt"])
 //!     .environment([("SPARK_LOCAL_DIRS", "/disk1,/disk2")])
 //!     .load()?;
 //! assert_eq!(loaded.arguments, ["input.txt"]);
