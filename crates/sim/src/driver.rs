@@ -52,6 +52,8 @@ pub(crate) struct DriverNode {
     /// Its number in the plan.
     pub(crate) app: usize,
     pub(crate) rdds: Vec<Arc<RddInfo>>,
+    /// Those to which their user has a handle.
+    pub(crate) usable: Vec<Arc<RddInfo>>,
     /// The RDD on the map side of each shuffle.
     map_sides: BTreeMap<ShuffleId, Arc<RddInfo>>,
     pub(crate) oracle: Oracle,
@@ -130,6 +132,7 @@ impl World {
             scheduler: Scheduler::new(dag, launching::rules(&plan, self.settings.planted_dag)),
             app,
             map_sides,
+            usable: rdds.clone(),
             rdds,
             oracle: Oracle::default(),
             jobs: BTreeMap::new(),
@@ -164,7 +167,7 @@ impl World {
         }
         self.change_mind(proc)?;
         let Some(Body::Driver(node)) = &mut self.procs[proc].body else { return Ok(()) };
-        let rdd = node.rdds[self.rng.usize(..node.rdds.len())].clone();
+        let rdd = node.usable[self.rng.usize(..node.usable.len())].clone();
         let job = JobId(node.jobs.len() as u32);
         let shuffle = if last.is_none() && self.rng.u8(..6) == 0 { shuffle_of(&rdd) } else { None };
         let results = if shuffle.is_some() { 1 } else { rdd.partitions };
@@ -392,6 +395,8 @@ impl World {
         // An executor that stands still may not be known to yet, and has outputs that are needed.
         let plan = &self.plan.apps[node.app];
         let sound = plan.flaw == Flaw::None && plan.poison != Some(Poison::Freeze);
+        // What a task does to its executors excludes those for a while.
+        let sound = sound && !(plan.excludes && plan.poison.is_some());
         let last = sound && node.last_job == Some(job);
         let state = node.jobs.get_mut(&job).expect("a job that was submitted");
         if std::mem::replace(&mut state.ended, true) {

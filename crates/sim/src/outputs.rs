@@ -71,12 +71,12 @@ impl World {
         let Some(driver) = self.some(Kind::Driver) else { return Ok(()) };
         let Some(Body::Driver(node)) = &mut self.procs[driver].body else { return Ok(()) };
         let all =
-            node.rdds.iter().flat_map(|rdd| &rdd.dependencies).filter_map(|read| match read {
+            node.usable.iter().flat_map(|rdd| &rdd.dependencies).filter_map(|read| match read {
                 Dependency::Shuffle { shuffle, .. } => Some(*shuffle),
                 Dependency::Narrow { .. } => None,
             });
         let Some(shuffle) = self.rng.choice(all.collect::<Vec<_>>()) else { return Ok(()) };
-        node.rdds.retain(|rdd| !lineage::depends_on(rdd, shuffle));
+        node.usable.retain(|rdd| !lineage::depends_on(rdd, shuffle));
         self.counters.shuffles_removed += 1;
         self.tell(|_| format!("process {driver} drops shuffle {shuffle}"));
         for proc in &mut self.procs {

@@ -167,8 +167,11 @@ impl Master {
                 continue;
             }
             self.kill_executor(turn, &key, "its driver asked for it");
-            // A driver that does not know it has waited for it in vain.
-            if let Some(executor) = known.filter(|executor| executor.registered.is_none()) {
+            // A driver that does not know it has waited for it in vain. One that its worker never spoke of says nothing of
+            // its launches: that worker is silent, and is declared dead for that.
+            let started = |executor: &Executor| executor.state != ExecutorState::Launching;
+            let useless = |executor: &Executor| executor.registered.is_none() && started(executor);
+            if let Some(executor) = known.filter(useless) {
                 let cause = format!("executor {}: it never registered", key.executor);
                 self.note_end(turn, &key, &executor, End::NeverRegistered, &cause);
             }

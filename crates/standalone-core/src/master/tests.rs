@@ -485,6 +485,18 @@ fn a_worker_that_is_full_and_has_not_failed_it_is_waited_for() {
 }
 
 #[test]
+fn launches_of_which_a_silent_worker_never_spoke_do_not_end_an_application() {
+    let mut scene = Scene::new(MasterOptions { max_executor_retries: 3, ..Default::default() });
+    scene.add_worker(10, "a", 4, 1000);
+    let app = scene.add_app(20, app(4));
+    let executors: Vec<_> = scene.launches().iter().map(|(_, key)| key.executor).collect();
+    assert_eq!(executors.len(), 4);
+    scene.later(1000);
+    scene.hear(20, ToMaster::KillExecutors { app, executors });
+    assert_eq!(scene.master.view().active_apps.len(), 1, "{:?}", scene.to_apps.last());
+}
+
+#[test]
 fn a_master_that_stood_still_reads_what_came_meanwhile_before_it_judges_silence() {
     let mut scene = Scene::new(MasterOptions::default());
     scene.later(0);
