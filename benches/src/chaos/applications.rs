@@ -258,7 +258,7 @@ impl Applications {
     pub(crate) fn poll(&mut self, tally: &mut Tally, recoveries: &mut Recoveries) -> Result<()> {
         for slot in &mut self.slots {
             let Some(app) = &mut slot.runs else { continue };
-            let (lines, ended) = app.driver.news()?;
+            let (lines, ended) = app.driver.poll()?;
             for (at, line) in lines {
                 app.hear(&line, tally.since_start(at), recoveries);
             }

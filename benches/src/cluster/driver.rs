@@ -12,6 +12,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::tail;
 
+/// What an application said, and when.
+pub(crate) type Lines = Vec<(Instant, String)>;
+
 /// A driver with what it said so far.
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -80,7 +83,7 @@ impl Driver {
 
     /// What it said since it was asked last, and, if it ended, whether well and what it wrote to its standard error.
     /// Does not wait for it.
-    pub(crate) fn news(&mut self) -> Result<(Vec<(Instant, String)>, Option<(bool, String)>)> {
+    pub(crate) fn poll(&mut self) -> Result<(Lines, Option<(bool, String)>)> {
         let Some(status) = self.child.try_wait()? else {
             return Ok((self.lines.try_iter().collect(), None));
         };
@@ -151,11 +154,11 @@ mod tests {
     fn who_does_not_wait_hears_everything_by_the_end() {
         let mut driver = shell("echo one; cat; echo why >&2; echo two; exit 1");
         driver.hear("one", 1, LONG).unwrap();
-        assert_eq!(driver.news().unwrap(), (vec![], None));
+        assert_eq!(driver.poll().unwrap(), (vec![], None));
         driver.input = None;
         let mut heard = vec![];
         let ended = until("its end", LONG, || {
-            let (lines, ended) = driver.news().unwrap();
+            let (lines, ended) = driver.poll().unwrap();
             heard.extend(lines.into_iter().map(|(_, line)| line));
             ended
         });

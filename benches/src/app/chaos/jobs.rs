@@ -36,7 +36,7 @@ fn wordcount(ctx: &Context, task: &Task) -> Result<Answer> {
     let lines = ctx.text_file_with(&task.words().display().to_string(), &options)?;
     let counts = lines
         .flat_map_to(|line, words| {
-            pace(hashed(&line));
+            pace(hashed(line));
             words.extend(line.split(' ').map(|word| (word.to_owned(), 1u64)))
         })
         .reduce_by_key_into(REDUCES, |a, b| a + b)
