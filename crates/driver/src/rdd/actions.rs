@@ -8,8 +8,8 @@ use std::sync::Arc;
 use firesteel_closure::{Call, Closure, Data, Pure};
 use firesteel_conf::entries;
 use firesteel_rdd::action::{
-    Action, Aggregate, Collect, Count, CountByValue, CountDistinct, ForEach, OfPartition, Reduce,
-    Take, TakeOrdered, smallest,
+    Action, Aggregate, Collect, Count, CountDistinct, ForEach, OfPartition, Reduce, Take,
+    TakeOrdered, smallest,
 };
 use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
@@ -410,17 +410,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
     }
 
-    /// How often each item occurs. For many different items, use `reduce_by_key`.
+    /// How often each item occurs, counted by tasks. For more different items than the driver can hold, use
+    /// `map(|item| (item, 1)).reduce_by_key(...)`.
     #[track_caller]
     pub fn count_by_value(&self) -> Result<HashMap<T, u64>>
     where
         T: Key,
     {
-        let mut counts = HashMap::new();
-        for part in self.run_all(CallSite::here("count_by_value"), CountByValue)? {
-            part?.into_iter().for_each(|(item, count)| *counts.entry(item).or_insert(0) += count);
-        }
-        Ok(counts)
+        let site = CallSite::here("count_by_value");
+        self.map_call(site, Pure::new(|item| (item, 1u64))).counts(site)
     }
 
     /// About how many different items there are; `relative_sd` is the wanted relative standard
