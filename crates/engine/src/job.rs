@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
+use bytes::Bytes;
 use firesteel_closure::Encoder;
 use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, RddInfo, TaskFailure};
@@ -56,7 +57,7 @@ pub(crate) struct StageCode {
     /// Its name on the way to executors; no other code of this process has it.
     pub(super) id: u64,
     pub(super) body: Arc<dyn TaskBody>,
-    encoded: OnceLock<Result<Vec<u8>, TaskFailure>>,
+    encoded: OnceLock<Result<Bytes, TaskFailure>>,
     checked: OnceLock<Result<(), TaskFailure>>,
     /// Where executors have it from.
     offered: OnceLock<Weak<Cluster>>,
@@ -99,11 +100,11 @@ impl StageCode {
 
     /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the
     /// task's failure.
-    pub(super) fn encoded(&self) -> &Result<Vec<u8>, TaskFailure> {
+    pub(super) fn encoded(&self) -> &Result<Bytes, TaskFailure> {
         self.encoded.get_or_init(|| {
             firesteel_executor::catch(|| {
                 let mut out = Encoder::new();
-                self.body.encode(&mut out).map(|()| out.into_bytes())
+                self.body.encode(&mut out).map(|()| Bytes::from(out.into_bytes()))
             })?
             .map_err(|error| TaskFailure::Fatal { message: error.to_string() })
         })

@@ -79,7 +79,7 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     match code.encoded() {
         Err(failure) => TaskReport::failed(failure.clone()),
         Ok(bytes) if transport == LocalTransport::Process => {
-            Child::run(child, bytes.clone(), identity, kill, &environment, workers)
+            Child::run(child, bytes.to_vec(), identity, kill, &environment, workers)
         }
         Ok(bytes) => {
             let here = SameExecutable::this_process();
