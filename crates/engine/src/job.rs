@@ -1,9 +1,11 @@
 //! A job that runs, and the cell its waiter looks into.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
+use bytes::Bytes;
 use firesteel_closure::Encoder;
 use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, RddInfo, TaskFailure};
@@ -11,13 +13,12 @@ use firesteel_types::{JobId, RddInfo, TaskFailure};
 use super::backend::Cluster;
 use crate::{Error, Result};
 
-/// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need), its
-/// results so far.
+/// What the engine keeps of a job: its code, its lineage (and with it everything the tasks need). Its results are
+/// its waiter's.
 pub(super) struct ActiveJob {
     /// Of its result stage, if it has one.
     pub(super) code: Option<Arc<StageCode>>,
-    pub(super) results: Vec<Option<Payload>>,
-    /// What its results so far have cost the way from executors to here.
+    /// Bytes of its results so far.
     pub(super) result_bytes: u64,
     waiter: Arc<JobWaiter>,
     _lineage: Arc<RddInfo>,
@@ -29,25 +30,38 @@ impl ActiveJob {
     pub(super) fn new(
         body: Option<Arc<dyn TaskBody>>,
         lineage: Arc<RddInfo>,
-        partitions: usize,
         waiter: Arc<JobWaiter>,
     ) -> Self {
-        let results = std::iter::repeat_with(|| None).take(partitions).collect();
         let code = body.map(|body| Arc::new(StageCode::new(body)));
-        ActiveJob { code, results, result_bytes: 0, waiter, _lineage: lineage, cut_off: Vec::new() }
+        ActiveJob { code, result_bytes: 0, waiter, _lineage: lineage, cut_off: Vec::new() }
     }
 
     pub(super) fn id(&self) -> JobId {
         self.waiter.job
     }
 
+    /// A result that its waiter may take from now on.
+    pub(super) fn deliver(&self, index: u32, result: Payload) {
+        self.waiter.deliver(index, result);
+    }
+
+    /// Counts a result of this many bytes; why it is not taken, if that is too much.
+    pub(super) fn admit(&mut self, bytes: u64, limit: u64) -> Result<(), TaskFailure> {
+        self.result_bytes = self.result_bytes.saturating_add(bytes);
+        let total = self.result_bytes;
+        if limit == 0 || total <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "the results of the job's tasks have {total} bytes so far, more than \
+             spark.driver.maxResultSize ({limit}): bring less to the driver, or raise it"
+        );
+        Err(TaskFailure::Fatal { message })
+    }
+
     /// Tells the waiter; only then is anything of the user's dropped.
     pub(super) fn end(self, result: Result<()>) {
-        let ActiveJob { results, waiter, .. } = self;
-        match result {
-            Ok(()) => waiter.end(Ok(results)),
-            Err(error) => waiter.end(Err(error)),
-        }
+        self.waiter.end(result);
     }
 }
 
@@ -56,7 +70,7 @@ pub(crate) struct StageCode {
     /// Its name on the way to executors; no other code of this process has it.
     pub(super) id: u64,
     pub(super) body: Arc<dyn TaskBody>,
-    encoded: OnceLock<Result<Vec<u8>, TaskFailure>>,
+    encoded: OnceLock<Result<Bytes, TaskFailure>>,
     checked: OnceLock<Result<(), TaskFailure>>,
     /// Where executors have it from.
     offered: OnceLock<Weak<Cluster>>,
@@ -99,72 +113,98 @@ impl StageCode {
 
     /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the
     /// task's failure.
-    pub(super) fn encoded(&self) -> &Result<Vec<u8>, TaskFailure> {
+    pub(super) fn encoded(&self) -> &Result<Bytes, TaskFailure> {
         self.encoded.get_or_init(|| {
             firesteel_executor::catch(|| {
                 let mut out = Encoder::new();
-                self.body.encode(&mut out).map(|()| out.into_bytes())
+                self.body.encode(&mut out).map(|()| Bytes::from(out.into_bytes()))
             })?
             .map_err(|error| TaskFailure::Fatal { message: error.to_string() })
         })
     }
 }
 
-enum Progress {
-    Running,
-    Ended(Result<Vec<Option<Payload>>>),
-    Taken,
+/// Results on their way to who waits for them.
+struct Progress {
+    /// Those that were not taken, in the order of partitions.
+    results: VecDeque<Option<Payload>>,
+    taken: usize,
+    ended: Option<Result<()>>,
 }
 
 /// Where a thread waits for its job.
 pub struct JobWaiter {
     job: JobId,
     progress: Mutex<Progress>,
-    ended: Condvar,
+    /// The next result is there, or the job ended.
+    changed: Condvar,
 }
 
 impl JobWaiter {
-    pub(super) fn new(job: JobId) -> Self {
-        JobWaiter { job, progress: Mutex::new(Progress::Running), ended: Condvar::new() }
+    pub(super) fn new(job: JobId, results: usize) -> Self {
+        let results = std::iter::repeat_with(|| None).take(results).collect();
+        let progress = Progress { results, taken: 0, ended: None };
+        JobWaiter { job, progress: Mutex::new(progress), changed: Condvar::new() }
     }
 
     pub fn job(&self) -> JobId {
         self.job
     }
 
-    pub(super) fn end(&self, result: Result<Vec<Option<Payload>>>) {
+    fn deliver(&self, index: u32, result: Payload) {
         let mut progress = self.lock();
-        if matches!(*progress, Progress::Running) {
-            *progress = Progress::Ended(result);
-            self.ended.notify_all();
+        let place = (index as usize).checked_sub(progress.taken);
+        if let Some(slot) = place.and_then(|place| progress.results.get_mut(place)) {
+            *slot = Some(result);
+            if place == Some(0) {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn end(&self, result: Result<()>) {
+        let mut progress = self.lock();
+        // Results of a job that failed are dropped without the lock: that may run user code.
+        let unwanted = match result {
+            Ok(()) => VecDeque::new(),
+            Err(_) => std::mem::take(&mut progress.results),
+        };
+        progress.ended.get_or_insert(result);
+        self.changed.notify_all();
+        drop(progress);
+        drop(unwanted);
+    }
+
+    /// Waits for the next result in the order of partitions; `None` after the last, when the job has ended. Who
+    /// stops before that should cancel the job.
+    pub fn next(&self) -> Option<Result<Payload>> {
+        let mut progress = self.lock();
+        loop {
+            if let Some(Err(error)) = &progress.ended {
+                return Some(Err(error.clone()));
+            }
+            if let Some(Some(_)) = progress.results.front() {
+                progress.taken += 1;
+                return progress.results.pop_front().flatten().map(Ok);
+            }
+            match &progress.ended {
+                Some(_) if progress.results.is_empty() => return None,
+                Some(_) => {
+                    let message = "a job ended without all its results".to_owned();
+                    return Some(Err(Error::Defect { message }));
+                }
+                None => {}
+            }
+            progress = self.changed.wait(progress).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 
     /// Waits for the job's end and takes its results, one per partition.
     pub fn wait(&self) -> Result<Vec<Payload>> {
-        let mut progress = self.lock();
-        loop {
-            match std::mem::replace(&mut *progress, Progress::Taken) {
-                Progress::Ended(result) => return result.and_then(complete),
-                Progress::Taken => {
-                    let message = "a job's results were taken twice".to_owned();
-                    return Err(Error::Defect { message });
-                }
-                Progress::Running => {
-                    *progress = Progress::Running;
-                    progress =
-                        self.ended.wait(progress).unwrap_or_else(|poisoned| poisoned.into_inner());
-                }
-            }
-        }
+        std::iter::from_fn(|| self.next()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
-
-fn complete(results: Vec<Option<Payload>>) -> Result<Vec<Payload>> {
-    let all: Option<Vec<Payload>> = results.into_iter().collect();
-    all.ok_or_else(|| Error::Defect { message: "a job ended without all its results".to_owned() })
 }

@@ -98,8 +98,8 @@ impl Engine {
     ) -> Result<Arc<JobWaiter>> {
         let properties = self.in_a_pool(properties)?;
         let (results, rdd) = (partitions.len(), lineage.clone());
-        let make = |waiter| ActiveJob::new(Some(body), lineage, results, waiter);
-        self.start_job(make, |job| {
+        let make = |waiter| ActiveJob::new(Some(body), lineage, waiter);
+        self.start_job(results, make, |job| {
             DagEvent::JobSubmitted(JobSpec { job, rdd, partitions, properties })
         })
     }
@@ -116,12 +116,12 @@ impl Engine {
         let properties = self.in_a_pool(properties)?;
         let (shuffle, rdd) = (handle.shuffle, map_side.clone());
         let make = |waiter| {
-            let mut active = ActiveJob::new(None, map_side, 1, waiter);
+            let mut active = ActiveJob::new(None, map_side, waiter);
             // Its code is the shuffle's.
             active.cut_off.push(handle.clone());
             active
         };
-        let waiter = self.start_job(make, |job| {
+        let waiter = self.start_job(1, make, |job| {
             let spec = MapStageSpec { job, shuffle, rdd, readers, properties };
             DagEvent::MapStageSubmitted(spec)
         })?;
@@ -130,6 +130,7 @@ impl Engine {
 
     fn start_job(
         self: &Arc<Self>,
+        results: usize,
         make: impl FnOnce(Arc<JobWaiter>) -> ActiveJob,
         submitted: impl FnOnce(JobId) -> DagEvent,
     ) -> Result<Arc<JobWaiter>> {
@@ -141,7 +142,7 @@ impl Engine {
             return Err(Error::ApplicationEnded { reason });
         }
         let job = state.next_job();
-        let waiter = Arc::new(JobWaiter::new(job));
+        let waiter = Arc::new(JobWaiter::new(job, results));
         state.jobs.insert(job, make(waiter.clone()));
         self.carry_out(state, SchedulerInput::Dag(submitted(job)));
         Ok(waiter)

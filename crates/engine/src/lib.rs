@@ -103,9 +103,17 @@ impl Engine {
         self.carry_out(state, input);
     }
 
-    /// Reports a task's end and, if there is one, takes the next.
-    fn report(self: &Arc<Self>, info: &TaskInfo, report: TaskReport) -> Option<Launch> {
+    /// Reports a task's end, with an output of so many bytes, and takes the next if there is one.
+    fn report(
+        self: &Arc<Self>,
+        info: &TaskInfo,
+        mut report: TaskReport,
+        bytes: u64,
+    ) -> Option<Launch> {
         let mut state = self.lock();
+        if let Place::Threads { max_result_bytes: limit, .. } = self.place {
+            state.admit(info.task, &mut report, bytes, limit);
+        }
         self.take_report(&mut state, info.task, info.executor, report);
         let next = state.ready.pop_front();
         self.let_go(state);

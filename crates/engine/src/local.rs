@@ -6,7 +6,7 @@ use std::sync::Arc;
 use firesteel_closure::SameExecutable;
 use firesteel_conf::LocalTransport;
 use firesteel_executor::{STACK_BYTES, run_encoded, run_task};
-use firesteel_task::{TaskIdentity, TaskReport};
+use firesteel_task::{Payload, TaskIdentity, TaskReport};
 use firesteel_types::TaskInfo;
 
 use super::Engine;
@@ -56,10 +56,11 @@ pub(super) fn work(engine: &Arc<Engine>) {
     let mut next = engine.next_task();
     while let Some(launch) = next {
         let report = run(engine, &launch, &mut child);
+        let bytes = result_bytes(&launch, &report);
         let Launch { task, code, kill, .. } = launch;
         // The last of a stage's code takes along what the user gave it.
         firesteel_executor::drop_guarded((code, kill));
-        next = engine.report(&task, report).or_else(|| engine.next_task());
+        next = engine.report(&task, report, bytes).or_else(|| engine.next_task());
     }
 }
 
@@ -67,7 +68,7 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     let Launch { task, code, kill, epoch, .. } = launch;
     let identity = identity(task, *epoch);
     let environment = engine.environment.clone();
-    let Place::Threads { transport, workers } = engine.place else {
+    let Place::Threads { transport, workers, .. } = engine.place else {
         unreachable!("tasks of a cluster are not run here");
     };
     if transport == LocalTransport::Direct {
@@ -79,11 +80,24 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
     match code.encoded() {
         Err(failure) => TaskReport::failed(failure.clone()),
         Ok(bytes) if transport == LocalTransport::Process => {
-            Child::run(child, bytes.clone(), identity, kill, &environment, workers)
+            Child::run(child, bytes.to_vec(), identity, kill, &environment, workers)
         }
         Ok(bytes) => {
             let here = SameExecutable::this_process();
             run_encoded(bytes, here, identity, kill.clone(), environment).into()
+        }
+    }
+}
+
+/// What a task's output takes in memory, about.
+fn result_bytes(launch: &Launch, report: &TaskReport) -> u64 {
+    match &report.output {
+        None => 0,
+        Some(Payload::Encoded(bytes)) => bytes.len() as u64,
+        Some(Payload::Typed(output)) => {
+            let measured = firesteel_executor::catch(|| launch.code.body.output_bytes(&**output));
+            // A panic of its type's own code was the task's failure before.
+            measured.unwrap_or(0)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use firesteel_conf::{Conf, LocalTransport, Master, Threads, entries};
+use firesteel_conf::{ByteSize, Conf, LocalTransport, Master, Threads, entries};
 use firesteel_executor::Forgotten;
 use firesteel_scheduler::SchedulerInput;
 use firesteel_types::{
@@ -19,14 +19,14 @@ use crate::files::Files;
 use crate::{Error, Result};
 
 pub(super) enum Place {
-    Threads { transport: LocalTransport, workers: u32 },
+    Threads { transport: LocalTransport, workers: u32, max_result_bytes: u64 },
     Cluster(Arc<Cluster>),
 }
 
 /// A place that is not used yet.
 pub(crate) enum NewPlace {
     /// Threads of this process.
-    Threads { transport: LocalTransport, workers: u32 },
+    Threads { transport: LocalTransport, workers: u32, max_result_bytes: u64 },
     /// A cluster that the application is registered with.
     Cluster(Box<NewCluster>),
 }
@@ -51,7 +51,8 @@ impl NewPlace {
                     return Err(Error::Master { master: master.to_string(), reason });
                 }
                 let transport = conf.get(&entries::LOCAL_TRANSPORT)?;
-                Ok(NewPlace::Threads { transport, workers })
+                let ByteSize(max_result_bytes) = conf.get(&entries::DRIVER_MAX_RESULT_SIZE)?;
+                Ok(NewPlace::Threads { transport, workers, max_result_bytes })
             }
             _ => {
                 let manager = claimant(master, managers)?;
@@ -62,11 +63,11 @@ impl NewPlace {
     }
 
     pub(super) fn place(&self) -> Place {
-        match self {
-            NewPlace::Threads { transport, workers } => {
-                Place::Threads { transport: *transport, workers: *workers }
+        match *self {
+            NewPlace::Threads { transport, workers, max_result_bytes } => {
+                Place::Threads { transport, workers, max_result_bytes }
             }
-            NewPlace::Cluster(new) => Place::Cluster(new.cluster().clone()),
+            NewPlace::Cluster(ref new) => Place::Cluster(new.cluster().clone()),
         }
     }
 

@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 
 use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
 use firesteel_scheduler::{Scheduler, SchedulerEffect};
-use firesteel_task::{KillSwitch, Payload, UpdateTarget};
+use firesteel_task::{KillSwitch, Payload, TaskReport, UpdateTarget};
 use firesteel_types::{
-    AccumulatorId, ExecutorMetrics, JobId, RddId, ShuffleId, TaskId, TaskInfo, Tick,
+    AccumulatorId, ExecutorMetrics, JobId, RddId, ShuffleId, TaskId, TaskInfo, TaskOutcome, Tick,
 };
 
 use super::ShuffleHandle;
@@ -123,18 +123,33 @@ impl State {
         }
     }
 
+    /// Turns a report into a failure where its output is too much for its job.
+    pub(super) fn admit(&mut self, task: TaskId, report: &mut TaskReport, bytes: u64, limit: u64) {
+        let job = self.running.get(&task).and_then(|running| running.job);
+        let Some(job) = job.and_then(|job| self.jobs.get_mut(&job)) else { return };
+        if !matches!(report.outcome, TaskOutcome::Success) {
+            return;
+        }
+        if let Err(failure) = job.admit(bytes, limit) {
+            let metrics = std::mem::take(&mut report.metrics);
+            let failed = TaskReport { metrics, ..TaskReport::failed(failure) };
+            let refused = std::mem::replace(report, failed);
+            self.aftermath.push(Step::Drop(Box::new((refused.output, refused.updates))));
+        }
+    }
+
     pub(super) fn deliver(&mut self, job: JobId, index: u32, task: TaskId) {
         let Some(output) = self.outputs.get_mut(&task) else { return };
         let output = std::mem::replace(&mut output.value, Payload::Encoded(Vec::new()));
-        if let Some(job) = self.jobs.get_mut(&job) {
-            job.results[index as usize] = Some(output);
+        if let Some(job) = self.jobs.get(&job) {
+            job.deliver(index, output);
         }
     }
 
     /// Hands the sizes of map outputs to the job that wanted them.
     pub(super) fn deliver_sizes(&mut self, job: JobId, bytes: Vec<u64>) {
-        if let Some(job) = self.jobs.get_mut(&job) {
-            job.results = vec![Some(Payload::Typed(Box::new(bytes)))];
+        if let Some(job) = self.jobs.get(&job) {
+            job.deliver(0, Payload::Typed(Box::new(bytes)));
         }
     }
 

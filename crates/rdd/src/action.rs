@@ -8,11 +8,11 @@ use std::marker::PhantomData;
 use firesteel_closure::{Call, Data, Value, Wire, WireError, check, wire};
 use firesteel_task::TaskContext;
 
+use crate::Partition;
 use crate::key::KeyOf;
 use crate::sample::reservoir;
 use crate::sketch::HyperLogLog;
 use crate::stats::{Number, Stats, Summable};
-use crate::{FixedMap, Partition};
 
 /// Consumes a partition.
 pub trait Action<T>: Wire {
@@ -65,14 +65,6 @@ unit_action!(
     Count
 );
 unit_action!(
-    /// How often each occurs.
-    CountByValue
-);
-unit_action!(
-    /// How often each key occurs.
-    CountByKey
-);
-unit_action!(
     /// Their sum.
     Sum
 );
@@ -99,36 +91,6 @@ impl<T> Action<T> for Count {
     fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> u64 {
         items.fold(0, |count, _| count + 1)
     }
-}
-
-impl<T: Data + Hash + Eq> Action<T> for CountByValue {
-    type Output = Vec<(T, u64)>;
-
-    fn run(&self, items: impl Iterator<Item = T>, _: &TaskContext) -> Vec<(T, u64)> {
-        tally(items)
-    }
-
-    fn check(&self, output: &Vec<(T, u64)>) -> Result<(), WireError> {
-        check_items(output)
-    }
-}
-
-impl<K: Data + Hash + Eq, V> Action<(K, V)> for CountByKey {
-    type Output = Vec<(K, u64)>;
-
-    fn run(&self, items: impl Iterator<Item = (K, V)>, _: &TaskContext) -> Vec<(K, u64)> {
-        tally(items.map(|(key, _)| key))
-    }
-
-    fn check(&self, output: &Vec<(K, u64)>) -> Result<(), WireError> {
-        check_items(output)
-    }
-}
-
-fn tally<T: Hash + Eq>(items: impl Iterator<Item = T>) -> Vec<(T, u64)> {
-    let mut counts: FixedMap<T, u64> = FixedMap::default();
-    items.for_each(|item| *counts.entry(item).or_insert(0) += 1);
-    counts.into_iter().collect()
 }
 
 impl<T: Summable> Action<T> for Sum {

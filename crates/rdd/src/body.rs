@@ -2,7 +2,9 @@
 
 use std::any::Any;
 
-use firesteel_closure::{Decoder, Encoder, Value, Wire, WireError, code, to_bytes, wire};
+use firesteel_closure::{
+    Decoder, Encoder, Value, Wire, WireError, code, heap_bytes, to_bytes, wire,
+};
 use firesteel_shuffle::Compared;
 use firesteel_task::{OrFail, TaskBody, TaskContext};
 use firesteel_types::ShuffleId;
@@ -38,6 +40,11 @@ impl<P: Pipe, A: Action<P::Item>> TaskBody for ResultBody<P, A> {
         self.action.check(&output).or_fail();
         task.check_updates();
         Box::new(output)
+    }
+
+    fn output_bytes(&self, output: &(dyn Any + Send)) -> u64 {
+        let output = output.downcast_ref::<A::Output>();
+        output.map_or(0, |output| (size_of::<A::Output>() + heap_bytes(output)) as u64)
     }
 
     fn encode_output(&self, output: Box<dyn Any + Send>) -> Result<Vec<u8>, WireError> {

@@ -1,11 +1,14 @@
 //! Adapters that change how partitions correspond: union, coalesce, cartesian, zip, indices.
 
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use firesteel_closure::{Call, Decoder, Encoder, Value, Wire, WireError, wire};
-use firesteel_task::{TaskContext, fail_for_good};
+use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
+use firesteel_shuffle::{Records, RunWriter, Slice};
+use firesteel_task::{OrFail, TaskContext, fail_for_good};
 
+use crate::memory::{Account, Hoard};
 use crate::{Boxed, Partition, Pipe};
 
 /// `union`: the partitions of several, one after the other.
@@ -91,7 +94,7 @@ impl<P, Q> Cartesian<P, Q> {
 
 wire!([P: Wire, Q: Wire] Cartesian<P, Q> { left, right, right_partitions });
 
-impl<P: Pipe<Item: Clone>, Q: Pipe<Item: Clone>> Pipe for Cartesian<P, Q> {
+impl<P: Pipe<Item: Clone>, Q: Pipe<Item: Data + Clone>> Pipe for Cartesian<P, Q> {
     type Item = (P::Item, Q::Item);
 
     fn compute(
@@ -99,12 +102,60 @@ impl<P: Pipe<Item: Clone>, Q: Pipe<Item: Clone>> Pipe for Cartesian<P, Q> {
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = Self::Item> + use<P, Q> + 'static {
-        let right: Vec<_> = self.right.compute(partition % self.right_partitions, task).collect();
-        let right = Arc::new(right);
-        self.left.compute(partition / self.right_partitions, task).flat_map(move |a| {
-            let right = right.clone();
-            (0..right.len()).map(move |i| (a.clone(), right[i].clone()))
-        })
+        let right = self.right.compute(partition % self.right_partitions, task);
+        let right = Again::new(right, task);
+        let left = self.left.compute(partition / self.right_partitions, task);
+        let pairs = left.flat_map(move |a| right.items().map(move |b| (a.clone(), b)));
+        task.interruptible(pairs)
+    }
+}
+
+/// Items that are read again and again: out of the task's memory, or from disk if they do not fit.
+enum Again<T> {
+    Held(Rc<(Vec<T>, Account)>),
+    Spilled(Slice),
+}
+
+impl<T: Data + Clone> Again<T> {
+    fn new(mut items: impl Iterator<Item = T> + 'static, task: &TaskContext) -> Self {
+        let mut held = Hoard::new(task);
+        if items.all(|item| held.push(item)) {
+            let Hoard { items, account, .. } = held;
+            return Again::Held(Rc::new((items, account)));
+        }
+        let mut writer = RunWriter::create(task.scratch(), "cartesian").or_fail();
+        held.items.iter().for_each(|item| writer.push(item).or_fail());
+        drop(held);
+        task.interruptible(items).for_each(|item| writer.push(&item).or_fail());
+        Again::Spilled(writer.finish().or_fail())
+    }
+
+    /// All of them, once more.
+    fn items(&self) -> Pass<T> {
+        match self {
+            Again::Held(held) => Pass::Held(held.clone(), 0),
+            Again::Spilled(slice) => Pass::Spilled(Records::new(slice.clone())),
+        }
+    }
+}
+
+enum Pass<T> {
+    Held(Rc<(Vec<T>, Account)>, usize),
+    Spilled(Records<T>),
+}
+
+impl<T: Data + Clone> Iterator for Pass<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        match self {
+            Pass::Held(held, next) => {
+                *next += 1;
+                held.0.get(*next - 1).cloned()
+            }
+            Pass::Spilled(records) => records.next().map(OrFail::or_fail),
+        }
     }
 }
 
@@ -202,7 +253,7 @@ impl<T> Deferred<T> {
     }
 }
 
-impl<T: firesteel_closure::Data> Wire for Deferred<T> {
+impl<T: Data> Wire for Deferred<T> {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
         out.put(self.get())
     }
@@ -267,5 +318,23 @@ impl<P: Pipe> Pipe for ZipWithUniqueId<P> {
     ) -> impl Iterator<Item = Self::Item> + use<P> + 'static {
         let ids = (u64::from(partition)..).step_by(self.partitions.max(1) as usize);
         self.parent.compute(partition, task).zip(ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestTask;
+
+    #[test]
+    fn items_to_be_read_again_are_held_while_they_fit_and_come_from_disk_if_not() {
+        let test = TestTask::new(4 << 20);
+        let texts = |count: u64| (0..count).map(|n| format!("{n:0>1000}"));
+        for (count, fits) in [(2000, true), (20_000, false)] {
+            let again = Again::new(texts(count), &test.task);
+            assert_eq!(matches!(again, Again::Held(_)), fits);
+            assert!((0..2).all(|_| again.items().eq(texts(count))));
+            assert_eq!(test.memory().used().1 > 0, fits, "only what is held is on the books");
+        }
     }
 }

@@ -30,6 +30,10 @@ impl Payload {
 pub trait TaskBody: Send + Sync {
     /// Runs the task. Fails by unwinding; see [`crate::fail`].
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send>;
+    /// What an output of [`TaskBody::run`] takes in memory, about, if that may be much.
+    fn output_bytes(&self, _output: &(dyn Any + Send)) -> u64 {
+        0
+    }
     /// Encodes what [`TaskBody::run`] returned.
     fn encode_output(&self, output: Box<dyn Any + Send>) -> Result<Vec<u8>, WireError>;
     /// Writes the name of this code and its values.

@@ -108,7 +108,7 @@ entries! {
         /// The limit for the results of all partitions of one action together. A job whose
         /// results are larger is aborted before they fill the driver's memory. 0: no limit.
         DRIVER_MAX_RESULT_SIZE: ByteSize = Entry::new("spark.driver.maxResultSize", "1g")
-            .since("1.2.0").for_cluster();
+            .since("1.2.0");
 
         /// Results of a task up to this size travel with the report of its end; larger ones wait on the
         /// executor until the driver fetches them.

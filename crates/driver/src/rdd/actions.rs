@@ -3,27 +3,29 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use firesteel_closure::{Call, Closure, Data, Pure};
 use firesteel_conf::entries;
+use firesteel_engine::JobWaiter;
 use firesteel_rdd::action::{
-    Action, Aggregate, Collect, Count, CountByValue, CountDistinct, ForEach, OfPartition, Reduce,
-    Take, TakeOrdered, smallest,
+    Action, Aggregate, Collect, Count, CountDistinct, ForEach, OfPartition, Reduce, Take,
+    TakeOrdered, smallest,
 };
 use firesteel_rdd::body::ResultBody;
 use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartition};
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::InOrder;
 use firesteel_rdd::{Partition, Pipe};
-use firesteel_task::{Payload, TaskContext};
-use firesteel_types::{CallSite, JobError, Properties};
+use firesteel_task::TaskContext;
+use firesteel_types::{CallSite, JobError, Properties, RddInfo};
 
 use super::checkpoint;
 use super::graph::prepare;
 use super::keys::Key;
 use crate::local_properties::{self, LocalProperties};
-use crate::{Error, Rdd, Result, With, interrupt};
+use crate::{Context, Error, Rdd, Result, With, interrupt};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
 const TREE_DEPTH: u32 = 2;
@@ -163,24 +165,25 @@ impl<T: 'static, P: Pipe<Item = T>, E: Data> With<T, P, E> {
 }
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
-    /// Runs `action` on these partitions and waits; the results come in the partitions' order.
+    /// Runs `action` on these partitions; the results come in the partitions' order, as they are ready.
     pub(crate) fn run<A: Action<T>>(
         &self,
         site: CallSite,
         partitions: Vec<u32>,
         action: A,
-    ) -> Result<impl Iterator<Item = Result<A::Output>> + use<T, P, A>> {
-        let outputs = self.outputs(site, partitions, action);
-        let outputs = outputs.inspect_err(|_| interrupt::wait_if_told_to_end())?;
-        Ok(outputs.into_iter().map(|output| Ok(output.into_value()?)))
+    ) -> Result<Results<A::Output>> {
+        let waiter = self.submit(site, partitions, action);
+        let waiter = waiter.inspect_err(|_| interrupt::wait_if_told_to_end())?;
+        let (context, lineage) = (self.context.clone(), self.info.clone());
+        Ok(Results { waiter, context, lineage, ended: false, output: PhantomData })
     }
 
-    fn outputs<A: Action<T>>(
+    fn submit<A: Action<T>>(
         &self,
         site: CallSite,
         partitions: Vec<u32>,
         action: A,
-    ) -> Result<Vec<Payload>> {
+    ) -> Result<Arc<JobWaiter>> {
         if TaskContext::current().is_some() {
             let reason = "a task cannot run jobs: call the action on the driver and pass its result \
                           with `rdd.with(..)`";
@@ -199,9 +202,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         if let Some(reason) = future.and_then(|future| future.add(waiter.job())) {
             engine.cancel_job(waiter.job(), &reason);
         }
-        let outputs = waiter.wait()?;
-        checkpoint::write_pending(&self.context, &self.info)?;
-        Ok(outputs)
+        Ok(waiter)
     }
 
     /// Whether a job can run at all, even one that reads no partition; does what must be done before.
@@ -216,7 +217,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         &self,
         site: CallSite,
         action: A,
-    ) -> Result<impl Iterator<Item = Result<A::Output>> + use<T, P, A>> {
+    ) -> Result<Results<A::Output>> {
         self.run(site, (0..self.info.partitions).collect(), action)
     }
 
@@ -241,9 +242,11 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        let parts: Result<Vec<Vec<T>>> =
-            self.run_all(CallSite::here("collect"), Collect)?.collect();
-        Ok(parts?.into_iter().flatten().collect())
+        let mut items = Vec::new();
+        for part in self.run_all(CallSite::here("collect"), Collect)? {
+            items.append(&mut part?);
+        }
+        Ok(items)
     }
 
     /// The number of items.
@@ -328,8 +331,12 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         C: for<'a> Call<(&'a T,), K>,
     {
         let action = TakeOrdered::new(n as u64, key.clone());
-        let parts: Result<Vec<Vec<T>>> = self.run_all(site, action)?.collect();
-        Ok(smallest(parts?.into_iter().flatten(), n, |item| key.call((item,))))
+        let mut found = Vec::new();
+        for part in self.run_all(site, action)? {
+            let both = found.into_iter().chain(part?);
+            found = smallest(both, n, |item| key.call((item,)));
+        }
+        Ok(found)
     }
 
     fn fold_call<U: Data>(
@@ -380,7 +387,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         site: CallSite,
         action: impl Action<T, Output = Option<T>>,
         mut merge: impl FnMut(T, T) -> T,
-    ) -> Result<Option<T>> {
+    ) -> Result<Option<T>>
+    where
+        T: Data,
+    {
         let mut reduced = None;
         for part in self.run_all(site, action)? {
             reduced = match (reduced, part?) {
@@ -410,17 +420,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
     }
 
-    /// How often each item occurs. For many different items, use `reduce_by_key`.
+    /// How often each item occurs, counted by tasks. For more different items than the driver can hold, use
+    /// `map(|item| (item, 1)).reduce_by_key(...)`.
     #[track_caller]
     pub fn count_by_value(&self) -> Result<HashMap<T, u64>>
     where
         T: Key,
     {
-        let mut counts = HashMap::new();
-        for part in self.run_all(CallSite::here("count_by_value"), CountByValue)? {
-            part?.into_iter().for_each(|(item, count)| *counts.entry(item).or_insert(0) += count);
-        }
-        Ok(counts)
+        let site = CallSite::here("count_by_value");
+        self.map_call(site, Pure::new(|item| (item, 1u64))).counts(site)
     }
 
     /// About how many different items there are; `relative_sd` is the wanted relative standard
@@ -462,15 +470,51 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             }
             let items = rdd
                 .run(site, vec![partition], Collect)
-                .and_then(|mut parts| parts.next().unwrap_or_else(|| Ok(Vec::new())));
+                .and_then(|parts| parts.collect::<Result<Vec<Vec<T>>>>());
             match items {
-                Ok(items) => items.into_iter().map(Ok).collect(),
+                Ok(parts) => parts.into_iter().flatten().map(Ok).collect(),
                 Err(error) => {
                     failed = true;
                     vec![Err(error)]
                 }
             }
         }))
+    }
+}
+
+/// The results of a job that runs, in the order of its partitions. The thread that takes them merges them while the
+/// job goes on; when it stops, by an error or a panic, the job is cancelled.
+pub(crate) struct Results<U> {
+    waiter: Arc<JobWaiter>,
+    context: Context,
+    lineage: Arc<RddInfo>,
+    ended: bool,
+    output: PhantomData<fn() -> U>,
+}
+
+impl<U: Data> Iterator for Results<U> {
+    type Item = Result<U>;
+
+    fn next(&mut self) -> Option<Result<U>> {
+        if self.ended {
+            return None;
+        }
+        let result = match self.waiter.next() {
+            Some(Ok(result)) => return Some(result.into_value().map_err(Error::from)),
+            Some(Err(error)) => Err(Error::from(error)),
+            None => checkpoint::write_pending(&self.context, &self.lineage),
+        };
+        self.ended = true;
+        result.inspect_err(|_| interrupt::wait_if_told_to_end()).err().map(Err)
+    }
+}
+
+impl<U> Drop for Results<U> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let reason = "the action stopped before it had all results";
+            self.context.0.engine.cancel_job(self.waiter.job(), reason);
+        }
     }
 }
 

@@ -226,12 +226,13 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         node.defect(Error::invalid(&site, reason))
     }
 
-    /// Every item of this with every item of `other`.
+    /// Every item of this with every item of `other`. A partition of `other` that does not fit into memory is read
+    /// from disk for each item of this: let `other` be the smaller one.
     #[track_caller]
     pub fn cartesian<U, Q>(&self, other: &Rdd<U, Q>) -> Rdd<(T, U), Cartesian<Arc<P>, Arc<Q>>>
     where
         T: Clone,
-        U: Clone + 'static,
+        U: Data + Clone,
         Q: Pipe<Item = U>,
     {
         let site = CallSite::here("cartesian");

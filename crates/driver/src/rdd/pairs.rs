@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use firesteel_closure::{Call, Closure, Data, Pure};
-use firesteel_rdd::action::{Collect, CountByKey};
+use firesteel_rdd::action::Collect;
 use firesteel_rdd::aggregate::{
     AggregateWith, Combine, CombineValues, CombineWith, Group, MergeCombiners, ReduceWith,
 };
@@ -382,18 +382,15 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
     }
 
-    /// How many pairs each key has. For many keys, use `map_values(|_| 1).reduce_by_key(...)`.
+    /// How many pairs each key has, counted by tasks. For more keys than the driver can hold, use
+    /// `map_values(|_| 1).reduce_by_key(...)`.
     #[track_caller]
     pub fn count_by_key(&self) -> Result<HashMap<K, u64>>
     where
         K: Key,
     {
         let site = CallSite::here("count_by_key");
-        let mut counts = HashMap::new();
-        for part in self.run_all(site, CountByKey)? {
-            part?.into_iter().for_each(|(key, count)| *counts.entry(key).or_insert(0) += count);
-        }
-        Ok(counts)
+        self.map_values_call(site, Pure::new(|_| 1u64)).counts(site)
     }
 
     /// All pairs as a map; of several values of a key, the last stays.
@@ -403,12 +400,27 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         K: Key,
         V: Data,
     {
-        let site = CallSite::here("collect_as_map");
+        self.as_map(CallSite::here("collect_as_map"))
+    }
+
+    fn as_map(&self, site: CallSite) -> Result<HashMap<K, V>>
+    where
+        K: Key,
+        V: Data,
+    {
         let mut map = HashMap::new();
         for part in self.run_all(site, Collect)? {
             map.extend(part?);
         }
         Ok(map)
+    }
+}
+
+impl<K: Key, P: Pipe<Item = (K, u64)>> Rdd<(K, u64), P> {
+    /// The sums by key: each key comes to the driver once.
+    pub(super) fn counts(&self, site: CallSite) -> Result<HashMap<K, u64>> {
+        let add = ReduceWith(Pure::new(|a: u64, b: u64| a + b));
+        self.combine_call(site, self.default_partitioner(), None, add).as_map(site)
     }
 }
 

@@ -185,7 +185,7 @@ impl StreamSource for Streams {
                 let code = lock(&self.cluster.code).get(&code).and_then(std::sync::Weak::upgrade);
                 let code = code.ok_or(OpenError::Missing)?;
                 let body = code.encoded().as_ref().map_err(|_| OpenError::Missing)?;
-                Ok(StreamBody::Bytes(body.clone().into()))
+                Ok(StreamBody::Bytes(body.clone()))
             }
             Some(StreamId::Piece { broadcast, piece }) => {
                 let bytes = self.cluster.broadcasts.piece(broadcast, piece);

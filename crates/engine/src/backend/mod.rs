@@ -176,7 +176,7 @@ impl Cluster {
         if live.code.len() > CODE_KNOWN {
             live.code.pop_first();
         }
-        let body = is_new.then(|| body.clone());
+        let body = is_new.then(|| body.to_vec());
         let (identity, outdated) = (identity(task, *epoch), outdated.to_vec());
         let order = TaskOrder { identity, code: code.id, body, outdated };
         let data = to_bytes(&order).expect("it consists of numbers and bytes");

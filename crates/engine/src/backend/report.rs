@@ -182,17 +182,7 @@ impl Engine {
         let unwanted = || TaskFailure::Killed { reason: "nobody waits for its result".to_owned() };
         let mut state = self.lock();
         let Some(job) = state.running.get(&task).ok_or_else(unwanted)?.job else { return Ok(()) };
-        let job = state.jobs.get_mut(&job).ok_or_else(unwanted)?;
-        job.result_bytes = job.result_bytes.saturating_add(bytes);
-        let total = job.result_bytes;
-        if limit == 0 || total <= limit {
-            return Ok(());
-        }
-        let message = format!(
-            "the results of the job's tasks have {total} bytes so far, more than \
-             spark.driver.maxResultSize ({limit}): bring less to the driver, or raise it"
-        );
-        Err(TaskFailure::Fatal { message })
+        state.jobs.get_mut(&job).ok_or_else(unwanted)?.admit(bytes, limit)
     }
 
     fn post_getting_result(&self, task: TaskId) {
