@@ -61,6 +61,34 @@ fn a_chain_too_deep_for_the_stack_is_an_error_and_a_repartition_mends_it() {
 }
 
 #[test]
+fn a_chain_of_large_items_is_an_error_before_it_is_too_deep_for_the_stack() {
+    fn deepest<const WORDS: usize>(ctx: &Context) -> usize {
+        let mut items = ctx.range_in(1, 0..3u64, 1).map(|x| [x; WORDS]).boxed();
+        let (mut steps, mut wanted) = (0, 40);
+        loop {
+            while steps < wanted {
+                items = items.map(|item| item).boxed();
+                steps += 1;
+            }
+            match items.count() {
+                Ok(count) => assert_eq!(count, 3),
+                Err(error) => {
+                    let (error, size) = (error.to_string(), format!("{} bytes", WORDS * 8));
+                    assert!(error.contains("put a repartition"), "{error}");
+                    assert!(error.contains(&size) || WORDS == 1, "{error}");
+                    return steps;
+                }
+            }
+            wanted = steps * 5 / 4;
+        }
+    }
+    let ctx = context();
+    let found =
+        [deepest::<1>(&ctx), deepest::<16>(&ctx), deepest::<128>(&ctx), deepest::<2048>(&ctx)];
+    assert!(found.is_sorted_by(|a, b| a > b) && found[3] >= 50, "{found:?}");
+}
+
+#[test]
 fn globs_and_directories_never_read_what_is_not_committed() {
     let root = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {

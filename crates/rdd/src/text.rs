@@ -17,6 +17,8 @@ use firesteel_task::{TaskContext, fail_for_good, fail_with};
 use crate::Pipe;
 
 const BUFFER_BYTES: usize = 256 * 1024;
+/// What some programs write before the first line of a text in UTF-8. It is no part of that line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,7 +162,9 @@ impl Lines {
     fn buffered(&mut self, start: u64) -> Option<String> {
         let buffer = self.reader.buffer();
         let end = memchr(b'\n', buffer)?;
-        let text = text(&self.split.location, start, self.lossy, &buffer[..end]);
+        let marked = if start == 0 { mark_of(buffer) } else { 0 };
+        let line = &buffer[marked.min(end)..end];
+        let text = text(&self.split.location, start + marked as u64, self.lossy, line);
         self.reader.consume(end + 1);
         self.position += end as u64 + 1;
         self.count(end + 1);
@@ -171,6 +175,11 @@ impl Lines {
         self.read.0 += 1;
         self.read.1 += bytes as u64;
     }
+}
+
+/// How long the byte order mark is that a file begins with.
+fn mark_of(bytes: &[u8]) -> usize {
+    if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
 /// The text of a line at `start`.
@@ -215,6 +224,9 @@ impl Lines {
             }
         }
         self.count(read);
+        if start == 0 {
+            self.line.drain(..mark_of(&self.line));
+        }
         Some(start)
     }
 
@@ -237,6 +249,7 @@ impl Iterator for Lines {
             }
         }
         self.advance()?;
+        let start = self.position - self.line.len() as u64;
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         Some(text(&self.split.location, start, self.lossy, line))
     }
@@ -256,7 +269,30 @@ pub(crate) fn fail_reading(location: &Location, position: u64, error: &std::io::
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::TestTask;
+
     use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line_and_stays_anywhere_else() {
+        let (task, root) = (TestTask::new(1 << 20), tempfile::tempdir().unwrap());
+        let path = root.path().join("a.txt");
+        std::fs::write(&path, "\u{feff}one\n\u{feff}two\nthree").unwrap();
+        let end = std::fs::metadata(&path).unwrap().len();
+        let lines = |start, end| -> Vec<String> {
+            let split = Split { location: Location::Local(path.clone()), start, end };
+            Lines::open(split, false, task.task.clone()).collect()
+        };
+        assert_eq!(lines(0, end), ["one", "\u{feff}two", "three"]);
+        for at in 1..=7 {
+            assert_eq!(lines(0, at), ["one"], "cut at {at}");
+            assert_eq!(lines(at, end), ["\u{feff}two", "three"], "cut at {at}");
+        }
+        std::fs::write(&path, "\u{feff}no end").unwrap();
+        assert_eq!(lines(0, 9), ["no end"]);
+        std::fs::write(&path, "\u{feff}").unwrap();
+        assert_eq!(lines(0, 3), [""]);
+    }
 
     #[test]
     fn splits_cover_each_file_once() {

@@ -100,9 +100,14 @@ impl<F> WriteFiles<F> {
 
     #[cold]
     fn fail_writing(&self, name: &str, error: &io::Error) -> ! {
-        let advice = match is_full(error) {
-            true => "; make room there, or save to another place",
-            false => "",
+        let advice = match (is_full(error), &self.target.0) {
+            (true, _) => "; make room there, or save to another place",
+            // The driver has made it.
+            (false, Target::Local(directory)) if !directory.exists() => {
+                "; the driver and all executors have to see the same disk under this path: save to one that they \
+                 share, or to an object store"
+            }
+            _ => "",
         };
         let place = match &self.target.0 {
             Target::Local(directory) => directory.display().to_string(),
@@ -224,5 +229,27 @@ fn csv_error(error: csv::Error) -> WriteError {
         _ => WriteError::Row(format!(
             "an item has no CSV form: {text}; rows are structs or tuples of simple values"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use firesteel_types::TaskFailure;
+
+    use crate::testing::TestTask;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_only_the_driver_sees_is_named_with_what_to_do() {
+        let (task, root) = (TestTask::new(1 << 20), tempfile::tempdir().unwrap());
+        let target = Target::Local(root.path().join("of-the-driver"));
+        let action = WriteFiles::new(target, None, TextLines);
+        let run = || Action::<u32>::run(&action, [1].into_iter(), &task.task);
+        let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        let failure = payload.downcast::<TaskFailure>().unwrap().to_string();
+        assert!(failure.contains("have to see the same disk"), "{failure}");
     }
 }

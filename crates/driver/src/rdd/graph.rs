@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use firesteel_engine::{CachedPartitions, ShuffleHandle};
 use firesteel_rdd::cache::SharedLevel;
@@ -35,6 +35,8 @@ pub(crate) struct Extras {
     context: u64,
     /// How many narrow steps lie between this node and the shuffles or sources above.
     depth: AtomicU32,
+    /// About how many bytes of a task's stack those steps need, this one among them.
+    stack: AtomicUsize,
     /// This node and all above it are prepared and without mistakes.
     ready: AtomicBool,
     /// Its checkpoint, if one was asked for.
@@ -49,11 +51,16 @@ impl Extras {
     /// Nothing lies above it any more.
     pub(super) fn forget_depth(&self) {
         self.depth.store(0, Ordering::Relaxed);
+        self.stack.store(0, Ordering::Relaxed);
     }
 }
 
 /// More narrow steps than this nest too deeply for a thread's stack.
 const DEEPEST: u32 = 5_000;
+/// What all steps may need of a task's stack, which has 16 MiB.
+const MOST_STACK: usize = 15 << 20;
+/// What a step needs of it at most: so much, and so many times an item.
+const STACK_OF_STEP: (usize, usize) = if cfg!(debug_assertions) { (2_600, 12) } else { (600, 4) };
 
 /// A node under construction.
 pub(crate) struct Node {
@@ -121,6 +128,9 @@ impl Node {
         let above = extras(parent).map_or(0, |extras| extras.depth.load(Ordering::Relaxed));
         let depth = self.extras.depth.get_mut();
         *depth = (above + 1).max(*depth);
+        let above = extras(parent).map_or(0, |extras| extras.stack.load(Ordering::Relaxed));
+        let stack = self.extras.stack.get_mut();
+        *stack = above.max(*stack);
         if *depth > DEEPEST {
             let reason = format!(
                 "more than {DEEPEST} steps without a shuffle would run as one deep call; put a \
@@ -207,7 +217,22 @@ impl Node {
         self.extras.defect.get_or_insert(error);
     }
 
-    pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(self, pipe: P) -> Rdd<T, P> {
+    /// Adds what this step needs of the stack, with items of this size.
+    fn check_stack(&mut self, item: usize) {
+        let stack = self.extras.stack.get_mut();
+        let (fixed, copies) = STACK_OF_STEP;
+        *stack = stack.saturating_add(fixed + copies * item);
+        if *stack > MOST_STACK {
+            let reason = format!(
+                "so many steps without a shuffle, with items of {item} bytes here, would overflow the stack of a task; put a \
+                 repartition or a checkpoint in between, or large items in a Box"
+            );
+            self.set_defect(Error::invalid(&self.site, reason));
+        }
+    }
+
+    pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(mut self, pipe: P) -> Rdd<T, P> {
+        self.check_stack(size_of::<T>());
         let (id, partitioner) = self.partitioner.unzip();
         let (dependencies, lent) = match &self.extras.checkpoint {
             None => (self.dependencies, None),
