@@ -211,7 +211,7 @@ mod tests {
             hashes: Hashes::default(),
             launcher: None,
             reaper: None,
-            rolling: None,
+            output: Output::Files,
             grace: Duration::from_secs(10),
             host: "localhost".to_owned(),
             bind: None,
