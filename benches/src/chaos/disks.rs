@@ -25,7 +25,7 @@ pub(crate) enum Medium {
     Memory,
     /// A file system in a file.
     Image,
-    /// A directory.
+    /// Part of the disk that it lies on.
     Directory,
 }
 
@@ -80,7 +80,7 @@ impl Disk {
         Ok(fs::remove_file(self.path.join(FILL))?)
     }
 
-    /// From now on, whoever writes to it waits.
+    /// From now on, a process that writes to it waits.
     pub(crate) fn freeze(&self) -> Result<()> {
         command("fsfreeze", &["--freeze".as_ref(), self.path.as_ref()])
     }
@@ -139,7 +139,7 @@ pub(crate) fn damage(path: &Path, place: u64) -> Result<()> {
     Ok(file.write_all_at(&byte, place)?)
 }
 
-/// Lets go whoever waits for disks in this directory.
+/// Lets processes go on that wait for disks in this directory.
 pub(crate) fn release(directory: &Path) {
     for disk in mounted(directory) {
         let _ = command("fsfreeze", &["--unfreeze".as_ref(), disk.as_ref()]);
@@ -171,7 +171,7 @@ fn mount_image(path: &Path) -> Result<()> {
     command("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image.as_ref()])?;
     command("mount", &["-o".as_ref(), "loop".as_ref(), image.as_ref(), path.as_ref()])?;
     let disk = Disk { path: path.to_owned(), medium: Medium::Image };
-    // Whoever cannot do this later should not learn it then. An error unmounts it.
+    // A machine that cannot do this should say so before the run. An error unmounts it.
     disk.freeze()?;
     disk.thaw()?;
     std::mem::forget(disk);

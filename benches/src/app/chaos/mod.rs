@@ -69,7 +69,7 @@ impl fmt::Display for Answer {
 }
 
 /// Computes the answer on Firesteel; what the job writes goes into the directory `own`. With `spoil`, one answer of several
-/// is printed wrong: whoever checks them has to notice.
+/// is printed wrong: the check has to notice.
 pub(crate) fn run(task: &Task, own: &str, spoil: bool) -> Result<(), Failure> {
     let ctx = builder(&task.job).listener(tell).build()?;
     println!("APPLICATION {}", ctx.application_id());
