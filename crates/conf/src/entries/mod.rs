@@ -83,7 +83,7 @@ entries! {
 
         /// Directories for temporary data such as shuffle files, separated by commas; best on fast
         /// disks of this machine. The environment variable `SPARK_LOCAL_DIRS` sets it too. A worker's own
-        /// setting counts for its executors; below their work directories when it has none.
+        /// setting counts for its executors; below its work directory when it has none.
         LOCAL_DIR: Vec<String> = Entry::new("spark.local.dir", "/tmp").since("0.5.0");
 
         /// How many bytes of files at most are read by one partition.

@@ -119,12 +119,14 @@ pub enum WorkerEffect {
         /// Which.
         app: AppId,
     },
-    /// Remove work directories that are older than this, except those of these applications.
+    /// Remove work directories that are older than this, except those of what may run.
     CleanWorkDirectories {
         /// How old.
         age_ms: u64,
-        /// Of these nothing.
+        /// Of these applications nothing.
         keep: Vec<AppId>,
+        /// Nor of these drivers.
+        drivers: Vec<DriverId>,
     },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
@@ -285,7 +287,8 @@ impl Worker {
         let Some(options) = self.options.clean_up else { return };
         if self.next_clean_up.is_none_or(|at| at <= turn.now) {
             let keep = self.executors.apps().cloned().collect();
-            turn.out.push(WorkerEffect::CleanWorkDirectories { age_ms: options.age_ms, keep });
+            let (age_ms, drivers) = (options.age_ms, self.drivers.ids().cloned().collect());
+            turn.out.push(WorkerEffect::CleanWorkDirectories { age_ms, keep, drivers });
             self.next_clean_up = Some(turn.now.plus_ms(options.interval_ms.max(1)));
         }
     }

@@ -144,6 +144,11 @@ impl Drivers {
         live.chain(self.ended.values().cloned()).collect()
     }
 
+    /// Those that are not over, also while they wait to be started again.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &DriverId> {
+        self.live.keys()
+    }
+
     /// Cores and memory of the processes that may be there.
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, u64)> {
         let there = self.live.values().filter(|driver| driver.phase.holds_room());

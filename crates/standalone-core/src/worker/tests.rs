@@ -255,6 +255,33 @@ fn directories_go_when_the_application_is_over_and_nothing_of_it_runs() {
     assert!(!removes(scene.feed(finished)), "once");
 }
 
+#[test]
+fn work_directories_of_what_runs_or_will_run_again_are_kept() {
+    let mut scene = Scene::ready();
+    let hour = 3_600_000;
+    scene.worker.options.clean_up = Some(CleanUp { interval_ms: hour, age_ms: 1 });
+    let kept = |scene: &mut Scene| {
+        let out = scene.tick_after(hour);
+        let clean_up = out.into_iter().find_map(|effect| match effect {
+            WorkerEffect::CleanWorkDirectories { keep, drivers, .. } => Some((keep, drivers)),
+            _ => None,
+        });
+        clean_up.expect("it is due")
+    };
+    scene.feed(launch(1, 0, 1));
+    scene.feed(launch_driver(true));
+    let (app, driver) = (AppId::new("app"), DriverId::new("d"));
+    assert_eq!(kept(&mut scene), (vec![app], vec![driver.clone()]));
+    scene.feed(exits(0));
+    let status = ExitStatus::Code(1);
+    scene.feed(WorkerEvent::DriverExited { driver: driver.clone(), status });
+    assert_eq!(kept(&mut scene).1.len(), 1, "it is started again");
+    scene
+        .feed(said(ToWorker::KillDriver { registration: Registration(1), driver: driver.clone() }));
+    scene.feed(WorkerEvent::DriverExited { driver, status });
+    assert_eq!(kept(&mut scene), (vec![], vec![]));
+}
+
 fn launch_driver(supervise: bool) -> WorkerEvent {
     let description = DriverDescription {
         name: String::new(),

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::args::Launcher;
 use super::cache::{Cache, FetchError};
@@ -68,6 +69,8 @@ pub(super) struct Launch {
     pub(super) bind: Option<String>,
     /// The worker's own name.
     pub(super) url: String,
+    /// What the worker waits for before it ends.
+    pub(super) tasks: TaskTracker,
 }
 
 impl Launch {
@@ -79,8 +82,17 @@ impl Launch {
     ) -> Result<ExitStatus, LaunchError> {
         let stopped = Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
         let order = Arc::new(order);
+        let checked = tokio::select! {
+            checked = self.check(&order) => checked?,
+            () = kill.cancelled() => return stopped,
+        };
+        if kill.is_cancelled() {
+            return stopped;
+        }
+        // To its end, once begun: no directory is made after the end of this process was told.
+        let place = self.place(&order).await?;
         let prepared = tokio::select! {
-            prepared = self.prepare(&order) => prepared?,
+            prepared = self.prepare(&order, checked, place) => prepared?,
             () = kill.cancelled() => return stopped,
         };
         if kill.is_cancelled() {

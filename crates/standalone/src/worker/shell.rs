@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use firesteel_backend::Address;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
+use firesteel_backend::{Address, AppId};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
@@ -15,7 +15,7 @@ use firesteel_standalone_core::description::WorkerDescription;
 use firesteel_standalone_core::messages::{Stamped, ToMaster, ToWorker};
 use firesteel_standalone_core::wire::{MASTER, WORKER};
 use firesteel_standalone_core::worker::{Worker, WorkerEffect, WorkerEvent, WorkerOptions};
-use firesteel_standalone_core::{Incarnation, WorkerId, date};
+use firesteel_standalone_core::{DriverId, Incarnation, WorkerId, date};
 use firesteel_storage::Clock;
 use firesteel_types::Host;
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::Ended;
 use super::args::WorkerArgs;
 use super::cache::Cache;
-use super::directories::Directories;
+use super::directories::{self, Directories};
 use super::executable::Hashes;
 use super::order::{Order, ProcessKey};
 use super::process::{Launch, LaunchError};
@@ -70,6 +70,7 @@ impl Setting {
             host: host.clone(),
             bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
+            tasks: TaskTracker::new(),
         };
         Ok(Self { clock, options: args.options(worker)?, launch })
     }
@@ -86,7 +87,7 @@ pub(super) struct Shell {
     description: WorkerDescription,
     launch: Arc<Launch>,
     state: Mutex<State>,
-    /// Processes that run, and directories that are being removed.
+    /// Processes that run, files that are written for them, and directories that are being removed.
     tasks: TaskTracker,
     master: watch::Sender<Option<MasterName>>,
     ended: watch::Sender<Option<Ended>>,
@@ -136,9 +137,9 @@ impl Shell {
             clock,
             alarm: Alarm::default(),
             description,
+            tasks: launch.tasks.clone(),
             launch: Arc::new(launch),
             state: Mutex::new(state),
-            tasks: TaskTracker::new(),
             master: watch::Sender::default(),
             ended: watch::Sender::default(),
         }
@@ -175,6 +176,17 @@ impl Shell {
     /// Waits until no process is left. Only after it has ended: then none comes any more.
     pub(super) async fn processes_gone(&self) {
         self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Removes what workers that are gone have left.
+    pub(super) fn remove_leftovers(&self) {
+        self.blocking(|launch| launch.directories.temporary.remove_leftovers());
+    }
+
+    /// Removes all temporary files. Only after the processes are gone.
+    pub(super) async fn remove_temporary_files(&self) {
+        self.blocking(|launch| launch.directories.temporary.remove_all());
         self.tasks.wait().await;
     }
 
@@ -217,10 +229,12 @@ impl Shell {
             WorkerEffect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
             WorkerEffect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
             WorkerEffect::RemoveApplication { app } => {
-                self.blocking(move |launch| launch.directories.remove_local(&app));
+                self.remove_temporary(&app.0);
             }
-            WorkerEffect::CleanWorkDirectories { age_ms, keep } => {
+            WorkerEffect::CleanWorkDirectories { age_ms, keep, drivers } => {
                 let age = Duration::from_millis(age_ms);
+                let apps = keep.iter().map(AppId::to_string);
+                let keep = apps.chain(drivers.iter().map(DriverId::to_string)).collect();
                 self.blocking(move |launch| {
                     launch.directories.remove_old(age, &keep);
                     launch.cache.remove_old(age);
@@ -232,6 +246,13 @@ impl Shell {
                 self.ended.send_replace(Some(Ended { code, reason }));
             }
         }
+    }
+
+    /// Temporary files of an application or a driver that is over: out of use before anything else happens.
+    fn remove_temporary(&self, owner: &str) {
+        let Ok(owner) = directories::name(owner) else { return };
+        let detached = self.launch.directories.temporary.detach(owner);
+        self.blocking(move |_| detached.iter().for_each(|path| directories::remove(path)));
     }
 
     fn blocking(&self, work: impl FnOnce(&Launch) + Send + 'static) {
@@ -246,6 +267,9 @@ impl Shell {
         let shell = self.clone();
         self.tasks.spawn(async move {
             let outcome = shell.launch.clone().run(order, kill).await;
+            if let ProcessKey::Driver(driver) = &key {
+                shell.remove_temporary(&driver.0);
+            }
             shell.lock().processes.remove(&key);
             shell.feed(report(key, outcome));
         });
