@@ -19,6 +19,7 @@ mod rdd;
 mod scope;
 mod sources;
 mod status_tracker;
+mod user_code;
 
 pub use context::{Builder, Context};
 pub use error::{Error, Result};

@@ -23,6 +23,7 @@ use super::checkpoint;
 use super::graph::prepare;
 use super::keys::Key;
 use crate::local_properties::{self, LocalProperties};
+use crate::user_code::on_driver;
 use crate::{Error, Rdd, Result, With, interrupt};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
@@ -60,8 +61,9 @@ macro_rules! actions {
             T: Data,
             F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
         {
-            let action = Reduce::new(self.ship(f));
-            let reduced = self.rdd().reduce_call(CallSite::here("reduce"), action, self.here(f))?;
+            let (site, action) = (CallSite::here("reduce"), Reduce::new(self.ship(f)));
+            let reduce = || self.rdd().reduce_call(site, action, self.here(f));
+            let reduced = on_driver(&site, reduce)?;
             reduced.ok_or(Error::Empty { operation: "reduce" })
         }
 
@@ -72,8 +74,9 @@ macro_rules! actions {
             T: Data + Clone,
             F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
         {
+            let site = CallSite::here("fold");
             let action = Aggregate::new(zero.clone(), self.ship(f));
-            self.rdd().fold_call(CallSite::here("fold"), zero, action, self.here(f))
+            on_driver(&site, || self.rdd().fold_call(site, zero, action, self.here(f)))
         }
 
         /// All items folded into another type: `add` within partitions, `merge` across them on the
@@ -85,8 +88,9 @@ macro_rules! actions {
             F: Fn($($env,)? U, T) -> U + Closure, // captures? pass it by rdd.with(value)
             G: Fn($($env,)? U, U) -> U,
         {
+            let site = CallSite::here("aggregate");
             let action = Aggregate::new(zero.clone(), self.ship(add));
-            self.rdd().fold_call(CallSite::here("aggregate"), zero, action, self.here(merge))
+            on_driver(&site, || self.rdd().fold_call(site, zero, action, self.here(merge)))
         }
 
         /// [`Rdd::reduce`] with most of the merging done by tasks: for many partitions or large
@@ -172,7 +176,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     ) -> Result<impl Iterator<Item = Result<A::Output>> + use<T, P, A>> {
         let outputs = self.outputs(site, partitions, action);
         let outputs = outputs.inspect_err(|_| interrupt::wait_if_told_to_end())?;
-        Ok(outputs.into_iter().map(|output| Ok(output.into_value()?)))
+        let decode = move |output: Payload| on_driver(&site, || Ok(output.into_value()?));
+        Ok(outputs.into_iter().map(decode))
     }
 
     fn outputs<A: Action<T>>(
@@ -241,9 +246,11 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        let parts: Result<Vec<Vec<T>>> =
-            self.run_all(CallSite::here("collect"), Collect)?.collect();
-        Ok(parts?.into_iter().flatten().collect())
+        let site = CallSite::here("collect");
+        on_driver(&site, || {
+            let parts: Result<Vec<Vec<T>>> = self.run_all(site, Collect)?.collect();
+            Ok(parts?.into_iter().flatten().collect())
+        })
     }
 
     /// The number of items.
@@ -258,7 +265,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        let first = self.take_at(CallSite::here("first"), 1)?;
+        let site = CallSite::here("first");
+        let first = on_driver(&site, || self.take_at(site, 1))?;
         first.into_iter().next().ok_or(Error::Empty { operation: "first" })
     }
 
@@ -277,7 +285,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        self.take_at(CallSite::here("take"), n)
+        let site = CallSite::here("take");
+        on_driver(&site, || self.take_at(site, n))
     }
 
     fn take_at(&self, site: CallSite, n: usize) -> Result<Vec<T>>
@@ -328,8 +337,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         C: for<'a> Call<(&'a T,), K>,
     {
         let action = TakeOrdered::new(n as u64, key.clone());
-        let parts: Result<Vec<Vec<T>>> = self.run_all(site, action)?.collect();
-        Ok(smallest(parts?.into_iter().flatten(), n, |item| key.call((item,))))
+        on_driver(&site, || {
+            let parts: Result<Vec<Vec<T>>> = self.run_all(site, action)?.collect();
+            Ok(smallest(parts?.into_iter().flatten(), n, |item| key.call((item,))))
+        })
     }
 
     fn fold_call<U: Data>(
@@ -407,7 +418,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             level = node.into_rdd(records).map_partitions_call(site, merged).boxed();
         }
         let reduce = Reduce::new(merge.clone());
-        level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
+        on_driver(&site, || {
+            level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
+        })
     }
 
     /// How often each item occurs. For many different items, use `reduce_by_key`.
@@ -416,11 +429,15 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Key,
     {
-        let mut counts = HashMap::new();
-        for part in self.run_all(CallSite::here("count_by_value"), CountByValue)? {
-            part?.into_iter().for_each(|(item, count)| *counts.entry(item).or_insert(0) += count);
-        }
-        Ok(counts)
+        let site = CallSite::here("count_by_value");
+        on_driver(&site, || {
+            let mut counts = HashMap::new();
+            for part in self.run_all(site, CountByValue)? {
+                let part = part?.into_iter();
+                part.for_each(|(item, count)| *counts.entry(item).or_insert(0) += count);
+            }
+            Ok(counts)
+        })
     }
 
     /// About how many different items there are; `relative_sd` is the wanted relative standard

@@ -19,6 +19,7 @@ use firesteel_types::CallSite;
 use super::keys::{Key, SortKey};
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
 use super::with::code;
+use crate::user_code::on_driver;
 use crate::{Error, Rdd, Result, With};
 
 /// The adapters of pairs that take closures, for [`Rdd`] and for [`With`]: there the closure's first argument is `$env`.
@@ -379,7 +380,9 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     {
         let Some(partitioner) = self.key_partitioner() else { return Ok(None) };
         super::graph::prepare(&self.info)?;
-        partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
+        on_driver(site, || {
+            partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
+        })
     }
 
     /// How many pairs each key has. For many keys, use `map_values(|_| 1).reduce_by_key(...)`.
@@ -389,11 +392,14 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         K: Key,
     {
         let site = CallSite::here("count_by_key");
-        let mut counts = HashMap::new();
-        for part in self.run_all(site, CountByKey)? {
-            part?.into_iter().for_each(|(key, count)| *counts.entry(key).or_insert(0) += count);
-        }
-        Ok(counts)
+        on_driver(&site, || {
+            let mut counts = HashMap::new();
+            for part in self.run_all(site, CountByKey)? {
+                let part = part?.into_iter();
+                part.for_each(|(key, count)| *counts.entry(key).or_insert(0) += count);
+            }
+            Ok(counts)
+        })
     }
 
     /// All pairs as a map; of several values of a key, the last stays.
@@ -404,11 +410,13 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         V: Data,
     {
         let site = CallSite::here("collect_as_map");
-        let mut map = HashMap::new();
-        for part in self.run_all(site, Collect)? {
-            map.extend(part?);
-        }
-        Ok(map)
+        on_driver(&site, || {
+            let mut map = HashMap::new();
+            for part in self.run_all(site, Collect)? {
+                map.extend(part?);
+            }
+            Ok(map)
+        })
     }
 }
 

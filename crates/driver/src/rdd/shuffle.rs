@@ -13,6 +13,7 @@ use firesteel_types::{CallSite, Determinism};
 
 use super::graph::{Node, Prepare};
 use super::keys::SortKey;
+use crate::user_code::on_driver;
 use crate::{Rdd, Result};
 
 /// Samples per partition of the result, and at most in all, as in Spark.
@@ -113,13 +114,15 @@ where
         let wanted = (SAMPLES_PER_PARTITION * u64::from(self.partitions)).min(MOST_SAMPLES);
         let each = (3 * wanted).div_ceil(u64::from(sources));
         let action = SampleKeys::new(each, u64::from(self.rdd.info.id.0), self.key.clone());
-        let mut samples = Vec::new();
-        for sampled in self.rdd.run(self.site, (0..sources).collect(), action)? {
-            let (keys, count): (Vec<K>, u64) = sampled?;
-            let weight = count as f64 / keys.len().max(1) as f64;
-            samples.extend(keys.into_iter().map(|key| (key, weight)));
-        }
-        self.ranges.set_bounds(choose_bounds(samples, self.partitions));
-        Ok(())
+        on_driver(&self.site, || {
+            let mut samples = Vec::new();
+            for sampled in self.rdd.run(self.site, (0..sources).collect(), action)? {
+                let (keys, count): (Vec<K>, u64) = sampled?;
+                let weight = count as f64 / keys.len().max(1) as f64;
+                samples.extend(keys.into_iter().map(|key| (key, weight)));
+            }
+            self.ranges.set_bounds(choose_bounds(samples, self.partitions));
+            Ok(())
+        })
     }
 }
