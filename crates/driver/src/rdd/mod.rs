@@ -87,6 +87,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 
     /// Hides the pipeline's type, at the price of one dynamic call per item at this point.
     pub fn boxed(&self) -> Rdd<T> {
+        // Hidden already: one more call per item would hide nothing more.
+        if let Some(boxed) = (self as &dyn Any).downcast_ref::<Rdd<T>>() {
+            return boxed.clone();
+        }
         Rdd {
             context: self.context.clone(),
             info: self.info.clone(),
