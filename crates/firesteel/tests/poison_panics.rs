@@ -238,6 +238,13 @@ fn on_the_driver_in_order_hash_and_merge() {
         });
         reduced.map(drop)
     });
+    assert_ends("no background on the driver", here, |ctx| {
+        let job = ctx.range_in(2, 0..20u64, 1).in_background(|rdd| {
+            panic_on_the_driver("background");
+            rdd.count()
+        });
+        job.wait().map(drop)
+    });
 }
 
 #[test]

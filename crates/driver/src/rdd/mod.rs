@@ -7,6 +7,7 @@
 #![allow(clippy::type_complexity)] // spelling out the pipeline is the point
 
 mod actions;
+mod background;
 mod checkpoint;
 mod debug;
 mod future;
