@@ -33,6 +33,11 @@ impl fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExitStatus::Code(code) => write!(f, "exit code {code}"),
+            // The handler of Rust's that would say so is not there: executors start before `main`.
+            ExitStatus::Signal(signal @ 11) => write!(
+                f,
+                "signal {signal} (a segmentation fault, most often a stack overflow: the stack of a task has 16 MiB)"
+            ),
             ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
         }
     }

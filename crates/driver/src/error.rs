@@ -117,6 +117,21 @@ pub enum Error {
         /// The action.
         operation: &'static str,
     },
+    /// Code of the program that an action runs on the driver panicked: an `Ord`, `Hash`, `Deserialize` or `Drop` of an item, a
+    /// function that merges results.
+    #[error(
+        "{operation} ({place}): code of the program panicked on the driver: {message}, at {location}"
+    )]
+    UserCode {
+        /// The action.
+        operation: &'static str,
+        /// Where it was called.
+        place: String,
+        /// The panic's message.
+        message: String,
+        /// Where it panicked.
+        location: String,
+    },
     /// A value could not be encoded or decoded.
     #[error(transparent)]
     Wire(std::sync::Arc<WireError>),

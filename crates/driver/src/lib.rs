@@ -21,6 +21,7 @@ mod rdd;
 mod scope;
 mod sources;
 mod status_tracker;
+mod user_code;
 
 pub use context::{Builder, Context};
 pub use error::{Error, Result};

@@ -81,7 +81,11 @@ impl Engine {
 
     fn drop_partitions(self: &Arc<Self>, rdd: RddId, event: DagEvent) {
         // Here and now: the caller of `unpersist` finds the memory and the disk free afterwards.
-        self.environment.blocks().remove_rdd(rdd);
+        // An item that panics when it is dropped stops nobody, and aborts nothing that unwinds already.
+        let removed = firesteel_executor::catch(|| self.environment.blocks().remove_rdd(rdd));
+        if let Err(failure) = removed {
+            tracing::error!(rdd = rdd.0, %failure, "a cached item could not be dropped");
+        }
         self.feed(SchedulerInput::Dag(event));
         self.post(Event::UnpersistRdd { rdd });
     }

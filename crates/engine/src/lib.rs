@@ -65,7 +65,7 @@ pub use backend::{ApplicationSpec, Provider, Reports, executor_environment};
 pub use blocks::CachedPartitions;
 pub use bus::Listener;
 pub use error::{Error, Result};
-pub use firesteel_executor::codec_if;
+pub use firesteel_executor::{catch, codec_if};
 pub use job::JobWaiter;
 pub use jobs::{MapOutputStatistics, MapStageWaiter, ShuffleHandle};
 pub use start::executable_name;

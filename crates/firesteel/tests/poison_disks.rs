@@ -118,3 +118,53 @@ fn an_application_that_no_worker_can_serve_ends_with_the_path_and_so_does_every_
     ctx.stop();
     cluster.stop();
 }
+
+#[test]
+fn short_runs_on_a_local_cluster_leave_no_directory() {
+    let root = tempfile::tempdir().unwrap();
+    for round in 0..4 {
+        let builder = Context::builder().master("local-cluster[2,1,256]").app_name("short");
+        let builder =
+            builder.arguments([] as [&str; 0]).config("spark.ui.showConsoleProgress", false);
+        let ctx = builder.config("spark.local.dir", root.path().display()).build().unwrap();
+        // Its executors are still being prepared.
+        ctx.stop();
+        assert_eq!(names(root.path()), [""; 0], "round {round}");
+    }
+}
+
+#[test]
+fn temporary_files_of_an_application_and_of_a_worker_go_with_them() {
+    let cluster = Cluster::new(&[&[true]]);
+    let local = cluster.directory.path().join("local-0");
+    let ctx = cluster.context().unwrap();
+    assert_eq!(
+        ctx.range_in(4, 0..1000u64, 1).map(|i| (i % 7, i)).group_by_key().count().unwrap(),
+        7
+    );
+    let own = local.join(&names(&local)[0]);
+    assert!(names(&own).iter().any(|name| name.starts_with("app-")), "{:?}", names(&own));
+    ctx.stop();
+    let begun = Instant::now();
+    while names(&own) != ["owner.lock"] {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", names(&own));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let root = cluster.directory.path().to_owned();
+    let Cluster { runtime, master, workers, directory } = cluster;
+    runtime.block_on(async {
+        for worker in workers {
+            worker.stop().await;
+        }
+        master.stop().await;
+    });
+    assert_eq!(names(&root.join("local-0")), [""; 0]);
+    drop(directory);
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

@@ -172,3 +172,120 @@ fn in_the_merge_of_an_accumulator_on_the_driver() {
         pairs.reduce_by_key(|a, b| a + b).count().map(drop)
     });
 }
+
+/// Well-behaved in tasks, and nowhere else.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+struct OnlyInTasks(u64);
+
+fn panic_on_the_driver(what: &str) {
+    if firesteel::TaskContext::current().is_none() && !std::thread::panicking() {
+        panic!("no {what} on the driver");
+    }
+}
+
+impl PartialOrd for OnlyInTasks {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for OnlyInTasks {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        panic_on_the_driver("order");
+        self.0.cmp(&other.0)
+    }
+}
+
+impl std::hash::Hash for OnlyInTasks {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        panic_on_the_driver("hash");
+        self.0.hash(state);
+    }
+}
+
+impl<'de> Deserialize<'de> for OnlyInTasks {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        if number == 3 {
+            panic_on_the_driver("value");
+        }
+        Ok(OnlyInTasks(number))
+    }
+}
+
+fn only_in_tasks(ctx: &Context) -> Rdd<OnlyInTasks> {
+    ctx.range_in(2, 10..200u64, 1).map(OnlyInTasks).boxed()
+}
+
+#[test]
+fn on_the_driver_in_order_hash_and_merge() {
+    let here = &PLACES[..2];
+    assert_ends("no order on the driver", here, |ctx| only_in_tasks(ctx).max().map(drop));
+    assert_ends("no order on the driver", here, |ctx| only_in_tasks(ctx).top(3).map(drop));
+    assert_ends("no order on the driver", here, |ctx| only_in_tasks(ctx).sort().count().map(drop));
+    assert_ends("no hash on the driver", here, |ctx| only_in_tasks(ctx).count_by_value().map(drop));
+    assert_ends("no hash on the driver", here, |ctx| {
+        only_in_tasks(ctx).map(|n| (n, 1u8)).collect_as_map().map(drop)
+    });
+    assert_ends("no hash on the driver", here, |ctx| {
+        let placed = only_in_tasks(ctx).map(|n| (n, 1u8)).partition_by(3);
+        placed.lookup(&OnlyInTasks(10)).map(drop)
+    });
+    assert_ends("no merge on the driver", here, |ctx| {
+        let reduced = ctx.range_in(2, 0..20u64, 1).reduce(|a, b| {
+            panic_on_the_driver("merge");
+            a + b
+        });
+        reduced.map(drop)
+    });
+    assert_ends("no background on the driver", here, |ctx| {
+        let job = ctx.range_in(2, 0..20u64, 1).in_background(|rdd| {
+            panic_on_the_driver("background");
+            rdd.count()
+        });
+        job.wait().map(drop)
+    });
+}
+
+#[test]
+fn on_the_driver_in_the_deserialize_of_a_result() {
+    assert_ends("no value on the driver", &PLACES[2..], |ctx| {
+        ctx.range_in(2, 0..20u64, 1).map(OnlyInTasks).collect().map(drop)
+    });
+}
+
+#[test]
+fn on_the_driver_the_error_says_what_panicked_where_and_in_which_action() {
+    let ctx = Context::builder().master("local[2]").arguments([] as [&str; 0]).build().unwrap();
+    let error = only_in_tasks(&ctx).max().err().unwrap();
+    let Error::UserCode { operation, place, message, location } = &error else { panic!("{error}") };
+    assert_eq!((*operation, message.as_str()), ("max", "no order on the driver"));
+    assert!(
+        place.contains("poison_panics.rs:") && location.contains("poison_panics.rs:"),
+        "{error}"
+    );
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Clinging(u64);
+
+impl Drop for Clinging {
+    fn drop(&mut self) {
+        if self.0 == 7 {
+            panic_on_the_driver("end");
+        }
+    }
+}
+
+#[test]
+fn on_the_driver_in_the_drop_of_cached_items_nobody_is_stopped() {
+    let ctx = Context::builder().master("local[2]").arguments([] as [&str; 0]).build().unwrap();
+    let cached = ctx.range_in(2, 0..20u64, 1).map(Clinging).cache();
+    assert_eq!(cached.count().unwrap(), 20);
+    cached.unpersist();
+    assert_eq!(cached.count().unwrap(), 20, "it can still be used");
+    let forgotten = ctx.range_in(2, 0..20u64, 1).map(Clinging).cache();
+    assert_eq!(forgotten.count().unwrap(), 20);
+    drop(forgotten);
+    assert_eq!(ctx.range_in(4, 0..100u64, 1).sum().unwrap(), 4950);
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use firesteel_backend::command::Command;
 use firesteel_standalone_core::description::ExecutorState;
@@ -107,8 +108,8 @@ fn an_executor_knows_what_it_is_and_nothing_of_its_workers_secret() {
     }
     assert!(found["FIRESTEEL_WORKER_URL"].starts_with("spark://Worker@127.0.0.1:"), "{text}");
     assert!(!text.contains("not for executors"));
-    let local = std::path::PathBuf::from(found["SPARK_LOCAL_DIRS"]);
-    assert!(local.starts_with(work.parent().unwrap()) && local.ends_with(&app), "{local:?}");
+    let local = PathBuf::from(found["SPARK_LOCAL_DIRS"]);
+    assert!(local.starts_with(work.with_file_name("local")) && local.ends_with(&app), "{text}");
     for path in [work.clone(), work.join("0"), local] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
     }
@@ -175,10 +176,12 @@ fn an_executor_that_is_not_wanted_any_more_ends_and_an_application_that_is_over_
     // Told when it is to be killed, not when it is.
     wait_until("the executor's end", || !is_running(first));
 
-    let local = worker.directory(&application.id(), 0).with_file_name("local");
-    assert!(local.exists());
+    let local = worker.directory(&application.id(), 0).join("../../local");
+    let own = fs::read_dir(local).unwrap().next().unwrap().unwrap().path();
+    let left = || fs::read_dir(&own).unwrap().count();
+    assert_eq!(left(), 2, "its lock, and a directory of the application");
     application.say(ToMaster::UnregisterApplication { app });
-    wait_until("the temporary files' end", || !local.exists());
+    wait_until("the temporary files' end", || left() == 1);
     wait_until("the application's end", || completed(&master) == "FINISHED");
     wait_until("free cores", || master.json()["coresused"] == 0);
 }

@@ -25,6 +25,7 @@ use super::checkpoint;
 use super::graph::prepare;
 use super::keys::Key;
 use crate::local_properties::{self, LocalProperties};
+use crate::user_code::on_driver;
 use crate::{Context, Error, Rdd, Result, With, interrupt};
 
 /// How many levels `tree_reduce` and `tree_aggregate` use, as in Spark.
@@ -62,8 +63,9 @@ macro_rules! actions {
             T: Data,
             F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
         {
-            let action = Reduce::new(self.ship(f));
-            let reduced = self.rdd().reduce_call(CallSite::here("reduce"), action, self.here(f))?;
+            let (site, action) = (CallSite::here("reduce"), Reduce::new(self.ship(f)));
+            let reduce = || self.rdd().reduce_call(site, action, self.here(f));
+            let reduced = on_driver(&site, reduce)?;
             reduced.ok_or(Error::Empty { operation: "reduce" })
         }
 
@@ -74,8 +76,9 @@ macro_rules! actions {
             T: Data + Clone,
             F: Fn($($env,)? T, T) -> T + Closure, // captures? pass it by rdd.with(value)
         {
+            let site = CallSite::here("fold");
             let action = Aggregate::new(zero.clone(), self.ship(f));
-            self.rdd().fold_call(CallSite::here("fold"), zero, action, self.here(f))
+            on_driver(&site, || self.rdd().fold_call(site, zero, action, self.here(f)))
         }
 
         /// All items folded into another type: `add` within partitions, `merge` across them on the
@@ -87,8 +90,9 @@ macro_rules! actions {
             F: Fn($($env,)? U, T) -> U + Closure, // captures? pass it by rdd.with(value)
             G: Fn($($env,)? U, U) -> U,
         {
+            let site = CallSite::here("aggregate");
             let action = Aggregate::new(zero.clone(), self.ship(add));
-            self.rdd().fold_call(CallSite::here("aggregate"), zero, action, self.here(merge))
+            on_driver(&site, || self.rdd().fold_call(site, zero, action, self.here(merge)))
         }
 
         /// [`Rdd::reduce`] with most of the merging done by tasks: for many partitions or large
@@ -175,7 +179,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let waiter = self.submit(site, partitions, action);
         let waiter = waiter.inspect_err(|_| interrupt::wait_if_told_to_end())?;
         let (context, lineage) = (self.context.clone(), self.info.clone());
-        Ok(Results { waiter, context, lineage, ended: false, output: PhantomData })
+        Ok(Results { waiter, context, lineage, site, ended: false, output: PhantomData })
     }
 
     fn submit<A: Action<T>>(
@@ -242,11 +246,14 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        let mut items = Vec::new();
-        for part in self.run_all(CallSite::here("collect"), Collect)? {
-            items.append(&mut part?);
-        }
-        Ok(items)
+        let site = CallSite::here("collect");
+        on_driver(&site, || {
+            let mut items = Vec::new();
+            for part in self.run_all(site, Collect)? {
+                items.append(&mut part?);
+            }
+            Ok(items)
+        })
     }
 
     /// The number of items.
@@ -261,7 +268,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        let first = self.take_at(CallSite::here("first"), 1)?;
+        let site = CallSite::here("first");
+        let first = on_driver(&site, || self.take_at(site, 1))?;
         first.into_iter().next().ok_or(Error::Empty { operation: "first" })
     }
 
@@ -280,7 +288,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        self.take_at(CallSite::here("take"), n)
+        let site = CallSite::here("take");
+        on_driver(&site, || self.take_at(site, n))
     }
 
     fn take_at(&self, site: CallSite, n: usize) -> Result<Vec<T>>
@@ -331,12 +340,14 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         C: for<'a> Call<(&'a T,), K>,
     {
         let action = TakeOrdered::new(n as u64, key.clone());
-        let mut found = Vec::new();
-        for part in self.run_all(site, action)? {
-            let both = found.into_iter().chain(part?);
-            found = smallest(both, n, |item| key.call((item,)));
-        }
-        Ok(found)
+        on_driver(&site, || {
+            let mut found = Vec::new();
+            for part in self.run_all(site, action)? {
+                let both = found.into_iter().chain(part?);
+                found = smallest(both, n, |item| key.call((item,)));
+            }
+            Ok(found)
+        })
     }
 
     fn fold_call<U: Data>(
@@ -417,7 +428,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             level = node.into_rdd(records).map_partitions_call(site, merged).boxed();
         }
         let reduce = Reduce::new(merge.clone());
-        level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
+        on_driver(&site, || {
+            level.reduce_call(site, reduce, |left, right| merge.call((left, right)))
+        })
     }
 
     /// How often each item occurs, counted by tasks. For more different items than the driver can hold, use
@@ -488,6 +501,7 @@ pub(crate) struct Results<U> {
     waiter: Arc<JobWaiter>,
     context: Context,
     lineage: Arc<RddInfo>,
+    site: CallSite,
     ended: bool,
     output: PhantomData<fn() -> U>,
 }
@@ -500,7 +514,9 @@ impl<U: Data> Iterator for Results<U> {
             return None;
         }
         let result = match self.waiter.next() {
-            Some(Ok(result)) => return Some(result.into_value().map_err(Error::from)),
+            Some(Ok(result)) => {
+                return Some(on_driver(&self.site, || Ok(result.into_value()?)));
+            }
             Some(Err(error)) => Err(Error::from(error)),
             None => checkpoint::write_pending(&self.context, &self.lineage),
         };

@@ -1,5 +1,6 @@
 //! Lineage as text, in the form Spark prints it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firesteel_rdd::Pipe;
@@ -16,10 +17,16 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     ///  +-(2) MapPartitionsRDD[2] at map at src/main.rs:6 []
     ///     |  TextFileRDD[0] at text_file at src/main.rs:4 []
     /// ```
+    ///
+    /// What an RDD reads is told once, where it is met first. Of a very long lineage, the first 10,000 lines are.
     pub fn to_debug_string(&self) -> String {
         describe_lineage(&self.info)
     }
 }
+
+/// How much of a lineage is printed. Each shuffle moves what is behind it to the right.
+const MOST_LINES: usize = 10_000;
+const MOST_BYTES: usize = 16 << 20;
 
 /// A node still to be printed. Kept on a list, because lineages may be too deep for recursion.
 struct Pending {
@@ -32,20 +39,37 @@ struct Pending {
 fn describe_lineage(rdd: &Arc<RddInfo>) -> String {
     let count = format!("({})", rdd.partitions);
     let mut lines = vec![format!("{count} {}", describe(rdd))];
+    let (mut bytes, mut seen) = (0, BTreeSet::new());
     let mut pending = children(rdd, &below(&count));
     while let Some(node) = pending.pop() {
-        if !node.through_shuffle {
-            lines.push(format!("{}{}", node.prefix, describe(&node.rdd)));
-            pending.extend(children(&node.rdd, &node.prefix));
-            continue;
+        if lines.len() >= MOST_LINES || bytes > MOST_BYTES {
+            lines.push("... and more, which is not shown".to_owned());
+            break;
         }
-        let count = format!("({})", node.rdd.partitions);
-        let before = node.prefix.trim_end().trim_end_matches('|');
-        lines.push(format!("{before}+-{count} {}", describe(&node.rdd)));
-        let beside = if node.last { "  " } else { "| " };
-        pending.extend(children(&node.rdd, &format!("{before}{beside}{}", below(&count))));
+        let again = !seen.insert(node.rdd.id) && !node.rdd.reads().is_empty();
+        let seen_before = if again { " (as above)" } else { "" };
+        let (line, prefix) = node.line();
+        bytes += line.len();
+        lines.push(line + seen_before);
+        if !again {
+            pending.extend(children(&node.rdd, &prefix));
+        }
     }
     lines.join("\n")
+}
+
+impl Pending {
+    /// Its line, and what stands before the lines of its parents.
+    fn line(&self) -> (String, String) {
+        if !self.through_shuffle {
+            return (format!("{}{}", self.prefix, describe(&self.rdd)), self.prefix.clone());
+        }
+        let count = format!("({})", self.rdd.partitions);
+        let before = self.prefix.trim_end().trim_end_matches('|');
+        let beside = if self.last { "  " } else { "| " };
+        let line = format!("{before}+-{count} {}", describe(&self.rdd));
+        (line, format!("{before}{beside}{}", below(&count)))
+    }
 }
 
 /// What stands before the RDDs that share a stage with one whose line starts with `count`.

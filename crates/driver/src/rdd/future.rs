@@ -7,17 +7,18 @@ use std::task::{Poll, Waker};
 
 use firesteel_closure::{Closure, Data};
 use firesteel_rdd::Pipe;
+use firesteel_types::CallSite;
 
+use super::background::{self, Work};
 use crate::local_properties::{self, FutureJobs};
+use crate::user_code::on_driver;
 use crate::{Context, Error, Rdd, Result};
-
-/// As deep as those of tasks: an action encodes and drops what tasks compute.
-const ACTION_STACK_BYTES: usize = 16 << 20;
 
 /// An action that runs in the background. Needs no async runtime: `.wait()` blocks, `.await` works in
 /// any.
 pub struct JobFuture<T> {
     shared: Arc<Shared<T>>,
+    work: Arc<Work>,
     jobs: Arc<FutureJobs>,
     context: Context,
 }
@@ -52,30 +53,34 @@ impl<T> Shared<T> {
 }
 
 impl<T: Send + 'static> JobFuture<T> {
-    fn start(context: &Context, action: impl FnOnce() -> Result<T> + Send + 'static) -> Self {
+    fn start(
+        context: &Context,
+        site: CallSite,
+        action: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Self {
         let state = State { result: None, finished: false, waker: None };
         let shared = Arc::new(Shared { state: Mutex::new(state), done: Condvar::new() });
         let jobs = Arc::new(FutureJobs::default());
         let (id, mut properties) = (context.id(), local_properties::get(context.id()));
         properties.future = Some(jobs.clone());
-        let thread = std::thread::Builder::new().stack_size(ACTION_STACK_BYTES);
         let target = shared.clone();
-        let spawned = thread.name("firesteel-action".into()).spawn(move || {
-            local_properties::change(id, |own| *own = properties);
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(action));
-            target.finish(caught.unwrap_or_else(|_| {
-                Err(Error::Defect { message: "an action panicked on the driver".to_owned() })
-            }));
+        let work = Work::new(move || {
+            let own = local_properties::get(id);
+            local_properties::change(id, |current| *current = properties);
+            let result = on_driver(&site, action);
+            local_properties::change(id, |current| *current = own);
+            target.finish(result);
         });
-        if let Err(source) = spawned {
+        if let Err(source) = background::start(work.clone()) {
             let what = "a thread for an action".to_owned();
             shared.finish(Err(Error::Start { what, source: Arc::new(source) }));
         }
-        JobFuture { shared, jobs, context: context.clone() }
+        JobFuture { shared, work, jobs, context: context.clone() }
     }
 
-    /// Waits for the result.
+    /// Waits for the result. An action that waits for a thread runs on this one instead.
     pub fn wait(self) -> Result<T> {
+        self.work.run_if_waiting();
         let mut state = self.shared.lock();
         while !state.finished {
             state = self.shared.done.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -116,16 +121,21 @@ impl<T: Send + 'static> Future for JobFuture<T> {
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// Any action, in the background: `rdd.in_background(|rdd| rdd.count())`.
+    ///
+    /// At most 256 run at a time in a program; more wait for their turn.
+    #[track_caller]
     pub fn in_background<U, F>(&self, action: F) -> JobFuture<U>
     where
         U: Send + 'static,
         F: FnOnce(&Rdd<T, P>) -> Result<U> + Send + 'static,
     {
         let rdd = self.clone();
-        JobFuture::start(&self.context, move || action(&rdd))
+        let site = CallSite::here("in_background");
+        JobFuture::start(&self.context, site, move || action(&rdd))
     }
 
     /// [`Rdd::collect`] in the background.
+    #[track_caller]
     pub fn collect_async(&self) -> JobFuture<Vec<T>>
     where
         T: Data,
@@ -134,11 +144,13 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 
     /// [`Rdd::count`] in the background.
+    #[track_caller]
     pub fn count_async(&self) -> JobFuture<u64> {
         self.in_background(Rdd::count)
     }
 
     /// [`Rdd::take`] in the background.
+    #[track_caller]
     pub fn take_async(&self, n: usize) -> JobFuture<Vec<T>>
     where
         T: Data,
@@ -147,6 +159,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 
     /// [`Rdd::for_each`] in the background.
+    #[track_caller]
     pub fn for_each_async<F>(&self, f: F) -> JobFuture<()>
     where
         F: Fn(T) + Closure,
@@ -155,6 +168,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 
     /// [`Rdd::for_each_partition`] in the background.
+    #[track_caller]
     pub fn for_each_partition_async<F>(&self, f: F) -> JobFuture<()>
     where
         F: Fn(firesteel_rdd::Partition<T>) + Closure,

@@ -45,6 +45,8 @@ pub(crate) struct Extras {
     pub(crate) level: Option<Arc<SharedLevel>>,
     /// The partitions this node keeps, if it does.
     _cached: Option<Arc<CachedPartitions>>,
+    /// The RDDs that it is the union of, if it is one: a `Vec<Rdd<T>>`.
+    pub(super) united: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Extras {
@@ -200,6 +202,12 @@ impl Node {
     pub(crate) fn persisted(mut self, level: &Arc<SharedLevel>) -> Self {
         self.extras.level = Some(level.clone());
         self.extras._cached = Some(self.context.0.engine.cache_partitions(self.id));
+        self
+    }
+
+    /// It is the union of these, and nothing else.
+    pub(super) fn uniting<T: 'static>(mut self, rdds: Vec<Rdd<T>>) -> Self {
+        self.extras.united = Some(Arc::new(rdds));
         self
     }
 

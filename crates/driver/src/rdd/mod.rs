@@ -7,6 +7,7 @@
 #![allow(clippy::type_complexity)] // spelling out the pipeline is the point
 
 mod actions;
+mod background;
 mod checkpoint;
 mod debug;
 mod future;
@@ -87,6 +88,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
 
     /// Hides the pipeline's type, at the price of one dynamic call per item at this point.
     pub fn boxed(&self) -> Rdd<T> {
+        // Hidden already: one more call per item would hide nothing more.
+        if let Some(boxed) = (self as &dyn Any).downcast_ref::<Rdd<T>>() {
+            return boxed.clone();
+        }
         Rdd {
             context: self.context.clone(),
             info: self.info.clone(),

@@ -6,6 +6,7 @@ use firesteel_rdd::action::{Histogram, Reduce, Statistics, Sum};
 use firesteel_rdd::stats::{Number, Stats, Summable};
 use firesteel_types::CallSite;
 
+use crate::user_code::on_driver;
 use crate::{Error, Rdd, Result};
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
@@ -39,7 +40,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     {
         let site = CallSite::here("min");
         let smallest = Reduce::new(Pure::new(|a: T, b: T| a.min(b)));
-        self.reduce_call(site, smallest, Ord::min)?.ok_or(Error::Empty { operation: "min" })
+        let found = on_driver(&site, || self.reduce_call(site, smallest, Ord::min))?;
+        found.ok_or(Error::Empty { operation: "min" })
     }
 
     /// The largest item.
@@ -50,7 +52,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     {
         let site = CallSite::here("max");
         let largest = Reduce::new(Pure::new(|a: T, b: T| a.max(b)));
-        self.reduce_call(site, largest, Ord::max)?.ok_or(Error::Empty { operation: "max" })
+        let found = on_driver(&site, || self.reduce_call(site, largest, Ord::max))?;
+        found.ok_or(Error::Empty { operation: "max" })
     }
 
     /// Count, mean, variance and extremes in one pass.

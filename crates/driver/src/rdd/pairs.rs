@@ -19,6 +19,7 @@ use firesteel_types::CallSite;
 use super::keys::{Key, SortKey};
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
 use super::with::code;
+use crate::user_code::on_driver;
 use crate::{Error, Rdd, Result, With};
 
 /// The adapters of pairs that take closures, for [`Rdd`] and for [`With`]: there the closure's first argument is `$env`.
@@ -379,7 +380,9 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     {
         let Some(partitioner) = self.key_partitioner() else { return Ok(None) };
         super::graph::prepare(&self.info)?;
-        partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
+        on_driver(site, || {
+            partitioner.find(key).map(Some).map_err(|reason| Error::invalid(site, reason))
+        })
     }
 
     /// How many pairs each key has, counted by tasks. For more keys than the driver can hold, use
@@ -408,11 +411,13 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         K: Key,
         V: Data,
     {
-        let mut map = HashMap::new();
-        for part in self.run_all(site, Collect)? {
-            map.extend(part?);
-        }
-        Ok(map)
+        on_driver(&site, || {
+            let mut map = HashMap::new();
+            for part in self.run_all(site, Collect)? {
+                map.extend(part?);
+            }
+            Ok(map)
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The driver's half of a shuffle: registers the map side, samples range bounds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_closure::Data;
@@ -14,6 +15,7 @@ use firesteel_types::{CallSite, Determinism};
 
 use super::graph::{Node, Prepare};
 use super::keys::SortKey;
+use crate::user_code::on_driver;
 use crate::{Rdd, Result};
 
 /// Samples per partition of the result, and at most in all, as in Spark.
@@ -117,14 +119,65 @@ where
         }
         let wanted = (SAMPLES_PER_PARTITION * u64::from(self.partitions)).min(MOST_SAMPLES);
         let each = (3 * wanted).div_ceil(u64::from(sources));
-        let action = SampleKeys::new(each, u64::from(self.rdd.info.id.0), self.key.clone());
-        let mut samples = Vec::new();
-        for sampled in self.rdd.run(self.site, (0..sources).collect(), action)? {
-            let (keys, count): (Vec<K>, u64) = sampled?;
-            let weight = count as f64 / keys.len().max(1) as f64;
-            samples.extend(keys.into_iter().map(|key| (key, weight)));
+        on_driver(&self.site, || {
+            let mut sampled = self.sample((0..sources).collect(), each)?;
+            let counts = sampled.iter().map(|(partition, (_, count))| (*partition, *count));
+            for (size, partitions) in undersampled(counts.collect(), wanted, each) {
+                sampled.extend(self.sample(partitions, size)?);
+            }
+            let weighted = sampled.into_values().flat_map(|(keys, count)| {
+                let weight = count as f64 / keys.len().max(1) as f64;
+                keys.into_iter().map(move |key| (key, weight))
+            });
+            self.ranges.set_bounds(choose_bounds(weighted.collect(), self.partitions));
+            Ok(())
+        })
+    }
+}
+
+impl<T, P, C, K> SampleBounds<T, P, C, K>
+where
+    T: 'static,
+    P: Pipe<Item = T>,
+    K: SortKey,
+    C: KeyOf<T, K>,
+{
+    /// At most `size` keys of each of these partitions, and how many items it has.
+    fn sample(&self, partitions: Vec<u32>, size: u64) -> Result<BTreeMap<u32, (Vec<K>, u64)>> {
+        let action = SampleKeys::new(size, u64::from(self.rdd.info.id.0), self.key.clone());
+        let sampled = self.rdd.run(self.site, partitions.clone(), action)?;
+        partitions.into_iter().zip(sampled).map(|(at, sampled)| Ok((at, sampled?))).collect()
+    }
+}
+
+/// Partitions with so many items that `each` samples of them are less than their part of the `wanted` ones, by how many
+/// they are to be sampled for, in classes: a few keys would stand for most of the data.
+fn undersampled(counts: Vec<(u32, u64)>, wanted: u64, each: u64) -> BTreeMap<u64, Vec<u32>> {
+    let total = counts.iter().map(|(_, count)| *count as f64).sum::<f64>().max(1.0);
+    let fraction = (wanted as f64 / total).min(1.0);
+    let mut classes = BTreeMap::<u64, Vec<u32>>::new();
+    for (partition, count) in counts {
+        let fair = (fraction * count as f64).ceil() as u64;
+        if fair > each {
+            classes.entry(fair.next_power_of_two()).or_default().push(partition);
         }
-        self.ranges.set_bounds(choose_bounds(samples, self.partitions));
-        Ok(())
+    }
+    classes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_partitions_far_above_the_mean_are_sampled_again_and_each_for_its_part() {
+        // 1,000 samples wanted of 10 partitions: 300 of each.
+        let even: Vec<(u32, u64)> = (0..10).map(|partition| (partition, 1000)).collect();
+        assert!(undersampled(even, 1000, 300).is_empty());
+        let mut skewed: Vec<(u32, u64)> = (0..8).map(|partition| (partition, 100)).collect();
+        skewed.extend([(8, 4000), (9, 5200)]);
+        let again = undersampled(skewed, 1000, 300);
+        assert_eq!(again.into_iter().collect::<Vec<_>>(), [(512, vec![8]), (1024, vec![9])]);
+        assert!(undersampled(vec![(0, 5), (1, 0)], 40, 60).is_empty(), "all of it was sampled");
     }
 }

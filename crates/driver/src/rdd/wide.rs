@@ -12,23 +12,32 @@ use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
 use firesteel_shuffle::Compared;
 use firesteel_types::{CallSite, Determinism, NarrowMapping};
 
-use super::graph::Node;
+use super::graph::{Node, extras};
 use super::keys::{Key, SortKey};
 use super::partitioning::{IntoPartitioner, default_partitioner, resolve};
 use crate::{Context, Error, Rdd, With};
 
-/// The partitions of several RDDs, one after the other.
+/// The partitions of several RDDs, one after the other. Of a union, those of its own parents: a loop of unions is as deep
+/// as one.
 pub(crate) fn union_at<T: 'static>(context: &Context, site: CallSite, rdds: &[Rdd<T>]) -> Rdd<T> {
     let mut node = Node::new(context, "UnionRDD", site);
+    let rdds: Vec<Rdd<T>> = rdds.iter().flat_map(united).collect();
     let mut parents = Vec::with_capacity(rdds.len());
     let mut next = 0;
-    for rdd in rdds {
+    for rdd in &rdds {
         let len = rdd.info.partitions;
         node = node.narrow(&rdd.info, NarrowMapping::Range { start: next, len });
         next += len;
         parents.push((Boxed::clone(&rdd.pipe), len));
     }
-    node.with_partitions(next).into_rdd(Union::new(parents)).boxed()
+    node.with_partitions(next).uniting(rdds).into_rdd(Union::new(parents)).boxed()
+}
+
+/// What an RDD is the union of; itself if it is none, or one that no job can use.
+fn united<T: 'static>(rdd: &Rdd<T>) -> Vec<Rdd<T>> {
+    let extras = extras(&rdd.info).filter(|extras| extras.defect.is_none());
+    let united = extras.and_then(|extras| extras.united.as_ref()?.downcast_ref::<Vec<Rdd<T>>>());
+    united.cloned().unwrap_or_else(|| vec![rdd.clone()])
 }
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {

@@ -303,3 +303,31 @@ fn jobs_under_random_cancellation_are_right_or_cancelled_and_leave_nothing_behin
         wait_until("nothing is left in memory", || ctx.blocks().is_empty());
     }
 }
+
+#[test]
+fn many_futures_share_some_threads_and_one_that_waits_for_others_is_not_stuck() {
+    let ctx = context();
+    let gate = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
+    let rdd = ctx.range_in(1, 0..3u64, 1);
+    let futures: Vec<_> = (0..600u64)
+        .map(|n| {
+            let gate = gate.clone();
+            rdd.in_background(move |rdd| {
+                let open = gate.0.lock().unwrap();
+                drop(gate.1.wait_while(open, |open| !*open).unwrap());
+                // None of these has a thread: all are taken, or wait as this one does.
+                let inner: Vec<_> = (0..2).map(|_| rdd.in_background(|rdd| rdd.count())).collect();
+                let counts = inner.into_iter().map(|inner| inner.wait());
+                Ok(n + counts.sum::<firesteel::Result<u64>>()?)
+            })
+        })
+        .collect();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    assert!(threads.trim().parse::<usize>().unwrap() < 450, "{threads}");
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
+    for (n, future) in futures.into_iter().enumerate() {
+        assert_eq!(future.wait().unwrap(), n as u64 + 6);
+    }
+}

@@ -237,3 +237,18 @@ fn rdds_of_one_type_are_united_as_they_are() {
     let parts = [ctx.range(0..2u64), ctx.range(5..7u64)];
     assert_eq!(ctx.union(&parts).collect().unwrap(), [0, 1, 5, 6]);
 }
+
+#[test]
+fn a_loop_of_unions_is_as_deep_as_one_and_boxing_twice_is_boxing_once() {
+    let ctx = crate::rig::context();
+    let mut all = ctx.range_in(1, 0..1u32, 1).boxed();
+    for n in 1..200u32 {
+        all = all.union(&ctx.range_in(1, n..n + 1, 1)).boxed();
+    }
+    let text = all.to_debug_string();
+    assert_eq!((text.lines().count(), text.matches("UnionRDD").count()), (201, 1), "{text}");
+    assert_eq!(all.collect().unwrap(), (0..200).collect::<Vec<_>>());
+    let (cached, one) = (all.cache(), ctx.range_in(1, 0..1u32, 1));
+    let text = cached.union(&one).to_debug_string();
+    assert_eq!(text.matches("UnionRDD").count(), 2, "the cached one is read: {text}");
+}

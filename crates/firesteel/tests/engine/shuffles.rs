@@ -146,3 +146,16 @@ fn items_are_sorted_by_themselves_or_by_what_lies_in_them() {
         assert_eq!(picked.1, 0);
     });
 }
+
+#[test]
+fn a_lineage_that_meets_itself_again_and_again_is_told_once() {
+    let (ctx, _) = Heard::attach(builder("local[2]"));
+    let mut pairs = ctx.range_in(2, 0..4u64, 1).map(|n| (n, 1u64)).boxed();
+    for _ in 0..40 {
+        let both = pairs.join_into(2, &pairs);
+        pairs = both.map(|(key, (a, b))| (key, a.min(b))).boxed();
+    }
+    let text = pairs.to_debug_string();
+    assert!(text.lines().count() < 400 && text.contains("(as above)"), "{}", text.lines().count());
+    assert_eq!(text.matches("RangeRDD").count(), 1, "{text}");
+}

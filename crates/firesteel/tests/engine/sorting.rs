@@ -84,3 +84,21 @@ fn a_sort_of_a_sort_and_a_sort_after_a_filter_are_right() {
         assert!(few.is_sorted_by_key(|pair| pair.0) && few.len() > 20);
     });
 }
+
+#[test]
+fn one_partition_that_holds_nearly_everything_is_sampled_for_what_it_holds() {
+    on_every_transport(|ctx| {
+        // Without a second sample of the large one, 30 keys would stand for it: too few for 50 ranges.
+        let items = ctx.range_in(100, 0..100u64, 1).flat_map(|n| {
+            let count = if n == 50 { 20_000 } else { 1 };
+            (0..count).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        });
+        let parts = items.sort_by_into(50, |n| *n).glom().collect().unwrap();
+        assert!(parts.iter().all(|part| (1..2000).contains(&part.len())), "{:?}", sizes(&parts));
+        assert!(parts.concat().is_sorted());
+    });
+}
+
+fn sizes(parts: &[Vec<u64>]) -> Vec<usize> {
+    parts.iter().map(Vec::len).collect()
+}

@@ -286,6 +286,33 @@ fn directories_go_when_the_application_is_over_and_nothing_of_it_runs() {
     assert!(!removes(scene.feed(finished)), "once");
 }
 
+#[test]
+fn work_directories_of_what_runs_or_will_run_again_are_kept() {
+    let mut scene = Scene::ready();
+    let hour = 3_600_000;
+    scene.worker.options.clean_up = Some(CleanUp { interval_ms: hour, age_ms: 1 });
+    let kept = |scene: &mut Scene| {
+        let out = scene.tick_after(hour);
+        let clean_up = out.into_iter().find_map(|effect| match effect {
+            WorkerEffect::CleanWorkDirectories { keep, .. } => Some(keep),
+            _ => None,
+        });
+        clean_up.expect("it is due")
+    };
+    scene.feed(launch(1, 0, 1));
+    scene.feed(launch_driver(true));
+    let driver = DriverId::new("d");
+    assert_eq!(kept(&mut scene), ["app".into(), "d".into()]);
+    scene.feed(exits(0));
+    let status = ExitStatus::Code(1);
+    scene.feed(WorkerEvent::DriverExited { driver: driver.clone(), status });
+    assert_eq!(kept(&mut scene), ["d".into()], "it is started again");
+    let (registration, killed) = (Registration(1), driver.clone());
+    scene.feed(received(ToWorker::KillDriver { registration, driver: killed }));
+    scene.feed(WorkerEvent::DriverExited { driver, status });
+    assert!(kept(&mut scene).is_empty());
+}
+
 fn launch_driver(supervise: bool) -> WorkerEvent {
     let description = DriverDescription {
         name: String::new(),

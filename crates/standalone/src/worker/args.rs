@@ -30,7 +30,7 @@ pub struct WorkerArgs {
     pub memory_mb: u64,
     /// Where its processes work, each in a directory of its own.
     pub work_dir: PathBuf,
-    /// Where they may put temporary files; below their work directories when there are none.
+    /// Where they may put temporary files; below `work_dir` when there are none.
     pub local_dirs: Vec<PathBuf>,
     /// Whether its processes print where this one does, instead of into files of their work directories.
     pub inherit_output: bool,

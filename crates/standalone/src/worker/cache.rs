@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use firesteel_backend::wire;
 use firesteel_rpc::{IncomingStream, RpcAddress, RpcEnv, RpcOptions, Secret, StreamError};
+use firesteel_storage::ensure_private_directory;
 use tokio::io::AsyncReadExt;
 
 use super::executable::Hashes;
@@ -161,8 +162,7 @@ impl Cache {
     /// A new file, and room for so many bytes in it.
     fn unfinished(&self, bytes: u64) -> Result<Unfinished, FetchError> {
         let failed = |source| FetchError::Write { path: self.directory.clone(), source };
-        fs::create_dir_all(&self.directory).map_err(failed)?;
-        fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        ensure_private_directory(&self.directory).map_err(failed)?;
         let left = self.make_room(bytes).map_err(failed)?;
         if left.saturating_add(bytes) > self.max_bytes {
             return Err(FetchError::Full);

@@ -12,6 +12,7 @@
 //! | `reaper` | the end of all children, when the worker itself is killed |
 //! | `logs` | what a child prints, in files |
 //! | `directories` | work directories: made, cleared, removed |
+//! | `temporary` | directories for temporary files, on one disk or several |
 //! | `pages` | what can be seen of it |
 
 mod args;
@@ -25,6 +26,7 @@ mod prepare;
 mod process;
 mod reaper;
 mod shell;
+mod temporary;
 
 use std::sync::Arc;
 
@@ -80,6 +82,7 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     let web_address = web.as_ref().map(|web| web.address.clone());
     let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
     let shell = Arc::new(Shell::new(setting));
+    shell.remove_leftovers();
     env.register(WORKER, WorkerEndpoint::new(shell.clone(), args.masters))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
@@ -111,6 +114,7 @@ impl RunningWorker {
         self.shell.request_stop();
         let ended = self.shell.ended().await;
         self.shell.processes_gone().await;
+        self.shell.remove_temporary_files().await;
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;

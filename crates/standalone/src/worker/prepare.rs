@@ -12,6 +12,7 @@ use firesteel_rpc::{RpcAddress, SECRET_VARIABLE};
 
 use super::cache::{Cached, FetchError, Wanted};
 use super::directories::{self, Place};
+use super::executable::ExecutableError;
 use super::order::Order;
 use super::process::{Launch, LaunchError};
 
@@ -30,24 +31,32 @@ impl Prepared {
 }
 
 impl Launch {
-    /// Makes its directories.
-    pub(super) async fn place(self: &Arc<Self>, order: &Arc<Order>) -> Result<Place, LaunchError> {
-        let (launch, told) = (self.clone(), order.clone());
-        blocking(move || told.place(&launch.directories).map_err(LaunchError::Directory)).await
-    }
-
-    /// What takes time before a process can start; may be given up.
-    pub(super) async fn prepare(
+    /// Whether the program that the order names is the one that was meant. Changes nothing.
+    pub(super) async fn check(
         self: &Arc<Self>,
         order: &Arc<Order>,
-        place: Place,
-    ) -> Result<Prepared, LaunchError> {
+    ) -> Result<Result<(), ExecutableError>, LaunchError> {
         let (launch, told) = (self.clone(), order.clone());
         let checked = move || {
             let Command { program, hash, .. } = told.command();
             Ok(launch.hashes.check(program, *hash))
         };
-        let checked = blocking(checked).await?;
+        self.blocking(checked).await
+    }
+
+    /// Makes its directories.
+    pub(super) async fn place(self: &Arc<Self>, order: &Arc<Order>) -> Result<Place, LaunchError> {
+        let (launch, told) = (self.clone(), order.clone());
+        self.blocking(move || told.place(&launch.directories).map_err(LaunchError::Directory)).await
+    }
+
+    /// Fetches what is not there.
+    pub(super) async fn prepare(
+        &self,
+        order: &Order,
+        checked: Result<(), ExecutableError>,
+        place: Place,
+    ) -> Result<Prepared, LaunchError> {
         let told = order.command();
         let program = match (checked, &told.served, told.hash) {
             (Ok(()), ..) => None,
@@ -95,13 +104,14 @@ impl Launch {
                 .and_then(|_| fs::set_permissions(&target, fs::Permissions::from_mode(0o700)));
             copied.map_err(|source| LaunchError::CopyFile { name, source })
         };
-        blocking(copied).await
+        self.blocking(copied).await
     }
-}
 
-/// On a thread that may block.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, LaunchError> + Send + 'static,
-) -> Result<T, LaunchError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| LaunchError::Ending)?
+    /// On a thread that may block. The worker waits for it before it ends.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, LaunchError> + Send + 'static,
+    ) -> Result<T, LaunchError> {
+        self.tasks.spawn_blocking(work).await.map_err(|_| LaunchError::Ending)?
+    }
 }

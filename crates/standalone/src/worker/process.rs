@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::args::Launcher;
 use super::cache::{Cache, FetchError};
@@ -68,6 +69,8 @@ pub(super) struct Launch {
     pub(super) bind: Option<String>,
     /// The worker's own name.
     pub(super) url: String,
+    /// What the worker waits for before it ends.
+    pub(super) tasks: TaskTracker,
 }
 
 impl Launch {
@@ -79,10 +82,17 @@ impl Launch {
     ) -> Result<ExitStatus, LaunchError> {
         let stopped = Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
         let order = Arc::new(order);
-        // To its end, whatever is told meanwhile: nobody would remove what is made after its process is reported over.
+        let checked = tokio::select! {
+            checked = self.check(&order) => checked?,
+            () = kill.cancelled() => return stopped,
+        };
+        if kill.is_cancelled() {
+            return stopped;
+        }
+        // To its end, once begun: no directory is made after the end of this process was told.
         let place = self.place(&order).await?;
         let prepared = tokio::select! {
-            prepared = self.prepare(&order, place) => prepared?,
+            prepared = self.prepare(&order, checked, place) => prepared?,
             () = kill.cancelled() => return stopped,
         };
         if kill.is_cancelled() {
@@ -216,6 +226,7 @@ mod tests {
             host: "localhost".to_owned(),
             bind: None,
             url: String::new(),
+            tasks: TaskTracker::new(),
         })
     }
 
@@ -253,7 +264,8 @@ mod tests {
         let local = place.local[0].with_file_name("app-1");
         let status = runtime.block_on(launch.clone().run(executor_of(&app), kill)).unwrap();
         assert_eq!(status, ExitStatus::Signal(Signal::TERM.as_raw()));
-        launch.directories.remove_local(&app);
+        let detached = launch.directories.temporary.detach("app-1");
+        detached.iter().for_each(|path| std::fs::remove_dir_all(path).unwrap());
         drop(runtime); // waits for its threads that block
         assert!(!local.exists());
     }

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::Ended;
 use super::args::WorkerArgs;
 use super::cache::Cache;
-use super::directories::Directories;
+use super::directories::{self, Directories};
 use super::executable::Hashes;
 use super::order::{Order, ProcessKey};
 use super::process::{Launch, LaunchError};
@@ -70,6 +70,7 @@ impl Setting {
             host: host.clone(),
             bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
+            tasks: TaskTracker::new(),
         };
         Ok(Self { clock, options: args.options(worker)?, launch })
     }
@@ -86,7 +87,7 @@ pub(super) struct Shell {
     description: WorkerDescription,
     launch: Arc<Launch>,
     state: Mutex<State>,
-    /// Processes that run, and directories that are being removed.
+    /// Processes that run, files that are written for them, and directories that are being removed.
     tasks: TaskTracker,
     master: watch::Sender<Option<MasterName>>,
     ended: watch::Sender<Option<Ended>>,
@@ -136,9 +137,9 @@ impl Shell {
             clock,
             alarm: Alarm::default(),
             description,
+            tasks: launch.tasks.clone(),
             launch: Arc::new(launch),
             state: Mutex::new(state),
-            tasks: TaskTracker::new(),
             master: watch::Sender::default(),
             ended: watch::Sender::default(),
         }
@@ -178,11 +179,15 @@ impl Shell {
         self.tasks.wait().await;
     }
 
-    /// Removes all temporary files, when nothing runs any more.
+    /// Removes what workers that are gone have left.
+    pub(super) fn remove_leftovers(&self) {
+        self.blocking(|launch| launch.directories.temporary.remove_leftovers());
+    }
+
+    /// Removes all temporary files. Only after the processes are gone.
     pub(super) async fn remove_temporary_files(&self) {
-        let launch = self.launch.clone();
-        let removed = tokio::task::spawn_blocking(move || launch.directories.remove_all_local());
-        let _ = removed.await; // it does not panic
+        self.blocking(|launch| launch.directories.temporary.remove_all());
+        self.tasks.wait().await;
     }
 
     pub(super) fn view(&self) -> View {
@@ -224,10 +229,11 @@ impl Shell {
             WorkerEffect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
             WorkerEffect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
             WorkerEffect::RemoveApplication { app } => {
-                self.blocking(move |launch| launch.directories.remove_local(&app));
+                self.remove_temporary(&app.0);
             }
             WorkerEffect::CleanWorkDirectories { age_ms, keep } => {
                 let age = Duration::from_millis(age_ms);
+                let keep = keep.iter().map(|name| name.to_string()).collect();
                 self.blocking(move |launch| {
                     launch.directories.remove_old(age, &keep);
                     launch.cache.remove_old(age);
@@ -239,6 +245,13 @@ impl Shell {
                 self.ended.send_replace(Some(Ended { code, reason }));
             }
         }
+    }
+
+    /// Temporary files of an application or a driver that is over: out of use before anything else happens.
+    fn remove_temporary(&self, owner: &str) {
+        let Ok(owner) = directories::name(owner) else { return };
+        let detached = self.launch.directories.temporary.detach(owner);
+        self.blocking(move |_| detached.iter().for_each(|path| directories::remove(path)));
     }
 
     fn blocking(&self, work: impl FnOnce(&Launch) + Send + 'static) {
@@ -253,6 +266,9 @@ impl Shell {
         let shell = self.clone();
         self.tasks.spawn(async move {
             let outcome = shell.launch.clone().run(order, kill).await;
+            if let ProcessKey::Driver(driver) = &key {
+                shell.remove_temporary(&driver.0);
+            }
             shell.lock().processes.remove(&key);
             shell.feed(report(key, outcome));
         });
