@@ -18,12 +18,12 @@ const PARTITIONS: usize = 16;
 const PAIR: u64 = (size_of::<(u64, String)>() + TEXT) as u64;
 
 /// How many rows of pairs are `bytes` in memory; a multiple of what the checks below divide by.
-fn rows(bytes: u64) -> u64 {
+pub(crate) fn rows(bytes: u64) -> u64 {
     bytes / PAIR / 20 * 20 + 20
 }
 
 /// The sum of the numbers below `rows`.
-fn sum_below(rows: u64) -> u128 {
+pub(crate) fn sum_below(rows: u64) -> u128 {
     u128::from(rows) * u128::from(rows - 1) / 2
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn cogroup(bytes: u64) -> Result<(), Failure> {
     verify("cogroup", found, (rows / 2, true, 2 * sum_below(rows)))
 }
 
-fn numbers(texts: &[String]) -> Vec<u64> {
+pub(crate) fn numbers(texts: &[String]) -> Vec<u64> {
     texts.iter().map(|text| number_of(text)).collect()
 }
 
@@ -132,9 +132,9 @@ pub(crate) fn one_group(bytes: u64) -> Result<(), Failure> {
 }
 
 /// Number of results, whether each is what it should be, the sum of all row numbers in them.
-type Checked = (u64, bool, u128);
+pub(crate) type Checked = (u64, bool, u128);
 
-fn verify(name: &str, found: Checked, expected: Checked) -> Result<(), Failure> {
+pub(crate) fn verify(name: &str, found: Checked, expected: Checked) -> Result<(), Failure> {
     println!("RESULT {name} n={} right={} sum={}", found.0, found.1, found.2);
     if found == expected {
         return Ok(());

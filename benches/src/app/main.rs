@@ -7,6 +7,7 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+mod adversarial;
 mod bounded;
 mod by_hand;
 mod chaos;
@@ -25,6 +26,7 @@ const USAGE: &str = "usage: firesteel-bench-app JOB
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS
   bounded group_by_key|join|cogroup|distinct|cache|one_group BYTES
+  bounded wide|hot_key|long_texts|small_partitions|many_tasks BYTES
   terasort generate FIRST END OUTPUT | terasort sort INPUT OUTPUT | terasort validate INPUT OUTPUT
   chaos expect JOB VARIANT INPUTS | chaos run JOB VARIANT INPUTS DIRECTORY [spoil]
     with JOB one of wordcount|terasort|pagerank|repartition|iterate";
@@ -120,6 +122,11 @@ fn bounded(job: &str, bytes: u64) -> Result<(), Failure> {
         "distinct" => bounded::distinct(bytes),
         "cache" => bounded::cache(bytes),
         "one_group" => bounded::one_group(bytes),
+        "wide" => adversarial::wide(bytes),
+        "hot_key" => adversarial::hot_key(bytes),
+        "long_texts" => adversarial::long_texts(bytes),
+        "small_partitions" => adversarial::small_partitions(bytes),
+        "many_tasks" => adversarial::many_tasks(bytes),
         _ => Err(nonsense(&["bounded", job])),
     }
 }
