@@ -75,7 +75,9 @@ fn a_chain_of_large_items_is_an_error_before_it_is_too_deep_for_the_stack() {
                 Err(error) => {
                     let (error, size) = (error.to_string(), format!("{} bytes", WORDS * 8));
                     assert!(error.contains("put a repartition"), "{error}");
-                    assert!(error.contains(&size) || WORDS == 1, "{error}");
+                    // Of small items so many steps fit that their number is the limit.
+                    let many = error.contains("more than 5000 steps");
+                    assert!(error.contains(&size) || many && WORDS <= 16, "{error}");
                     return steps;
                 }
             }
@@ -85,7 +87,8 @@ fn a_chain_of_large_items_is_an_error_before_it_is_too_deep_for_the_stack() {
     let ctx = context();
     let found =
         [deepest::<1>(&ctx), deepest::<16>(&ctx), deepest::<128>(&ctx), deepest::<2048>(&ctx)];
-    assert!(found.is_sorted_by(|a, b| a > b) && found[3] >= 50, "{found:?}");
+    assert!(found.is_sorted_by(|a, b| a >= b) && found[1] > found[2], "{found:?}");
+    assert!(found[2] > found[3] && found[3] >= 50, "{found:?}");
 }
 
 #[test]
