@@ -1,7 +1,7 @@
 //! The jobs of `./bench memory` whose records are of shapes that books of memory get wrong: records of a megabyte, one key
 //! with nearly all of them, texts of very different lengths, thousands of partitions, many tasks at once.
 //!
-//! As in [`crate::bounded`], every record carries its row number, and a wrong sum of those is an error.
+//! As in [`bounded`](mod@crate::bounded), every record carries its row number, and a wrong sum of those is an error.
 
 use firesteel::prelude::*;
 

@@ -116,7 +116,7 @@ pub enum DagEvent {
     ShuffleRemoved {
         shuffle: ShuffleId,
     },
-    /// A moment asked for by [`DagEffect::ArmTimer`] has come (early or repeated is harmless).
+    /// A moment asked for by [`SchedulerEffect::ArmTimer`] has come (early or repeated is harmless).
     Ticked,
 }
 
