@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use firesteel_conf::LocalTransport;
 use firesteel_scheduler::SchedulerInput;
-use firesteel_scheduler::blocks::{BlockMaster, Piece, PieceRequest};
+use firesteel_scheduler::blocks::{BlockMaster, Peers, Piece, PieceRequest};
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_storage::{BlockId, Watch};
 use firesteel_task::Environment;
@@ -101,6 +101,11 @@ impl Engine {
         let mut state = self.lock();
         // Under the lock: what is removed later is removed from the block master too.
         if is_known() { state.scheduler.next_piece(id, of, request) } else { None }
+    }
+
+    /// Who holds a cached partition beside `holder`, which is about to make replicas of it, and who else may.
+    pub(super) fn peers(&self, holder: BlockLocation, block: RddBlock) -> Peers {
+        self.lock().scheduler.peers(holder, block)
     }
 
     /// Asks where blocks lie. Under the lock: short questions only, which wait for nobody.

@@ -9,7 +9,7 @@ use firesteel_types::{
     TaskId, TaskInfo, Tick,
 };
 
-use crate::blocks::{BlockChange, BlockMaster, Noted, Piece, PieceRequest};
+use crate::blocks::{BlockChange, BlockMaster, Noted, Peers, Piece, PieceRequest};
 use crate::dag::DagScheduler;
 use crate::messages::{
     DagEffect, DagEvent, DagOptions, TaskEffect, TaskEvent, TaskOptions, TaskSetKind,
@@ -306,6 +306,11 @@ impl Scheduler {
     /// The next of so many pieces of a broadcast value for a reader; `None`: it waits.
     pub fn next_piece(&mut self, id: BroadcastId, of: u32, request: PieceRequest) -> Option<Piece> {
         self.dag.blocks_mut().next_piece(id, of, request)
+    }
+
+    /// How many hold a cached partition beside `holder`, which is about to make replicas of it, and who else may.
+    pub fn peers(&mut self, holder: BlockLocation, block: RddBlock) -> Peers {
+        self.dag.blocks_mut().peers(holder, block)
     }
 
     /// Nobody gets the broadcast value any more.

@@ -261,8 +261,8 @@ impl World {
         holder: BlockLocation,
         block: RddBlock,
     ) -> Result<(), String> {
-        let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
-        let peers = node.scheduler.blocks().peers(holder, block);
+        let Some(Body::Driver(node)) = &mut self.procs[driver].body else { return Ok(()) };
+        let peers = node.scheduler.peers(holder, block);
         peers.candidates.iter().try_for_each(|peer| node.book.check_lives(*peer))?;
         let of_driver = |location: BlockLocation| self.executor_of(driver, location.executor()?);
         let Some(from) = of_driver(holder) else { return Ok(()) };

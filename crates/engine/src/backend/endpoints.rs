@@ -86,7 +86,9 @@ impl BlockMaster {
     }
 
     fn peers(&self, holder: BlockLocation, block: RddBlock) -> BlockMasterReply {
-        let Peers { replicas, candidates } = self.ask(|blocks| blocks.peers(holder, block));
+        let engine = self.engine.upgrade();
+        let peers = engine.map(|engine| engine.peers(holder, block)).unwrap_or_default();
+        let Peers { replicas, candidates } = peers;
         BlockMasterReply::Peers { replicas, peers: self.cluster.addresses(candidates) }
     }
 }

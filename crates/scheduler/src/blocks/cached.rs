@@ -40,6 +40,8 @@ pub(super) struct CachedBlocks {
     by_holder: BTreeMap<BlockLocation, BTreeSet<RddBlock>>,
     /// Partitions whose last known holder was lost, while replicas may have been on their way.
     orphans: BTreeSet<RddBlock>,
+    /// Partitions that holders make replicas of, which nobody heard to be cached there: the message was lost, or is late.
+    unheard: BTreeMap<BlockLocation, BTreeSet<RddBlock>>,
     unpersisted: BTreeSet<RddId>,
     /// Partitions of these RDDs count only if a task computed them that was launched in this epoch or later.
     outdated: BTreeMap<RddId, u64>,
@@ -64,16 +66,20 @@ impl CachedBlocks {
         holding.holders.insert(holder);
         holding.wanted = wanted;
         self.by_holder.entry(holder).or_default().insert(block);
+        remove_of(&mut self.unheard, holder, block);
         self.orphans.remove(&block)
     }
 
-    pub(super) fn remove(&mut self, holder: BlockLocation, block: RddBlock) {
-        if let Some(blocks) = self.by_holder.get_mut(&holder) {
-            blocks.remove(&block);
-            if blocks.is_empty() {
-                self.by_holder.remove(&holder);
-            }
+    /// The holder is about to make replicas of the partition.
+    pub(super) fn replicating(&mut self, holder: BlockLocation, block: RddBlock) {
+        if !self.by_holder.get(&holder).is_some_and(|blocks| blocks.contains(&block)) {
+            self.unheard.entry(holder).or_default().insert(block);
         }
+    }
+
+    pub(super) fn remove(&mut self, holder: BlockLocation, block: RddBlock) {
+        remove_of(&mut self.by_holder, holder, block);
+        remove_of(&mut self.unheard, holder, block);
         self.remove_from_rdd(holder, block);
     }
 
@@ -97,6 +103,10 @@ impl CachedBlocks {
             }
             self.remove_from_rdd(holder, block);
         }
+        let unheard = self.unheard.remove(&holder).unwrap_or_default();
+        let unknown = unheard.into_iter().filter(|block| self.holders(*block).is_none());
+        let unknown: Vec<RddBlock> = unknown.collect();
+        self.orphans.extend(unknown);
     }
 
     fn is_replicated(&self, rdd: RddId) -> bool {
@@ -106,6 +116,8 @@ impl CachedBlocks {
     /// Forgets all that is cached of an RDD.
     pub(super) fn remove_rdd(&mut self, rdd: RddId) {
         self.orphans.retain(|block| block.rdd != rdd);
+        self.unheard.values_mut().for_each(|blocks| blocks.retain(|block| block.rdd != rdd));
+        self.unheard.retain(|_, blocks| !blocks.is_empty());
         let Some(CachedRdd { partitions, .. }) = self.rdds.remove(&rdd) else { return };
         for (partition, Holding { holders, .. }) in partitions {
             for holder in holders {
@@ -217,5 +229,19 @@ impl CachedBlocks {
     /// How many RDDs have cached partitions.
     pub(super) fn len(&self) -> usize {
         self.rdds.len()
+    }
+}
+
+/// Removes a partition of a holder, and the holder with its last one.
+fn remove_of(
+    of: &mut BTreeMap<BlockLocation, BTreeSet<RddBlock>>,
+    holder: BlockLocation,
+    block: RddBlock,
+) {
+    if let Some(blocks) = of.get_mut(&holder) {
+        blocks.remove(&block);
+        if blocks.is_empty() {
+            of.remove(&holder);
+        }
     }
 }

@@ -235,8 +235,12 @@ impl BlockMaster {
         self.cached.len()
     }
 
-    /// How many hold a partition beside `holder`, and who else may.
-    pub fn peers(&self, holder: BlockLocation, block: RddBlock) -> Peers {
+    /// How many hold a partition beside `holder`, and who else may. Who asks is about to make replicas: should it be lost before
+    /// anybody heard that it holds the partition, those replicas need somebody else who makes the rest.
+    pub(crate) fn peers(&mut self, holder: BlockLocation, block: RddBlock) -> Peers {
+        if self.has_holder(holder) {
+            self.cached.replicating(holder, block);
+        }
         replicas::peers(holder, block, &self.holders(block), &self.holders)
     }
 

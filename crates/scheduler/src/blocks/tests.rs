@@ -219,6 +219,12 @@ fn messages_about_blocks_become_events_and_orders_and_nothing_after_a_loss() {
     assert!(shell.lose(3).is_empty() && shell.add(2).is_empty() && shell.add(5).is_empty());
     let alone = ["rdd_7_1 on 5: 2", "executor 5 replicates rdd_7_1"];
     assert_eq!(shell.update(5, 1), alone, "its first holders were lost before they knew of it");
+    shell.add(6);
+    shell.0.peers(at(6), block(9));
+    shell.lose(6);
+    let told = shell.update(2, 9);
+    let ordered = told.contains(&"executor 2 replicates rdd_7_9".to_owned());
+    assert!(ordered, "nobody had heard that 6 has it, which sent it: {told:?}");
     let unpersisted = shell.feed(SchedulerInput::Dag(DagEvent::RddUnpersisted { rdd: RDD }));
     assert_eq!(unpersisted, ["everybody drops 7 before 1"]);
     assert_eq!(shell.update(2, 1), ["executor 2 drops 7 before 2"]);
