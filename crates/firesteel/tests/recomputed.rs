@@ -3,13 +3,14 @@
 
 mod executors;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use firesteel::prelude::*;
-use firesteel::types::Event;
+use firesteel::types::{Event, ExecutorId, StageInfo, TaskInfo};
 
-use executors::{DEADLINE, Seen, alive, processes, signal, started, wait_until};
+use executors::{DEADLINE, Seen, alive, signal, started, wait_until, work};
 
 /// Two executors of two cores with so little memory that tables spill when two tasks share it, and do not
 /// when one has it alone.
@@ -36,6 +37,70 @@ fn pass(gate: &Path, partition: usize) {
     }
 }
 
+/// The tasks that succeeded after so many events.
+fn succeeded(events: &[Event], before: usize) -> impl Iterator<Item = &TaskInfo> {
+    events[before..].iter().filter_map(|event| match event {
+        Event::TaskEnd { task, failure: None, .. } => Some(task),
+        _ => None,
+    })
+}
+
+/// Each executor's process.
+fn processes(ctx: &Context, seen: &Seen) -> BTreeMap<ExecutorId, u32> {
+    let before = seen.0.lock().unwrap().len();
+    let ids = ctx.parallelize_in(8, 0..8u32).map(|_| {
+        work();
+        std::process::id()
+    });
+    let ids = ids.collect().unwrap();
+    seen.wait(|events| succeeded(events, before).count() >= ids.len());
+    let events = seen.0.lock().unwrap();
+    let of = |task: &TaskInfo| (task.executor, ids[task.partition as usize]);
+    succeeded(&events, before).map(of).collect()
+}
+
+/// In a map task: goes on when two executors have come here. So each of them has map outputs.
+fn meet(directory: &Path) {
+    static MET: AtomicBool = AtomicBool::new(false);
+    if MET.load(Ordering::Relaxed) {
+        return;
+    }
+    std::fs::write(directory.join(std::process::id().to_string()), "").unwrap();
+    let begun = std::time::Instant::now();
+    while std::fs::read_dir(directory).unwrap().count() < 2 {
+        assert!(begun.elapsed() < DEADLINE, "nobody else comes");
+        TaskContext::current().unwrap().check_killed();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    MET.store(true, Ordering::Relaxed);
+}
+
+/// Kills the executor where partition 1 of the stage waits that `pick` takes out of those of the job, once partition 0 is done.
+fn kill_who_waits(
+    processes: &BTreeMap<ExecutorId, u32>,
+    (seen, before): (&Seen, usize),
+    pick: fn(&StageInfo, usize) -> bool,
+) {
+    let waits = |events: &[Event]| {
+        let submitted = events[before..].iter().filter_map(|event| match event {
+            Event::StageSubmitted { stage, .. } => Some(stage),
+            _ => None,
+        });
+        let (_, stage) = submitted.enumerate().find(|(index, stage)| pick(stage, *index))?;
+        let mut ended = succeeded(events, before).filter(|task| task.stage == stage.stage);
+        ended.find(|task| task.partition == 0)?;
+        events[before..].iter().find_map(|event| match event {
+            Event::TaskStart { task, .. } => {
+                (task.stage == stage.stage && task.partition == 1).then_some(task.executor)
+            }
+            _ => None,
+        })
+    };
+    seen.wait(|events| waits(events).is_some());
+    let waits = waits(&seen.0.lock().unwrap()).unwrap();
+    signal("-9", processes[&waits]);
+}
+
 /// What `rdd` collects when an executor dies after its first partition was delivered and before any other was read.
 fn collect_with_a_loss<T: Data + Clone>(
     ctx: &Context,
@@ -53,26 +118,10 @@ fn collect_with_a_loss<T: Data + Clone>(
             items.next()
         })
     });
-    let victim = processes(ctx)[0];
+    let processes = processes(ctx, seen);
     let before = seen.0.lock().unwrap().len();
     let collected = gated.collect_async();
-    let delivered = |events: &[Event]| {
-        let mut after = events[before..].iter();
-        after.any(|event| match event {
-            Event::TaskEnd { task, failure: None, .. } => {
-                let stages = events[before..].iter().filter_map(|event| match event {
-                    Event::StageSubmitted { stage, .. } => Some(stage),
-                    _ => None,
-                });
-                let mut result = stages.filter(|stage| !stage.shuffle_map);
-                let last = result.next_back().map(|stage| stage.stage);
-                last == Some(task.stage) && task.partition == 0
-            }
-            _ => false,
-        })
-    };
-    seen.wait(delivered);
-    signal("-9", victim);
+    kill_who_waits(&processes, (seen, before), |stage, _| !stage.shuffle_map);
     seen.wait(|events| {
         events[before..].iter().any(|event| matches!(event, Event::ExecutorRemoved { .. }))
     });
@@ -94,7 +143,12 @@ fn what_is_dealt_after_a_reduction_that_spills_is_neither_lost_nor_repeated() {
     let (ctx, seen) = cramped();
     let sums =
         ctx.range_in(4, 0..400_000u64, 1).map(|n| (n, n)).reduce_by_key_into(4, |a, b| a + b);
-    let dealt = sums.map(|(key, _)| key).repartition(2);
+    let meeting = tempfile::tempdir().unwrap();
+    let dealt = sums.with(meeting.path().to_owned()).map(|meeting, (key, _)| {
+        meet(meeting);
+        key
+    });
+    let dealt = dealt.repartition(2);
     let found = collect_with_a_loss(&ctx, &seen, &dealt).unwrap();
     assert_eq!(found.len(), 400_000);
     assert_eq!(found.into_iter().collect::<HashSet<_>>().len(), 400_000);
@@ -104,7 +158,10 @@ fn what_is_dealt_after_a_reduction_that_spills_is_neither_lost_nor_repeated() {
 #[test]
 fn what_is_dealt_out_of_a_hash_set_of_the_users_is_neither_lost_nor_repeated() {
     let (ctx, seen) = started(executors::builder(2), 2);
-    let distinct = ctx.range_in(4, 0..100_000u64, 1).map_partitions(|items| {
+    let meeting = tempfile::tempdir().unwrap();
+    let numbers = ctx.range_in(4, 0..100_000u64, 1).with(meeting.path().to_owned());
+    let distinct = numbers.map_partitions(|meeting, items| {
+        meet(meeting);
         // Another order each time.
         items.collect::<HashSet<u64>>()
     });
@@ -137,7 +194,9 @@ fn a_record_that_moves_to_another_reader_because_of_its_last_digits_is_noticed()
         let (ctx, seen) = started(executors::builder(2), 2);
         let sums =
             ctx.range_in(4, 0..10_000u64, 1).map(|n| (n, 1u64)).reduce_by_key_into(4, |a, b| a + b);
-        let inexact = sums.map(|(n, sum)| {
+        let meeting = tempfile::tempdir().unwrap();
+        let inexact = sums.with(meeting.path().to_owned()).map(|meeting, (n, sum)| {
+            meet(meeting);
             let task = TaskContext::current().unwrap();
             let digit = u64::from(task.stage().attempt > 0 || task.attempt() > 0) & (n & 1);
             (Total((n * 2 + sum + digit) as f64), n)
@@ -154,7 +213,10 @@ fn a_record_that_moves_to_another_reader_because_of_its_last_digits_is_noticed()
 #[test]
 fn records_placed_by_chance_are_refused_when_they_come_out_different() {
     let (ctx, seen) = started(executors::builder(2), 2);
-    let drawn = ctx.range_in(4, 0..10_000u64, 1).map(|n| {
+    let meeting = tempfile::tempdir().unwrap();
+    let numbers = ctx.range_in(4, 0..10_000u64, 1).with(meeting.path().to_owned());
+    let drawn = numbers.map(|meeting, n| {
+        meet(meeting);
         let chance = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         (u64::from(chance.subsec_nanos()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7, n)
     });
@@ -169,7 +231,10 @@ fn records_placed_by_chance_are_refused_when_they_come_out_different() {
 fn records_placed_by_chance_are_computed_again_as_a_whole_when_nothing_was_delivered() {
     let (ctx, seen) = started(executors::builder(2), 2);
     let (_directory, path) = gate();
-    let drawn = ctx.range_in(4, 0..10_000u64, 1).map(|n| {
+    let meeting = tempfile::tempdir().unwrap();
+    let numbers = ctx.range_in(4, 0..10_000u64, 1).with(meeting.path().to_owned());
+    let drawn = numbers.map(|meeting, n| {
+        meet(meeting);
         let chance = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         (u64::from(chance.subsec_nanos()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7, n)
     });
@@ -179,16 +244,10 @@ fn records_placed_by_chance_are_computed_again_as_a_whole_when_nothing_was_deliv
         items.map(|(_, n)| (n, 1u32)).collect::<Vec<_>>()
     });
     let counts = counted.reduce_by_key_into(2, |a, b| a + b);
-    let victim = processes(&ctx)[0];
+    let processes = processes(&ctx, &seen);
     let before = seen.0.lock().unwrap().len();
     let collected = counts.collect_async();
-    seen.wait(|events| {
-        let ended = events[before..].iter().filter(|event| {
-            matches!(event, Event::TaskEnd { task, failure: None, .. } if task.partition == 0)
-        });
-        ended.count() >= 2
-    });
-    signal("-9", victim);
+    kill_who_waits(&processes, (&seen, before), |_, index| index == 1);
     std::fs::write(&path, "").unwrap();
     let counts = collected.wait().unwrap();
     assert_eq!(counts.len(), 10_000);

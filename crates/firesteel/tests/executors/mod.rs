@@ -65,6 +65,7 @@ pub(crate) fn work() {
 }
 
 /// The executors' processes.
+#[allow(dead_code, reason = "not every test that has executors asks")]
 pub(crate) fn processes(ctx: &Context) -> Vec<u32> {
     let ids = ctx.parallelize_in(8, 0..8u32).map(|_| {
         work();
@@ -73,6 +74,7 @@ pub(crate) fn processes(ctx: &Context) -> Vec<u32> {
     distinct(ids.collect().unwrap())
 }
 
+#[allow(dead_code, reason = "not every test that has executors asks")]
 pub(crate) fn distinct(mut ids: Vec<u32>) -> Vec<u32> {
     ids.sort_unstable();
     ids.dedup();
