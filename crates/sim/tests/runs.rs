@@ -1,5 +1,8 @@
 //! A few thousand runs without a violation, and runs of mutants that are found out.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use firesteel_sim::{Counters, MUTANTS, Settings, first_violation, is_caught, simulate};
 
 const RUNS: u64 = 2500;
@@ -30,13 +33,17 @@ fn the_same_seed_makes_the_same_run() {
 
 #[test]
 fn every_mutant_is_caught_by_the_rule_it_breaks() {
-    let mut missed = Vec::new();
-    for &(mutant, rules) in MUTANTS {
-        let broken = first_violation(mutant, 16 * RUNS);
-        println!("{mutant:?}: {broken:?}");
-        if !is_caught(broken.as_deref(), rules) {
-            missed.push((mutant, broken));
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let search = || {
+        while let Some(&(mutant, rules)) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let broken = first_violation(mutant, 16 * RUNS);
+            println!("{mutant:?}: {broken:?}");
+            if !is_caught(broken.as_deref(), rules) {
+                missed.lock().unwrap().push((mutant, broken));
+            }
         }
-    }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(search))));
+    let missed = missed.into_inner().unwrap();
     assert!(missed.is_empty(), "not caught, or by another rule: {missed:?}");
 }
