@@ -235,8 +235,65 @@ impl<T: Wire> Wire for Vec<T> {
 /// struct Both<A, B> { left: A, right: B }
 /// wire!([A: Wire, B: Wire] Both<A, B> { left, right });
 /// ```
+///
+/// Or declares the struct with it, and the function that makes one of its fields; markers come last and are no arguments:
+///
+/// ```
+/// use std::marker::PhantomData;
+///
+/// use firesteel_closure::{wire, Wire};
+///
+/// wire! {
+///     pub struct Map[P: Wire, F: Wire, U: 'static] {
+///         parent: P,
+///         f: F;
+///         out: PhantomData<fn() -> U>,
+///     }
+///
+///     pub fn new;
+/// }
+/// let map: Map<u32, u8, String> = Map::new(1u32, 2u8);
+/// ```
 #[macro_export]
 macro_rules! wire {
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident[$($of:ident: $bound:tt),*] {
+            $( $(#[$note:meta])* $seen:vis $field:ident: $kind:ty ),+ $(,)?
+            $(; $marker:ident: $marked:ty $(,)? )?
+        }
+
+        $(#[$made:meta])*
+        $open:vis fn new;
+    ) => {
+        $crate::wire! {
+            $(#[$about])*
+            $vis struct $name[$($of: $bound),*] {
+                $( $(#[$note])* $seen $field: $kind, )+
+                $( $marker: $marked, )?
+            }
+        }
+
+        impl<$($of),*> $name<$($of),*> {
+            $(#[$made])*
+            $open fn new($($field: $kind),+) -> Self {
+                $name { $($field,)+ $( $marker: <$marked>::default(), )? }
+            }
+        }
+    };
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident[$($of:ident: $bound:tt),*] {
+            $( $(#[$note:meta])* $seen:vis $field:ident: $kind:ty ),+ $(,)?
+        }
+    ) => {
+        $(#[$about])*
+        $vis struct $name<$($of),*> {
+            $( $(#[$note])* $seen $field: $kind, )+
+        }
+
+        $crate::wire!([$($of: $bound),*] $name<$($of),*> { $($field),+ });
+    };
     ([$($generics:tt)*] $type:ty { $($field:ident),* $(,)? }) => {
         impl<$($generics)*> $crate::Wire for $type {
             fn encode(&self, out: &mut $crate::Encoder) -> Result<(), $crate::WireError> {

@@ -111,13 +111,13 @@ impl<T: Number> Action<T> for Statistics {
     }
 }
 
-/// The first `limit` items.
-pub struct Take {
-    /// How many.
-    pub limit: u64,
+wire! {
+    /// The first `limit` items.
+    pub struct Take[] {
+        /// How many.
+        pub limit: u64,
+    }
 }
-
-wire!([] Take { limit });
 
 impl<T: Data> Action<T> for Take {
     type Output = Vec<T>;
@@ -131,21 +131,17 @@ impl<T: Data> Action<T> for Take {
     }
 }
 
-/// The `limit` smallest items in a given order, sorted.
-pub struct TakeOrdered<F, K> {
-    limit: u64,
-    key: F,
-    types: PhantomData<fn() -> K>,
-}
-
-impl<F, K> TakeOrdered<F, K> {
-    /// The smallest by `key`.
-    pub fn new(limit: u64, key: F) -> Self {
-        TakeOrdered { limit, key, types: PhantomData }
+wire! {
+    /// The `limit` smallest items in a given order, sorted.
+    pub struct TakeOrdered[F: Wire, K: 'static] {
+        limit: u64,
+        key: F;
+        types: PhantomData<fn() -> K>,
     }
-}
 
-wire!([F: Wire, K: 'static] TakeOrdered<F, K> { limit, key, types });
+    /// The smallest by `key`.
+    pub fn new;
+}
 
 impl<T, K, F> Action<T> for TakeOrdered<F, K>
 where
@@ -213,19 +209,15 @@ impl<K: Ord, T> PartialEq for Ranked<K, T> {
 
 impl<K: Ord, T> Eq for Ranked<K, T> {}
 
-/// Items folded into one by a function of two.
-pub struct Reduce<F> {
-    f: F,
-}
-
-impl<F> Reduce<F> {
-    /// By `f`.
-    pub fn new(f: F) -> Self {
-        Reduce { f }
+wire! {
+    /// Items folded into one by a function of two.
+    pub struct Reduce[F: Wire] {
+        f: F,
     }
-}
 
-wire!([F: Wire] Reduce<F> { f });
+    /// By `f`.
+    pub fn new;
+}
 
 impl<T: Data, F: Call<(T, T), T>> Action<T> for Reduce<F> {
     type Output = Option<T>;
@@ -237,10 +229,12 @@ impl<T: Data, F: Call<(T, T), T>> Action<T> for Reduce<F> {
     }
 }
 
-/// Items folded into a value that starts at `zero`.
-pub struct Aggregate<U, F> {
-    zero: Value<U>,
-    f: F,
+wire! {
+    /// Items folded into a value that starts at `zero`.
+    pub struct Aggregate[U: Data, F: Wire] {
+        zero: Value<U>,
+        f: F,
+    }
 }
 
 impl<U, F> Aggregate<U, F> {
@@ -249,8 +243,6 @@ impl<U, F> Aggregate<U, F> {
         Aggregate { zero: Value(zero), f }
     }
 }
-
-wire!([U: Data, F: Wire] Aggregate<U, F> { zero, f });
 
 impl<T, U: Data + Clone, F: Call<(U, T), U>> Action<T> for Aggregate<U, F> {
     type Output = U;
@@ -261,19 +253,15 @@ impl<T, U: Data + Clone, F: Call<(U, T), U>> Action<T> for Aggregate<U, F> {
     }
 }
 
-/// A function called for each item.
-pub struct ForEach<F> {
-    f: F,
-}
-
-impl<F> ForEach<F> {
-    /// Calls `f`.
-    pub fn new(f: F) -> Self {
-        ForEach { f }
+wire! {
+    /// A function called for each item.
+    pub struct ForEach[F: Wire] {
+        f: F,
     }
-}
 
-wire!([F: Wire] ForEach<F> { f });
+    /// Calls `f`.
+    pub fn new;
+}
 
 impl<T, F: Call<(T,), ()>> Action<T> for ForEach<F> {
     type Output = ();
@@ -283,20 +271,16 @@ impl<T, F: Call<(T,), ()>> Action<T> for ForEach<F> {
     }
 }
 
-/// A function of the whole partition.
-pub struct OfPartition<F, U> {
-    f: F,
-    out: PhantomData<fn() -> U>,
-}
-
-impl<F, U> OfPartition<F, U> {
-    /// Calls `f`.
-    pub fn new(f: F) -> Self {
-        OfPartition { f, out: PhantomData }
+wire! {
+    /// A function of the whole partition.
+    pub struct OfPartition[F: Wire, U: 'static] {
+        f: F;
+        out: PhantomData<fn() -> U>,
     }
-}
 
-wire!([F: Wire, U: 'static] OfPartition<F, U> { f, out });
+    /// Calls `f`.
+    pub fn new;
+}
 
 impl<T: 'static, U: Data, F: Call<(Partition<T>,), U>> Action<T> for OfPartition<F, U> {
     type Output = U;
@@ -306,22 +290,18 @@ impl<T: 'static, U: Data, F: Call<(Partition<T>,), U>> Action<T> for OfPartition
     }
 }
 
-/// A uniform sample of at most `size` keys, and the number of items.
-pub struct SampleKeys<F, K> {
-    size: u64,
-    seed: u64,
-    key: F,
-    types: PhantomData<fn() -> K>,
-}
-
-impl<F, K> SampleKeys<F, K> {
-    /// Samples keys of items.
-    pub fn new(size: u64, seed: u64, key: F) -> Self {
-        SampleKeys { size, seed, key, types: PhantomData }
+wire! {
+    /// A uniform sample of at most `size` keys, and the number of items.
+    pub struct SampleKeys[F: Wire, K: 'static] {
+        size: u64,
+        seed: u64,
+        key: F;
+        types: PhantomData<fn() -> K>,
     }
-}
 
-wire!([F: Wire, K: 'static] SampleKeys<F, K> { size, seed, key, types });
+    /// Samples keys of items.
+    pub fn new;
+}
 
 impl<T, K: Data + Ord + Clone, F: KeyOf<T, K>> Action<T> for SampleKeys<F, K> {
     type Output = (Vec<K>, u64);
@@ -332,13 +312,13 @@ impl<T, K: Data + Ord + Clone, F: KeyOf<T, K>> Action<T> for SampleKeys<F, K> {
     }
 }
 
-/// How many items fall between each two neighbouring bounds; the last interval is closed.
-pub struct Histogram {
-    /// Ascending bounds, at least two.
-    pub bounds: Value<Vec<f64>>,
+wire! {
+    /// How many items fall between each two neighbouring bounds; the last interval is closed.
+    pub struct Histogram[] {
+        /// Ascending bounds, at least two.
+        pub bounds: Value<Vec<f64>>,
+    }
 }
-
-wire!([] Histogram { bounds });
 
 impl<T: Number> Action<T> for Histogram {
     type Output = Vec<u64>;
@@ -357,13 +337,13 @@ impl<T: Number> Action<T> for Histogram {
     }
 }
 
-/// A sketch of how many different items there are.
-pub struct CountDistinct {
-    /// Bits of the register index.
-    pub precision: u8,
+wire! {
+    /// A sketch of how many different items there are.
+    pub struct CountDistinct[] {
+        /// Bits of the register index.
+        pub precision: u8,
+    }
 }
-
-wire!([] CountDistinct { precision });
 
 impl<T: Hash> Action<T> for CountDistinct {
     type Output = HyperLogLog;

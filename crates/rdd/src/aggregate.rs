@@ -25,22 +25,18 @@ pub trait Combine<V, C>: Wire + Clone {
     fn merge_combiners(&self, left: C, right: C) -> C;
 }
 
-/// Three functions (`combine_by_key`).
-#[derive(Clone)]
-pub struct CombineWith<A, B, D> {
-    create: A,
-    merge_value: B,
-    merge_combiners: D,
-}
-
-impl<A, B, D> CombineWith<A, B, D> {
-    /// The three functions of [`Combine`], in its order.
-    pub fn new(create: A, merge_value: B, merge_combiners: D) -> Self {
-        CombineWith { create, merge_value, merge_combiners }
+wire! {
+    /// Three functions (`combine_by_key`).
+    #[derive(Clone)]
+    pub struct CombineWith[A: Wire, B: Wire, D: Wire] {
+        create: A,
+        merge_value: B,
+        merge_combiners: D,
     }
-}
 
-wire!([A: Wire, B: Wire, D: Wire] CombineWith<A, B, D> { create, merge_value, merge_combiners });
+    /// The three functions of [`Combine`], in its order.
+    pub fn new;
+}
 
 impl<V, C, A, B, D> Combine<V, C> for CombineWith<A, B, D>
 where
@@ -95,12 +91,14 @@ impl<V, F: Call<(V, V), V>> Combine<V, V> for ReduceWith<F> {
     }
 }
 
-/// A zero and two functions (`aggregate_by_key`, `fold_by_key`).
-#[derive(Clone)]
-pub struct AggregateWith<Z, B, D> {
-    zero: Value<Z>,
-    merge_value: B,
-    merge_combiners: D,
+wire! {
+    /// A zero and two functions (`aggregate_by_key`, `fold_by_key`).
+    #[derive(Clone)]
+    pub struct AggregateWith[Z: Data, B: Wire, D: Wire] {
+        zero: Value<Z>,
+        merge_value: B,
+        merge_combiners: D,
+    }
 }
 
 impl<Z, B, D> AggregateWith<Z, B, D> {
@@ -109,8 +107,6 @@ impl<Z, B, D> AggregateWith<Z, B, D> {
         AggregateWith { zero: Value(zero), merge_value, merge_combiners }
     }
 }
-
-wire!([Z: Data, B: Wire, D: Wire] AggregateWith<Z, B, D> { zero, merge_value, merge_combiners });
 
 impl<V, C, B, D> Combine<V, C> for AggregateWith<C, B, D>
 where
@@ -481,21 +477,17 @@ fn short_of_memory(operation: &'static str, asked: u64, task: &TaskContext) -> !
     ))
 }
 
-/// Combines the values of each key in a partition that holds all of them.
-pub struct CombineValues<P, M, C> {
-    parent: P,
-    combine: M,
-    out: PhantomData<fn() -> C>,
-}
-
-impl<P, M, C> CombineValues<P, M, C> {
-    /// `combine` over `parent`'s pairs.
-    pub fn new(parent: P, combine: M) -> Self {
-        CombineValues { parent, combine, out: PhantomData }
+wire! {
+    /// Combines the values of each key in a partition that holds all of them.
+    pub struct CombineValues[P: Wire, M: Wire, C: 'static] {
+        parent: P,
+        combine: M;
+        out: PhantomData<fn() -> C>,
     }
-}
 
-wire!([P: Wire, M: Wire, C: 'static] CombineValues<P, M, C> { parent, combine, out });
+    /// `combine` over `parent`'s pairs.
+    pub fn new;
+}
 
 impl<K, V, C, P, M> Pipe for CombineValues<P, M, C>
 where
@@ -518,21 +510,17 @@ where
     }
 }
 
-/// Merges the combiners of each key, as map tasks sent them.
-pub struct MergeCombiners<P, M, V> {
-    parent: P,
-    combine: M,
-    value: PhantomData<fn() -> V>,
-}
-
-impl<P, M, V> MergeCombiners<P, M, V> {
-    /// `combine` over `parent`'s combiners.
-    pub fn new(parent: P, combine: M) -> Self {
-        MergeCombiners { parent, combine, value: PhantomData }
+wire! {
+    /// Merges the combiners of each key, as map tasks sent them.
+    pub struct MergeCombiners[P: Wire, M: Wire, V: 'static] {
+        parent: P,
+        combine: M;
+        value: PhantomData<fn() -> V>,
     }
-}
 
-wire!([P: Wire, M: Wire, V: 'static] MergeCombiners<P, M, V> { parent, combine, value });
+    /// `combine` over `parent`'s combiners.
+    pub fn new;
+}
 
 impl<K, V, C, P, M> Pipe for MergeCombiners<P, M, V>
 where
@@ -555,19 +543,15 @@ where
     }
 }
 
-/// `group_by_key` in a partition that holds all values of its keys.
-pub struct Group<P> {
-    parent: P,
-}
-
-impl<P> Group<P> {
-    /// Groups `parent`'s pairs.
-    pub fn new(parent: P) -> Self {
-        Group { parent }
+wire! {
+    /// `group_by_key` in a partition that holds all values of its keys.
+    pub struct Group[P: Wire] {
+        parent: P,
     }
-}
 
-wire!([P: Wire] Group<P> { parent });
+    /// Groups `parent`'s pairs.
+    pub fn new;
+}
 
 impl<K: Data + Hash + Eq, V: Data, P: Pipe<Item = (K, V)>> Pipe for Group<P> {
     type Item = (K, Vec<V>);

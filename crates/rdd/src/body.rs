@@ -13,20 +13,16 @@ use crate::Pipe;
 use crate::action::Action;
 use crate::wide::Writer;
 
-/// A pipeline with an action at its end.
-pub struct ResultBody<P, A> {
-    pipe: P,
-    action: A,
-}
-
-impl<P, A> ResultBody<P, A> {
-    /// Feeds `pipe`'s items to `action`.
-    pub fn new(pipe: P, action: A) -> Self {
-        ResultBody { pipe, action }
+wire! {
+    /// A pipeline with an action at its end.
+    pub struct ResultBody[P: Wire, A: Wire] {
+        pipe: P,
+        action: A,
     }
-}
 
-wire!([P: Wire, A: Wire] ResultBody<P, A> { pipe, action });
+    /// Feeds `pipe`'s items to `action`.
+    pub fn new;
+}
 
 fn rebuild_result<P: Pipe, A: Action<P::Item>>(
     input: &mut Decoder<'_>,
@@ -57,13 +53,15 @@ impl<P: Pipe, A: Action<P::Item>> TaskBody for ResultBody<P, A> {
     }
 }
 
-/// A pipeline with a shuffle writer at its end.
-pub struct ShuffleMapBody<P, W> {
-    pipe: P,
-    writer: W,
-    shuffle: u32,
-    readers: u32,
-    compared: Value<Compared>,
+wire! {
+    /// A pipeline with a shuffle writer at its end.
+    pub struct ShuffleMapBody[P: Wire, W: Wire] {
+        pipe: P,
+        writer: W,
+        shuffle: u32,
+        readers: u32,
+        compared: Value<Compared>,
+    }
 }
 
 impl<P, W> ShuffleMapBody<P, W> {
@@ -73,8 +71,6 @@ impl<P, W> ShuffleMapBody<P, W> {
         ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers, compared: Value(compared) }
     }
 }
-
-wire!([P: Wire, W: Wire] ShuffleMapBody<P, W> { pipe, writer, shuffle, readers, compared });
 
 fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
     input: &mut Decoder<'_>,

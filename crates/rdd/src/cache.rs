@@ -71,11 +71,13 @@ impl Wire for SharedLevel {
     }
 }
 
-/// `persist` and `cache`
-pub struct Cached<P> {
-    parent: Arc<Link<P>>,
-    rdd: u32,
-    level: Arc<SharedLevel>,
+wire! {
+    /// `persist` and `cache`
+    pub struct Cached[P: Wire] {
+        parent: Arc<Link<P>>,
+        rdd: u32,
+        level: Arc<SharedLevel>,
+    }
 }
 
 impl<P> Cached<P> {
@@ -84,8 +86,6 @@ impl<P> Cached<P> {
         Cached { parent, rdd: rdd.0, level }
     }
 }
-
-wire!([P: Wire] Cached<P> { parent, rdd, level });
 
 impl<P: Pipe<Item: Data + Clone>> Pipe for Cached<P> {
     type Item = P::Item;

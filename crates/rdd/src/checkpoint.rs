@@ -49,10 +49,12 @@ impl<P: Wire> Wire for Link<P> {
     }
 }
 
-/// `checkpoint`: the parent's items, or what was written of them once everything is.
-pub struct Checkpointed<P> {
-    parent: Arc<Link<P>>,
-    directory: Value<Location>,
+wire! {
+    /// `checkpoint`: the parent's items, or what was written of them once everything is.
+    pub struct Checkpointed[P: Wire] {
+        parent: Arc<Link<P>>,
+        directory: Value<Location>,
+    }
 }
 
 impl<P> Checkpointed<P> {
@@ -61,8 +63,6 @@ impl<P> Checkpointed<P> {
         Checkpointed { parent, directory: Value(directory) }
     }
 }
-
-wire!([P: Wire] Checkpointed<P> { parent, directory });
 
 impl<P: Pipe<Item: Data>> Pipe for Checkpointed<P> {
     type Item = P::Item;
@@ -151,10 +151,12 @@ impl<T, A: Iterator<Item = T>, B: Iterator<Item = T>> Iterator for Items<A, B> {
     }
 }
 
-/// Writes the partitions of a checkpoint.
-pub struct WriteCheckpoint {
-    target: Value<Target>,
-    codec: Value<Codec>,
+wire! {
+    /// Writes the partitions of a checkpoint.
+    pub struct WriteCheckpoint[] {
+        target: Value<Target>,
+        codec: Value<Codec>,
+    }
 }
 
 impl WriteCheckpoint {
@@ -183,8 +185,6 @@ impl WriteCheckpoint {
         Ok((records, out.finish()?))
     }
 }
-
-wire!([] WriteCheckpoint { target, codec });
 
 impl<T: Data> Action<T> for WriteCheckpoint {
     type Output = Written;

@@ -174,11 +174,13 @@ impl CsvOptions {
     }
 }
 
-/// `csv`
-pub struct CsvSource<T> {
-    splits: Value<Arc<Vec<Split>>>,
-    options: Value<CsvOptions>,
-    item: PhantomData<fn() -> T>,
+wire! {
+    /// `csv`
+    pub struct CsvSource[T: 'static] {
+        splits: Value<Arc<Vec<Split>>>,
+        options: Value<CsvOptions>,
+        item: PhantomData<fn() -> T>,
+    }
 }
 
 impl<T> CsvSource<T> {
@@ -187,8 +189,6 @@ impl<T> CsvSource<T> {
         CsvSource { splits: Value(Arc::new(splits)), options: Value(options), item: PhantomData }
     }
 }
-
-wire!([T: 'static] CsvSource<T> { splits, options, item });
 
 impl<T: Data> Pipe for CsvSource<T> {
     type Item = T;

@@ -25,10 +25,12 @@ const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Bytes that wait on either side, and a line.
 const BUFFER: usize = 64 << 10;
 
-/// `pipe`
-pub struct External<P> {
-    parent: P,
-    argv: Value<Vec<String>>,
+wire! {
+    /// `pipe`
+    pub struct External[P: Wire] {
+        parent: P,
+        argv: Value<Vec<String>>,
+    }
 }
 
 impl<P> External<P> {
@@ -37,8 +39,6 @@ impl<P> External<P> {
         External { parent, argv: Value(argv) }
     }
 }
-
-wire!([P: Wire] External<P> { parent, argv });
 
 impl<P: Pipe<Item: Display>> Pipe for External<P> {
     type Item = String;

@@ -32,10 +32,12 @@ pub fn group_files(files: Vec<FileRef>, groups: usize) -> Vec<Vec<FileRef>> {
     result
 }
 
-/// `whole_text_files`
-pub struct WholeTextFiles {
-    groups: Value<Arc<Vec<Vec<FileRef>>>>,
-    lossy: bool,
+wire! {
+    /// `whole_text_files`
+    pub struct WholeTextFiles[] {
+        groups: Value<Arc<Vec<Vec<FileRef>>>>,
+        lossy: bool,
+    }
 }
 
 impl WholeTextFiles {
@@ -44,8 +46,6 @@ impl WholeTextFiles {
         WholeTextFiles { groups: Value(Arc::new(groups)), lossy }
     }
 }
-
-wire!([] WholeTextFiles { groups, lossy });
 
 impl Pipe for WholeTextFiles {
     type Item = (String, String);
@@ -137,9 +137,11 @@ impl fmt::Debug for PortableDataStream {
     }
 }
 
-/// `binary_files`
-pub struct BinaryFiles {
-    groups: Value<Arc<Vec<Vec<FileRef>>>>,
+wire! {
+    /// `binary_files`
+    pub struct BinaryFiles[] {
+        groups: Value<Arc<Vec<Vec<FileRef>>>>,
+    }
 }
 
 impl BinaryFiles {
@@ -148,8 +150,6 @@ impl BinaryFiles {
         BinaryFiles { groups: Value(Arc::new(groups)) }
     }
 }
-
-wire!([] BinaryFiles { groups });
 
 impl Pipe for BinaryFiles {
     type Item = (String, PortableDataStream);

@@ -53,11 +53,13 @@ impl JsonOptions {
     }
 }
 
-/// `json_lines`
-pub struct JsonSource<T> {
-    splits: Value<Arc<Vec<Split>>>,
-    options: Value<JsonOptions>,
-    item: PhantomData<fn() -> T>,
+wire! {
+    /// `json_lines`
+    pub struct JsonSource[T: 'static] {
+        splits: Value<Arc<Vec<Split>>>,
+        options: Value<JsonOptions>,
+        item: PhantomData<fn() -> T>,
+    }
 }
 
 impl<T> JsonSource<T> {
@@ -66,8 +68,6 @@ impl<T> JsonSource<T> {
         JsonSource { splits: Value(Arc::new(splits)), options: Value(options), item: PhantomData }
     }
 }
-
-wire!([T: 'static] JsonSource<T> { splits, options, item });
 
 impl<T: Data> Pipe for JsonSource<T> {
     type Item = T;

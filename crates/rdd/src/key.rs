@@ -42,20 +42,16 @@ pub(crate) fn directed(ordering: Ordering, descending: bool) -> Ordering {
     if descending { ordering.reverse() } else { ordering }
 }
 
-/// A function returns it.
-#[derive(Clone)]
-pub struct ComputedKey<F> {
-    key: F,
-}
-
-impl<F> ComputedKey<F> {
-    /// The key is `key(item)`.
-    pub fn new(key: F) -> Self {
-        ComputedKey { key }
+wire! {
+    /// A function returns it.
+    #[derive(Clone)]
+    pub struct ComputedKey[F: Wire] {
+        key: F,
     }
-}
 
-wire!([F: Wire] ComputedKey<F> { key });
+    /// The key is `key(item)`.
+    pub fn new;
+}
 
 impl<T, K: Data + Ord, F: for<'a> Call<(&'a T,), K>> KeyOf<T, K> for ComputedKey<F> {
     type Computed = K;
@@ -86,20 +82,16 @@ impl<T, K: Data + Ord, F: for<'a> Call<(&'a T,), K>> KeyOf<T, K> for ComputedKey
     }
 }
 
-/// A function finds it in the item.
-#[derive(Clone)]
-pub struct BorrowedKey<F> {
-    key: F,
-}
-
-impl<F> BorrowedKey<F> {
-    /// The key is `key(item)`.
-    pub fn new(key: F) -> Self {
-        BorrowedKey { key }
+wire! {
+    /// A function finds it in the item.
+    #[derive(Clone)]
+    pub struct BorrowedKey[F: Wire] {
+        key: F,
     }
-}
 
-wire!([F: Wire] BorrowedKey<F> { key });
+    /// The key is `key(item)`.
+    pub fn new;
+}
 
 impl<T, K, F> KeyOf<T, K> for BorrowedKey<F>
 where

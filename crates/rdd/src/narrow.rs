@@ -9,21 +9,17 @@ use firesteel_task::TaskContext;
 
 use crate::{Partition, Pipe};
 
-/// `map`
-pub struct Map<P, F, U> {
-    parent: P,
-    f: F,
-    out: PhantomData<fn() -> U>,
-}
-
-impl<P, F, U> Map<P, F, U> {
-    /// Applies `f` to every item.
-    pub fn new(parent: P, f: F) -> Self {
-        Map { parent, f, out: PhantomData }
+wire! {
+    /// `map`
+    pub struct Map[P: Wire, F: Wire, U: 'static] {
+        parent: P,
+        f: F;
+        out: PhantomData<fn() -> U>,
     }
-}
 
-wire!([P: Wire, F: Wire, U: 'static] Map<P, F, U> { parent, f, out });
+    /// Applies `f` to every item.
+    pub fn new;
+}
 
 impl<P: Pipe, U: 'static, F: Call<(P::Item,), U>> Pipe for Map<P, F, U> {
     type Item = U;
@@ -39,20 +35,16 @@ impl<P: Pipe, U: 'static, F: Call<(P::Item,), U>> Pipe for Map<P, F, U> {
     }
 }
 
-/// `filter`
-pub struct Filter<P, F> {
-    parent: P,
-    f: F,
-}
-
-impl<P, F> Filter<P, F> {
-    /// Keeps the items for which `f` holds.
-    pub fn new(parent: P, f: F) -> Self {
-        Filter { parent, f }
+wire! {
+    /// `filter`
+    pub struct Filter[P: Wire, F: Wire] {
+        parent: P,
+        f: F,
     }
-}
 
-wire!([P: Wire, F: Wire] Filter<P, F> { parent, f });
+    /// Keeps the items for which `f` holds.
+    pub fn new;
+}
 
 impl<P: Pipe, F: for<'a> Call<(&'a P::Item,), bool>> Pipe for Filter<P, F> {
     type Item = P::Item;
@@ -68,21 +60,17 @@ impl<P: Pipe, F: for<'a> Call<(&'a P::Item,), bool>> Pipe for Filter<P, F> {
     }
 }
 
-/// `flat_map`
-pub struct FlatMap<P, F, I> {
-    parent: P,
-    f: F,
-    out: PhantomData<fn() -> I>,
-}
-
-impl<P, F, I> FlatMap<P, F, I> {
-    /// Replaces every item by those that `f` makes of it.
-    pub fn new(parent: P, f: F) -> Self {
-        FlatMap { parent, f, out: PhantomData }
+wire! {
+    /// `flat_map`
+    pub struct FlatMap[P: Wire, F: Wire, I: 'static] {
+        parent: P,
+        f: F;
+        out: PhantomData<fn() -> I>,
     }
-}
 
-wire!([P: Wire, F: Wire, I: 'static] FlatMap<P, F, I> { parent, f, out });
+    /// Replaces every item by those that `f` makes of it.
+    pub fn new;
+}
 
 impl<P, F, I> Pipe for FlatMap<P, F, I>
 where
@@ -124,22 +112,18 @@ impl<U> Extend<U> for Emitter<U> {
     }
 }
 
-/// `flat_map_to`: the closure borrows the item and pushes, so that results may be cut out of it
-/// without an intermediate collection; one buffer serves the whole partition.
-pub struct FlatMapTo<P, F, U> {
-    parent: P,
-    f: F,
-    out: PhantomData<fn() -> U>,
-}
-
-impl<P, F, U> FlatMapTo<P, F, U> {
-    /// Replaces every item by those that `f` pushes for it.
-    pub fn new(parent: P, f: F) -> Self {
-        FlatMapTo { parent, f, out: PhantomData }
+wire! {
+    /// `flat_map_to`: the closure borrows the item and pushes, so that results may be cut out of it
+    /// without an intermediate collection; one buffer serves the whole partition.
+    pub struct FlatMapTo[P: Wire, F: Wire, U: 'static] {
+        parent: P,
+        f: F;
+        out: PhantomData<fn() -> U>,
     }
-}
 
-wire!([P: Wire, F: Wire, U: 'static] FlatMapTo<P, F, U> { parent, f, out });
+    /// Replaces every item by those that `f` pushes for it.
+    pub fn new;
+}
 
 impl<P, F, U> Pipe for FlatMapTo<P, F, U>
 where
@@ -212,21 +196,17 @@ where
     }
 }
 
-/// `map_partitions` and `map_partitions_with_index`
-pub struct MapPartitions<P, F, I> {
-    parent: P,
-    f: F,
-    out: PhantomData<fn() -> I>,
-}
-
-impl<P, F, I> MapPartitions<P, F, I> {
-    /// Replaces every partition by the items that `f` makes of it; `f` gets its index, too.
-    pub fn new(parent: P, f: F) -> Self {
-        MapPartitions { parent, f, out: PhantomData }
+wire! {
+    /// `map_partitions` and `map_partitions_with_index`
+    pub struct MapPartitions[P: Wire, F: Wire, I: 'static] {
+        parent: P,
+        f: F;
+        out: PhantomData<fn() -> I>,
     }
-}
 
-wire!([P: Wire, F: Wire, I: 'static] MapPartitions<P, F, I> { parent, f, out });
+    /// Replaces every partition by the items that `f` makes of it; `f` gets its index, too.
+    pub fn new;
+}
 
 impl<P, F, I> Pipe for MapPartitions<P, F, I>
 where
@@ -247,19 +227,15 @@ where
     }
 }
 
-/// `glom`
-pub struct Glom<P> {
-    parent: P,
-}
-
-impl<P> Glom<P> {
-    /// One vector per partition.
-    pub fn new(parent: P) -> Self {
-        Glom { parent }
+wire! {
+    /// `glom`
+    pub struct Glom[P: Wire] {
+        parent: P,
     }
-}
 
-wire!([P: Wire] Glom<P> { parent });
+    /// One vector per partition.
+    pub fn new;
+}
 
 impl<P: Pipe> Pipe for Glom<P> {
     type Item = Vec<P::Item>;
@@ -387,11 +363,13 @@ impl<T, F: Call<(T, T), T>> Call<(Partition<T>,), Option<T>> for ReducePartition
     }
 }
 
-/// A partition folded into a value that starts at `zero`.
-#[derive(Clone)]
-pub struct FoldPartition<U, F> {
-    zero: Value<U>,
-    add: F,
+wire! {
+    /// A partition folded into a value that starts at `zero`.
+    #[derive(Clone)]
+    pub struct FoldPartition[U: Data, F: Wire] {
+        zero: Value<U>,
+        add: F,
+    }
 }
 
 impl<U, F> FoldPartition<U, F> {
@@ -400,8 +378,6 @@ impl<U, F> FoldPartition<U, F> {
         FoldPartition { zero: Value(zero), add }
     }
 }
-
-wire!([U: Data, F: Wire] FoldPartition<U, F> { zero, add });
 
 impl<T, U, F> Call<(Partition<T>,), Option<U>> for FoldPartition<U, F>
 where

@@ -67,10 +67,12 @@ fn write_header<T: DeserializeOwned>(out: &mut impl Write) -> io::Result<()> {
     out.write_all(&crc32fast::hash(shape.as_bytes()).to_le_bytes())
 }
 
-/// `object_file`
-pub struct ObjectSource<T> {
-    files: Value<Arc<Vec<FileRef>>>,
-    item: PhantomData<fn() -> T>,
+wire! {
+    /// `object_file`
+    pub struct ObjectSource[T: 'static] {
+        files: Value<Arc<Vec<FileRef>>>,
+        item: PhantomData<fn() -> T>,
+    }
 }
 
 impl<T> ObjectSource<T> {
@@ -79,8 +81,6 @@ impl<T> ObjectSource<T> {
         ObjectSource { files: Value(Arc::new(files)), item: PhantomData }
     }
 }
-
-wire!([T: 'static] ObjectSource<T> { files, item });
 
 impl<T: Data> Pipe for ObjectSource<T> {
     type Item = T;

@@ -54,10 +54,12 @@ pub fn split_parquet(files: Vec<FileRef>, target: u64) -> Vec<ParquetSplit> {
     files.into_iter().flat_map(cut).collect()
 }
 
-/// `parquet`
-pub struct ParquetSource<T> {
-    splits: Value<Arc<Vec<ParquetSplit>>>,
-    item: PhantomData<fn() -> T>,
+wire! {
+    /// `parquet`
+    pub struct ParquetSource[T: 'static] {
+        splits: Value<Arc<Vec<ParquetSplit>>>,
+        item: PhantomData<fn() -> T>,
+    }
 }
 
 impl<T> ParquetSource<T> {
@@ -66,8 +68,6 @@ impl<T> ParquetSource<T> {
         ParquetSource { splits: Value(Arc::new(splits)), item: PhantomData }
     }
 }
-
-wire!([T: 'static] ParquetSource<T> { splits, item });
 
 impl<T: Data> Pipe for ParquetSource<T> {
     type Item = T;
@@ -233,12 +233,12 @@ fn fits(shape: &str, found: &DataType) -> bool {
     }
 }
 
-/// The format of `save_as_parquet`.
-pub struct ParquetRows {
-    compression: Value<Option<Compression>>,
+wire! {
+    /// The format of `save_as_parquet`.
+    pub struct ParquetRows[] {
+        compression: Value<Option<Compression>>,
+    }
 }
-
-wire!([] ParquetRows { compression });
 
 impl ParquetRows {
     /// Compresses pages; `None`: with Snappy, as Spark does.

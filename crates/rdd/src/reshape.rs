@@ -11,11 +11,13 @@ use firesteel_task::{OrFail, TaskContext, fail_for_good};
 use crate::memory::{Account, Hoard};
 use crate::{Boxed, Partition, Pipe};
 
-/// `union`: the partitions of several, one after the other.
-pub struct Union<T> {
-    parents: Vec<Boxed<T>>,
-    /// First partition of each parent, ascending.
-    starts: Value<Vec<u32>>,
+wire! {
+    /// `union`: the partitions of several, one after the other.
+    pub struct Union[T: 'static] {
+        parents: Vec<Boxed<T>>,
+        /// First partition of each parent, ascending.
+        starts: Value<Vec<u32>>,
+    }
 }
 
 impl<T: 'static> Union<T> {
@@ -32,8 +34,6 @@ impl<T: 'static> Union<T> {
     }
 }
 
-wire!([T: 'static] Union<T> { parents, starts });
-
 impl<T: 'static> Pipe for Union<T> {
     type Item = T;
 
@@ -49,10 +49,12 @@ impl<T: 'static> Pipe for Union<T> {
     }
 }
 
-/// `coalesce` without a shuffle: several parent partitions in one.
-pub struct Coalesce<P> {
-    parent: Arc<P>,
-    groups: Value<Arc<[Vec<u32>]>>,
+wire! {
+    /// `coalesce` without a shuffle: several parent partitions in one.
+    pub struct Coalesce[P: Wire] {
+        parent: Arc<P>,
+        groups: Value<Arc<[Vec<u32>]>>,
+    }
 }
 
 impl<P> Coalesce<P> {
@@ -61,8 +63,6 @@ impl<P> Coalesce<P> {
         Coalesce { parent, groups: Value(groups) }
     }
 }
-
-wire!([P: Wire] Coalesce<P> { parent, groups });
 
 impl<P: Pipe> Pipe for Coalesce<P> {
     type Item = P::Item;
@@ -78,21 +78,17 @@ impl<P: Pipe> Pipe for Coalesce<P> {
     }
 }
 
-/// `cartesian`: partition `i * right + j` pairs left `i` with right `j`.
-pub struct Cartesian<P, Q> {
-    left: P,
-    right: Q,
-    right_partitions: u32,
-}
-
-impl<P, Q> Cartesian<P, Q> {
-    /// All pairs; `right_partitions` is at least one.
-    pub fn new(left: P, right: Q, right_partitions: u32) -> Self {
-        Cartesian { left, right, right_partitions }
+wire! {
+    /// `cartesian`: partition `i * right + j` pairs left `i` with right `j`.
+    pub struct Cartesian[P: Wire, Q: Wire] {
+        left: P,
+        right: Q,
+        right_partitions: u32,
     }
-}
 
-wire!([P: Wire, Q: Wire] Cartesian<P, Q> { left, right, right_partitions });
+    /// All pairs; `right_partitions` is at least one.
+    pub fn new;
+}
 
 impl<P: Pipe<Item: Clone>, Q: Pipe<Item: Data + Clone>> Pipe for Cartesian<P, Q> {
     type Item = (P::Item, Q::Item);
@@ -159,20 +155,16 @@ impl<T: Data + Clone> Iterator for Pass<T> {
     }
 }
 
-/// `zip`: partitions must hold equally many items.
-pub struct Zip<P, Q> {
-    left: P,
-    right: Q,
-}
-
-impl<P, Q> Zip<P, Q> {
-    /// Pairs items by position.
-    pub fn new(left: P, right: Q) -> Self {
-        Zip { left, right }
+wire! {
+    /// `zip`: partitions must hold equally many items.
+    pub struct Zip[P: Wire, Q: Wire] {
+        left: P,
+        right: Q,
     }
-}
 
-wire!([P: Wire, Q: Wire] Zip<P, Q> { left, right });
+    /// Pairs items by position.
+    pub fn new;
+}
 
 impl<P: Pipe, Q: Pipe> Pipe for Zip<P, Q> {
     type Item = (P::Item, Q::Item);
@@ -196,22 +188,18 @@ impl<P: Pipe, Q: Pipe> Pipe for Zip<P, Q> {
     }
 }
 
-/// `zip_partitions`
-pub struct ZipPartitions<P, Q, F, I> {
-    left: P,
-    right: Q,
-    f: F,
-    out: PhantomData<fn() -> I>,
-}
-
-impl<P, Q, F, I> ZipPartitions<P, Q, F, I> {
-    /// Calls `f` with both sides' partitions of one index.
-    pub fn new(left: P, right: Q, f: F) -> Self {
-        ZipPartitions { left, right, f, out: PhantomData }
+wire! {
+    /// `zip_partitions`
+    pub struct ZipPartitions[P: Wire, Q: Wire, F: Wire, I: 'static] {
+        left: P,
+        right: Q,
+        f: F;
+        out: PhantomData<fn() -> I>,
     }
-}
 
-wire!([P: Wire, Q: Wire, F: Wire, I: 'static] ZipPartitions<P, Q, F, I> { left, right, f, out });
+    /// Calls `f` with both sides' partitions of one index.
+    pub fn new;
+}
 
 impl<P, Q, F, I> Pipe for ZipPartitions<P, Q, F, I>
 where
@@ -265,20 +253,16 @@ impl<T: Data> Wire for Deferred<T> {
     }
 }
 
-/// `zip_with_index`
-pub struct ZipWithIndex<P> {
-    parent: P,
-    starts: Deferred<Vec<u64>>,
-}
-
-impl<P> ZipWithIndex<P> {
-    /// Numbers items through all partitions; `starts` holds each partition's first number.
-    pub fn new(parent: P, starts: Deferred<Vec<u64>>) -> Self {
-        ZipWithIndex { parent, starts }
+wire! {
+    /// `zip_with_index`
+    pub struct ZipWithIndex[P: Wire] {
+        parent: P,
+        starts: Deferred<Vec<u64>>,
     }
-}
 
-wire!([P: Wire] ZipWithIndex<P> { parent, starts });
+    /// Numbers items through all partitions; `starts` holds each partition's first number.
+    pub fn new;
+}
 
 impl<P: Pipe> Pipe for ZipWithIndex<P> {
     type Item = (P::Item, u64);
@@ -293,20 +277,16 @@ impl<P: Pipe> Pipe for ZipWithIndex<P> {
     }
 }
 
-/// `zip_with_unique_id`: item `i` of partition `p` of `n` gets `i * n + p`, without a job.
-pub struct ZipWithUniqueId<P> {
-    parent: P,
-    partitions: u32,
-}
-
-impl<P> ZipWithUniqueId<P> {
-    /// `partitions` is how many `parent` has.
-    pub fn new(parent: P, partitions: u32) -> Self {
-        ZipWithUniqueId { parent, partitions }
+wire! {
+    /// `zip_with_unique_id`: item `i` of partition `p` of `n` gets `i * n + p`, without a job.
+    pub struct ZipWithUniqueId[P: Wire] {
+        parent: P,
+        partitions: u32,
     }
-}
 
-wire!([P: Wire] ZipWithUniqueId<P> { parent, partitions });
+    /// `partitions` is how many `parent` has.
+    pub fn new;
+}
 
 impl<P: Pipe> Pipe for ZipWithUniqueId<P> {
     type Item = (P::Item, u64);

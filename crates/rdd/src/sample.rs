@@ -32,22 +32,18 @@ fn times(rng: &mut fastrand::Rng, mean: f64) -> usize {
     count
 }
 
-/// `sample`
-pub struct Sample<P> {
-    parent: P,
-    with_replacement: bool,
-    fraction: f64,
-    seed: u64,
-}
-
-impl<P> Sample<P> {
-    /// Takes each item with probability `fraction`, or that many times on average.
-    pub fn new(parent: P, with_replacement: bool, fraction: f64, seed: u64) -> Self {
-        Sample { parent, with_replacement, fraction, seed }
+wire! {
+    /// `sample`
+    pub struct Sample[P: Wire] {
+        parent: P,
+        with_replacement: bool,
+        fraction: f64,
+        seed: u64,
     }
-}
 
-wire!([P: Wire] Sample<P> { parent, with_replacement, fraction, seed });
+    /// Takes each item with probability `fraction`, or that many times on average.
+    pub fn new;
+}
 
 impl<P: Pipe<Item: Clone>> Pipe for Sample<P> {
     type Item = P::Item;
@@ -69,11 +65,13 @@ impl<P: Pipe<Item: Clone>> Pipe for Sample<P> {
     }
 }
 
-/// One part of a `random_split`: the items whose random number falls into `part`.
-pub struct RandomPart<P> {
-    parent: P,
-    part: Value<Range<f64>>,
-    seed: u64,
+wire! {
+    /// One part of a `random_split`: the items whose random number falls into `part`.
+    pub struct RandomPart[P: Wire] {
+        parent: P,
+        part: Value<Range<f64>>,
+        seed: u64,
+    }
 }
 
 impl<P> RandomPart<P> {
@@ -82,8 +80,6 @@ impl<P> RandomPart<P> {
         RandomPart { parent, part: Value(part), seed }
     }
 }
-
-wire!([P: Wire] RandomPart<P> { parent, part, seed });
 
 impl<P: Pipe> Pipe for RandomPart<P> {
     type Item = P::Item;
@@ -99,12 +95,14 @@ impl<P: Pipe> Pipe for RandomPart<P> {
     }
 }
 
-/// `sample_by_key`
-pub struct SampleByKey<P, K> {
-    parent: P,
-    fractions: Value<Arc<Vec<(K, f64)>>>,
-    with_replacement: bool,
-    seed: u64,
+wire! {
+    /// `sample_by_key`
+    pub struct SampleByKey[P: Wire, K: Data] {
+        parent: P,
+        fractions: Value<Arc<Vec<(K, f64)>>>,
+        with_replacement: bool,
+        seed: u64,
+    }
 }
 
 impl<P, K> SampleByKey<P, K> {
@@ -113,8 +111,6 @@ impl<P, K> SampleByKey<P, K> {
         SampleByKey { parent, fractions: Value(Arc::new(fractions)), with_replacement, seed }
     }
 }
-
-wire!([P: Wire, K: Data] SampleByKey<P, K> { parent, fractions, with_replacement, seed });
 
 impl<K, V, P> Pipe for SampleByKey<P, K>
 where

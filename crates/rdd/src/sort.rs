@@ -22,22 +22,18 @@ const MERGED_AT_ONCE: usize = 64;
 /// What a run holds of its file, at least.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The partition sorted by a key.
-pub struct SortBy<P, F, K> {
-    parent: P,
-    key: F,
-    descending: bool,
-    types: PhantomData<fn() -> K>,
-}
-
-impl<P, F, K> SortBy<P, F, K> {
-    /// By `key`, ascending or descending.
-    pub fn new(parent: P, key: F, descending: bool) -> Self {
-        SortBy { parent, key, descending, types: PhantomData }
+wire! {
+    /// The partition sorted by a key.
+    pub struct SortBy[P: Wire, F: Wire, K: 'static] {
+        parent: P,
+        key: F,
+        descending: bool;
+        types: PhantomData<fn() -> K>,
     }
-}
 
-wire!([P: Wire, F: Wire, K: 'static] SortBy<P, F, K> { parent, key, descending, types });
+    /// By `key`, ascending or descending.
+    pub fn new;
+}
 
 impl<P, F, K> Pipe for SortBy<P, F, K>
 where

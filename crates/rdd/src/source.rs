@@ -205,9 +205,11 @@ impl<T: RangeItem, const STEPPED: bool> Pipe for RangeSource<T, STEPPED> {
     }
 }
 
-/// An RDD without partitions.
-pub struct Empty<T> {
-    item: PhantomData<fn() -> T>,
+wire! {
+    /// An RDD without partitions.
+    pub struct Empty[T: 'static] {
+        item: PhantomData<fn() -> T>,
+    }
 }
 
 impl<T> Default for Empty<T> {
@@ -215,8 +217,6 @@ impl<T> Default for Empty<T> {
         Empty { item: PhantomData }
     }
 }
-
-wire!([T: 'static] Empty<T> { item });
 
 impl<T: 'static> Pipe for Empty<T> {
     type Item = T;

@@ -53,10 +53,12 @@ fn split_file(file: FileRef, target: u64) -> Vec<Split> {
     (0..count).map(|i| Split { location: location.clone(), start: at(i), end: at(i + 1) }).collect()
 }
 
-/// `text_file`
-pub struct TextSource {
-    splits: Value<Arc<Vec<Split>>>,
-    lossy: bool,
+wire! {
+    /// `text_file`
+    pub struct TextSource[] {
+        splits: Value<Arc<Vec<Split>>>,
+        lossy: bool,
+    }
 }
 
 impl TextSource {
@@ -65,8 +67,6 @@ impl TextSource {
         TextSource { splits: Value(Arc::new(splits)), lossy }
     }
 }
-
-wire!([] TextSource { splits, lossy });
 
 impl Pipe for TextSource {
     type Item = String;

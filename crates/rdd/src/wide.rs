@@ -28,19 +28,15 @@ pub trait Writer<T>: Wire {
     );
 }
 
-/// Pairs, by key, as they are.
-pub struct ByKey<K> {
-    partitioner: AnyPartitioner<K>,
-}
-
-impl<K> ByKey<K> {
-    /// Buckets by `partitioner`.
-    pub fn new(partitioner: AnyPartitioner<K>) -> Self {
-        ByKey { partitioner }
+wire! {
+    /// Pairs, by key, as they are.
+    pub struct ByKey[K: 'static] {
+        partitioner: AnyPartitioner<K>,
     }
-}
 
-wire!([K: 'static] ByKey<K> { partitioner });
+    /// Buckets by `partitioner`.
+    pub fn new;
+}
 
 impl<K: Data, V: Data> Writer<(K, V)> for ByKey<K> {
     fn write(
@@ -54,20 +50,16 @@ impl<K: Data, V: Data> Writer<(K, V)> for ByKey<K> {
     }
 }
 
-/// Items, by a key that is not sent beside them.
-pub struct ByKeyOf<K, F> {
-    partitioner: AnyPartitioner<K>,
-    key: F,
-}
-
-impl<K, F> ByKeyOf<K, F> {
-    /// Buckets by `partitioner` of the key.
-    pub fn new(partitioner: AnyPartitioner<K>, key: F) -> Self {
-        ByKeyOf { partitioner, key }
+wire! {
+    /// Items, by a key that is not sent beside them.
+    pub struct ByKeyOf[K: 'static, F: Wire] {
+        partitioner: AnyPartitioner<K>,
+        key: F,
     }
-}
 
-wire!([K: 'static, F: Wire] ByKeyOf<K, F> { partitioner, key });
+    /// Buckets by `partitioner` of the key.
+    pub fn new;
+}
 
 impl<K: Ord + 'static, T: Data, F: KeyOf<T, K>> Writer<T> for ByKeyOf<K, F> {
     fn write(
@@ -84,21 +76,17 @@ impl<K: Ord + 'static, T: Data, F: KeyOf<T, K>> Writer<T> for ByKeyOf<K, F> {
     }
 }
 
-/// Pairs, combined by key before they are sent.
-pub struct Combined<K, V, C, M> {
-    partitioner: AnyPartitioner<K>,
-    combine: M,
-    types: PhantomData<fn() -> (V, C)>,
-}
-
-impl<K, V, C, M> Combined<K, V, C, M> {
-    /// Buckets by `partitioner` after combining with `combine`.
-    pub fn new(partitioner: AnyPartitioner<K>, combine: M) -> Self {
-        Combined { partitioner, combine, types: PhantomData }
+wire! {
+    /// Pairs, combined by key before they are sent.
+    pub struct Combined[K: 'static, V: 'static, C: 'static, M: Wire] {
+        partitioner: AnyPartitioner<K>,
+        combine: M;
+        types: PhantomData<fn() -> (V, C)>,
     }
-}
 
-wire!([K: 'static, V: 'static, C: 'static, M: Wire] Combined<K, V, C, M> { partitioner, combine, types });
+    /// Buckets by `partitioner` after combining with `combine`.
+    pub fn new;
+}
 
 impl<K, V, C, M> Writer<(K, V)> for Combined<K, V, C, M>
 where
@@ -209,19 +197,15 @@ impl<T: Data> Writer<T> for ByContent {
     }
 }
 
-/// All items of a map partition to one reader, neighbours to the same one: order stays.
-pub struct InOrder {
-    maps: u32,
-}
-
-impl InOrder {
-    /// Of this many map partitions.
-    pub fn new(maps: u32) -> Self {
-        InOrder { maps }
+wire! {
+    /// All items of a map partition to one reader, neighbours to the same one: order stays.
+    pub struct InOrder[] {
+        maps: u32,
     }
-}
 
-wire!([] InOrder { maps });
+    /// Of this many map partitions.
+    pub fn new;
+}
 
 impl<T: Data> Writer<T> for InOrder {
     fn write(
@@ -237,11 +221,13 @@ impl<T: Data> Writer<T> for InOrder {
     }
 }
 
-/// The reduce side: the records that all map outputs hold for this partition.
-pub struct ShuffleRecords<T> {
-    shuffle: u32,
-    maps: u32,
-    item: PhantomData<fn() -> T>,
+wire! {
+    /// The reduce side: the records that all map outputs hold for this partition.
+    pub struct ShuffleRecords[T: 'static] {
+        shuffle: u32,
+        maps: u32,
+        item: PhantomData<fn() -> T>,
+    }
 }
 
 impl<T> ShuffleRecords<T> {
@@ -250,8 +236,6 @@ impl<T> ShuffleRecords<T> {
         ShuffleRecords { shuffle: shuffle.0, maps, item: PhantomData }
     }
 }
-
-wire!([T: 'static] ShuffleRecords<T> { shuffle, maps, item });
 
 impl<T: Data> Pipe for ShuffleRecords<T> {
     type Item = T;

@@ -43,11 +43,13 @@ pub trait RowFormat<T>: Wire {
     ) -> Result<(W, u64), WriteError>;
 }
 
-/// `save_as_*`: a file of the items, where attempts write.
-pub struct WriteFiles<F> {
-    target: Value<Target>,
-    compression: Value<Option<Compression>>,
-    format: F,
+wire! {
+    /// `save_as_*`: a file of the items, where attempts write.
+    pub struct WriteFiles[F: Wire] {
+        target: Value<Target>,
+        compression: Value<Option<Compression>>,
+        format: F,
+    }
 }
 
 impl<F> WriteFiles<F> {
@@ -56,8 +58,6 @@ impl<F> WriteFiles<F> {
         WriteFiles { target: Value(target), compression: Value(compression), format }
     }
 }
-
-wire!([F: Wire] WriteFiles<F> { target, compression, format });
 
 impl<T, F: RowFormat<T>> Action<T> for WriteFiles<F> {
     type Output = Written;
@@ -186,12 +186,12 @@ impl serde_json::ser::Formatter for &mut Nulls {
     }
 }
 
-/// `save_as_csv`: a row per item.
-pub struct CsvRows {
-    options: Value<CsvOptions>,
+wire! {
+    /// `save_as_csv`: a row per item.
+    pub struct CsvRows[] {
+        options: Value<CsvOptions>,
+    }
 }
-
-wire!([] CsvRows { options });
 
 impl CsvRows {
     /// In the form that `options` say.
