@@ -14,6 +14,10 @@ pub type Builder<R> = fn(&mut Decoder<'_>) -> Result<R, WireError>;
 /// Writes the name of `builder`.
 pub fn encode<R: 'static>(builder: Builder<R>, out: &mut Encoder) -> Result<(), WireError> {
     let offset = offset_of(builder as usize);
+    // Another object, a shared library, lies elsewhere in every process.
+    if !text().contains(&(builder as usize)) {
+        return Err(WireError::OutsideCode { offset });
+    }
     out.put(&(offset, fingerprint::<R>(offset)))
 }
 
@@ -36,7 +40,8 @@ pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireErr
     // no name there: the fingerprint is one of this type and of this very offset, and an offset that
     // nobody wrote has none.
     // Code lies at equal offsets from the anchor in every process of one executable, whatever address
-    // it is loaded at, and the address was found to lie inside its executable mapping.
+    // it is loaded at, and the address was found to lie inside its executable mapping. That the anchor lies in
+    // the executable, and not in a library which the hash does not cover, `ExecutableHash::current` checks.
     Ok(unsafe { std::mem::transmute::<usize, Builder<R>>(address) })
 }
 
@@ -76,16 +81,48 @@ fn text() -> &'static Range<usize> {
 /// The executable mapping around the anchor, as the kernel lists it.
 fn mapped_text() -> Option<Range<usize>> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let anchor = anchor();
-    maps.lines().filter_map(executable_mapping).find(|range| range.contains(&anchor))
+    Some(mapping_of(anchor(), &maps)?.addresses)
 }
 
-fn executable_mapping(line: &str) -> Option<Range<usize>> {
-    let mut fields = line.split(' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let executable = fields.next()?.contains('x');
-    let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-    executable.then_some(range)
+/// The file that the code around the anchor was loaded from; `None` where the kernel lists no mappings.
+pub(crate) fn object() -> Option<Object> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    mapping_of(anchor(), &maps)?.object
+}
+
+/// The mapping of code that an address lies in.
+fn mapping_of(address: usize, maps: &str) -> Option<Mapping> {
+    let executable = maps.lines().filter_map(executable_mapping);
+    executable.into_iter().find(|mapping| mapping.addresses.contains(&address))
+}
+
+/// A line of `/proc/self/maps` about code.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    addresses: Range<usize>,
+    object: Option<Object>,
+}
+
+/// A file that code is loaded from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) inode: u64,
+    pub(crate) path: String,
+}
+
+/// `55d0-55f0 r-xp 00000000 08:01 42    /bin/app`
+fn executable_mapping(line: &str) -> Option<Mapping> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let addresses = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+    let mut fields = rest.splitn(5, ' ');
+    if !fields.next()?.contains('x') {
+        return None;
+    }
+    let inode = fields.nth(2).and_then(|inode| inode.parse().ok());
+    let path = fields.next().map(|path| path.trim_start().to_owned());
+    let object = inode.zip(path).map(|(inode, path)| Object { inode, path });
+    Some(Mapping { addresses, object: object.filter(|object| object.path.starts_with('/')) })
 }
 
 /// Where the kernel lists no mappings: no further from the anchor than the executable is long.
@@ -171,11 +208,24 @@ mod tests {
 
     #[test]
     fn executable_mappings_are_read_and_others_are_not() {
-        assert_eq!(
-            executable_mapping("55d0-55f0 r-xp 00000000 08:01 42 /bin/app"),
-            Some(0x55d0..0x55f0)
-        );
-        assert_eq!(executable_mapping("55d0-55f0 rw-p 00000000 00:00 0"), None);
-        assert_eq!(executable_mapping("garbage"), None);
+        let maps = "55d0-55f0 r-xp 00000000 08:01 42                         /bin/an app (deleted)\n\
+                    55f0-5600 rw-p 00000000 08:01 42                         /bin/an app (deleted)\n\
+                    7000-7100 r-xp 00001000 fd:00 43    /lib/libapp.so\n\
+                    8000-8100 r-xp 00000000 00:00 0                          [vdso]\n\
+                    garbage";
+        let of = |address| mapping_of(address, maps);
+        let object = |inode, path: &str| Some(Object { inode, path: path.to_owned() });
+        let app = of(0x55ef).unwrap();
+        assert_eq!(app.addresses, 0x55d0..0x55f0);
+        assert_eq!(app.object, object(42, "/bin/an app (deleted)"));
+        assert_eq!(of(0x7000).unwrap().object, object(43, "/lib/libapp.so"));
+        assert_eq!(of(0x8000).unwrap().object, None);
+        assert_eq!((of(0x55f0), of(0x9000)), (None, None));
+    }
+
+    #[test]
+    fn the_code_of_this_test_is_in_its_executable() {
+        let path = std::env::current_exe().unwrap();
+        assert_eq!(object().unwrap().path, path.to_str().unwrap());
     }
 }

@@ -3,20 +3,29 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+
+use crate::code::{self, Object};
 
 /// A hash of an executable's bytes, exchanged before any code is named.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutableHash([u8; 32]);
 
 impl ExecutableHash {
-    /// The hash of the executable this process runs; computed once.
+    /// The hash of the executable this process runs; computed once. An application whose code is in a shared
+    /// library has none: executors run copies of the executable, and the hash would not tell what they load.
     pub fn current() -> io::Result<Self> {
         static CURRENT: OnceLock<ExecutableHash> = OnceLock::new();
         if let Some(hash) = CURRENT.get() {
             return Ok(*hash);
+        }
+        let running = std::fs::read_link("/proc/self/exe").ok().zip(inode_of("/proc/self/exe"));
+        if let (Some(object), Some((path, inode))) = (code::object(), running) {
+            refuse_library(&object, &path, inode)?;
         }
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(open_current()?)?;
@@ -27,6 +36,29 @@ impl ExecutableHash {
     pub fn bytes(self) -> [u8; 32] {
         self.0
     }
+}
+
+fn inode_of(path: &str) -> Option<u64> {
+    std::fs::metadata(path).map(|about| about.ino()).ok()
+}
+
+/// Fails unless the code is in the executable at `path`, or in the same file under another name.
+fn refuse_library(object: &Object, path: &Path, inode: u64) -> io::Result<()> {
+    let mapped = Path::new(&object.path);
+    // File systems in layers show one file under two numbers, or under two paths.
+    let same_file = object.inode == inode && mapped.file_name() == path.file_name();
+    if same_file || mapped == path {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "the application's code is in {}, and executors run copies of {} only: link it into the \
+             executable (as an rlib), or use the master local[N]",
+            object.path,
+            path.display()
+        ),
+    ))
 }
 
 /// The executable this process runs, also if its path names another file by now, or none.
@@ -80,5 +112,18 @@ mod tests {
         assert!(SameExecutable::verify(own).unwrap().is_some());
         let other = ExecutableHash([7; 32]);
         assert!(SameExecutable::verify(other).unwrap().is_none());
+    }
+
+    #[test]
+    fn code_in_a_library_is_refused_with_both_names() {
+        let object = |inode, path: &str| Object { inode, path: path.to_owned() };
+        let app = Path::new("/bin/app");
+        refuse_library(&object(42, "/bin/app"), app, 42).unwrap();
+        refuse_library(&object(43, "/bin/app"), app, 42).unwrap();
+        refuse_library(&object(42, "/lower/bin/app"), app, 42).unwrap();
+        assert!(refuse_library(&object(42, "/lib/libapp.so"), app, 42).is_err());
+        let refused = refuse_library(&object(7, "/lib/libapp.so"), app, 42).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("/lib/libapp.so") && text.contains("copies of /bin/app"), "{text}");
     }
 }

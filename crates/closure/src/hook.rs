@@ -66,10 +66,33 @@ mod linux {
     /// What the C library of GNU calls before `main`.
     pub type Constructor = unsafe extern "C" fn(c_int, Texts, Texts);
 
-    unsafe extern "C" {
-        // Made by the linker: where the constructors of this program begin and end.
-        static __init_array_start: [Option<Constructor>; 0];
-        static __init_array_end: [Option<Constructor>; 0];
+    /// Where the constructors of this program begin and end, as the linker says; two nulls in a shared library, for
+    /// which not every linker does: there the symbols must be weak, or it could not be loaded.
+    #[cfg(target_arch = "x86_64")]
+    fn constructors() -> (*const Option<Constructor>, *const Option<Constructor>) {
+        let (start, end);
+        // SAFETY: reads two addresses from the table that the loader has filled before any code ran.
+        unsafe {
+            std::arch::asm!(
+                ".weak __init_array_start",
+                ".weak __init_array_end",
+                "mov {start}, qword ptr [rip + __init_array_start@GOTPCREL]",
+                "mov {end}, qword ptr [rip + __init_array_end@GOTPCREL]",
+                start = out(reg) start,
+                end = out(reg) end,
+                options(nomem, nostack, preserves_flags, pure),
+            );
+        }
+        (start, end)
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn constructors() -> (*const Option<Constructor>, *const Option<Constructor>) {
+        unsafe extern "C" {
+            static __init_array_start: [Option<Constructor>; 0];
+            static __init_array_end: [Option<Constructor>; 0];
+        }
+        ((&raw const __init_array_start).cast(), (&raw const __init_array_end).cast())
     }
 
     /// Calls the constructors that stand behind this one.
@@ -79,8 +102,10 @@ mod linux {
     /// Only for that constructor itself, with the arguments it got, and if it never returns: else
     /// they are called twice.
     pub unsafe fn run_later(own: Constructor, count: c_int, arguments: Texts, variables: Texts) {
-        let start = (&raw const __init_array_start).cast::<Option<Constructor>>();
-        let end = (&raw const __init_array_end).cast::<Option<Constructor>>();
+        let (start, end) = constructors();
+        if start.is_null() || end.is_null() {
+            return;
+        }
         // SAFETY: between these two symbols the linker has put one constructor after the other, and
         // all have been relocated before the first is called.
         let all = unsafe { std::slice::from_raw_parts(start, end.offset_from_unsigned(start)) };

@@ -330,3 +330,113 @@ fn a_damaged_object_ends_the_job_at_once() {
     let Error::Job(JobError::TaskFailed { failure, .. }) = error else { panic!() };
     assert!(matches!(failure, TaskFailure::Fatal { .. }));
 }
+
+/// Without retries: what fails, fails at once.
+fn impatient_context(s3: &S3, replace: bool) -> Context {
+    let mut builder = builder()
+        .config("spark.hadoop.fs.s3a.attempts.maximum", 0)
+        .config("spark.hadoop.validateOutputSpecs", !replace);
+    for (key, value) in s3.settings() {
+        builder = builder.config(key, value);
+    }
+    builder.build().unwrap()
+}
+
+fn count_requests(s3: &S3, wanted: impl Fn(&str) -> bool) -> usize {
+    s3.lock().requests.iter().filter(|request| wanted(request)).count()
+}
+
+#[test]
+fn many_uploads_are_completed_at_a_time_and_none_of_them_aborted() {
+    let s3 = S3::start();
+    let ctx = context_of(&s3, "direct");
+    s3.lock().completed_at_a_time = 64;
+    ctx.range_in(100, 0..100u64, 1).save_as_text_file("s3://bucket/out").unwrap();
+    assert_eq!(s3.lock().most_completed_at_a_time, 64, "many at a time, and no more than that");
+    assert_eq!(s3.keys().len(), 101);
+    assert!(s3.lock().uploads.is_empty());
+    assert_eq!(
+        count_requests(&s3, |line| line.starts_with("DELETE") && line.contains("upload")),
+        0
+    );
+    let reads_marker = |line: &str| line.starts_with("GET") && line.contains(".attempt-");
+    assert_eq!(count_requests(&s3, reads_marker), 0, "of committed uploads nothing is to be known");
+    // A hundred files and as many markers go with a request each kind.
+    assert!(count_requests(&s3, |line| line.contains("?delete")) < 10);
+}
+
+#[test]
+fn a_commit_that_fails_leaves_no_object_and_no_open_upload() {
+    let s3 = S3::start();
+    for (refused, replace) in [
+        ("POST /bucket/out/part-00002?uploadId", false),
+        ("PUT /bucket/out/_SUCCESS", false),
+        ("POST /bucket/out/part-00002?uploadId", true),
+    ] {
+        let ctx = impatient_context(&s3, replace);
+        s3.lock().refused = Some(refused.to_owned());
+        let saved = ctx.range_in(4, 0..4u64, 1).save_as_text_file("s3://bucket/out");
+        fails_with(saved, &["s3://bucket/out", "400"]);
+        assert!(count_requests(&s3, |line| line.contains(refused)) > 0, "the fault has fired");
+        assert_eq!(s3.keys(), [""; 0], "{refused}");
+        assert!(s3.lock().uploads.is_empty(), "{refused}");
+        s3.lock().refused = None;
+        ctx.range_in(4, 0..4u64, 1).save_as_text_file("s3://bucket/out").unwrap();
+        assert_eq!(s3.keys().len(), 5);
+        s3.lock().objects.clear();
+    }
+}
+
+#[test]
+fn what_a_killed_save_left_goes_with_the_next_save_of_its_directory() {
+    for (last_request, times, visible) in [
+        ("_temporary/_commit", 1, false),
+        ("POST /bucket/out/part-0000", 7, true),
+        ("PUT /bucket/out/_SUCCESS", 1, true),
+    ] {
+        let s3 = S3::start();
+        // As if its driver had been killed at that moment: nothing it sends arrives any more.
+        s3.lock().unreachable_from = Some((last_request.to_owned(), times));
+        let killed = impatient_context(&s3, false);
+        let saved = killed.range_in(4, 0..4u64, 1).save_as_text_file("s3://bucket/out");
+        fails_with(saved, &["s3://bucket/out"]);
+        killed.stop();
+        s3.lock().unreachable_from = None;
+        let left = s3.keys();
+        assert!(left.iter().any(|key| key.contains("_temporary")), "{left:?}");
+        assert_eq!(left.iter().any(|key| key.starts_with("out/part-")), visible, "{left:?}");
+        let open = s3.lock().uploads.len();
+        // It may live yet: it is left alone.
+        s3.lock().minute = 5;
+        let ctx = impatient_context(&s3, false);
+        let saved = ctx.range_in(2, 0..2u64, 1).save_as_text_file("s3://bucket/out");
+        assert_eq!(saved.is_err(), visible, "{saved:?}");
+        if visible {
+            assert_eq!(s3.keys(), left);
+            assert_eq!(s3.lock().uploads.len(), open);
+        }
+        s3.lock().minute = 11;
+        let ctx = impatient_context(&s3, !visible);
+        ctx.range_in(2, 0..2u64, 1).save_as_text_file("s3://bucket/out").unwrap();
+        assert_eq!(s3.keys(), ["out/_SUCCESS", "out/part-00000", "out/part-00001"]);
+        assert!(s3.lock().uploads.is_empty());
+    }
+}
+
+#[test]
+fn the_lock_of_a_killed_save_that_was_replacing_is_taken_over_and_no_file_lost() {
+    let s3 = S3::start();
+    s3.put("out/theirs", "theirs");
+    s3.lock().unreachable_from = Some(("POST /bucket/out/part-00000?uploadId".to_owned(), 1));
+    let killed = impatient_context(&s3, true);
+    let saved = killed.range_in(1, 0..4u64, 1).save_as_text_file("s3://bucket/out");
+    fails_with(saved, &["s3://bucket/out"]);
+    killed.stop();
+    s3.lock().unreachable_from = None;
+    assert!(s3.keys().contains(&"out/_temporary/_commit".to_owned()));
+    s3.lock().minute = 11;
+    let refused = impatient_context(&s3, false).range(0..3u64).save_as_text_file("s3://bucket/out");
+    fails_with(refused, &["already exists"]);
+    assert_eq!(s3.keys(), ["out/theirs"], "but for what nobody sees");
+    assert!(s3.lock().uploads.is_empty());
+}

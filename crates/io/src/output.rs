@@ -50,6 +50,8 @@ pub enum WrittenAt {
         upload: String,
         /// The store's names for its parts, in order.
         parts: Vec<String>,
+        /// The object that names the upload until the job is over.
+        marker: String,
     },
 }
 
@@ -70,7 +72,7 @@ enum Kind {
 enum Sink {
     Local(File, PathBuf),
     #[cfg(feature = "object-store")]
-    Remote(crate::store::Upload),
+    Remote(Box<crate::store::Upload>),
 }
 
 impl Target {
@@ -106,7 +108,8 @@ impl Target {
             }
             #[cfg(feature = "object-store")]
             Target::Remote { url, options, job } => {
-                crate::store::Upload::start(url, options, job, name, attempt).map(Sink::Remote)
+                crate::store::Upload::start(url, options, job, name, attempt)
+                    .map(|upload| Sink::Remote(Box::new(upload)))
             }
             #[cfg(not(feature = "object-store"))]
             Target::Remote { .. } => Err(without_stores()),

@@ -15,7 +15,7 @@ use firesteel_task::{TaskContext, fail_for_good};
 
 use crate::Pipe;
 use crate::malformed::{Malformed, ParseMode, shown};
-use crate::text::{Lines, Split, TO_THE_END};
+use crate::text::{LineEnds, Lines, Split, TO_THE_END};
 
 /// A row is not longer: more is a quote that was not closed.
 const LARGEST_ROW: usize = 256 << 20;
@@ -236,7 +236,7 @@ struct Rows {
 impl Rows {
     fn open(split: Split, options: CsvOptions, task: &TaskContext) -> Self {
         Rows {
-            lines: Lines::open(split, false, task.clone()),
+            lines: Lines::open(split, LineEnds::Newline, task.clone()),
             parser: options.parser(),
             options,
             parsed: 0,

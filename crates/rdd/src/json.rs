@@ -10,7 +10,7 @@ use firesteel_task::TaskContext;
 
 use crate::Pipe;
 use crate::malformed::{Malformed, ParseMode};
-use crate::text::{Lines, Split};
+use crate::text::{LineEnds, Lines, Split};
 
 /// How JSON lines are read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -78,7 +78,8 @@ impl<T: Data> Pipe for JsonSource<T> {
         task: &TaskContext,
     ) -> impl Iterator<Item = T> + use<T> + 'static {
         let mode = self.options.0.mode;
-        let mut lines = Lines::open(self.splits.0[partition as usize].clone(), false, task.clone());
+        let split = self.splits.0[partition as usize].clone();
+        let mut lines = Lines::open(split, LineEnds::Any, task.clone());
         std::iter::from_fn(move || {
             loop {
                 let offset = lines.advance()?;

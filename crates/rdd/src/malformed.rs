@@ -69,11 +69,16 @@ fn line_of(split: &Split, offset: u64) -> Option<u64> {
         _ => Input::open_at(&split.location, 0, offset),
     };
     let mut before = input.ok()?.take(offset);
-    let (mut buffer, mut lines) = (vec![0; 256 * 1024], 1);
+    let (mut buffer, mut lines, mut last) = (vec![0; 256 * 1024], 1, 0);
     loop {
-        match before.read(&mut buffer).ok()? {
-            0 => return (before.limit() == 0).then_some(lines),
-            read => lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64,
+        let read = before.read(&mut buffer).ok()?;
+        if read == 0 {
+            return (before.limit() == 0).then_some(lines);
+        }
+        for byte in &buffer[..read] {
+            let ends = *byte == b'\r' || *byte == b'\n' && last != b'\r';
+            lines += u64::from(ends);
+            last = *byte;
         }
     }
 }

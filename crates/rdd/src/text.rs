@@ -3,11 +3,13 @@
 //! A line belongs to the split in which it starts: a split that does not start at the file's start
 //! skips to the first line start at or behind its own, and the last line of a split is read to its
 //! end, into the next split's bytes. A compressed file cannot be entered in its middle: it is one split.
+//!
+//! As for Hadoop's reader, a newline, a carriage return and both one after the other each end a line.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{Value, wire};
@@ -76,7 +78,26 @@ impl Pipe for TextSource {
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = String> + use<> + 'static {
-        Lines::open(self.splits.0[partition as usize].clone(), self.lossy, task.clone())
+        Lines::of_text(self.splits.0[partition as usize].clone(), self.lossy, task.clone())
+    }
+}
+
+/// What ends a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEnds {
+    /// `\n`, `\r` or `\r\n`.
+    Any,
+    /// `\n`: a carriage return is for the caller to understand.
+    Newline,
+}
+
+impl LineEnds {
+    /// Where the first line end begins.
+    fn find(self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            LineEnds::Any => memchr2(b'\n', b'\r', bytes),
+            LineEnds::Newline => memchr(b'\n', bytes),
+        }
     }
 }
 
@@ -86,6 +107,7 @@ pub(crate) struct Lines {
     reader: BufReader<Input>,
     /// Offset of the next line.
     pub(crate) position: u64,
+    ends: LineEnds,
     lossy: bool,
     pub(crate) task: TaskContext,
     line: Vec<u8>,
@@ -94,7 +116,14 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn open(split: Split, lossy: bool, task: TaskContext) -> Self {
+    /// The lines of a text; invalid UTF-8 is replaced if `lossy`.
+    pub(crate) fn of_text(split: Split, lossy: bool, task: TaskContext) -> Self {
+        let mut lines = Lines::open(split, LineEnds::Any, task);
+        lines.lossy = lossy;
+        lines
+    }
+
+    pub(crate) fn open(split: Split, ends: LineEnds, task: TaskContext) -> Self {
         // One byte early: if that ends a line, nothing of this split is skipped.
         let position = split.start.saturating_sub(1);
         let input = match split.end {
@@ -103,8 +132,8 @@ impl Lines {
         };
         let input = input.unwrap_or_else(|error| fail_opening(&split.location, &error));
         let reader = BufReader::with_capacity(BUFFER_BYTES, input);
-        let mut lines =
-            Lines { split, reader, position, lossy, task, line: Vec::new(), read: (0, 0) };
+        let (lossy, line, read) = (false, Vec::new(), (0, 0));
+        let mut lines = Lines { split, reader, position, ends, lossy, task, line, read };
         if lines.split.start > 0 {
             lines.skip_to_line_start();
         }
@@ -117,30 +146,50 @@ impl Lines {
         }
     }
 
-    /// Skips what is in the buffer, through the next newline; whether there was one, or no more to
+    /// Skips what is in the buffer, through the next line end; whether there was one, or no more to
     /// read. A line may be longer than many splits: nothing of it is kept.
     fn skip_some(&mut self) -> bool {
-        let buffer = match self.reader.fill_buf() {
-            Ok(buffer) => buffer,
-            Err(error) => self.fail_reading(error),
-        };
-        let newline = memchr(b'\n', buffer);
-        let skipped = newline.map_or(buffer.len(), |at| at + 1);
-        self.reader.consume(skipped);
-        self.position += skipped as u64;
-        newline.is_some() || skipped == 0
+        let is_over = self.take_some();
+        self.line.clear();
+        is_over
     }
 
-    /// Reads through the next newline into `line`; returns the bytes read.
+    /// Reads through the next line end into `line`; returns the bytes read.
     fn read_line(&mut self) -> usize {
         self.line.clear();
-        match self.reader.read_until(b'\n', &mut self.line) {
-            Ok(read) => {
-                self.position += read as u64;
-                read
-            }
-            Err(error) => self.fail_reading(error),
+        while !self.take_some() {}
+        self.line.len()
+    }
+
+    /// Moves what is in the buffer to `line`, through the next line end; whether there was one, or no more to read.
+    fn take_some(&mut self) -> bool {
+        let ends = self.ends;
+        let buffer = self.filled();
+        let end = ends.find(buffer);
+        let taken = end.map_or(buffer.len(), |at| at + 1);
+        let is_return = end.is_some_and(|at| buffer[at] == b'\r');
+        self.take(taken);
+        if is_return && self.filled().first() == Some(&b'\n') {
+            self.take(1);
         }
+        end.is_some() || taken == 0
+    }
+
+    /// Moves so many bytes of the buffer to `line`.
+    fn take(&mut self, bytes: usize) {
+        self.line.extend_from_slice(&self.reader.buffer()[..bytes]);
+        self.reader.consume(bytes);
+        self.position += bytes as u64;
+    }
+
+    /// The buffer, with something in it unless the file is at its end.
+    fn filled(&mut self) -> &[u8] {
+        if self.reader.buffer().is_empty()
+            && let Err(error) = self.reader.fill_buf()
+        {
+            self.fail_reading(error)
+        }
+        self.reader.buffer()
     }
 
     fn fail_reading(&self, error: std::io::Error) -> ! {
@@ -161,13 +210,18 @@ impl Lines {
     #[inline]
     fn buffered(&mut self, start: u64) -> Option<String> {
         let buffer = self.reader.buffer();
-        let end = memchr(b'\n', buffer)?;
+        let end = memchr2(b'\n', b'\r', buffer)?;
+        let behind = match buffer[end] {
+            b'\n' => end + 1,
+            // Whether a newline follows is to be seen.
+            _ => end + 1 + usize::from(*buffer.get(end + 1)? == b'\n'),
+        };
         let marked = if start == 0 { mark_of(buffer) } else { 0 };
         let line = &buffer[marked.min(end)..end];
         let text = text(&self.split.location, start + marked as u64, self.lossy, line);
-        self.reader.consume(end + 1);
-        self.position += end as u64 + 1;
-        self.count(end + 1);
+        self.reader.consume(behind);
+        self.position += behind as u64;
+        self.count(behind);
         Some(text)
     }
 
@@ -182,10 +236,15 @@ fn mark_of(bytes: &[u8]) -> usize {
     if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
-/// The text of a line at `start`.
+/// The line without its ending.
+fn without_end(line: &[u8]) -> &[u8] {
+    let ends: [&[u8]; 3] = [b"\r\n", b"\n", b"\r"];
+    ends.into_iter().find_map(|end| line.strip_suffix(end)).unwrap_or(line)
+}
+
+/// The text of a line at `start`, without its ending.
 #[inline]
 fn text(location: &Location, start: u64, lossy: bool, line: &[u8]) -> String {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
     match std::str::from_utf8(line) {
         Ok(text) => text.to_owned(),
         Err(_) if lossy => String::from_utf8_lossy(line).into_owned(),
@@ -250,8 +309,7 @@ impl Iterator for Lines {
         }
         self.advance()?;
         let start = self.position - self.line.len() as u64;
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        Some(text(&self.split.location, start, self.lossy, line))
+        Some(text(&self.split.location, start, self.lossy, without_end(&self.line)))
     }
 }
 
@@ -281,7 +339,7 @@ mod tests {
         let end = std::fs::metadata(&path).unwrap().len();
         let lines = |start, end| -> Vec<String> {
             let split = Split { location: Location::Local(path.clone()), start, end };
-            Lines::open(split, false, task.task.clone()).collect()
+            Lines::of_text(split, false, task.task.clone()).collect()
         };
         assert_eq!(lines(0, end), ["one", "\u{feff}two", "three"]);
         for at in 1..=7 {
@@ -292,6 +350,56 @@ mod tests {
         assert_eq!(lines(0, 9), ["no end"]);
         std::fs::write(&path, "\u{feff}").unwrap();
         assert_eq!(lines(0, 3), [""]);
+    }
+
+    /// What a reader of the whole text finds.
+    fn model(text: &str) -> Vec<String> {
+        let one_kind = text.replace("\r\n", "\n").replace('\r', "\n");
+        let mut lines: Vec<String> = one_kind.split('\n').map(str::to_owned).collect();
+        lines.pop_if(|last| last.is_empty());
+        lines
+    }
+
+    #[test]
+    fn every_mix_of_line_ends_is_read_alike_wherever_the_file_is_cut() {
+        let (task, root) = (TestTask::new(1 << 20), tempfile::tempdir().unwrap());
+        let path = root.path().join("a.txt");
+        let check = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let end = text.len() as u64;
+            let lines = |start, end| {
+                let split = Split { location: Location::Local(path.clone()), start, end };
+                Lines::of_text(split, false, task.task.clone())
+            };
+            for cut in 0..=end {
+                let read: Vec<String> = lines(0, cut).chain(lines(cut, end)).collect();
+                assert_eq!(read, model(text), "{text:?} cut at {cut}");
+            }
+        };
+        // All texts of up to six of these.
+        for length in 0..=6 {
+            for number in 0..3u32.pow(length) {
+                let digit = |place| ["\r", "\n", "x"][(number / 3u32.pow(place) % 3) as usize];
+                check(&(0..length).map(digit).collect::<String>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_end_at_the_border_of_the_buffer_is_one() {
+        let (task, root) = (TestTask::new(1 << 20), tempfile::tempdir().unwrap());
+        let path = root.path().join("a.txt");
+        for ending in ["\r", "\n", "\r\n", "\n\r", "\r\r", "\r\r\n"] {
+            for early in 0..=3 {
+                let first = "x".repeat(BUFFER_BYTES - early);
+                let text = format!("{first}{ending}second\rthird{ending}");
+                std::fs::write(&path, &text).unwrap();
+                let location = Location::Local(path.clone());
+                let whole = Split { location, start: 0, end: text.len() as u64 };
+                let read: Vec<_> = Lines::of_text(whole, false, task.task.clone()).collect();
+                assert!(read == model(&text), "{ending:?}, {early} bytes before the border");
+            }
+        }
     }
 
     #[test]

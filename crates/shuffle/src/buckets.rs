@@ -10,7 +10,8 @@ use firesteel_types::TaskId;
 
 use crate::checksum::{Checksum, Compared};
 use crate::codec::{BLOCK_BYTES, BlockWriter};
-use crate::output::{MapOutput, Segment};
+use crate::index::{Index, IndexWriter, Segment};
+use crate::output::MapOutput;
 use crate::{Scratch, SpillError, spilled};
 
 /// Buffers up to this size in all are not asked for: they are what a task needs to run at all.
@@ -67,7 +68,7 @@ impl Buffer {
 
 struct Spill {
     file: StoredFile,
-    segments: Vec<Segment>,
+    index: Index,
 }
 
 impl Buckets {
@@ -244,33 +245,33 @@ impl Buckets {
         Ok(())
     }
 
-    /// Writes all buffers to a file and gives their memory back.
+    /// Writes all buffers to a file of their own.
     fn spill(&mut self) -> Result<(), SpillError> {
         let mut file = self.scratch.dirs().create_file("spill")?;
-        let segments = self.write_buffers(&mut file)?;
-        spilled::note(self.capacity, segments.iter().map(|segment| segment.bytes).sum());
-        self.spills.push(Spill { file: file.store(), segments });
-        self.capacity = 0;
-        self.reservation.resize(0);
+        let capacity = self.capacity;
+        let index = self.write_buffers(&mut file)?;
+        spilled::note(capacity, index.bytes());
+        self.spills.push(Spill { file: file.store(), index });
         Ok(())
     }
 
-    fn write_buffers(&mut self, file: &mut TempFile) -> Result<Vec<Segment>, SpillError> {
+    /// Writes all buffers to this file and gives their memory back.
+    fn write_buffers(&mut self, file: &mut TempFile) -> Result<Index, SpillError> {
         let mut out = BufWriter::with_capacity(WRITE_BUFFER, file);
         let mut writer = BlockWriter::new(self.scratch.codec());
-        let mut segments = Vec::with_capacity(self.buffers.len());
-        let mut offset = 0;
+        let mut index = IndexWriter::default();
         for buffer in &mut self.buffers {
             let buffer = std::mem::take(buffer);
             let mut bytes = 0;
             for (piece, records) in buffer.pieces() {
                 bytes += writer.push_encoded(piece, records, &mut out)?;
             }
-            segments.push(Segment { offset, bytes, records: buffer.records });
-            offset += bytes;
+            index.push(bytes, buffer.records);
         }
         out.flush()?;
-        Ok(segments)
+        self.capacity = 0;
+        self.reservation.resize(0);
+        Ok(index.finish(&self.scratch))
     }
 
     /// Joins everything into one output: in memory if it is small, else in one file.
@@ -278,11 +279,11 @@ impl Buckets {
         let total: u64 = self.buffers.iter().map(|buffer| buffer.bytes.len() as u64).sum();
         if self.spills.is_empty() {
             if let Some(pinned) = self.scratch.pin_inline(total) {
-                return Ok(MapOutput::in_memory(self.buffers, pinned));
+                return Ok(MapOutput::in_memory(self.buffers, pinned, &self.scratch));
             }
             let mut file = self.scratch.dirs().create_file("shuffle")?;
-            let segments = self.write_buffers(&mut file)?;
-            return Ok(MapOutput::in_file(file.store(), segments));
+            let index = self.write_buffers(&mut file)?;
+            return Ok(MapOutput::in_file(file.store(), index));
         }
         self.spill()?;
         self.merge_spills()
@@ -291,28 +292,27 @@ impl Buckets {
     /// Copies the blocks of each reader from all spills, one reader after the other.
     fn merge_spills(self) -> Result<MapOutput, SpillError> {
         if let [_] = self.spills[..] {
-            let Spill { file, segments } = self.spills.into_iter().next().expect("one spill");
-            return Ok(MapOutput::in_file(file, segments));
+            let Spill { file, index } = self.spills.into_iter().next().expect("one spill");
+            return Ok(MapOutput::in_file(file, index));
         }
         let mut file = self.scratch.dirs().create_file("shuffle")?;
         let mut out = BufWriter::with_capacity(WRITE_BUFFER, &mut file);
-        let mut merged = Vec::with_capacity(self.buffers.len());
-        let mut offset = 0;
+        let mut merged = IndexWriter::default();
         let mut copied = vec![0; WRITE_BUFFER];
-        for reader in 0..self.buffers.len() {
-            let mut segment = Segment { offset, bytes: 0, records: 0 };
-            for spill in &self.spills {
-                let part = spill.segments[reader];
+        let mut parts: Vec<_> = self.spills.iter().map(|spill| spill.index.iter()).collect();
+        for _ in 0..self.buffers.len() {
+            let (mut bytes, mut records) = (0, 0);
+            for (spill, parts) in self.spills.iter().zip(&mut parts) {
+                let part = parts.next().expect("a spill has a part for each reader");
                 copy(&spill.file, part, &mut copied, &mut out)?;
-                segment.bytes += part.bytes;
-                segment.records += part.records;
+                bytes += part.bytes;
+                records += part.records;
             }
-            offset += segment.bytes;
-            merged.push(segment);
+            merged.push(bytes, records);
         }
         out.flush()?;
         drop(out);
-        Ok(MapOutput::in_file(file.store(), merged))
+        Ok(MapOutput::in_file(file.store(), merged.finish(&self.scratch)))
     }
 }
 

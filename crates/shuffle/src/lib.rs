@@ -18,6 +18,7 @@ mod checksum;
 mod codec;
 mod error;
 mod framed;
+mod index;
 mod output;
 mod records;
 mod run;

@@ -14,16 +14,9 @@ use firesteel_storage::{StoredFile, is_out_of_files};
 
 use crate::buckets::{Buffer, read_exact_at};
 use crate::codec::{BlockError, check_block, read_block, take_first};
+use crate::index::{Index, IndexWriter, Segment};
 use crate::scratch::PinnedMemory;
 use crate::{ReadError, Scratch, SpillError};
-
-/// Where one reader's blocks lie in a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) records: u64,
-}
 
 /// All that one map task wrote for one shuffle. Cheap to clone; what it occupies goes with the last
 /// clone and the last slice.
@@ -38,31 +31,31 @@ enum Stored {
 
 pub(crate) struct InMemory {
     pub(crate) data: Vec<u8>,
-    segments: Vec<Segment>,
+    index: Index,
     _pinned: Option<PinnedMemory>,
 }
 
 /// Closed while nobody reads it.
 pub(crate) struct InFile {
     file: StoredFile,
-    segments: Vec<Segment>,
+    index: Index,
 }
 
 impl MapOutput {
-    pub(crate) fn in_memory(buffers: Vec<Buffer>, pinned: PinnedMemory) -> Self {
+    pub(crate) fn in_memory(buffers: Vec<Buffer>, pinned: PinnedMemory, scratch: &Scratch) -> Self {
         let total = buffers.iter().map(|buffer| buffer.bytes.len()).sum();
         let mut data = Vec::with_capacity(total);
-        let mut segments = Vec::with_capacity(buffers.len());
+        let mut index = IndexWriter::default();
         for buffer in buffers {
-            let (offset, bytes) = (data.len() as u64, buffer.bytes.len() as u64);
-            segments.push(Segment { offset, bytes, records: buffer.records });
+            index.push(buffer.bytes.len() as u64, buffer.records);
             data.extend_from_slice(&buffer.bytes);
         }
-        MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _pinned: Some(pinned) })))
+        let (index, _pinned) = (index.finish(scratch), Some(pinned));
+        MapOutput(Stored::Memory(Arc::new(InMemory { data, index, _pinned })))
     }
 
-    pub(crate) fn in_file(file: StoredFile, segments: Vec<Segment>) -> Self {
-        MapOutput(Stored::File(Arc::new(InFile { file, segments })))
+    pub(crate) fn in_file(file: StoredFile, index: Index) -> Self {
+        MapOutput(Stored::File(Arc::new(InFile { file, index })))
     }
 
     /// The same, within what this process may hold: what came from another process in memory stays there if it
@@ -73,26 +66,25 @@ impl MapOutput {
             return Ok(self);
         }
         if let Some(pinned) = scratch.pin_inline(held.data.len() as u64) {
-            let InMemory { data, segments, .. } = &**held;
-            let (data, segments, _pinned) = (data.clone(), segments.clone(), Some(pinned));
-            return Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _pinned }))));
+            let InMemory { data, index, .. } = &**held;
+            let (data, index, _pinned) = (data.clone(), index.counted(scratch), Some(pinned));
+            return Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, index, _pinned }))));
         }
-        let (mut file, mut segments) = (scratch.dirs().create_file("shuffle")?, Vec::new());
-        let mut blocks = Vec::new();
-        for slice in (0..held.segments.len() as u32).filter_map(|reader| self.slice(reader)) {
-            let (offset, records) = (file.length(), slice.records);
+        let mut file = scratch.dirs().create_file("shuffle")?;
+        let (mut index, mut blocks) = (IndexWriter::default(), Vec::new());
+        for slice in self.slices() {
             slice.write_blocks(&mut blocks).map_err(io::Error::other)?;
             file.write_all(&blocks)?;
-            segments.push(Segment { offset, bytes: blocks.len() as u64, records });
+            index.push(blocks.len() as u64, slice.records);
             blocks.clear();
         }
-        Ok(MapOutput::in_file(file.store(), segments))
+        Ok(MapOutput::in_file(file.store(), index.finish(scratch)))
     }
 
-    fn segments(&self) -> &[Segment] {
+    fn index(&self) -> &Index {
         match &self.0 {
-            Stored::Memory(stored) => &stored.segments,
-            Stored::File(stored) => &stored.segments,
+            Stored::Memory(stored) => &stored.index,
+            Stored::File(stored) => &stored.index,
         }
     }
 
@@ -103,28 +95,36 @@ impl MapOutput {
 
     /// Bytes of all partitions.
     pub fn bytes(&self) -> u64 {
-        self.segments().iter().map(|segment| segment.bytes).sum()
+        self.index().bytes()
     }
 
     /// How many bytes there are for each reader, as they are stored.
     pub fn sizes(&self) -> Vec<u64> {
-        self.segments().iter().map(|segment| segment.bytes).collect()
+        self.index().iter().map(|segment| segment.bytes).collect()
     }
 
     /// Records of all partitions.
     pub fn records(&self) -> u64 {
-        self.segments().iter().map(|segment| segment.records).sum()
+        self.index().records()
     }
 
     /// The part for reader `partition`; `None` when there is no such reader.
     pub fn slice(&self, partition: u32) -> Option<Slice> {
-        let segment = *self.segments().get(partition as usize)?;
+        self.index().get(partition).map(|segment| self.cut(segment))
+    }
+
+    /// The parts of all readers.
+    fn slices(&self) -> impl Iterator<Item = Slice> {
+        self.index().iter().map(|segment| self.cut(segment))
+    }
+
+    fn cut(&self, segment: Segment) -> Slice {
         let range = segment.offset..segment.offset + segment.bytes;
         let source = match &self.0 {
             Stored::Memory(stored) => Source::Memory(stored.clone(), range),
             Stored::File(stored) => Source::File(stored.clone(), range, None),
         };
-        Some(Slice { source, records: segment.records, bytes: segment.bytes })
+        Slice { source, records: segment.records, bytes: segment.bytes }
     }
 }
 
@@ -141,11 +141,8 @@ impl fmt::Debug for MapOutput {
 /// Between processes an output travels as the encoded records of each reader.
 impl Serialize for MapOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let readers = 0..self.segments().len() as u32;
-        let parts: Result<Vec<_>, ReadError> = readers
-            .filter_map(|reader| self.slice(reader))
-            .map(|slice| Ok((slice.encoded()?, slice.records())))
-            .collect();
+        let parts: Result<Vec<_>, ReadError> =
+            self.slices().map(|slice| Ok((slice.encoded()?, slice.records()))).collect();
         parts.map_err(serde::ser::Error::custom)?.serialize(serializer)
     }
 }
@@ -154,13 +151,13 @@ impl<'de> Deserialize<'de> for MapOutput {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let parts: Vec<(Vec<u8>, u64)> = Vec::deserialize(deserializer)?;
         let mut data = Vec::new();
-        let mut segments = Vec::with_capacity(parts.len());
+        let mut index = IndexWriter::default();
         for (bytes, records) in parts {
-            let offset = data.len() as u64;
-            segments.push(Segment { offset, bytes: bytes.len() as u64, records });
+            index.push(bytes.len() as u64, records);
             data.extend_from_slice(&bytes);
         }
-        Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, segments, _pinned: None }))))
+        let index = index.finish_uncounted();
+        Ok(MapOutput(Stored::Memory(Arc::new(InMemory { data, index, _pinned: None }))))
     }
 }
 
@@ -221,7 +218,7 @@ impl Slice {
     /// A slice that is a whole buffer, as it arrives from another process.
     pub fn whole(data: Vec<u8>, records: u64) -> Self {
         let bytes = data.len() as u64;
-        let stored = Arc::new(InMemory { data, segments: Vec::new(), _pinned: None });
+        let stored = Arc::new(InMemory { data, index: Index::default(), _pinned: None });
         Slice { source: Source::Memory(stored, 0..bytes), records, bytes }
     }
 

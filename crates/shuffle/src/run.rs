@@ -7,7 +7,8 @@ use firesteel_closure::Data;
 use firesteel_storage::TempFile;
 
 use crate::codec::{BLOCK_BYTES, BlockWriter};
-use crate::output::{MapOutput, Segment};
+use crate::index::Index;
+use crate::output::MapOutput;
 use crate::{Codec, Scratch, Slice, SpillError, spilled};
 
 const WRITE_BUFFER: usize = 256 * 1024;
@@ -60,8 +61,8 @@ impl RunWriter {
 
     /// The records; the file lives as long as the slice.
     pub fn finish(mut self) -> Result<Slice, SpillError> {
-        let segment = self.blocks.finish(&mut self.file)?;
-        let output = MapOutput::in_file(self.file.store(), vec![segment]);
+        let index = self.blocks.finish(&mut self.file)?;
+        let output = MapOutput::in_file(self.file.store(), index);
         Ok(output.slice(0).expect("a run has one segment"))
     }
 }
@@ -70,21 +71,22 @@ impl RunWriter {
 struct Blocks {
     writer: BlockWriter,
     pending: Vec<u8>,
-    segment: Segment,
+    bytes: u64,
+    records: u64,
     raw_bytes: u64,
 }
 
 impl Blocks {
     fn new(codec: Codec) -> Self {
-        let segment = Segment { offset: 0, bytes: 0, records: 0 };
-        Blocks { writer: BlockWriter::new(codec), pending: Vec::new(), segment, raw_bytes: 0 }
+        let (writer, pending) = (BlockWriter::new(codec), Vec::new());
+        Blocks { writer, pending, bytes: 0, records: 0, raw_bytes: 0 }
     }
 
     #[inline]
     fn push<T: Data>(&mut self, record: &T, file: &mut TempFile) -> Result<(), SpillError> {
         let before = self.writer.raw_len();
         let written = self.writer.push(record, &mut self.pending)?;
-        self.segment.records += 1;
+        self.records += 1;
         if written == 0 {
             self.raw_bytes += (self.writer.raw_len() - before) as u64;
             return Ok(());
@@ -100,14 +102,14 @@ impl Blocks {
         file: &mut TempFile,
     ) -> io::Result<()> {
         let written = self.writer.push_encoded(encoded, records, &mut self.pending)?;
-        self.segment.records += records;
+        self.records += records;
         self.raw_bytes += encoded.len() as u64;
         self.note(written, file)
     }
 
     #[cold]
     fn note(&mut self, written: u64, file: &mut TempFile) -> io::Result<()> {
-        self.segment.bytes += written;
+        self.bytes += written;
         if self.pending.len() >= WRITE_BUFFER { self.write_out(file) } else { Ok(()) }
     }
 
@@ -117,10 +119,10 @@ impl Blocks {
         Ok(())
     }
 
-    fn finish(&mut self, file: &mut TempFile) -> io::Result<Segment> {
-        self.segment.bytes += self.writer.flush(&mut self.pending)?;
+    fn finish(&mut self, file: &mut TempFile) -> io::Result<Index> {
+        self.bytes += self.writer.flush(&mut self.pending)?;
         self.write_out(file)?;
-        Ok(self.segment)
+        Ok(Index::single(self.bytes, self.records))
     }
 }
 

@@ -107,6 +107,12 @@ impl Scratch {
         let fits = bytes <= self.inline_bytes && self.memory.acquire_pinned(bytes);
         fits.then(|| PinnedMemory { memory: self.memory.clone(), bytes })
     }
+
+    /// Puts on the books what is held in any case.
+    pub(crate) fn pin_at_any_rate(&self, bytes: u64) -> PinnedMemory {
+        self.memory.pin_at_any_rate(bytes);
+        PinnedMemory { memory: self.memory.clone(), bytes }
+    }
 }
 
 /// A reservation of storage memory; released when it is dropped.

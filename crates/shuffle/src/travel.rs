@@ -14,7 +14,8 @@ use bytes::Bytes;
 use firesteel_storage::TempFile;
 
 use crate::codec::{Codec, check_first, write_block};
-use crate::output::{MapOutput, Segment, Slice, Source};
+use crate::index::Index;
+use crate::output::{MapOutput, Slice, Source};
 use crate::{ReadError, Scratch};
 
 /// One of several blocks that are kept together.
@@ -103,8 +104,8 @@ impl Slice {
     /// Blocks of another process that were too many for memory, checked. The file lives as long as
     /// the slice.
     pub fn received_in_file(file: TempFile) -> Result<Slice, ReadError> {
-        let segment = Segment { offset: 0, bytes: file.length(), records: 0 };
-        let output = MapOutput::in_file(file.store(), vec![segment]);
+        let index = Index::single(file.length(), 0);
+        let output = MapOutput::in_file(file.store(), index);
         let mut slice = output.slice(0).expect("it has one segment");
         slice.records = slice.check()?;
         Ok(slice)

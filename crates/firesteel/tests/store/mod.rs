@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 pub(crate) const KEY: &str = "AKIATEST";
 const SECRET: &str = "secret";
@@ -20,7 +21,45 @@ pub(crate) struct State {
     /// So many further requests are answered with 500.
     pub(crate) failing: usize,
     pub(crate) failed: usize,
+    /// Requests with this in them are refused.
+    pub(crate) refused: Option<String>,
+    /// The store is out of reach from the request on that has this in it for the so-manieth time.
+    pub(crate) unreachable_from: Option<(String, usize)>,
+    /// The hour's minute, by which objects are dated.
+    pub(crate) minute: u32,
+    /// Uploads are completed once so many are to be at a time.
+    pub(crate) completed_at_a_time: usize,
+    /// As many were to be at a time.
+    pub(crate) most_completed_at_a_time: usize,
+    completing: usize,
+    /// When each object was written, and its tag.
+    versions: BTreeMap<String, (u32, u32)>,
+    next_version: u32,
     next_upload: u32,
+}
+
+impl State {
+    fn store(&mut self, key: &str, content: Vec<u8>) {
+        self.next_version += 1;
+        self.versions.insert(key.to_owned(), (self.minute, self.next_version));
+        self.objects.insert(key.to_owned(), content);
+    }
+
+    /// When an object was written, and its tag.
+    fn version(&self, key: &str) -> (u32, String) {
+        let (minute, tag) = self.versions.get(key).copied().unwrap_or_default();
+        (minute, format!("\"{tag}\""))
+    }
+
+    fn refuses(&mut self, request: &str) -> bool {
+        if let Some((text, times)) = &mut self.unreachable_from {
+            *times -= usize::from(*times > 0 && request.contains(text.as_str()));
+            if *times == 0 {
+                return true;
+            }
+        }
+        self.refused.as_ref().is_some_and(|text| request.contains(text.as_str()))
+    }
 }
 
 /// The server; its threads end with the process.
@@ -44,11 +83,11 @@ impl S3 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let state = Arc::new(Mutex::new(State::default()));
-        let shared = state.clone();
+        let (shared, completing) = (state.clone(), Arc::new(Condvar::new()));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let state = shared.clone();
-                std::thread::spawn(move || serve(stream, &state));
+                let (state, completing) = (shared.clone(), completing.clone());
+                std::thread::spawn(move || serve(stream, &state, &completing));
             }
         });
         S3 { state, address }
@@ -59,7 +98,7 @@ impl S3 {
     }
 
     pub(crate) fn put(&self, key: &str, content: impl AsRef<[u8]>) {
-        self.lock().objects.insert(key.to_owned(), content.as_ref().to_vec());
+        self.lock().store(key, content.as_ref().to_vec());
     }
 
     pub(crate) fn keys(&self) -> Vec<String> {
@@ -81,11 +120,18 @@ impl S3 {
     }
 }
 
-fn serve(stream: TcpStream, state: &Mutex<State>) {
+fn serve(stream: TcpStream, state: &Mutex<State>, completing: &Condvar) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut out = stream;
     while let Some(request) = read(&mut reader) {
-        let (status, headers, body) = answer(&request, &mut state.lock().unwrap());
+        let mut state = state.lock().unwrap();
+        let completes = request.method == "POST" && request.query.contains_key("uploadId");
+        if completes {
+            state = await_others(state, completing);
+        }
+        let (status, headers, body) = answer(&request, &mut state);
+        state.completing -= usize::from(completes);
+        drop(state);
         let mut head = format!("HTTP/1.1 {status} Status\r\n");
         if !headers.iter().any(|(name, _)| name == "Content-Length") {
             head.push_str(&format!("Content-Length: {}\r\n", body.len()));
@@ -102,6 +148,19 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
             return;
         }
     }
+}
+
+/// Waits until as many uploads are to be completed at a time as the test wants to see, or some seconds.
+fn await_others<'a>(
+    mut state: MutexGuard<'a, State>,
+    completing: &Condvar,
+) -> MutexGuard<'a, State> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    state.completing += 1;
+    state.most_completed_at_a_time = state.most_completed_at_a_time.max(state.completing);
+    completing.notify_all();
+    let few = |state: &mut State| state.most_completed_at_a_time < state.completed_at_a_time;
+    completing.wait_timeout_while(state, PATIENCE, few).unwrap().0
 }
 
 fn read(reader: &mut impl BufRead) -> Option<Request> {
@@ -146,14 +205,18 @@ fn decode(text: &str) -> String {
 fn answer(request: &Request, state: &mut State) -> Response {
     let query: Vec<String> = request.query.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let range = request.headers.get("range").map_or(String::new(), |range| format!(" {range}"));
-    state.requests.push(format!("{} {}?{}{range}", request.method, request.path, query.join("&")));
+    let line = format!("{} {}?{}{range}", request.method, request.path, query.join("&"));
+    state.requests.push(line.clone());
+    if state.refuses(&line) {
+        return (400, Vec::new(), b"<Error><Code>InvalidRequest</Code></Error>".to_vec());
+    }
     if state.failing > 0 {
         state.failing -= 1;
         state.failed += 1;
         return (500, Vec::new(), b"<Error><Code>InternalError</Code></Error>".to_vec());
     }
     if let Some(key) = request.path.strip_prefix("/web/") {
-        return get(request, state.objects.get(key));
+        return get(request, key, state);
     }
     let signed = format!("Credential={KEY}/");
     if !request.headers.get("authorization").is_some_and(|text| text.contains(&signed)) {
@@ -162,7 +225,7 @@ fn answer(request: &Request, state: &mut State) -> Response {
     let key = request.path.strip_prefix("/bucket").unwrap().trim_start_matches('/').to_owned();
     match request.method.as_str() {
         "GET" if key.is_empty() => list(&request.query, state),
-        "GET" | "HEAD" => get(request, state.objects.get(&key)),
+        "GET" | "HEAD" => get(request, &key, state),
         "PUT" if request.query.contains_key("uploadId") => put_part(request, state),
         "PUT" => put(request, &key, state),
         "POST" if request.query.contains_key("uploads") => {
@@ -189,13 +252,14 @@ fn ok(xml: String) -> Response {
     (200, Vec::new(), xml.into_bytes())
 }
 
-fn get(request: &Request, object: Option<&Vec<u8>>) -> Response {
-    let Some(content) = object else {
+fn get(request: &Request, key: &str, state: &State) -> Response {
+    let Some(content) = state.objects.get(key) else {
         return (404, Vec::new(), b"<Error><Code>NoSuchKey</Code></Error>".to_vec());
     };
+    let (minute, tag) = state.version(key);
     let mut headers = vec![
-        ("ETag".to_owned(), format!("\"{}\"", content.len())),
-        ("Last-Modified".to_owned(), "Mon, 01 Jan 2024 00:00:00 GMT".to_owned()),
+        ("ETag".to_owned(), tag),
+        ("Last-Modified".to_owned(), format!("Mon, 01 Jan 2024 00:{minute:02}:00 GMT")),
     ];
     let Some(range) = request.headers.get("range") else {
         headers.push(("Content-Length".to_owned(), content.len().to_string()));
@@ -217,8 +281,13 @@ fn put(request: &Request, key: &str, state: &mut State) -> Response {
     if only_new && state.objects.contains_key(key) {
         return (412, Vec::new(), b"<Error><Code>PreconditionFailed</Code></Error>".to_vec());
     }
-    state.objects.insert(key.to_owned(), request.body.clone());
-    (200, vec![("ETag".to_owned(), "\"1\"".to_owned())], Vec::new())
+    let tag = state.objects.contains_key(key).then(|| state.version(key).1);
+    let only_same = request.headers.get("if-match");
+    if only_same.is_some_and(|wanted| tag.as_ref() != Some(wanted)) {
+        return (412, Vec::new(), b"<Error><Code>PreconditionFailed</Code></Error>".to_vec());
+    }
+    state.store(key, request.body.clone());
+    (200, vec![("ETag".to_owned(), state.version(key).1)], Vec::new())
 }
 
 fn put_part(request: &Request, state: &mut State) -> Response {
@@ -236,7 +305,7 @@ fn complete(request: &Request, key: String, state: &mut State) -> Response {
     };
     let wanted = String::from_utf8_lossy(&request.body).matches("<PartNumber>").count();
     assert_eq!(wanted, parts.len(), "all parts are named");
-    state.objects.insert(key, parts.into_values().flatten().collect());
+    state.store(&key, parts.into_values().flatten().collect());
     let xml = "CompleteMultipartUploadResult";
     ok(format!("<{xml}><ETag>\"done\"</ETag></{xml}>"))
 }
@@ -260,11 +329,13 @@ fn list(query: &BTreeMap<String, String>, state: &State) -> Response {
         let rest = &key[prefix.len()..];
         match delimiter.and_then(|delimiter| rest.split_once(delimiter.as_str())) {
             Some((directory, _)) => drop(prefixes.insert(format!("{prefix}{directory}/"))),
-            None => contents.push_str(&format!(
-                "<Contents><Key>{key}</Key><Size>{}</Size><ETag>\"1\"</ETag>\
-                 <LastModified>2024-01-01T00:00:00.000Z</LastModified></Contents>",
-                content.len()
-            )),
+            None => {
+                let ((minute, tag), size) = (state.version(key), content.len());
+                contents.push_str(&format!(
+                    "<Contents><Key>{key}</Key><Size>{size}</Size><ETag>{tag}</ETag>\
+                     <LastModified>2024-01-01T00:{minute:02}:00.000Z</LastModified></Contents>"
+                ));
+            }
         }
     }
     for prefix in prefixes {

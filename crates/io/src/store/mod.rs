@@ -4,9 +4,13 @@
 //! first URL, and a program without URLs never has it. Callers wait by parking their thread, so that
 //! they may themselves be inside of somebody's runtime.
 
+mod commit;
+mod directory;
+mod killed;
+mod lease;
 mod read;
 mod settings;
-mod write;
+mod upload;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,15 +24,16 @@ use object_store::ObjectStore;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use crate::StoreOptions;
 use crate::fault::Fault;
 
+pub(crate) use commit::remove_directory;
+pub use commit::{CommitError, RemoteOutput};
 pub(crate) use read::{Reader, find};
 pub(crate) use settings::Scheme;
-pub(crate) use write::Upload;
-pub(crate) use write::remove_directory;
-pub use write::{CommitError, RemoteOutput};
+pub(crate) use upload::Upload;
 
 /// More clients than this are not kept: programs have a bucket or two.
 const KEPT_CLIENTS: usize = 64;
@@ -110,9 +115,8 @@ pub(crate) fn wait<T: Send + 'static>(
 }
 
 /// Runs `work` in the runtime and does not wait.
-pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-    runtime()?.spawn(work);
-    Ok(())
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> io::Result<JoinHandle<()>> {
+    Ok(runtime()?.spawn(work))
 }
 
 struct Unpark(Thread);

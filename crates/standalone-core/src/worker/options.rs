@@ -24,6 +24,9 @@ pub struct WorkerOptions {
     pub fast_attempts: u32,
     /// How long to wait between those, about.
     pub fast_wait_ms: u64,
+    /// How long to wait before it asks again for the first time, about; twice as long each time after that, up to
+    /// `fast_wait_ms`.
+    pub first_wait_ms: u64,
     /// `spark.worker.maxRegistrationRetries`: attempts in all.
     pub max_attempts: u32,
     /// How long to wait between the later ones, about.
@@ -42,6 +45,7 @@ impl WorkerOptions {
             masters,
             fast_attempts: 6,
             fast_wait_ms: 10_000,
+            first_wait_ms: 500,
             max_attempts: 16,
             slow_wait_ms: 60_000,
             clean_up: None,

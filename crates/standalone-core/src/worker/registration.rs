@@ -4,6 +4,7 @@ use firesteel_types::Tick;
 
 use super::core::WorkerEffect;
 use super::core::{Turn, Worker};
+use super::options::WorkerOptions;
 use crate::messages::ToMaster;
 use crate::{Epoch, Registration};
 
@@ -13,7 +14,11 @@ pub(super) enum Link {
     /// It asks all masters, again and again.
     Registering {
         attempts: u32,
+        /// When it asks next, and how long it waited for that.
         next: Tick,
+        pause_ms: u64,
+        /// When the attempt is over. Until then it may ask more than once.
+        ends: Tick,
         /// Why the last attempt was refused, if it was.
         refusal: Option<String>,
     },
@@ -23,7 +28,12 @@ pub(super) enum Link {
 
 impl Link {
     pub(super) fn starting() -> Self {
-        Link::Registering { attempts: 0, next: Tick(0), refusal: None }
+        Link::registering_at(Tick(0))
+    }
+
+    /// It asks from then on.
+    fn registering_at(next: Tick) -> Self {
+        Link::Registering { attempts: 0, next, pause_ms: 0, ends: next, refusal: None }
     }
 
     /// When it has something to say next.
@@ -58,21 +68,32 @@ impl Worker {
         (self.options.description.id.clone(), self.newest.1)
     }
 
-    /// Asks all masters; first in quick succession, then slowly, and not for ever.
+    /// Asks all masters; first in quick succession, then slowly, and not for ever. A master that restarts is back
+    /// within seconds: during the first attempt it asks more often, with growing pauses.
     fn try_to_register(&mut self, turn: &mut Turn<'_>) {
-        let Link::Registering { attempts, refusal, .. } = &mut self.link else { return };
-        if *attempts >= self.options.max_attempts {
-            let reason = refusal.take().unwrap_or_else(|| {
-                "no master answered: check that one runs at the given address".to_owned()
-            });
-            return self.stop(turn, 1, reason);
+        let Link::Registering { attempts, next, pause_ms, ends, refusal } = &mut self.link else {
+            return;
+        };
+        if *ends <= turn.now {
+            if *attempts >= self.options.max_attempts {
+                let reason = refusal.take().unwrap_or_else(|| {
+                    "no master answered: check that one runs at the given address".to_owned()
+                });
+                return self.stop(turn, 1, reason);
+            }
+            *attempts += 1;
+            let fast = *attempts <= self.options.fast_attempts;
+            let wait = if fast { self.options.fast_wait_ms } else { self.options.slow_wait_ms };
+            *ends = turn.now.plus_ms(self.jitter.around_ms(wait).max(1));
+            *pause_ms = if *attempts == 1 { self.options.first_wait_ms } else { wait };
+        } else {
+            *pause_ms = pause_ms.saturating_mul(2);
         }
-        *attempts += 1;
-        let fast = *attempts <= self.options.fast_attempts;
-        let wait = if fast { self.options.fast_wait_ms } else { self.options.slow_wait_ms };
-        let next = turn.now.plus_ms(self.jitter.around_ms(wait).max(1));
-        let (attempts, refusal) = (*attempts, refusal.take());
-        self.link = Link::Registering { attempts, next, refusal };
+        // Pauses as long as an attempt are the attempt's own.
+        *next = match *attempts == 1 && *pause_ms < self.options.fast_wait_ms {
+            true => turn.now.plus_ms(self.jitter.around_ms(*pause_ms).max(1)).min(*ends),
+            false => *ends,
+        };
         let state = self.state();
         for master in 0..self.options.masters {
             let (worker, state) = (self.options.description.clone(), state.clone());
@@ -116,7 +137,7 @@ impl Worker {
     /// A master does not know this worker any more: register, at once.
     pub(super) fn reconnect(&mut self, turn: &mut Turn<'_>) {
         if self.is_registered() {
-            self.link = Link::Registering { attempts: 0, next: turn.now, refusal: None };
+            self.link = Link::registering_at(turn.now);
             self.try_to_register(turn);
         }
     }
@@ -125,9 +146,9 @@ impl Worker {
     pub(super) fn master_disconnected(&mut self, turn: &mut Turn<'_>, broken: usize) {
         match self.link {
             Link::Registered { master, .. } if master == broken => {
-                let soon = self.jitter.below(self.options.fast_wait_ms / 8);
-                let next = turn.now.plus_ms(soon);
-                self.link = Link::Registering { attempts: 0, next, refusal: None };
+                let WorkerOptions { first_wait_ms, fast_wait_ms, .. } = self.options;
+                let soon = self.jitter.below(first_wait_ms.min(fast_wait_ms / 8));
+                self.link = Link::registering_at(turn.now.plus_ms(soon));
             }
             _ => {}
         }

@@ -195,6 +195,27 @@ fn it_asks_all_masters_and_gives_up_after_as_many_attempts_as_it_may() {
 }
 
 #[test]
+fn a_master_that_comes_back_after_seconds_is_asked_within_about_as_many() {
+    let mut scene = Scene::new();
+    scene.feed(WorkerEvent::Ticked);
+    scene.feed(registered(1));
+    scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+    let is_asked = |effect: &WorkerEffect| {
+        matches!(effect, WorkerEffect::Send { message: ToMaster::RegisterWorker { .. }, .. })
+    };
+    let mut asked = vec![0];
+    for now in (100..30_000).step_by(100) {
+        if scene.tick_after(100).iter().any(is_asked) {
+            let (last, most) = (asked.last().copied().unwrap_or(0), 15_000);
+            assert!(now - last <= (3 * last + 900).min(most), "after {asked:?} at {now}");
+            asked.push(now);
+        }
+    }
+    // It asks four or five times in the first ten seconds, and about every ten seconds then.
+    assert!((6..=12).contains(&asked.len()), "{asked:?}");
+}
+
+#[test]
 fn a_refusal_for_good_ends_it_and_one_for_now_does_not() {
     for (retry, ends) in [(true, false), (false, true)] {
         let mut scene = Scene::new();
