@@ -120,7 +120,9 @@ impl Endpoint for PlayerEndpoint {
             }
             ToWorker::LaunchExecutor { key, cores, memory_mb, .. } => {
                 let state = ExecutorState::Running;
-                self.report(books, ExecutorReport { key, cores, memory_mb, state, end: None })?;
+                let (preparing, end) = (None, None);
+                let report = ExecutorReport { key, cores, memory_mb, state, preparing, end };
+                self.report(books, report)?;
             }
             ToWorker::KillExecutor { key, .. } => {
                 if let Some(mut report) = books.executors.get(&key).cloned() {

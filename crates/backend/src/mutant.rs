@@ -54,6 +54,8 @@ pub enum Mutant {
     RemovesFilesInUse,
     /// The worker cleans up the directories of drivers that run (cluster review 17).
     CleansUpRunningDrivers,
+    /// The driver gives an executor up for not coming while its node fetches what it needs (cluster review 10).
+    IgnoresPreparing,
 }
 
 /// The mistake a core makes, if any.

@@ -6,14 +6,16 @@
 //!            SetTarget, Release, NodesExcluded, Registered, Stop
 //!  registry ──────────────────────────────────────────────────► provider ──► cluster manager
 //!           ◄──────────────────────────────────────────────────
-//!            Accepted, Ordered, Started, Ended, Capacity, Warning, Failed
+//!            Accepted, Ordered, Started, Preparing, Ended, Capacity, Warning, Failed
 //! ```
 //!
 //! What a provider says twice, late or of executors that are over does no harm: it is dropped and counted.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use firesteel_types::{ExecutorId, Host};
+use serde::{Deserialize, Serialize};
 
 use crate::AppId;
 use crate::blame::End;
@@ -27,6 +29,8 @@ pub enum ProviderEvent {
     Ordered { executor: ExecutorId },
     /// Its process, or its pod, runs.
     Started { executor: ExecutorId, node: Host },
+    /// Its node makes ready what it needs, and is so far. Nothing to say as long as that makes no progress.
+    Preparing { executor: ExecutorId, preparing: Preparing },
     /// It is over.
     Ended {
         executor: ExecutorId,
@@ -41,6 +45,34 @@ pub enum ProviderEvent {
     Warning { message: String },
     /// There will be no more executors: the application cannot go on.
     Failed { reason: String },
+}
+
+/// How far a node is with what an executor needs before its process starts: its executable and its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preparing {
+    pub bytes: u64,
+    /// How many there are in all.
+    pub of: u64,
+    /// How often it was told to wait for its turn.
+    pub waits: u64,
+}
+
+impl Preparing {
+    /// Whether something has happened since: bytes came, or it was told again that its turn will come.
+    pub fn is_further_than(self, before: Preparing) -> bool {
+        self.bytes > before.bytes || self.waits > before.waits
+    }
+
+    /// Whether there is something to wait for.
+    pub fn is_under_way(self) -> bool {
+        self.bytes < self.of
+    }
+}
+
+impl fmt::Display for Preparing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.bytes, self.of)
+    }
 }
 
 /// What a cluster manager can give now.

@@ -19,8 +19,20 @@ pub fn content(hash: &[u8; 32]) -> String {
     hash.iter().fold(CONTENT.to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// The hash in such a name; `None` if it is no such name.
-pub fn parse_content(name: &str) -> Option<[u8; 32]> {
+/// The name of that stream without its first bytes, which its reader has.
+pub fn content_from(hash: &[u8; 32], offset: u64) -> String {
+    match offset {
+        0 => content(hash),
+        _ => format!("{}@{offset}", content(hash)),
+    }
+}
+
+/// The hash in such a name and where to begin; `None` if it is no such name.
+pub fn parse_content(name: &str) -> Option<([u8; 32], u64)> {
+    let (name, offset) = match name.split_once('@') {
+        Some((name, offset)) => (name, offset.parse().ok()?),
+        None => (name, 0),
+    };
     let digits = name.strip_prefix(CONTENT)?.as_bytes();
     let mut hash = [0; 32];
     if digits.len() != 2 * hash.len() {
@@ -30,7 +42,7 @@ pub fn parse_content(name: &str) -> Option<[u8; 32]> {
         let digit = |digit: u8| (digit as char).to_digit(16);
         *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
     }
-    Some(hash)
+    Some((hash, offset))
 }
 
 impl Message for ToDriver {
@@ -49,9 +61,13 @@ mod tests {
     fn a_hash_in_a_name_is_read_as_it_was_written_and_nothing_else_is() {
         let hash: [u8; 32] = std::array::from_fn(|at| (at * 37) as u8);
         let name = content(&hash);
-        assert_eq!(parse_content(&name), Some(hash));
+        assert_eq!(parse_content(&name), Some((hash, 0)));
+        for offset in [0, 1, u64::MAX] {
+            assert_eq!(parse_content(&content_from(&hash, offset)), Some((hash, offset)));
+        }
         let longer = format!("{name}0");
-        for other in ["", "content/", "content/00", &longer, &name[..70], &name[1..]] {
+        let nowhere = format!("{name}@");
+        for other in ["", "content/", "content/00", &longer, &nowhere, &name[..70], &name[1..]] {
             assert_eq!(parse_content(other), None, "{other}");
         }
         assert_eq!(parse_content(&name.replacen("00", "é", 1)), None);

@@ -108,6 +108,9 @@ pub struct Peer {
     pub identity: Arc<str>,
     /// Which connection: a number that is never used again by this environment, 0 in this process.
     pub connection: u64,
+    /// Whether this side dialled: then `address` is where it was to go, and nobody else can be there without its secret. An
+    /// accepted connection may come from any address, that of a server too.
+    pub dialled: bool,
 }
 
 /// What an endpoint knows of its surroundings.

@@ -206,6 +206,7 @@ impl RpcEnv {
             address: self.address().cloned().unwrap_or_else(nowhere),
             identity: identity.into(),
             connection: 0,
+            dialled: false,
         }
     }
 
@@ -278,9 +279,9 @@ impl Inner {
     }
 
     /// The other side of a new connection.
-    pub(crate) fn peer(&self, address: RpcAddress, identity: &str) -> Peer {
+    pub(crate) fn peer(&self, address: RpcAddress, identity: &str, dialled: bool) -> Peer {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        Peer { address, identity: identity.into(), connection }
+        Peer { address, identity: identity.into(), connection, dialled }
     }
 
     fn stop_endpoints(&self) {

@@ -36,6 +36,7 @@ const SERVER_KEY: &str = "firesteel rpc 2026 handshake, proof of the server";
 const OPEN: u8 = 0;
 const AUTHENTICATE: u8 = 1;
 const REFUSED: u8 = 2;
+const FULL: u8 = 3;
 
 /// Key material of the TLS connection below, zeros without one.
 pub(crate) type Binding = [u8; 32];
@@ -98,6 +99,20 @@ pub enum HandshakeError {
     /// Not a message of a handshake.
     #[error("the handshake of the other side is malformed: check that both run the same version")]
     Malformed,
+    /// This address has as many connections there as it may have.
+    #[error(
+        "the address of the dialling side has as many connections there as one address may have: close some of them, or find the \
+         process that has them"
+    )]
+    TooManyConnections,
+    /// A newer connection of the same address took its place.
+    #[error(
+        "more than {limit} connections of one address were in their handshake at once: the oldest one is cut off"
+    )]
+    TooManyAtOnce {
+        /// How many may be.
+        limit: usize,
+    },
     /// It took too long.
     #[error("no handshake within {} (spark.network.auth.rpcTimeout)", firesteel_conf::format_duration(*after))]
     TimedOut {
@@ -209,6 +224,7 @@ impl Client {
             (AUTHENTICATE, None) => return Err(HandshakeError::MissingSecret),
             (OPEN, None) | (AUTHENTICATE, Some(_)) if nonce.len() == 32 => {}
             (REFUSED, _) => return Err(HandshakeError::Refused),
+            (FULL, _) => return Err(HandshakeError::TooManyConnections),
             _ => return Err(HandshakeError::Malformed),
         }
         self.transcript.add(challenge);
@@ -282,6 +298,11 @@ impl Server {
 /// What a server answers instead, at any step: to another version too, which reads only the prefix.
 pub(crate) fn refusal() -> Vec<u8> {
     message(&[REFUSED])
+}
+
+/// What a server answers to an address that has as many connections as it may have.
+pub(crate) fn full() -> Vec<u8> {
+    message(&[FULL])
 }
 
 fn read_hello(body: &[u8]) -> Result<(Channel, String), HandshakeError> {

@@ -60,6 +60,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshake;
+mod limits;
 mod link;
 mod listener;
 mod mailbox;
@@ -76,6 +77,7 @@ pub use endpoint::{Caller, Context, Endpoint, HandlerError, Message, Peer, Reply
 pub use env::RpcEnv;
 pub use error::{RpcError, SetupError};
 pub use handshake::{HandshakeError, PROTOCOL_VERSION};
+pub use limits::{PeerLimits, PeerPlace};
 pub use listener::BindTo;
 pub use options::{RpcOptions, SECRET_VARIABLE};
 pub use reference::{EndpointRef, PendingReply};

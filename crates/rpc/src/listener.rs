@@ -1,7 +1,9 @@
 //! The port of an environment: where it is bound, and who is let in.
 //!
 //! At most so many connections are in their handshake at once; while all places are taken, nobody
-//! new is accepted. Each place is free again when the handshake's time is over.
+//! new is accepted. Each place is free again when the handshake's time is over. One address has half of these places
+//! at most: its newest connection cuts the oldest one off, which is the one that says nothing. So many connections that
+//! are past their handshake one address may have, and no more are let in.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::RpcAddress;
 use crate::env::Inner;
-use crate::handshake::Channel;
+use crate::handshake::{Channel, HandshakeError};
+use crate::limits::{PeerLimits, PeerPlace};
 use crate::options::RpcOptions;
 use crate::{SetupError, outbox, socket, stream};
 
@@ -141,12 +144,21 @@ fn failed(bind: &BindTo, tries: u32, source: io::Error) -> SetupError {
 /// Accepts connections until the environment is deaf.
 pub(crate) async fn serve(listener: TcpListener, env: Arc<Inner>) {
     let places = Arc::new(Semaphore::new(env.options.pending_handshakes));
+    let pending = PeerLimits::new(env.options.pending_handshakes / 2);
+    let connected = PeerLimits::new(env.options.connections_per_address);
     let accepting = async {
         loop {
             let place = places.clone().acquire_owned().await.expect("never closed");
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let task = admit(stream, from.into(), place, env.clone());
+                    let Some(stays) = connected.try_take(from.ip()) else {
+                        let task =
+                            turn_away(stream, from.into(), place, connected.most(), env.clone());
+                        env.tasks.spawn_on(task, &env.runtime);
+                        continue;
+                    };
+                    let entry = Entry { _place: place, pending: pending.take(from.ip()) };
+                    let task = admit(stream, from.into(), entry, stays, env.clone());
                     env.tasks.spawn_on(task, &env.runtime);
                 }
                 Err(error) => {
@@ -160,19 +172,50 @@ pub(crate) async fn serve(listener: TcpListener, env: Arc<Inner>) {
     env.deaf.run_until_cancelled(accepting).await;
 }
 
+/// The places of a connection that is in its handshake.
+struct Entry {
+    _place: OwnedSemaphorePermit,
+    pending: PeerPlace,
+}
+
 /// Takes a new connection through its handshake and serves it.
-async fn admit(stream: TcpStream, from: RpcAddress, place: OwnedSemaphorePermit, env: Arc<Inner>) {
+async fn admit(
+    stream: TcpStream,
+    from: RpcAddress,
+    entry: Entry,
+    _stays: PeerPlace,
+    env: Arc<Inner>,
+) {
+    let limit = env.options.pending_handshakes / 2;
     let accepted = tokio::select! {
         accepted = socket::accept(stream, &env.options) => accepted,
+        () = entry.pending.evicted() => Err(HandshakeError::TooManyAtOnce { limit }),
         () = env.deaf.cancelled() => return,
     };
-    drop(place);
+    drop(entry);
     match accepted {
         Ok(accepted) if accepted.channel == Channel::Streams => {
             stream::serve(accepted, from, env).await
         }
         Ok(accepted) => outbox::serve(accepted, from, env).await,
         Err(error) => tracing::warn!(%from, %error, "a connection was refused"),
+    }
+}
+
+/// Tells a dialler whose address has as many connections as it may have so.
+async fn turn_away(
+    stream: TcpStream,
+    from: RpcAddress,
+    _place: OwnedSemaphorePermit,
+    limit: usize,
+    env: Arc<Inner>,
+) {
+    let error = HandshakeError::TooManyConnections;
+    tracing::warn!(%from, limit, %error, "a connection was refused");
+    let telling = socket::turn_away(stream, &env.options);
+    tokio::select! {
+        () = telling => {}
+        () = env.deaf.cancelled() => {}
     }
 }
 

@@ -36,8 +36,10 @@ pub struct RpcOptions {
     pub outbox_bytes: usize,
     /// How many messages of this process may wait at one endpoint.
     pub inbox_messages: usize,
-    /// How many connections may be in their handshake at once.
+    /// How many connections may be in their handshake at once; half of them from one address.
     pub pending_handshakes: usize,
+    /// How many connections one address may have.
+    pub connections_per_address: usize,
     /// How many ports after the first are tried.
     pub port_retries: u32,
     /// How many streams run at once from one peer.
@@ -76,7 +78,8 @@ impl RpcOptions {
             max_message: size(&entries::RPC_MESSAGE_MAX_SIZE)?,
             outbox_bytes: size(&entries::RPC_OUTBOX_SIZE)?,
             inbox_messages: conf.get(&entries::RPC_INBOX_CAPACITY)? as usize,
-            pending_handshakes: 256,
+            pending_handshakes: 1024,
+            connections_per_address: 4096,
             port_retries: conf.get(&entries::PORT_MAX_RETRIES)?,
             stream_connections: conf.get(&entries::STREAM_CONNECTIONS_PER_PEER)? as usize,
             insecure: conf.get(&entries::INSECURE)?,
@@ -100,10 +103,16 @@ impl RpcOptions {
     /// there is none.
     #[must_use]
     pub fn for_application(&self, secret: Option<Secret>) -> Self {
+        let identity = |secret| Identity::new(APPLICATION_IDENTITY, secret);
+        self.for_identity(secret.map(|secret| identity(secret).expect("it is a valid name")))
+    }
+
+    /// The same settings for this identity alone, also if there is none.
+    #[must_use]
+    pub fn for_identity(&self, identity: Option<Identity>) -> Self {
         let mut options = Self { identity: None, keyring: None, ..self.clone() };
-        if let Some(secret) = secret {
-            let name = Identity::new(APPLICATION_IDENTITY, secret);
-            options.authenticate_as(name.expect("it is a valid name"));
+        if let Some(identity) = identity {
+            options.authenticate_as(identity);
         }
         options
     }

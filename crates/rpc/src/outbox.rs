@@ -156,7 +156,7 @@ async fn connected(
     env: &Arc<Inner>,
 ) {
     let identity = env.options.identity.as_ref().map_or("", |identity| identity.name());
-    let peer = env.peer(outbox.address.clone(), identity);
+    let peer = env.peer(outbox.address.clone(), identity, true);
     let (link, answers) = Link::new(peer, outbox, env);
     link::run(socket, &link, answers, Some(first), queue, env).await;
 }
@@ -198,7 +198,7 @@ impl Outgoing {
 /// Serves a connection that was accepted, to its end.
 pub(crate) async fn serve(accepted: Accepted, address: RpcAddress, env: Arc<Inner>) {
     let (outbox, mut queue) = Outbox::new(address.clone(), &env.options);
-    let peer: Peer = env.peer(address, &accepted.identity);
+    let peer: Peer = env.peer(address, &accepted.identity, false);
     let (link, answers) = Link::new(peer, outbox.clone(), &env);
     link::run(accepted.socket, &link, answers, None, &mut queue, &env).await;
     outbox.close();

@@ -119,6 +119,9 @@ async fn prove(
     client.finish(&read(io).await?)
 }
 
+/// How long a dialler may say nothing at all: it speaks first, and at once.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
+
 /// Who dialled, and what for.
 pub(crate) struct Accepted {
     pub(crate) socket: Socket,
@@ -132,8 +135,18 @@ pub(crate) async fn accept(
     options: &RpcOptions,
 ) -> Result<Accepted, HandshakeError> {
     let limit = options.handshake_timeout;
+    let first = limit.min(FIRST_BYTE);
+    let spoke = timeout(first, stream.readable()).await;
+    spoke.map_err(|_| HandshakeError::TimedOut { after: first })?.map_err(broken)?;
     let welcomed = timeout(limit, welcome(stream, options)).await;
     welcomed.unwrap_or(Err(HandshakeError::TimedOut { after: limit }))
+}
+
+/// Tells a dialler that its address has too many connections, where that can be told before TLS.
+pub(crate) async fn turn_away(mut stream: TcpStream, options: &RpcOptions) {
+    if options.tls.is_none() {
+        let _ = timeout(FIRST_BYTE, refuse(&mut stream, &handshake::full())).await;
+    }
 }
 
 async fn welcome(stream: TcpStream, options: &RpcOptions) -> Result<Accepted, HandshakeError> {

@@ -228,6 +228,7 @@ impl World {
             proc.alive && matches!(&proc.body, Some(Body::Driver(node)) if node.stopped)
         });
         ending
+            || self.is_preparing()
             || self.is_poisoned()
             || self.driver_gone.is_some_and(|at| at + TURN_OVER_MS > self.now)
     }

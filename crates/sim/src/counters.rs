@@ -51,6 +51,8 @@ counters! {
     executor_false_starts,
     /// Executors whose process could not be started.
     spawn_failures,
+    /// Steps of workers that fetch an executable.
+    fetch_steps,
     /// Workers that died.
     worker_crashes,
     /// Machines that vanished without a word.

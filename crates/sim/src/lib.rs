@@ -11,6 +11,7 @@
 //! | `network` | connections: delay, loss, repetition, overtaking, stalls, breaks |
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
 //! | `lineage` | random lineages, and what every partition's value has to be |
+//! | `preparing` | executables that workers fetch before an executor starts |
 //! | `launching`, `reports` | attempts that live, and how the news of their end comes |
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `reading` | what tasks read, by locations that may be out of date |
@@ -43,6 +44,7 @@ mod pieces;
 mod plan;
 mod poison;
 mod port;
+mod preparing;
 mod reading;
 mod reports;
 mod results;

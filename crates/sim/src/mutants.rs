@@ -38,6 +38,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::RemovesOneByOne), &["S04"]),
     (Mistake::Cluster(Mutant::RemovesFilesInUse), &["S23"]),
     (Mistake::Cluster(Mutant::CleansUpRunningDrivers), &["S23"]),
+    (Mistake::Cluster(Mutant::IgnoresPreparing), &["L11"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
     (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),

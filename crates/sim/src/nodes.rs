@@ -413,8 +413,7 @@ impl World {
             let at = self.now + 5;
             self.push(at, Event::Dies { proc, status: ExitStatus::Code(1) });
         } else {
-            let at = self.now + 10 + self.rng.u64(..50);
-            self.push(at, Event::Wakes(proc));
+            self.fetch_executable(app, (worker, place), proc);
         }
         self.check_room(worker)
     }

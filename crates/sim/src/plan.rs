@@ -61,6 +61,8 @@ pub(crate) struct AppPlan {
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
     pub(crate) poison: Option<Poison>,
+    /// How long it takes a worker to fetch its executable, the first time: longer than its driver waits for a word.
+    pub(crate) fetch_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +142,7 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         lingers: rng.u8(..4) == 0,
         flaw,
         poison: (rng.u8(..6) == 0).then(|| poison(rng)),
+        fetch_ms: (rng.u8(..6) == 0).then(|| NETWORK_TIMEOUT_MS + 1500 + rng.u64(..2000)),
     }
 }
 

@@ -52,7 +52,10 @@ impl World {
         let mut inputs = Vec::new();
         for effect in out {
             match effect {
-                RegistryEffect::Provider(command) => self.say(proc, Word::ToProvider(command)),
+                RegistryEffect::Provider(command) => {
+                    self.check_given_up(proc, &command)?;
+                    self.say(proc, Word::ToProvider(command));
+                }
                 effect => self.carry_out_for_driver(proc, effect, &mut inputs)?,
             }
         }

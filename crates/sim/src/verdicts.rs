@@ -97,7 +97,13 @@ impl World {
     }
 
     /// Whether a process was awake for that long, and with it the connection over which it sends heartbeats.
-    fn sent_heartbeats(&self, proc: ProcId, to: ProcId, link: usize, timeout_ms: u64) -> bool {
+    pub(crate) fn sent_heartbeats(
+        &self,
+        proc: ProcId,
+        to: ProcId,
+        link: usize,
+        timeout_ms: u64,
+    ) -> bool {
         let Some(since) = self.now.checked_sub(timeout_ms + HEARTBEAT_MS) else { return false };
         let (process, connection) = (&self.procs[proc], &self.connections[link]);
         let awake = process.alive && process.paused_until < since;

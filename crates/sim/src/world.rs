@@ -122,6 +122,11 @@ pub(crate) enum Event {
         worker: ProcId,
         key: ExecutorKey,
     },
+    /// A worker has fetched a little more of what an executor needs.
+    Prepares {
+        worker: ProcId,
+        executor: ProcId,
+    },
     SubmittedExited {
         worker: ProcId,
         id: DriverId,
@@ -199,6 +204,8 @@ pub(crate) struct World {
     pub(crate) executors: BTreeMap<ExecutorKey, ProcId>,
     pub(crate) app_ids: BTreeMap<AppId, ProcId>,
     pub(crate) spawned: BTreeSet<ExecutorKey>,
+    /// When the worker at a place has, or will have, an application's executable.
+    pub(crate) fetched: BTreeMap<(usize, usize), u64>,
     /// When executors were started in the last second, by application and worker.
     pub(crate) launches: BTreeMap<(usize, ProcId), VecDeque<u64>>,
     pub(crate) empty: Arc<[u8]>,
@@ -233,6 +240,7 @@ impl World {
             executors: BTreeMap::new(),
             app_ids: BTreeMap::new(),
             spawned: BTreeSet::new(),
+            fetched: BTreeMap::new(),
             launches: BTreeMap::new(),
             empty: Arc::from([]),
             over_since: None,
@@ -354,6 +362,7 @@ impl World {
                 let failed = WorkerEvent::ExecutorSpawnFailed { key, message };
                 self.feed_worker(worker, failed)
             }
+            Event::Prepares { worker, executor } => self.prepare(worker, executor),
             Event::SubmittedExited { worker, id, status } => {
                 let exited = WorkerEvent::DriverExited { driver: id, status };
                 self.feed_worker(worker, exited)
@@ -391,6 +400,7 @@ impl World {
             | Event::TaskEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }
             | Event::SpawnFailed { worker: proc, .. }
+            | Event::Prepares { worker: proc, .. }
             | Event::SubmittedExited { worker: proc, .. }
             | Event::WorkerGone { executor: proc }
             | Event::Fetched(Fetching { driver: proc, .. })

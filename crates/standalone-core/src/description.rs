@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use firesteel_backend::blame::{End, ExitStatus};
 use firesteel_backend::command::Command;
+use firesteel_backend::provider::Preparing;
 use firesteel_backend::{Address, AppId};
 use firesteel_types::ExecutorId;
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,8 @@ pub struct ExecutorReport {
     pub cores: u32,
     pub memory_mb: u64,
     pub state: ExecutorState,
+    /// How far its worker is with what it needs, if that takes a while.
+    pub preparing: Option<Preparing>,
     /// How it ended, if it did.
     pub end: Option<ProcessEnd>,
 }

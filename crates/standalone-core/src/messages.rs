@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use firesteel_backend::provider::Preparing;
 use firesteel_backend::{Address, AppId};
 use firesteel_types::{ExecutorId, Host};
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,8 @@ pub enum ToWorker {
         description: Arc<ApplicationDescription>,
         cores: u32,
         memory_mb: u64,
+        /// Workers that have what it needs, or fetch it: they may serve it too.
+        peers: Vec<Address>,
     },
     /// End an executor, and never start it.
     KillExecutor { registration: Registration, key: ExecutorKey },
@@ -217,6 +220,8 @@ pub enum ToApplication {
     ExecutorAdded { executor: ExecutorId, worker: WorkerId, host: Host, cores: u32, memory_mb: u64 },
     /// An executor's state.
     ExecutorUpdated(ExecutorUpdate),
+    /// A worker makes ready what an executor needs, and has come further.
+    ExecutorPreparing { executor: ExecutorId, preparing: Preparing },
     /// A worker is gone, with all that lay on it.
     WorkerRemoved { worker: WorkerId, host: Host, message: String },
     /// No worker can run an executor of it for now.

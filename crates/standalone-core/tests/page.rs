@@ -122,7 +122,7 @@ impl Cluster {
             worker: id(port),
             registration: self.registrations[0],
             number: self.number,
-            report: ExecutorReport { key, cores: 1, memory_mb: 512, state, end },
+            report: ExecutorReport { key, cores: 1, memory_mb: 512, state, preparing: None, end },
         };
         self.hear(u64::from(port), message);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use firesteel_backend::AppId;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::protocol::{Refusal, ToDriver, ToExecutor};
+use firesteel_backend::provider::Preparing;
 use firesteel_standalone_core::description::{
     DriverReport, DriverState, ExecutorReport, ExecutorState, ProcessEnd, WorkerState,
 };
@@ -29,7 +30,9 @@ fn messages_arrive_as_they_were_sent_and_a_part_of_one_is_none() {
     let key = ExecutorKey { app: AppId::new("app-1"), executor: ExecutorId(3) };
     let end = Some(ProcessEnd { message: "gone".into(), status: Some(ExitStatus::Signal(9)) });
     let state = ExecutorState::Exited;
-    let executor = ExecutorReport { key: key.clone(), cores: 1, memory_mb: 2, state, end };
+    let preparing = Some(Preparing { bytes: 5, of: 700, waits: 1 });
+    let executor =
+        ExecutorReport { key: key.clone(), cores: 1, memory_mb: 2, state, preparing, end };
     let (driver, state) = (DriverId::new("driver-1"), DriverState::Running);
     let driver = DriverReport { driver, cores: 1, memory_mb: 2, state, end: None };
     travels(&ToMaster::Heartbeat {

@@ -1,7 +1,7 @@
 //! HTTP for a master or a worker: a port, and one answer to each request.
 //!
 //! A client gets one answer per connection, within a time, from so many connections at once: a slow
-//! or silent reader costs a place for a while and nothing more. Handlers decide what the answers say.
+//! or silent reader costs a place for a while and nothing more, and one address does not get all places. Handlers decide what the answers say.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use firesteel_conf::{Conf, entries};
-use firesteel_rpc::RpcAddress;
+use firesteel_rpc::{PeerLimits, PeerPlace, RpcAddress};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
@@ -20,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -29,6 +30,10 @@ use crate::StartError;
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
+/// How many of them one address may have.
+const CONNECTIONS_PER_ADDRESS: usize = 32;
+/// How long a client may take for the head of its request.
+const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may take from its first to its last byte.
 const TIME: Duration = Duration::from_secs(20);
 /// The largest head of a request.
@@ -118,12 +123,18 @@ pub(crate) async fn serve_pages(web: Web, pages: Pages, stop: CancellationToken)
 /// Answers until `stop`; of what comes with a request, so many bytes are read.
 pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let peers = PeerLimits::new(CONNECTIONS_PER_ADDRESS);
     let accepting = async {
         loop {
             let place = places.clone().acquire_owned().await.expect("never closed");
             match web.listener.accept().await {
-                Ok((stream, _)) => {
-                    let task = answer(stream, place, handler.clone(), body);
+                Ok((stream, from)) => {
+                    let Some(peer) = peers.try_take(from.ip()) else {
+                        let task = timeout(HEAD_TIME, turn_away(stream, place));
+                        tokio::spawn(stop.clone().run_until_cancelled_owned(task));
+                        continue;
+                    };
+                    let task = answer(stream, (place, peer), handler.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
@@ -137,9 +148,24 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
     stop.run_until_cancelled(accepting).await;
 }
 
+/// Tells an address that has as many connections as it may have so, whatever it asks.
+async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
+    let text = format!(
+        "there are {CONNECTIONS_PER_ADDRESS} connections from this address already: ask again when one of them has ended\n"
+    );
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain;charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
+    let _ = stream.shutdown().await;
+    // Closing with bytes unread would reset the connection and destroy the answer.
+    let _ = tokio::io::copy(&mut stream.take(HEAD as u64), &mut tokio::io::sink()).await;
+}
+
 async fn answer(
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    _places: (OwnedSemaphorePermit, PeerPlace),
     handler: HttpHandler,
     limit: usize,
 ) {
@@ -158,7 +184,7 @@ async fn answer(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(TIME)
+        .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
@@ -195,4 +221,36 @@ pub(crate) fn answer_of(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, must-revalidate"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(address: &RpcAddress) -> String {
+        let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn an_address_that_holds_all_its_connections_is_told_the_limit_until_it_lets_one_go() {
+        let web = bind("127.0.0.1", "127.0.0.1", 0, 0).await.unwrap();
+        let (address, stop) = (web.address.clone(), CancellationToken::new());
+        let pages: Pages = Arc::new(|_: &str| Some(Page::html("here".to_owned())));
+        let serving = tokio::spawn(serve_pages(web, pages, stop.clone()));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_PER_ADDRESS {
+            let target = (address.host.as_str(), address.port);
+            silent.push(TcpStream::connect(target).await.unwrap());
+        }
+        let refused = ask(&address).await;
+        assert!(refused.contains("503") && refused.contains("32 connections"), "{refused}");
+        drop(silent);
+        while !ask(&address).await.ends_with("here") {}
+        stop.cancel();
+        serving.await.unwrap();
+    }
 }

@@ -168,6 +168,9 @@ impl Registry {
             }
             ProviderEvent::Ordered { executor } => self.executor_ordered(turn, executor),
             ProviderEvent::Started { executor, .. } => self.executor_started(turn, executor),
+            ProviderEvent::Preparing { executor, preparing } => {
+                self.executor_prepares(turn, executor, preparing);
+            }
             ProviderEvent::Ended { executor, end, reason } => {
                 self.executor_ended(turn, executor, end, &reason);
             }

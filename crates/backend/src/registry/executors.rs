@@ -9,7 +9,7 @@ use crate::blame::{Blame, End, ExitStatus, blame};
 use crate::executor::exit;
 use crate::mutant::Mutant;
 use crate::protocol::{Refusal, ToDriver, ToExecutor};
-use crate::provider::ProviderCommand;
+use crate::provider::{Preparing, ProviderCommand};
 use crate::{AppId, Peer};
 
 /// What an executor introduces itself with.
@@ -135,7 +135,14 @@ impl Registry {
             self.check_by(next);
         }
         let late = self.roster.late(now, timeout);
-        gone.extend(late.map(|id| (id, End::NeverRegistered, "it never registered".to_owned())));
+        let late = late.inspect(|(id, late)| {
+            let stood_still = late.preparing.is_some_and(Preparing::is_under_way);
+            let message = || format!("executor {id}: {}", never(late.preparing, timeout));
+            turn.out.extend(stood_still.then(|| RegistryEffect::Warn { message: message() }));
+        });
+        gone.extend(
+            late.map(|(id, late)| (id, End::NeverRegistered, never(late.preparing, timeout))),
+        );
         // None of them may get the tasks of another one.
         let bars = !self.options.planted.is(Mutant::RemovesOneByOne);
         for (id, ..) in gone.iter().filter(|(id, ..)| bars && self.roster.get(*id).is_some()) {
@@ -180,5 +187,16 @@ impl Registry {
             outputs_lost: true,
             reason: reason.to_owned(),
         }));
+    }
+}
+
+/// Why an executor that did not come is waited for no longer.
+pub(super) fn never(preparing: Option<Preparing>, timeout_ms: u64) -> String {
+    match preparing.filter(|preparing| preparing.is_under_way()) {
+        Some(preparing) => format!(
+            "it never registered: its node had fetched {preparing} of its executable and files, and none more came for more than \
+             {timeout_ms} ms (spark.network.timeout)"
+        ),
+        None => "it never registered".to_owned(),
     }
 }

@@ -4,6 +4,8 @@ use firesteel_types::ExecutorId;
 
 use super::core::{Registry, Turn};
 use crate::blame::End;
+use crate::mutant::Mutant;
+use crate::provider::Preparing;
 
 impl Registry {
     pub(super) fn executor_ordered(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
@@ -15,6 +17,19 @@ impl Registry {
     /// It has as long from now on as it had to start.
     pub(super) fn executor_started(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
         if !self.roster.started(executor, turn.now) {
+            self.dropped_stale();
+        }
+    }
+
+    /// What it needs is on its way to its node: it is not late as long as that makes progress.
+    pub(super) fn executor_prepares(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        preparing: Preparing,
+    ) {
+        let ignores = self.options.planted.is(Mutant::IgnoresPreparing);
+        if ignores || !self.roster.prepares(executor, preparing, turn.now) {
             self.dropped_stale();
         }
     }

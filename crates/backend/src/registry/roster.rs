@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use firesteel_types::{ExecutorId, Tick};
 
 use crate::Peer;
+use crate::provider::Preparing;
 
 /// An executor that is registered. Only the roster changes it.
 #[derive(Debug)]
@@ -17,11 +18,19 @@ pub(super) struct Executor {
     pub(super) disconnected: Option<Tick>,
 }
 
+/// An executor that was ordered and has not registered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ordered {
+    /// The moment of the last word about it.
+    since: Tick,
+    /// How far its node is with what it needs, if that was told.
+    pub(super) preparing: Option<Preparing>,
+}
+
 /// All executors.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    /// With the moment of the last word about them.
-    ordered: BTreeMap<ExecutorId, Tick>,
+    ordered: BTreeMap<ExecutorId, Ordered>,
     registered: BTreeMap<ExecutorId, Executor>,
     lost: BTreeSet<ExecutorId>,
 }
@@ -50,23 +59,39 @@ impl Roster {
     pub(super) fn order(&mut self, id: ExecutorId, now: Tick) -> bool {
         let lost = self.is_lost(id);
         if !lost && !self.registered.contains_key(&id) {
-            self.ordered.entry(id).or_insert(now);
+            self.ordered.entry(id).or_insert(Ordered { since: now, preparing: None });
         }
         !lost
     }
 
     /// It was started: it has as long from now on as it had to start. False if nobody waits for it.
     pub(super) fn started(&mut self, id: ExecutorId, now: Tick) -> bool {
-        if let Some(since) = self.ordered.get_mut(&id) {
-            *since = now;
+        if let Some(ordered) = self.ordered.get_mut(&id) {
+            ordered.since = now;
+        }
+        self.counts_on(id)
+    }
+
+    /// Its node prepares it. That it does so again changes nothing; when it is further than before, it has as long from now on
+    /// as it had to start. False if nobody waits for it.
+    pub(super) fn prepares(&mut self, id: ExecutorId, preparing: Preparing, now: Tick) -> bool {
+        if let Some(ordered) = self.ordered.get_mut(&id)
+            && preparing.is_further_than(ordered.preparing.unwrap_or_default())
+        {
+            *ordered = Ordered { since: now, preparing: Some(preparing) };
         }
         self.counts_on(id)
     }
 
     /// Ordered ones that have not registered for longer than this.
-    pub(super) fn late(&self, now: Tick, timeout_ms: u64) -> impl Iterator<Item = ExecutorId> {
-        let late = self.ordered.iter().filter(move |(_, since)| now.since_ms(**since) > timeout_ms);
-        late.map(|(id, _)| *id)
+    pub(super) fn late(
+        &self,
+        now: Tick,
+        timeout_ms: u64,
+    ) -> impl Iterator<Item = (ExecutorId, Ordered)> {
+        let late = move |ordered: &Ordered| now.since_ms(ordered.since) > timeout_ms;
+        let late = self.ordered.iter().filter(move |(_, ordered)| late(ordered));
+        late.map(|(id, ordered)| (*id, *ordered))
     }
 
     /// It registered over this connection. False if it was registered before.
@@ -113,7 +138,7 @@ mod tests {
         let (id, peer) = (ExecutorId(3), Peer(7));
         let mut roster = Roster::default();
         assert!(roster.order(id, Tick(0)) && roster.started(id, Tick(5)));
-        assert_eq!(roster.late(Tick(11), 5).collect::<Vec<_>>(), [id]);
+        assert_eq!(roster.late(Tick(11), 5).map(|(id, _)| id).collect::<Vec<_>>(), [id]);
         assert!(roster.register(id, peer, Tick(11)) && !roster.register(id, peer, Tick(12)));
         assert!(roster.late(Tick(99), 5).next().is_none() && roster.heard(id, peer, Tick(13)));
         assert!(roster.lose(id).is_some() && roster.is_lost(id));

@@ -8,7 +8,7 @@ use firesteel_types::{ExecutorId, Host, Tick};
 use super::*;
 use crate::blame::{End, ExitStatus};
 use crate::protocol::{Refusal, ToDriver, ToExecutor};
-use crate::provider::{Capacity, ProviderCommand, ProviderEvent};
+use crate::provider::{Capacity, Preparing, ProviderCommand, ProviderEvent};
 use crate::{AppId, Peer};
 
 struct Scene {
@@ -348,4 +348,40 @@ fn a_shortage_is_told_once_and_again_after_it_was_over() {
     let all = [Some("full"), Some("full"), None, Some("full"), Some("gone")];
     assert_eq!(all.map(&mut told), [1, 0, 0, 1, 1]);
     assert_eq!(scene.registry.shortage(), Some("gone"));
+}
+
+#[test]
+fn an_executor_is_not_late_while_its_node_fetches_what_it_needs_and_one_that_stands_still_is() {
+    let mut scene = Scene::ready();
+    scene.feed(ordered(1));
+    scene.feed(started(1));
+    let prepares = |bytes, waits| {
+        let (executor, preparing) = (ExecutorId(1), Preparing { bytes, of: 1000, waits });
+        provider(ProviderEvent::Preparing { executor, preparing })
+    };
+    for step in 1..=5 {
+        assert!(!scene.wait(110_000).iter().any(|effect| releases(effect, 1)), "{step}");
+        scene.feed(if step < 4 { prepares(10 * step, 0) } else { prepares(30, step) });
+    }
+    scene.wait(60_000);
+    scene.feed(prepares(30, 5));
+    assert!(scene.wait(80_000).iter().any(|effect| releases(effect, 1)), "it said nothing new");
+    assert!(scene.registry.is_lost(ExecutorId(1)));
+}
+
+#[test]
+fn an_executor_that_was_given_up_while_it_was_prepared_is_said_to_have_been() {
+    let preparing = Preparing { bytes: 5, of: 7, waits: 0 };
+    let reason = super::executors::never(Some(preparing), 120_000);
+    assert!(
+        reason.contains("5 of 7 bytes") && reason.contains("spark.network.timeout"),
+        "{reason}"
+    );
+    let ready = Preparing { bytes: 7, ..preparing };
+    assert_eq!(super::executors::never(Some(ready), 1), super::executors::never(None, 1));
+}
+
+fn releases(effect: &RegistryEffect, executor: u32) -> bool {
+    let released = |ids: &[ExecutorId]| ids.contains(&ExecutorId(executor));
+    matches!(effect, RegistryEffect::Provider(ProviderCommand::Release(ids)) if released(ids))
 }

@@ -58,6 +58,11 @@ pub(crate) fn idle() -> Command {
 impl Application {
     /// One that wants one executor of one core.
     pub(crate) fn register(master: &Master, command: Command) -> Self {
+        Self::with_executors(master, command, 1)
+    }
+
+    /// One that wants so many of them.
+    pub(crate) fn with_executors(master: &Master, command: Command, count: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -67,7 +72,10 @@ impl Application {
         let master = env.endpoint_ref(&address.endpoint(MASTER)).unwrap();
         let application = Self { told, master, env, runtime };
         application.say(ToMaster::RegisterApplication {
-            description: Arc::new(description(command)),
+            description: Arc::new(ApplicationDescription {
+                max_cores: Some(count),
+                ..description(command)
+            }),
             incarnation: Incarnation(PROCESSES.fetch_add(1, Ordering::Relaxed)),
             previous: None,
             first_executor: ExecutorId(0),

@@ -8,3 +8,4 @@ mod leaving;
 mod rest;
 mod running;
 mod shipping;
+mod slow_shipping;

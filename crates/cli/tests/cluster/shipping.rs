@@ -13,31 +13,37 @@ use firesteel_rpc::*;
 use firesteel_standalone_core::description::ExecutorState;
 use firesteel_types::Host;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 
 use crate::application::Application;
 use crate::daemon::{Master, Worker, file};
 
 /// A driver that serves texts by their hash.
-struct Driver {
+pub(crate) struct Driver {
     served: Arc<Texts>,
     secret: Secret,
-    env: RpcEnv,
-    runtime: Runtime,
+    pub(crate) env: RpcEnv,
+    pub(crate) runtime: Runtime,
 }
 
 struct Texts {
-    texts: Vec<(&'static str, &'static str)>,
+    texts: Vec<(String, String)>,
+    /// How many streams were opened.
     count: AtomicUsize,
+    /// One for each that is served at once.
+    places: Arc<Semaphore>,
 }
 
 impl StreamSource for Texts {
     fn open(&self, id: &str, peer: &Peer) -> Result<StreamBody, OpenError> {
         assert_eq!(&*peer.identity, APPLICATION_IDENTITY);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        let hash = wire::parse_content(id).ok_or(OpenError::Missing)?;
+        let (hash, offset) = wire::parse_content(id).ok_or(OpenError::Missing)?;
         let found = self.texts.iter().find(|(said, _)| hash_of(said) == hash);
         let (_, sent) = found.ok_or(OpenError::Missing)?;
-        Ok(StreamBody::Bytes(sent.as_bytes().into()))
+        let place = self.places.clone().try_acquire_owned().map_err(|_| OpenError::Busy)?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let sent = sent.as_bytes()[offset as usize..].to_vec();
+        Ok(StreamBody::Bytes(sent.into()).holding(place))
     }
 }
 
@@ -47,8 +53,15 @@ fn hash_of(text: &str) -> [u8; 32] {
 
 impl Driver {
     /// Serves texts, each in the place of another one.
-    fn start(texts: &[(&'static str, &'static str)]) -> Self {
-        let served = Arc::new(Texts { texts: texts.to_vec(), count: AtomicUsize::new(0) });
+    fn start(texts: &[(&str, &str)]) -> Self {
+        Self::limited(texts, 100)
+    }
+
+    /// To so many at once.
+    pub(crate) fn limited(texts: &[(&str, &str)], places: usize) -> Self {
+        let texts = texts.iter().map(|(said, sent)| (said.to_string(), sent.to_string())).collect();
+        let places = Arc::new(Semaphore::new(places));
+        let served = Arc::new(Texts { texts, count: AtomicUsize::new(0), places });
         let secret = Secret::generate();
         let runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
@@ -59,7 +72,7 @@ impl Driver {
     }
 
     /// A program that only this driver has.
-    fn command(&self, program: &str, files: &[(&str, &str)]) -> Command {
+    pub(crate) fn command(&self, program: &str, files: &[(&str, &str)]) -> Command {
         let RpcAddress { host, port } = self.env.address().unwrap();
         let served_file = |(name, text): &(&str, &str)| ServedFile {
             name: (*name).to_owned(),
@@ -81,7 +94,7 @@ impl Driver {
         command
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.served.count.load(Ordering::Relaxed)
     }
 }

@@ -303,5 +303,16 @@ entries! {
         /// executor need not fetch them from its driver. Those not used for the longest time go first.
         WORKER_CACHE_MAX_SIZE: ByteSize = Entry::new("spark.firesteel.worker.cache.maxSize", "8g")
             .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0").for_cluster();
+
+        /// How many bytes of an executable or a file have to come to a worker in a minute from the driver or worker that serves it. A slower one is left
+        /// for another that serves the same, and after three such minutes without another one the launch fails.
+        WORKER_CACHE_MIN_BYTES_PER_MINUTE: ByteSize =
+            Entry::new("spark.firesteel.worker.cache.minBytesPerMinute", "1m")
+            .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0").for_cluster();
+
+        /// To how many workers at once a driver serves its executable and files, and a worker those it keeps. Others are told to wait
+        /// for their turn, and fetch from workers meanwhile.
+        MAX_DOWNLOADS: u32 = Entry::new("spark.firesteel.maxDownloads", "8")
+            .positive().since("Firesteel 0.1.0").for_cluster();
     }
 }

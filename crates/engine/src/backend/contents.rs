@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::{Served, ServedFile};
 use firesteel_closure::{ExecutableHash, open_current};
 use firesteel_rpc::{OpenError, RpcAddress, StreamBody};
 use firesteel_types::Host;
+use tokio::sync::Semaphore;
 
 use crate::files::Files;
 
@@ -20,16 +22,23 @@ pub(super) struct Contents {
     executable_hash: [u8; 32],
     files: BTreeMap<[u8; 32], PathBuf>,
     named: Vec<ServedFile>,
+    /// One for each worker that is served at once.
+    places: Arc<Semaphore>,
 }
 
 impl Contents {
     /// Reads the files once, for their hashes.
-    pub(super) fn new(hash: ExecutableHash, shared: &Files) -> io::Result<Self> {
+    pub(super) fn new(
+        hash: ExecutableHash,
+        shared: &Files,
+        max_downloads: usize,
+    ) -> io::Result<Self> {
         let mut contents = Contents {
             executable: open_current()?,
             executable_hash: hash.bytes(),
             files: BTreeMap::new(),
             named: Vec::new(),
+            places: Arc::new(Semaphore::new(max_downloads)),
         };
         for (name, path) in shared.iter() {
             let file = File::open(&path)?;
@@ -52,12 +61,15 @@ impl Contents {
         })
     }
 
-    pub(super) fn open(&self, hash: &[u8; 32]) -> Result<StreamBody, OpenError> {
+    /// From this byte on, unless as many workers are served as may be at once: these serve others.
+    pub(super) fn open(&self, hash: &[u8; 32], offset: u64) -> Result<StreamBody, OpenError> {
         let file = match self.files.get(hash) {
             Some(path) => File::open(path)?,
             None if *hash == self.executable_hash => self.executable.try_clone()?,
             None => return Err(OpenError::Missing),
         };
-        Ok(StreamBody::whole(file)?)
+        let place = self.places.clone().try_acquire_owned().map_err(|_| OpenError::Busy)?;
+        let length = file.metadata()?.len().saturating_sub(offset);
+        Ok(StreamBody::File { file, offset, length }.holding(place))
     }
 }

@@ -179,8 +179,8 @@ pub(super) struct Streams {
 
 impl StreamSource for Streams {
     fn open(&self, id: &str, _: &Peer) -> Result<StreamBody, OpenError> {
-        if let Some(hash) = wire::parse_content(id) {
-            return self.cluster.contents.open(&hash);
+        if let Some((hash, offset)) = wire::parse_content(id) {
+            return self.cluster.contents.open(&hash, offset);
         }
         match StreamId::parse(id) {
             Some(StreamId::Code(code)) => {

@@ -108,7 +108,8 @@ impl Opened {
         let address = env.address().cloned().ok_or_else(|| refused("it has no port".to_owned()))?;
         let hash = hash()?;
         let unreadable = |source| start_error("executors: the executable or a file", source);
-        let contents = Contents::new(hash, files).map_err(unreadable)?;
+        let max_downloads = conf.get(&entries::MAX_DOWNLOADS)? as usize;
+        let contents = Contents::new(hash, files, max_downloads).map_err(unreadable)?;
         let served = contents.served_at(&address).map_err(unreadable)?;
         let core = Registry::new(registry_options(&conf, hash)?);
         let (sender, messages) = channel();

@@ -194,6 +194,7 @@ impl StreamRequest {
             }
             Response::Found { length } => Ok(length),
             Response::Missing => Err(StreamError::Missing { id, address }),
+            Response::Busy => Err(StreamError::Busy { id, address }),
             Response::Failed { reason } => Err(StreamError::Failed { id, address, reason }),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! client                         server
 //!   frame: id                ─►
-//!   ◄─  frame: Found{length} │ Missing │ Failed
+//!   ◄─  frame: Found{length} │ Missing │ Busy │ Failed
 //!   ◄─  u8 kind, u32 length, bytes        as often as it takes
 //! ```
 //!
@@ -14,6 +14,7 @@
 mod client;
 mod server;
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 
@@ -60,9 +61,22 @@ pub enum StreamBody {
         /// How long it is.
         length: u64,
     },
+    /// One of these, with something that is dropped when the stream has ended, however it ends.
+    Held {
+        /// What is sent.
+        body: Box<StreamBody>,
+        /// Such as a place among the streams that are served at once.
+        held: Box<dyn Any + Send>,
+    },
 }
 
 impl StreamBody {
+    /// The same, and `held` is dropped when the stream has ended.
+    #[must_use]
+    pub fn holding(self, held: impl Any + Send) -> Self {
+        Self::Held { body: Box::new(self), held: Box::new(held) }
+    }
+
     /// All bytes that the file has now.
     pub fn whole(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
@@ -74,6 +88,7 @@ impl StreamBody {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
             Self::File { length, .. } => *length,
+            Self::Held { body, .. } => body.length(),
         }
     }
 }
@@ -84,6 +99,9 @@ pub enum OpenError {
     /// There is no such id, or not for this peer.
     #[error("there is no such stream")]
     Missing,
+    /// There is, and as many read it now as may at once.
+    #[error("as many read it now as may at once")]
+    Busy,
     /// There is, but it cannot be read.
     #[error(transparent)]
     Failed(#[from] io::Error),
@@ -98,6 +116,7 @@ pub(crate) struct Request<'a> {
 pub(crate) enum Response {
     Found { length: u64 },
     Missing,
+    Busy,
     Failed { reason: String },
 }
 
@@ -107,6 +126,16 @@ pub enum StreamError {
     /// The other side has nothing of this id: trying again does not help.
     #[error("{address} has no stream {id}: it was removed, or never was there")]
     Missing {
+        /// The id as the reader gave it.
+        id: String,
+        /// The process that was asked.
+        address: RpcAddress,
+    },
+    /// The other side has it and serves it to as many others as it may: later, or from somebody else.
+    #[error(
+        "{address} serves its stream {id} to as many others as it may at once: ask again later, or elsewhere"
+    )]
+    Busy {
         /// The id as the reader gave it.
         id: String,
         /// The process that was asked.
@@ -173,7 +202,7 @@ impl StreamError {
     pub fn may_pass(&self) -> bool {
         use RpcError::{Disconnected, Handshake, Timeout, Unreachable};
         match self {
-            Self::Broken { .. } => true,
+            Self::Broken { .. } | Self::Busy { .. } => true,
             Self::Connect(error @ Handshake { .. }) => !error.is_lasting(),
             Self::Connect(Unreachable { .. } | Disconnected { .. } | Timeout { .. }) => true,
             _ => false,

@@ -25,7 +25,7 @@ use crate::socket::{Accepted, BoxedWriter, Socket};
 
 /// Serves streams over an accepted connection, to its end.
 pub(crate) async fn serve(accepted: Accepted, address: RpcAddress, env: Arc<Inner>) {
-    let peer = env.peer(address, &accepted.identity);
+    let peer = env.peer(address, &accepted.identity, false);
     let served = async {
         match accepted.socket {
             Socket::Plain(stream) => {
@@ -82,23 +82,32 @@ async fn answer(
     let response = match &opened {
         Ok(body) => Response::Found { length: body.length() },
         Err(OpenError::Missing) => Response::Missing,
+        Err(OpenError::Busy) => Response::Busy,
         Err(OpenError::Failed(error)) => Response::Failed { reason: reason(error) },
     };
     let mut head = BytesMut::new();
     frame::put_head(&mut head, &response, 0);
     writer.write(&head, patience).await?;
     match opened {
-        Ok(StreamBody::Bytes(bytes)) => send_bytes(writer, bytes, patience).await,
-        Ok(StreamBody::Parts(parts)) => {
+        Ok(body) => send(writer, body, env).await,
+        Err(_) => Ok(writer),
+    }
+}
+
+async fn send(mut writer: Writer, body: StreamBody, env: &Arc<Inner>) -> io::Result<Writer> {
+    let patience = env.options.network_timeout;
+    match body {
+        StreamBody::Bytes(bytes) => send_bytes(writer, bytes, patience).await,
+        StreamBody::Parts(parts) => {
             for part in parts {
                 writer = send_bytes(writer, part, patience).await?;
             }
             Ok(writer)
         }
-        Ok(StreamBody::File { file, offset, length }) => {
+        StreamBody::File { file, offset, length } => {
             send_file(writer, Part { file, offset, left: length }, env).await
         }
-        Err(_) => Ok(writer),
+        StreamBody::Held { body, held: _held } => Box::pin(send(writer, *body, env)).await,
     }
 }
 

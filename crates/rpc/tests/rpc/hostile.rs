@@ -1,7 +1,7 @@
 //! Those who should not get in, and what they cannot do: nothing crashes, nothing leaks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firesteel_rpc::*;
 use proptest::prelude::*;
@@ -189,6 +189,43 @@ fn half_open_clients_are_cut_off_and_keep_nobody_out_for_long() {
         serves_only(&server, patient).await;
         for stream in idle {
             until_closed(stream).await;
+        }
+    });
+}
+
+#[test]
+fn half_open_clients_of_one_address_do_not_keep_the_next_one_waiting() {
+    run(async {
+        let options =
+            RpcOptions { handshake_timeout: DEADLINE, pending_handshakes: 4, ..options() };
+        let server = TestServer::open(options.clone()).await;
+        let mut idle = Vec::new();
+        for _ in 0..12 {
+            let mut stream = connect(&server.rpc_address()).await;
+            stream.write_all(b"FSRP\x01\x00").await.unwrap(); // and the rest never comes
+            idle.push(stream);
+        }
+        let client = RpcEnv::client(options);
+        let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
+        assert_eq!(endpoint.ask(Ask::Echo(1)).await.unwrap(), Answer::Number(1));
+        until_closed(idle.remove(0)).await; // long before its time was over
+    });
+}
+
+#[test]
+fn an_address_with_as_many_connections_as_it_may_have_is_told_so_until_one_ends() {
+    run(async {
+        let limited = RpcOptions { connections_per_address: 2, ..options() };
+        let server = TestServer::open(limited).await;
+        let held = [let_in(&server).await, let_in(&server).await];
+        let refused = refusal(&server, options()).await;
+        assert!(matches!(*refused, HandshakeError::TooManyConnections), "{refused}");
+        drop(held);
+        let client = RpcEnv::client(options());
+        let endpoint = client.endpoint_ref::<Ask>(&server.address()).unwrap();
+        let start = Instant::now();
+        while endpoint.ask(Ask::Echo(5)).await.is_err() {
+            assert!(start.elapsed() < DEADLINE, "nobody is let in any more");
         }
     });
 }

@@ -134,6 +134,9 @@ impl AppClient {
             ToApplication::ReconnectApplication | ToApplication::MasterChanged { .. } => {
                 self.reconnect(turn);
             }
+            ToApplication::ExecutorPreparing { executor, preparing } => {
+                turn.report(ProviderEvent::Preparing { executor, preparing });
+            }
             ToApplication::ExecutorAdded { executor, host, .. } => {
                 self.ordered(turn, executor, host);
             }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use firesteel_backend::provider::Preparing;
 use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Host, Tick};
 
@@ -30,6 +31,17 @@ pub(super) struct Executor {
     pub(super) ordered: Tick,
     /// Since when its driver counts on it.
     pub(super) registered: Option<Tick>,
+    /// How far its worker is with what it needs, and when that was last further than before.
+    pub(super) preparing: Option<(Preparing, Tick)>,
+}
+
+impl Executor {
+    /// Whether its worker was fetching what it needs, and bytes came not longer ago than this.
+    pub(super) fn was_preparing(&self, now: Tick, patience_ms: u64) -> bool {
+        self.preparing.is_some_and(|(preparing, since)| {
+            preparing.is_under_way() && now.since_ms(since) <= patience_ms
+        })
+    }
 }
 
 /// An application that is not over.
@@ -196,6 +208,7 @@ impl Application {
             state: ExecutorState::Launching,
             ordered: now,
             registered: None,
+            preparing: None,
         };
         let id = self.record.next_executor;
         self.record.next_executor = ExecutorId(id.0 + 1);
@@ -225,6 +238,17 @@ impl Application {
             executor.state = state;
         }
         Some(further)
+    }
+
+    /// A worker says how far it is with what an executor needs: true if that is further than was known.
+    pub(super) fn prepares(&mut self, now: Tick, id: ExecutorId, preparing: Preparing) -> bool {
+        let Some(executor) = self.executors.get_mut(&id) else { return false };
+        let known = executor.preparing.map_or(Preparing::default(), |(known, _)| known);
+        let further = preparing.is_further_than(known);
+        if further {
+            executor.preparing = Some((preparing, now));
+        }
+        further
     }
 
     /// Its driver says which executors are registered there, and how many have ever been. Gives back those that it

@@ -3,6 +3,7 @@
 use firesteel_backend::AppId;
 use firesteel_backend::blame::{Blame, End, blame};
 use firesteel_backend::mutant::Mutant;
+use firesteel_backend::provider::Preparing;
 use firesteel_types::ExecutorId;
 
 use super::application::{Application, Executor};
@@ -22,14 +23,18 @@ impl Master {
         worker: &WorkerId,
         report: ExecutorReport,
     ) {
-        let ExecutorReport { key, state, end, .. } = report;
+        let ExecutorReport { key, state, preparing, end, .. } = report;
         if state.is_finished() {
             return self.executor_end_reported(turn, worker, &key, state, end);
         }
         let app = self.apps.get_mut(&key.app);
         match app.and_then(|app| app.advance(worker, key.executor, state)) {
-            Some(true) => self.executor_started(turn, &key),
-            Some(false) => {}
+            Some(started) => {
+                if started {
+                    self.executor_started(turn, &key);
+                }
+                self.executor_prepares(turn, &key, preparing);
+            }
             None => {
                 let entry = &self.workers[worker];
                 let kill = ToWorker::KillExecutor { registration: entry.registration(), key };
@@ -46,6 +51,20 @@ impl Master {
         let state = ExecutorState::Running;
         let update = ExecutorUpdate { executor: key.executor, state, end: None };
         turn.tell_app(app.peer(), ToApplication::ExecutorUpdated(update));
+    }
+
+    /// What an executor needs is on its way to its worker: its driver hears of every step.
+    fn executor_prepares(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: &ExecutorKey,
+        preparing: Option<Preparing>,
+    ) {
+        let (Some(app), Some(preparing)) = (self.apps.get_mut(&key.app), preparing) else { return };
+        if app.prepares(turn.now, key.executor, preparing) {
+            let executor = key.executor;
+            turn.tell_app(app.peer(), ToApplication::ExecutorPreparing { executor, preparing });
+        }
     }
 
     /// A worker says that an executor's process is no more: what it held is free again.
@@ -170,9 +189,19 @@ impl Master {
             // A driver that does not know it has waited for it in vain. One that its worker never spoke of says nothing of
             // its launches: that worker is silent, and is declared dead for that.
             let started = |executor: &Executor| executor.state != ExecutorState::Launching;
-            let useless = |executor: &Executor| executor.registered.is_none() && started(executor);
+            // Nor does one whose worker was still fetching what it needs, and had just heard of more of it.
+            let patience_ms = 2 * self.options.heartbeat_ms();
+            let useless = |executor: &Executor| {
+                let preparing = executor.was_preparing(turn.now, patience_ms);
+                executor.registered.is_none() && started(executor) && !preparing
+            };
             if let Some(executor) = known.filter(useless) {
-                let cause = format!("executor {}: it never registered", key.executor);
+                let fetched = executor.preparing.map(|(preparing, _)| preparing);
+                let fetched = fetched.filter(|preparing| preparing.is_under_way());
+                let fetched = fetched
+                    .map(|preparing| format!(", and its worker has {preparing} of what it needs"));
+                let fetched = fetched.unwrap_or_default();
+                let cause = format!("executor {}: it never registered{fetched}", key.executor);
                 self.note_end(turn, &key, &executor, End::NeverRegistered, &cause);
             }
         }

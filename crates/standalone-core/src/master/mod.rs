@@ -34,6 +34,7 @@ mod executors;
 mod ids;
 mod launches;
 mod options;
+mod peers;
 pub mod placement;
 mod records;
 mod schedule;

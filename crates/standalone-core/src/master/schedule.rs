@@ -114,6 +114,7 @@ impl Master {
     }
 
     fn launch_executor(&mut self, turn: &mut Turn<'_>, id: &AppId, worker: &WorkerId, cores: u32) {
+        let peers = self.apps.get(id).map(|app| self.peers_for(app, worker)).unwrap_or_default();
         let app = self.apps.get_mut(id).expect("a waiting application");
         let memory_mb = app.description().memory_per_executor_mb;
         let executor = app.add(worker.clone(), cores, turn.now);
@@ -127,6 +128,7 @@ impl Master {
             description: app.description().clone(),
             cores,
             memory_mb,
+            peers,
         };
         turn.tell_worker(entry.peer(), launch);
         let (worker, host) = (worker.clone(), entry.host().clone());

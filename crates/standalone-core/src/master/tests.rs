@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_backend::command::Command;
+use firesteel_backend::command::{Command, Served};
+use firesteel_backend::provider::Preparing;
 use firesteel_backend::{Address, AppId, Peer};
 use firesteel_types::{ExecutorId, Host, Tick};
 
@@ -143,7 +144,9 @@ impl Scene {
             How::Killed => (ExecutorState::Killed, Some(ExitStatus::Signal(9))),
         };
         let end = state.is_finished().then(|| ProcessEnd { message: "ended".into(), status });
-        let report = ExecutorReport { key: key.clone(), cores: 1, memory_mb: 100, state, end };
+        let preparing = None;
+        let report =
+            ExecutorReport { key: key.clone(), cores: 1, memory_mb: 100, state, preparing, end };
         let (worker, number) = (WorkerId::new(name), self.number);
         self.hear(10, ToMaster::ExecutorStateChanged { worker, registration, number, report });
     }
@@ -541,6 +544,7 @@ fn a_silent_worker_is_declared_dead_its_executors_are_lost_and_it_may_come_back_
         cores: 1,
         memory_mb: 100,
         state: ExecutorState::Running,
+        preparing: None,
         end: None,
     };
     let state =
@@ -563,6 +567,7 @@ fn a_worker_that_comes_back_is_booked_with_what_runs_and_not_with_what_waits_for
         cores: 1,
         memory_mb: 100,
         state,
+        preparing: None,
         end: None,
     };
     let executors = vec![report(0, ExecutorState::Running), report(1, ExecutorState::Launching)];
@@ -761,4 +766,81 @@ fn two_hundred_workers_and_fifty_applications_are_all_served() {
     assert_eq!(scene.launches().len(), 3200, "every core is given out");
     let (workers, cores, _, executors) = scene.master.totals();
     assert_eq!((workers, cores, executors), (200, 3200, 3200));
+}
+
+fn served(max_cores: u32) -> ApplicationDescription {
+    let address = Address { host: Host::new("driver"), port: 1 };
+    let served = Some(Served { address, program_bytes: 1000, files: Vec::new() });
+    let command = Command { served, ..Command::default() };
+    ApplicationDescription { command, ..app(max_cores) }
+}
+
+impl Scene {
+    fn prepares(&mut self, name: &str, key: &ExecutorKey, bytes: u64) {
+        self.number += 1;
+        let (worker, number) = (WorkerId::new(name), self.number);
+        let registration = self.registration_of(name);
+        let report = ExecutorReport {
+            key: key.clone(),
+            cores: 1,
+            memory_mb: 100,
+            state: ExecutorState::Running,
+            preparing: Some(Preparing { bytes, of: 1000, waits: 0 }),
+            end: None,
+        };
+        self.hear(10, ToMaster::ExecutorStateChanged { worker, registration, number, report });
+    }
+
+    fn told_of_preparing(&self) -> Vec<u64> {
+        let told = self.to_apps.iter().filter_map(|(_, message)| match message {
+            ToApplication::ExecutorPreparing { preparing, .. } => Some(preparing.bytes),
+            _ => None,
+        });
+        told.collect()
+    }
+}
+
+#[test]
+fn a_driver_hears_of_each_step_once_and_an_executor_that_ends_on_its_way_is_no_failure() {
+    let options = || MasterOptions { max_executor_retries: 1, ..Default::default() };
+    for (stands_still_ms, goes_on) in [(1000, true), (60_000, false)] {
+        let mut scene = Scene::new(options());
+        scene.add_worker(10, "a", 1, 1000);
+        let id = scene.add_app(20, served(1));
+        for bytes in [10, 20, 20, 30] {
+            scene.prepares("a", &key(&id, 0), bytes);
+        }
+        assert_eq!(scene.told_of_preparing(), [10, 20, 30]);
+        scene.now = scene.now.plus_ms(stands_still_ms);
+        let (app, limit, excluded) = (id.clone(), None, Vec::new());
+        let (executors, registrations) = (Vec::new(), 0);
+        let heartbeat =
+            ToMaster::ApplicationHeartbeat { app, limit, executors, registrations, excluded };
+        scene.hear(20, heartbeat);
+        let executors = vec![ExecutorId(0)];
+        scene.hear(20, ToMaster::KillExecutors { app: id.clone(), executors });
+        assert_eq!(scene.master.view().active_apps.len() == 1, goes_on, "{stands_still_ms}");
+    }
+}
+
+#[test]
+fn a_worker_is_told_which_others_may_serve_what_its_executor_needs() {
+    let mut scene = Scene::new(MasterOptions::default());
+    for (from, name) in [(10, "a"), (11, "b"), (12, "c")] {
+        scene.add_worker(from, name, 1, 1000);
+    }
+    scene.add_app(20, served(3));
+    let peers = scene.to_workers.iter().filter_map(|(_, message)| match message {
+        ToWorker::LaunchExecutor { peers, .. } => {
+            Some(peers.iter().map(|peer| peer.host.to_string()).collect::<Vec<_>>())
+        }
+        _ => None,
+    });
+    let peers: Vec<Vec<String>> = peers.collect();
+    assert_eq!(peers.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 2], "{peers:?}");
+    scene.to_workers.clear();
+    scene.add_worker(13, "d", 1, 1000);
+    scene.add_app(21, app(1));
+    let named = |message: &ToWorker| matches!(message, ToWorker::LaunchExecutor { peers, .. } if !peers.is_empty());
+    assert!(!scene.to_workers.iter().any(|(_, message)| named(message)), "nothing is served");
 }

@@ -172,6 +172,7 @@ impl Master {
                             description: app.description().clone(),
                             cores: executor.cores,
                             memory_mb: executor.memory_mb,
+                            peers: self.peers_for(app, id),
                         };
                         turn.tell_worker(peer, launch);
                     }

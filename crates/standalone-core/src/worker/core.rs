@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firesteel_backend::AppId;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::mutant::Mutant;
+use firesteel_backend::provider::Preparing;
+use firesteel_backend::{Address, AppId};
 use firesteel_types::Tick;
 
 use super::driver_table::Drivers;
@@ -40,6 +41,11 @@ pub enum WorkerEvent {
         reason: String,
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
+    },
+    /// What an executor needs before its process starts is so far.
+    ExecutorPreparing {
+        key: ExecutorKey,
+        preparing: Preparing,
     },
     ExecutorExited {
         key: ExecutorKey,
@@ -80,6 +86,8 @@ pub enum WorkerEffect {
         description: Arc<ApplicationDescription>,
         cores: u32,
         memory_mb: u64,
+        /// Workers that may serve what it needs.
+        peers: Vec<Address>,
     },
     /// End an executor's process, with all it started.
     KillExecutor { key: ExecutorKey },
@@ -164,6 +172,9 @@ impl Worker {
             WorkerEvent::MasterUnreachable { master, reason, lasting } => {
                 self.master_unreachable(turn, master, reason, lasting);
             }
+            WorkerEvent::ExecutorPreparing { key, preparing } => {
+                self.executor_prepares(turn, &key, preparing);
+            }
             WorkerEvent::ExecutorExited { key, status } => self.executor_exited(turn, &key, status),
             WorkerEvent::ExecutorSpawnFailed { key, message } => {
                 self.executor_spawn_failed(turn, &key, message);
@@ -199,9 +210,16 @@ impl Worker {
             }
             ToWorker::MasterInStandby => {}
             ToWorker::ReconnectWorker | ToWorker::MasterChanged { .. } => self.reconnect(turn),
-            ToWorker::LaunchExecutor { registration, key, description, cores, memory_mb } => {
+            ToWorker::LaunchExecutor {
+                registration,
+                key,
+                description,
+                cores,
+                memory_mb,
+                peers,
+            } => {
                 if self.obeys(registration) {
-                    self.launch_executor(turn, key, description, cores, memory_mb);
+                    self.launch_executor(turn, key, description, (cores, memory_mb), peers);
                 }
             }
             ToWorker::KillExecutor { registration, key } => {

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_backend::AppId;
+use firesteel_backend::provider::Preparing;
+use firesteel_backend::{Address, AppId};
 
 use super::state::Phase;
 use crate::ExecutorKey;
@@ -18,7 +19,10 @@ pub(super) struct Executor {
     pub(super) description: Arc<ApplicationDescription>,
     pub(super) cores: u32,
     pub(super) memory_mb: u64,
+    /// Workers that may serve what it needs.
+    pub(super) peers: Vec<Address>,
     pub(super) phase: Phase,
+    preparing: Option<Preparing>,
 }
 
 impl Executor {
@@ -29,6 +33,7 @@ impl Executor {
             cores: self.cores,
             memory_mb: self.memory_mb,
             state: if running { ExecutorState::Running } else { ExecutorState::Launching },
+            preparing: self.preparing,
             end: None,
         }
     }
@@ -46,11 +51,27 @@ impl Executors {
         &mut self,
         key: ExecutorKey,
         description: Arc<ApplicationDescription>,
-        cores: u32,
-        memory_mb: u64,
+        (cores, memory_mb): (u32, u64),
+        peers: Vec<Address>,
     ) {
-        let executor = Executor { description, cores, memory_mb, phase: Phase::Waiting };
+        let (phase, preparing) = (Phase::Waiting, None);
+        let executor = Executor { description, cores, memory_mb, peers, phase, preparing };
         self.live.insert(key, executor);
+    }
+
+    /// What it needs is so far. Gives it back if that is further than before and it is to run.
+    pub(super) fn prepares(
+        &mut self,
+        key: &ExecutorKey,
+        preparing: Preparing,
+    ) -> Option<&Executor> {
+        let executor = self.live.get_mut(key)?;
+        let further = preparing.is_further_than(executor.preparing.unwrap_or_default());
+        if !further || executor.phase != Phase::Running {
+            return None;
+        }
+        executor.preparing = Some(preparing);
+        Some(executor)
     }
 
     /// Those that wait, in the order of names, with their cores and memory.
@@ -83,8 +104,9 @@ impl Executors {
         state: ExecutorState,
         end: ProcessEnd,
     ) -> Option<ExecutorReport> {
-        let Executor { cores, memory_mb, .. } = self.live.remove(key)?;
-        let report = ExecutorReport { key: key.clone(), cores, memory_mb, state, end: Some(end) };
+        let Executor { cores, memory_mb, preparing, .. } = self.live.remove(key)?;
+        let (key_, end) = (key.clone(), Some(end));
+        let report = ExecutorReport { key: key_, cores, memory_mb, state, preparing, end };
         self.ended.insert(key.clone(), report.clone());
         Some(report)
     }

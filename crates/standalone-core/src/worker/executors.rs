@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use firesteel_backend::AppId;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::mutant::Mutant;
+use firesteel_backend::provider::Preparing;
+use firesteel_backend::{Address, AppId};
 
 use super::core::{Turn, Worker, WorkerEffect};
 use super::registration::Link;
@@ -20,15 +21,15 @@ impl Worker {
         turn: &mut Turn<'_>,
         key: ExecutorKey,
         description: Arc<ApplicationDescription>,
-        cores: u32,
-        memory_mb: u64,
+        size: (u32, u64),
+        peers: Vec<Address>,
     ) {
         if !self.memory.first_executor(&key) {
             self.dropped_stale();
             return;
         }
         self.memory.reopen(&key.app);
-        self.executors.add(key, description, cores, memory_mb);
+        self.executors.add(key, description, size, peers);
         self.start_waiting(turn);
     }
 
@@ -49,9 +50,23 @@ impl Worker {
             description: executor.description.clone(),
             cores: executor.cores,
             memory_mb: executor.memory_mb,
+            peers: executor.peers.clone(),
         });
         let report = executor.report(key);
         self.report_executor(turn, report);
+    }
+
+    /// What an executor needs comes: its driver waits for it as long as that goes on.
+    pub(super) fn executor_prepares(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: &ExecutorKey,
+        preparing: Preparing,
+    ) {
+        let report = self.executors.prepares(key, preparing).map(|executor| executor.report(key));
+        if let Some(report) = report {
+            self.report_executor(turn, report);
+        }
     }
 
     /// Ends an executor. One that never was is reported as ended too: the master waits for that.
@@ -70,7 +85,8 @@ impl Worker {
             None => {
                 let end = Some(ended("it is not running", None));
                 let state = ExecutorState::Killed;
-                let unknown = ExecutorReport { key, cores: 0, memory_mb: 0, state, end };
+                let (cores, memory_mb, preparing) = (0, 0, None);
+                let unknown = ExecutorReport { key, cores, memory_mb, state, preparing, end };
                 let report = self.executors.ended_or(unknown);
                 self.report_executor(turn, report);
             }

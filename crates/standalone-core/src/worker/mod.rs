@@ -6,6 +6,7 @@
 //! | `registration` | with whom to register, how often to try, whose orders count |
 //! | `executors` | executors' processes: when there is capacity, how they ended |
 //! | `drivers` | drivers' processes: the same, and starting them again |
+//! | `download` | from whom to fetch an executable or a file |
 //!
 //! What runs and what ended is kept by `executor_table` and `driver_table`, what was ever ordered by `state`.
 //!
@@ -15,6 +16,7 @@
 //! believes (S02): an order that finds no capacity waits until something ends.
 
 mod core;
+mod download;
 mod driver_table;
 mod drivers;
 mod executor_table;
@@ -26,4 +28,5 @@ mod state;
 mod tests;
 
 pub use self::core::{Worker, WorkerEffect, WorkerEvent};
+pub use download::{Download, DownloadOptions, GivenUp, NextRead, ReadEnd, SourceKind};
 pub use options::{CleanUp, WorkerOptions};

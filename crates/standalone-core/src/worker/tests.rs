@@ -63,6 +63,7 @@ fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
         description: Arc::new(description),
         cores,
         memory_mb: 100,
+        peers: Vec::new(),
     })
 }
 

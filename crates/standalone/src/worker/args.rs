@@ -6,8 +6,9 @@ use std::time::Duration;
 use firesteel_conf::{ByteSize, Conf, ConfError, entries};
 use firesteel_rpc::{RpcAddress, RpcOptions};
 use firesteel_standalone_core::description::WorkerDescription;
-use firesteel_standalone_core::worker::{CleanUp, WorkerOptions};
+use firesteel_standalone_core::worker::{CleanUp, DownloadOptions, WorkerOptions};
 
+use super::cache::CacheOptions;
 use super::logs::{Output, Rolling};
 use crate::master::millis;
 
@@ -93,9 +94,13 @@ impl WorkerArgs {
         Ok(options)
     }
 
-    /// How many bytes of what drivers serve are kept.
-    pub(super) fn cache_bytes(&self) -> Result<u64, ConfError> {
-        self.conf.get(&entries::WORKER_CACHE_MAX_SIZE).map(|ByteSize(bytes)| bytes)
+    /// The rules of the cache of what drivers serve.
+    pub(super) fn cache(&self) -> Result<CacheOptions, ConfError> {
+        let ByteSize(max_bytes) = self.conf.get(&entries::WORKER_CACHE_MAX_SIZE)?;
+        let ByteSize(min_bytes) = self.conf.get(&entries::WORKER_CACHE_MIN_BYTES_PER_MINUTE)?;
+        let max_downloads = self.conf.get(&entries::MAX_DOWNLOADS)? as usize;
+        let download = DownloadOptions { min_bytes, ..DownloadOptions::default() };
+        Ok(CacheOptions { max_bytes, max_downloads, download, rpc: self.rpc.clone() })
     }
 
     /// How long a process gets to end by itself.

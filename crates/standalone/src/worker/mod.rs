@@ -6,7 +6,9 @@
 //! | `shell` | feeds the core and carries out its effects |
 //! | `order` | what is to be started: program, variables, directory |
 //! | `executable` | whether a program is the one that was meant |
-//! | `cache` | executables and files that drivers serve, by their hash |
+//! | `cache` | executables and files that drivers serve, by their hash; other workers are served from it |
+//! | `fetch` | downloads of these, each one task that outlives the executor it was begun for |
+//! | `partial` | a file that is being fetched |
 //! | `prepare` | what has to be there before a process starts |
 //! | `process` | one child process from its start to its end |
 //! | `reaper` | the end of all children, when the worker itself is killed |
@@ -19,9 +21,11 @@ mod args;
 mod cache;
 mod directories;
 mod executable;
+mod fetch;
 mod logs;
 mod order;
 mod pages;
+mod partial;
 mod prepare;
 mod process;
 mod reaper;
@@ -83,6 +87,7 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
     let shell = Arc::new(Shell::new(setting));
     shell.remove_leftovers();
+    env.serve_streams(shell.cache());
     env.register(WORKER, WorkerEndpoint::new(shell.clone(), args.masters))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));

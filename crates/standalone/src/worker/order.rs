@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, absolute};
 use std::sync::Arc;
 
+use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Identity, variable};
 use firesteel_conf::process_variables;
 use firesteel_standalone_core::description::{ApplicationDescription, DriverDescription};
@@ -40,6 +41,8 @@ pub(super) enum Order {
         description: Arc<ApplicationDescription>,
         cores: u32,
         memory_mb: u64,
+        /// Workers that may serve what it needs.
+        peers: Vec<Address>,
     },
     Driver {
         driver: DriverId,
@@ -59,6 +62,14 @@ impl Order {
         match self {
             Order::Executor { description, .. } => &description.command,
             Order::Driver { description, .. } => &description.command,
+        }
+    }
+
+    /// Its application, and workers that may have what it needs for that.
+    pub(super) fn peers(&self) -> Option<(&str, &[Address])> {
+        match self {
+            Order::Executor { key, peers, .. } => Some((&key.app.0, peers)),
+            Order::Driver { .. } => None,
         }
     }
 

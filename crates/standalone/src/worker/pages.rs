@@ -38,7 +38,7 @@ fn state(view: &View) -> String {
 }
 
 fn executor(order: &Order) -> Option<Value> {
-    let Order::Executor { key, description, cores, memory_mb } = order else { return None };
+    let Order::Executor { key, description, cores, memory_mb, .. } = order else { return None };
     Some(json!({
         "id": key.executor.0,
         "memory": memory_mb,
@@ -71,7 +71,7 @@ fn overview(view: &View) -> String {
 
 fn process(order: &Order) -> Vec<String> {
     match order {
-        Order::Executor { key, description, cores, memory_mb } => {
+        Order::Executor { key, description, cores, memory_mb, .. } => {
             row![format!("executor {key}"), description.name, cores, memory_mb]
         }
         Order::Driver { driver, description } => {

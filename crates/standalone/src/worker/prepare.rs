@@ -8,13 +8,45 @@ use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Served, ServedFile};
-use firesteel_rpc::{RpcAddress, SECRET_VARIABLE};
+use firesteel_backend::provider::Preparing;
+use firesteel_rpc::{APPLICATION_IDENTITY, Identity, RpcAddress, SECRET_VARIABLE, Secret};
+use firesteel_standalone_core::wire::WORKER;
+use firesteel_standalone_core::worker::SourceKind;
+use tokio::sync::watch;
 
 use super::cache::{Cached, FetchError, Wanted};
 use super::directories::{self, Place};
 use super::executable::ExecutableError;
+use super::fetch::Source;
 use super::order::Order;
 use super::process::{Launch, LaunchError};
+
+/// How far it is: one file after the other.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Of all files so far.
+    total: watch::Sender<Preparing>,
+}
+
+impl Progress {
+    /// What is there of the files before the next one.
+    fn step(&self) -> Preparing {
+        *self.total.borrow()
+    }
+
+    fn advance(&self, before: Preparing, file: Preparing) {
+        let total = Preparing {
+            bytes: before.bytes + file.bytes,
+            of: before.of + file.of,
+            waits: before.waits + file.waits,
+        };
+        self.total.send_if_modified(|known| std::mem::replace(known, total) != total);
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Preparing> {
+        self.total.subscribe()
+    }
+}
 
 /// Ready to be started.
 pub(super) struct Prepared {
@@ -56,47 +88,69 @@ impl Launch {
         order: &Order,
         checked: Result<(), ExecutableError>,
         place: Place,
+        progress: &Progress,
     ) -> Result<Prepared, LaunchError> {
         let told = order.command();
         let program = match (checked, &told.served, told.hash) {
             (Ok(()), ..) => None,
             (Err(here), Some(served), Some(hash)) => {
-                let fetched = self.fetch(told, served, hash, served.program_bytes).await;
+                let bytes = served.program_bytes;
+                let fetched = self.fetch(order, served, (hash, bytes), progress).await;
                 Some(fetched.map_err(|source| LaunchError::Program { here, source })?)
             }
             (Err(here), ..) => return Err(here.into()),
         };
         for file in told.served.iter().flat_map(|served| &served.files) {
-            self.put(told, file, &place).await?;
+            self.put(order, file, &place, progress).await?;
         }
         Ok(Prepared { place, program })
     }
 
     async fn fetch(
         &self,
-        told: &Command,
+        order: &Order,
         served: &Served,
-        hash: [u8; 32],
-        bytes: u64,
-    ) -> Result<Cached, Box<FetchError>> {
-        let Address { host, port } = &served.address;
-        let from = &RpcAddress::new(&*host.0, *port);
-        let secret = told.environment.get(SECRET_VARIABLE).map(String::as_str);
-        self.cache.obtain(&Wanted { hash, bytes, from, secret }).await.map_err(Box::new)
+        (hash, bytes): ([u8; 32], u64),
+        progress: &Progress,
+    ) -> Result<Cached, Arc<FetchError>> {
+        let sources = self.sources(order, served);
+        let step = progress.step();
+        let advance = |preparing| progress.advance(step, preparing);
+        self.cache.obtain(&Wanted { hash, bytes, sources }, advance).await
+    }
+
+    /// Who may serve what an order needs.
+    fn sources(&self, order: &Order, served: &Served) -> Vec<Source> {
+        let secret = order.command().environment.get(SECRET_VARIABLE).cloned();
+        let source = |kind, Address { host, port }: &Address, identity: &str| Source {
+            kind,
+            address: RpcAddress::new(&*host.0, *port),
+            identity: identity.to_owned(),
+            // Workers ask for proofs as this one does.
+            secret: secret.clone().filter(|_| kind == SourceKind::Driver || self.keyring.is_some()),
+        };
+        let driver = source(SourceKind::Driver, &served.address, APPLICATION_IDENTITY);
+        let peers = order.peers().into_iter().flat_map(|(app, peers)| {
+            let source = &source;
+            peers.iter().map(move |peer| source(SourceKind::Worker, peer, app))
+        });
+        let own = |other: &Source| other.address.endpoint(WORKER).to_string() == self.url;
+        [driver].into_iter().chain(peers).filter(|other| !own(other)).collect()
     }
 
     /// Puts a copy of a file into the work directory: the process may do with it what it likes.
     async fn put(
         &self,
-        told: &Command,
+        order: &Order,
         file: &ServedFile,
         place: &Place,
+        progress: &Progress,
     ) -> Result<(), LaunchError> {
-        let Some(served) = &told.served else { return Ok(()) };
+        let Some(served) = &order.command().served else { return Ok(()) };
         let name = file.name.clone();
         let failed = |source| LaunchError::CopyFile { name: file.name.clone(), source };
         let target = place.work.join(directories::name(&file.name).map_err(failed)?);
-        let fetched = self.fetch(told, served, file.hash, file.bytes).await;
+        let fetched = self.fetch(order, served, (file.hash, file.bytes), progress).await;
         let cached = fetched.map_err(|source| LaunchError::File { name, source })?;
         let name = file.name.clone();
         let copied = move || {
@@ -105,6 +159,26 @@ impl Launch {
             copied.map_err(|source| LaunchError::CopyFile { name, source })
         };
         self.blocking(copied).await
+    }
+
+    /// Lets workers with executors of the same application have what this order needs.
+    pub(super) fn share(&self, order: &Order) {
+        let (Some((app, _)), told) = (order.peers(), order.command()) else { return };
+        let Some(served) = &told.served else { return };
+        self.cache
+            .share(app, told.hash.into_iter().chain(served.files.iter().map(|file| file.hash)));
+        let secret = told.environment.get(SECRET_VARIABLE);
+        let secret = secret.and_then(|text| Secret::new(text, "of an application").ok());
+        let identity = secret.and_then(|secret| Identity::new(app, secret).ok());
+        if let (Some(keyring), Some(identity)) = (&self.keyring, identity) {
+            keyring.insert(identity);
+        }
+    }
+
+    /// And no more.
+    pub(super) fn unshare(&self, app: &str) {
+        self.cache.unshare(app);
+        self.keyring.iter().for_each(|keyring| keyring.remove(app));
     }
 
     /// On a thread that may block. The worker waits for it before it ends.

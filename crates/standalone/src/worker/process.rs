@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::command::Command as Told;
+use firesteel_rpc::Keyring;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -25,7 +26,7 @@ use super::directories::Directories;
 use super::executable::{ExecutableError, Hashes};
 use super::logs::{self, Output};
 use super::order::{NOT_INHERITED, Order};
-use super::prepare::Prepared;
+use super::prepare::{Prepared, Progress};
 use super::reaper::Reaper;
 
 /// How often, and after which time, to try again a program that is still open for writing.
@@ -38,9 +39,9 @@ pub(super) enum LaunchError {
     #[error(transparent)]
     Executable(#[from] ExecutableError),
     #[error("{here}; and it could not be had from its driver: {source}")]
-    Program { here: ExecutableError, source: Box<FetchError> },
+    Program { here: ExecutableError, source: Arc<FetchError> },
     #[error("its file {name} could not be had from its driver: {source}")]
-    File { name: String, source: Box<FetchError> },
+    File { name: String, source: Arc<FetchError> },
     #[error("could not put its file {name} into its work directory: {source}")]
     CopyFile { name: String, source: io::Error },
     #[error("could not make a directory to work in: {0}")]
@@ -69,6 +70,8 @@ pub(super) struct Launch {
     pub(super) bind: Option<String>,
     /// The worker's own name.
     pub(super) url: String,
+    /// Who may dial the worker, if they have to prove it.
+    pub(super) keyring: Option<Keyring>,
     /// What the worker waits for before it ends.
     pub(super) tasks: TaskTracker,
 }
@@ -79,6 +82,7 @@ impl Launch {
         self: Arc<Self>,
         order: Order,
         kill: CancellationToken,
+        progress: &Progress,
     ) -> Result<ExitStatus, LaunchError> {
         let stopped = Ok(ExitStatus::Signal(Signal::TERM.as_raw()));
         let order = Arc::new(order);
@@ -92,7 +96,7 @@ impl Launch {
         // To its end, once begun: no directory is made after the end of this process was told.
         let place = self.place(&order).await?;
         let prepared = tokio::select! {
-            prepared = self.prepare(&order, checked, place) => prepared?,
+            prepared = self.prepare(&order, checked, place, progress) => prepared?,
             () = kill.cancelled() => return stopped,
         };
         if kill.is_cancelled() {
@@ -208,15 +212,20 @@ mod tests {
     use firesteel_rpc::RpcOptions;
     use firesteel_standalone_core::ExecutorKey;
     use firesteel_standalone_core::description::ApplicationDescription;
+    use firesteel_standalone_core::worker::DownloadOptions;
     use firesteel_types::ExecutorId;
 
+    use super::super::cache::CacheOptions;
     use super::*;
 
     /// A worker below this directory.
     fn launch(root: &Path) -> Arc<Launch> {
         let directories = Directories::make(&root.join("work"), &[root.join("local")]).unwrap();
+        let (download, rpc) = (DownloadOptions::default(), RpcOptions::default());
+        let cache = CacheOptions { max_bytes: 1 << 20, max_downloads: 1, download, rpc };
+        let tasks = TaskTracker::new();
         Arc::new(Launch {
-            cache: Arc::new(Cache::new(directories.cache(), 1 << 20, RpcOptions::default())),
+            cache: Arc::new(Cache::new(directories.cache(), cache, tasks.clone())),
             directories,
             hashes: Hashes::default(),
             launcher: None,
@@ -226,7 +235,8 @@ mod tests {
             host: "localhost".to_owned(),
             bind: None,
             url: String::new(),
-            tasks: TaskTracker::new(),
+            keyring: None,
+            tasks,
         })
     }
 
@@ -249,7 +259,8 @@ mod tests {
             web_ui: String::new(),
         };
         let key = ExecutorKey { app: app.clone(), executor: ExecutorId(0) };
-        Order::Executor { key, description: Arc::new(description), cores: 1, memory_mb: 1 }
+        let (description, peers) = (Arc::new(description), Vec::new());
+        Order::Executor { key, description, cores: 1, memory_mb: 1, peers }
     }
 
     #[test]
@@ -262,7 +273,10 @@ mod tests {
         let other = ExecutorKey { app: AppId::new("app-0"), executor: ExecutorId(0) };
         let place = launch.directories.for_executor(&other).unwrap();
         let local = place.local[0].with_file_name("app-1");
-        let status = runtime.block_on(launch.clone().run(executor_of(&app), kill)).unwrap();
+        let status = {
+            let (launch, progress) = (launch.clone(), Progress::default());
+            runtime.block_on(launch.run(executor_of(&app), kill, &progress)).unwrap()
+        };
         assert_eq!(status, ExitStatus::Signal(Signal::TERM.as_raw()));
         let detached = launch.directories.temporary.detach("app-1");
         detached.iter().for_each(|path| std::fs::remove_dir_all(path).unwrap());

@@ -1,6 +1,7 @@
 //! Feeds a worker's core and carries out its effects. Decides nothing.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use firesteel_backend::Address;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
+use firesteel_backend::provider::Preparing;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
@@ -28,10 +30,14 @@ use super::cache::Cache;
 use super::directories::{self, Directories};
 use super::executable::Hashes;
 use super::order::{Order, ProcessKey};
+use super::prepare::Progress;
 use super::process::{Launch, LaunchError};
 use super::reaper::Reaper;
 use crate::StartError;
 use crate::alarm::Alarm;
+
+/// How often a launch that takes a while is told of.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// What a worker is made of, read from its arguments.
 pub(super) struct Setting {
@@ -58,7 +64,8 @@ impl Setting {
             memory_mb: args.memory_mb,
         };
         let reaper = args.launcher.as_ref().map(Reaper::start).transpose();
-        let cache = Cache::new(directories.cache(), args.cache_bytes()?, args.rpc.clone());
+        let tasks = TaskTracker::new();
+        let cache = Cache::new(directories.cache(), args.cache()?, tasks.clone());
         let launch = Launch {
             cache: Arc::new(cache),
             reaper: reaper.map_err(StartError::Reaper)?,
@@ -70,7 +77,8 @@ impl Setting {
             host: host.clone(),
             bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
-            tasks: TaskTracker::new(),
+            keyring: args.rpc.keyring.clone(),
+            tasks,
         };
         Ok(Self { clock, options: args.options(worker)?, launch })
     }
@@ -149,6 +157,11 @@ impl Shell {
         &self.description.id
     }
 
+    /// What other workers are served.
+    pub(super) fn cache(&self) -> Arc<Cache> {
+        self.launch.cache.clone()
+    }
+
     /// Wakes the core at the moments it asks for. The endpoint feeds the first one.
     pub(super) async fn keep_time(self: Arc<Self>) {
         loop {
@@ -220,8 +233,8 @@ impl Shell {
                     tracing::warn!(%error, "could not tell the master");
                 }
             }
-            WorkerEffect::SpawnExecutor { key, description, cores, memory_mb } => {
-                self.spawn(state, Order::Executor { key, description, cores, memory_mb });
+            WorkerEffect::SpawnExecutor { key, description, cores, memory_mb, peers } => {
+                self.spawn(state, Order::Executor { key, description, cores, memory_mb, peers });
             }
             WorkerEffect::SpawnDriver { driver, description } => {
                 self.spawn(state, Order::Driver { driver, description });
@@ -229,6 +242,7 @@ impl Shell {
             WorkerEffect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
             WorkerEffect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
             WorkerEffect::RemoveApplication { app } => {
+                self.launch.unshare(&app.0);
                 self.remove_temporary(&app.0);
             }
             WorkerEffect::CleanWorkDirectories { age_ms, keep } => {
@@ -242,6 +256,7 @@ impl Shell {
             WorkerEffect::ArmTimer(at) => self.alarm.arm(at),
             WorkerEffect::Exit { code, reason } => {
                 state.processes.values().for_each(|process| process.kill.cancel());
+                self.launch.cache.stop();
                 self.ended.send_replace(Some(Ended { code, reason }));
             }
         }
@@ -264,14 +279,34 @@ impl Shell {
         let process = Process { order: order.clone(), kill: kill.clone() };
         state.processes.insert(key.clone(), process);
         let shell = self.clone();
+        self.launch.share(&order);
         self.tasks.spawn(async move {
-            let outcome = shell.launch.clone().run(order, kill).await;
+            let progress = Progress::default();
+            let outcome = tokio::select! {
+                outcome = shell.launch.clone().run(order, kill, &progress) => outcome,
+                never = shell.report_progress(&key, progress.subscribe()) => match never {},
+            };
             if let ProcessKey::Driver(driver) = &key {
                 shell.remove_temporary(&driver.0);
             }
             shell.lock().processes.remove(&key);
             shell.feed(report(key, outcome));
         });
+    }
+
+    /// Tells now and then how far a launch is.
+    async fn report_progress(
+        self: &Arc<Self>,
+        key: &ProcessKey,
+        mut progress: watch::Receiver<Preparing>,
+    ) -> Infallible {
+        let ProcessKey::Executor(key) = key else { return std::future::pending().await };
+        while progress.changed().await.is_ok() {
+            let preparing = *progress.borrow_and_update();
+            self.feed(WorkerEvent::ExecutorPreparing { key: key.clone(), preparing });
+            tokio::time::sleep(PROGRESS_EVERY).await;
+        }
+        std::future::pending().await
     }
 
     /// A message from a master that this worker dialled; others are dropped.
@@ -325,12 +360,12 @@ impl WorkerEndpoint {
     fn index(&self, address: &RpcAddress) -> Option<usize> {
         self.masters.iter().position(|master| master == address)
     }
+}
 
-    fn lost(&self, address: &RpcAddress) {
-        if let Some(master) = self.index(address) {
-            self.shell.feed(WorkerEvent::MasterDisconnected { master });
-        }
-    }
+/// The master at the other end of a connection, if this worker dialled it. Who dials the worker is none, wherever it dials from.
+fn master_behind(masters: &[RpcAddress], peer: &Peer) -> Option<usize> {
+    let found = masters.iter().position(|master| *master == peer.address);
+    found.filter(|_| peer.dialled)
 }
 
 impl Endpoint for WorkerEndpoint {
@@ -351,7 +386,7 @@ impl Endpoint for WorkerEndpoint {
         caller: Caller<()>,
         _: &Context<Stamped<ToWorker>>,
     ) -> Result<(), HandlerError> {
-        match self.index(&caller.peer().address) {
+        match master_behind(&self.masters, caller.peer()) {
             Some(master) => self.shell.receive(master, stamped),
             None => tracing::warn!(from = %caller.peer().address, "not a master of this worker"),
         }
@@ -359,7 +394,9 @@ impl Endpoint for WorkerEndpoint {
     }
 
     async fn on_disconnected(&mut self, peer: Peer, _: &Context<Stamped<ToWorker>>) {
-        self.lost(&peer.address);
+        if let Some(master) = master_behind(&self.masters, &peer) {
+            self.shell.feed(WorkerEvent::MasterDisconnected { master });
+        }
     }
 
     async fn on_network_error(
@@ -368,10 +405,31 @@ impl Endpoint for WorkerEndpoint {
         error: RpcError,
         _: &Context<Stamped<ToWorker>>,
     ) {
+        // A connection that broke is told of by its end too, which says who dialled it.
+        if let RpcError::Disconnected { .. } = error {
+            return;
+        }
         tracing::warn!(master = %address, "{error}");
         if let Some(master) = self.index(&address) {
             let (reason, lasting) = (error.to_string(), error.is_lasting());
             self.shell.feed(WorkerEvent::MasterUnreachable { master, reason, lasting });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_dials_the_worker_is_no_master_even_from_a_masters_address() {
+        let masters = [RpcAddress::new("h", 1), RpcAddress::new("h", 2)];
+        let peer = |port, dialled| {
+            let address = RpcAddress::new("h", port);
+            Peer { address, identity: "".into(), connection: 1, dialled }
+        };
+        assert_eq!(master_behind(&masters, &peer(2, true)), Some(1));
+        assert_eq!(master_behind(&masters, &peer(2, false)), None);
+        assert_eq!(master_behind(&masters, &peer(3, true)), None);
     }
 }
