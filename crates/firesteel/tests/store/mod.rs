@@ -160,7 +160,12 @@ fn await_others<'a>(
     state.most_completed_at_a_time = state.most_completed_at_a_time.max(state.completing);
     completing.notify_all();
     let few = |state: &mut State| state.most_completed_at_a_time < state.completed_at_a_time;
-    completing.wait_timeout_while(state, PATIENCE, few).unwrap().0
+    let (mut state, waited) = completing.wait_timeout_while(state, PATIENCE, few).unwrap();
+    if waited.timed_out() {
+        // The others need not wait for what does not come.
+        state.completed_at_a_time = 0;
+    }
+    state
 }
 
 fn read(reader: &mut impl BufRead) -> Option<Request> {
