@@ -33,6 +33,7 @@ struct Fired {
     failed_jobs: u64,
     finished_jobs: u64,
     reruns: u64,
+    discarded: u64,
 }
 
 struct World {
@@ -179,6 +180,12 @@ impl World {
             }
             SchedulerEffect::ReleaseTask { task } => {
                 self.outputs.remove(&task);
+            }
+            SchedulerEffect::DiscardOutput { task } => {
+                self.fired.discarded += 1;
+                let written = |at: &MapOutputLocation| at.task == task.task;
+                let read = self.published.values().flatten().flatten().any(written);
+                assert!(!read, "S09: {task:?} is discarded while readers are sent there");
             }
             SchedulerEffect::EndJob { job, result } => {
                 let state = self.jobs.get_mut(&job).expect("a job that was submitted");

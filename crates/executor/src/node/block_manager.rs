@@ -279,7 +279,7 @@ impl StreamSource for BlockManager {
                 let piece = self.blocks.get::<Bytes>(BlockId::BroadcastPiece(broadcast, piece));
                 piece.map(|bytes| StreamBody::Bytes((*bytes).clone())).ok_or(OpenError::Missing)
             }
-            StreamId::Code(_) => Err(OpenError::Missing),
+            StreamId::Code(_) | StreamId::Items { .. } => Err(OpenError::Missing),
         }
     }
 }

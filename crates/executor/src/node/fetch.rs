@@ -11,11 +11,13 @@ use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, T
 
 use super::block_manager::{BlockManager, lock};
 use super::flow::{Outputs, Reader};
-use super::protocol::{BlockMasterReply, MapOutputLocations, StreamId, ToBlockMaster};
+use super::protocol::{BlockMasterReply, MapOutputLocations, StreamId, ToBlockMaster, read_items};
 
 /// What one task sees.
 pub(super) struct TaskEnvironment {
     manager: Arc<BlockManager>,
+    /// Its stage's code.
+    code: u64,
     /// Where map outputs lie must be known at least as of this.
     epoch: u64,
     kill: Arc<KillSwitch>,
@@ -26,11 +28,11 @@ pub(super) struct TaskEnvironment {
 impl TaskEnvironment {
     pub(super) fn new(
         manager: Arc<BlockManager>,
-        epoch: u64,
+        (code, epoch): (u64, u64),
         kill: Arc<KillSwitch>,
         metrics: Arc<Mutex<TaskMetrics>>,
     ) -> Self {
-        TaskEnvironment { manager, epoch, kill, metrics }
+        TaskEnvironment { manager, code, epoch, kill, metrics }
     }
 
     fn outputs(&self, reader: Reader, maps: Range<u32>) -> MapOutputs {
@@ -148,6 +150,15 @@ impl Environment for TaskEnvironment {
         if let Some(status) = self.manager.blocks.status(block) {
             self.manager.env.runtime().block_on(self.manager.replicate(rdd, partition, status));
         }
+    }
+
+    fn fetch_items(&self, source: u32, partition: u32) -> Result<Vec<u8>, TaskFailure> {
+        let id = StreamId::Items { code: self.code, source, partition };
+        let answer = self.read_from_driver(&id).map_err(|error| {
+            let message = format!("partition {partition} of a parallelized collection: {error}");
+            TaskFailure::Error { message }
+        })?;
+        read_items(answer)
     }
 
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {
