@@ -25,6 +25,9 @@ use super::{Cluster, lock};
 use crate::files::Files;
 use crate::{Error, Result};
 
+/// Executors do not hear of a busy driver more often.
+const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(10);
+
 /// A cluster that was not asked for anything yet.
 pub(crate) struct NewCluster {
     master: String,
@@ -118,7 +121,7 @@ impl Opened {
         let (sender, messages) = channel();
         let cluster = Arc::new(Cluster::new(&conf, env, sender, contents)?);
         let wanted = wanted(&conf)?;
-        let keep_alive = conf.get(&entries::NETWORK_TIMEOUT)? / 8;
+        let keep_alive = (conf.get(&entries::NETWORK_TIMEOUT)? / 8).max(SHORTEST_KEEP_ALIVE);
         let application = describe(conf, &address, secret.as_ref(), hash, served)?;
         Ok(Opened { cluster, messages, core, application, wanted, hash, keep_alive })
     }
