@@ -467,6 +467,7 @@ fn every_job_ends_once_and_delivers_each_partition_once_whatever_happens() {
         all.failed_jobs += fired.failed_jobs;
         all.finished_jobs += fired.finished_jobs;
         all.reruns += fired.reruns;
+        all.discarded += fired.discarded;
     }
     println!("{all:?}");
     let counts = [
@@ -479,6 +480,7 @@ fn every_job_ends_once_and_delivers_each_partition_once_whatever_happens() {
         all.failed_jobs,
         all.finished_jobs,
         all.reruns,
+        all.discarded,
     ];
     assert!(counts.iter().all(|count| *count > 0), "a kind of fault never fired: {all:?}");
 }
