@@ -6,18 +6,21 @@ use std::sync::{Arc, Mutex};
 use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
-use firesteel_task::{Environment, KillSwitch, MapOutputs};
+use firesteel_task::{Environment, KillSwitch, MapOutputs, TaskIdentity};
 use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, TaskMetrics};
 
 use super::block_manager::{BlockManager, lock};
 use super::flow::{Outputs, Reader};
-use super::protocol::{BlockMasterReply, MapOutputLocations, StreamId, ToBlockMaster, read_items};
+use super::protocol::{
+    BlockMasterReply, MapOutputLocations, StreamId, TaskOrder, ToBlockMaster, read_items,
+};
 
 /// What one task sees.
 pub(super) struct TaskEnvironment {
     manager: Arc<BlockManager>,
     /// Its stage's code.
     code: u64,
+    task: TaskId,
     /// Where map outputs lie must be known at least as of this.
     epoch: u64,
     kill: Arc<KillSwitch>,
@@ -28,17 +31,20 @@ pub(super) struct TaskEnvironment {
 impl TaskEnvironment {
     pub(super) fn new(
         manager: Arc<BlockManager>,
-        (code, epoch): (u64, u64),
+        order: &TaskOrder,
         kill: Arc<KillSwitch>,
         metrics: Arc<Mutex<TaskMetrics>>,
     ) -> Self {
-        TaskEnvironment { manager, code, epoch, kill, metrics }
+        let TaskIdentity { task, epoch, .. } = order.identity;
+        TaskEnvironment { manager, code: order.code, task, epoch, kill, metrics }
     }
 
     fn outputs(&self, reader: Reader, maps: Range<u32>) -> MapOutputs {
         let (manager, kill) = (self.manager.clone(), self.kill.clone());
         match manager.locate(reader.shuffle, self.epoch) {
-            Ok(located) => Box::new(Outputs::new(manager, kill, reader, maps, located)),
+            Ok(located) => {
+                Box::new(Outputs::new(manager, (self.task, kill), reader, maps, located))
+            }
             Err(failure) => Box::new(std::iter::once(Err(failure))),
         }
     }

@@ -65,8 +65,7 @@ impl Workplace {
     fn run(&self, assignment: Assignment) -> TaskReport<Vec<u8>> {
         let Assignment { order, kill } = assignment;
         let metrics = self.manager.running.started(&order.identity);
-        let of = (order.code, order.identity.epoch);
-        let environment = TaskEnvironment::new(self.manager.clone(), of, kill.clone(), metrics);
+        let environment = TaskEnvironment::new(self.manager.clone(), &order, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.manager.code.get(order.code, fetch) {
             Ok(code) => {
