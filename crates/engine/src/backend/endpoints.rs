@@ -29,11 +29,18 @@ use crate::heartbeat::Heartbeat;
 
 /// Hears executors.
 pub(super) struct Scheduler {
-    pub(super) messages: Sender<ActorMessage>,
-    pub(super) backlog: Arc<Backlog>,
-    pub(super) clock: Clock,
+    messages: Sender<ActorMessage>,
+    backlog: Arc<Backlog>,
+    clock: Clock,
     /// Connections that the actor has a way back over.
-    pub(super) known: BTreeSet<u64>,
+    known: BTreeSet<u64>,
+}
+
+impl Scheduler {
+    /// One that passes on what it hears.
+    pub(super) fn new(messages: Sender<ActorMessage>, backlog: Arc<Backlog>, clock: Clock) -> Self {
+        Scheduler { messages, backlog, clock, known: BTreeSet::new() }
+    }
 }
 
 impl Endpoint for Scheduler {

@@ -138,8 +138,7 @@ impl Cluster {
         let engine = Arc::downgrade(engine);
         self.env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
         let blocks = BlockMaster { cluster, engine, hash };
-        let (messages, backlog) = (self.messages.clone(), self.backlog.clone());
-        let executors = Scheduler { messages, backlog, clock, known: Default::default() };
+        let executors = Scheduler::new(self.messages.clone(), self.backlog.clone(), clock);
         let registered = self.env.register(BLOCK_MASTER, blocks).map(drop);
         registered
             .and_then(|()| self.env.register(wire::DRIVER, executors).map(drop))
