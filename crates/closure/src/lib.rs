@@ -30,7 +30,7 @@ mod wire;
 pub use call::{Call, Closure, Pure, Shared};
 pub use executable::{ExecutableHash, SameExecutable, open_current};
 pub use value::{
-    Appender, Taker, ValueError, check, encoded_len, from_bytes, heap_bytes, is_checking, to_bytes,
-    to_readable_bytes,
+    Appender, Taker, ValueError, append_items, check, encoded_len, from_bytes, heap_bytes,
+    is_checking, to_bytes, to_readable_bytes,
 };
-pub use wire::{Data, Decoder, Encoder, Value, Wire, WireError};
+pub use wire::{Data, Decoder, Detached, Encoder, Value, Wire, WireError};

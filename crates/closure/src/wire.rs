@@ -78,11 +78,30 @@ pub enum WireError {
 /// What stands before every value.
 const LENGTH_BYTES: usize = 8;
 
+/// Items that stay behind when the code that reads them is sent; each part goes to who asks for it.
+pub trait Detached: Send + Sync {
+    /// Appends the wire form of one part: of a `Vec` of its items.
+    fn encode_part(&self, part: u32, out: &mut Vec<u8>) -> Result<(), WireError>;
+}
+
+/// Items of so many bytes in all are no reason for their reader to ask for them.
+const ATTACHED_BYTES: usize = 64 << 10;
+
 /// Grows the wire form of a task.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
     only_checks: bool,
+    /// What stays behind; `None`: all goes along.
+    detached: Option<Vec<Arc<dyn Detached>>>,
+    /// Bytes of items that go along.
+    attached_bytes: usize,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
 }
 
 impl Encoder {
@@ -93,7 +112,39 @@ impl Encoder {
 
     /// One that writes nothing, and finds out whether the values could be sent.
     pub fn checking() -> Self {
-        Encoder { bytes: Vec::new(), only_checks: true }
+        Encoder { only_checks: true, ..Self::default() }
+    }
+
+    /// One that leaves large sources behind, for readers that can ask for their parts.
+    pub fn detaching() -> Self {
+        Encoder { detached: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Leaves items behind that are too many to go along, after a check of the first; the number that their parts are
+    /// asked for by. `None`: they go along.
+    pub fn detach<T: Data>(
+        &mut self,
+        items: &[T],
+        source: impl FnOnce() -> Arc<dyn Detached>,
+    ) -> Result<Option<u32>, WireError> {
+        let Some(detached) = &mut self.detached else { return Ok(None) };
+        let mut bytes = self.attached_bytes;
+        let mut measured = items.iter();
+        while bytes <= ATTACHED_BYTES {
+            let Some(item) = measured.next() else {
+                self.attached_bytes = bytes;
+                return Ok(None);
+            };
+            bytes += 1 + value::encoded_len(item)?;
+        }
+        items.first().map_or(Ok(()), value::check)?;
+        let source = source();
+        let known = detached.iter().position(|known| Arc::ptr_eq(known, &source));
+        let number = known.unwrap_or_else(|| {
+            detached.push(source);
+            detached.len() - 1
+        });
+        Ok(u32::try_from(number).ok())
     }
 
     /// Appends a serde value, with its length in front.
@@ -123,6 +174,11 @@ impl Encoder {
     /// The wire form; empty for one that only checks.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// The wire form, and what stays behind.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<Arc<dyn Detached>>) {
+        (self.bytes, self.detached.unwrap_or_default())
     }
 }
 

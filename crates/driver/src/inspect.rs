@@ -25,6 +25,30 @@ impl Context {
         self.0.engine.served_broadcast_bytes()
     }
 
+    /// Bytes of parallelized collections that executors of a cluster fetched from the driver.
+    #[doc(hidden)]
+    pub fn served_item_bytes(&self) -> u64 {
+        self.0.engine.served_item_bytes()
+    }
+
+    /// Bytes of all messages that launched tasks on executors of a cluster.
+    #[doc(hidden)]
+    pub fn sent_task_bytes(&self) -> u64 {
+        self.0.engine.sent_task_bytes()
+    }
+
+    /// Bytes of results that the driver fetched from executors of a cluster.
+    #[doc(hidden)]
+    pub fn fetched_result_bytes(&self) -> u64 {
+        self.0.engine.fetched_result_bytes()
+    }
+
+    /// The most bytes of tasks' reports that the driver has queued at once.
+    #[doc(hidden)]
+    pub fn most_queued_bytes(&self) -> u64 {
+        self.0.engine.most_queued_bytes()
+    }
+
     /// Drops a block without telling the schedulers; whether it was there.
     #[doc(hidden)]
     pub fn lose_block(&self, name: &str) -> bool {

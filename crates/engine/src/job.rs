@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
 use bytes::Bytes;
-use firesteel_closure::Encoder;
+use firesteel_closure::{Detached, Encoder};
 use firesteel_task::{Payload, TaskBody};
 use firesteel_types::{JobId, RddInfo, TaskFailure};
 
@@ -40,9 +40,9 @@ impl ActiveJob {
         self.waiter.job
     }
 
-    /// A result that its waiter may take from now on.
-    pub(super) fn deliver(&self, index: u32, result: Payload) {
-        self.waiter.deliver(index, result);
+    /// A result that its waiter may take from now on; it comes back if nobody is going to.
+    pub(super) fn deliver(&self, index: u32, result: Payload) -> Option<Payload> {
+        self.waiter.deliver(index, result)
     }
 
     /// Counts a result of this many bytes; why it is not taken, if that is too much.
@@ -65,12 +65,19 @@ impl ActiveJob {
     }
 }
 
+/// The wire form of a stage's code.
+struct EncodedCode {
+    bytes: Bytes,
+    /// Sources that it was encoded without.
+    sources: Vec<Arc<dyn Detached>>,
+}
+
 /// The code of a stage's tasks, and its wire form once a task needed it.
 pub(crate) struct StageCode {
     /// Its name on the way to executors; no other code of this process has it.
     pub(super) id: u64,
     pub(super) body: Arc<dyn TaskBody>,
-    encoded: OnceLock<Result<Bytes, TaskFailure>>,
+    encoded: OnceLock<Result<EncodedCode, TaskFailure>>,
     checked: OnceLock<Result<(), TaskFailure>>,
     /// Where executors have it from.
     offered: OnceLock<Weak<Cluster>>,
@@ -111,16 +118,37 @@ impl StageCode {
         })
     }
 
-    /// Encoded once, however many tasks the stage has. A panic of the user's while doing so is the
-    /// task's failure.
-    pub(super) fn encoded(&self) -> &Result<Bytes, TaskFailure> {
-        self.encoded.get_or_init(|| {
-            firesteel_executor::catch(|| {
-                let mut out = Encoder::new();
-                self.body.encode(&mut out).map(|()| Bytes::from(out.into_bytes()))
-            })?
+    /// Encoded once, however many tasks the stage has. With `detaches`, large sources stay behind: each task fetches the
+    /// partitions that it reads. A panic of the user's while doing so is the task's failure.
+    pub(super) fn encoded(&self, detaches: bool) -> Result<&Bytes, &TaskFailure> {
+        let encode = || {
+            let mut out = if detaches { Encoder::detaching() } else { Encoder::new() };
+            self.body.encode(&mut out).map(|()| out.into_parts())
+        };
+        let encoded = self.encoded.get_or_init(|| {
+            let (bytes, sources) = firesteel_executor::catch(encode)?
+                .map_err(|error| TaskFailure::Fatal { message: error.to_string() })?;
+            Ok(EncodedCode { bytes: Bytes::from(bytes), sources })
+        });
+        encoded.as_ref().map(|code| &code.bytes)
+    }
+
+    /// Appends one partition of a source that stayed behind. Encoded when it is asked for: a second copy of all of them
+    /// is nowhere.
+    pub(super) fn encode_items(
+        &self,
+        source: u32,
+        partition: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskFailure> {
+        let code = self.encoded.get().and_then(|encoded| encoded.as_ref().ok());
+        let found = code.and_then(|code| code.sources.get(source as usize));
+        let found = found.ok_or_else(|| {
+            let message = format!("its code has no source {source}");
+            TaskFailure::Fatal { message }
+        })?;
+        firesteel_executor::catch(|| found.encode_part(partition, out))?
             .map_err(|error| TaskFailure::Fatal { message: error.to_string() })
-        })
     }
 }
 
@@ -151,15 +179,17 @@ impl JobWaiter {
         self.job
     }
 
-    fn deliver(&self, index: u32, result: Payload) {
+    fn deliver(&self, index: u32, result: Payload) -> Option<Payload> {
         let mut progress = self.lock();
         let place = (index as usize).checked_sub(progress.taken);
-        if let Some(slot) = place.and_then(|place| progress.results.get_mut(place)) {
-            *slot = Some(result);
-            if place == Some(0) {
-                self.changed.notify_all();
-            }
+        let Some(slot) = place.and_then(|place| progress.results.get_mut(place)) else {
+            return Some(result);
+        };
+        let replaced = slot.replace(result);
+        if place == Some(0) {
+            self.changed.notify_all();
         }
+        replaced
     }
 
     fn end(&self, result: Result<()>) {

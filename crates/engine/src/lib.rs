@@ -49,7 +49,9 @@ use firesteel_scheduler::messages::{DagEvent, TaskEvent};
 use firesteel_scheduler::{SchedulerEffect, SchedulerInput};
 use firesteel_storage::Clock;
 use firesteel_task::TaskReport;
-use firesteel_types::{Event, ExecutorId, JobId, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick};
+use firesteel_types::{
+    Event, ExecutorId, JobId, MapAttempt, TaskFailure, TaskId, TaskInfo, TaskOutcome, Tick,
+};
 
 use aftermath::{Aftermath, Spoilt, Step};
 use bus::Bus;
@@ -218,6 +220,12 @@ impl Engine {
                 }
                 SchedulerEffect::ApplyAccumulators { task } => state.apply_accumulators(task),
                 SchedulerEffect::ReleaseTask { task } => state.release(task),
+                SchedulerEffect::DiscardOutput { task } => {
+                    if let Some(shuffle) = state.shuffle_of(task.task) {
+                        let output = MapAttempt { map_partition: task.partition, task: task.task };
+                        self.drop_map_outputs(shuffle, vec![(task.executor.into(), output)]);
+                    }
+                }
                 SchedulerEffect::EndJob { job, result } => {
                     state.end_job(job, result.map_err(Error::from))
                 }

@@ -77,7 +77,7 @@ fn run(engine: &Engine, launch: &Launch, child: &mut Option<Child>) -> TaskRepor
         }
         return run_task(&*code.body, identity, kill.clone(), environment);
     }
-    match code.encoded() {
+    match code.encoded(false) {
         Err(failure) => TaskReport::failed(failure.clone()),
         Ok(bytes) if transport == LocalTransport::Process => {
             Child::run(child, bytes.to_vec(), identity, kill, &environment, workers)

@@ -93,6 +93,22 @@ impl Cluster {
         match self.0 {}
     }
 
+    pub(super) fn served_item_bytes(&self) -> u64 {
+        match self.0 {}
+    }
+
+    pub(super) fn sent_task_bytes(&self) -> u64 {
+        match self.0 {}
+    }
+
+    pub(super) fn fetched_result_bytes(&self) -> u64 {
+        match self.0 {}
+    }
+
+    pub(super) fn most_queued_bytes(&self) -> u64 {
+        match self.0 {}
+    }
+
     pub(super) fn address(&self) -> Option<(Host, u16)> {
         match self.0 {}
     }

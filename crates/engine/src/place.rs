@@ -165,6 +165,38 @@ impl Engine {
         }
     }
 
+    /// Bytes of parallelized collections that executors fetched from this process.
+    pub fn served_item_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Threads { .. } => 0,
+            Place::Cluster(cluster) => cluster.served_item_bytes(),
+        }
+    }
+
+    /// Bytes of all messages that launched tasks on executors.
+    pub fn sent_task_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Threads { .. } => 0,
+            Place::Cluster(cluster) => cluster.sent_task_bytes(),
+        }
+    }
+
+    /// Bytes of results that this process fetched from executors.
+    pub fn fetched_result_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Threads { .. } => 0,
+            Place::Cluster(cluster) => cluster.fetched_result_bytes(),
+        }
+    }
+
+    /// The most bytes of tasks' reports that this process has queued at once.
+    pub fn most_queued_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Threads { .. } => 0,
+            Place::Cluster(cluster) => cluster.most_queued_bytes(),
+        }
+    }
+
     /// Tells readers in this process where map outputs lie. Those of a cluster ask the block master.
     pub(super) fn publish(&self, shuffle: ShuffleId, locations: &[Option<MapOutputLocation>]) {
         if let Place::Threads { .. } = &self.place {

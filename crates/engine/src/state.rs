@@ -8,7 +8,7 @@ use firesteel_scheduler::messages::{DagOptions, TaskOptions, TaskSetKind};
 use firesteel_scheduler::{Scheduler, SchedulerEffect};
 use firesteel_task::{KillSwitch, Payload, TaskReport, UpdateTarget};
 use firesteel_types::{
-    AccumulatorId, ExecutorMetrics, JobId, RddId, ShuffleId, TaskId, TaskInfo, TaskOutcome, Tick,
+    AccumulatorId, ExecutorMetrics, JobId, ShuffleId, TaskId, TaskInfo, TaskOutcome, Tick,
 };
 
 use super::ShuffleHandle;
@@ -24,8 +24,8 @@ pub(super) struct Launch {
     pub(super) kill: Arc<KillSwitch>,
     /// Where map outputs lie must be known at least as of this.
     pub(super) epoch: u64,
-    /// Cached partitions of these RDDs must not be read if they were computed before that epoch.
-    pub(super) outdated: Arc<[(RddId, u64)]>,
+    /// Its executor must know what is outdated of cached RDDs, up to this number.
+    pub(super) outdated: u64,
 }
 
 /// A task that a worker thread or an executor has, until it reports the end.
@@ -34,6 +34,8 @@ pub(super) struct Running {
     pub(super) kill: Arc<KillSwitch>,
     /// The job that its result is for, unless it writes map outputs.
     pub(super) job: Option<JobId>,
+    /// The shuffle whose map output it writes, if it does.
+    pub(super) shuffle: Option<ShuffleId>,
     /// The most that this process used while it ran here, if anybody looked.
     pub(super) peak: Option<Box<ExecutorMetrics>>,
 }
@@ -100,20 +102,20 @@ impl State {
     }
 
     pub(super) fn launch(&mut self, task: TaskInfo, kind: TaskSetKind, epoch: u64) {
-        let (code, job) = match kind {
+        let (code, job, shuffle) = match kind {
             TaskSetKind::Result(job) => {
-                (self.jobs.get(&job).and_then(|job| job.code.clone()), Some(job))
+                (self.jobs.get(&job).and_then(|job| job.code.clone()), Some(job), None)
             }
             TaskSetKind::ShuffleMap(shuffle) => {
                 let kept = self.shuffles.get(&shuffle).and_then(Weak::upgrade);
-                (kept.map(|kept| kept.code.clone()), None)
+                (kept.map(|kept| kept.code.clone()), None, Some(shuffle))
             }
         };
         let code = code.expect("a task's job keeps the code of all its stages alive");
         let kill = Arc::new(KillSwitch::default());
-        let running = Running { info: task.clone(), kill: kill.clone(), job, peak: None };
+        let running = Running { info: task.clone(), kill: kill.clone(), job, shuffle, peak: None };
         self.running.insert(task.task, running);
-        let outdated = self.scheduler.blocks().outdated();
+        let outdated = self.scheduler.blocks().outdated_number();
         self.ready.push_back(Launch { task, code, kill, epoch, outdated });
     }
 
@@ -141,15 +143,18 @@ impl State {
     pub(super) fn deliver(&mut self, job: JobId, index: u32, task: TaskId) {
         let Some(output) = self.outputs.get_mut(&task) else { return };
         let output = std::mem::replace(&mut output.value, Payload::Encoded(Vec::new()));
-        if let Some(job) = self.jobs.get(&job) {
-            job.deliver(index, output);
-        }
+        let unwanted = match self.jobs.get(&job) {
+            Some(job) => job.deliver(index, output),
+            None => Some(output),
+        };
+        // It is the user's: what its end does, it does not do under the lock.
+        self.aftermath.extend(unwanted.map(|output| Step::Drop(Box::new(output))));
     }
 
     /// Hands the sizes of map outputs to the job that wanted them.
     pub(super) fn deliver_sizes(&mut self, job: JobId, bytes: Vec<u64>) {
         if let Some(job) = self.jobs.get(&job) {
-            job.deliver(0, Payload::Typed(Box::new(bytes)));
+            drop(job.deliver(0, Payload::Typed(Box::new(bytes))));
         }
     }
 
@@ -171,6 +176,11 @@ impl State {
                 self.aftermath.push(Step::Update(Update { id, target, update, jobs, of }));
             }
         }
+    }
+
+    /// The shuffle that a task wrote an output of, if what it brought is here.
+    pub(super) fn shuffle_of(&self, task: TaskId) -> Option<ShuffleId> {
+        self.outputs.get(&task)?.of.as_ref()?.shuffle
     }
 
     pub(super) fn release(&mut self, task: TaskId) {
@@ -200,5 +210,32 @@ impl State {
         if let Some(job) = self.jobs.remove(&job) {
             self.aftermath.push(Step::EndJob { job, result });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    struct Dropped(Arc<AtomicBool>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_result_whose_job_is_gone_is_dropped_after_the_lock_is_let_go() {
+        let mut state = State::new(DagOptions::default(), TaskOptions::default());
+        let dropped = Arc::new(AtomicBool::new(false));
+        let value = Payload::Typed(Box::new(Dropped(dropped.clone())));
+        state.outputs.insert(TaskId(1), Output { value, updates: Vec::new(), of: None });
+        state.deliver(JobId(7), 0, TaskId(1));
+        assert!(!dropped.load(Ordering::Relaxed), "under the lock");
+        state.aftermath.clear();
+        assert!(dropped.load(Ordering::Relaxed));
     }
 }

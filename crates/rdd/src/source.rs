@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use firesteel_closure::{Data, Decoder, Encoder, Wire, WireError, wire};
-use firesteel_task::TaskContext;
+use firesteel_closure::{
+    Data, Decoder, Detached, Encoder, Wire, WireError, append_items, from_bytes, wire,
+};
+use firesteel_storage::Reservation;
+use firesteel_task::{OrFail, TaskContext, fail};
 
 use crate::Pipe;
 
@@ -53,28 +56,76 @@ pub fn part_of(len: u64, index: u32, count: u32) -> Range<u64> {
     at(index)..at(index + 1)
 }
 
-/// `parallelize`
+/// `parallelize`. An executor that is sent its code gets few items along; the partitions of many are fetched from the driver,
+/// each by the task that reads it.
 pub struct Parallelized<T> {
-    items: Arc<Vec<T>>,
+    items: Items<T>,
+}
+
+enum Items<T> {
+    Here(Arc<Parts<T>>),
+    /// The driver has them, under this number among the sources of the stage's code.
+    Detached(u32),
+}
+
+struct Parts<T> {
+    items: Vec<T>,
     partitions: u32,
+}
+
+impl<T> Parts<T> {
+    fn part(&self, partition: u32) -> Range<u64> {
+        part_of(self.items.len() as u64, partition, self.partitions)
+    }
+}
+
+impl<T: Data> Detached for Parts<T> {
+    fn encode_part(&self, part: u32, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let part = self.part(part);
+        append_items(out, &self.items[part.start as usize..part.end as usize])
+    }
 }
 
 impl<T> Parallelized<T> {
     /// `items` in `partitions` parts.
     pub fn new(items: Vec<T>, partitions: u32) -> Self {
-        Parallelized { items: Arc::new(items), partitions }
+        Parallelized { items: Items::Here(Arc::new(Parts { items, partitions })) }
     }
 }
 
 impl<T: Data> Wire for Parallelized<T> {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
-        out.put_items(&self.items)?;
-        out.put(&self.partitions)
+        let source = match &self.items {
+            Items::Here(parts) => out.detach(&parts.items, || parts.clone())?,
+            Items::Detached(source) => Some(*source),
+        };
+        out.put(&source)?;
+        match &self.items {
+            Items::Here(parts) if source.is_none() => {
+                out.put_items(&parts.items)?;
+                out.put(&parts.partitions)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
-        Ok(Parallelized { items: Arc::new(input.take()?), partitions: input.take()? })
+        match input.take()? {
+            Some(source) => Ok(Parallelized { items: Items::Detached(source) }),
+            None => Ok(Parallelized::new(input.take()?, input.take()?)),
+        }
     }
+}
+
+/// The items of one partition that the driver has, on the task's books as long as they are read.
+fn fetch<T: Data>(source: u32, partition: u32, task: &TaskContext) -> (Parts<T>, Reservation) {
+    let bytes = task.environment().fetch_items(source, partition);
+    let bytes = bytes.unwrap_or_else(|failure| fail(failure));
+    let mut held = task.reserve();
+    // Refused or not: the partition is the task's input, and there is nothing to spill.
+    let _ = held.resize(bytes.len() as u64);
+    let items = from_bytes(&bytes).or_fail();
+    (Parts { items, partitions: 1 }, held)
 }
 
 impl<T: Data + Clone> Pipe for Parallelized<T> {
@@ -85,14 +136,18 @@ impl<T: Data + Clone> Pipe for Parallelized<T> {
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = T> + use<T> + 'static {
-        let part = part_of(self.items.len() as u64, partition, self.partitions);
-        Chunks::new(part.end - part.start, task).flat_map({
-            let items = self.items.clone();
-            move |chunk| {
-                let items = items.clone();
-                (part.start + chunk.start..part.start + chunk.end)
-                    .map(move |i| items[i as usize].clone())
+        let (parts, held, part) = match &self.items {
+            Items::Here(parts) => (parts.clone(), None, parts.part(partition)),
+            Items::Detached(source) => {
+                let (parts, held) = fetch(*source, partition, task);
+                let part = parts.part(0);
+                (Arc::new(parts), Some(held), part)
             }
+        };
+        Chunks::new(part.end - part.start, task).flat_map(move |chunk| {
+            let (parts, _) = (parts.clone(), &held);
+            (part.start + chunk.start..part.start + chunk.end)
+                .map(move |i| parts.items[i as usize].clone())
         })
     }
 }

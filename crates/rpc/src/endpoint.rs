@@ -16,7 +16,7 @@ use crate::RpcError;
 use crate::address::{EndpointAddress, RpcAddress};
 use crate::env::RpcEnv;
 use crate::error::RemoteFailure;
-use crate::link::Link;
+use crate::link::{Credit, Link};
 use crate::mailbox::{AnyMailbox, Mailbox};
 use crate::reference::EndpointRef;
 
@@ -162,7 +162,21 @@ pub struct Caller<R> {
 
 impl<R: Serialize> Caller<R> {
     pub(crate) fn new(peer: Peer, link: Option<Arc<Link>>, path: ReplyPath<R>) -> Self {
-        Self { peer, link, slot: Arc::new(Slot { path: Mutex::new(Some(path)) }) }
+        let slot = Slot { path: Mutex::new(Some(path)), credit: Mutex::new(None) };
+        Self { peer, link, slot: Arc::new(slot) }
+    }
+
+    /// With the part of the window that the message takes until it is handled.
+    pub(crate) fn with_credit(self, credit: Credit) -> Self {
+        *self.slot.credit.lock().expect(UNBROKEN) = Some(credit);
+        self
+    }
+
+    /// Has the message count as unhandled until this is dropped, and not only while its handler runs: a handler
+    /// that hands messages on to a slower one exerts backpressure on their sender alone. What is held must be
+    /// handled without that connection: its messages to other endpoints wait too when the window is full.
+    pub fn hold(&self) -> Held {
+        Held { _credit: self.slot.take_credit() }
     }
 
     /// Which connection the message came over.
@@ -200,6 +214,12 @@ impl<R: Serialize> Caller<R> {
     }
 }
 
+/// A message that counts as unhandled.
+#[derive(Debug)]
+pub struct Held {
+    _credit: Option<Credit>,
+}
+
 /// Where a reply goes.
 #[derive(Debug)]
 pub(crate) enum ReplyPath<R> {
@@ -233,11 +253,19 @@ impl<R> ReplyPath<R> {
 #[derive(Debug)]
 pub(crate) struct Slot<R> {
     path: Mutex<Option<ReplyPath<R>>>,
+    /// Given back when the handler is done, unless it was taken.
+    credit: Mutex<Option<Credit>>,
 }
+
+const UNBROKEN: &str = "no panic while it is locked";
 
 impl<R> Slot<R> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<ReplyPath<R>>> {
-        self.path.lock().expect("no panic while it is locked")
+        self.path.lock().expect(UNBROKEN)
+    }
+
+    pub(crate) fn take_credit(&self) -> Option<Credit> {
+        self.credit.lock().expect(UNBROKEN).take()
     }
 
     fn take(&self) -> Option<ReplyPath<R>> {

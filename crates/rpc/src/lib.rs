@@ -73,7 +73,7 @@ mod stream;
 mod tls;
 
 pub use address::{EndpointAddress, MAX_NAME, RpcAddress};
-pub use endpoint::{Caller, Context, Endpoint, HandlerError, Message, Peer, ReplyOf};
+pub use endpoint::{Caller, Context, Endpoint, HandlerError, Held, Message, Peer, ReplyOf};
 pub use env::RpcEnv;
 pub use error::{RpcError, SetupError};
 pub use handshake::{HandshakeError, PROTOCOL_VERSION};

@@ -89,6 +89,7 @@ struct Watchers {
 }
 
 /// A part of the window, until its message is handled.
+#[derive(Debug)]
 pub(crate) struct Credit {
     link: Arc<Link>,
     cost: u32,

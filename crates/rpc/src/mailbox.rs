@@ -181,7 +181,7 @@ async fn decode<E: Endpoint>(endpoint: &mut E, encoded: Encoded, context: &Conte
                 Some(id) => ReplyPath::Remote { link: link.clone(), id },
                 None => ReplyPath::Nobody,
             };
-            let caller = Caller::new(link.peer().clone(), Some(link), path);
+            let caller = Caller::new(link.peer().clone(), Some(link), path).with_credit(credit);
             receive(endpoint, message, caller, context).await;
         }
         Err(error) => {
@@ -191,9 +191,9 @@ async fn decode<E: Endpoint>(endpoint: &mut E, encoded: Encoded, context: &Conte
             }
             let error = RpcError::Decode { endpoint: endpoint_name, reason };
             report(endpoint, Err(error.into()), context).await;
+            drop(credit);
         }
     }
-    drop(credit);
 }
 
 async fn receive<E: Endpoint>(
@@ -208,6 +208,7 @@ async fn receive<E: Endpoint>(
     if let Err(error) = &done {
         slot.fail(RemoteFailure::HandlerFailed { message: error.to_string() });
     }
+    drop(slot.take_credit());
     drop(slot);
     report(endpoint, done, context).await;
 }

@@ -251,7 +251,12 @@ pub enum TaskEffect {
         written: Option<MapStatus>,
     },
     /// A success nobody needs (its set was cancelled, or another attempt won): drop its output.
-    DiscardTask { task: TaskId },
+    DiscardTask {
+        task: TaskId,
+        /// The attempt, if it ran until now: then this is the first that is heard of what it brought, and no other
+        /// word about it has made that count.
+        ran: Option<TaskInfo>,
+    },
     /// For the DAG scheduler.
     TaskSetFailed { stage: StageRef, cause: TaskSetFailure },
     /// Tell the listeners.

@@ -95,6 +95,11 @@ pub enum SchedulerEffect {
     ReleaseTask {
         task: TaskId,
     },
+    /// The task succeeded for nobody: another attempt came first, or nobody wants its stage any more. If it wrote a map
+    /// output, nobody will read that. Comes before `ReleaseTask`.
+    DiscardOutput {
+        task: TaskInfo,
+    },
     /// The job is over. Exactly once per job.
     EndJob {
         job: JobId,
@@ -378,7 +383,10 @@ impl Scheduler {
                     let ended = DagEvent::TaskEnded { task, outcome, written };
                     self.pending.push_back(Step::Dag(ended));
                 }
-                TaskEffect::DiscardTask { task } => out.push(SchedulerEffect::ReleaseTask { task }),
+                TaskEffect::DiscardTask { task, ran } => {
+                    out.extend(ran.map(|task| SchedulerEffect::DiscardOutput { task }));
+                    out.push(SchedulerEffect::ReleaseTask { task });
+                }
                 TaskEffect::TaskSetFailed { stage, cause } => {
                     self.pending.push_back(Step::Dag(DagEvent::TaskSetFailed { stage, cause }));
                 }

@@ -33,6 +33,7 @@ struct Fired {
     failed_jobs: u64,
     finished_jobs: u64,
     reruns: u64,
+    discarded: u64,
 }
 
 struct World {
@@ -179,6 +180,12 @@ impl World {
             }
             SchedulerEffect::ReleaseTask { task } => {
                 self.outputs.remove(&task);
+            }
+            SchedulerEffect::DiscardOutput { task } => {
+                self.fired.discarded += 1;
+                let written = |at: &MapOutputLocation| at.task == task.task;
+                let read = self.published.values().flatten().flatten().any(written);
+                assert!(!read, "S09: {task:?} is discarded while readers are sent there");
             }
             SchedulerEffect::EndJob { job, result } => {
                 let state = self.jobs.get_mut(&job).expect("a job that was submitted");
@@ -460,6 +467,7 @@ fn every_job_ends_once_and_delivers_each_partition_once_whatever_happens() {
         all.failed_jobs += fired.failed_jobs;
         all.finished_jobs += fired.finished_jobs;
         all.reruns += fired.reruns;
+        all.discarded += fired.discarded;
     }
     println!("{all:?}");
     let counts = [
@@ -472,6 +480,7 @@ fn every_job_ends_once_and_delivers_each_partition_once_whatever_happens() {
         all.failed_jobs,
         all.finished_jobs,
         all.reruns,
+        all.discarded,
     ];
     assert!(counts.iter().all(|count| *count > 0), "a kind of fault never fired: {all:?}");
 }

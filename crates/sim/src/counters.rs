@@ -101,6 +101,8 @@ counters! {
     outputs_changed,
     /// Map outputs that executors were told to drop.
     outputs_dropped,
+    /// Map outputs were dropped at once: another attempt came first, or nobody wants their stage.
+    outputs_discarded,
     /// Shuffles whose last handle was dropped, some of them while jobs read them.
     shuffles_removed,
     /// Jobs that failed because results were delivered of outputs that came out different.

@@ -17,8 +17,8 @@ use firesteel_standalone_core::Incarnation;
 use firesteel_standalone_core::application::{AppClient, AppClientOptions};
 use firesteel_standalone_core::description::ApplicationDescription;
 use firesteel_types::{
-    Dependency, Event as Told, JobError, JobId, Properties, RddInfo, ShuffleId, TaskFailure,
-    TaskId, TaskInfo, TaskOutcome,
+    Dependency, Event as Told, JobError, JobId, MapAttempt, Properties, RddInfo, ShuffleId,
+    TaskFailure, TaskId, TaskInfo, TaskOutcome,
 };
 
 use crate::book::BlockBook;
@@ -354,6 +354,15 @@ impl World {
             SchedulerEffect::ReleaseTask { task } => {
                 node.outputs.remove(&task);
                 node.computed.remove(&task);
+            }
+            SchedulerEffect::DiscardOutput { task } => {
+                let Some((_, TaskSetKind::ShuffleMap(shuffle))) = node.tasks.get(&task.task) else {
+                    return Ok(());
+                };
+                self.counters.outputs_discarded += 1;
+                let output = MapAttempt { map_partition: task.partition, task: task.task };
+                let dropped = [(task.executor.into(), output)];
+                self.drop_outputs(proc, node, *shuffle, &dropped)?;
             }
             SchedulerEffect::EndJob { job, result } => self.job_ended(node, job, result)?,
             SchedulerEffect::PublishMapOutputs { shuffle, locations } => {

@@ -2,8 +2,8 @@
 //! kept between tasks (storage).
 //!
 //! ```text
-//!   budget = pinned | cached up to its floor | cached beyond it, which execution may evict | execution | free
-//!            ╰────── nobody can take this ──────╯╰──────────────── attainable for execution ─────────────╯
+//!   budget = pinned, held | cached up to its floor | cached beyond it, which execution may evict | execution | free
+//!            ╰────── nobody can take this ────────────╯╰──────────────── attainable for execution ─────────────╯
 //! ```
 //!
 //! With N tasks, each may have up to 1/N of what is attainable, and is sure of 1/2N of it: one that asks for no
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STANDSTILL: Duration = Duration::from_secs(10);
 /// Map outputs in memory may take so much of the budget: 1 / 10.
 const PINNED_PART: u64 = 10;
+/// Broadcast values, code and results that wait may take so much of it: 1 / 2.
+const HELD_PART: u64 = 2;
 
 /// What is kept between tasks and can be dropped.
 pub trait Evict: Send + Sync {
@@ -53,6 +55,8 @@ struct Pools {
     storage: u64,
     /// Blocks that nobody can evict.
     pinned: u64,
+    /// Other values that stay, which are among the blocks' bytes too ([`HeldBytes`]).
+    held: u64,
     execution: u64,
     tasks: BTreeMap<TaskId, Holder>,
     /// The task that is in its last resort, and in how many places.
@@ -69,10 +73,10 @@ impl Pools {
     }
 
     fn cached(&self) -> u64 {
-        self.storage - self.pinned.min(self.storage)
+        self.storage - (self.pinned + self.held).min(self.storage)
     }
 
-    fn held(&self, task: TaskId) -> u64 {
+    fn granted(&self, task: TaskId) -> u64 {
         self.tasks.get(&task).map_or(0, |holder| holder.bytes)
     }
 
@@ -208,6 +212,41 @@ impl MemoryManager {
         self.notify(&mut pools);
     }
 
+    /// Counts a value that stays in memory, evicting cached blocks for it; how much of it is on the books. More than a half of the
+    /// budget is never counted: tasks could not run any more.
+    pub(crate) fn count_held(&self, bytes: u64) -> u64 {
+        let (lacking, most) = {
+            let pools = self.lock();
+            let most = bytes.min((self.budget / HELD_PART).saturating_sub(pools.held));
+            (most.saturating_sub(self.free(&pools)).min(pools.cached()), most)
+        };
+        if lacking > 0 {
+            self.evict(lacking);
+        }
+        let mut pools = self.lock();
+        pools.held += most;
+        pools.storage += most;
+        pools.peak = pools.peak.max(pools.used());
+        most
+    }
+
+    pub(crate) fn release_held(&self, bytes: u64) {
+        let mut pools = self.lock();
+        pools.held -= bytes;
+        pools.storage -= bytes;
+        self.notify(&mut pools);
+    }
+
+    /// What each of the tasks that run may have at most.
+    pub fn share(&self) -> u64 {
+        self.share_of(&self.lock())
+    }
+
+    fn share_of(&self, pools: &Pools) -> u64 {
+        let kept = pools.pinned + pools.held + pools.cached().min(self.storage_floor);
+        (self.budget - kept.min(self.budget)) / pools.tasks.len().max(1) as u64
+    }
+
     /// The task waits for another one from now on, until this is dropped: nobody is to wait for the memory
     /// it holds.
     pub fn blocked(self: &Arc<Self>, task: TaskId) -> Blocked {
@@ -235,10 +274,8 @@ impl MemoryManager {
     /// `at_any_rate`: whatever its share.
     fn try_execution(&self, task: TaskId, bytes: u64, at_any_rate: bool) -> Grant {
         let mut pools = self.lock();
-        let kept = pools.pinned + pools.cached().min(self.storage_floor);
-        let attainable = self.budget - kept.min(self.budget);
-        let share = attainable / pools.tasks.len().max(1) as u64;
-        let wanted = pools.held(task) + bytes;
+        let share = self.share_of(&pools);
+        let wanted = pools.granted(task) + bytes;
         if wanted > share && !at_any_rate {
             return Grant::OverShare;
         }

@@ -19,7 +19,7 @@ use firesteel_types::{BlockStatus, BroadcastId, RddId, ShuffleId, StorageLevel, 
 use map::{BlockMap, Stored};
 
 use crate::claims::Claims;
-use crate::{BlockId, Claim, Evict, MemoryManager};
+use crate::{BlockId, Claim, Evict, HeldBytes, MemoryManager};
 
 /// A value of any type.
 pub type AnyValue = Arc<dyn Any + Send + Sync>;
@@ -115,6 +115,7 @@ impl Blocks {
             number,
             last_used,
             leaving: false,
+            _held: None,
         });
         match replaced {
             Some(replaced) => self.map.insert(id, replaced),
@@ -163,6 +164,14 @@ impl MemoryStore {
         self.insert(id, block);
     }
 
+    /// Puts a block that stays until it is removed, with what it takes of memory.
+    pub fn put_held<T: Any + Send + Sync>(&self, id: BlockId, value: Arc<T>, held: HeldBytes) {
+        let (level, demote, pack, epoch) = (StorageLevel::NONE, None, None, 0);
+        let block =
+            CachedBlock { value, memory_bytes: 0, disk_bytes: 0, level, demote, pack, epoch };
+        self.insert_held(id, block, Some(held));
+    }
+
     /// Takes memory for a block that is being computed, pushing out those of other RDDs if need be;
     /// `false`: there is not enough, and nothing was taken.
     pub fn acquire(&self, id: BlockId, bytes: u64) -> bool {
@@ -200,6 +209,10 @@ impl MemoryStore {
     }
 
     fn insert(&self, id: BlockId, block: CachedBlock) {
+        self.insert_held(id, block, None);
+    }
+
+    fn insert_held(&self, id: BlockId, block: CachedBlock, held: Option<HeldBytes>) {
         let CachedBlock { value, memory_bytes, disk_bytes, level, demote, pack, epoch } = block;
         let mut blocks = self.lock();
         let number = blocks.tick();
@@ -214,6 +227,7 @@ impl MemoryStore {
             number,
             last_used: number,
             leaving: false,
+            _held: held,
         };
         let replaced = match blocks.is_refused(id, epoch) {
             true => Some(stored),

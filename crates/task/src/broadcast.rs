@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use firesteel_closure::{Data, check, from_bytes, is_checking};
-use firesteel_storage::{BlockId, Claim, Outcome};
+use firesteel_closure::{Data, check, from_bytes, heap_bytes, is_checking};
+use firesteel_storage::{BlockId, Claim, HeldBytes, Outcome};
 use firesteel_types::{BroadcastId, CallSite};
 
 use crate::{TaskContext, fail, fail_for_good};
@@ -196,7 +196,10 @@ fn local_value<T: Data>(id: BroadcastId) -> Result<Arc<T>, String> {
     // As it is: whether trying again can help is not to be lost on the way through serde.
     let bytes = environment.fetch_broadcast(id).unwrap_or_else(|failure| fail(failure));
     let value = Arc::new(from_bytes::<T>(&bytes).map_err(|error| error.to_string())?);
-    environment.blocks().put(block, value.clone());
+    drop(bytes);
+    let size = (size_of::<T>() + heap_bytes(&*value)) as u64;
+    let held = HeldBytes::count(task.scratch().memory(), size, "a broadcast value");
+    environment.blocks().put_held(block, value.clone(), held);
     claimed.end(Outcome::Cached);
     Ok(value)
 }

@@ -80,6 +80,11 @@ pub trait Environment: Send + Sync {
     }
     /// Copies a partition that was just kept here to other executors, as its level says.
     fn replicate(&self, _: BlockId) {}
+    /// The encoded items of one partition of a source that the task's code was sent without.
+    fn fetch_items(&self, source: u32, partition: u32) -> Result<Vec<u8>, TaskFailure> {
+        let message = format!("partition {partition} of source {source} was not sent along");
+        Err(TaskFailure::Fatal { message })
+    }
     /// The encoded value of a broadcast that is not in `blocks` yet.
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure>;
 }

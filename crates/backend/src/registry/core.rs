@@ -1,6 +1,6 @@
 //! One event in, effects out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firesteel_scheduler::SchedulerInput;
@@ -42,6 +42,8 @@ pub enum RegistryEvent {
     KillRequested { executors: Vec<ExecutorId> },
     /// The schedulers give a node no task of this application from now on, or do so again.
     NodeExcluded { node: Host, excluded: bool },
+    /// When something came last over each connection, whether or not it was fed: who is heard of is not silent.
+    Heard { arrived: BTreeMap<Peer, Tick> },
     /// A moment asked for by [`RegistryEffect::ArmTimer`] has come; the first one starts the registry.
     Ticked,
     /// The shell has fed all messages that had arrived when it carried out [`RegistryEffect::Drain`].
@@ -150,6 +152,7 @@ impl Registry {
             RegistryEvent::NodeExcluded { node, excluded } => {
                 self.node_excluded(turn, node, excluded)
             }
+            RegistryEvent::Heard { arrived } => self.roster.heard_over(&arrived),
             RegistryEvent::Ticked => self.ticked(turn),
             RegistryEvent::Drained if !self.over => self.remove_silent_executors(turn),
             RegistryEvent::Drained => {}

@@ -107,6 +107,14 @@ impl Roster {
         known.map(|known| known.last_seen = now).is_some()
     }
 
+    /// Something came over these connections, last at these moments.
+    pub(super) fn heard_over(&mut self, arrived: &BTreeMap<Peer, Tick>) {
+        for executor in self.registered.values_mut() {
+            let at = arrived.get(&executor.peer).copied();
+            executor.last_seen = executor.last_seen.max(at.unwrap_or(executor.last_seen));
+        }
+    }
+
     /// A connection is broken: the executor's behind it.
     pub(super) fn disconnect(&mut self, peer: Peer, now: Tick) -> Option<ExecutorId> {
         let found = self.registered.iter_mut().find(|(_, executor)| executor.peer == peer);

@@ -246,6 +246,20 @@ fn silence_is_judged_after_all_that_had_arrived_was_read() {
 }
 
 #[test]
+fn what_arrived_while_a_backlog_was_read_counts_as_heard() {
+    let mut scene = Scene::ready();
+    scene.feed(introduces(9, 0));
+    scene.feed(introduces(8, 1));
+    // Reading took longer than anybody may be silent, and heartbeats stand behind what was read.
+    scene.now = scene.now.plus_ms(400_000);
+    let arrived = [(Peer(9), Tick(scene.now.0 - 5_000))].into();
+    scene.feed(RegistryEvent::Heard { arrived });
+    scene.feed(RegistryEvent::Drained);
+    assert!(!scene.registry.is_lost(ExecutorId(0)), "its heartbeats wait to be read");
+    assert!(scene.registry.is_lost(ExecutorId(1)), "nothing of it had come");
+}
+
+#[test]
 fn an_executor_that_did_not_say_where_it_serves_its_blocks_is_refused() {
     let mut scene = Scene::ready();
     let RegistryEvent::ReceivedExecutor { from, message, .. } = introduces(9, 0) else {

@@ -255,6 +255,17 @@ pub(crate) fn append<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), W
     Ok(())
 }
 
+/// Appends some of many items, to be read as a `Vec<T>`.
+pub fn append_items<T: Data>(out: &mut Vec<u8>, items: &[T]) -> Result<(), WireError> {
+    if Form::of::<Vec<T>>().is_plain {
+        return write_plain(out, &items).map_err(encode_error::<T>);
+    }
+    let start = out.len();
+    let written = write(out, &items).map_err(encode_error::<T>)?;
+    seal(out, start, &written.structure);
+    Ok(())
+}
+
 /// How many bytes a value takes when it is encoded, without encoding it.
 pub fn encoded_len<T: Serialize>(value: &T) -> Result<usize, WireError> {
     let mut counter = Counter::default();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use firesteel_scheduler::SchedulerInput;
 use firesteel_task::TaskReport;
 use firesteel_types::{BlockManagerId, Event, ExecutorId, ExecutorInfo, Host, TaskId, Tick};
 use tokio::runtime::Runtime;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::subscriber::NoSubscriber;
 
 use super::super::Engine;
+use super::backlog::Queued;
 use super::provider::Provider;
 use super::{Cluster, Joined, Link, Live, lock};
 use crate::heartbeat::Heartbeat;
@@ -31,16 +34,16 @@ pub(super) enum ActorMessage {
     Provider(ProviderEvent),
     /// The schedulers exclude a node, or do no longer.
     NodeExcluded(Host, bool),
-    /// A message from an executor.
-    FromExecutor(u64, Option<Box<Link>>, ToDriver),
+    /// A message from an executor, as long as it is not handled.
+    FromExecutor(u64, Option<Box<Link>>, ToDriver, Queued),
     /// A connection to an executor broke.
     ExecutorGone(u64),
     /// An executor could not be sent to.
     Unreachable(ExecutorId),
     /// An executor told what it uses and what its tasks cost so far.
     Heartbeat(Box<Heartbeat>),
-    /// A task's result that had to be fetched is there, or is not.
-    Fetched(ExecutorId, TaskId, Box<TaskReport>),
+    /// A task's result that had to be fetched is there, or is not; others wait for the permit.
+    Fetched(ExecutorId, TaskId, Box<TaskReport>, Option<OwnedSemaphorePermit>),
     /// All that had arrived when this was sent has been read.
     Drained,
     /// The context stops.
@@ -97,6 +100,7 @@ impl Actor {
                 self.feed(RegistryEvent::Ticked);
             }
             self.warn_if_starved();
+            self.cluster.turns.fetch_add(1, Ordering::Relaxed);
         }
         self.feed(RegistryEvent::Stopped);
         self.cluster.joined(Joined::Never("the context was stopped".to_owned()));
@@ -112,17 +116,19 @@ impl Actor {
             ActorMessage::NodeExcluded(node, excluded) => {
                 self.feed(RegistryEvent::NodeExcluded { node, excluded });
             }
-            ActorMessage::FromExecutor(connection, link, message) => {
+            ActorMessage::FromExecutor(connection, link, message, queued) => {
                 let from = Peer(connection);
                 if let Some(link) = link {
                     self.links.insert(from, *link);
                 }
                 let has_address = lock(&self.cluster.introduced).contains_key(&connection);
                 self.feed(RegistryEvent::ReceivedExecutor { from, has_address, message });
+                drop(queued);
             }
             ActorMessage::ExecutorGone(connection) => {
                 self.feed(RegistryEvent::ExecutorDisconnected { peer: Peer(connection) });
                 self.links.remove(&Peer(connection));
+                self.cluster.backlog.remove(connection);
                 lock(&self.cluster.introduced).remove(&connection);
             }
             ActorMessage::Unreachable(executor) => {
@@ -131,10 +137,16 @@ impl Actor {
                 }
             }
             ActorMessage::Heartbeat(heartbeat) => self.engine.note_heartbeat(*heartbeat),
-            ActorMessage::Fetched(executor, task, report) => {
+            ActorMessage::Fetched(executor, task, report, permit) => {
                 self.engine.report_remote(task, executor, *report);
+                drop(permit);
             }
-            ActorMessage::Drained => self.feed(RegistryEvent::Drained),
+            ActorMessage::Drained => {
+                // What came while all that was handled counts too.
+                let arrived = self.cluster.backlog.heard(self.engine.now());
+                self.feed(RegistryEvent::Heard { arrived });
+                self.feed(RegistryEvent::Drained);
+            }
             ActorMessage::Stop => {}
         }
     }
@@ -205,7 +217,7 @@ impl Actor {
         let (address, max_memory) = introduced.unzip();
         let (host, cores) = (info.host.clone(), info.cores);
         tracing::info!(%executor, %host, cores, "executor registered");
-        let live = Live { link, address, host, cores, code: Default::default() };
+        let live = Live { link, address, host, cores, code: Default::default(), outdated: 0 };
         let (id, at) = (live.block_manager(executor), self.engine.now());
         lock(&self.cluster.executors).insert(executor, live);
         let max_memory = max_memory.unwrap_or_default();

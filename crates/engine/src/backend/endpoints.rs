@@ -1,6 +1,7 @@
 //! What comes in over the network: words of executors, questions about blocks, streams.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 
@@ -8,26 +9,38 @@ use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::wire;
 use firesteel_closure::ExecutableHash;
 use firesteel_executor::node::{
-    BLOCKS, BlockMasterReply, MapOutputLocations, NextPiece, StreamId, ToBlockMaster,
+    BLOCKS, BlockMasterReply, MapOutputLocations, NextPiece, StreamId, ToBlockMaster, items_answer,
 };
 use firesteel_rpc::{
     Caller, Context, Endpoint, HandlerError, OpenError, Peer, StreamBody, StreamSource,
 };
 use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::blocks::{BlockMaster as Blocks, Peers, PieceRequest};
+use firesteel_storage::Clock;
 use firesteel_types::{BlockLocation, RddBlock, ShuffleId};
 
 use super::super::Engine;
+use super::super::job::StageCode;
 use super::actor::ActorMessage;
+use super::backlog::Backlog;
 use super::broadcasts::Next;
 use super::{Cluster, Link, lock};
 use crate::heartbeat::Heartbeat;
 
 /// Hears executors.
 pub(super) struct Scheduler {
-    pub(super) messages: Sender<ActorMessage>,
+    messages: Sender<ActorMessage>,
+    backlog: Arc<Backlog>,
+    clock: Clock,
     /// Connections that the actor has a way back over.
-    pub(super) known: BTreeSet<u64>,
+    known: BTreeSet<u64>,
+}
+
+impl Scheduler {
+    /// One that passes on what it hears.
+    pub(super) fn new(messages: Sender<ActorMessage>, backlog: Arc<Backlog>, clock: Clock) -> Self {
+        Scheduler { messages, backlog, clock, known: BTreeSet::new() }
+    }
 }
 
 impl Endpoint for Scheduler {
@@ -45,7 +58,13 @@ impl Endpoint for Scheduler {
             false => None,
         };
         let link = link.map(|(tasks, blocks)| Box::new(Link { tasks, blocks }));
-        let _ = self.messages.send(ActorMessage::FromExecutor(connection, link, message));
+        let bytes = match &message {
+            ToDriver::StatusUpdate { data, .. } => data.len() as u64,
+            ToDriver::RegisterExecutor { .. } | ToDriver::ExecutorHeartbeat { .. } => 0,
+        };
+        let queued = self.backlog.add(&caller, bytes, self.clock.now());
+        let message = ActorMessage::FromExecutor(connection, link, message, queued);
+        let _ = self.messages.send(message);
         Ok(())
     }
 
@@ -177,6 +196,13 @@ pub(super) struct Streams {
     pub(super) cluster: Arc<Cluster>,
 }
 
+impl Streams {
+    fn code(&self, code: u64) -> Result<Arc<StageCode>, OpenError> {
+        let code = lock(&self.cluster.code).get(&code).and_then(Weak::upgrade);
+        code.ok_or(OpenError::Missing)
+    }
+}
+
 impl StreamSource for Streams {
     fn open(&self, id: &str, _: &Peer) -> Result<StreamBody, OpenError> {
         if let Some((hash, offset)) = wire::parse_content(id) {
@@ -184,10 +210,15 @@ impl StreamSource for Streams {
         }
         match StreamId::parse(id) {
             Some(StreamId::Code(code)) => {
-                let code = lock(&self.cluster.code).get(&code).and_then(std::sync::Weak::upgrade);
-                let code = code.ok_or(OpenError::Missing)?;
-                let body = code.encoded().as_ref().map_err(|_| OpenError::Missing)?;
+                let code = self.code(code)?;
+                let body = code.encoded(true).map_err(|_| OpenError::Missing)?;
                 Ok(StreamBody::Bytes(body.clone()))
+            }
+            Some(StreamId::Items { code, source, partition }) => {
+                let code = self.code(code)?;
+                let items = items_answer(|out| code.encode_items(source, partition, out));
+                self.cluster.served_item_bytes.fetch_add(items.len() as u64, Ordering::Relaxed);
+                Ok(StreamBody::Bytes(items.into()))
             }
             Some(StreamId::Piece { broadcast, piece }) => {
                 let bytes = self.cluster.broadcasts.piece(broadcast, piece);

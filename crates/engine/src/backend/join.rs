@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
@@ -23,6 +24,9 @@ use super::provider::{ApplicationSpec, ClusterManager, Provider, Reports};
 use super::{Cluster, lock};
 use crate::files::Files;
 use crate::{Error, Result};
+
+/// Executors do not hear of a busy driver more often.
+const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(10);
 
 /// A cluster that was not asked for anything yet.
 pub(crate) struct NewCluster {
@@ -59,7 +63,8 @@ impl NewCluster {
     pub(in super::super) fn start(self, engine: &Arc<Engine>) -> Result<()> {
         let NewCluster { master, runtime, mut provider, opened } = self;
         let refused = |reason: String| Error::Master { master: master.clone(), reason };
-        let Opened { cluster, messages, core, application, wanted, hash } = opened;
+        let Opened { cluster, messages, core, application, wanted, hash, keep_alive } = opened;
+        runtime.spawn(Cluster::keep_alive(Arc::downgrade(&cluster), keep_alive));
         let started = cluster.serve(engine, hash);
         let started = started.and_then(|reports| provider.start(application, reports));
         started.inspect_err(|_| provider.stop()).map_err(refused)?;
@@ -81,6 +86,8 @@ struct Opened {
     application: ApplicationSpec,
     wanted: String,
     hash: ExecutableHash,
+    /// How often executors hear of a driver that is busy.
+    keep_alive: Duration,
 }
 
 impl Opened {
@@ -115,8 +122,9 @@ impl Opened {
         let (sender, messages) = channel();
         let cluster = Arc::new(Cluster::new(&conf, env, sender, contents)?);
         let wanted = wanted(&conf)?;
+        let keep_alive = (conf.get(&entries::NETWORK_TIMEOUT)? / 8).max(SHORTEST_KEEP_ALIVE);
         let application = describe(conf, &address, secret.as_ref(), hash, served)?;
-        Ok(Opened { cluster, messages, core, application, wanted, hash })
+        Ok(Opened { cluster, messages, core, application, wanted, hash, keep_alive })
     }
 }
 
@@ -127,10 +135,11 @@ impl Cluster {
         engine: &Arc<Engine>,
         hash: ExecutableHash,
     ) -> std::result::Result<Reports, String> {
-        let (cluster, engine) = (self.clone(), Arc::downgrade(engine));
+        let (cluster, clock) = (self.clone(), engine.clock);
+        let engine = Arc::downgrade(engine);
         self.env.serve_streams(Arc::new(Streams { cluster: cluster.clone() }));
         let blocks = BlockMaster { cluster, engine, hash };
-        let executors = Scheduler { messages: self.messages.clone(), known: Default::default() };
+        let executors = Scheduler::new(self.messages.clone(), self.backlog.clone(), clock);
         let registered = self.env.register(BLOCK_MASTER, blocks).map(drop);
         registered
             .and_then(|()| self.env.register(wire::DRIVER, executors).map(drop))

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `join` | settings, the runtime, the driver's port |
 //! | `actor` | the thread with the core of `firesteel_backend::registry`: one event at a time |
+//! | `backlog` | what came in and is not handled: its bytes, and who was heard when |
 //! | `describe` | the application's request to a cluster manager, and the environment of executors |
 //! | `provider` | where cluster managers plug in |
 //! | `standalone` | executors from a standalone cluster: the client of its masters |
@@ -20,6 +21,7 @@
 //! What is decided about executors is decided in the core, what about tasks in the schedulers.
 
 mod actor;
+mod backlog;
 mod broadcasts;
 mod contents;
 mod describe;
@@ -31,13 +33,13 @@ mod report;
 mod standalone;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use firesteel_backend::protocol::ToExecutor;
-use firesteel_closure::to_bytes;
 use firesteel_conf::{ByteSize, Conf, entries};
 use firesteel_executor::Forgotten;
 use firesteel_executor::node::{TaskOrder, ToBlocks};
@@ -51,6 +53,7 @@ use super::local::identity;
 use super::place::Place;
 use super::state::Launch;
 use actor::ActorMessage;
+use backlog::Backlog;
 use broadcasts::Broadcasts;
 use contents::Contents;
 pub use describe::executor_environment;
@@ -80,6 +83,8 @@ struct Live {
     cores: u32,
     /// The code it was sent.
     code: BTreeSet<u64>,
+    /// It was told what is outdated of cached RDDs, up to this number.
+    outdated: u64,
 }
 
 impl Live {
@@ -99,6 +104,9 @@ enum Joined {
 pub(crate) struct Cluster {
     env: RpcEnv,
     messages: Sender<ActorMessage>,
+    backlog: Arc<Backlog>,
+    /// What the actor has done so far.
+    turns: AtomicU64,
     executors: Mutex<BTreeMap<ExecutorId, Live>>,
     /// Where executors serve their blocks and how much memory they have, by the connection they told it over.
     introduced: Mutex<BTreeMap<u64, (RpcAddress, u64)>>,
@@ -108,6 +116,9 @@ pub(crate) struct Cluster {
     joining: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
     contents: Contents,
+    served_item_bytes: AtomicU64,
+    sent_task_bytes: AtomicU64,
+    fetched_result_bytes: AtomicU64,
     /// How often a result is asked for again, and after which pause.
     retries: (u32, Duration),
     /// Results of one job beyond this are refused; 0: none are.
@@ -146,6 +157,8 @@ impl Cluster {
         Ok(Cluster {
             env,
             messages,
+            backlog: Arc::default(),
+            turns: AtomicU64::new(0),
             executors: Mutex::default(),
             introduced: Mutex::default(),
             broadcasts: Broadcasts::new(piece_bytes),
@@ -154,6 +167,9 @@ impl Cluster {
             joining: Condvar::new(),
             thread: Mutex::new(None),
             contents,
+            served_item_bytes: AtomicU64::new(0),
+            sent_task_bytes: AtomicU64::new(0),
+            fetched_result_bytes: AtomicU64::new(0),
             max_result_bytes,
             retries: (tries, conf.get(&entries::SHUFFLE_IO_RETRY_WAIT)?),
         })
@@ -161,7 +177,7 @@ impl Cluster {
 
     fn launch(self: &Arc<Self>, engine: &Arc<Engine>, launch: &Launch) {
         let Launch { task, code, kill, epoch, outdated } = launch;
-        let body = match code.encoded() {
+        let body = match code.encoded(true) {
             Ok(body) => body,
             Err(failure) => {
                 let report = TaskReport::failed(failure.clone());
@@ -169,7 +185,14 @@ impl Cluster {
             }
         };
         self.offer_code(code);
-        // One that is not there was lost: the schedulers hear of it, if they have not already.
+        let Some(told) = lock(&self.executors).get(&task.executor).map(|live| live.outdated) else {
+            // Lost: the schedulers hear of it, if they have not already.
+            return;
+        };
+        let new = match told < *outdated {
+            true => engine.with_blocks(|blocks| blocks.outdated_since(told)),
+            false => Vec::new(),
+        };
         let mut executors = lock(&self.executors);
         let Some(live) = executors.get_mut(&task.executor) else { return };
         let is_new = live.code.insert(code.id) && body.len() <= CODE_SENT_ALONG;
@@ -177,13 +200,18 @@ impl Cluster {
             live.code.pop_first();
         }
         let body = is_new.then(|| body.to_vec());
-        let (identity, outdated) = (identity(task, *epoch), outdated.to_vec());
-        let order = TaskOrder { identity, code: code.id, body, outdated };
-        let data = to_bytes(&order).expect("it consists of numbers and bytes");
+        let order = TaskOrder { identity: identity(task, *epoch), code: code.id, body };
+        let data = order.to_data(&new);
+        self.sent_task_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
         let tasks = live.link.tasks.clone();
+        // Under the lock: a task that is sent later, and told less, comes later.
+        let sent = tasks.try_send(message.clone());
+        if sent.is_ok() {
+            live.outdated = live.outdated.max(*outdated);
+        }
         drop(executors);
-        match tasks.try_send(message.clone()) {
+        match sent {
             Ok(()) => {}
             Err(RpcError::QueueFull { .. }) => return self.send_later(launch, tasks, message),
             Err(error) => self.unreachable(task.executor, &error),
@@ -340,6 +368,45 @@ impl Cluster {
     /// Bytes of broadcast values that the driver itself sent to executors.
     pub(super) fn served_broadcast_bytes(&self) -> u64 {
         self.broadcasts.served()
+    }
+
+    /// Bytes of parallelized collections that executors fetched.
+    pub(super) fn served_item_bytes(&self) -> u64 {
+        self.served_item_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all messages that launch tasks.
+    pub(super) fn sent_task_bytes(&self) -> u64 {
+        self.sent_task_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of results that waited on executors.
+    pub(super) fn fetched_result_bytes(&self) -> u64 {
+        self.fetched_result_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes of reports that were queued at once.
+    pub(super) fn most_queued_bytes(&self) -> u64 {
+        self.backlog.most_bytes()
+    }
+
+    /// Tells executors that this process lives while the actor is too busy to answer their heartbeats: merging what tasks
+    /// added is user code, and takes as long as it takes.
+    async fn keep_alive(this: Weak<Self>, interval: Duration) {
+        let mut turns = 0;
+        loop {
+            tokio::time::sleep(interval).await;
+            let Some(cluster) = this.upgrade() else { return };
+            let before = std::mem::replace(&mut turns, cluster.turns.load(Ordering::Relaxed));
+            if before != turns && cluster.backlog.is_empty() {
+                continue;
+            }
+            let links: Vec<_> =
+                lock(&cluster.executors).values().map(|live| live.link.tasks.clone()).collect();
+            for tasks in links {
+                let _ = tasks.try_send(ToExecutor::HeartbeatResponse { reregister: false });
+            }
+        }
     }
 
     /// Where the driver listens.

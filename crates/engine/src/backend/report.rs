@@ -1,6 +1,7 @@
 //! What tasks brought: results that came along or are fetched, and the limit for all of a job's.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use firesteel_closure::from_bytes;
@@ -96,13 +97,21 @@ impl Actor {
         drop(executors);
         self.engine.post_getting_result(task);
         let (cluster, begun) = (self.cluster.clone(), Instant::now());
+        let engine = Arc::downgrade(&self.engine);
         self.cluster.env.runtime().spawn(async move {
             let id = StreamId::Result(task).to_string();
-            let read = cluster.read(executor, &address, &id, bytes).await;
+            let permit = cluster.backlog.permit(bytes).await;
+            // Its job may have ended since.
+            let wanted = engine.upgrade().is_some_and(|engine| engine.wants_result(task));
+            let read = match wanted {
+                true => Some(cluster.read(executor, &address, &id, bytes).await),
+                false => None,
+            };
             report.metrics.getting_result_time_ms = begun.elapsed().as_millis() as u64;
             let taken = match read {
-                Ok(output) => take(&mut report, output),
-                Err(error) => {
+                None => Err(unwanted()),
+                Some(Ok(output)) => take(&mut report, output),
+                Some(Err(error)) => {
                     let message = format!("its result could not be fetched: {error}");
                     Err(TaskFailure::Error { message })
                 }
@@ -111,9 +120,14 @@ impl Actor {
                 report = TaskReport { metrics: report.metrics, ..TaskReport::failed(failure) };
             }
             cluster.tell_blocks(executor, ToBlocks::Forget(Forgotten::Result(task)));
-            let _ = cluster.messages.send(ActorMessage::Fetched(executor, task, Box::new(report)));
+            let fetched = ActorMessage::Fetched(executor, task, Box::new(report), permit);
+            let _ = cluster.messages.send(fetched);
         });
     }
+}
+
+fn unwanted() -> TaskFailure {
+    TaskFailure::Killed { reason: "nobody waits for its result".to_owned() }
 }
 
 /// A result that came together with accumulator updates.
@@ -145,7 +159,11 @@ impl Cluster {
                     left -= 1;
                     tokio::time::sleep(wait).await;
                 }
-                done => return done,
+                done => {
+                    let bytes = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                    self.fetched_result_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    return done;
+                }
             }
         }
     }
@@ -179,10 +197,16 @@ impl Engine {
         bytes: u64,
         limit: u64,
     ) -> Result<(), TaskFailure> {
-        let unwanted = || TaskFailure::Killed { reason: "nobody waits for its result".to_owned() };
         let mut state = self.lock();
         let Some(job) = state.running.get(&task).ok_or_else(unwanted)?.job else { return Ok(()) };
         state.jobs.get_mut(&job).ok_or_else(unwanted)?.admit(bytes, limit)
+    }
+
+    /// Whether somebody waits for the result of this task.
+    fn wants_result(&self, task: TaskId) -> bool {
+        let state = self.lock();
+        let running = state.running.get(&task);
+        running.is_some_and(|task| task.job.is_none_or(|job| state.jobs.contains_key(&job)))
     }
 
     fn post_getting_result(&self, task: TaskId) {

@@ -13,7 +13,7 @@ use firesteel_rpc::{
     StreamBody, StreamSource,
 };
 use firesteel_shuffle::{MapOutput, ReadError, Scratch, Slice};
-use firesteel_storage::{BlockId, Evict, MemoryStore, Watch};
+use firesteel_storage::{BlockId, Evict, HeldBytes, MemoryStore, Watch};
 use firesteel_task::TaskBody;
 use firesteel_types::{
     BlockLocation, ExecutorId, MapAttempt, RddBlock, RddId, ShuffleId, TaskFailure, TaskId,
@@ -57,7 +57,7 @@ pub(super) struct BlockManager {
     pub(super) asking: Mutex<()>,
     removed: Mutex<BTreeSet<ShuffleId>>,
     survey: Survey,
-    results: Mutex<BTreeMap<TaskId, Bytes>>,
+    results: Mutex<BTreeMap<TaskId, (Bytes, HeldBytes)>>,
     pub(super) telling: Mutex<()>,
     pub(super) running: RunningTasks,
     /// Partitions that are being copied to others.
@@ -85,8 +85,8 @@ impl BlockManager {
         let manager = Arc::new(BlockManager {
             executor: settings.executor,
             blocks,
+            code: CodeCache::new(scratch.memory().clone()),
             scratch,
-            code: CodeCache::default(),
             block_master: env.endpoint_ref(&settings.driver.endpoint(BLOCK_MASTER))?,
             env,
             address,
@@ -128,7 +128,9 @@ impl BlockManager {
 
     /// Keeps a result until the driver has fetched it.
     pub(super) fn keep_result(&self, task: TaskId, result: Vec<u8>) {
-        lock(&self.results).insert(task, result.into());
+        let bytes = result.len() as u64;
+        let held = HeldBytes::count(self.scratch.memory(), bytes, "a result that waits");
+        lock(&self.results).insert(task, (result.into(), held));
     }
 
     /// One reader's part of a map output of this executor.
@@ -160,7 +162,7 @@ impl BlockManager {
         reader.failed(map, self.location(), broken, message)
     }
 
-    fn forget(&self, forgotten: Forgotten) {
+    pub(super) fn forget(&self, forgotten: Forgotten) {
         match forgotten {
             Forgotten::Outdated(rdd, epoch) => drop(self.blocks.take_outdated(rdd, epoch)),
             Forgotten::Broadcast(id) => self.blocks.remove_broadcast(id),
@@ -272,14 +274,14 @@ impl StreamSource for BlockManager {
             }
             StreamId::Cached { rdd, partition, epoch } => self.open_cached(rdd, partition, epoch),
             StreamId::Result(task) => {
-                let result = lock(&self.results).get(&task).cloned();
+                let result = lock(&self.results).get(&task).map(|(result, _)| result.clone());
                 result.map(StreamBody::Bytes).ok_or(OpenError::Missing)
             }
             StreamId::Piece { broadcast, piece } => {
                 let piece = self.blocks.get::<Bytes>(BlockId::BroadcastPiece(broadcast, piece));
                 piece.map(|bytes| StreamBody::Bytes((*bytes).clone())).ok_or(OpenError::Missing)
             }
-            StreamId::Code(_) => Err(OpenError::Missing),
+            StreamId::Code(_) | StreamId::Items { .. } => Err(OpenError::Missing),
         }
     }
 }

@@ -6,16 +6,21 @@ use std::sync::{Arc, Mutex};
 use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
 use firesteel_storage::{BlockId, MemoryStore};
-use firesteel_task::{Environment, KillSwitch, MapOutputs};
+use firesteel_task::{Environment, KillSwitch, MapOutputs, TaskIdentity};
 use firesteel_types::{BroadcastId, ExecutorId, ShuffleId, TaskFailure, TaskId, TaskMetrics};
 
 use super::block_manager::{BlockManager, lock};
 use super::flow::{Outputs, Reader};
-use super::protocol::{BlockMasterReply, MapOutputLocations, StreamId, ToBlockMaster};
+use super::protocol::{
+    BlockMasterReply, MapOutputLocations, StreamId, TaskOrder, ToBlockMaster, read_items,
+};
 
 /// What one task sees.
 pub(super) struct TaskEnvironment {
     manager: Arc<BlockManager>,
+    /// Its stage's code.
+    code: u64,
+    task: TaskId,
     /// Where map outputs lie must be known at least as of this.
     epoch: u64,
     kill: Arc<KillSwitch>,
@@ -26,17 +31,20 @@ pub(super) struct TaskEnvironment {
 impl TaskEnvironment {
     pub(super) fn new(
         manager: Arc<BlockManager>,
-        epoch: u64,
+        order: &TaskOrder,
         kill: Arc<KillSwitch>,
         metrics: Arc<Mutex<TaskMetrics>>,
     ) -> Self {
-        TaskEnvironment { manager, epoch, kill, metrics }
+        let TaskIdentity { task, epoch, .. } = order.identity;
+        TaskEnvironment { manager, code: order.code, task, epoch, kill, metrics }
     }
 
     fn outputs(&self, reader: Reader, maps: Range<u32>) -> MapOutputs {
         let (manager, kill) = (self.manager.clone(), self.kill.clone());
         match manager.locate(reader.shuffle, self.epoch) {
-            Ok(located) => Box::new(Outputs::new(manager, kill, reader, maps, located)),
+            Ok(located) => {
+                Box::new(Outputs::new(manager, (self.task, kill), reader, maps, located))
+            }
             Err(failure) => Box::new(std::iter::once(Err(failure))),
         }
     }
@@ -148,6 +156,15 @@ impl Environment for TaskEnvironment {
         if let Some(status) = self.manager.blocks.status(block) {
             self.manager.env.runtime().block_on(self.manager.replicate(rdd, partition, status));
         }
+    }
+
+    fn fetch_items(&self, source: u32, partition: u32) -> Result<Vec<u8>, TaskFailure> {
+        let id = StreamId::Items { code: self.code, source, partition };
+        let answer = self.read_from_driver(&id).map_err(|error| {
+            let message = format!("partition {partition} of a parallelized collection: {error}");
+            TaskFailure::Error { message }
+        })?;
+        read_items(answer)
     }
 
     fn fetch_broadcast(&self, id: BroadcastId) -> Result<Vec<u8>, TaskFailure> {

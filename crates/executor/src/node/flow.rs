@@ -11,8 +11,9 @@ use bytes::Bytes;
 
 use firesteel_rpc::RpcAddress;
 use firesteel_shuffle::Slice;
+use firesteel_storage::Reservation;
 use firesteel_task::{FetchedSlice, KillSwitch};
-use firesteel_types::{BlockLocation, MapAttempt, ShuffleId, TaskFailure};
+use firesteel_types::{BlockLocation, MapAttempt, ShuffleId, TaskFailure, TaskId};
 
 use super::block_manager::{BlockManager, lock};
 use super::plan::{Plan, Question};
@@ -22,6 +23,10 @@ use super::transfer::TransferError;
 /// An answer may be longer than it should be by one output that is small, and its framing.
 const SLACK: u64 = 4 << 20;
 /// Between two looks at the kill switch.
+/// A reader may hold so much of its task's share: 1 / 4.
+const IN_FLIGHT_PART: u64 = 4;
+/// Smaller changes of what it holds are not told to the books.
+const ACCOUNTED_BYTES: u64 = 64 << 10;
 const POLL: Duration = Duration::from_millis(50);
 
 /// One reader of one shuffle.
@@ -95,18 +100,37 @@ pub(super) struct Outputs {
     kill: Arc<KillSwitch>,
     located: Arc<MapOutputLocations>,
     flow: Arc<Flow>,
+    /// What is under way or was not read, on the task's books.
+    held: Reservation,
+    /// How much that may be.
+    most: u64,
 }
 
 impl Outputs {
     pub(super) fn new(
         manager: Arc<BlockManager>,
-        kill: Arc<KillSwitch>,
+        (task, kill): (TaskId, Arc<KillSwitch>),
         reader: Reader,
         maps: Range<u32>,
         located: Arc<MapOutputLocations>,
     ) -> Self {
-        let flow = Flow::new(&manager, reader, maps.clone(), &located);
-        Outputs { reader, maps, manager, kill, located, flow: Arc::new(flow) }
+        let held = manager.scratch.reserve(task);
+        let share = manager.scratch.memory().share() / IN_FLIGHT_PART;
+        let most = manager.max_in_flight.min(share).max(1);
+        let flow = Arc::new(Flow::new(&manager, reader, maps.clone(), &located, most));
+        Outputs { reader, maps, manager, kill, located, flow, held, most }
+    }
+
+    /// Counts what is held now. If that is refused, no more is asked for than was granted; what its reader waits for comes
+    /// in any case.
+    fn account(&mut self) {
+        let holds = self.flow.state().plan.held();
+        if holds.abs_diff(self.held.bytes()) < ACCOUNTED_BYTES && holds > 0 {
+            return;
+        }
+        let granted = self.held.resize(holds);
+        let most = if granted { self.most } else { self.held.bytes().max(1) };
+        self.flow.state().plan.limit_to(most);
     }
 
     fn fetch(&self, map: u32) -> Result<Slice, TaskFailure> {
@@ -141,6 +165,7 @@ impl Iterator for Outputs {
         let holder = self.located.output(map).map(|(holder, _)| holder);
         let is_remote = holder != Some(self.manager.location());
         let fetched = self.fetch(map);
+        self.account();
         let requests = take(&mut self.flow.state().requests);
         Some(fetched.map(|slice| FetchedSlice { slice, is_remote, requests }))
     }
@@ -181,6 +206,7 @@ impl Flow {
         reader: Reader,
         maps: Range<u32>,
         located: &Arc<MapOutputLocations>,
+        most: u64,
     ) -> Self {
         let elsewhere =
             located.addresses.iter().filter(|(holder, _)| *holder != manager.location());
@@ -194,7 +220,7 @@ impl Flow {
             }
         }
         let of_lanes = lanes.iter().map(|(holder, _)| waiting.remove(holder).unwrap_or_default());
-        let plan = Plan::new(of_lanes.collect::<Vec<_>>(), manager.max_in_flight);
+        let plan = Plan::new(of_lanes.collect::<Vec<_>>(), most);
         let (here, requests, wanted) = (BTreeMap::new(), Duration::ZERO, None);
         let state = State { plan, here, requests, wanted, failed: None, ended: false };
         let state = Mutex::new(state);

@@ -80,6 +80,16 @@ impl Plan {
         }
     }
 
+    /// Bytes under way or not read.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Holds no more than this from now on.
+    pub(super) fn limit_to(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// The next question that may be asked now; `wanted` is the output that its reader waits for.
     pub(super) fn next(&mut self, wanted: Option<u32>) -> Option<Question> {
         if self.under_way >= QUESTIONS {

@@ -7,13 +7,13 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use firesteel_closure::ExecutableHash;
+use firesteel_closure::{ExecutableHash, Taker, WireError, to_bytes};
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_task::TaskIdentity;
 use firesteel_types::{
     AccumulatorId, BlockLocation, BlockStatus, BroadcastId, ExecutorId, ExecutorMetrics,
     MapAttempt, MapOutputLocation, MapStatus, RddBlock, RddId, RunningTask, ShuffleId, StagePeak,
-    TaskId, TaskMetrics,
+    TaskFailure, TaskId, TaskMetrics,
 };
 
 use crate::Forgotten;
@@ -37,10 +37,28 @@ pub struct TaskOrder {
     pub code: u64,
     /// The code, if this executor has not been sent it before; otherwise it is fetched if need be.
     pub body: Option<Vec<u8>>,
-    /// Cached partitions of these RDDs must not be read if they were computed before that epoch. All of them with each task:
-    /// tasks run in another order than they come, or not at all.
-    pub outdated: Vec<(RddId, u64)>,
 }
+
+/// Cached partitions of these RDDs must not be read if they were computed before that epoch.
+pub(super) type Outdated = Vec<(RddId, u64)>;
+
+impl TaskOrder {
+    /// The data of a `LaunchTask`. What is outdated comes first and is heeded as it comes, before any task that comes later:
+    /// so it is told once, though tasks run in another order than they come, or not at all.
+    pub fn to_data(&self, outdated: &Vec<(RddId, u64)>) -> Vec<u8> {
+        let mut data = to_bytes(outdated).expect(PLAIN);
+        data.extend(to_bytes(self).expect(PLAIN));
+        data
+    }
+
+    /// What stands first in the data, and the rest: the order.
+    pub(super) fn split(data: &[u8]) -> Result<(Outdated, &[u8]), WireError> {
+        let (outdated, length) = Taker::of::<Outdated>().take(data)?;
+        Ok((outdated, &data[length..]))
+    }
+}
+
+const PLAIN: &str = "it consists of numbers and bytes";
 
 /// What a task brought: the data of a `StatusUpdate`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -222,6 +240,15 @@ impl Message for ToBlocks {
 pub enum StreamId {
     /// From a driver: a stage's code.
     Code(u64),
+    /// From a driver: one partition of a source that a stage's code was sent without, as `read_items` reads it.
+    Items {
+        /// The stage's code.
+        code: u64,
+        /// The source's number in that code.
+        source: u32,
+        /// The source's partition, from 0.
+        partition: u32,
+    },
     /// From a driver or an executor: a piece of an encoded broadcast value.
     Piece {
         /// The value that it is a piece of.
@@ -268,6 +295,9 @@ impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StreamId::Code(code) => write!(f, "code/{code}"),
+            StreamId::Items { code, source, partition } => {
+                write!(f, "items/{code}/{source}/{partition}")
+            }
             StreamId::Piece { broadcast, piece } => write!(f, "piece/{broadcast}/{piece}"),
             StreamId::Result(task) => write!(f, "result/{task}"),
             StreamId::Cached { rdd, partition, epoch } => {
@@ -295,6 +325,10 @@ impl StreamId {
         let narrow = |number: u64| u32::try_from(number).ok();
         Some(match (kind, &numbers?[..]) {
             ("code", [code]) => StreamId::Code(*code),
+            ("items", [code, source, partition]) => {
+                let (source, partition) = (narrow(*source)?, narrow(*partition)?);
+                StreamId::Items { code: *code, source, partition }
+            }
             ("piece", [id, piece]) => {
                 StreamId::Piece { broadcast: BroadcastId(*id), piece: narrow(*piece)? }
             }
@@ -318,6 +352,34 @@ impl StreamId {
             _ => return None,
         })
     }
+}
+
+/// The last byte of an answer with items, and of one that says why they cannot be encoded.
+const ITEMS: u8 = 0;
+const NO_ITEMS: u8 = 1;
+
+/// The answer to a request for items, which `encode` appends.
+pub fn items_answer(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), TaskFailure>) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let kind = match encode(&mut answer) {
+        Ok(()) => ITEMS,
+        Err(failure) => {
+            answer = failure.to_string().into_bytes();
+            NO_ITEMS
+        }
+    };
+    answer.push(kind);
+    answer
+}
+
+/// The items in an answer; else why there are none, which another attempt would not change.
+pub(super) fn read_items(mut answer: Vec<u8>) -> Result<Vec<u8>, TaskFailure> {
+    let message = match answer.pop() {
+        Some(ITEMS) => return Ok(answer),
+        Some(NO_ITEMS) => String::from_utf8_lossy(&answer).into_owned(),
+        _ => "the driver sent items that are none".to_owned(),
+    };
+    Err(TaskFailure::Fatal { message })
 }
 
 fn pairs(numbers: &[u64]) -> Option<Vec<MapAttempt>> {

@@ -14,7 +14,7 @@ use firesteel_backend::jitter::Jitter;
 use firesteel_backend::mutant::Planted;
 use firesteel_backend::protocol::{ToDriver, ToExecutor};
 use firesteel_backend::wire;
-use firesteel_closure::{ExecutableHash, SameExecutable, from_bytes};
+use firesteel_closure::{ExecutableHash, SameExecutable, WireError, from_bytes};
 use firesteel_conf::entries;
 use firesteel_rpc::{
     BindTo, Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv,
@@ -29,6 +29,7 @@ use super::cached::{REPLICAS, Replicas};
 use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
+use crate::panics::drop_guarded;
 use crate::variables;
 
 /// How often to look whether the worker is still the parent.
@@ -103,19 +104,27 @@ impl Shell {
     }
 
     fn assign(&self, task: TaskId, data: &[u8]) {
-        let mut order: TaskOrder = match from_bytes(data) {
-            Ok(order) => order,
-            Err(error) => {
-                let reason = format!("its driver sent a task that cannot be read: {error}");
-                end(exit::UNFIT, &reason, &self.manager.scratch)
-            }
-        };
+        let order = TaskOrder::split(data).and_then(|(_, order)| from_bytes::<TaskOrder>(order));
+        let mut order = order.unwrap_or_else(|error| self.end_unread(&error));
         if let Some(body) = order.body.take() {
             self.manager.code.put(order.code, body);
         }
         let kill = Arc::new(KillSwitch::default());
         lock(&self.kills).insert(task, kill.clone());
         let _ = self.assignments.send(Assignment { order, kill });
+    }
+
+    fn end_unread(&self, error: &WireError) -> ! {
+        let reason = format!("its driver sent a task that cannot be read: {error}");
+        end(exit::UNFIT, &reason, &self.manager.scratch)
+    }
+
+    /// Heeds what came along with a task, whenever that is going to run.
+    fn heed_outdated(&self, data: &[u8]) {
+        let (outdated, _) = TaskOrder::split(data).unwrap_or_else(|error| self.end_unread(&error));
+        for (rdd, epoch) in outdated {
+            drop_guarded(self.manager.blocks.take_outdated(rdd, epoch));
+        }
     }
 
     pub(super) fn task_ended(&self, task: TaskId, outcome: TaskOutcome, data: Arc<[u8]>) {
@@ -327,6 +336,9 @@ impl Endpoint for ExecutorEndpoint {
         _: Caller<()>,
         _: &Context<ToExecutor>,
     ) -> Result<(), HandlerError> {
+        if let ToExecutor::LaunchTask { data, .. } = &message {
+            self.shell.heed_outdated(data);
+        }
         self.shell.feed(ExecutorEvent::Received(message));
         Ok(())
     }

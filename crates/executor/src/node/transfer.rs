@@ -189,11 +189,12 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use firesteel_rpc::{BindTo, Caller, Context, Endpoint, HandlerError, RpcEnv, RpcOptions};
-    use firesteel_types::ExecutorId;
+    use firesteel_types::{ExecutorId, TaskId};
 
     use super::super::protocol::BLOCK_MASTER;
     use super::super::settings::Settings;
     use super::*;
+    use crate::Forgotten;
 
     /// Says whether the executor is alive.
     struct Master(Arc<AtomicBool>);
@@ -271,5 +272,19 @@ mod tests {
     #[test]
     fn a_reader_does_not_wait_for_an_executor_that_the_driver_declared_dead() {
         assert!(matches!(tried(false, "1h", 1, broken), (Err(TransferError::Lost(_)), 1)));
+    }
+
+    #[test]
+    fn a_result_that_waits_is_on_the_books_until_it_is_forgotten() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let manager = manager(&Arc::new(AtomicBool::new(true)), "1ms").await;
+            let memory = manager.scratch.memory();
+            manager.keep_result(TaskId(1), vec![0; 1000]);
+            manager.keep_result(TaskId(2), vec![0; 500]);
+            assert_eq!(memory.used(), (1500, 0));
+            manager.forget(Forgotten::Result(TaskId(1)));
+            assert_eq!(memory.used(), (500, 0));
+        });
     }
 }

@@ -65,11 +65,7 @@ impl Workplace {
     fn run(&self, assignment: Assignment) -> TaskReport<Vec<u8>> {
         let Assignment { order, kill } = assignment;
         let metrics = self.manager.running.started(&order.identity);
-        for (rdd, epoch) in &order.outdated {
-            drop(self.manager.blocks.take_outdated(*rdd, *epoch));
-        }
-        let epoch = order.identity.epoch;
-        let environment = TaskEnvironment::new(self.manager.clone(), epoch, kill.clone(), metrics);
+        let environment = TaskEnvironment::new(self.manager.clone(), &order, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.manager.code.get(order.code, fetch) {
             Ok(code) => {

@@ -81,6 +81,7 @@ pub(crate) fn distinct(mut ids: Vec<u32>) -> Vec<u32> {
     ids
 }
 
+#[allow(dead_code, reason = "not every test that has executors asks")]
 pub(crate) fn signal(name: &str, process: u32) {
     let status = std::process::Command::new("kill").args([name, &process.to_string()]).status();
     assert!(status.unwrap().success());

@@ -2,7 +2,6 @@
 //! nothing may rely on it but the choice of what to compute, and where.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use firesteel_types::{BlockLocation, BlockStatus, RddBlock, RddId, StorageLevel};
 
@@ -43,10 +42,13 @@ pub(super) struct CachedBlocks {
     /// Partitions that holders make replicas of, which nobody heard to be cached there: the message was lost, or is late.
     unheard: BTreeMap<BlockLocation, BTreeSet<RddBlock>>,
     unpersisted: BTreeSet<RddId>,
-    /// Partitions of these RDDs count only if a task computed them that was launched in this epoch or later.
-    outdated: BTreeMap<RddId, u64>,
-    /// The same as a list, which goes along with every task.
-    outdated_list: Arc<[(RddId, u64)]>,
+    /// Partitions of these RDDs count only if a task computed them that was launched in this epoch or later; each with the
+    /// number of this word about it.
+    outdated: BTreeMap<RddId, (u64, u64)>,
+    /// The RDDs in the order of those numbers: executors are told what they have not been told before.
+    outdated_order: BTreeMap<u64, RddId>,
+    /// The number of the last word.
+    outdated_number: u64,
     /// What the partitions were computed from, where that is not the first generation of everything.
     computed_from: BTreeMap<RddId, Generations>,
 }
@@ -147,27 +149,33 @@ impl CachedBlocks {
     /// Forgets all that is cached of an RDD, and all that tasks will cache that were launched before `epoch`.
     pub(super) fn outdate(&mut self, rdd: RddId, epoch: u64) {
         self.remove_rdd(rdd);
-        self.outdated.insert(rdd, epoch);
-        self.list_outdated();
-    }
-
-    fn list_outdated(&mut self) {
-        self.outdated_list = self.outdated.iter().map(|(rdd, epoch)| (*rdd, *epoch)).collect();
+        self.forget(rdd);
+        self.outdated_number += 1;
+        self.outdated.insert(rdd, (epoch, self.outdated_number));
+        self.outdated_order.insert(self.outdated_number, rdd);
     }
 
     /// No task will ever look for the RDD's partitions.
     pub(super) fn forget(&mut self, rdd: RddId) {
-        self.outdated.remove(&rdd);
-        self.list_outdated();
+        if let Some((_, number)) = self.outdated.remove(&rdd) {
+            self.outdated_order.remove(&number);
+        }
     }
 
     /// The epoch before which the RDD's partitions are outdated.
     pub(super) fn outdated_before(&self, rdd: RddId) -> u64 {
-        self.outdated.get(&rdd).copied().unwrap_or(0)
+        self.outdated.get(&rdd).map_or(0, |(epoch, _)| *epoch)
     }
 
-    pub(super) fn outdated(&self) -> Arc<[(RddId, u64)]> {
-        self.outdated_list.clone()
+    /// The number of the last word about what is outdated.
+    pub(super) fn outdated_number(&self) -> u64 {
+        self.outdated_number
+    }
+
+    /// What is outdated that was not before this number was the last.
+    pub(super) fn outdated_since(&self, number: u64) -> Vec<(RddId, u64)> {
+        let later = self.outdated_order.range(number.saturating_add(1)..);
+        later.map(|(_, rdd)| (*rdd, self.outdated_before(*rdd))).collect()
     }
 
     pub(super) fn compute_from(&mut self, rdd: RddId, generations: Generations) -> bool {

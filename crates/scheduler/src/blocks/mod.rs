@@ -167,12 +167,23 @@ impl BlockMaster {
     }
 
     /// Partitions of these RDDs must not be read if a task computed them that was launched before that epoch. An executor
-    /// has to know this before it runs a task: messages about blocks may come later than the task.
+    /// has to know this before it runs a task: messages about blocks may come later than the task. Who was told before
+    /// needs to be told what came [since](BlockMaster::outdated_since) only.
     pub fn outdated(&self) -> Arc<[(RddId, u64)]> {
+        self.outdated_since(0).into()
+    }
+
+    /// What became outdated since this was the number of the last word about it.
+    pub fn outdated_since(&self, number: u64) -> Vec<(RddId, u64)> {
         match self.planted.is(Mutant::NotesOutdatedBlocks) {
-            true => Arc::default(),
-            false => self.cached.outdated(),
+            true => Vec::new(),
+            false => self.cached.outdated_since(number),
         }
+    }
+
+    /// The number of the last word about what is outdated.
+    pub fn outdated_number(&self) -> u64 {
+        self.cached.outdated_number()
     }
 
     /// The RDD's partitions are cached from now on. Those of tasks from before it was unpersisted may still come.

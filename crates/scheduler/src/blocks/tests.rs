@@ -258,6 +258,22 @@ fn tasks_and_replicas_from_before_a_roll_back_bring_nothing_that_counts() {
 }
 
 #[test]
+fn executors_are_told_what_is_outdated_once() {
+    let mut master = master();
+    for rdd in 0..1000 {
+        master.unpersist(RddId(rdd));
+    }
+    assert_eq!(master.outdated_since(0).len(), 1000, "one that is new hears all");
+    let told = master.outdated_number();
+    assert!(master.outdated_since(told).is_empty());
+    let again = master.drop_cached(RddId(3));
+    assert_eq!(master.outdated_since(told), [(RddId(3), again)]);
+    master.remove_rdd(RddId(5));
+    assert_eq!(master.outdated_since(told), [(RddId(3), again)], "nobody will look for it");
+    assert_eq!(master.outdated_since(0).len(), 999);
+}
+
+#[test]
 fn an_rdd_that_is_computed_from_other_records_is_dropped_also_if_nobody_told_that_it_is_cached() {
     let mut blocks = BlockMaster::new(true, Planted::default());
     let generations = Generations::from([(ShuffleId(1), 1)]);

@@ -57,7 +57,7 @@ impl TaskScheduler {
         let task = report.task;
         let Some(attempt) = self.attempts.take_reported(task, report.executor) else {
             if report.outcome == TaskOutcome::Success {
-                out.push(TaskEffect::DiscardTask { task });
+                out.push(TaskEffect::DiscardTask { task, ran: None });
             }
             return;
         };
@@ -150,7 +150,7 @@ impl TaskScheduler {
         let verdict = match (set.why_cancelled(), outcome) {
             (Some(reason), outcome) => {
                 if outcome == TaskOutcome::Success {
-                    out.push(TaskEffect::DiscardTask { task: attempt.task });
+                    out.push(discarded(&attempt));
                 }
                 Verdict::Unwanted(reason.to_owned())
             }
@@ -188,7 +188,7 @@ impl TaskScheduler {
         match verdict {
             Verdict::Won => self.partition_won(now, attempt, out),
             Verdict::LateSuccess => {
-                out.push(TaskEffect::DiscardTask { task: attempt.task });
+                out.push(discarded(attempt));
             }
             Verdict::Failed(failure) => self.attempt_failed(now, attempt, failure, out),
             Verdict::Unwanted(_) => {}
@@ -279,6 +279,10 @@ impl TaskScheduler {
             kill(attempt, &self.executors, reason, out);
         }
     }
+}
+
+fn discarded(attempt: &TaskInfo) -> TaskEffect {
+    TaskEffect::DiscardTask { task: attempt.task, ran: Some(attempt.clone()) }
 }
 
 fn kill(

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use firesteel_types::{RddId, StorageLevel};
 
 use super::{AnyValue, Demote, Pack};
-use crate::BlockId;
+use crate::{BlockId, HeldBytes};
 
 pub(super) struct Stored {
     pub(super) value: AnyValue,
@@ -23,6 +23,8 @@ pub(super) struct Stored {
     pub(super) last_used: u64,
     /// On its way to disk.
     pub(super) leaving: bool,
+    /// What it has on the books beside that, if it stays until it is removed.
+    pub(super) _held: Option<HeldBytes>,
 }
 
 impl Stored {
@@ -162,6 +164,7 @@ mod tests {
             number,
             last_used,
             leaving: false,
+            _held: None,
         }
     }
 

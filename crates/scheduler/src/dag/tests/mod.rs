@@ -320,6 +320,7 @@ fn outside_line(effect: &SchedulerEffect) -> String {
         SchedulerEffect::ArmTimer(at) => format!("timer {}", at.0),
         SchedulerEffect::LaunchTask { .. }
         | SchedulerEffect::KillTask { .. }
+        | SchedulerEffect::DiscardOutput { .. }
         | SchedulerEffect::ReplicateBlocks { .. } => unreachable!("not the DAG scheduler's to say"),
     }
 }

@@ -284,7 +284,7 @@ impl Model {
             written: None,
         });
         let discards =
-            count(&out, |e| matches!(e, TaskEffect::DiscardTask { task: t } if *t == task));
+            count(&out, |e| matches!(e, TaskEffect::DiscardTask { task: t, .. } if *t == task));
         assert_eq!(discards, usize::from(success), "S06: a stale success is dropped");
         assert_eq!(self.live.len(), before, "S06: a stale report changes nothing");
     }
@@ -570,7 +570,7 @@ impl Model {
         );
         let dropped = count(
             out,
-            |effect| matches!(effect, TaskEffect::DiscardTask { task } if *task == info.task),
+            |effect| matches!(effect, TaskEffect::DiscardTask { task, .. } if *task == info.task),
         );
         assert_eq!(used + dropped, 1, "an output is used or dropped");
         if dropped == 1 && self.sets[&info.stage].fate != Fate::Cancelled {

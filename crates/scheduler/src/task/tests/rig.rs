@@ -189,7 +189,7 @@ fn line(effect: &TaskEffect) -> Option<String> {
         TaskEffect::TaskEnded { task, outcome, .. } => {
             format!("ended t{} p{}: {}", task.task, task.partition, outcome_word(outcome))
         }
-        TaskEffect::DiscardTask { task } => format!("discard t{task}"),
+        TaskEffect::DiscardTask { task, .. } => format!("discard t{task}"),
         TaskEffect::TaskSetFailed { stage, cause } => match cause {
             TaskSetFailure::TaskFailed { partition, attempts, failure } => {
                 format!("set {stage} failed: p{partition} {attempts} times, {failure}")

@@ -619,6 +619,7 @@ impl World {
             }
             SchedulerEffect::LaunchTask { .. }
             | SchedulerEffect::KillTask { .. }
+            | SchedulerEffect::DiscardOutput { .. }
             | SchedulerEffect::ReplicateBlocks { .. } => panic!("not its own to say: {effect:?}"),
         }
     }
