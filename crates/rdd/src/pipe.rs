@@ -1,5 +1,7 @@
 //! The pipeline trait, and its erased form.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use firesteel_closure::{Decoder, Encoder, Wire, WireError, code};
@@ -96,7 +98,7 @@ impl<T> Clone for Boxed<T> {
 impl<T: 'static> Boxed<T> {
     /// Hides the type of `pipe`.
     pub fn new<P: Pipe<Item = T>>(pipe: P) -> Self {
-        Boxed(Arc::new(Eraser(pipe)))
+        Boxed(Arc::new(Eraser(Some(pipe))))
     }
 }
 
@@ -105,16 +107,72 @@ trait Erased<T>: Send + Sync {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError>;
 }
 
-struct Eraser<P>(P);
+/// There until it is dropped.
+struct Eraser<P: 'static>(Option<P>);
+
+impl<P: Pipe> Eraser<P> {
+    fn pipe(&self) -> &P {
+        self.0.as_ref().expect("it is taken when it is dropped")
+    }
+}
+
+impl<P: 'static> Drop for Eraser<P> {
+    fn drop(&mut self) {
+        if let Some(pipe) = self.0.take() {
+            drop_flat(pipe);
+        }
+    }
+}
+
+thread_local! {
+    /// Pipelines that wait until those are dropped which held them; `None`: no pipeline is being dropped.
+    static DROPPING: RefCell<Option<Vec<Box<dyn Any>>>> = const { RefCell::new(None) };
+}
+
+/// Drops a pipeline, and after it those that it alone held: thousands of steps, each in the one before, would be as many calls
+/// deep on whatever stack the caller has.
+fn drop_flat<P: 'static>(pipe: P) {
+    if DROPPING.try_with(|_| ()).is_err() {
+        return; // The thread ends; what was not taken goes with `pipe`.
+    }
+    let first = DROPPING.with_borrow_mut(|dropping| match dropping {
+        Some(waiting) => {
+            waiting.push(Box::new(pipe));
+            None
+        }
+        None => {
+            *dropping = Some(Vec::new());
+            Some(pipe)
+        }
+    });
+    if first.is_none() {
+        return;
+    }
+    let _done = Dropped;
+    drop(first);
+    while let Some(next) = DROPPING.with_borrow_mut(|dropping| dropping.as_mut()?.pop()) {
+        drop(next);
+    }
+}
+
+/// Nothing waits any more, also after a panic in the `Drop` of a user's value.
+struct Dropped;
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let rest = DROPPING.take();
+        drop(rest);
+    }
+}
 
 impl<P: Pipe> Erased<P::Item> for Eraser<P> {
     fn compute(&self, partition: u32, task: &TaskContext) -> Partition<P::Item> {
-        Partition::new(self.0.compute(partition, task))
+        Partition::new(self.pipe().compute(partition, task))
     }
 
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
         code::encode(rebuild::<P>, out)?;
-        self.0.encode(out)
+        self.pipe().encode(out)
     }
 }
 
@@ -141,5 +199,25 @@ impl<T: 'static> Pipe for Boxed<T> {
         task: &TaskContext,
     ) -> impl Iterator<Item = T> + use<T> + 'static {
         self.0.compute(partition, task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::RandomPart;
+    use crate::source::Empty;
+
+    #[test]
+    fn a_deep_pipeline_is_dropped_on_any_stack() {
+        let deep = || {
+            let mut pipe = Boxed::new(Empty::<u64>::default());
+            for _ in 0..100_000 {
+                pipe = Boxed::new(RandomPart::new(pipe, 0.0..1.0, 0));
+            }
+            drop(pipe);
+        };
+        let small = std::thread::Builder::new().stack_size(128 << 10);
+        small.spawn(deep).unwrap().join().unwrap();
     }
 }
