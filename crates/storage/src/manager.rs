@@ -55,7 +55,7 @@ struct Pools {
     storage: u64,
     /// Blocks that nobody can evict.
     pinned: u64,
-    /// Other values that stay, which are among the blocks' bytes too ([`HeldBytes`]).
+    /// Other values that stay, which are among the blocks' bytes too (`HeldBytes`).
     held: u64,
     execution: u64,
     tasks: BTreeMap<TaskId, Holder>,
