@@ -6,15 +6,16 @@ use firesteel_types::{AccumulatorId, MapStatus, TaskFailure, TaskMetrics, TaskOu
 
 use crate::Payload;
 
-/// How a task attempt ended. `O` is the form of what it brings: [`Payload`] within the driver, bytes on the way.
+/// How a task attempt ended. `O` and `U` are the forms of what it brings: [`Payload`] within the driver, bytes on the way.
+/// `E` is `()` where its outcome travels beside it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct TaskReport<O = Payload> {
+pub struct TaskReport<O = Payload, U = O, E = TaskOutcome> {
     /// Success or a typed failure.
-    pub outcome: TaskOutcome,
+    pub outcome: E,
     /// Its result, after success.
     pub output: Option<O>,
     /// What it added to accumulators.
-    pub updates: Vec<(AccumulatorId, O)>,
+    pub updates: Vec<(AccumulatorId, U)>,
     /// What it cost: times, bytes, records. Also after a failure.
     pub metrics: Box<TaskMetrics>,
     /// What it tells of the map output it wrote, if it did.

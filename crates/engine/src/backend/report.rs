@@ -38,7 +38,7 @@ impl Actor {
                 return self.engine.report_remote(task, executor, report);
             }
         };
-        let TaskData { output, updates, metrics, written } = data;
+        let TaskData { outcome: (), output, updates, metrics, written } = data;
         let bytes = match &output {
             None => 0,
             Some(TaskOutput::Here(output)) => output.len() as u64,

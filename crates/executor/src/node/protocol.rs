@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{ExecutableHash, Taker, WireError, to_bytes};
 use firesteel_rpc::{Message, RpcAddress};
-use firesteel_task::TaskIdentity;
+use firesteel_task::{TaskIdentity, TaskReport};
 use firesteel_types::{
     AccumulatorId, BlockLocation, BlockStatus, BroadcastId, ExecutorId, ExecutorMetrics,
-    MapAttempt, MapOutputLocation, MapStatus, RddBlock, RddId, RunningTask, ShuffleId, StagePeak,
-    TaskFailure, TaskId, TaskMetrics,
+    MapAttempt, MapOutputLocation, RddBlock, RddId, RunningTask, ShuffleId, StagePeak, TaskFailure,
+    TaskId,
 };
 
 use crate::Forgotten;
@@ -60,18 +60,8 @@ impl TaskOrder {
 
 const PLAIN: &str = "it consists of numbers and bytes";
 
-/// What a task brought: the data of a `StatusUpdate`.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct TaskData {
-    /// Its encoded result, after success.
-    pub output: Option<TaskOutput>,
-    /// What it added to accumulators, encoded.
-    pub updates: Vec<(AccumulatorId, Vec<u8>)>,
-    /// What it cost: times, bytes, records. Also after a failure.
-    pub metrics: Box<TaskMetrics>,
-    /// What it tells of the map output it wrote, if it did.
-    pub written: Option<MapStatus>,
-}
+/// What a task brought: the data of a `StatusUpdate`, whose outcome is the registry's.
+pub type TaskData = TaskReport<TaskOutput, Vec<u8>, ()>;
 
 /// A task's encoded result.
 #[derive(Debug, Serialize, Deserialize)]

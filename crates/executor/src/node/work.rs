@@ -93,14 +93,17 @@ impl Workplace {
                  spark.driver.maxResultSize ({}): bring less to the driver, or raise it",
                 self.max_result_bytes
             );
-            let data = TaskData { output: None, updates: Vec::new(), metrics, written: None };
+            let (output, updates, written) = (None, Vec::new(), None);
+            let data = TaskData { outcome: (), output, updates, metrics, written };
             return (TaskOutcome::Failed(TaskFailure::Fatal { message }), encode(&data));
         }
         if updated > self.direct_bytes {
             let bundle = to_bytes(&Bundle { output, updates }).expect(PLAIN);
             let output = Some(TaskOutput::Bundled { bytes: bundle.len() as u64 });
             self.manager.keep_result(task, bundle);
-            return (outcome, encode(&TaskData { output, updates: Vec::new(), metrics, written }));
+            let updates = Vec::new();
+            let data = TaskData { outcome: (), output, updates, metrics, written };
+            return (outcome, encode(&data));
         }
         let output = output.map(|output| match output.len() as u64 {
             bytes if bytes > self.direct_bytes => {
@@ -109,7 +112,7 @@ impl Workplace {
             }
             _ => TaskOutput::Here(output),
         });
-        (shortened(outcome), encode(&TaskData { output, updates, metrics, written }))
+        (shortened(outcome), encode(&TaskData { outcome: (), output, updates, metrics, written }))
     }
 }
 
