@@ -200,19 +200,22 @@ fn a_program_on_its_way_outlives_the_executor_that_wanted_it() {
 #[test]
 fn a_worker_gets_from_another_what_the_driver_serves_to_one_at_a_time() {
     let master = Master::start(&[]);
-    let workers = [Worker::start(&master, &[]), Worker::start(&master, &[])];
+    let first = Worker::start(&master, &[]);
     let program = program();
     let driver = Driver::limited(&[(&program, &program)], 1);
     let valve = Valve::before(&driver);
     let command = valve.command(&driver, &program);
-    let application = Application::with_executors(&master, command, 2);
+    let application = Application::with_executors(&master, command, 4);
     valve.let_pass(4 << 20);
-    wait_until("both have a part", || (0..2).all(|id| prepared(&application, id) > 1 << 20));
+    // It has the driver's only place before the other one asks.
+    wait_until("the first has a part", || prepared(&application, 0) > 1 << 20);
+    let workers = [first, Worker::start(&master, &[])];
+    wait_until("both have a part", || prepared(&application, 2) > 1 << 20);
     assert_eq!(driver.count(), 1, "the driver has served one of them");
     valve.let_pass(1 << 28);
-    for executor in 0..2 {
+    for executor in 0..4 {
         let runs =
             |worker: &Worker| worker.directory(&application.id(), executor).join("done").exists();
-        wait_until("both run", || workers.iter().any(runs));
+        wait_until("all run", || workers.iter().any(runs));
     }
 }
