@@ -1,6 +1,8 @@
 //! Which workers may serve an executable to one that is told to start an executor of it, so that a driver does not send it to
 //! all of them: those that have it, and those that fetch it themselves and pass on what they have.
 
+use std::collections::BTreeMap;
+
 use firesteel_backend::Address;
 
 use super::application::Application;
@@ -16,13 +18,13 @@ impl Master {
         if app.description().command.served.is_none() {
             return Vec::new();
         }
-        let mut others: Vec<(&WorkerId, bool)> = Vec::new();
+        let (mut others, mut places) = (Vec::<(&WorkerId, bool)>::new(), BTreeMap::new());
         for (_, executor) in app.executors().filter(|(_, executor)| executor.worker != *worker) {
-            let has_it = executor.registered.is_some();
-            match others.iter_mut().find(|(known, _)| **known == executor.worker) {
-                Some((_, known)) => *known |= has_it,
-                None => others.push((&executor.worker, has_it)),
+            let place = *places.entry(&executor.worker).or_insert(others.len());
+            if place == others.len() {
+                others.push((&executor.worker, false));
             }
+            others[place].1 |= executor.registered.is_some();
         }
         let chosen = choose(&others).into_iter();
         let address = |id| self.workers.get(id).map(|worker| worker.description().address.clone());
@@ -50,8 +52,6 @@ fn choose<'a>(others: &[(&'a WorkerId, bool)]) -> Vec<&'a WorkerId> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[test]
