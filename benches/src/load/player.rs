@@ -14,7 +14,7 @@ use firesteel_standalone_core::description::{
 };
 use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster, ToWorker};
 use firesteel_standalone_core::wire::{APP_CLIENT, MASTER, WORKER};
-use firesteel_standalone_core::{Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use firesteel_standalone_core::{ExecutorKey, Incarnation, Registration, Term, WorkerId};
 use firesteel_types::{ExecutorId, Host};
 use tokio::runtime::Runtime;
 
@@ -67,7 +67,7 @@ impl Worker {
             memory_mb: 64_000,
         };
         let state = WorkerState { number: 1, ..WorkerState::default() };
-        master.try_send(ToMaster::RegisterWorker { worker, state, newest: Epoch(0) })?;
+        master.try_send(ToMaster::RegisterWorker { worker, state, newest: Term(0) })?;
         Ok(Self { id, master, books, _env: env })
     }
 
@@ -156,7 +156,8 @@ impl Application {
             incarnation: Incarnation(1_000_000 + number),
             previous: None,
             first_executor: ExecutorId(0),
-            newest: Epoch(0),
+            newest: Term(0),
+            executors: Vec::new(),
         })?;
         Ok(Self { master, id, _env: env })
     }

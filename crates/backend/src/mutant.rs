@@ -56,6 +56,31 @@ pub enum Mutant {
     CleansUpRunningDrivers,
     /// The driver gives an executor up for not coming while its node fetches what it needs (cluster review 10).
     IgnoresPreparing,
+    /// The master is elected into the term of the leader before it.
+    KeepsItsTerm,
+    /// The master acts though its lease ran out while it stood still.
+    IgnoresItsLease,
+    /// The master goes on though it was deposed, or a write failed.
+    IgnoresDeposition,
+    /// The master persists after it has sent what follows from that.
+    PersistsLast,
+    /// The master persists applications without their executors.
+    PersistsNoExecutors,
+    /// The master persists applications without the limit of their executors.
+    PersistsNoLimits,
+    /// The master that recovers turns the queue of applications around.
+    ForgetsTheQueue,
+    /// The master that recovers drops at once those that have not answered yet.
+    DropsTheUnknown,
+    /// The master that recovers waits for ever for those that do not answer.
+    WaitsForTheUnknown,
+    /// The master that starts with nothing kills executors that it does not know (cluster review 5).
+    KillsTheUnknown,
+    /// The master declares a worker dead as soon as its connection breaks (cluster review 7).
+    LosesWorkersAtOnce,
+    /// The master that starts with nothing adopts executors that their driver released or lost, and the driver does not say so
+    /// (found by the simulator).
+    AdoptsTheReleased,
 }
 
 /// The mistake a core makes, if any.

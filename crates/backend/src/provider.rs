@@ -6,7 +6,7 @@
 //!            SetTarget, Release, NodesExcluded, Registered, Stop
 //!  registry ──────────────────────────────────────────────────► provider ──► cluster manager
 //!           ◄──────────────────────────────────────────────────
-//!            Accepted, Ordered, Started, Preparing, Ended, Capacity, Warning, Failed
+//!            Accepted, Ordered, Started, Preparing, Decommissioning, Ended, Capacity, Warning, Failed
 //! ```
 //!
 //! What a provider says twice, late or of executors that are over does no harm: it is dropped and counted.
@@ -31,6 +31,9 @@ pub enum ProviderEvent {
     Started { executor: ExecutorId, node: Host },
     /// Its node makes ready what it needs, and is so far. Nothing to say as long as that makes no progress.
     Preparing { executor: ExecutorId, preparing: Preparing },
+    /// The cluster manager ends it soon, or its node: it gets no more tasks. However the driver finds out that it is gone,
+    /// that is nobody's fault.
+    Decommissioning { executor: ExecutorId },
     /// It is over.
     Ended {
         executor: ExecutorId,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firesteel_conf::{Conf, ConfError, Loader, Origin, entries};
-use firesteel_rpc::RpcOptions;
+use firesteel_rpc::{RpcOptions, user_secret};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;
@@ -17,7 +17,7 @@ const EVERYWHERE: &str = "0.0.0.0";
 /// Flags of both.
 #[derive(Args)]
 pub(crate) struct Shared {
-    /// The host or address to bind [default: all if there is a secret, else 127.0.0.1]. If the variable SPARK_LOCAL_IP is set, that
+    /// The host or address to bind [default: all if spark.authenticate is true, else 127.0.0.1]. If the variable SPARK_LOCAL_IP is set, that
     /// is bound, and this is the name by which others reach it.
     #[arg(short = 'h', long)]
     pub(crate) host: Option<String>,
@@ -43,29 +43,51 @@ impl Shared {
         for warning in conf.warnings() {
             tracing::warn!("{warning}");
         }
+        make_secret(&conf)?;
         let rpc = RpcOptions::from_process(&conf)?;
         Ok((conf, rpc))
     }
 
     /// What to bind, and the name for others where that is another: with `SPARK_LOCAL_IP`, which is bound then. Without a
-    /// secret nothing is bound that others reach, unless that was asked for.
-    pub(crate) fn host(&self, variable: &str, rpc: &RpcOptions) -> (String, Option<String>) {
+    /// secret that other machines may have, nothing is bound that they reach, unless that was asked for.
+    pub(crate) fn host(
+        &self,
+        variable: &str,
+        conf: &Conf,
+        rpc: &RpcOptions,
+    ) -> (String, Option<String>) {
         let named = self.host.clone().or_else(|| given(variable));
         if let Some(local) = given("SPARK_LOCAL_IP") {
             return (local, named);
         }
         let bind = named.unwrap_or_else(|| {
-            let guarded = rpc.keyring.is_some() || rpc.insecure;
+            let shared = rpc.keyring.is_some() && conf.setting(entries::AUTHENTICATE.key()).is_some();
+            let guarded = shared || rpc.insecure;
             if !guarded {
-                tracing::warn!(
-                    "only this machine can reach it, as there is no secret: make one with `openssl rand -hex 32 > secret; chmod \
-                     600 secret` and set spark.authenticate=true and spark.authenticate.secret.file=secret on every machine"
+                tracing::info!(
+                    "only this machine can reach it: to have others join, make a secret with `openssl rand -hex 32 > secret; chmod 600 \
+                     secret` and set spark.authenticate=true and spark.authenticate.secret.file=secret on every machine"
                 );
             }
             if guarded { EVERYWHERE } else { ONLY_HERE }.to_owned()
         });
         (bind, None)
     }
+}
+
+/// Where nobody says whether there is a secret, there is one of this user's, which all processes of the user find.
+fn make_secret(conf: &Conf) -> Result<(), Failure> {
+    let said =
+        conf.setting(entries::AUTHENTICATE.key()).is_some() || conf.get(&entries::INSECURE)?;
+    if said {
+        return Ok(());
+    }
+    let path = user_secret::path().ok_or(
+        "there is no place for a secret, as the variable HOME is not set: set it, or spark.authenticate=true with \
+         spark.authenticate.secret.file, or spark.authenticate=false to let every user of this machine in",
+    )?;
+    user_secret::ensure(&path)?;
+    Ok(())
 }
 
 /// A variable of this process that says something.

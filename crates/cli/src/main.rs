@@ -1,14 +1,22 @@
-//! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application.
+//! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
+//! stops daemons on several machines, `history` tells of applications that are over. Under the name `spark-submit` it is
+//! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
 
+mod background;
+mod cluster;
 mod daemons;
+mod history;
 mod launch;
 mod machine;
 mod master;
+mod shell;
 mod submit;
 mod worker;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +40,16 @@ enum Command {
     Worker(worker::WorkerFlags),
     /// Runs an application.
     Submit(submit::SubmitFlags),
+    /// Answers requests about applications from their event logs.
+    History(history::HistoryFlags),
+    /// Starts, stops and looks after a master and the workers of a file.
+    Cluster(cluster::ClusterFlags),
+    /// Runs a master or a worker in the background.
+    Daemon(background::DaemonFlags),
+    /// Prints the script that completes this command in a shell.
+    Completions(shell::CompletionFlags),
+    /// Writes the pages of the manual.
+    Man(shell::ManFlags),
 }
 
 /// What a command failed with: a sentence for people.
@@ -41,13 +59,28 @@ fn main() -> ExitCode {
     if let Some(code) = launch::requested(std::env::args_os()) {
         return code;
     }
-    let (name, outcome) = match Cli::parse().command {
+    let (name, outcome) = match Cli::parse_from(arguments(std::env::args_os())).command {
         Command::Master(flags) => ("master", master::run(flags)),
         Command::Worker(flags) => ("worker", worker::run(flags)),
         Command::Submit(flags) => ("submit", submit::run(flags)),
+        Command::History(flags) => ("history", history::run(flags)),
+        Command::Cluster(flags) => ("cluster", cluster::run(flags)),
+        Command::Daemon(flags) => ("daemon", background::run(flags)),
+        Command::Completions(flags) => ("completions", shell::completions(&flags)),
+        Command::Man(flags) => ("man", shell::man(&flags)),
     };
     outcome.unwrap_or_else(|failure| {
         eprintln!("firesteel {name}: {failure}");
         ExitCode::FAILURE
     })
+}
+
+/// A link by the name of Spark's command is that command.
+fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = given.collect();
+    let name = all.first().and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == "spark-submit") {
+        all.insert(1, "submit".into());
+    }
+    all
 }

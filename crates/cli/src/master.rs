@@ -35,15 +35,16 @@ pub(crate) fn run(flags: MasterFlags) -> Result<ExitCode, Failure> {
 
 fn check(flags: &MasterFlags) -> Result<MasterArgs, Failure> {
     let (conf, rpc) = flags.shared.settings()?;
-    let (host, advertise) = flags.shared.host("SPARK_MASTER_HOST", &rpc);
+    let (host, advertise) = flags.shared.host("SPARK_MASTER_HOST", &conf, &rpc);
     Ok(MasterArgs {
         host,
         advertise,
         port: daemons::number(flags.port, "SPARK_MASTER_PORT", 7077)?,
         web_port: Some(daemons::number(flags.webui_port, "SPARK_MASTER_WEBUI_PORT", 8080)?),
-        rest_port: MasterArgs::rest_port_of(&conf, rpc.keyring.is_some())?,
+        rest_port: MasterArgs::rest_port_of(&conf, &rpc)?,
         conf,
         rpc,
+        recovery: None,
     })
 }
 

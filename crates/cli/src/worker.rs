@@ -76,7 +76,7 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
         launch: vec![launch::LAUNCH.to_owned()],
         keep: vec![launch::KEEP.to_owned()],
     };
-    let (host, advertise) = flags.shared.host("SPARK_WORKER_HOST", &rpc);
+    let (host, advertise) = flags.shared.host("SPARK_WORKER_HOST", &conf, &rpc);
     Ok(WorkerArgs {
         masters: masters(&flags.master)?,
         host,

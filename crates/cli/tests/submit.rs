@@ -14,6 +14,7 @@ fn submit(arguments: &[&str]) -> Command {
             command.env_remove(name.as_ref());
         }
     }
+    command.env("XDG_CONFIG_HOME", "/dev/null");
     command
 }
 
@@ -122,7 +123,7 @@ fn settings_that_do_nothing_are_told_in_one_line_and_settings_that_were_meant_ot
         "--conf",
         "spark.sql.ansi.enabled=true",
         "--conf",
-        "spark.eventLog.enabled=true",
+        "spark.deploy.maxDrivers=3",
         "--conf",
         "spark.task.cpu=2",
         "--conf",
@@ -142,7 +143,7 @@ fn settings_that_do_nothing_are_told_in_one_line_and_settings_that_were_meant_ot
              spark.rpc.message.maxSize: write that",
             "firesteel submit: spark.task.cpu (from --conf) is not a known key: did you mean \
              spark.task.cpus?",
-            "firesteel submit: spark.eventLog.enabled and spark.sql.ansi.enabled have no effect here, \
+            "firesteel submit: spark.deploy.maxDrivers and spark.sql.ansi.enabled have no effect here, \
              unlike in Spark",
         ]
     );
@@ -165,14 +166,29 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["app.jar"], "programs of the JVM"),
         (&["--class", "Main", "app.jar"], "--class is not a flag of submit: an application is one"),
         (&["--jars=a.jar", "x"], "--jars is not a flag"),
-        (&["--kill", "driver-1"], "which it cannot yet"),
+        (&["--kill", "driver-1"], "--kill asks the master of a standalone cluster: write --master"),
+        (&["--kill", "a", "--status", "b"], "not both"),
+        (&["--kill", "a", "--master", "local", "/bin/true"], "leave /bin/true out"),
+        (&["--status", "driver-1", "--master", "local[2]"], "spark://host:6066, not local[2]"),
+        (&["--supervise", "/bin/true"], "--supervise is for drivers that the cluster runs"),
+        (&["--driver-cores", "2", "/bin/true"], "--deploy-mode cluster too"),
+        (&["--deploy-mode", "cluster", "--driver-cores", "0", "/bin/true"], "--driver-cores"),
+        (
+            &["--deploy-mode", "cluster", "--master", "local-cluster[1,1,512]", "/bin/true"],
+            "not local-cluster",
+        ),
+        (&["local:///bin/true"], "this driver runs here: write /bin/true"),
+        (&["--deploy-mode", "cluster", "local:bin/true"], "write the whole path"),
         (&["--queue", "q", "/bin/true"], "not supported"),
         (&["--executr-cores", "2", "/bin/true"], "see firesteel submit --help"),
         (&["-x", "/bin/true"], "see firesteel submit --help"),
         (&["--master", "yarn", "/bin/true"], "YARN is not supported: write local"),
         (&["--master", "mesos://h:1", "/bin/true"], "not supported: write local"),
         (&["--master", "spark://h", "/bin/true"], "spark://host:port"),
-        (&["--deploy-mode", "cluster", "/bin/true"], "--deploy-mode client"),
+        (
+            &["--deploy-mode", "cluster", "/bin/true"],
+            "write --master spark://host:6066, not local[*]",
+        ),
         (&["--deploy-mode", "other", "/bin/true"], "client or cluster"),
         (&["--executor-memory", "lots", "/bin/true"], "--executor-memory"),
         (&["--executor-cores", "0", "/bin/true"], "--executor-cores"),
@@ -186,8 +202,14 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["--files", "s3://bucket/file", "/bin/true"], "copy it here"),
         (&["--conf", "spark.files=/nowhere/at/all", "/bin/true"], "spark.files /nowhere/at/all"),
         (
-            &["--conf", "spark.network.crypto.enabled=true", "/bin/true"],
-            "spark.ssl.rpc.enabled=true",
+            &[
+                "--conf",
+                "spark.network.crypto.enabled=false",
+                "--conf",
+                "spark.network.sasl.serverAlwaysEncrypt=true",
+                "/bin/true",
+            ],
+            "which spark.network.crypto.enabled=false turns off",
         ),
         (&["--conf", "spark.acls.enable=true", "/bin/true"], "spark.acls.enable=false"),
         (&["--conf", "spark.executorEnv.FIRESTEEL_ROLE=x", "/bin/true"], "choose another name"),

@@ -56,6 +56,17 @@ impl Choice for RollingStrategy {
     const WORDS: &'static [(&'static str, Self)] = &[("size", Self::Size)];
 }
 
+/// What looks at requests over HTTP before anything else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestFilter {
+    /// Asks for a token that is signed (JSON Web Signature).
+    Jws,
+}
+
+impl Choice for RestFilter {
+    const WORDS: &'static [(&'static str, Self)] = &[("org.apache.spark.ui.JWSFilter", Self::Jws)];
+}
+
 /// How files of shuffles and spills are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionCodec {
@@ -81,6 +92,28 @@ pub enum DeployMode {
 impl Choice for DeployMode {
     const WORDS: &'static [(&'static str, Self)] =
         &[("client", Self::Client), ("cluster", Self::Cluster)];
+}
+
+/// Where a master's state outlives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveryMode {
+    /// Nowhere.
+    None,
+    /// In a directory.
+    FileSystem,
+    /// In a ZooKeeper ensemble, which elects one of several masters.
+    ZooKeeper,
+    /// In a store of the program that starts the master.
+    Custom,
+}
+
+impl Choice for RecoveryMode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("NONE", Self::None),
+        ("FILESYSTEM", Self::FileSystem),
+        ("ZOOKEEPER", Self::ZooKeeper),
+        ("CUSTOM", Self::Custom),
+    ];
 }
 
 /// How the tasks of a local master reach the threads that run them.
@@ -109,7 +142,7 @@ macro_rules! display_as_word {
     )*};
 }
 
-display_as_word!(SchedulingMode, DeployMode, LocalTransport);
+display_as_word!(SchedulingMode, DeployMode, LocalTransport, RecoveryMode);
 
 #[cfg(test)]
 mod tests {

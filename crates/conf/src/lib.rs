@@ -50,7 +50,8 @@ mod value;
 mod warning;
 
 pub use choice::{
-    Choice, CompressionCodec, DeployMode, LocalTransport, RollingStrategy, SchedulingMode,
+    Choice, CompressionCodec, DeployMode, LocalTransport, RecoveryMode, RestFilter,
+    RollingStrategy, SchedulingMode,
 };
 pub use conf::{Conf, Origin, Setting};
 pub use duration::{TimeUnit, format_duration, parse_duration};

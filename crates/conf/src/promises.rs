@@ -13,15 +13,11 @@ struct Promise {
     reason: &'static str,
 }
 
-/// Kept by TLS, if that is on.
+/// Kept by TLS, unless that is off.
 const ENCRYPTED_CONNECTIONS: Promise = Promise {
-    keys: &[
-        "spark.network.crypto.enabled",
-        "spark.authenticate.enableSaslEncryption",
-        "spark.network.sasl.serverAlwaysEncrypt",
-    ],
+    keys: &["spark.authenticate.enableSaslEncryption", "spark.network.sasl.serverAlwaysEncrypt"],
     harmless: "false",
-    reason: "a secret does not encrypt connections here, TLS does: set spark.ssl.rpc.enabled=true",
+    reason: "connections are encrypted by TLS here, which spark.network.crypto.enabled=false turns off: leave that out",
 };
 
 const PROMISES: &[Promise] = &[
@@ -33,14 +29,14 @@ const PROMISES: &[Promise] = &[
                  spark.local.dir",
     },
     Promise {
-        keys: &["spark.acls.enable", "spark.ui.acls.enable"],
+        keys: &["spark.acls.enable", "spark.history.ui.acls.enable", "spark.ui.acls.enable"],
         harmless: "false",
         reason: "everybody who reaches a page sees it: there are no lists of users here",
     },
     Promise {
-        keys: &["spark.ui.filters", "spark.master.rest.filters"],
+        keys: &["spark.ui.filters"],
         harmless: "",
-        reason: "requests over HTTP are not filtered here: keep others away from the port",
+        reason: "requests for pages are not filtered here: keep others away from the port",
     },
     Promise {
         keys: &["spark.master.rest.allowedAppResourcePatterns"],
@@ -53,7 +49,7 @@ const PROMISES: &[Promise] = &[
         reason: "a master takes submissions over HTTP at the host it binds (--host)",
     },
     Promise {
-        keys: &["spark.ssl.ui.enabled"],
+        keys: &["spark.ssl.historyServer.enabled", "spark.ssl.ui.enabled"],
         harmless: "false",
         reason: "no page is served with TLS here; spark.ssl.rpc.enabled=true protects connections between processes",
     },
@@ -76,12 +72,6 @@ const PROMISES: &[Promise] = &[
         ],
         harmless: "",
         reason: "connections use any cipher suite of TLS 1.3 here, and no older version",
-    },
-    Promise {
-        keys: &["spark.deploy.recoveryMode"],
-        harmless: "NONE",
-        reason: "a master keeps nothing on disk here: one that is started again does not know the workers, applications \
-                 and drivers of the one before it until they register again, and waiting drivers are lost",
     },
 ];
 
@@ -107,8 +97,9 @@ pub(crate) fn unkept(conf: &Conf, key: &str, setting: &Setting) -> Option<ConfEr
 }
 
 fn is_kept_by_tls(conf: &Conf, key: &str) -> bool {
+    let is_on = |entry| conf.get(entry).is_ok_and(|enabled| enabled);
     ENCRYPTED_CONNECTIONS.keys.contains(&key)
-        && conf.get(&entries::SSL_RPC_ENABLED).is_ok_and(|enabled| enabled)
+        && (is_on(&entries::SSL_RPC_ENABLED) || is_on(&entries::NETWORK_CRYPTO_ENABLED))
 }
 
 #[cfg(test)]
@@ -116,8 +107,10 @@ mod tests {
     use super::*;
     use crate::spark_names;
 
+    /// Without TLS, where the settings do not say otherwise.
     fn refusal(settings: &[(&str, &str)]) -> Option<String> {
         let mut conf = Conf::new();
+        conf.set("spark.network.crypto.enabled", false);
         for (key, value) in settings {
             conf.set(*key, value);
         }
@@ -140,8 +133,8 @@ mod tests {
                 }
             }
         }
-        let text = refusal(&[("spark.deploy.recoveryMode", "ZOOKEEPER")]).unwrap();
-        assert!(text.ends_with("or write spark.deploy.recoveryMode=NONE"), "{text}");
+        let text = refusal(&[("spark.ssl.ui.enabled", "true")]).unwrap();
+        assert!(text.ends_with("or write spark.ssl.ui.enabled=false"), "{text}");
         let all = [("spark.acls.enable", "true"), ("spark.io.encryption.enabled", "true")];
         assert!(refusal(&all).unwrap().starts_with("2 settings are refused:"));
     }
@@ -149,9 +142,12 @@ mod tests {
     #[test]
     fn tls_keeps_the_promise_of_encrypted_connections() {
         for key in ENCRYPTED_CONNECTIONS.keys {
-            assert!(refusal(&[(key, "true")]).unwrap().contains("spark.ssl.rpc.enabled=true"));
-            assert_eq!(refusal(&[(key, "true"), ("spark.ssl.rpc.enabled", "true")]), None);
-            assert_eq!(refusal(&[(key, "true"), ("spark.ssl.enabled", "true")]), None);
+            let told = refusal(&[(key, "true")]).unwrap();
+            assert!(told.contains("spark.network.crypto.enabled=false"), "{told}");
+            for on in ["spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.ssl.enabled"]
+            {
+                assert_eq!(refusal(&[(key, "true"), (on, "true")]), None);
+            }
             let off =
                 [(*key, "true"), ("spark.ssl.enabled", "true"), ("spark.ssl.rpc.enabled", "false")];
             assert!(refusal(&off).is_some(), "{key}");

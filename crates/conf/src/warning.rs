@@ -198,17 +198,17 @@ mod tests {
             assert!(conf.iter().map(|(key, _)| key).eq(keys.iter().copied()), "they are kept");
             warnings.iter().map(Warning::to_string).collect::<Vec<_>>()
         };
-        let one = answer(&["spark.ui.enabled"]);
-        assert_eq!(one, ["spark.ui.enabled has no effect here, unlike in Spark"]);
+        let one = answer(&["spark.ui.killEnabled"]);
+        assert_eq!(one, ["spark.ui.killEnabled has no effect here, unlike in Spark"]);
         assert_eq!(
             answer(&[
                 "spark.akka.threads",
-                "spark.eventLog.dir",
+                "spark.eventLog.gcMetrics.youngGenerationGarbageCollectors",
                 "spark.mine",
                 "spark.sql.ansi.enabled"
             ]),
             [
-                "spark.akka.threads, spark.eventLog.dir and spark.sql.ansi.enabled have no effect here, unlike \
+                "spark.akka.threads, spark.eventLog.gcMetrics.youngGenerationGarbageCollectors and spark.sql.ansi.enabled have no effect here, unlike \
               in Spark"
             ]
         );

@@ -13,6 +13,7 @@ use firesteel_rdd::source::{Empty, NumberRange, Parallelized, RangeItem, RangeSo
 use firesteel_task::{Accumulate, Accumulator, Broadcast};
 use firesteel_types::{CallSite, Properties, StageId};
 
+use crate::monitoring::{self, Ui};
 use crate::output::Leftovers;
 use crate::progress::ConsoleProgress;
 use crate::rdd::{Checkpoints, Node};
@@ -28,6 +29,7 @@ pub(crate) struct Inner {
     pub(crate) leftovers: Leftovers,
     pub(crate) checkpoints: Checkpoints,
     progress: Option<ConsoleProgress>,
+    ui: Ui,
     id: u64,
     next_unique: AtomicU64,
 }
@@ -136,15 +138,17 @@ impl Context {
 
     fn start(
         conf: Conf,
-        listeners: Vec<Box<dyn Listener>>,
+        mut listeners: Vec<Box<dyn Listener>>,
         managers: &[Arc<dyn ClusterManager>],
     ) -> Result<Self> {
         let shows_progress = conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal();
         let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
         let handles_interrupt = conf.get(&entries::HANDLE_INTERRUPT)?;
+        listeners.extend(monitoring::event_log(&conf)?);
         let engine = Engine::start_on(conf, listeners, managers)?;
+        let ui = Ui::start(&engine)?;
         let progress = shows_progress.then(|| ConsoleProgress::start(&engine, interval));
-        let context = Context(Arc::new(Inner::new(engine, progress)));
+        let context = Context(Arc::new(Inner::new(engine, progress, ui)));
         if handles_interrupt {
             interrupt::watch(Arc::downgrade(&context.0));
         }
@@ -179,6 +183,13 @@ impl Context {
     /// Whether a shuffle's partitions are set for all shuffles.
     pub(crate) fn configured_parallelism(&self) -> Option<u32> {
         self.conf().get(&entries::DEFAULT_PARALLELISM).ok().flatten()
+    }
+
+    /// Where the application answers requests of Spark's REST API, `http://ADDRESS/api/v1`; `None` if
+    /// `spark.ui.enabled` is false or no port could be had.
+    #[cfg(feature = "monitor")]
+    pub fn ui_address(&self) -> Option<std::net::SocketAddr> {
+        self.0.ui.address()
     }
 
     /// Adds a listener; it hears what happens from now on.
@@ -427,11 +438,12 @@ impl Context {
 const PANICKED: i32 = 101;
 
 impl Inner {
-    fn new(engine: Arc<Engine>, progress: Option<ConsoleProgress>) -> Self {
+    fn new(engine: Arc<Engine>, progress: Option<ConsoleProgress>, ui: Ui) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Inner {
             engine,
             progress,
+            ui,
             leftovers: Leftovers::default(),
             checkpoints: Checkpoints::default(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -441,6 +453,7 @@ impl Inner {
 
     fn stop(&self, exit_code: i32) {
         self.engine.stop_with(exit_code);
+        self.ui.stop();
         self.progress.iter().for_each(ConsoleProgress::stop);
     }
 

@@ -27,6 +27,12 @@ pub enum Error {
         /// Why not, and what is.
         reason: String,
     },
+    /// The application shall write an event log and cannot.
+    #[error("no event log can be written: {reason}")]
+    EventLog {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The file with the pools of the `FAIR` mode cannot be used.
     #[error("spark.scheduler.allocation.file {path:?} cannot be used: {reason}")]
     AllocationFile {

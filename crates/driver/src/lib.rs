@@ -15,6 +15,7 @@ mod input;
 mod inspect;
 mod interrupt;
 mod local_properties;
+mod monitoring;
 mod output;
 mod progress;
 mod rdd;

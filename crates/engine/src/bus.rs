@@ -21,7 +21,17 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 pub trait Listener: Send {
     /// Called for each event, in order, on the listener's thread.
     fn on_event(&mut self, event: &Event);
+
+    /// Whose queue it has: `eventLog` for a log of events, `shared` for all that programs add.
+    fn queue(&self) -> &'static str {
+        SHARED
+    }
 }
+
+/// The name of the queues of listeners that programs add.
+pub(crate) const SHARED: &str = "shared";
+/// The name of the queue of the event log.
+pub(crate) const EVENT_LOG: &str = "eventLog";
 
 impl<F: FnMut(&Event) + Send> Listener for F {
     fn on_event(&mut self, event: &Event) {

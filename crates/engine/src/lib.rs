@@ -188,6 +188,7 @@ impl Engine {
         let spoilt = match follows {
             true => self.aftermath.settle(&|(stage, task), accumulable| {
                 let at = self.now();
+                let task = Some(task);
                 self.post(Event::AccumulableUpdated { stage, task, accumulable, at });
             }),
             false => Vec::new(),

@@ -14,7 +14,7 @@ use firesteel_types::{BlockManagerId, Event, ExecutorId};
 
 use crate::aftermath::Aftermath;
 use crate::backend::{ClusterManager, built_in};
-use crate::bus::{Bus, Listener};
+use crate::bus::{Bus, EVENT_LOG, Listener, SHARED};
 use crate::files::Files;
 use crate::heartbeat::Heartbeats;
 use crate::jobs::Ids;
@@ -62,7 +62,13 @@ impl Engine {
         let listener_capacity = conf.get(&entries::LISTENER_BUS_SHARED_CAPACITY)? as usize;
         let managers = [&built_in(), managers].concat();
         let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files, &managers)?;
-        listeners.into_iter().for_each(|listener| bus.add("shared", listener_capacity, listener));
+        let log_capacity = conf.get(&entries::LISTENER_BUS_EVENT_LOG_CAPACITY)? as usize;
+        for listener in listeners {
+            match listener.queue() {
+                EVENT_LOG => bus.add(EVENT_LOG, log_capacity, listener),
+                _ => bus.add(SHARED, listener_capacity, listener),
+            }
+        }
         let (id, ids) = (OnceLock::new(), Ids::default());
         let engine = Arc::new(Engine {
             state: Mutex::new(State::new(dag, tasks)),
@@ -112,11 +118,17 @@ impl Engine {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let properties = conf.redacted().map(owned).collect();
         let resources = self.application.files.resources();
-        self.post(Event::EnvironmentUpdate { properties, runtime: runtime(), resources });
+        let (runtime, others) = (runtime(), BTreeMap::new());
+        self.post(Event::EnvironmentUpdate { properties, runtime, resources, others });
         let (host, port) = self.place.driver_address();
         let id = BlockManagerId { executor: ExecutorId::DRIVER, host, port };
         let max_memory = self.environment.scratch().memory().budget();
-        self.post(Event::BlockManagerAdded { id, max_memory, at: self.now() });
+        self.post(Event::BlockManagerAdded {
+            id,
+            max_memory,
+            max_off_heap_memory: Some(0),
+            at: self.now(),
+        });
         Ok(())
     }
 
@@ -141,7 +153,7 @@ impl Engine {
 
     /// Adds a listener; it hears what happens from now on.
     pub fn add_listener(&self, listener: Box<dyn Listener>) {
-        self.bus.add("shared", self.application.listener_capacity, listener);
+        self.bus.add(SHARED, self.application.listener_capacity, listener);
     }
 
     /// Waits until listeners have heard everything that has happened so far.

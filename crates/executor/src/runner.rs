@@ -30,7 +30,7 @@ pub fn run_task(
             body.run(&task)
         })
     });
-    end(&task, |metrics| (metrics.run_time_us, metrics.cpu_time_us) = started.elapsed_us());
+    end(&task, |metrics| (metrics.run_time_us, metrics.cpu_time_ns) = started.elapsed());
     let metrics = task.take_metrics();
     if result.is_err() {
         panics::drop_guarded(task.take_updates());
@@ -100,8 +100,7 @@ pub(crate) fn run_decoded(
             task.check_killed();
             let body = decode();
             task.count(|metrics| {
-                (metrics.deserialize_time_us, metrics.deserialize_cpu_time_us) =
-                    started.elapsed_us();
+                (metrics.deserialize_time_us, metrics.deserialize_cpu_time_ns) = started.elapsed();
             });
             let output = body.run(&task);
             let begun = Instant::now();
@@ -113,9 +112,9 @@ pub(crate) fn run_decoded(
         })
     });
     end(&task, |metrics| {
-        let (elapsed, cpu) = started.elapsed_us();
+        let (elapsed, cpu) = started.elapsed();
         metrics.run_time_us = elapsed - metrics.deserialize_time_us.min(elapsed);
-        metrics.cpu_time_us = cpu - metrics.deserialize_cpu_time_us.min(cpu);
+        metrics.cpu_time_ns = cpu - metrics.deserialize_cpu_time_ns.min(cpu);
         metrics.result_bytes = result.as_ref().map_or(0, |(output, _)| output.len()) as u64;
     });
     let metrics = task.take_metrics();

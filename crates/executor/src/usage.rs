@@ -23,6 +23,7 @@ pub fn usage(scratch: &Scratch) -> ExecutorMetrics {
         virtual_memory: bytes(&own, "VmSize:"),
         child_resident_memory,
         child_virtual_memory,
+        ..ExecutorMetrics::default()
     }
 }
 

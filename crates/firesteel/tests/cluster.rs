@@ -289,7 +289,8 @@ fn applications_join_a_cluster_that_is_there_one_after_the_other() {
     let mut ids = Vec::new();
     for _ in 0..2 {
         // The worker's one core is free again when the application before has stopped.
-        let ctx = builder().master(&master.url()).build().unwrap();
+        let ctx =
+            builder().master(&master.url()).config("spark.authenticate", false).build().unwrap();
         let sums = ctx.parallelize_in(4, 0..100u64).map(|n| (n % 3, n)).reduce_by_key(|a, b| a + b);
         assert_eq!(sums.map(|(_, sum)| sum).sum().unwrap(), 4950);
         ids.push(ctx.application_id().to_owned());

@@ -71,13 +71,19 @@ fn replace(ctx: &Context, seen: &Seen, next: u32) {
 #[test]
 fn an_application_takes_no_more_executors_of_a_cluster_than_it_is_told_to() {
     let cluster = Cluster::start();
-    let one = builder(2).master(&cluster.master.url()).config("spark.executor.memory", "256m");
+    let one = builder(2)
+        .master(&cluster.master.url())
+        .config("spark.authenticate", false)
+        .config("spark.executor.memory", "256m");
     let (ctx, seen) = started(one.config("spark.executor.instances", 1), 1);
     assert_eq!(cluster.executors(), 1, "the other worker is free");
     replace(&ctx, &seen, 1);
     assert_eq!(cluster.executors(), 1);
     ctx.stop();
-    let more = builder(2).master(&cluster.master.url()).config("spark.executor.memory", "256m");
+    let more = builder(2)
+        .master(&cluster.master.url())
+        .config("spark.authenticate", false)
+        .config("spark.executor.memory", "256m");
     let (ctx, _) = started(more.config("spark.executor.instances", 5), 2);
     assert_eq!(cluster.executors(), 2, "no more than the workers have capacity for");
     ctx.stop();
@@ -118,7 +124,10 @@ fn executors_are_told_with_their_attributes_and_their_log_files_if_they_have_som
     ctx.stop();
 
     let cluster = Cluster::start();
-    let one = builder(2).master(&cluster.master.url()).config("spark.executor.memory", "256m");
+    let one = builder(2)
+        .master(&cluster.master.url())
+        .config("spark.authenticate", false)
+        .config("spark.executor.memory", "256m");
     let (ctx, seen) = started(one.config("spark.executor.instances", 1), 1);
     let info = first_executor(&seen);
     for stream in ["stdout", "stderr"] {

@@ -50,7 +50,10 @@ impl Cluster {
     }
 
     fn context(&self) -> firesteel::Result<Context> {
-        let builder = Context::builder().master(&self.master.url()).app_name("disks");
+        let builder = Context::builder()
+            .master(&self.master.url())
+            .config("spark.authenticate", false)
+            .app_name("disks");
         let builder = builder.arguments([] as [&str; 0]).config("spark.executor.memory", "256m");
         builder.config("spark.ui.showConsoleProgress", false).build()
     }

@@ -171,7 +171,10 @@ fn an_application_with_another_secret_or_none_is_told_so_and_does_not_wait_for_b
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (master, worker) = runtime.block_on(cluster(&scratch.path("work")));
     for secret in [None, Some("one that is not the cluster's")] {
-        let mut ctx = Context::builder().arguments([""; 0]).master(&master.url());
+        let mut ctx = Context::builder()
+            .arguments([""; 0])
+            .master(&master.url())
+            .config("spark.authenticate", false);
         if let Some(secret) = secret {
             ctx = ctx.config("spark.authenticate", true);
             ctx = ctx.config("spark.authenticate.secret", secret);

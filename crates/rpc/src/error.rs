@@ -51,6 +51,14 @@ pub enum SetupError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The file for the secret of the user.
+    #[error("could not make a secret in {} ({source}): set spark.authenticate=true and spark.authenticate.secret.file", path.display())]
+    WriteSecret {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A name of an identity that cannot be sent.
     #[error("the identity {name:?} has to be 1 to {MAX_NAME} letters, digits, '-', '_' or '.'")]
     InvalidIdentity {

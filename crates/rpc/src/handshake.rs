@@ -13,7 +13,8 @@
 //! a reflected proof fits. Over TLS the connection's own key material is part of it. Here is no IO:
 //! a side is fed whole messages and says what to send; `socket.rs` moves the bytes.
 //!
-//! What this does not do is protect what is sent afterwards: on a network with others, use TLS.
+//! What is sent afterwards is protected by TLS: always between two machines that share a secret, with certificates of the user's
+//! or without (`tls.rs`), unless `spark.network.crypto.enabled` is false.
 
 use std::io;
 use std::time::Duration;
@@ -58,12 +59,14 @@ pub enum HandshakeError {
     NotFiresteel,
     /// A TLS record where the handshake should be, or an alert.
     #[error(
-        "the other side speaks TLS and this one does not: set spark.ssl.rpc.enabled to the same value on both"
+        "the other side speaks TLS and this one does not: set spark.ssl.rpc.enabled and spark.network.crypto.enabled to the same values on \
+         both, and the secret (spark.authenticate)"
     )]
     SpeaksTls,
     /// No TLS where it should be.
     #[error(
-        "this side speaks TLS and the other does not: set spark.ssl.rpc.enabled to the same value on both"
+        "this side speaks TLS and the other does not: set spark.ssl.rpc.enabled and spark.network.crypto.enabled to the same values on \
+         both, and the secret (spark.authenticate)"
     )]
     NotTls,
     /// The two sides were built from different versions.

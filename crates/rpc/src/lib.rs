@@ -71,6 +71,7 @@ mod secret;
 mod socket;
 mod stream;
 mod tls;
+pub mod user_secret;
 
 pub use address::{EndpointAddress, MAX_NAME, RpcAddress};
 pub use endpoint::{Caller, Context, Endpoint, HandlerError, Held, Message, Peer, ReplyOf};
@@ -79,7 +80,7 @@ pub use error::{RpcError, SetupError};
 pub use handshake::{HandshakeError, PROTOCOL_VERSION};
 pub use limits::{PeerLimits, PeerPlace};
 pub use listener::BindTo;
-pub use options::{RpcOptions, SECRET_VARIABLE};
+pub use options::{Encryption, RpcOptions, SECRET_VARIABLE};
 pub use reference::{EndpointRef, PendingReply};
 pub use secret::{APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, Keyring, Secret};
 pub use stream::{

@@ -17,7 +17,7 @@ use crate::address::RpcAddress;
 use crate::env::Inner;
 use crate::handshake::{Channel, HandshakeError};
 use crate::limits::{PeerLimits, PeerPlace};
-use crate::options::RpcOptions;
+use crate::options::{Encryption, RpcOptions};
 use crate::{SetupError, outbox, socket, stream};
 
 /// The address to listen at, and the one to tell others.
@@ -56,6 +56,13 @@ pub(crate) async fn bind(
     let guarded = options.keyring.is_some() || options.insecure;
     if !guarded && !addresses.iter().all(IpAddr::is_loopback) {
         return Err(SetupError::InsecureBind { host: bind.host.clone() });
+    }
+    let clear = options.keyring.is_some() && options.tls.is_none();
+    let clear = clear && options.encryption == Encryption::Never;
+    if clear && !addresses.iter().all(IpAddr::is_loopback) {
+        tracing::warn!(
+            "spark.network.crypto.enabled is false: what is sent between machines can be read and changed by others on the network"
+        );
     }
     let listener = first_free(&addresses, bind, options.port_retries).await?;
     let bound = listener.local_addr().map_err(|source| failed(bind, 0, source))?;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use firesteel_conf::{ByteSize, Conf, entries};
 
-use crate::SetupError;
 use crate::secret::{APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, Keyring, Secret};
 use crate::tls::Tls;
+use crate::{SetupError, user_secret};
 
 /// The variable that hands an application's secret to its processes, as Spark's does.
 pub const SECRET_VARIABLE: &str = "_SPARK_AUTH_SECRET";
@@ -50,14 +50,29 @@ pub struct RpcOptions {
     pub identity: Option<Identity>,
     /// Who may dial; `None` lets everybody in.
     pub keyring: Option<Keyring>,
-    /// TLS, when it is on.
+    /// TLS with certificates, when it is on.
     pub tls: Option<Tls>,
+    /// Which connections of processes that share a secret use TLS without certificates of the user's.
+    pub encryption: Encryption,
+}
+
+/// Which connections are encrypted where there are no certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// None.
+    Never,
+    /// Those that others could listen to.
+    BetweenMachines,
+    /// Also those of a machine with itself.
+    Always,
 }
 
 impl RpcOptions {
-    /// Reads the settings with the variables of this process.
+    /// Reads the settings with the variables of this process and, where they do not say whether there is a secret, with the secret
+    /// of its user.
     pub fn from_process(conf: &Conf) -> Result<Self, SetupError> {
-        Self::from_conf(conf, |name| std::env::var(name).ok())
+        let variable = |name: &str| std::env::var(name).ok();
+        Self::read(conf, variable, user_secret::path().as_deref())
     }
 
     /// Reads the settings; `variable` looks an environment variable up.
@@ -65,7 +80,15 @@ impl RpcOptions {
         conf: &Conf,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SetupError> {
-        let secret = find_secret(conf, variable)?;
+        Self::read(conf, variable, None)
+    }
+
+    fn read(
+        conf: &Conf,
+        variable: impl Fn(&str) -> Option<String>,
+        of_user: Option<&Path>,
+    ) -> Result<Self, SetupError> {
+        let secret = find_secret(conf, variable, of_user)?;
         let identity = secret.map(|secret| Identity::new(DEFAULT_IDENTITY, secret)).transpose()?;
         let size = |entry| conf.get(entry).map(|ByteSize(bytes)| bytes as usize);
         let mut options = Self {
@@ -86,6 +109,10 @@ impl RpcOptions {
             identity: None,
             keyring: None,
             tls: Tls::from_conf(conf)?,
+            encryption: match conf.get(&entries::NETWORK_CRYPTO_ENABLED)? {
+                true => Encryption::BetweenMachines,
+                false => Encryption::Never,
+            },
         };
         if let Some(identity) = identity {
             options.authenticate_as(identity);
@@ -125,24 +152,37 @@ impl Default for RpcOptions {
     }
 }
 
-/// Where Spark looks, in its order: the variable, the setting, the file.
+/// Where Spark looks, in its order: the variable, the setting, the file. Then the one of the user, which also counts if nobody
+/// says whether there is to be any.
 fn find_secret(
     conf: &Conf,
     variable: impl Fn(&str) -> Option<String>,
+    of_user: Option<&Path>,
 ) -> Result<Option<Secret>, SetupError> {
+    let of_user = || of_user.map_or(Ok(None), user_secret::read);
+    let of_variable = || {
+        let text = variable(SECRET_VARIABLE);
+        text.map(|text| Secret::new(&text, "in _SPARK_AUTH_SECRET")).transpose()
+    };
+    if conf.setting(entries::AUTHENTICATE.key()).is_none() {
+        // An executor is told the secret of its application, whatever its user has.
+        return match conf.get(&entries::INSECURE)? {
+            true => Ok(None),
+            false => of_variable()?.map_or_else(of_user, |secret| Ok(Some(secret))),
+        };
+    }
     if !conf.get(&entries::AUTHENTICATE)? {
         return Ok(None);
     }
-    let secret = if let Some(text) = variable(SECRET_VARIABLE) {
-        Secret::new(&text, "in _SPARK_AUTH_SECRET")
+    if let Some(secret) = of_variable()? {
+        Ok(Some(secret))
     } else if let Some(text) = conf.get(&entries::AUTHENTICATE_SECRET)? {
-        Secret::new(&text, "in spark.authenticate.secret")
+        Secret::new(&text, "in spark.authenticate.secret").map(Some)
     } else if let Some(path) = conf.get(&entries::AUTHENTICATE_SECRET_FILE)? {
-        read_secret(Path::new(&path))
+        read_secret(Path::new(&path)).map(Some)
     } else {
-        Err(SetupError::NoSecret)
-    };
-    secret.map(Some)
+        of_user()?.ok_or(SetupError::NoSecret).map(Some)
+    }
 }
 
 fn read_secret(path: &Path) -> Result<Secret, SetupError> {
@@ -194,6 +234,24 @@ mod tests {
         assert_eq!(found.unwrap(), "of the variable");
         settings[0].1 = "false";
         assert_eq!(secret(&conf(&settings), Some("of the variable")).unwrap(), None);
+    }
+
+    #[test]
+    fn the_secret_of_the_user_counts_where_nobody_says_otherwise() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        let found = |settings: &[(&str, &str)]| {
+            let options = RpcOptions::read(&conf(settings), |_| None, Some(&path)).unwrap();
+            options.identity.map(|identity| identity.secret().expose().to_owned())
+        };
+        assert_eq!(found(&[]), None, "there is none yet");
+        let made = user_secret::ensure(&path).unwrap();
+        assert_eq!(found(&[]).as_deref(), Some(made.expose()));
+        assert_eq!(found(&[("spark.authenticate", "true")]).as_deref(), Some(made.expose()));
+        assert_eq!(found(&[("spark.authenticate", "false")]), None);
+        assert_eq!(found(&[("spark.firesteel.insecure", "true")]), None);
+        let own = [("spark.authenticate", "true"), ("spark.authenticate.secret", "of the setting")];
+        assert_eq!(found(&own).as_deref(), Some("of the setting"));
     }
 
     #[test]

@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::{TlsStream, client, server};
+use tokio_rustls::{TlsAcceptor, TlsStream, client, server};
 
 use crate::RpcError;
 use crate::address::RpcAddress;
 use crate::handshake::{self, Binding, Channel, Client, HandshakeError, PREFIX, Server};
-use crate::options::RpcOptions;
+use crate::options::{Encryption, RpcOptions};
 use crate::tls;
 
 /// A connection below the handshake.
@@ -85,13 +85,19 @@ async fn greet(
     channel: Channel,
     options: &RpcOptions,
 ) -> Result<Socket, HandshakeError> {
-    let Some(tls) = &options.tls else {
-        let mut stream = stream;
-        prove(&mut stream, channel, options, &[0; 32]).await?;
-        return Ok(Socket::Plain(stream));
-    };
     let tls_failed = |source| HandshakeError::Tls { source };
-    let name = ServerName::try_from(host.to_owned())
+    let (tls, name) = match &options.tls {
+        Some(tls) => (tls, host),
+        None if options.identity.is_some() && encrypts(options, &stream) => {
+            (tls::ephemeral().map_err(tls_failed)?, tls::NO_NAME)
+        }
+        None => {
+            let mut stream = stream;
+            prove(&mut stream, channel, options, &[0; 32]).await?;
+            return Ok(Socket::Plain(stream));
+        }
+    };
+    let name = ServerName::try_from(name.to_owned())
         .map_err(|error| tls_failed(io::Error::other(error)))?;
     let mut stream: client::TlsStream<_> =
         tls.connector.connect(name, stream).await.map_err(tls_failed)?;
@@ -151,11 +157,10 @@ pub(crate) async fn turn_away(mut stream: TcpStream, options: &RpcOptions) {
 
 async fn welcome(stream: TcpStream, options: &RpcOptions) -> Result<Accepted, HandshakeError> {
     let mut stream = without_delay(stream).map_err(broken)?;
-    let Some(acceptor) = options.tls.as_ref().and_then(|tls| tls.acceptor.as_ref()) else {
+    let Some(acceptor) = acceptor(&mut stream, options).await? else {
         let (identity, channel) = check(&mut stream, options, &[0; 32]).await?;
         return Ok(Accepted { socket: Socket::Plain(stream), identity, channel });
     };
-    expect_tls(&mut stream).await?;
     let accepted = acceptor.accept(stream).await;
     let mut stream: server::TlsStream<_> =
         accepted.map_err(|source| HandshakeError::Tls { source })?;
@@ -164,13 +169,58 @@ async fn welcome(stream: TcpStream, options: &RpcOptions) -> Result<Accepted, Ha
     Ok(Accepted { socket: Socket::Tls(Box::new(stream.into())), identity, channel })
 }
 
+/// What a new connection is accepted with, if that is TLS. Without certificates of the user's, a connection of this machine with
+/// itself may do without.
+async fn acceptor<'a>(
+    stream: &mut TcpStream,
+    options: &'a RpcOptions,
+) -> Result<Option<&'a TlsAcceptor>, HandshakeError> {
+    if let Some(tls) = &options.tls {
+        expect_tls(stream).await?;
+        return Ok(tls.acceptor.as_ref());
+    }
+    if options.keyring.is_none() || options.encryption == Encryption::Never {
+        return Ok(None);
+    }
+    if encrypts(options, stream) {
+        expect_tls(stream).await?;
+    } else if !speaks_tls(stream).await? {
+        return Ok(None);
+    }
+    let tls = tls::ephemeral().map_err(|source| HandshakeError::Tls { source })?;
+    Ok(tls.acceptor.as_ref())
+}
+
+/// Whether a connection is to be encrypted, where there are no certificates.
+fn encrypts(options: &RpcOptions, stream: &TcpStream) -> bool {
+    match options.encryption {
+        Encryption::Never => false,
+        Encryption::BetweenMachines => !stays_here(stream),
+        Encryption::Always => true,
+    }
+}
+
+/// Whether both ends are this machine: nobody else sees what is sent.
+fn stays_here(stream: &TcpStream) -> bool {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(own), Ok(peer)) => own.ip().is_loopback() || own.ip() == peer.ip(),
+        _ => false,
+    }
+}
+
+/// What a dialler with TLS begins with.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+async fn speaks_tls(stream: &mut TcpStream) -> Result<bool, HandshakeError> {
+    let mut first = [0];
+    let read = stream.peek(&mut first).await.map_err(broken)?;
+    Ok(read == 1 && first == [TLS_HANDSHAKE])
+}
+
 /// Tells a dialler without TLS so, in the form of a TLS alert: rustls would say nothing.
 async fn expect_tls(stream: &mut TcpStream) -> Result<(), HandshakeError> {
-    const HANDSHAKE: u8 = 0x16;
     const PROTOCOL_VERSION_ALERT: [u8; 8] = [0x15, 3, 3, 0, 2, 2, 70, 0];
-    let mut first = [HANDSHAKE];
-    stream.peek(&mut first).await.map_err(broken)?;
-    if first == [HANDSHAKE] {
+    if speaks_tls(stream).await? {
         return Ok(());
     }
     refuse(stream, &PROTOCOL_VERSION_ALERT).await;
@@ -229,4 +279,88 @@ async fn read(io: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, HandshakeErr
     message.resize(PREFIX + length, 0);
     io.read_exact(&mut message[PREFIX..]).await.map_err(broken)?;
     Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::secret::{Identity, Secret};
+
+    fn options(secret: &str, encryption: Encryption) -> RpcOptions {
+        let identity = Identity::new("cluster", Secret::new(secret, "here").unwrap()).unwrap();
+        RpcOptions { encryption, ..RpcOptions::default().for_identity(Some(identity)) }
+    }
+
+    async fn listen() -> (TcpListener, RpcAddress) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, RpcAddress::new("127.0.0.1", port))
+    }
+
+    /// What both sides make of a connection.
+    async fn meet(
+        client: RpcOptions,
+        server: RpcOptions,
+    ) -> (Result<Socket, RpcError>, Result<Accepted, HandshakeError>) {
+        let (listener, address) = listen().await;
+        let accepting = async { accept(listener.accept().await.unwrap().0, &server).await };
+        tokio::join!(dial(&address, Channel::Messages, &client), accepting)
+    }
+
+    const SECRET: &str = "a secret that is long enough";
+
+    #[tokio::test]
+    async fn a_secret_is_enough_for_tls_and_a_machine_with_itself_needs_none() {
+        use Encryption::*;
+        for (client, server, encrypted) in [
+            (Always, Always, true),
+            (Always, BetweenMachines, true),
+            (BetweenMachines, BetweenMachines, false),
+            (Never, BetweenMachines, false),
+        ] {
+            let met = meet(options(SECRET, client), options(SECRET, server)).await;
+            let (Ok(dialled), Ok(accepted)) = met else { panic!("{client:?} {server:?}") };
+            assert_eq!(matches!(dialled, Socket::Tls(_)), encrypted, "{client:?} {server:?}");
+            assert_eq!(matches!(accepted.socket, Socket::Tls(_)), encrypted);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_another_secret_or_speaks_in_the_clear_is_not_let_in() {
+        use Encryption::*;
+        let (dialled, accepted) =
+            meet(options(SECRET, Always), options("another secret, also long", Always)).await;
+        assert!(dialled.is_err() && matches!(accepted, Err(HandshakeError::Refused)));
+        let (dialled, accepted) = meet(options(SECRET, Never), options(SECRET, Always)).await;
+        let told = dialled.err().unwrap().to_string();
+        assert!(told.contains("spark.network.crypto.enabled"), "{told}");
+        assert!(matches!(accepted, Err(HandshakeError::NotTls)));
+        let (dialled, accepted) = meet(options(SECRET, Always), options(SECRET, Never)).await;
+        assert!(dialled.is_err() && matches!(accepted, Err(HandshakeError::SpeaksTls)));
+        let nobody = RpcOptions { encryption: Always, ..RpcOptions::default() };
+        let (dialled, accepted) = meet(nobody, options(SECRET, Always)).await;
+        assert!(dialled.is_err() && accepted.is_err());
+    }
+
+    #[tokio::test]
+    async fn one_in_the_middle_with_certificates_of_its_own_is_found_out() {
+        let ((outer, address), (inner, target)) = (listen().await, listen().await);
+        let tls = tls::ephemeral().unwrap();
+        let middle = async {
+            let (client, _) = outer.accept().await.unwrap();
+            let server = TcpStream::connect((target.host.as_str(), target.port)).await.unwrap();
+            let name = ServerName::try_from(tls::NO_NAME).unwrap();
+            let mut client = tls.acceptor.as_ref().unwrap().accept(client).await.unwrap();
+            let mut server = tls.connector.connect(name, server).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        };
+        let options = options(SECRET, Encryption::Always);
+        let accepting = async { accept(inner.accept().await.unwrap().0, &options).await };
+        let (dialled, accepted, ()) =
+            tokio::join!(dial(&address, Channel::Messages, &options), accepting, middle);
+        assert!(dialled.is_err(), "it has the secret of neither connection");
+        assert!(matches!(accepted, Err(HandshakeError::Refused)));
+    }
 }

@@ -1,17 +1,27 @@
-//! TLS by rustls, version 1.3, from PEM files.
+//! TLS by rustls, version 1.3: with certificates of the user's, from PEM files, or with one that this process makes for itself.
 //!
-//! Which certificate is trusted and what it has to be named is rustls's own strict rule: signed by
+//! Which certificate of the user's is trusted and what it has to be named is rustls's own strict rule: signed by
 //! the authority in the trust store, and naming the host that was dialled.
+//!
+//! A certificate that a process made for itself proves nothing, and nobody looks at it. What proves who is at the other end of
+//! such a connection is the handshake above it: its proofs cover key material that only the two ends of this TLS connection have
+//! ([`binding`]), so one in the middle, who has two connections, has no proof that fits the other one.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::{fmt, io};
 
 use firesteel_conf::{Conf, Entry, entries};
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, version::TLS13};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    version::TLS13,
+};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::SetupError;
@@ -50,6 +60,80 @@ impl Tls {
             (None, Some(_)) => return missing(entries::SSL_RPC_CERT_CHAIN.key()),
         };
         Ok(Some(Self { connector: connector(&authority)?, acceptor }))
+    }
+}
+
+/// The name that a certificate of a process's own bears.
+pub(crate) const NO_NAME: &str = "firesteel.invalid";
+
+/// TLS without certificates of the user's. The same for all connections of this process.
+pub(crate) fn ephemeral() -> Result<&'static Tls, io::Error> {
+    static EPHEMERAL: OnceLock<Tls> = OnceLock::new();
+    if let Some(made) = EPHEMERAL.get() {
+        return Ok(made);
+    }
+    let made = make_ephemeral()?;
+    Ok(EPHEMERAL.get_or_init(|| made))
+}
+
+fn make_ephemeral() -> Result<Tls, io::Error> {
+    let made =
+        rcgen::generate_simple_self_signed([NO_NAME.to_owned()]).map_err(io::Error::other)?;
+    let key =
+        PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(io::Error::other)?;
+    let server = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .and_then(|config| {
+            config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key)
+        })
+        .map_err(io::Error::other)?;
+    let client = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
+        .with_no_client_auth();
+    let acceptor = Some(TlsAcceptor::from(Arc::new(server)));
+    Ok(Tls { connector: TlsConnector::from(Arc::new(client)), acceptor })
+}
+
+/// Takes any certificate: see above for what proves who is there. The other end of the connection has the certificate's key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not spoken here".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -111,6 +111,7 @@ impl World {
         for (block, level, computed) in fresh {
             self.counters.partitions_cached += 1;
             self.put(proc, block, Cached { computed, level, epoch });
+            self.store_partition(proc);
             if level.replication > 1 {
                 let Some(holder) = self.location_of(proc) else { return };
                 self.tell_driver(proc, BlockMessage::LocatePeers { holder, block });
@@ -174,7 +175,7 @@ impl World {
         self.tell_driver(proc, BlockMessage::Updated { location, block, status });
     }
 
-    fn evict_some(&mut self, proc: ProcId) {
+    pub(crate) fn evict_some(&mut self, proc: ProcId) {
         let Some(Body::Executor(node)) = &self.procs[proc].body else { return };
         let (driver, all) = (node.driver, node.store.blocks.keys().copied().collect::<Vec<_>>());
         let Some(block) = self.rng.choice(all) else { return };

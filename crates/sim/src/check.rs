@@ -3,7 +3,7 @@
 use firesteel_backend::Peer;
 use firesteel_standalone_core::ExecutorKey;
 use firesteel_standalone_core::description::ExecutorState;
-use firesteel_standalone_core::master::{ExecutorView, WorkerStatus};
+use firesteel_standalone_core::master::{ExecutorView, RecoveryState, WorkerStatus};
 use firesteel_standalone_core::messages::ToApplication;
 use firesteel_standalone_core::worker::WorkerEffect;
 use firesteel_types::ExecutorId;
@@ -122,8 +122,24 @@ impl World {
         }
     }
 
-    fn acting_process(&self) -> Option<ProcId> {
-        self.masters[0].filter(|proc| self.procs[*proc].alive)
+    /// The leader, or who thinks so and has the largest term.
+    pub(crate) fn acting_process(&self) -> Option<ProcId> {
+        let masters = self.masters.iter().flatten().copied();
+        let leads = masters.filter_map(|proc| match &self.procs[proc].body {
+            Some(Body::Master(node)) if self.procs[proc].alive => {
+                (node.core.status() != RecoveryState::Standby).then(|| (node.core.term(), proc))
+            }
+            _ => None,
+        });
+        leads.max().map(|(_, proc)| proc)
+    }
+
+    /// S25: masters that crash, stand still, lose their store or a connection cost no application an executor.
+    pub(crate) fn check_loss(&self, executor: ExecutorId, reason: &str) -> Result<(), String> {
+        match self.plan.masters_only {
+            true => Err(format!("S25: executor {executor} was lost: {reason}")),
+            false => Ok(()),
+        }
     }
 
     /// L05: a dead process is known to be dead within its timeout and one look at the clock.

@@ -117,7 +117,7 @@ impl World {
     /// Somebody sets some clock.
     pub(crate) fn set_some_clock(&mut self) -> Result<(), String> {
         let machine = match self.rng.u8(..4) {
-            0..=1 => Machine::Master(0),
+            0..=1 => Machine::Master(self.rng.usize(..self.plan.masters)),
             2 => Machine::Worker(self.rng.usize(..self.plan.workers.len())),
             _ => Machine::Driver(self.rng.usize(..self.plan.apps.len())),
         };

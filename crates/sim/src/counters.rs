@@ -1,16 +1,16 @@
 //! What happened how often.
 
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// How often each thing happened.
+    ($(#[doc = $of:literal])+ $all:ident $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[doc = $of])+
         #[derive(Clone, Debug, Default)]
-        pub struct Counters {
+        pub struct $all {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        impl Counters {
+        impl $all {
             /// Adds another run's.
-            pub fn add(&mut self, other: &Counters) {
+            pub fn add(&mut self, other: &$all) {
                 $(self.$name += other.$name;)+
             }
 
@@ -22,7 +22,11 @@ macro_rules! counters {
     };
 }
 
+pub(crate) use counters;
+
 counters! {
+    /// How often each thing happened.
+    Counters
     /// Messages that vanished one by one.
     messages_lost,
     /// Messages that arrived twice.
@@ -63,6 +67,22 @@ counters! {
     worker_resignations,
     /// Masters that died and came back empty.
     master_crashes,
+    /// Masters that came to lead.
+    elections,
+    /// Of these, with what another one had persisted.
+    recoveries,
+    /// Leaders that stopped leading.
+    steps_down,
+    /// Of these, leaders whose session was over when they asked.
+    leaders_deposed,
+    /// Times in which the store did not answer.
+    stores_lost,
+    /// Questions that it did not answer.
+    store_unavailable,
+    /// Writes that were not taken: the store was down, or another master leads.
+    writes_refused,
+    /// Writes in the middle of which, or just after which, their master died.
+    writes_torn,
     /// Drivers that died.
     driver_crashes,
     /// Executors that stood still for a while.
@@ -133,6 +153,14 @@ counters! {
     orders_late,
     /// A holder was told to drop outdated partitions that it told of.
     outdated_blocks,
+    /// Questions of tasks for memory that were granted.
+    memory_granted,
+    /// Tasks that waited for others to give memory back.
+    memory_waits,
+    /// Tasks that were refused memory, and spilled.
+    memory_spills,
+    /// Tasks that had the right to memory beyond their share.
+    last_resorts,
     /// Questions where map outputs lie.
     locations_asked,
     /// Locations of map outputs that were used though there were newer ones.

@@ -120,6 +120,7 @@ impl World {
         let rdds = lineage::random(&mut self.rng);
         let map_sides = map_sides(&rdds);
         let chance = self.rng.u8(..2) * self.rng.u8(..4);
+        let chance = if self.plan.fickle { 4 } else { chance };
         let indeterminate = map_sides.keys().copied().filter(|_| self.rng.u8(..4) < chance);
         let indeterminate = indeterminate.collect();
         cached::persist_some(&mut self.rng, &rdds);
@@ -253,6 +254,9 @@ impl World {
                 self.counters.executors_lost += 1;
                 self.tell(|_| format!("process {proc} loses executor {executor}: {reason}"));
                 self.check_silent_executor(proc, *executor, reason)?;
+                if !node.stopped {
+                    self.check_loss(*executor, reason)?;
+                }
             }
             _ => {}
         }
@@ -470,6 +474,10 @@ impl World {
         let Some(Body::Executor(executor)) = &self.procs[proc].body else { return Ok(()) };
         let (key, driver) = (executor.key.clone(), executor.driver);
         let killed = executor.killed.contains(&task);
+        if let Some(until) = self.waits_for_memory(proc, task) {
+            self.push(until + 1, Event::TaskEnds { executor: proc, task });
+            return Ok(());
+        }
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let (info, kind) = node.tasks[&task].clone();
         let epoch = node.book.epoch_of(task);
@@ -520,6 +528,7 @@ impl World {
         kind: TaskSetKind,
         outcome: Result<Computed, TaskFailure>,
     ) -> Result<(), String> {
+        self.end_with_memory(proc, info.task)?;
         let (outcome, data) = match outcome {
             Ok(mut computed) => {
                 if let TaskSetKind::ShuffleMap(shuffle) = kind {

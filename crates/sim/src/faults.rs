@@ -31,6 +31,8 @@ impl World {
             Fault::ReleaseExecutor => self.release_some_executor(),
             Fault::ChangeTarget => self.change_some_target(),
             Fault::DropShuffle => self.drop_some_shuffle(),
+            Fault::LoseStore => self.lose_store(),
+            Fault::TearWrite => self.tear_write(),
         }
     }
 
@@ -60,9 +62,8 @@ impl World {
     }
 
     fn crash_master(&mut self) -> Result<(), String> {
-        let Some(proc) = self.masters[0].filter(|proc| self.procs[*proc].alive) else {
-            return Ok(());
-        };
+        let acting = self.acting_process().filter(|_| self.rng.u8(..4) > 0);
+        let Some(proc) = acting.or_else(|| self.some(Kind::Master)) else { return Ok(()) };
         self.counters.master_crashes += 1;
         self.die(proc, ExitStatus::Signal(9), false)
     }
@@ -75,7 +76,8 @@ impl World {
 
     /// A process stands still, as with SIGSTOP, and goes on before the quiet phase is long.
     fn pause(&mut self, kind: Kind) -> Result<(), String> {
-        let Some(proc) = self.some(kind) else { return Ok(()) };
+        let acting = self.acting_process().filter(|_| kind == Kind::Master);
+        let Some(proc) = acting.or_else(|| self.some(kind)) else { return Ok(()) };
         match kind {
             Kind::Executor => self.counters.executor_pauses += 1,
             Kind::Worker => self.counters.worker_pauses += 1,
@@ -93,7 +95,7 @@ impl World {
                 Event::NoticeDue { dead: proc, since: self.now },
             );
         }
-        if self.masters[0] == Some(proc) {
+        if acting.is_some() {
             self.master_away = self.procs[proc].paused_until;
         }
         Ok(())
@@ -103,7 +105,8 @@ impl World {
     fn some_connection(&mut self) -> Option<usize> {
         let open = self.connections.iter().enumerate().filter(|(_, connection)| {
             let lives = connection.ends.iter().all(|proc| self.procs[*proc].alive);
-            lives && !connection.broken
+            let may_break = connection.with_master || !self.plan.masters_only;
+            lives && may_break && !connection.broken
         });
         let open: Vec<usize> = open.map(|(id, _)| id).collect();
         self.rng.choice(open)
@@ -198,11 +201,14 @@ impl World {
             }
             Some(Body::Master(node)) => {
                 self.counters.stale_for_masters += node.core.stale_messages();
-                self.master_away = u64::MAX;
+                if self.acting_process().is_none() {
+                    self.master_away = u64::MAX;
+                }
                 let long = if self.rng.u8(..3) == 0 { 20_000 } else { 4000 };
                 let at = self.now + 300 + self.rng.u64(..long);
                 let at = at.min(self.plan.quiet_at.max(self.now + 300));
-                self.push(at, Event::StartMaster);
+                let number = self.masters.iter().position(|master| *master == Some(proc));
+                self.push(at, Event::StartMaster(number.expect("one of the masters")));
             }
             Some(Body::Submitted { worker, id }) => {
                 self.push(self.now + 1, Event::SubmittedExited { worker, id, status });

@@ -16,10 +16,13 @@
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `reading` | what tasks read, by locations that may be out of date |
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
+//! | `memory` | memory that an executor's tasks ask for, wait for and spill |
 //! | `book` | what the block master's answers are held against |
+//! | `store` | where masters persist their state, sessions, who leads |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
 //! | `verdicts` | who is declared dead, and whose files go: rightly so? |
 //! | `check` | the invariants, by id |
+//! | `pods` | another world: executors on Kubernetes, their allocator and an API server |
 //! | `load` | a large cluster's master, timed |
 //! | `mutants` | planted mistakes, and the rules that find them |
 //! | `counters` | what happened how often: a fault that never fires proves nothing |
@@ -36,26 +39,32 @@ mod faults;
 mod launching;
 mod lineage;
 mod load;
+mod memory;
 mod mutants;
 mod network;
 mod nodes;
 mod outputs;
 mod pieces;
 mod plan;
+mod pods;
 mod poison;
 mod port;
 mod preparing;
 mod reading;
 mod reports;
 mod results;
+mod store;
 mod verdicts;
 mod world;
 
 pub use counters::Counters;
 pub use firesteel_backend::mutant::{Mutant, Planted};
+pub use firesteel_kubernetes_core::mutant::{Mutant as PodMutant, Planted as PlantedPods};
 pub use firesteel_scheduler::mutant::{Mutant as DagMutant, Planted as PlantedDag};
+pub use firesteel_storage::mutant::{Mutant as MemoryMutant, Planted as PlantedMemory};
 pub use load::longest_decision;
 pub use mutants::{MUTANTS, Mistake, first_violation, is_caught};
+pub use pods::{POD_MUTANTS, PodCounters, PodRun, first_pod_violation, simulate_pods};
 
 /// What to run, and how to tell of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +73,8 @@ pub struct Settings {
     pub planted: Planted,
     /// The same for the DAG scheduler.
     pub planted_dag: PlantedDag,
+    /// The same for the rules of memory.
+    pub planted_memory: PlantedMemory,
     /// Whether to print what happens.
     pub trace: bool,
 }
@@ -90,10 +101,13 @@ pub struct Violation {
 /// One run.
 pub fn simulate(seed: u64, settings: &Settings) -> Result<Run, Violation> {
     let ran = std::panic::catch_unwind(|| world::World::new(seed, settings).run());
-    ran.unwrap_or_else(|payload| {
-        let message = payload.downcast_ref::<String>().cloned();
-        let message = message.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Err(message.unwrap_or_else(|| "a panic".to_owned()))
-    })
-    .map_err(|message| Violation { seed, message })
+    ran.unwrap_or_else(|payload| Err(panic_message(payload.as_ref())))
+        .map_err(|message| Violation { seed, message })
+}
+
+/// What a core said that found a rule broken.
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let message = payload.downcast_ref::<String>().cloned();
+    let message = message.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+    message.unwrap_or_else(|| "a panic".to_owned())
 }

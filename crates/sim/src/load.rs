@@ -8,9 +8,9 @@ use firesteel_backend::{Address, Peer};
 use firesteel_standalone_core::description::{
     ApplicationDescription, WorkerDescription, WorkerState,
 };
-use firesteel_standalone_core::master::{Master, MasterEvent, MasterOptions, RecoveryState};
+use firesteel_standalone_core::master::{Master, MasterEvent, MasterOptions, Records};
 use firesteel_standalone_core::messages::ToMaster;
-use firesteel_standalone_core::{Epoch, Incarnation, WorkerId};
+use firesteel_standalone_core::{Incarnation, Term, WorkerId};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 fn join(number: u64) -> ToMaster {
@@ -23,7 +23,7 @@ fn join(number: u64) -> ToMaster {
         memory_mb: 64_000,
     };
     let state = WorkerState { number: 1, ..Default::default() };
-    ToMaster::RegisterWorker { worker, state, newest: Epoch(0) }
+    ToMaster::RegisterWorker { worker, state, newest: Term(0) }
 }
 
 fn ask(number: u64) -> ToMaster {
@@ -42,14 +42,17 @@ fn ask(number: u64) -> ToMaster {
         incarnation: Incarnation(number),
         previous: None,
         first_executor: ExecutorId(0),
-        newest: Epoch(0),
+        newest: Term(0),
+        executors: Vec::new(),
     }
 }
 
 /// The longest of all decisions while so many applications queue, so many workers come, and one by one
 /// go again. The applications want more than there is.
 pub fn longest_decision(workers: u64, apps: u64) -> Duration {
-    let mut master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Alive);
+    let mut master = Master::new(MasterOptions::default());
+    let elected = MasterEvent::Elected { records: Records::default(), lease: None };
+    master.handle(Tick(0), elected, &mut Vec::new());
     let mut longest = Duration::ZERO;
     let asked = (0..apps).map(|number| (number, ask(number)));
     let joined = (0..workers).map(|number| (1000 + number, join(number)));

@@ -1,6 +1,8 @@
 //! Mistakes planted into the cores one by one, and the rules that find them out.
 
-use crate::{DagMutant, Mutant, Planted, PlantedDag, Settings, simulate};
+use crate::{
+    DagMutant, MemoryMutant, Mutant, Planted, PlantedDag, PlantedMemory, Settings, simulate,
+};
 
 /// A mistake in one of the cores.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +11,8 @@ pub enum Mistake {
     Cluster(Mutant),
     /// Of the DAG scheduler, the task scheduler or the block master.
     Dag(DagMutant),
+    /// Of who gets an executor's memory.
+    Memory(MemoryMutant),
 }
 
 /// Every mistake, with the beginnings of the ids of the rules that it breaks.
@@ -25,7 +29,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::ClearsTasksByExitZero), &["L06", "L02"]),
     (Mistake::Cluster(Mutant::ClearsTasksBySilence), &["L06", "L02"]),
     (Mistake::Cluster(Mutant::CancelsBeforeItEnds), &["L02"]),
-    (Mistake::Cluster(Mutant::IgnoresMastersTimeout), &["L01", "L02", "L03", "L06"]),
+    (Mistake::Cluster(Mutant::IgnoresMastersTimeout), &["L01", "L02", "L03", "L06", "S25"]),
     (Mistake::Cluster(Mutant::ReleasesOnce), &["L01", "L02", "L03"]),
     (Mistake::Cluster(Mutant::ReusesNumbers), &["S01", "S04", "S05", "L"]),
     (Mistake::Cluster(Mutant::CountsLaunchesGlobally), &["L06"]),
@@ -39,6 +43,18 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::RemovesFilesInUse), &["S23"]),
     (Mistake::Cluster(Mutant::CleansUpRunningDrivers), &["S23"]),
     (Mistake::Cluster(Mutant::IgnoresPreparing), &["L11"]),
+    (Mistake::Cluster(Mutant::KeepsItsTerm), &["S15", "S24", "S06", "L"]),
+    (Mistake::Cluster(Mutant::IgnoresItsLease), &["S24", "S15"]),
+    (Mistake::Cluster(Mutant::IgnoresDeposition), &["S24", "S15"]),
+    (Mistake::Cluster(Mutant::PersistsLast), &["S15"]),
+    (Mistake::Cluster(Mutant::PersistsNoExecutors), &["S15"]),
+    (Mistake::Cluster(Mutant::PersistsNoLimits), &["S15"]),
+    (Mistake::Cluster(Mutant::ForgetsTheQueue), &["S15"]),
+    (Mistake::Cluster(Mutant::DropsTheUnknown), &["S25", "L"]),
+    (Mistake::Cluster(Mutant::WaitsForTheUnknown), &["L01", "L02", "L03", "L05"]),
+    (Mistake::Cluster(Mutant::KillsTheUnknown), &["S25"]),
+    (Mistake::Cluster(Mutant::LosesWorkersAtOnce), &["S25"]),
+    (Mistake::Cluster(Mutant::AdoptsTheReleased), &["L01"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
     (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),
@@ -52,6 +68,10 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
     (Mistake::Dag(DagMutant::CountsRolledBackAttempts), &["S20"]),
     (Mistake::Dag(DagMutant::CountsLossesByAttempt), &["L06", "L02"]),
+    (Mistake::Memory(MemoryMutant::GrantsTwice), &["S26"]),
+    (Mistake::Memory(MemoryMutant::NeverWaits), &["L12"]),
+    (Mistake::Memory(MemoryMutant::NeverWakes), &["L12"]),
+    (Mistake::Memory(MemoryMutant::KeepsLastResorts), &["L12"]),
 ];
 
 /// What so many runs with a mistake in them break first.
@@ -62,6 +82,9 @@ pub fn first_violation(mistake: Mistake, runs: u64) -> Option<String> {
         }
         Mistake::Dag(mutant) => {
             Settings { planted_dag: PlantedDag::only(mutant), ..Settings::default() }
+        }
+        Mistake::Memory(mutant) => {
+            Settings { planted_memory: PlantedMemory::only(mutant), ..Settings::default() }
         }
     };
     (0..runs).find_map(|seed| simulate(seed, &settings).err()).map(|broken| broken.message)

@@ -178,7 +178,7 @@ impl World {
             self.counters.reports_lost += reports as u64;
             queue.truncate(kept);
             let last = self.connections[id].last[end];
-            let slow = self.faulty() && self.rng.u8(..4) == 0;
+            let slow = self.faulty() && self.rng.u8(..4) == 0 && !self.plan.masters_only;
             let notice = match (silent, slow) {
                 (true, _) => 9000,
                 (false, true) => self.rng.u64(..3000),

@@ -14,22 +14,19 @@ use firesteel_standalone_core::application::AppClientEvent;
 use firesteel_standalone_core::description::{
     ApplicationDescription, DriverDescription, WorkerDescription,
 };
-use firesteel_standalone_core::master::{
-    Master, MasterEffect, MasterEvent, MasterOptions, RecoveryState,
-};
+use firesteel_standalone_core::master::{Master, MasterEffect, MasterEvent, MasterOptions};
 use firesteel_standalone_core::messages::{ToMaster, ToWorker};
 use firesteel_standalone_core::worker::{
     CleanUp, Worker, WorkerEffect, WorkerEvent, WorkerOptions,
 };
-use firesteel_standalone_core::{
-    DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId, date,
-};
+use firesteel_standalone_core::{DriverId, ExecutorKey, Incarnation, Registration, WorkerId, date};
 use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 
 use crate::cached::Store;
 use crate::check::check_void_order;
 use crate::clock::Machine;
 use crate::lineage::Computed;
+use crate::memory::Memory;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::pieces::Gathered;
 use crate::plan::{
@@ -64,6 +61,8 @@ pub(crate) struct ExecutorNode {
     pub(crate) blocks: BTreeMap<(ShuffleId, u32, TaskId), Computed>,
     /// Its cached partitions.
     pub(crate) store: Store,
+    /// What its tasks and cached partitions hold.
+    pub(crate) memory: Memory,
     /// Where map outputs lie, as it heard last.
     pub(crate) located: BTreeMap<ShuffleId, Located>,
     /// What it has of the broadcast value.
@@ -79,7 +78,7 @@ impl World {
         }
     }
 
-    /// The first master acts, the others stand by.
+    /// It stands by until its store says that it leads.
     pub(crate) fn start_master(&mut self, number: usize) -> Result<(), String> {
         let machine = Machine::Master(number);
         // The operator who starts it again has an eye on its machine.
@@ -94,19 +93,17 @@ impl World {
             starvation_ms: 3000,
             retained_applications: 20,
             retained_drivers: 20,
+            recovery_timeout_ms: WORKER_TIMEOUT_MS,
+            elected: self.is_elected(),
             first_number: self.rng.u16(..10_000),
             planted: self.settings.planted,
             ..MasterOptions::default()
         };
-        let status = if number == 0 { RecoveryState::Alive } else { RecoveryState::Standby };
-        let began = self.walls.start(machine, self.now).shows(self.now);
-        let core = Master::new(options, Epoch(began.0), status);
+        let core = Master::new(options);
         let proc = self.add(Kind::Master, machine, Body::Master(Box::new(MasterNode { core })));
         self.masters[number] = Some(proc);
-        self.master_away = self.now;
         self.tell(|_| format!("master {number} starts as process {proc}"));
-        self.push(self.now, Event::Wakes(proc));
-        Ok(())
+        self.stand_for_election(proc)
     }
 
     pub(crate) fn start_worker(&mut self, place: usize) -> Result<(), String> {
@@ -126,6 +123,7 @@ impl World {
             memory_mb: plan.memory_mb,
         };
         let options = WorkerOptions {
+            first_wait_ms: if self.aside.bool() { 40 } else { 500 },
             fast_wait_ms: 500,
             slow_wait_ms: 1000,
             fast_attempts: 4,
@@ -227,7 +225,7 @@ impl World {
     pub(crate) fn feed_master(&mut self, proc: ProcId, event: MasterEvent) -> Result<(), String> {
         let Some(Body::Master(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let stale = self.is_stale_for_master(&node.core, &event);
-        let before = stale.then(|| node.core.totals());
+        let before = stale.then(|| (node.core.status(), node.core.totals()));
         let returning = returning(&node.core, &event);
         let looks = matches!(event, MasterEvent::Ticked);
         let counted = if looks { self.counted_workers(&node.core) } else { Vec::new() };
@@ -235,7 +233,9 @@ impl World {
         node.core.handle(self.tick_of(proc), event, &mut out);
         node.core.assert_invariants();
         self.check_silent_workers(proc, &node.core, &counted)?;
-        if before.is_some_and(|before| before != node.core.totals()) {
+        Self::check_order(&out)?;
+        let now = (node.core.status(), node.core.totals());
+        if before.is_some_and(|before| before.0 == now.0 && before.1 != now.1) {
             return Err("S06: an old worker's message changed the master's books".to_owned());
         }
         if let Some((id, void)) = returning
@@ -246,10 +246,31 @@ impl World {
             ));
         }
         self.procs[proc].body = Some(Body::Master(node));
-        for effect in out {
+        let persisted = self.carry_out_for_master(proc, out)?;
+        match &self.procs[proc].body {
+            Some(Body::Master(node)) if persisted => self.check_persisted(proc, &node.core),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it wrote something, and lives.
+    fn carry_out_for_master(
+        &mut self,
+        proc: ProcId,
+        effects: Vec<MasterEffect>,
+    ) -> Result<bool, String> {
+        let mut persisted = false;
+        for effect in effects {
             match effect {
-                MasterEffect::Persist(_) => {}
+                MasterEffect::Persist(changes) => {
+                    if !self.persist(proc, changes)? {
+                        return Ok(false);
+                    }
+                    persisted = true;
+                }
+                MasterEffect::StepDown { reason } => self.steps_down(proc, &reason),
                 MasterEffect::SendWorker { to, stamped } => {
+                    self.check_term(proc, &stamped)?;
                     self.send(to.0 as usize, CLIENT, Message::ToWorker(stamped));
                 }
                 MasterEffect::SendApplication { to, stamped } => {
@@ -264,7 +285,7 @@ impl World {
                 }
             }
         }
-        Ok(())
+        Ok(persisted)
     }
 
     /// Whether a message was said under a registration that is no more.
@@ -398,6 +419,7 @@ impl World {
             killed: BTreeSet::new(),
             blocks: BTreeMap::new(),
             store: Store::default(),
+            memory: Memory::new(self.settings.planted_memory),
             located: BTreeMap::new(),
             gathered: Gathered::default(),
             frozen: false,
@@ -443,9 +465,7 @@ impl World {
     }
 
     pub(crate) fn submit_driver(&mut self, supervise: bool) -> Result<(), String> {
-        let Some(master) = self.masters[0].filter(|master| self.procs[*master].alive) else {
-            return Ok(());
-        };
+        let Some(master) = self.acting_process() else { return Ok(()) };
         self.counters.submitted_drivers += 1;
         let description = Arc::new(DriverDescription {
             name: "submitted".to_owned(),
@@ -493,6 +513,7 @@ impl World {
                     }
                     let slow = if self.rng.u8(..10) == 0 { 1500 } else { 150 };
                     let at = self.now + 5 + self.rng.u64(..slow);
+                    self.begin_with_memory(proc, task, at);
                     self.push(at, Event::TaskEnds { executor: proc, task });
                 }
                 ExecutorEffect::KillTask { task, .. } => {

@@ -10,7 +10,7 @@ pub(crate) const NETWORK_TIMEOUT_MS: u64 = 4000;
 /// How often everybody sends heartbeats.
 pub(crate) const HEARTBEAT_MS: u64 = 1000;
 /// How long after the last fault the views of master, workers and drivers must agree.
-pub(crate) const SETTLE_MS: u64 = 16_000;
+pub(crate) const SETTLE_MS: u64 = 20_000;
 /// How long after the last fault everything must be over.
 pub(crate) const DEADLINE_MS: u64 = 180_000;
 
@@ -57,6 +57,8 @@ pub(crate) struct AppPlan {
     /// Executors and nodes on which tasks fail get no tasks for a while.
     pub(crate) excludes: bool,
     pub(crate) fair: bool,
+    /// Its tasks ask for more memory than there is.
+    pub(crate) hungry: bool,
     /// It stays until master, workers and drivers must agree.
     pub(crate) lingers: bool,
     pub(crate) flaw: Flaw,
@@ -69,6 +71,17 @@ pub(crate) struct AppPlan {
 pub(crate) struct WorkerPlan {
     pub(crate) cores: u32,
     pub(crate) memory_mb: u64,
+}
+
+/// `spark.deploy.recoveryMode` of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// A master that starts knows nothing.
+    None,
+    /// One master, and its directory.
+    FileSystem,
+    /// A service elects one of some masters, and has their state.
+    Elected,
 }
 
 /// One thing that goes wrong, at its moment.
@@ -92,6 +105,8 @@ pub(crate) enum Fault {
     ReleaseExecutor,
     ChangeTarget,
     DropShuffle,
+    LoseStore,
+    TearWrite,
 }
 
 #[derive(Clone, Debug)]
@@ -100,8 +115,11 @@ pub(crate) struct Plan {
     pub(crate) apps: Vec<AppPlan>,
     /// The place whose worker can start no executor: its disk is full.
     pub(crate) bad_place: Option<usize>,
-    /// One of them acts, the other one stands by.
+    /// One of them acts, the others stand by.
     pub(crate) masters: usize,
+    pub(crate) recovery: Recovery,
+    /// Nothing goes wrong but with masters, their stores and the connections to them: no executor may be lost (S25).
+    pub(crate) masters_only: bool,
     pub(crate) spread_out: bool,
     /// How often a worker asks for a master before it gives up.
     pub(crate) worker_attempts: u32,
@@ -116,10 +134,12 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// Drivers that the cluster runs: when they come, and whether they are supervised.
     pub(crate) submitted: Vec<(u64, bool)>,
+    /// No map output comes out as it did before.
+    pub(crate) fickle: bool,
     pub(crate) quiet_at: u64,
 }
 
-fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
+fn app(rng: &mut Rng, aside: &mut Rng, quiet_at: u64) -> AppPlan {
     let start = rng.u64(..2000);
     let jobs = (0..rng.u8(1..4)).map(|_| start + rng.u64(..quiet_at / 2 + 1)).collect();
     let flaw = match rng.u8(..16) {
@@ -139,6 +159,7 @@ fn app(rng: &mut Rng, quiet_at: u64) -> AppPlan {
         speculates: rng.u8(..4) == 0,
         excludes: rng.u8(..6) == 0,
         fair: rng.bool(),
+        hungry: aside.u8(..4) == 0,
         lingers: rng.u8(..4) == 0,
         flaw,
         poison: (rng.u8(..6) == 0).then(|| poison(rng)),
@@ -157,16 +178,18 @@ fn poison(rng: &mut Rng) -> Poison {
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.u8(..42) {
+    match rng.u8(..48) {
         0..=5 => Fault::CrashExecutor,
         6..=8 => Fault::CrashWorker,
         9 => Fault::CrashMachine,
-        10 => Fault::CrashMaster,
+        10 | 42..=43 => Fault::CrashMaster,
         11 => Fault::CrashDriver,
         12..=14 => Fault::PauseExecutor,
         15..=16 => Fault::PauseWorker,
         17 => Fault::PauseDriver,
-        18 => Fault::PauseMaster,
+        18 | 44 => Fault::PauseMaster,
+        45..=46 => Fault::LoseStore,
+        47 => Fault::TearWrite,
         19..=23 => Fault::BreakConnection,
         24..=28 => Fault::StallConnection,
         29 => Fault::CancelJob,
@@ -179,8 +202,32 @@ fn fault(rng: &mut Rng) -> Fault {
     }
 }
 
+fn fault_of_masters(rng: &mut Rng) -> Fault {
+    match rng.u8(..12) {
+        0..=3 => Fault::CrashMaster,
+        4..=6 => Fault::PauseMaster,
+        7..=8 => Fault::BreakConnection,
+        9 => Fault::LoseStore,
+        10 => Fault::TearWrite,
+        _ => Fault::SetClock,
+    }
+}
+
+/// The same with nothing that could cost an executor but its masters.
+fn with_masters_only(mut plan: Plan, rng: &mut Rng) -> Plan {
+    plan.masters_only = true;
+    plan.bad_place = None;
+    (plan.loss, plan.repetition, plan.overtaking, plan.delay_ms) = (0, 0, 0, 2);
+    (plan.panics, plan.task_crashes, plan.worker_attempts) = (0, 0, 60);
+    plan.faults.iter_mut().for_each(|(_, fault)| *fault = fault_of_masters(rng));
+    for app in &mut plan.apps {
+        (app.flaw, app.poison, app.fetch_ms, app.excludes) = (Flaw::None, None, None, false);
+    }
+    plan
+}
+
 impl Plan {
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, aside: &mut Rng) -> Self {
         let quiet_at = 2000 + rng.u64(..7000);
         let workers = (0..rng.u8(1..5))
             .map(|_| WorkerPlan { cores: rng.u32(2..6), memory_mb: 100 * rng.u64(5..12) });
@@ -189,11 +236,16 @@ impl Plan {
         let savage = rng.u8(..3) == 0;
         let percent = |rng: &mut Rng| if savage { rng.u8(..4) * rng.u8(..8) } else { 0 };
         let faults = if rng.u8(..8) == 0 { 0 } else { rng.usize(..12) };
-        Plan {
+        let recovery = [Recovery::None, Recovery::FileSystem, Recovery::Elected][rng.usize(..3)];
+        let masters = if recovery == Recovery::Elected { rng.usize(1..4) } else { 1 };
+        let masters_only = rng.u8(..5) == 0;
+        let plan = Plan {
             workers,
             bad_place,
-            apps: (0..rng.u8(1..4)).map(|_| app(rng, quiet_at)).collect(),
-            masters: rng.usize(1..3),
+            apps: (0..rng.u8(1..4)).map(|_| app(rng, aside, quiet_at)).collect(),
+            masters,
+            recovery,
+            masters_only: false,
             spread_out: rng.bool(),
             worker_attempts: if rng.bool() { 6 } else { 30 },
             loss: percent(rng),
@@ -203,8 +255,10 @@ impl Plan {
             panics: rng.u16(..2) * rng.u16(..80) * rng.u16(1..6),
             task_crashes: rng.u16(..2) * rng.u16(..30),
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), fault(rng))).collect(),
+            fickle: aside.u8(..4) == 0,
             submitted: (0..rng.u8(..3) / 2).map(|_| (rng.u64(..quiet_at), rng.bool())).collect(),
             quiet_at,
-        }
+        };
+        if masters_only { with_masters_only(plan, rng) } else { plan }
     }
 }

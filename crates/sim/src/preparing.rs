@@ -81,12 +81,15 @@ impl World {
     /// Whether driver, master and the worker of an executor that is being prepared were awake and connected for long.
     fn was_told_of(&self, driver: ProcId, executor: ExecutorId) -> bool {
         let Some(proc) = self.executor_of(driver, executor) else { return false };
-        let (Some(Body::Executor(node)), Some(master)) = (&self.procs[proc].body, self.masters[0])
+        let master = self.acting_process();
+        let number = self.masters.iter().position(|number| number.is_some() && *number == master);
+        let (Some(Body::Executor(node)), Some(master), Some(number)) =
+            (&self.procs[proc].body, master, number)
         else {
             return false;
         };
         let told = |from: ProcId| {
-            let link = self.procs[from].links.get(&0).copied();
+            let link = self.procs[from].links.get(&number).copied();
             link.is_some_and(|link| self.sent_heartbeats(from, master, link, NETWORK_TIMEOUT_MS))
         };
         let since = self.now.saturating_sub(NETWORK_TIMEOUT_MS + 1000);

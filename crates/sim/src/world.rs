@@ -20,6 +20,7 @@ use crate::network::{CLIENT, Connection, Message};
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
 use crate::plan::{DEADLINE_MS, Fault, Plan, SETTLE_MS};
 use crate::reports::Fetching;
+use crate::store::Store;
 use crate::{Counters, Run, Settings};
 
 /// A process of this run; never used again.
@@ -97,6 +98,16 @@ pub(crate) enum Event {
         executor: ProcId,
         task: TaskId,
     },
+    /// A task asks its executor for memory.
+    TaskAsks {
+        executor: ProcId,
+        task: TaskId,
+    },
+    /// A task has waited for memory as long as it may.
+    PatienceEnds {
+        executor: ProcId,
+        task: TaskId,
+    },
     /// A result that waited on its executor was fetched, or could not be.
     Fetched(Fetching),
     /// A cached partition comes to those that are to hold a replica.
@@ -136,7 +147,9 @@ pub(crate) enum Event {
         executor: ProcId,
     },
     StartWorker(usize),
-    StartMaster,
+    StartMaster(usize),
+    /// A master asks its store whether it leads.
+    VisitsStore(ProcId),
     StartDriver(usize),
     SubmitJob(ProcId),
     SubmitDriver {
@@ -184,6 +197,8 @@ impl Ord for Entry {
 
 pub(crate) struct World {
     pub(crate) rng: Rng,
+    /// What memory and pauses draw, so that they change no run in which they do nothing.
+    pub(crate) aside: Rng,
     pub(crate) plan: Plan,
     pub(crate) walls: Walls,
     pub(crate) settings: Settings,
@@ -195,6 +210,7 @@ pub(crate) struct World {
     pub(crate) procs: Vec<Proc>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) masters: Vec<Option<ProcId>>,
+    pub(crate) store: Store,
     /// When the acting master last was not there, or stood still.
     pub(crate) master_away: u64,
     /// The worker process at each place.
@@ -220,11 +236,13 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, settings: &Settings) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let plan = Plan::draw(&mut rng);
+        let mut aside = Rng::with_seed(!seed);
+        let plan = Plan::draw(&mut rng, &mut aside);
         let walls = Walls::draw(&mut rng, &plan);
         let mut world = World {
             walls,
             rng,
+            aside,
             settings: *settings,
             now: 0,
             queue: BinaryHeap::new(),
@@ -234,6 +252,7 @@ impl World {
             procs: Vec::new(),
             connections: Vec::new(),
             masters: vec![None; plan.masters],
+            store: Store::default(),
             master_away: 0,
             workers: vec![None; plan.workers.len()],
             drivers: vec![None; plan.apps.len()],
@@ -346,6 +365,8 @@ impl World {
             }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::TaskAsks { executor, task } => self.ask_for_memory(executor, task),
+            Event::PatienceEnds { executor, task } => self.patience_ends(executor, task),
             Event::Fetched(fetching) => self.fetched(fetching),
             Event::Copies(copying) => self.copy(copying),
             Event::ToldLate { connection, message } => {
@@ -375,7 +396,8 @@ impl World {
                 self.feed_executor(executor, ExecutorEvent::WorkerGone)
             }
             Event::StartWorker(place) => self.start_worker(place),
-            Event::StartMaster => self.start_master(0),
+            Event::StartMaster(number) => self.start_master(number),
+            Event::VisitsStore(proc) => self.visit_store(proc),
             Event::StartDriver(app) => self.start_driver(app),
             Event::SubmitJob(proc) => self.submit_job(proc, None),
             Event::SubmitDriver { supervise } => self.submit_driver(supervise),
@@ -398,6 +420,8 @@ impl World {
             | Event::NodeExcluded { driver: proc, .. }
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
+            | Event::TaskAsks { executor: proc, .. }
+            | Event::PatienceEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }
             | Event::SpawnFailed { worker: proc, .. }
             | Event::Prepares { worker: proc, .. }
@@ -406,6 +430,7 @@ impl World {
             | Event::Fetched(Fetching { driver: proc, .. })
             | Event::Copies(Copying { holder: proc, .. })
             | Event::NextPiece(proc)
+            | Event::VisitsStore(proc)
             | Event::SubmitJob(proc) => Some(*proc),
             _ => None,
         }

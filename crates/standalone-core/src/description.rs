@@ -172,6 +172,8 @@ pub struct DriverReport {
     pub cores: u32,
     pub memory_mb: u64,
     pub state: DriverState,
+    /// What it was ordered with, when the worker registers: a master that knows nothing of it adopts it.
+    pub description: Option<Arc<DriverDescription>>,
     /// How it ended, if it did.
     pub end: Option<ProcessEnd>,
 }

@@ -15,8 +15,8 @@ named_id!(
     DriverId
 );
 numbered_id!(
-    /// One term of a master. A later one has a larger number: the time it was elected at will do.
-    Epoch
+    /// A fencing term: one leadership of one master. Each is larger than all before it, whatever clocks show.
+    Term
 );
 numbered_id!(
     /// One registration of a worker with a master. Messages of an older one are dropped.

@@ -11,7 +11,7 @@
 //! travel, [`json`] the master's state as its `/json/` page shows it.
 //!
 //! Architecture Invariant: a message that is lost, late, repeated or overtaken does no harm. Every
-//! message of a master carries its epoch, every message between master and worker the worker's
+//! message of a master carries its term, every message between master and worker the worker's
 //! registration, every report of a worker a number; what is stale is dropped and counted. Heartbeats
 //! carry the whole state, so a lost message heals.
 
@@ -25,4 +25,4 @@ pub mod messages;
 pub mod wire;
 pub mod worker;
 
-pub use id::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+pub use id::{DriverId, ExecutorKey, Incarnation, Registration, Term, WorkerId};

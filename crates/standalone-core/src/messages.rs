@@ -11,7 +11,7 @@ use crate::description::{
     ApplicationDescription, DriverDescription, DriverReport, DriverState, ExecutorReport,
     ExecutorUpdate, WorkerDescription, WorkerState,
 };
-use crate::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use crate::{DriverId, ExecutorKey, Incarnation, Registration, Term, WorkerId};
 
 /// To a master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +21,8 @@ pub enum ToMaster {
         worker: WorkerDescription,
         /// What it runs.
         state: WorkerState,
-        /// The newest master that took it in: later ones have larger epochs, whatever their clocks show.
-        newest: Epoch,
+        /// The newest master that took it in: later ones have larger terms, whatever their clocks show.
+        newest: Term,
     },
     /// A registered worker tells all it runs: right after its registration, as Spark has it.
     WorkerLatestState {
@@ -63,8 +63,16 @@ pub enum ToMaster {
         previous: Option<AppId>,
         /// The first number its executors may have: smaller ones are taken.
         first_executor: ExecutorId,
-        /// The newest master that took it in: later ones have larger epochs, whatever their clocks show.
-        newest: Epoch,
+        /// The newest master that took it in: later ones have larger terms, whatever their clocks show.
+        newest: Term,
+        /// Executors that are registered with it: with a master that knows nothing yet they are not to be replaced.
+        executors: Vec<ExecutorId>,
+    },
+    /// From a worker or driver that is registered with another master: it hears when this one leads.
+    Following {
+        follower: Follower,
+        /// The newest master that took it in.
+        newest: Term,
     },
     /// Of a driver; it tells what it wants and what it has.
     ApplicationHeartbeat {
@@ -115,11 +123,18 @@ pub enum ToMaster {
     RequestReadyz,
 }
 
-/// A message of a master with the master's epoch: receivers drop messages of an older one.
+/// Who asks a master whether it leads by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Follower {
+    Worker,
+    Application,
+}
+
+/// A message of a master with the master's term: receivers drop messages of an older one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped<T> {
-    /// Which term of which master.
-    pub epoch: Epoch,
+    /// The sender's fencing term.
+    pub term: Term,
     pub message: T,
 }
 

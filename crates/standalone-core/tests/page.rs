@@ -14,10 +14,10 @@ use firesteel_standalone_core::description::{
 };
 use firesteel_standalone_core::json::master_json;
 use firesteel_standalone_core::master::{
-    Master, MasterEffect, MasterEvent, MasterOptions, RecoveryState,
+    Master, MasterEffect, MasterEvent, MasterOptions, Records, RecoveryState,
 };
 use firesteel_standalone_core::messages::{ToApplication, ToMaster, ToWorker};
-use firesteel_standalone_core::{Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use firesteel_standalone_core::{ExecutorKey, Incarnation, Registration, Term, WorkerId};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 const START: Tick = Tick(1_794_765_220_344);
@@ -38,7 +38,11 @@ impl Cluster {
     fn new(status: RecoveryState) -> Self {
         let url = "spark://127.0.0.1:7077".to_owned();
         let options = MasterOptions { url, max_executor_retries: 1, ..MasterOptions::default() };
-        let master = Master::new(options, Epoch(START.0 - 5000), status);
+        let mut master = Master::new(options);
+        if status == RecoveryState::Alive {
+            let elected = MasterEvent::Elected { records: Records::default(), lease: None };
+            master.handle(Tick(START.0 - 5000), elected, &mut Vec::new());
+        }
         let (registrations, apps) = (Vec::new(), Vec::new());
         Cluster { master, now: START, registrations, apps, number: 0 }
     }
@@ -76,7 +80,7 @@ impl Cluster {
         };
         self.number += 1;
         let state = WorkerState { number: self.number, ..WorkerState::default() };
-        self.hear(u64::from(port), ToMaster::RegisterWorker { worker, state, newest: Epoch(0) });
+        self.hear(u64::from(port), ToMaster::RegisterWorker { worker, state, newest: Term(0) });
     }
 
     fn app(&mut self, name: &str) {
@@ -96,7 +100,8 @@ impl Cluster {
             incarnation: Incarnation(number),
             previous: None,
             first_executor: ExecutorId(0),
-            newest: Epoch(0),
+            newest: Term(0),
+            executors: Vec::new(),
         };
         self.hear(1000 + number, message);
     }
@@ -197,6 +202,12 @@ fn dead_workers_and_ended_applications_are_shown_as_spark_does() {
     }
     let gone = MasterEvent::PeerDisconnected { peer: Peer(33581) };
     cluster.master.handle(cluster.now, gone, &mut Vec::new());
+    // The other one is heard, and this one does not come back.
+    let (worker, registration) = (id(35847), cluster.registrations[0]);
+    let state = WorkerState { number: 1000, ..WorkerState::default() };
+    cluster.now = cluster.now.plus_ms(15_000);
+    cluster.hear(35847, ToMaster::Heartbeat { worker, registration, state });
+    cluster.master.handle(cluster.now, MasterEvent::Ticked, &mut Vec::new());
     same_shape(&cluster, include_str!("captured/master-with-dead-worker.json"));
     assert!(cluster.page().contains("\"state\" : \"DEAD\""));
 }

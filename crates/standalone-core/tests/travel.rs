@@ -10,7 +10,7 @@ use firesteel_standalone_core::description::{
     DriverReport, DriverState, ExecutorReport, ExecutorState, ProcessEnd, WorkerState,
 };
 use firesteel_standalone_core::messages::{Stamped, ToMaster, ToWorker};
-use firesteel_standalone_core::{DriverId, Epoch, ExecutorKey, Registration, WorkerId};
+use firesteel_standalone_core::{DriverId, ExecutorKey, Registration, Term, WorkerId};
 use firesteel_types::{ExecutorId, TaskFailure, TaskId, TaskOutcome};
 
 #[track_caller]
@@ -34,7 +34,8 @@ fn messages_arrive_as_they_were_sent_and_a_part_of_one_is_none() {
     let executor =
         ExecutorReport { key: key.clone(), cores: 1, memory_mb: 2, state, preparing, end };
     let (driver, state) = (DriverId::new("driver-1"), DriverState::Running);
-    let driver = DriverReport { driver, cores: 1, memory_mb: 2, state, end: None };
+    let (cores, memory_mb, description, end) = (1, 2, None, None);
+    let driver = DriverReport { driver, cores, memory_mb, state, description, end };
     travels(&ToMaster::Heartbeat {
         worker: WorkerId::new("worker-1"),
         registration: Registration(7),
@@ -47,7 +48,7 @@ fn messages_arrive_as_they_were_sent_and_a_part_of_one_is_none() {
     });
     let registration = Registration(u64::MAX);
     let message = ToWorker::KillExecutor { registration, key };
-    travels(&Stamped { epoch: Epoch(1_794_765_220_344), message });
+    travels(&Stamped { term: Term(1_794_765_220_344), message });
     let lost = TaskFailure::ExecutorLost {
         executor: ExecutorId(3),
         caused_by_app: true,

@@ -14,6 +14,9 @@ pub(crate) struct Alarm {
     changed: Notify,
 }
 
+/// The moment has come.
+struct Due;
+
 impl Alarm {
     /// Rings at this moment, unless it rings earlier.
     pub(crate) fn arm(&self, tick: Tick) {
@@ -25,17 +28,24 @@ impl Alarm {
     /// Waits until it rings; then nothing is armed.
     pub(crate) async fn ring(&self, clock: &Clock) {
         loop {
-            let at = *self.at.lock().expect("no panic while it is locked");
-            match at {
-                None => self.changed.notified().await,
-                Some(at) if at <= clock.now() => break,
-                Some(at) => tokio::select! {
+            match self.next_unless_due(clock.now()) {
+                Err(Due) => return,
+                Ok(None) => self.changed.notified().await,
+                Ok(Some(at)) => tokio::select! {
                     () = tokio::time::sleep(clock.until(at)) => {}
                     () = self.changed.notified() => {}
                 },
             }
         }
-        *self.at.lock().expect("no panic while it is locked") = None;
+    }
+
+    /// The next moment; one that has come is taken in the same step, so that none is lost that is asked for meanwhile.
+    fn next_unless_due(&self, now: Tick) -> Result<Option<Tick>, Due> {
+        let mut at = self.at.lock().expect("no panic while it is locked");
+        match at.take_if(|at| *at <= now) {
+            Some(_) => Err(Due),
+            None => Ok(*at),
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use firesteel_conf::ConfError;
 use firesteel_rpc::{RpcAddress, RpcError, SetupError};
 
+use crate::token::TokenKeyError;
+
 /// Why a master or a worker could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -31,12 +33,20 @@ pub enum StartError {
         /// What the system said last.
         source: io::Error,
     },
-    /// Submissions over HTTP prove nothing.
+    /// Everybody could submit, and nobody has said that this is meant.
     #[error(
-        "spark.master.rest.enabled=true and a secret (spark.authenticate) do not go together: everybody who reaches the port \
-         for submissions could run programs without it; leave spark.master.rest.enabled out"
+        "spark.master.rest.enabled=true lets everybody who reaches the port run programs, as there is no secret: leave \
+         spark.authenticate out to have one, or, if that is meant, set spark.firesteel.master.rest.authenticate=false"
     )]
-    RestWithSecret,
+    RestWithoutToken,
+    /// The key of tokens.
+    #[error(transparent)]
+    TokenKey(#[from] TokenKeyError),
+    /// Where its state is persisted.
+    #[error(transparent)]
+    Recovery(#[from] crate::master::recovery::RecoveryError),
+    #[error("could not start a thread: {0}")]
+    Thread(#[source] io::Error),
     /// Pages are served without TLS.
     #[error(
         "the pages of master and worker are served without TLS, which spark.ssl.standalone.enabled (or else spark.ssl.enabled) \

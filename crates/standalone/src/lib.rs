@@ -4,6 +4,10 @@
 //! |---|---|
 //! | [`master`] | the master's core: its port, its page, its clock |
 //! | [`worker`] | the worker's core: the same, and executors and drivers as child processes |
+//! | [`gateway`] | a client that has drivers run by a master |
+//!
+//! `store` keeps what was uploaded to a master, `executable` tells whether a program is the one that was meant, and `partial` is
+//! a file of which more is to come.
 //!
 //! Nothing is decided here. An event is fed to the core, its effects are carried out in order under one
 //! lock, and what takes time (a process that runs, a directory that is removed) is a task that feeds
@@ -12,10 +16,17 @@
 
 mod alarm;
 mod error;
+mod executable;
 pub mod fuzzing;
+pub mod gateway;
 pub mod master;
 mod page;
+mod partial;
+mod store;
+mod token;
 mod web;
 pub mod worker;
 
 pub use error::StartError;
+pub use store::{Content, NoContent};
+pub use token::{TokenKey, TokenKeyError};

@@ -14,7 +14,8 @@ use firesteel_rpc::{PeerLimits, PeerPlace, RpcAddress};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -38,6 +39,9 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 const TIME: Duration = Duration::from_secs(20);
 /// The largest head of a request.
 const HEAD: usize = 16 << 10;
+
+/// For requests that name another machine.
+const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts\n";
 
 /// One answer.
 pub(crate) struct Page {
@@ -63,6 +67,8 @@ pub(crate) struct HttpRequest {
     pub(crate) path: String,
     /// Whether a web page made somebody's browser ask.
     pub(crate) by_a_page: bool,
+    /// What proves who asks.
+    pub(crate) authorization: Option<String>,
     /// What came with it, or nothing if that is longer than is read.
     pub(crate) body: Option<Bytes>,
 }
@@ -76,6 +82,45 @@ pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> HttpResponse + Send + S
 pub(crate) struct Web {
     listener: TcpListener,
     pub(crate) address: RpcAddress,
+    names: Names,
+}
+
+impl Web {
+    /// Is also asked for by the names of the settings.
+    pub(crate) fn also_named(mut self, conf: &Conf) -> Result<Self, StartError> {
+        self.names.0.extend(conf.get(&entries::HTTP_ALLOWED_HOSTS)?);
+        Ok(self)
+    }
+}
+
+/// The names of this machine. A request for another name comes from a web page whose name was made to stand for this machine, to
+/// have the browser of somebody here read or do what the page's owner cannot.
+#[derive(Clone)]
+struct Names(Vec<String>);
+
+impl Names {
+    fn of(advertised: &str) -> Self {
+        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self(vec!["localhost".to_owned(), advertised.to_owned(), node])
+    }
+
+    /// Addresses are nobody's name.
+    fn admit(&self, authority: &str) -> bool {
+        let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, _)) => host,
+            None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+        };
+        let is_named = |name: &String| name == "*" || name.eq_ignore_ascii_case(host);
+        host.parse::<std::net::IpAddr>().is_ok() || self.0.iter().any(is_named)
+    }
+
+    /// Whether a request is for this machine, and of no page of another one.
+    fn admit_request(&self, headers: &HeaderMap) -> bool {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+        let origin =
+            text(ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+        [text(HOST), origin].into_iter().flatten().all(|authority| self.admit(authority))
+    }
 }
 
 /// Refuses to open a port for pages where the settings promise TLS there.
@@ -99,7 +144,8 @@ pub(crate) async fn bind(
         match TcpListener::bind((host, attempt)).await {
             Ok(listener) => {
                 let bound = listener.local_addr().map_or(attempt, |bound| bound.port());
-                return Ok(Web { listener, address: RpcAddress::new(advertised, bound) });
+                let (address, names) = (RpcAddress::new(advertised, bound), Names::of(advertised));
+                return Ok(Web { listener, address, names });
             }
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse && port != 0 && tries < retries =>
@@ -134,7 +180,8 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
                         tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                         continue;
                     };
-                    let task = answer(stream, (place, peer), handler.clone(), body);
+                    let names = web.names.clone();
+                    let task = answer(stream, (place, peer), names, handler.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
@@ -166,20 +213,34 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
 async fn answer(
     stream: TcpStream,
     _places: (OwnedSemaphorePermit, PeerPlace),
+    names: Names,
     handler: HttpHandler,
     limit: usize,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let handler = handler.clone();
+        let (handler, names) = (handler.clone(), names.clone());
         async move {
             let (head, body) = request.into_parts();
+            if !names.admit_request(&head.headers) {
+                return Ok::<_, Infallible>(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
+            }
             let body = match limit {
                 0 => None,
                 limit => Limited::new(body, limit).collect().await.ok().map(Collected::to_bytes),
             };
             let (method, path) = (head.method, head.uri.path().to_owned());
             let by_a_page = head.headers.contains_key(ORIGIN);
-            Ok::<_, Infallible>(handler(HttpRequest { method, path, by_a_page, body }))
+            let authorization = head.headers.get(AUTHORIZATION);
+            let authorization =
+                authorization.and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let asked = HttpRequest { method, path, by_a_page, authorization, body };
+            if limit == 0 {
+                return Ok(handler(asked));
+            }
+            // What came with a request may have to be written to a disk.
+            let answered = tokio::task::spawn_blocking(move || handler(asked)).await;
+            let broken = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "this is a defect\n");
+            Ok(answered.unwrap_or_else(broken))
         }
     });
     let connection = http1::Builder::new()
@@ -229,10 +290,49 @@ mod tests {
 
     async fn ask(address: &RpcAddress) -> String {
         let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    #[test]
+    fn a_request_for_a_name_that_is_not_this_machines_is_for_somebody_else() {
+        let mut names = Names::of("node.example.org");
+        for name in [
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "10.1.2.3:8080",
+            "localhost:1",
+            "NODE.example.org:8080",
+        ] {
+            assert!(names.admit(name), "{name}");
+        }
+        for name in [
+            "",
+            "evil.org",
+            "evil.org:8080",
+            "127.0.0.1.evil.org",
+            "localhost.evil.org",
+            "[evil.org]",
+            "?",
+        ] {
+            assert!(!names.admit(name), "{name}");
+        }
+        let request = |name, value: &'static str| {
+            HeaderMap::from_iter([
+                (HOST, HeaderValue::from_static("localhost")),
+                (name, HeaderValue::from_static(value)),
+            ])
+        };
+        assert!(names.admit_request(&HeaderMap::new()), "no browser leaves it out");
+        assert!(names.admit_request(&request(ORIGIN, "http://localhost:8080")));
+        for origin in ["http://evil.org", "null", "https://evil.org:80"] {
+            assert!(!names.admit_request(&request(ORIGIN, origin)), "{origin}");
+        }
+        names.0.push("*".to_owned());
+        assert!(names.admit("evil.org"), "the settings say so");
     }
 
     #[tokio::test]

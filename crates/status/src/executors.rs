@@ -9,7 +9,7 @@ use firesteel_types::{
 
 use crate::AppStatus;
 use crate::metrics;
-use crate::stages::TaskCounts;
+use crate::stages::{TaskCounts, rise};
 use crate::storage::Change;
 
 /// One executor, or the driver.
@@ -36,8 +36,10 @@ pub struct ExecutorStatus {
     pub disk_used: u64,
     /// Cached partitions.
     pub rdd_blocks: u32,
-    /// The most it used, as far as it told.
-    pub peak: ExecutorMetrics,
+    /// How much of that is not on a JVM's heap, where the log tells.
+    pub max_off_heap_memory: Option<u64>,
+    /// The most it used; `None` until one of its tasks ends or it tells.
+    pub peak: Option<ExecutorMetrics>,
     /// Whether it gets no tasks of the application.
     pub is_excluded: bool,
     /// Stage attempts whose tasks it does not get.
@@ -59,7 +61,8 @@ impl ExecutorStatus {
             memory_used: 0,
             disk_used: 0,
             rdd_blocks: 0,
-            peak: ExecutorMetrics::default(),
+            max_off_heap_memory: None,
+            peak: None,
             is_excluded: false,
             excluded_in: BTreeSet::new(),
         }
@@ -91,12 +94,18 @@ impl Executors {
         status.info = info.clone();
     }
 
-    pub(crate) fn block_manager_added(&mut self, id: &BlockManagerId, max_memory: u64, at: Tick) {
+    pub(crate) fn block_manager_added(
+        &mut self,
+        id: &BlockManagerId,
+        max_memory: u64,
+        max_off_heap_memory: Option<u64>,
+        at: Tick,
+    ) {
         let info = ExecutorInfo::new(id.host.clone(), 0);
         let new = ExecutorStatus::new(id.executor, info, at);
         let status = self.all.entry(id.executor).or_insert(new);
         status.block_manager = Some(id.clone());
-        status.max_memory = max_memory;
+        (status.max_memory, status.max_off_heap_memory) = (max_memory, max_off_heap_memory);
     }
 
     pub(crate) fn removed(&mut self, executor: ExecutorId, reason: &str, at: Tick) {
@@ -132,10 +141,9 @@ impl Executors {
                 executor.task_time_ms.saturating_add(at.since_ms(task.launched));
             if let Some(cost) = cost {
                 metrics::add(&mut executor.metrics, cost);
-                if let Some(peak) = &cost.executor {
-                    executor.peak = executor.peak.max(**peak);
-                }
             }
+            let peak = cost.and_then(|cost| cost.executor.as_deref());
+            rise(&mut executor.peak, peak);
         });
     }
 
@@ -157,7 +165,7 @@ impl Executors {
         self.change(executor, |executor| executor.is_excluded = false);
     }
 
-    fn on_node(&self, host: &Host) -> Vec<ExecutorId> {
+    pub(crate) fn on_node(&self, host: &Host) -> Vec<ExecutorId> {
         let there = self.all.values().filter(|executor| executor.info.host == *host);
         there.map(|executor| executor.executor).collect()
     }
@@ -171,7 +179,7 @@ impl Executors {
     }
 
     pub(crate) fn metrics(&mut self, executor: ExecutorId, metrics: ExecutorMetrics) {
-        self.change(executor, |executor| executor.peak = executor.peak.max(metrics));
+        self.change(executor, |executor| rise(&mut executor.peak, Some(&metrics)));
     }
 
     pub(crate) fn block_changed(&mut self, executor: ExecutorId, change: Change) {

@@ -7,8 +7,9 @@ use firesteel_types::{
     JobError, JobId, Properties, StageId, StageInfo, StageRef, TaskFailure, TaskInfo, Tick,
 };
 
+use crate::bits::Bits;
 use crate::page::{Order, Page, Paging};
-use crate::stages::TaskCounts;
+use crate::stages::{TaskCounts, count_killed};
 use crate::{AppStatus, StageStatus};
 
 /// How a job stands.
@@ -22,6 +23,8 @@ pub enum JobState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobStatus {
     pub job: JobId,
+    /// The name of its last stage: operation and place.
+    pub name: Arc<str>,
     /// Group, description, call site, tags and what else was set for it.
     pub properties: Arc<Properties>,
     pub submitted: Tick,
@@ -30,10 +33,12 @@ pub struct JobStatus {
     pub state: JobState,
     /// Every stage it may need, parents first.
     pub stages: Vec<StageId>,
-    /// Tasks of all stages it may need.
+    /// Tasks of all stages it may need and that were not complete before.
     pub tasks_total: u32,
     /// Its tasks, attempts counted one by one.
     pub tasks: TaskCounts,
+    /// How many were killed, by what they were killed for.
+    pub killed: BTreeMap<String, u32>,
     /// Tasks of stages that it did not need to run.
     pub skipped_tasks: u32,
     /// Partitions that were computed, whatever stage attempt did.
@@ -55,51 +60,15 @@ impl JobStatus {
     }
 }
 
+/// What the job computes, as its last stage is named.
+fn last_name(stages: &[StageInfo]) -> Arc<str> {
+    let last = stages.iter().max_by_key(|stage| stage.stage.stage);
+    last.map_or_else(|| "(Unknown Stage Name)".into(), |stage| stage.name.clone())
+}
+
 /// A log may say anything: sums of it stay in range.
 fn total(tasks: impl Iterator<Item = u32>) -> u32 {
     tasks.fold(0, u32::saturating_add)
-}
-
-/// Sets of 64 numbers from this one on are looked for: a log may name any partition.
-const FAR: usize = 1 << 14;
-
-/// A set of numbers, most of them near others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bits {
-    near: Vec<u64>,
-    far: BTreeMap<usize, u64>,
-}
-
-impl Bits {
-    /// Whether it is new.
-    fn insert(&mut self, number: u32) -> bool {
-        let (index, bit) = (number as usize / 64, 1 << (number % 64));
-        let word = match index < FAR {
-            true => {
-                if self.near.len() <= index {
-                    self.near.resize(index + 1, 0);
-                }
-                &mut self.near[index]
-            }
-            false => self.far.entry(index).or_default(),
-        };
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
-    }
-
-    /// Whether it was there.
-    fn remove(&mut self, number: u32) -> bool {
-        let (index, bit) = (number as usize / 64, 1 << (number % 64));
-        let word = match index < FAR {
-            true => self.near.get_mut(index),
-            false => self.far.get_mut(&index),
-        };
-        let Some(word) = word else { return false };
-        let was_there = *word & bit != 0;
-        *word &= !bit;
-        was_there
-    }
 }
 
 /// All jobs that are remembered.
@@ -124,6 +93,7 @@ impl Jobs {
         stages: &[StageInfo],
         at: Tick,
     ) {
+        let missing = stages.iter().filter(|stage| stage.completed.is_none());
         let status = JobStatus {
             job,
             properties: properties.clone(),
@@ -131,7 +101,9 @@ impl Jobs {
             completed: None,
             state: JobState::Running,
             stages: stages.iter().map(|stage| stage.stage.stage).collect(),
-            tasks_total: total(stages.iter().map(|stage| stage.tasks)),
+            name: last_name(stages),
+            killed: BTreeMap::new(),
+            tasks_total: total(missing.map(|stage| stage.tasks)),
             tasks: TaskCounts::default(),
             skipped_tasks: 0,
             completed_indices: 0,
@@ -207,9 +179,10 @@ impl Jobs {
     ) {
         self.each(jobs, |job| {
             job.tasks.ended(failure);
+            count_killed(&mut job.killed, failure);
             if failure.is_none() && job.is_active() {
                 let computed = job.computed.entry(task.stage.stage).or_default();
-                job.completed_indices += u32::from(computed.insert(task.partition));
+                job.completed_indices += u32::from(computed.insert(task.partition_or_index()));
             }
         });
     }
@@ -260,21 +233,5 @@ impl AppStatus {
     /// The latest attempts of a job's stages, as far as they are remembered, parents first.
     pub fn stages_of(&self, job: JobId) -> Vec<&StageStatus> {
         self.jobs.stages_of(job).iter().filter_map(|stage| self.last_attempt(*stage)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Bits;
-
-    #[test]
-    fn every_number_is_new_once() {
-        let mut bits = Bits::default();
-        for number in [0, 1, 63, 64, 1 << 19, (1 << 20) - 1, 1 << 20, u32::MAX] {
-            assert!(!bits.remove(number), "{number}");
-            assert!(bits.insert(number) && !bits.insert(number), "{number}");
-            assert!(bits.remove(number) && bits.insert(number), "{number}");
-        }
-        assert!(bits.near.len() <= 1 << 14);
     }
 }

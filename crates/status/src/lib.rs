@@ -11,6 +11,7 @@
 //! What is over is forgotten, the oldest first, beyond `spark.ui.retainedJobs` and its like; what runs never is. Events
 //! that were lost on the way leave gaps, never a panic: whatever an event refers to that is not there is skipped.
 
+mod bits;
 mod executors;
 mod jobs;
 mod metrics;
@@ -23,8 +24,9 @@ mod tasks;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use firesteel_types::{Event, ResourceProfile, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, ResourceProfile, TaskInfo, Tick};
 
 use executors::Executors;
 use jobs::Jobs;
@@ -65,6 +67,8 @@ pub struct Application {
     pub runtime: BTreeMap<String, String>,
     /// The executable and files: who handed them over.
     pub resources: BTreeMap<String, String>,
+    /// Further lists of settings by their names: those of a JVM, of Hadoop, of metrics.
+    pub others: BTreeMap<String, Vec<(String, String)>>,
     /// What its executors and tasks ask for.
     pub profiles: BTreeMap<u32, ResourceProfile>,
 }
@@ -77,6 +81,7 @@ pub struct AppStatus {
     stages: Stages,
     executors: Executors,
     storage: Storage,
+    names: BTreeMap<ExecutorId, Arc<str>>,
     unknown_events: u64,
 }
 
@@ -89,6 +94,7 @@ impl AppStatus {
             stages: Stages::new(retention.stages, retention.tasks),
             executors: Executors::new(retention.dead_executors),
             storage: Storage::default(),
+            names: BTreeMap::new(),
             unknown_events: 0,
         }
     }
@@ -144,11 +150,11 @@ impl AppStatus {
             }
             Event::SpeculativeTaskSubmitted { stage, .. } => self.stages.speculated(*stage),
             Event::TaskResubmitted { stage, partition, .. } => {
-                let jobs = self.stages.resubmitted(*stage);
+                let jobs = self.stages.resubmitted(*stage, *partition);
                 self.jobs.task_resubmitted(jobs, stage.stage, *partition);
             }
-            Event::AccumulableUpdated { stage, accumulable, .. } => {
-                self.stages.accumulated(*stage, accumulable);
+            Event::AccumulableUpdated { stage, task, accumulable, .. } => {
+                self.stages.accumulated(*stage, *task, accumulable);
             }
             other => self.apply_to_executors(other),
         }
@@ -165,9 +171,17 @@ impl AppStatus {
             }
             Event::ExecutorExcluded { executor, stage, .. } => {
                 self.executors.excluded(*executor, *stage);
+                stage.iter().for_each(|stage| self.stages.excluded(*stage, *executor));
             }
             Event::ExecutorUnexcluded { executor, .. } => self.executors.unexcluded(*executor),
-            Event::NodeExcluded { host, stage, .. } => self.executors.node_excluded(host, *stage),
+            Event::NodeExcluded { host, stage, .. } => {
+                self.executors.node_excluded(host, *stage);
+                let Some(stage) = stage else { return };
+                let there = self.executors.on_node(host).into_iter();
+                there
+                    .filter(|executor| *executor != ExecutorId::DRIVER)
+                    .for_each(|executor| self.stages.excluded(*stage, executor));
+            }
             Event::NodeUnexcluded { host, .. } => self.executors.node_unexcluded(host),
             Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks } => {
                 self.executors.metrics(*executor, *metrics);
@@ -180,8 +194,8 @@ impl AppStatus {
                 self.executors.metrics(*executor, *metrics);
                 self.stages.peaked(*stage, *executor, *metrics);
             }
-            Event::BlockManagerAdded { id, max_memory, at } => {
-                self.executors.block_manager_added(id, *max_memory, *at);
+            Event::BlockManagerAdded { id, max_memory, max_off_heap_memory, at } => {
+                self.executors.block_manager_added(id, *max_memory, *max_off_heap_memory, *at);
             }
             Event::BlockManagerRemoved { id, .. } => self.storage.executor_removed(id.executor),
             Event::BlockUpdated { block, executor, memory_bytes, disk_bytes, .. } => {
@@ -202,6 +216,17 @@ impl AppStatus {
     /// The application itself.
     pub fn application(&self) -> &Application {
         &self.application
+    }
+
+    /// Tells what another engine calls an executor whose name is not a number.
+    pub fn name_executor(&mut self, executor: ExecutorId, name: &str) {
+        self.names.insert(executor, name.into());
+    }
+
+    /// What an executor is called.
+    pub fn executor_name(&self, executor: ExecutorId) -> String {
+        let name = self.names.get(&executor);
+        name.map_or_else(|| executor.to_string(), |name| name.to_string())
     }
 
     /// Events that this version knows nothing of.
@@ -232,7 +257,8 @@ impl Application {
             Event::ApplicationEnd { exit_code, at } => {
                 (self.exit_code, self.ended) = (*exit_code, Some(*at));
             }
-            Event::EnvironmentUpdate { properties, runtime, resources } => {
+            Event::EnvironmentUpdate { properties, runtime, resources, others } => {
+                self.others.clone_from(others);
                 self.properties.clone_from(properties);
                 self.runtime.clone_from(runtime);
                 self.resources.clone_from(resources);

@@ -1,19 +1,20 @@
 //! What tasks cost: added up, and packed for the many tasks that are remembered.
 
+use firesteel_types::event::PushedShuffleMetrics;
 use firesteel_types::{ExecutorMetrics, TaskMetrics};
 
 /// Calls `$with!` with all numbers of [`TaskMetrics`] that add up, those together that are often all zero.
 macro_rules! groups {
     ($with:ident) => {
         $with! {
-            [run_time_us cpu_time_us]
-            [deserialize_time_us deserialize_cpu_time_us result_serialize_time_us result_bytes
+            [run_time_us cpu_time_ns gc_time_ms]
+            [deserialize_time_us deserialize_cpu_time_ns result_serialize_time_us result_bytes
              getting_result_time_ms]
             [input_records input_bytes output_records output_bytes]
             [shuffle_read_records shuffle_local_bytes shuffle_local_blocks shuffle_remote_bytes
              shuffle_remote_blocks shuffle_remote_bytes_to_disk shuffle_fetch_wait_us
              shuffle_remote_requests_us]
-            [shuffle_write_records shuffle_write_bytes shuffle_write_time_us memory_bytes_spilled
+            [shuffle_write_records shuffle_write_bytes shuffle_write_time_ns memory_bytes_spilled
              disk_bytes_spilled]
         }
     };
@@ -30,6 +31,17 @@ pub(crate) fn add(sum: &mut TaskMetrics, one: &TaskMetrics) {
     }
     groups!(add);
     sum.peak_memory_bytes = sum.peak_memory_bytes.max(one.peak_memory_bytes);
+    if let Some(one) = &one.pushed {
+        add_pushed(sum.pushed.get_or_insert_default(), one);
+    }
+}
+
+fn add_pushed(sum: &mut PushedShuffleMetrics, one: &PushedShuffleMetrics) {
+    macro_rules! add {
+        ($($name:ident)*) => {$( sum.$name = sum.$name.saturating_add(one.$name); )*};
+    }
+    add!(corrupt_chunks fallbacks remote_blocks local_blocks remote_chunks local_chunks remote_bytes
+        local_bytes remote_requests_ms);
 }
 
 /// What one task cost, without the zeros.
@@ -38,6 +50,7 @@ pub(crate) struct Packed {
     /// Which numbers are not zero: a bit each.
     which: u32,
     numbers: Box<[u64]>,
+    pushed: Option<Box<PushedShuffleMetrics>>,
     executor: Option<Box<ExecutorMetrics>>,
 }
 
@@ -58,7 +71,8 @@ impl Packed {
         }
         put(metrics.peak_memory_bytes);
         groups!(pack);
-        Packed { which, numbers: numbers[..count].into(), executor: metrics.executor.clone() }
+        let (pushed, executor) = (metrics.pushed.clone(), metrics.executor.clone());
+        Packed { which, numbers: numbers[..count].into(), pushed, executor }
     }
 
     pub(crate) fn unpack(&self) -> TaskMetrics {
@@ -68,9 +82,9 @@ impl Packed {
             index += 1;
             if is_there { numbers.next().copied().unwrap_or(0) } else { 0 }
         };
-        let executor = self.executor.clone();
+        let (pushed, executor) = (self.pushed.clone(), self.executor.clone());
         let mut metrics =
-            TaskMetrics { peak_memory_bytes: take(), executor, ..TaskMetrics::default() };
+            TaskMetrics { peak_memory_bytes: take(), pushed, executor, ..TaskMetrics::default() };
         macro_rules! unpack {
             ($([$($name:ident)*])*) => {$($(metrics.$name = take();)*)*};
         }

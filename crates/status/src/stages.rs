@@ -10,6 +10,7 @@ use firesteel_types::{
 };
 
 use crate::AppStatus;
+use crate::bits::Bits;
 use crate::metrics;
 use crate::page::{Order, Page, Paging};
 use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks};
@@ -49,6 +50,19 @@ impl TaskCounts {
     }
 }
 
+/// Of so many reasons at most is counted how many tasks were killed for them.
+const REASONS_AT_MOST: usize = 100;
+
+/// Counts a task that was killed under its reason.
+pub(crate) fn count_killed(killed: &mut BTreeMap<String, u32>, failure: Option<&TaskFailure>) {
+    let Some(TaskFailure::Killed { reason }) = failure else { return };
+    if let Some(count) = killed.get_mut(reason) {
+        *count += 1;
+    } else if killed.len() < REASONS_AT_MOST {
+        killed.insert(reason.clone(), 1);
+    }
+}
+
 /// What the tasks of a stage attempt on one executor have come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutorTotals {
@@ -57,8 +71,10 @@ pub struct ExecutorTotals {
     pub task_time_ms: u64,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
-    /// The most that the executor used while they ran, as far as it told.
-    pub peak: ExecutorMetrics,
+    /// The most that the executor used while they ran; `None` until the first of them ends or the executor tells.
+    pub peak: Option<ExecutorMetrics>,
+    /// Whether it gets no more tasks of this stage attempt.
+    pub is_excluded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,21 +92,33 @@ pub struct StageStatus {
     pub completed: Option<Tick>,
     pub failure: Option<String>,
     pub tasks: TaskCounts,
+    /// How many were killed, by what they were killed for.
+    pub killed: BTreeMap<String, u32>,
+    /// Speculative copies that were launched, among all tasks.
+    pub copies: TaskCounts,
     /// Speculative copies of slow tasks that the scheduler submitted.
     pub speculative: u32,
     /// Tasks that had succeeded and were run again, because what they wrote was lost.
     pub resubmitted: u32,
     /// What tasks that have ended cost.
     pub metrics: TaskMetrics,
-    /// The most that an executor used while it ran tasks of it, number by number.
-    pub peak: ExecutorMetrics,
+    /// What [`TaskMetrics::peak_memory_bytes`] of its tasks add up to.
+    pub peak_memory_sum: u64,
+    /// The most that an executor used while it ran tasks of it, number by number; `None` as in [`ExecutorTotals`].
+    pub peak: Option<ExecutorMetrics>,
     pub executors: BTreeMap<ExecutorId, ExecutorTotals>,
     /// Accumulators with names that its tasks added to, as the last of these left them.
     pub accumulables: BTreeMap<AccumulatorId, Accumulable>,
+    computed: Bits,
     table: Tasks,
 }
 
 impl StageStatus {
+    /// How many of its partitions were computed.
+    pub fn completed_indices(&self) -> u32 {
+        self.computed.len()
+    }
+
     fn is_over(&self) -> bool {
         matches!(self.state, StageState::Complete | StageState::Failed | StageState::Skipped)
     }
@@ -110,6 +138,11 @@ impl StageStatus {
     ) -> Page<&TaskStatus> {
         self.table.page(wanted, sort, order, paging)
     }
+}
+
+/// The higher of both, number by number. That nothing was looked at is something as well: the task ended.
+pub(crate) fn rise(peak: &mut Option<ExecutorMetrics>, seen: Option<&ExecutorMetrics>) {
+    *peak = Some(peak.unwrap_or_default().max(seen.copied().unwrap_or_default()));
 }
 
 /// All attempts of a stage.
@@ -148,7 +181,11 @@ impl Stages {
             speculative: 0,
             resubmitted: 0,
             metrics: TaskMetrics::default(),
-            peak: ExecutorMetrics::default(),
+            killed: BTreeMap::new(),
+            copies: TaskCounts::default(),
+            peak_memory_sum: 0,
+            peak: None,
+            computed: Bits::default(),
             executors: BTreeMap::new(),
             accumulables: BTreeMap::new(),
             table: Tasks::new(self.retained_tasks),
@@ -227,7 +264,9 @@ impl Stages {
 
     pub(crate) fn task_started(&mut self, task: TaskInfo) -> &BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
-        stage.first_task.get_or_insert(task.launched);
+        let first = stage.first_task.map_or(task.launched, |first| first.min(task.launched));
+        stage.first_task = Some(first);
+        stage.copies.active += u32::from(task.speculative);
         stage.tasks.active += 1;
         stage.executors.entry(task.executor).or_default().tasks.active += 1;
         stage.table.started(task);
@@ -236,7 +275,11 @@ impl Stages {
 
     pub(crate) fn getting_result(&mut self, task: &TaskInfo) {
         if let Some(stage) = self.all.get_mut(&task.stage) {
-            stage.table.change(task.task, |task| task.state = TaskState::GettingResult);
+            stage.table.change(task.task, |task| {
+                if !task.state.is_over() {
+                    task.state = TaskState::GettingResult;
+                }
+            });
         }
     }
 
@@ -259,17 +302,24 @@ impl Stages {
     ) -> &BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
         stage.tasks.ended(failure);
+        count_killed(&mut stage.killed, failure);
+        if task.speculative {
+            stage.copies.ended(failure);
+        }
+        if failure.is_none() {
+            stage.computed.insert(task.partition_or_index());
+        }
         let executor = stage.executors.entry(task.executor).or_default();
         executor.tasks.ended(failure);
         executor.task_time_ms = executor.task_time_ms.saturating_add(at.since_ms(task.launched));
         if let Some(cost) = cost {
             metrics::add(&mut stage.metrics, cost);
             metrics::add(&mut executor.metrics, cost);
-            if let Some(peak) = &cost.executor {
-                executor.peak = executor.peak.max(**peak);
-                stage.peak = stage.peak.max(**peak);
-            }
+            stage.peak_memory_sum = stage.peak_memory_sum.saturating_add(cost.peak_memory_bytes);
         }
+        let peak = cost.and_then(|cost| cost.executor.as_deref());
+        rise(&mut executor.peak, peak);
+        rise(&mut stage.peak, peak);
         stage.table.ended(task, failure, cost, at);
         &stage.jobs
     }
@@ -278,23 +328,40 @@ impl Stages {
     pub(crate) fn peaked(&mut self, stage: StageRef, executor: ExecutorId, peak: ExecutorMetrics) {
         let Some(stage) = self.all.get_mut(&stage) else { return };
         let totals = stage.executors.entry(executor).or_default();
-        totals.peak = totals.peak.max(peak);
-        stage.peak = stage.peak.max(peak);
+        rise(&mut totals.peak, Some(&peak));
+        rise(&mut stage.peak, Some(&peak));
+    }
+
+    /// An executor gets no more tasks of a stage attempt.
+    pub(crate) fn excluded(&mut self, stage: StageRef, executor: ExecutorId) {
+        if let Some(stage) = self.all.get_mut(&stage) {
+            stage.executors.entry(executor).or_default().is_excluded = true;
+        }
     }
 
     /// An accumulator of a name came to a value. Beyond so many of one stage no more are remembered.
-    pub(crate) fn accumulated(&mut self, stage: StageRef, accumulable: &Accumulable) {
+    pub(crate) fn accumulated(
+        &mut self,
+        stage: StageRef,
+        task: Option<TaskId>,
+        accumulable: &Accumulable,
+    ) {
         let Some(stage) = self.all.get_mut(&stage) else { return };
+        if let Some(task) = task {
+            stage.table.change(task, |task| task.accumulated(accumulable));
+        }
         let known = stage.accumulables.contains_key(&accumulable.id);
         if known || stage.accumulables.len() < ACCUMULABLES_AT_MOST {
-            stage.accumulables.insert(accumulable.id, accumulable.clone());
+            let of_stage = Accumulable { update: String::new(), ..accumulable.clone() };
+            stage.accumulables.insert(accumulable.id, of_stage);
         }
     }
 
     /// The jobs that may need it.
-    pub(crate) fn resubmitted(&mut self, stage: StageRef) -> &BTreeSet<JobId> {
+    pub(crate) fn resubmitted(&mut self, stage: StageRef, partition: u32) -> &BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&stage) else { return &NOBODY };
         stage.resubmitted += 1;
+        stage.computed.remove(partition);
         &stage.jobs
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use firesteel_types::{TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick};
+use firesteel_types::{Accumulable, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick};
 
 use crate::metrics::Packed;
 use crate::page::{Order, Page, Paging};
@@ -40,13 +40,25 @@ pub struct TaskStatus {
     /// When it ended; `None` while it runs.
     pub ended: Option<Tick>,
     pub failure: Option<Box<TaskFailure>>,
+    /// What it added to accumulators that have names, and what they came to.
+    pub accumulables: Vec<Accumulable>,
     metrics: Option<Packed>,
 }
+
+/// So many accumulators of one task are remembered.
+const ACCUMULABLES_AT_MOST: usize = 100;
 
 impl TaskStatus {
     fn new(info: TaskInfo) -> Self {
         let state = TaskState::Running;
-        TaskStatus { info, state, ended: None, failure: None, metrics: None }
+        TaskStatus {
+            info,
+            state,
+            ended: None,
+            failure: None,
+            accumulables: Vec::new(),
+            metrics: None,
+        }
     }
 
     /// What it cost, so far, if somebody told.
@@ -56,6 +68,12 @@ impl TaskStatus {
 
     pub(crate) fn set_metrics(&mut self, metrics: &TaskMetrics) {
         self.metrics = Some(Packed::new(metrics));
+    }
+
+    pub(crate) fn accumulated(&mut self, accumulable: &Accumulable) {
+        if self.accumulables.len() < ACCUMULABLES_AT_MOST {
+            self.accumulables.push(accumulable.clone());
+        }
     }
 
     /// From launch to end, if it has ended.

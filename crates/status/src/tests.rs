@@ -33,6 +33,8 @@ fn stage_info(stage: u32, tasks: u32) -> StageInfo {
         rdds: Arc::from([]),
         shuffle_map: false,
         submitted: None,
+        completed: None,
+        details: None,
         resource_profile: 0,
     }
 }
@@ -253,7 +255,12 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     apply(
         &mut status,
         [
-            Event::BlockManagerAdded { id: manager.clone(), max_memory: 1000, at: Tick(1) },
+            Event::BlockManagerAdded {
+                id: manager.clone(),
+                max_memory: 1000,
+                max_off_heap_memory: Some(0),
+                at: Tick(1),
+            },
             Event::ExecutorAdded {
                 executor,
                 info: ExecutorInfo::new(Host::new("a"), 2),
@@ -271,7 +278,7 @@ fn executors_count_tasks_blocks_and_exclusions_until_they_are_lost() {
     );
     let it = status.executor(executor).unwrap();
     assert_eq!((it.memory_used, it.rdd_blocks, it.max_memory), (170, 2, 1000));
-    assert_eq!((it.tasks.active, it.peak.resident_memory, it.is_excluded), (1, 9, true));
+    assert_eq!((it.tasks.active, it.peak.unwrap().resident_memory, it.is_excluded), (1, 9, true));
     assert_eq!((it.info.cores, it.block_manager.as_ref()), (2, Some(&manager)));
     let task = status.stage(attempt(0, 0)).unwrap().task(TaskId(1)).unwrap();
     assert_eq!(task.metrics().unwrap().input_records, 77, "so far");
@@ -323,8 +330,9 @@ fn of_what_executors_use_the_most_stays_by_stage_executor_and_task() {
     );
     let peaks = |status: &AppStatus| {
         let it = status.stage(stage).unwrap();
-        let of_stage = (it.peak.resident_memory, it.executors[&executor].peak.resident_memory);
-        (of_stage, status.executor(executor).unwrap().peak.resident_memory)
+        let resident = |peak: Option<ExecutorMetrics>| peak.unwrap().resident_memory;
+        let of_stage = (resident(it.peak), resident(it.executors[&executor].peak));
+        (of_stage, resident(status.executor(executor).unwrap().peak))
     };
     assert_eq!(peaks(&status), ((7, 7), 7));
     let tasks = |task| status.stage(stage)?.task(TaskId(task))?.metrics()?.executor;
@@ -387,6 +395,7 @@ fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
         properties: vec![("spark.app.name".into(), "x".into())],
         runtime: BTreeMap::new(),
         resources: BTreeMap::from([("/bin/x".into(), "Executable".into())]),
+        others: BTreeMap::new(),
     };
     let name = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     let start = Event::ApplicationStart {

@@ -8,9 +8,11 @@ mod claims;
 mod clock;
 mod dirs;
 mod files;
+pub mod grants;
 mod held;
 mod manager;
 mod memory;
+pub mod mutant;
 mod open_files;
 mod ownership;
 

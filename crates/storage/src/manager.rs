@@ -1,35 +1,12 @@
-//! One budget of memory for everything that tasks keep while they run (execution) and for what is
-//! kept between tasks (storage).
-//!
-//! ```text
-//!   budget = pinned, held | cached up to its floor | cached beyond it, which execution may evict | execution | free
-//!            ╰────── nobody can take this ────────────╯╰──────────────── attainable for execution ─────────────╯
-//! ```
-//!
-//! With N tasks, each may have up to 1/N of what is attainable, and is sure of 1/2N of it: one that asks for no
-//! more than that, while others hold more than their share from a time when they were fewer, waits for them, for
-//! a bounded time. Refused, it spills what it holds.
-//!
-//! What cannot be spilled, because it belongs to one key, is asked for as a last resort ([`LastResort`]): by one
-//! task at a time, whatever its share, for as long as others that hold memory run. Nobody waits for ever: a
-//! task in its last resort reads only what it spilled itself, so the others end without it, unless they wait
-//! for a block that it computes ([`MemoryManager::blocked`]); then it is refused.
+//! Hands out memory by the rules of [`Grants`]: the lock around its books, the waiting, the clock.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use firesteel_types::TaskId;
 
-/// How long a task waits in all for others to give back what they hold beyond their share, where it can spill
-/// instead.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long all who hold memory may wait for each other before one of them is refused.
-const STANDSTILL: Duration = Duration::from_secs(10);
-/// Map outputs in memory may take so much of the budget: 1 / 10.
-const PINNED_PART: u64 = 10;
-/// Broadcast values, code and results that wait may take so much of it: 1 / 2.
-const HELD_PART: u64 = 2;
+use crate::grants::{Answer, Asked, Counted, Grants, Wake};
+use crate::mutant::Planted;
 
 /// What is kept between tasks and can be dropped.
 pub trait Evict: Send + Sync {
@@ -38,74 +15,12 @@ pub trait Evict: Send + Sync {
     fn evict(&self, bytes: u64) -> u64;
 }
 
-/// What a task holds.
-#[derive(Debug)]
-struct Holder {
-    bytes: u64,
-    peak: u64,
-    patience: Duration,
-    /// In how many ways it waits for other tasks.
-    blocked: u32,
-}
-
-/// The books.
-#[derive(Debug, Default)]
-struct Pools {
-    /// Blocks, pinned ones among them.
-    storage: u64,
-    /// Blocks that nobody can evict.
-    pinned: u64,
-    /// Other values that stay, which are among the blocks' bytes too (`HeldBytes`).
-    held: u64,
-    execution: u64,
-    tasks: BTreeMap<TaskId, Holder>,
-    /// The task that is in its last resort, and in how many places.
-    last_resort: Option<(TaskId, u32)>,
-    waiting: usize,
-    /// How often something was given back.
-    releases: u64,
-    peak: u64,
-}
-
-impl Pools {
-    fn used(&self) -> u64 {
-        self.storage + self.execution
-    }
-
-    fn cached(&self) -> u64 {
-        self.storage - (self.pinned + self.held).min(self.storage)
-    }
-
-    fn granted(&self, task: TaskId) -> u64 {
-        self.tasks.get(&task).map_or(0, |holder| holder.bytes)
-    }
-
-    fn grant(&mut self, task: TaskId, bytes: u64) {
-        let holder = self.holder(task);
-        holder.bytes += bytes;
-        holder.peak = holder.peak.max(holder.bytes);
-        self.execution += bytes;
-        self.peak = self.peak.max(self.used());
-    }
-
-    fn holder(&mut self, task: TaskId) -> &mut Holder {
-        let new = Holder { bytes: 0, peak: 0, patience: PATIENCE, blocked: 0 };
-        self.tasks.entry(task).or_insert(new)
-    }
-
-    /// Whether others hold memory, and some of them do not wait for anybody.
-    fn others_run(&self, task: TaskId) -> bool {
-        let others = self.tasks.iter().filter(|(id, _)| **id != task);
-        others.into_iter().any(|(_, holder)| holder.bytes > 0 && holder.blocked == 0)
-    }
-}
-
 /// Grants memory to tasks and to storage out of one budget.
 pub struct MemoryManager {
     budget: u64,
-    /// What storage keeps even if execution wants it.
     storage_floor: u64,
-    pools: Mutex<Pools>,
+    started: Instant,
+    grants: Mutex<Grants>,
     /// Something was given back, or nobody waits any more for what it waited for.
     released: Condvar,
     evictor: Mutex<Option<Weak<dyn Evict>>>,
@@ -119,7 +34,8 @@ impl MemoryManager {
         MemoryManager {
             budget,
             storage_floor,
-            pools: Mutex::default(),
+            started: Instant::now(),
+            grants: Mutex::new(Grants::new(budget, storage_floor, Planted::default())),
             released: Condvar::new(),
             evictor: Mutex::default(),
         }
@@ -142,183 +58,109 @@ impl MemoryManager {
 
     /// What is granted now, to storage and to execution.
     pub fn used(&self) -> (u64, u64) {
-        let pools = self.lock();
-        (pools.storage, pools.execution)
+        self.lock().used()
     }
 
     /// The most that was ever granted at once.
     pub fn peak(&self) -> u64 {
-        self.lock().peak
+        self.lock().peak()
+    }
+
+    /// What each of the tasks that run may have at most.
+    pub fn share(&self) -> u64 {
+        self.lock().share()
     }
 
     /// An account for one holder of memory in a task.
     pub fn reserve(self: &Arc<Self>, task: TaskId) -> Reservation {
-        self.lock().holder(task);
+        self.lock().begin_task(task);
         Reservation { manager: self.clone(), task, bytes: 0 }
     }
 
     /// The task is over: its share is the others' again. The most that it held at once.
     pub fn end_task(&self, task: TaskId) -> u64 {
-        let mut pools = self.lock();
-        let left = pools.tasks.remove(&task);
-        pools.execution -= left.as_ref().map_or(0, |left| left.bytes);
-        pools.last_resort = pools.last_resort.filter(|(other, _)| *other != task);
-        self.notify(&mut pools);
-        left.map_or(0, |left| left.peak)
+        let (peak, wake) = self.lock().end_task(task);
+        self.notify(wake);
+        peak
     }
 
     /// Takes memory for a block; `false` when there is not enough that is not in use by execution.
     pub fn acquire_storage(&self, bytes: u64) -> bool {
-        let mut pools = self.lock();
-        if bytes > self.free(&pools) {
-            return false;
-        }
-        pools.storage += bytes;
-        pools.peak = pools.peak.max(pools.used());
-        true
+        self.lock().store(bytes)
     }
 
     pub fn release_storage(&self, bytes: u64) {
-        let mut pools = self.lock();
-        pools.storage -= bytes;
-        self.notify(&mut pools);
+        let wake = self.lock().release_stored(bytes);
+        self.notify(wake);
     }
 
     /// Takes memory for a block that stays until its owner drops it, out of a small part of the budget.
     pub fn acquire_pinned(&self, bytes: u64) -> bool {
-        let mut pools = self.lock();
-        if pools.pinned + bytes > self.budget / PINNED_PART || bytes > self.free(&pools) {
-            return false;
-        }
-        pools.pinned += bytes;
-        pools.storage += bytes;
-        pools.peak = pools.peak.max(pools.used());
-        true
+        self.lock().pin(bytes)
     }
 
     /// Counts pinned memory that is needed whatever the budget: everybody else has less.
     pub fn pin_at_any_rate(&self, bytes: u64) {
-        let mut pools = self.lock();
-        pools.pinned += bytes;
-        pools.storage += bytes;
-        pools.peak = pools.peak.max(pools.used());
+        self.lock().pin_at_any_rate(bytes);
     }
 
     /// A pinned block is gone.
     pub fn release_pinned(&self, bytes: u64) {
-        let mut pools = self.lock();
-        pools.pinned -= bytes;
-        pools.storage -= bytes;
-        self.notify(&mut pools);
+        let wake = self.lock().release_pinned(bytes);
+        self.notify(wake);
     }
 
     /// Counts a value that stays in memory, evicting cached blocks for it; how much of it is on the books. More than a half of the
     /// budget is never counted: tasks could not run any more.
     pub(crate) fn count_held(&self, bytes: u64) -> u64 {
-        let (lacking, most) = {
-            let pools = self.lock();
-            let most = bytes.min((self.budget / HELD_PART).saturating_sub(pools.held));
-            (most.saturating_sub(self.free(&pools)).min(pools.cached()), most)
-        };
-        if lacking > 0 {
-            self.evict(lacking);
+        let Counted { bytes, evict } = self.lock().hold(bytes);
+        if evict > 0 {
+            self.evict(evict);
         }
-        let mut pools = self.lock();
-        pools.held += most;
-        pools.storage += most;
-        pools.peak = pools.peak.max(pools.used());
-        most
+        self.lock().made_room();
+        bytes
     }
 
     pub(crate) fn release_held(&self, bytes: u64) {
-        let mut pools = self.lock();
-        pools.held -= bytes;
-        pools.storage -= bytes;
-        self.notify(&mut pools);
-    }
-
-    /// What each of the tasks that run may have at most.
-    pub fn share(&self) -> u64 {
-        self.share_of(&self.lock())
-    }
-
-    fn share_of(&self, pools: &Pools) -> u64 {
-        let kept = pools.pinned + pools.held + pools.cached().min(self.storage_floor);
-        (self.budget - kept.min(self.budget)) / pools.tasks.len().max(1) as u64
+        let wake = self.lock().release_held(bytes);
+        self.notify(wake);
     }
 
     /// The task waits for another one from now on, until this is dropped: nobody is to wait for the memory
     /// it holds.
     pub fn blocked(self: &Arc<Self>, task: TaskId) -> Blocked {
-        let mut pools = self.lock();
-        let is_holder = pools.tasks.get_mut(&task).map(|holder| holder.blocked += 1).is_some();
+        let is_holder = self.lock().blocked(task);
         Blocked { manager: self.clone(), task: is_holder.then_some(task) }
     }
 
-    fn free(&self, pools: &Pools) -> u64 {
-        self.budget - pools.used().min(self.budget)
-    }
-
     fn acquire_execution(&self, task: TaskId, bytes: u64) -> bool {
-        let mut evicted = true;
+        let mut asked = Asked::new(task, bytes);
+        let mut grants = self.lock();
         loop {
-            match self.try_execution(task, bytes, false) {
-                Grant::Granted => return true,
-                Grant::Evict(lacking) if evicted => evicted = self.evict(lacking) >= lacking,
-                Grant::Short(releases) if self.wait_patiently(task, releases) => evicted = true,
-                Grant::Evict(_) | Grant::Short(_) | Grant::OverShare => return false,
+            match grants.ask(&asked) {
+                Answer::Granted => return true,
+                Answer::Refused => return false,
+                Answer::Evict(lacking) => {
+                    drop(grants);
+                    asked.evicted(lacking, self.evict(lacking));
+                    grants = self.lock();
+                }
+                Answer::Wait(most) => {
+                    let started = Instant::now();
+                    grants = self.wait(grants, most);
+                    grants.waited(&mut asked, started.elapsed());
+                }
             }
         }
     }
 
-    /// `at_any_rate`: whatever its share.
-    fn try_execution(&self, task: TaskId, bytes: u64, at_any_rate: bool) -> Grant {
-        let mut pools = self.lock();
-        let share = self.share_of(&pools);
-        let wanted = pools.granted(task) + bytes;
-        if wanted > share && !at_any_rate {
-            return Grant::OverShare;
-        }
-        let free = self.free(&pools);
-        if bytes <= free {
-            pools.grant(task, bytes);
-            return Grant::Granted;
-        }
-        let evictable = pools.cached().saturating_sub(self.storage_floor);
-        match bytes - free {
-            lacking if lacking <= evictable => Grant::Evict(lacking),
-            _ if wanted <= share / 2 => Grant::Short(pools.releases),
-            _ => Grant::OverShare,
-        }
+    fn wait<'a>(&self, grants: MutexGuard<'a, Grants>, most: Duration) -> MutexGuard<'a, Grants> {
+        let waited = self.released.wait_timeout(grants, most);
+        waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }
 
-    /// Waits until something is given back; `false`: the task has waited long enough, or for nobody.
-    fn wait_patiently(&self, task: TaskId, releases: u64) -> bool {
-        let pools = self.lock();
-        if pools.releases != releases {
-            return true;
-        }
-        let patience = pools.tasks.get(&task).map_or(Duration::ZERO, |holder| holder.patience);
-        if patience.is_zero() || !pools.others_run(task) {
-            return false;
-        }
-        let started = Instant::now();
-        let mut pools = self.wait(pools, patience);
-        pools.holder(task).patience = patience.saturating_sub(started.elapsed());
-        true
-    }
-
-    fn wait<'a>(&self, mut pools: MutexGuard<'a, Pools>, most: Duration) -> MutexGuard<'a, Pools> {
-        pools.waiting += 1;
-        let waited = self.released.wait_timeout(pools, most);
-        let (mut pools, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
-        pools.waiting -= 1;
-        pools
-    }
-
-    fn notify(&self, pools: &mut Pools) {
-        pools.releases += 1;
-        if pools.waiting > 0 {
+    fn notify(&self, Wake(wake): Wake) {
+        if wake {
             self.released.notify_all();
         }
     }
@@ -328,33 +170,19 @@ impl MemoryManager {
         let evictor = self.evictor.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let freed =
             evictor.and_then(|weak| weak.upgrade()).map_or(0, |evictor| evictor.evict(bytes));
-        let mut pools = self.lock();
-        pools.storage -= freed.min(pools.cached());
-        self.notify(&mut pools);
+        let wake = self.lock().evicted(freed);
+        self.notify(wake);
         freed
     }
 
     fn release_execution(&self, task: TaskId, bytes: u64) {
-        let mut pools = self.lock();
-        let Some(holder) = pools.tasks.get_mut(&task) else { return };
-        let given_back = bytes.min(holder.bytes);
-        holder.bytes -= given_back;
-        pools.execution -= given_back;
-        self.notify(&mut pools);
+        let wake = self.lock().release(task, bytes);
+        self.notify(wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pools> {
-        self.pools.lock().expect("nothing panics under the memory manager's lock")
+    fn lock(&self) -> MutexGuard<'_, Grants> {
+        self.grants.lock().expect("nothing panics under the memory manager's lock")
     }
-}
-
-enum Grant {
-    Granted,
-    /// There is enough once so much was evicted.
-    Evict(u64),
-    /// It is sure of so much, but others hold it; how often something was given back before.
-    Short(u64),
-    OverShare,
 }
 
 /// A task that waits for another one.
@@ -366,11 +194,8 @@ pub struct Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         let Some(task) = self.task else { return };
-        let mut pools = self.manager.lock();
-        if let Some(holder) = pools.tasks.get_mut(&task) {
-            holder.blocked -= 1;
-        }
-        self.manager.notify(&mut pools);
+        let wake = self.manager.lock().unblocked(task);
+        self.manager.notify(wake);
     }
 }
 
@@ -414,8 +239,6 @@ impl Drop for Reservation {
 pub struct LastResort {
     manager: Arc<MemoryManager>,
     task: TaskId,
-    /// Since when nobody runs who could give something back.
-    standstill: Option<Instant>,
 }
 
 /// What became of a last resort.
@@ -431,68 +254,55 @@ pub enum Resort {
 impl LastResort {
     /// The right, if it is free or becomes free within `most`.
     pub fn take(manager: &Arc<MemoryManager>, task: TaskId, most: Duration) -> Option<Self> {
-        let mut pools = manager.lock();
-        if pools.last_resort.is_some_and(|(other, _)| other != task) {
-            pools.holder(task).blocked += 1;
-            manager.notify(&mut pools);
-            pools = manager.wait(pools, most);
-            if let Some(holder) = pools.tasks.get_mut(&task) {
-                holder.blocked -= 1;
-            }
+        let mut grants = manager.lock();
+        let mut taken = grants.take_last_resort(task);
+        if !taken {
+            manager.notify(grants.wait_for_last_resort(task));
+            grants = manager.wait(grants, most);
+            grants.waited_for_last_resort(task);
+            taken = grants.take_last_resort(task);
         }
-        let depth = match pools.last_resort {
-            Some((other, _)) if other != task => return None,
-            Some((_, depth)) => depth + 1,
-            None => 1,
-        };
-        pools.last_resort = Some((task, depth));
-        drop(pools);
-        Some(LastResort { manager: manager.clone(), task, standstill: None })
+        taken.then(|| LastResort { manager: manager.clone(), task })
     }
 
     /// Asks for so much in all, whatever the task's share; waits for it no longer than `most`.
     pub fn resize(&mut self, held: &mut Reservation, bytes: u64, most: Duration) -> Resort {
-        let more = bytes.saturating_sub(held.bytes);
-        let mut grant = self.manager.try_execution(self.task, more, true);
-        if let Grant::Evict(lacking) = grant {
-            self.manager.evict(lacking);
-            grant = self.manager.try_execution(self.task, more, true);
-        }
-        if let Grant::Granted = grant {
-            held.bytes += more;
-            self.standstill = None;
-            return Resort::Granted;
-        }
-        let pools = self.manager.lock();
-        match pools.others_run(self.task) {
-            true => self.standstill = None,
-            false => {
-                let others = pools.tasks.iter().any(|(id, it)| *id != self.task && it.bytes > 0);
-                let since = *self.standstill.get_or_insert_with(Instant::now);
-                if !others || since.elapsed() >= STANDSTILL {
-                    return Resort::Refused;
+        let manager = &self.manager;
+        let mut asked = Asked::new(self.task, bytes.saturating_sub(held.bytes));
+        loop {
+            let mut grants = manager.lock();
+            match grants.ask_last(manager.started.elapsed(), &asked) {
+                Answer::Granted => {
+                    held.bytes = held.bytes.max(bytes);
+                    return Resort::Granted;
+                }
+                Answer::Refused => return Resort::Refused,
+                Answer::Evict(lacking) => {
+                    drop(grants);
+                    manager.evict(lacking);
+                    // Once: others may cache what makes room meanwhile.
+                    asked.evicted(lacking, 0);
+                }
+                Answer::Wait(longest) => {
+                    manager.wait(grants, most.min(longest)).waited_as_last_resort();
+                    return Resort::NotYet;
                 }
             }
         }
-        drop(self.manager.wait(pools, most));
-        Resort::NotYet
     }
 }
 
 impl Drop for LastResort {
     fn drop(&mut self) {
-        let mut pools = self.manager.lock();
-        pools.last_resort = match pools.last_resort {
-            Some((task, depth)) if task == self.task => (depth > 1).then_some((task, depth - 1)),
-            other => other,
-        };
-        self.manager.notify(&mut pools);
+        let wake = self.manager.lock().end_last_resort(self.task);
+        self.manager.notify(wake);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grants::PATIENCE;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
@@ -556,7 +366,7 @@ mod tests {
         let mut second = manager.reserve(TaskId(2));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| second.resize(250));
-            while manager.lock().waiting == 0 {
+            while manager.lock().waiting() == 0 {
                 std::thread::yield_now();
             }
             // Over its share now, it is refused, and spills.

@@ -195,10 +195,12 @@ fn local_value<T: Data>(id: BroadcastId) -> Result<Arc<T>, String> {
     }
     // As it is: whether trying again can help is not to be lost on the way through serde.
     let bytes = environment.fetch_broadcast(id).unwrap_or_else(|failure| fail(failure));
+    let memory = task.scratch().memory();
+    let arrived = HeldBytes::count(memory, bytes.len() as u64, "an encoded broadcast value");
     let value = Arc::new(from_bytes::<T>(&bytes).map_err(|error| error.to_string())?);
-    drop(bytes);
+    drop((bytes, arrived));
     let size = (size_of::<T>() + heap_bytes(&*value)) as u64;
-    let held = HeldBytes::count(task.scratch().memory(), size, "a broadcast value");
+    let held = HeldBytes::count(memory, size, "a broadcast value");
     environment.blocks().put_held(block, value.clone(), held);
     claimed.end(Outcome::Cached);
     Ok(value)

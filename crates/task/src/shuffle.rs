@@ -15,7 +15,7 @@ impl TaskContext {
         self.count(|metrics| {
             metrics.shuffle_write_records += output.records();
             metrics.shuffle_write_bytes += output.bytes();
-            metrics.shuffle_write_time_us += begun.elapsed().as_micros() as u64;
+            metrics.shuffle_write_time_ns += begun.elapsed().as_nanos() as u64;
         });
         // Another attempt may have been quicker: nobody will read this one.
         self.check_killed();

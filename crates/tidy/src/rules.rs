@@ -12,12 +12,14 @@ use crate::words;
 /// Where decisions are made: no clock, randomness, IO, locks, threads or unordered maps in here.
 pub const PURE_CORES: &[&str] = &[
     "crates/backend/src/",
+    "crates/kubernetes-core/src/",
     "crates/standalone-core/src/application/",
     "crates/standalone-core/src/master/",
     "crates/standalone-core/src/messages.rs",
     "crates/standalone-core/src/worker/",
     "crates/scheduler/src/",
     "crates/status/src/",
+    "crates/storage/src/grants.rs",
     "crates/types/src/",
 ];
 

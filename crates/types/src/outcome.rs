@@ -130,6 +130,9 @@ pub enum JobError {
         stage_name: String,
         reason: String,
     },
+    /// As the log of another engine tells it.
+    #[error("{message}")]
+    Told { message: String },
     /// The user, or the end of the application, cancelled it.
     #[error("{job} cancelled: {reason}", job = JobName(*job))]
     Cancelled {

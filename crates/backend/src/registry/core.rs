@@ -174,6 +174,9 @@ impl Registry {
             ProviderEvent::Preparing { executor, preparing } => {
                 self.executor_prepares(turn, executor, preparing);
             }
+            ProviderEvent::Decommissioning { executor } => {
+                self.executor_decommissioning(turn, executor);
+            }
             ProviderEvent::Ended { executor, end, reason } => {
                 self.executor_ended(turn, executor, end, &reason);
             }

@@ -183,7 +183,9 @@ impl Registry {
         let clears = mutant.is_some_and(|mutant| self.options.planted.is(mutant));
         turn.out.push(RegistryEffect::Schedule(SchedulerInput::ExecutorLost {
             executor: id,
-            caused_by_app: blame(end, true) == Blame::RunningTasks && !clears,
+            caused_by_app: blame(end, true) == Blame::RunningTasks
+                && !executor.decommissioned
+                && !clears,
             outputs_lost: true,
             reason: reason.to_owned(),
         }));

@@ -1,16 +1,26 @@
 //! Executors between order and registration, and what a provider's word about one means.
 
+use firesteel_scheduler::SchedulerInput;
+use firesteel_scheduler::messages::TaskEvent;
 use firesteel_types::ExecutorId;
 
-use super::core::{Registry, Turn};
+use super::core::{Registry, RegistryEffect, Turn};
 use crate::blame::End;
 use crate::mutant::Mutant;
-use crate::provider::Preparing;
+use crate::provider::{Preparing, ProviderCommand};
 
 impl Registry {
+    /// One that is lost never counts again (S04). A provider that knows nothing of the loss, such as a master that adopted what
+    /// its workers run, has to end it: nobody else frees what it holds.
     pub(super) fn executor_ordered(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        if self.is_over() || !self.roster.order(executor, turn.now) {
+        if self.is_over() {
+            return self.dropped_stale();
+        }
+        if !self.roster.order(executor, turn.now) {
             self.dropped_stale();
+            if !self.options.planted.is(Mutant::AdoptsTheReleased) {
+                turn.command(ProviderCommand::Release(vec![executor]));
+            }
         }
     }
 
@@ -32,6 +42,15 @@ impl Registry {
         if ignores || !self.roster.prepares(executor, preparing, turn.now) {
             self.dropped_stale();
         }
+    }
+
+    /// It may end what it does, and gets nothing more.
+    pub(super) fn executor_decommissioning(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
+        if !self.roster.decommission(executor) {
+            return self.dropped_stale();
+        }
+        let barred = TaskEvent::ExecutorDecommissioned { executor };
+        turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(barred)));
     }
 
     /// How it ended says whose fault that was. One that was never heard of may still come, and is refused then.

@@ -16,6 +16,8 @@ pub(super) struct Executor {
     pub(super) last_seen: Tick,
     /// Since when its connection is broken: it gets no tasks, and the reason is waited for.
     pub(super) disconnected: Option<Tick>,
+    /// Its cluster manager said that it ends: whatever happens to it is nobody's fault.
+    pub(super) decommissioned: bool,
 }
 
 /// An executor that was ordered and has not registered.
@@ -97,8 +99,16 @@ impl Roster {
     /// It registered over this connection. False if it was registered before.
     pub(super) fn register(&mut self, id: ExecutorId, peer: Peer, now: Tick) -> bool {
         self.ordered.remove(&id);
-        let executor = Executor { peer, last_seen: now, disconnected: None };
+        let before = self.registered.get(&id);
+        let decommissioned = before.is_some_and(|before| before.decommissioned);
+        let executor = Executor { peer, last_seen: now, disconnected: None, decommissioned };
         self.registered.insert(id, executor).is_none()
+    }
+
+    /// Its cluster manager ends it. False if it is not registered, or that was said before.
+    pub(super) fn decommission(&mut self, id: ExecutorId) -> bool {
+        let known = self.registered.get_mut(&id).filter(|known| !known.decommissioned);
+        known.map(|known| known.decommissioned = true).is_some()
     }
 
     /// A message came from it. False if it is not registered over this connection.

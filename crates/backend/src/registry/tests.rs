@@ -197,6 +197,30 @@ fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
 }
 
 #[test]
+fn an_executor_that_its_cluster_manager_ends_gets_no_more_tasks_and_blames_nobody() {
+    let decommissioning =
+        |id| provider(ProviderEvent::Decommissioning { executor: ExecutorId(id) });
+    for how in 0..3 {
+        let mut scene = Scene::ready();
+        scene.feed(introduces(9, 0));
+        let out = scene.feed(decommissioning(0));
+        assert!(matches!(out[0], RegistryEffect::Schedule(SchedulerInput::Task(_))), "{out:?}");
+        scene.feed(decommissioning(0));
+        scene.feed(decommissioning(5));
+        assert_eq!(scene.registry.stale_messages(), 2, "once, and of those that are registered");
+        let out = match how {
+            0 => scene.feed(ended(0, End::Exited(Some(ExitStatus::Signal(15))))),
+            1 => {
+                scene.feed(RegistryEvent::ExecutorDisconnected { peer: Peer(9) });
+                scene.wait(3_000)
+            }
+            _ => scene.wait(140_000),
+        };
+        assert_eq!(lost(&out), Some(false), "{how}");
+    }
+}
+
+#[test]
 fn an_executor_that_is_silent_or_never_comes_is_declared_dead_and_replaced() {
     let mut scene = Scene::ready();
     scene.feed(introduces(9, 0));
@@ -321,7 +345,7 @@ fn what_a_provider_says_of_executors_that_are_over_or_unknown_is_counted_and_doe
     let mut scene = Scene::ready();
     scene.feed(introduces(9, 0));
     scene.feed(ended(0, End::Told));
-    for event in [ordered(0), started(0), ended(0, End::Told), started(5), ended(6, End::Told)] {
+    for event in [started(0), ended(0, End::Told), started(5), ended(6, End::Told)] {
         let before = scene.registry.stale_messages();
         let out = scene.feed(event.clone());
         assert!(lost(&out).is_none() && commands(&out).is_empty(), "{event:?}: {out:?}");
@@ -337,7 +361,7 @@ fn what_a_provider_says_of_executors_that_are_over_or_unknown_is_counted_and_doe
     scene.feed(introduces(7, 7));
     scene.feed(started(7));
     scene.feed(ordered(7));
-    assert_eq!(scene.registry.stale_messages(), 5, "late, and true");
+    assert_eq!(scene.registry.stale_messages(), 4, "late, and true");
     assert_eq!(scene.registry.executors().collect::<Vec<_>>(), [ExecutorId(7)]);
 }
 
@@ -393,6 +417,17 @@ fn an_executor_that_was_given_up_while_it_was_prepared_is_said_to_have_been() {
     );
     let ready = Preparing { bytes: 7, ..preparing };
     assert_eq!(super::executors::never(Some(ready), 1), super::executors::never(None, 1));
+}
+
+#[test]
+fn a_provider_that_orders_a_lost_executor_once_more_is_told_to_end_it() {
+    let mut scene = Scene::ready();
+    scene.feed(ordered(1));
+    scene.feed(introduces(31, 1));
+    assert!(lost(&scene.feed(ended(1, End::Exited(None)))).is_some());
+    // A master that was started since adopts it: it knows nothing of the loss.
+    assert_eq!(released(&scene.feed(ordered(1))), [ExecutorId(1)]);
+    assert_eq!(released(&scene.feed(ordered(2))), []);
 }
 
 fn releases(effect: &RegistryEffect, executor: u32) -> bool {

@@ -13,7 +13,7 @@ pub(crate) struct SubmitFlags {
     /// Where it runs.
     #[arg(long, value_name = "URL", help = MASTER)]
     pub(super) master: Option<String>,
-    /// Where the driver runs: client, which is here.
+    /// Where the driver runs: client, which is here, or cluster, which is on a worker [default: client].
     #[arg(long, value_name = "MODE")]
     pub(super) deploy_mode: Option<String>,
     /// The application's name [default: its executable's].
@@ -25,12 +25,24 @@ pub(crate) struct SubmitFlags {
     /// A file of settings, instead of spark-defaults.conf.
     #[arg(long, value_name = "FILE")]
     pub(super) properties_file: Option<PathBuf>,
-    /// Files that every executor gets, separated by commas.
+    /// Files that the driver and every executor get, separated by commas.
     #[arg(long, value_name = "FILES")]
     pub(super) files: Option<String>,
     /// Memory of the driver, such as 2g.
     #[arg(long, value_name = "MEM")]
     pub(super) driver_memory: Option<String>,
+    /// Cores of a driver that the cluster runs [default: 1].
+    #[arg(long, value_name = "NUM")]
+    pub(super) driver_cores: Option<String>,
+    /// Has the cluster start the driver again when it fails.
+    #[arg(long)]
+    pub(super) supervise: bool,
+    /// Ends a driver that the cluster runs.
+    #[arg(long, value_name = "ID")]
+    pub(super) kill: Option<String>,
+    /// Tells how far a driver is that the cluster runs; the exit code is 1 if it ended without success.
+    #[arg(long, value_name = "ID")]
+    pub(super) status: Option<String>,
     /// Memory of each executor, such as 2g.
     #[arg(long, value_name = "MEM")]
     pub(super) executor_memory: Option<String>,

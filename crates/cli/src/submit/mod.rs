@@ -1,8 +1,10 @@
-//! `firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]`, client mode: becomes the application.
+//! `firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]`: runs an application, here or on a cluster's worker.
 //!
-//! `flags` is what was written, `plan` what that means, checked against the machine. The plan is carried
-//! out by replacing this process, so that signals and the exit code are the application's own.
+//! `flags` is what was written, `plan` what that means, checked against the machine. An application that runs here (client mode)
+//! replaces this process, so that signals and the exit code are its own. One that runs on a worker (cluster mode) is uploaded and
+//! submitted to a master by `cluster`.
 
+mod cluster;
 mod flags;
 mod plan;
 
@@ -11,21 +13,32 @@ use std::process::{Command, ExitCode};
 
 use crate::Failure;
 pub(crate) use flags::SubmitFlags;
-use plan::Plan;
+use plan::{Action, Application};
 
-/// Does not return if all goes well.
 pub(crate) fn run(flags: SubmitFlags) -> Result<ExitCode, Failure> {
     let verbose = flags.verbose;
-    let plan = Plan::new(flags)?;
-    for warning in plan.conf.warnings() {
+    let action = Action::new(flags)?;
+    for warning in action.conf().warnings() {
         eprintln!("firesteel submit: {warning}");
     }
     if verbose {
-        eprint!("{plan}");
+        eprint!("{action}");
     }
-    let error = Command::new(&plan.executable)
-        .args(&plan.arguments)
-        .env("FIRESTEEL_CONF", plan.conf.to_properties())
+    match action {
+        Action::RunHere(application) => become_it(application),
+        Action::RunThere(cluster, application) => cluster::submit(&cluster, application),
+        Action::Kill(cluster, id) => cluster::kill(&cluster, &id),
+        Action::Status(cluster, id) => cluster::status(&cluster, &id),
+    }
+}
+
+/// Does not return if all goes well.
+fn become_it(
+    Application { executable, arguments, conf, .. }: Application,
+) -> Result<ExitCode, Failure> {
+    let error = Command::new(executable.path())
+        .args(&arguments)
+        .env("FIRESTEEL_CONF", conf.to_properties())
         .exec();
-    Err(format!("could not run {}: {error}", plan.executable.display()).into())
+    Err(format!("could not run {}: {error}", executable.path().display()).into())
 }

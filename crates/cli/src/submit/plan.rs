@@ -4,49 +4,162 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use firesteel_conf::{Conf, DeployMode, Origin, entries, shared_files};
+use firesteel_conf::{Conf, DeployMode, HostPort, Master, Origin, entries, shared_files};
+use firesteel_rpc::RpcAddress;
 
 use super::flags::SubmitFlags;
 use crate::{Failure, daemons};
 
-/// Ready to be carried out.
+/// What is to be done, ready to be carried out.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) executable: PathBuf,
+pub(super) enum Action {
+    /// Client mode.
+    RunHere(Application),
+    /// Cluster mode.
+    RunThere(Cluster, Application),
+    Kill(Cluster, String),
+    Status(Cluster, String),
+}
+
+#[derive(Debug)]
+pub(super) struct Application {
+    pub(super) executable: Place,
     pub(super) arguments: Vec<String>,
+    /// Its settings; in cluster mode without the files that are here.
+    pub(super) conf: Conf,
+    /// Files that are here, with the names under which they are to be found; in cluster mode only.
+    pub(super) files: Vec<(String, PathBuf)>,
+}
+
+/// Where a file is.
+#[derive(Debug)]
+pub(super) enum Place {
+    Here(PathBuf),
+    /// On every worker, under the same path.
+    OnWorkers(PathBuf),
+}
+
+impl Place {
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Place::Here(path) | Place::OnWorkers(path) => path,
+        }
+    }
+}
+
+/// The masters to ask, and what is to be known for that.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) masters: Vec<RpcAddress>,
     pub(super) conf: Conf,
 }
 
-impl Plan {
+impl Action {
     pub(super) fn new(flags: SubmitFlags) -> Result<Self, Failure> {
-        let mut command = flags.command.clone().into_iter();
-        let resource = command.next().ok_or(
-            "there is no application: write firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]",
-        )?;
-        let executable = executable(&resource)?;
-        let conf = settings(&flags, &executable)?;
-        Ok(Self { executable, arguments: command.collect(), conf })
+        match (&flags.kill, &flags.status) {
+            (Some(_), Some(_)) => Err("write --kill or --status, not both".into()),
+            (Some(id), None) => Ok(Action::Kill(asked("--kill", &flags)?, id.clone())),
+            (None, Some(id)) => Ok(Action::Status(asked("--status", &flags)?, id.clone())),
+            (None, None) => run(flags),
+        }
+    }
+
+    pub(super) fn conf(&self) -> &Conf {
+        match self {
+            Action::RunHere(application) | Action::RunThere(_, application) => &application.conf,
+            Action::Kill(cluster, _) | Action::Status(cluster, _) => &cluster.conf,
+        }
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "executable: {}", self.executable.display())?;
-        writeln!(f, "arguments: {:?}", self.arguments)?;
-        self.conf.redacted().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+        if let Action::RunHere(application) | Action::RunThere(_, application) = self {
+            writeln!(f, "executable: {}", application.executable.path().display())?;
+            writeln!(f, "arguments: {:?}", application.arguments)?;
+        }
+        self.conf().redacted().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
     }
+}
+
+/// The cluster of a driver that is asked about.
+fn asked(flag: &str, flags: &SubmitFlags) -> Result<Cluster, Failure> {
+    if let Some(resource) = flags.command.first() {
+        return Err(match refusal(resource) {
+            Some(refusal) => refusal.into(),
+            None => {
+                format!("{flag} takes the id of a driver and runs nothing: leave {resource} out")
+                    .into()
+            }
+        });
+    }
+    let mut conf = daemons::load(flags.properties_file.as_deref(), &flags.settings)?;
+    if let Some(master) = &flags.master {
+        conf.insert(entries::MASTER.key(), master, Origin::Flag { flag: "--master" });
+    }
+    conf.validate()?;
+    let instead =
+        format!("{flag} asks the master of a standalone cluster: write --master spark://host:6066");
+    cluster(&conf, &instead)
+}
+
+/// The masters of the settings, which have to be of a standalone cluster.
+fn cluster(conf: &Conf, instead: &str) -> Result<Cluster, Failure> {
+    let text = conf.get_raw(entries::MASTER.key()).ok_or(instead)?;
+    let Master::Standalone { masters } = text.parse()? else {
+        return Err(format!("{instead}, not {text}").into());
+    };
+    let address = |HostPort { host, port }: HostPort| {
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        RpcAddress::new(bare.unwrap_or(&host), port)
+    };
+    let masters = masters.into_iter().map(address).collect();
+    Ok(Cluster { masters, conf: conf.clone() })
+}
+
+fn run(flags: SubmitFlags) -> Result<Action, Failure> {
+    let mut command = flags.command.clone().into_iter();
+    let resource = command
+        .next()
+        .ok_or("there is no application: write firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]")?;
+    let executable = executable(&resource)?;
+    let mut conf = settings(&flags, executable.path())?;
+    let arguments = command.collect();
+    if conf.get(&entries::SUBMIT_DEPLOY_MODE)? == DeployMode::Cluster {
+        let instead = "--deploy-mode cluster has a worker of a standalone cluster run the driver: write --master \
+                       spark://host:6066";
+        let cluster = cluster(&conf, instead)?;
+        let files = files_to_upload(&mut conf)?;
+        return Ok(Action::RunThere(cluster, Application { executable, arguments, conf, files }));
+    }
+    for (flag, given) in
+        [("--supervise", flags.supervise), ("--driver-cores", flags.driver_cores.is_some())]
+    {
+        if given {
+            return Err(format!("{flag} is for drivers that the cluster runs: write --deploy-mode cluster too, or leave {flag} out").into());
+        }
+    }
+    if let Place::OnWorkers(path) = &executable {
+        let path = path.display();
+        return Err(format!("local:{path} is on the workers, and this driver runs here: write {path}, or --deploy-mode cluster").into());
+    }
+    shared_files(&conf.get(&entries::FILES)?).map_err(|error| format!("spark.files {error}"))?;
+    Ok(Action::RunHere(Application { executable, arguments, conf, files: Vec::new() }))
 }
 
 /// Files, settings and variables first, the flags over them.
 fn settings(flags: &SubmitFlags, executable: &Path) -> Result<Conf, Failure> {
     let mut conf = daemons::load(flags.properties_file.as_deref(), &flags.settings)?;
     let files = flags.files.as_deref().map(absolute_files).transpose()?;
+    let supervise = flags.supervise.then(|| "true".to_owned());
     for (flag, key, value) in [
         ("--master", entries::MASTER.key(), &flags.master),
         ("--deploy-mode", entries::SUBMIT_DEPLOY_MODE.key(), &flags.deploy_mode),
         ("--name", entries::APP_NAME.key(), &flags.name),
         ("--files", entries::FILES.key(), &files),
         ("--driver-memory", entries::DRIVER_MEMORY.key(), &flags.driver_memory),
+        ("--driver-cores", entries::DRIVER_CORES.key(), &flags.driver_cores),
+        ("--supervise", entries::DRIVER_SUPERVISE.key(), &supervise),
         ("--executor-memory", entries::EXECUTOR_MEMORY.key(), &flags.executor_memory),
         ("--executor-cores", entries::EXECUTOR_CORES.key(), &flags.executor_cores),
         ("--total-executor-cores", entries::CORES_MAX.key(), &flags.total_executor_cores),
@@ -64,21 +177,38 @@ fn settings(flags: &SubmitFlags, executable: &Path) -> Result<Conf, Failure> {
         conf.set(entries::APP_NAME.key(), name.to_string_lossy());
     }
     conf.validate()?;
-    shared_files(&conf.get(&entries::FILES)?).map_err(|error| format!("spark.files {error}"))?;
-    if conf.get(&entries::SUBMIT_DEPLOY_MODE)? == DeployMode::Cluster {
-        return Err("submit runs drivers here only: leave --deploy-mode out, or write --deploy-mode client; a worker runs the \
-                    driver if the master is asked over HTTP (port 6066, POST /v1/submissions/create)"
-            .into());
-    }
     Ok(conf)
+}
+
+/// The path of a file that every worker has.
+fn on_workers(resource: &str) -> Option<&str> {
+    let path = resource.trim().strip_prefix("local:")?;
+    Some(path.strip_prefix("//").unwrap_or(path))
 }
 
 /// The driver may run elsewhere than it was submitted: paths are made whole.
 fn absolute_files(list: &str) -> Result<String, Failure> {
-    let files: Vec<&str> = list.split(',').collect();
-    let found = shared_files(&files).map_err(|error| format!("--files {error}"))?;
+    let (there, here): (Vec<&str>, Vec<&str>) =
+        list.split(',').partition(|file| on_workers(file).is_some());
+    let found = shared_files(&here).map_err(|error| format!("--files {error}"))?;
     let paths = found.iter().map(|file| file.path.to_string_lossy().into_owned());
-    Ok(paths.collect::<Vec<_>>().join(","))
+    Ok(there.into_iter().map(str::to_owned).chain(paths).collect::<Vec<_>>().join(","))
+}
+
+/// Takes the files that are here out of the settings. Those that the workers have stay in, by their paths.
+fn files_to_upload(conf: &mut Conf) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let all = conf.get(&entries::FILES)?;
+    let (there, here): (Vec<_>, Vec<_>) = all.iter().partition(|file| on_workers(file).is_some());
+    let found = shared_files(&here).map_err(|error| format!("spark.files {error}"))?;
+    if let Some(file) = found.iter().find(|file| file.name.contains(',')) {
+        return Err(format!("spark.files {}: rename it, a name has no comma", file.name).into());
+    }
+    conf.remove(entries::FILES.key());
+    let there: Vec<&str> = there.iter().filter_map(|file| on_workers(file)).collect();
+    if !there.is_empty() {
+        conf.set(entries::FILES.key(), there.join(","));
+    }
+    Ok(found.into_iter().map(|file| (file.name, file.path)).collect())
 }
 
 /// What of Spark's is not here, and what to do instead.
@@ -97,9 +227,6 @@ fn refusal(resource: &str) -> Option<String> {
             | "py-files"
             | "archives" => {
                 "an application is one executable with everything in it, and needs no such thing"
-            }
-            "kill" | "status" | "supervise" | "driver-cores" => {
-                "it is for drivers that the cluster runs, which it cannot yet"
             }
             "queue" | "principal" | "keytab" | "proxy-user" => {
                 "it is for YARN and Kerberos, which are not supported"
@@ -126,9 +253,17 @@ fn refusal(resource: &str) -> Option<String> {
     ))
 }
 
-fn executable(resource: &str) -> Result<PathBuf, Failure> {
+fn executable(resource: &str) -> Result<Place, Failure> {
     if let Some(refusal) = refusal(resource) {
         return Err(refusal.into());
+    }
+    if let Some(path) = on_workers(resource) {
+        return match path.starts_with('/') {
+            true => Ok(Place::OnWorkers(path.into())),
+            false => {
+                Err(format!("{resource}: write the whole path, such as local:///opt/app").into())
+            }
+        };
     }
     if let Some((scheme, _)) = resource.split_once("://").filter(|(scheme, _)| *scheme != "file") {
         return Err(format!(
@@ -136,7 +271,8 @@ fn executable(resource: &str) -> Result<PathBuf, Failure> {
         )
         .into());
     }
-    let path = Path::new(resource.strip_prefix("file://").unwrap_or(resource));
+    let path = resource.strip_prefix("file:").unwrap_or(resource);
+    let path = Path::new(path.strip_prefix("//").unwrap_or(path));
     let about = std::fs::metadata(path).map_err(|error| {
         format!("there is no executable {resource}: {error}; build it with cargo build --release")
     })?;
@@ -146,5 +282,5 @@ fn executable(resource: &str) -> Result<PathBuf, Failure> {
     if about.permissions().mode() & 0o111 == 0 {
         return Err(format!("{resource} may not be executed: chmod +x it").into());
     }
-    Ok(std::path::absolute(path)?)
+    Ok(Place::Here(std::path::absolute(path)?))
 }

@@ -10,7 +10,7 @@ use firesteel_rpc::*;
 use firesteel_standalone_core::description::{ApplicationDescription, ExecutorState};
 use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster};
 use firesteel_standalone_core::wire::{APP_CLIENT, MASTER};
-use firesteel_standalone_core::{Epoch, Incarnation};
+use firesteel_standalone_core::{Incarnation, Term};
 use firesteel_types::ExecutorId;
 use rustix::process::Pid;
 use tokio::runtime::Runtime;
@@ -79,7 +79,8 @@ impl Application {
             incarnation: Incarnation(PROCESSES.fetch_add(1, Ordering::Relaxed)),
             previous: None,
             first_executor: ExecutorId(0),
-            newest: Epoch(0),
+            newest: Term(0),
+            executors: Vec::new(),
         });
         application
     }

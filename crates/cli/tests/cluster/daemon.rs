@@ -41,8 +41,20 @@ pub(crate) fn firesteel(arguments: &[&str]) -> Command {
             command.env_remove(name.as_ref());
         }
     }
+    // Nor with the secret of the user who runs the tests.
+    command.env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/config"));
     command
 }
+
+/// Lets every user of this machine in, for tests of other things. Flags after these win.
+const OPEN: [&str; 6] = [
+    "--conf",
+    "spark.authenticate=false",
+    "--conf",
+    "spark.master.rest.enabled=true",
+    "--conf",
+    "spark.firesteel.master.rest.authenticate=false",
+];
 
 /// A process with its output in files; killed when it is dropped.
 pub(crate) struct Daemon {
@@ -120,6 +132,8 @@ pub(crate) struct Master {
     pub(crate) page: String,
     /// Where it takes submissions; empty if it takes none.
     pub(crate) rest: String,
+    /// Where it keeps what is uploaded.
+    _store: TempDir,
 }
 
 impl Master {
@@ -128,15 +142,24 @@ impl Master {
     }
 
     pub(crate) fn start_at(port: &str, flags: &[&str]) -> Self {
-        let mut command = firesteel(&["master", "--port", port, "--webui-port", "0"]);
-        command.args(["--conf", "spark.master.rest.port=0"]).args(flags);
+        let flags: Vec<&str> = OPEN.iter().chain(flags).copied().collect();
+        Self::start_with(firesteel(&["master", "--port", port]), &flags)
+    }
+
+    /// With these flags and no others.
+    pub(crate) fn start_with(mut command: Command, flags: &[&str]) -> Self {
+        let _store = tempfile::tempdir().unwrap();
+        let store = _store.path().join("store");
+        let store = format!("spark.firesteel.master.store.dir={}", store.display());
+        command.args(["--webui-port", "0", "--conf", "spark.master.rest.port=0", "--conf", &store]);
+        command.args(flags);
         let mut daemon = Daemon::start(command);
         let line = daemon.ready();
         let url = line.strip_prefix("firesteel master: ").unwrap();
         let (url, page) = url.split_once(", page http://").unwrap();
         let (url, rest) = url.split_once(", REST http://").unwrap_or((url, ""));
         let (url, page) = (url.to_owned(), page.trim_end_matches('/').to_owned());
-        Self { daemon, url, page, rest: rest.to_owned() }
+        Self { daemon, url, page, rest: rest.to_owned(), _store }
     }
 
     pub(crate) fn port(&self) -> &str {
@@ -164,16 +187,30 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(master: &Master, flags: &[&str]) -> Self {
+        Self::of(&master.url, flags)
+    }
+
+    /// Of the masters in a URL.
+    pub(crate) fn of(masters: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut daemon = Daemon::start(Self::command(&master.url, directory.path(), flags));
+        let command = Self::command(masters, directory.path(), flags);
+        Self::start_with(command, directory)
+    }
+
+    pub(crate) fn start_with(command: Command, directory: TempDir) -> Self {
+        let mut daemon = Daemon::start(command);
         let line = daemon.ready();
         let page = line.rsplit_once("page http://").unwrap().1.trim_end_matches('/').to_owned();
         Self { daemon, page, directory }
     }
 
     pub(crate) fn command(master: &str, directory: &Path, flags: &[&str]) -> Command {
-        let mut command = firesteel(&["worker", master, "--webui-port", "0", "--cores", "2"]);
-        command.args(["--memory", "1g", "--work-dir"]).arg(directory).args(flags);
+        let mut command = firesteel(&["worker", master, "--webui-port", "0"]);
+        if !flags.contains(&"--cores") {
+            command.args(["--cores", "2"]);
+        }
+        command.args(["--memory", "1g", "--work-dir"]).arg(directory);
+        command.args(&OPEN[..2]).args(flags);
         command
     }
 

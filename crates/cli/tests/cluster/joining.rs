@@ -8,7 +8,7 @@ use firesteel_rpc::*;
 use firesteel_standalone_core::description::{WorkerDescription, WorkerState};
 use firesteel_standalone_core::messages::{Stamped, ToMaster, ToWorker};
 use firesteel_standalone_core::wire::{MASTER, WORKER};
-use firesteel_standalone_core::{Epoch, Incarnation, WorkerId};
+use firesteel_standalone_core::{Incarnation, Term, WorkerId};
 use firesteel_types::Host;
 use tempfile::TempDir;
 
@@ -38,9 +38,9 @@ fn pages_are_for_looking_at_and_strange_requests_are_refused() {
     assert_eq!(get(&master.page, "/json").1, get(&master.page, "/json/").1);
     assert!(get(&worker.page, "/json/").1.contains(&master.url));
     assert!(get(&worker.page, "/").1.contains(&master.url));
-    let post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+    let post = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
     for (text, code) in [
-        ("GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", "404"),
+        ("GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", "404"),
         (post, "405"),
         ("garbage\r\n\r\n", "400"),
         (&format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000)), "431"),
@@ -95,6 +95,7 @@ fn a_port_that_others_reach_needs_a_secret_or_a_deliberate_flag() {
     for command in [&["master"][..], &["worker", "spark://127.0.0.1:1"]] {
         let mut refused = firesteel(command);
         refused.args(["--host", "0.0.0.0", "--webui-port", "0", "--port", "0"]);
+        refused.args(["--conf", "spark.authenticate=false"]);
         let output = refused.output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -135,8 +136,19 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
         (&["worker", "spark://h:1", "--memory", "lots"], "--memory 4g"),
         (&["worker", "spark://h:1", "--cores", "0"], "--cores 1"),
         (&["worker", "spark://h:1", "--work-dir", "/proc/nowhere"], "--work-dir"),
-        (&["master", "--conf", "spark.deploy.recoveryMode=ZOOKEEPER"], "recoveryMode=NONE"),
-        (&["master", "--conf", "spark.master.rest.filters=a.Filter"], "not filtered here"),
+        (
+            &["master", "--conf", "spark.deploy.recoveryMode=ZOOKEEPER"],
+            "spark.deploy.zookeeper.url",
+        ),
+        (
+            &["master", "--conf", "spark.deploy.recoveryMode=FILESYSTEM"],
+            "spark.deploy.recoveryDirectory",
+        ),
+        (&["master", "--conf", "spark.deploy.recoveryMode=SOMEWHERE"], "spark.deploy.recoveryMode"),
+        (
+            &["master", "--conf", "spark.master.rest.filters=a.Filter"],
+            "org.apache.spark.ui.JWSFilter",
+        ),
         (&["master", "--conf", "spark.ssl.standalone.enabled=true"], "standalone.enabled=false"),
         (
             &["worker", "spark://h:1", "--conf", "spark.ssl.standalone.enabled=true"],
@@ -243,7 +255,7 @@ fn a_name_or_an_address_that_is_taken_is_refused_and_its_owner_stays() {
             memory_mb: 1,
         };
         let state = WorkerState { number: 1, executors: vec![], drivers: vec![], apps: vec![] };
-        let message = ToMaster::RegisterWorker { worker, state, newest: Epoch(0) };
+        let message = ToMaster::RegisterWorker { worker, state, newest: Term(0) };
         let (reason, retry) = runtime.block_on(claim(&master.url, message));
         assert!(reason.contains(needle) && retry == may_retry, "{reason}");
     }

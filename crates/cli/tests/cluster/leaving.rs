@@ -17,7 +17,13 @@ fn stubborn() -> firesteel_backend::command::Command {
 
 #[test]
 fn a_worker_that_is_told_to_end_takes_even_stubborn_processes_with_it() {
-    let master = Master::start(&[]);
+    let master = Master::start(&[
+        // A worker whose connection broke has a quarter of it to come back.
+        "--conf",
+        "spark.worker.timeout=8s",
+        "--conf",
+        "spark.deploy.recoveryTimeout=1s",
+    ]);
     let grace = ["--conf", "spark.worker.driverTerminateTimeout=200ms"];
     for signal in [Signal::TERM, Signal::INT] {
         let mut worker = Worker::start(&master, &grace);
@@ -80,7 +86,8 @@ fn a_worker_goes_on_without_its_master_and_joins_the_next_one_with_what_it_runs(
     let pid = application.pid(&worker, 0);
     let port = master.port().to_owned();
     master.daemon.kill();
-    let next = Master::start_at(&port, &[]);
+    // An application that did not come to it before it is dropped is waited for that long.
+    let next = Master::start_at(&port, &["--conf", "spark.deploy.recoveryTimeout=1s"]);
     assert_eq!(next.url, master.url);
     wait_until("the worker at the next master", || next.workers("ALIVE") == 1);
     drop(application);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::entry::{AnyEntry, Entry};
-use crate::{ByteSize, ByteUnit, RollingStrategy, TimeUnit};
+use crate::{ByteSize, ByteUnit, RecoveryMode, RestFilter, RollingStrategy, TimeUnit};
 
 entries! {
     /// Of applications on a cluster, and of its master and workers.
@@ -135,7 +135,8 @@ entries! {
 
     "Security" {
         /// Whether processes prove to each other that they know the secret before they exchange
-        /// messages. Without it, ports are only opened on the loopback interface.
+        /// messages. Without it, ports are only opened on the loopback interface. When it is not set: if the user has a
+        /// secret in `~/.config/firesteel/secret`, where a master that is started makes one.
         AUTHENTICATE: bool = Entry::new("spark.authenticate", "false")
             .since("1.0.0").for_cluster();
 
@@ -148,6 +149,11 @@ entries! {
         /// should be able to read it.
         AUTHENTICATE_SECRET_FILE: Option<String> = Entry::optional("spark.authenticate.secret.file")
             .example("/etc/spark/secret").since("3.0.0").for_cluster();
+
+        /// Whether connections of two machines that share a secret are encrypted (TLS 1.3), also without certificates
+        /// (`spark.ssl.rpc.enabled`). Spark has false.
+        NETWORK_CRYPTO_ENABLED: bool = Entry::new("spark.network.crypto.enabled", "true")
+            .since("2.2.0").for_cluster();
 
         /// How long the two sides of a new connection may take to prove who they are.
         NETWORK_AUTH_RPC_TIMEOUT: Duration = Entry::new("spark.network.auth.rpcTimeout", "30s")
@@ -231,11 +237,62 @@ entries! {
         DEPLOY_RETAINED_APPLICATIONS: u32 = Entry::new("spark.deploy.retainedApplications", "200")
             .since("0.8.0").for_cluster();
 
-        /// Whether the master takes submissions over HTTP (`/v1/submissions`). They prove nothing, so
-        /// a master with a secret refuses to start with it. When it is not set: if there is no
-        /// secret.
+        /// Where a master's state outlives it. `NONE`: nowhere; a master that is started again adopts what workers and
+        /// applications tell it for as long as `spark.deploy.recoveryTimeout`. `FILESYSTEM`: in
+        /// `spark.deploy.recoveryDirectory`. `ZOOKEEPER`: in an ensemble that elects one of several masters
+        /// (`spark.deploy.zookeeper.url`). `CUSTOM`: in a store of the program that starts the master.
+        DEPLOY_RECOVERY_MODE: RecoveryMode = Entry::new("spark.deploy.recoveryMode", "NONE")
+            .since("0.8.1").for_cluster();
+
+        /// The directory of `FILESYSTEM`: empty, or this master's own. Without a secret (`spark.authenticate`) no
+        /// secrets are in it.
+        DEPLOY_RECOVERY_DIRECTORY: Option<String> = Entry::optional("spark.deploy.recoveryDirectory")
+            .example("/var/lib/firesteel/master").since("0.8.1").for_cluster();
+
+        /// The servers of `ZOOKEEPER`, as `host:port,host:port`.
+        DEPLOY_ZOOKEEPER_URL: Option<String> = Entry::optional("spark.deploy.zookeeper.url")
+            .example("zk1:2181,zk2:2181").since("0.8.1").for_cluster();
+
+        /// The node below which `ZOOKEEPER` has the election and the state of the masters of one cluster.
+        DEPLOY_ZOOKEEPER_DIR: String = Entry::new("spark.deploy.zookeeper.dir", "/spark")
+            .since("0.8.1").for_cluster();
+
+        /// How long the leader among masters that share a store may be silent before another one is elected.
+        DEPLOY_SESSION_TIMEOUT: Duration = Entry::new("spark.firesteel.deploy.sessionTimeout", "10s")
+            .time_unit(TimeUnit::Seconds).positive().since("Firesteel 0.1.0").for_cluster();
+
+        /// How long a new master waits for the workers and applications of the one before it until it declares them
+        /// dead. When it is not set: `spark.worker.timeout`.
+        DEPLOY_RECOVERY_TIMEOUT: Option<Duration> = Entry::optional("spark.deploy.recoveryTimeout")
+            .time_unit(TimeUnit::Seconds).example("30s").since("4.0.0").for_cluster();
+
+        /// Whether the master takes submissions over HTTP (`/v1/submissions`), and whether `submit` tries that before the
+        /// master's own port. When it is not set: both, if the master can ask for a token.
         MASTER_REST_ENABLED: Option<bool> = Entry::optional("spark.master.rest.enabled")
             .example("true").since("1.3.0").for_cluster();
+
+        /// Whether such a request needs a token: `Authorization: Bearer` and a JWS, signed with the key of
+        /// `spark.master.rest.filters`, or with one made of the cluster's secret, as `submit` does. If not, everybody who
+        /// reaches the port can run programs: Spark's own `spark-submit` has no token.
+        MASTER_REST_AUTHENTICATE: bool =
+            Entry::new("spark.firesteel.master.rest.authenticate", "true")
+            .since("Firesteel 0.1.0").for_cluster();
+
+        /// What looks at requests for submissions first: `org.apache.spark.ui.JWSFilter`, or nothing.
+        MASTER_REST_FILTERS: Option<RestFilter> = Entry::optional("spark.master.rest.filters")
+            .example("org.apache.spark.ui.JWSFilter").since("4.0.0").for_cluster();
+
+        /// The key of that filter's tokens, in BASE64URL: at least 256 bits.
+        JWS_SECRET_KEY: Option<String> =
+            Entry::optional("spark.org.apache.spark.ui.JWSFilter.param.secretKey")
+            .example("VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=")
+            .since("4.0.0").for_cluster();
+
+        /// Names besides those of its machine by which the pages and the REST server of a master or worker may be asked
+        /// for, such as that of a proxy; `*`: any. Requests for others are refused, so that no web page can have its own
+        /// name stand for this machine.
+        HTTP_ALLOWED_HOSTS: Vec<String> = Entry::new("spark.firesteel.http.allowedHosts", "")
+            .example("spark.example.org").since("Firesteel 0.1.0").for_cluster();
 
         /// The first port to try for that; `0`: any.
         MASTER_REST_PORT: u32 = Entry::new("spark.master.rest.port", "6066")
@@ -248,6 +305,21 @@ entries! {
         /// Whether a driver that the cluster runs is started again when it fails.
         DRIVER_SUPERVISE: bool = Entry::new("spark.driver.supervise", "false")
             .since("1.3.0").for_cluster();
+
+        /// Whether `submit` waits for the end of a driver that the cluster runs, and ends as it did.
+        STANDALONE_SUBMIT_WAIT_APP_COMPLETION: bool =
+            Entry::new("spark.standalone.submit.waitAppCompletion", "false")
+            .since("3.1.0").for_cluster();
+
+        /// Where a master keeps the executables and files that `submit` uploads to it. When it is not set: `firesteel/store` in the
+        /// user's cache directory.
+        MASTER_STORE_DIR: Option<String> = Entry::optional("spark.firesteel.master.store.dir")
+            .example("/var/lib/firesteel/store").since("Firesteel 0.1.0").for_cluster();
+
+        /// How many bytes of these a master keeps. Those not used for the longest time go first; those of drivers that are not
+        /// over stay.
+        MASTER_STORE_MAX_SIZE: ByteSize = Entry::new("spark.firesteel.master.store.maxSize", "8g")
+            .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0").for_cluster();
 
         /// How many completed drivers the master remembers.
         DEPLOY_RETAINED_DRIVERS: u32 = Entry::new("spark.deploy.retainedDrivers", "200")

@@ -165,6 +165,11 @@ entries! {
             Entry::new("spark.scheduler.listenerbus.eventqueue.capacity", "10000")
             .formerly(&["spark.scheduler.listenerbus.eventqueue.size"]).positive().since("2.3.0");
 
+        /// How many events may wait for the event log.
+        LISTENER_BUS_EVENT_LOG_CAPACITY: u32 = Entry::following(
+            "spark.scheduler.listenerbus.eventqueue.eventLog.capacity", &LISTENER_BUS_CAPACITY)
+            .positive().since("3.0.0");
+
         /// How many events may wait for each listener that the program added.
         LISTENER_BUS_SHARED_CAPACITY: u32 = Entry::following(
             "spark.scheduler.listenerbus.eventqueue.shared.capacity", &LISTENER_BUS_CAPACITY)
@@ -253,6 +258,90 @@ entries! {
             Entry::new("spark.excludeOnFailure.application.maxFailedExecutorsPerNode", "2")
             .formerly(&["spark.blacklist.application.maxFailedExecutorsPerNode"])
             .positive().since("3.1.0").for_cluster();
+    }
+
+    "REST API" {
+        /// Whether a running application answers requests of Spark's REST API on this machine. Needs the library's feature
+        /// `monitor`.
+        UI_ENABLED: bool = Entry::new("spark.ui.enabled", "true").since("1.1.1");
+
+        /// The port for that; 0: any. If it is taken, the next ones are tried, up to `spark.port.maxRetries`.
+        UI_PORT: u32 = Entry::new("spark.ui.port", "4040").between(0.0, 65_535.0).since("0.7.0");
+    }
+
+    "Event log" {
+        /// Whether the application writes an event log, which `firesteel history` and Spark's history server read. Needs the
+        /// library's feature `monitor`.
+        EVENT_LOG_ENABLED: bool = Entry::new("spark.eventLog.enabled", "false").since("1.0.0");
+
+        /// The local directory that logs are written to. It has to be there.
+        EVENT_LOG_DIR: String = Entry::new("spark.eventLog.dir", "file:///tmp/spark-events")
+            .since("1.0.0");
+
+        /// Whether logs are compressed.
+        EVENT_LOG_COMPRESS: bool = Entry::new("spark.eventLog.compress", "true").since("1.0.0");
+
+        /// How logs are compressed, if they are.
+        EVENT_LOG_CODEC: CompressionCodec =
+            Entry::new("spark.eventLog.compression.codec", "zstd").since("3.0.0");
+
+        /// Whether a log is a directory of files, none of which becomes much larger than
+        /// `spark.eventLog.rolling.maxFileSize`, or one file.
+        EVENT_LOG_ROLLING: bool = Entry::new("spark.eventLog.rolling.enabled", "true").since("3.0.0");
+
+        /// How large a file of a rolling log becomes before the next one is begun.
+        EVENT_LOG_ROLLING_SIZE: ByteSize =
+            Entry::new("spark.eventLog.rolling.maxFileSize", "128m")
+            .byte_unit(ByteUnit::Byte).positive().since("3.0.0");
+
+        /// Whether a log replaces another one of the same name. If not, and there is one, the application has no log.
+        EVENT_LOG_OVERWRITE: bool = Entry::new("spark.eventLog.overwrite", "false").since("1.0.0");
+
+        /// How much of what tasks tell is gathered before it is written. Everything else is written at once.
+        EVENT_LOG_BUFFER: ByteSize = Entry::new("spark.eventLog.buffer.kb", "100k")
+            .byte_unit(ByteUnit::Kibi).since("1.0.0");
+
+        /// Whether the log tells of every cached block that comes or goes: cached RDDs are shown by the history server then.
+        EVENT_LOG_BLOCK_UPDATES: bool =
+            Entry::new("spark.eventLog.logBlockUpdates.enabled", "false").since("2.3.0");
+
+        /// Whether the log tells the most memory that executors used, by stages.
+        EVENT_LOG_EXECUTOR_METRICS: bool =
+            Entry::new("spark.eventLog.logStageExecutorMetrics", "false").since("3.0.0");
+    }
+
+    "History server" {
+        /// The local directory whose logs `firesteel history` shows.
+        HISTORY_LOG_DIRECTORY: String =
+            Entry::new("spark.history.fs.logDirectory", "file:///tmp/spark-events").since("1.1.0");
+
+        /// How often the directory is looked at.
+        HISTORY_UPDATE_INTERVAL: Duration =
+            Entry::new("spark.history.fs.update.interval", "10s").positive().since("1.4.0");
+
+        /// The port of the history server; 0: any.
+        HISTORY_UI_PORT: u32 = Entry::new("spark.history.ui.port", "18080")
+            .between(0.0, 65_535.0).since("1.0.0");
+
+        /// How many applications are held in memory. Others are read again when somebody asks for them.
+        HISTORY_RETAINED_APPLICATIONS: u32 =
+            Entry::new("spark.history.retainedApplications", "50").positive().since("1.0.0");
+
+        /// Whether the history server removes old logs.
+        HISTORY_CLEANER_ENABLED: bool =
+            Entry::new("spark.history.fs.cleaner.enabled", "false").since("1.4.0");
+
+        /// How often it looks for logs to remove.
+        HISTORY_CLEANER_INTERVAL: Duration =
+            Entry::new("spark.history.fs.cleaner.interval", "1d").positive().since("1.4.0");
+
+        /// Logs that were not changed for so long are removed.
+        HISTORY_CLEANER_MAX_AGE: Duration =
+            Entry::new("spark.history.fs.cleaner.maxAge", "7d").positive().since("1.4.0");
+
+        /// Of more logs than this, the oldest that are whole are removed.
+        HISTORY_CLEANER_MAX_NUM: u32 =
+            Entry::new("spark.history.fs.cleaner.maxNum", "2147483647").positive().since("3.0.0");
     }
 
     "Console" {

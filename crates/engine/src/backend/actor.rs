@@ -221,7 +221,12 @@ impl Actor {
         let (id, at) = (live.block_manager(executor), self.engine.now());
         lock(&self.cluster.executors).insert(executor, live);
         let max_memory = max_memory.unwrap_or_default();
-        self.engine.post(Event::BlockManagerAdded { id, max_memory, at });
+        self.engine.post(Event::BlockManagerAdded {
+            id,
+            max_memory,
+            max_off_heap_memory: Some(0),
+            at,
+        });
         self.engine.feed(SchedulerInput::ExecutorAdded { executor, info });
     }
 

@@ -150,6 +150,7 @@ impl Endpoint for BlockMaster {
             ToBlockMaster::LocatePeers { holder, block } => self.peers(holder, block),
             ToBlockMaster::Heartbeat { executor, metrics, stages, tasks, cached } => {
                 if self.cluster.is_live(executor) {
+                    let metrics = *metrics;
                     let beat = Heartbeat { executor, metrics, stages, tasks };
                     let _ = self.cluster.messages.send(ActorMessage::Heartbeat(Box::new(beat)));
                 }

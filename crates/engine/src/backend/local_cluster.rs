@@ -116,6 +116,8 @@ struct LocalCluster {
 fn settings(conf: &Conf, size: Size) -> Result<Conf, String> {
     let mut settings = conf.clone();
     settings.set(entries::AUTHENTICATE.key(), true);
+    // It ends with the context: there is nothing to recover.
+    settings.set(entries::DEPLOY_RECOVERY_MODE.key(), "NONE");
     settings.set(entries::AUTHENTICATE_SECRET.key(), Secret::generate().expose());
     let memory = entries::EXECUTOR_MEMORY.key();
     if conf.setting(memory).is_none() {

@@ -56,7 +56,7 @@ impl BlockManager {
 
     /// Who else holds a cached partition.
     async fn holders(&self, block: RddBlock) -> Vec<(BlockLocation, RpcAddress)> {
-        match self.block_master.ask(ToBlockMaster::LocateCached(block)).await {
+        match self.ask_driver(ToBlockMaster::LocateCached(block)).await {
             Ok(BlockMasterReply::Holders(mut found)) => {
                 found.retain(|(holder, _)| *holder != self.location());
                 found
@@ -112,7 +112,7 @@ impl BlockManager {
         let BlockStatus { level, epoch, .. } = status;
         let (holder, block) = (self.location(), RddBlock { rdd, partition });
         let wanted = level.replication.saturating_sub(1);
-        let asked = self.block_master.ask(ToBlockMaster::LocatePeers { holder, block });
+        let asked = self.ask_driver(ToBlockMaster::LocatePeers { holder, block });
         let (replicas, peers) = match asked.await {
             Ok(BlockMasterReply::Peers { replicas, peers }) => (replicas, peers),
             Ok(_) => return wanted,

@@ -74,7 +74,7 @@ impl BlockManager {
         if let Some(known) = known() {
             return Ok(known);
         }
-        let asked = self.block_master.ask(ToBlockMaster::LocateMapOutputs(shuffle));
+        let asked = self.ask_driver(ToBlockMaster::LocateMapOutputs(shuffle));
         match self.env.runtime().block_on(asked) {
             Ok(BlockMasterReply::MapOutputs(Some(found))) => {
                 let found = Arc::new(found);

@@ -22,11 +22,11 @@ use super::transfer::TransferError;
 
 /// An answer may be longer than it should be by one output that is small, and its framing.
 const SLACK: u64 = 4 << 20;
-/// Between two looks at the kill switch.
 /// A reader may hold so much of its task's share: 1 / 4.
 const IN_FLIGHT_PART: u64 = 4;
 /// Smaller changes of what it holds are not told to the books.
 const ACCOUNTED_BYTES: u64 = 64 << 10;
+/// Between two looks at the kill switch.
 const POLL: Duration = Duration::from_millis(50);
 
 /// One reader of one shuffle.

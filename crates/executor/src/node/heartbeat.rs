@@ -96,6 +96,7 @@ impl BlockManager {
         let _telling = lock(&self.telling);
         let (metrics, stages, tasks) = self.running.so_far();
         let (executor, cached) = (self.executor, self.cached_blocks());
+        let metrics = Box::new(metrics);
         let told = ToBlockMaster::Heartbeat { executor, metrics, stages, tasks, cached };
         if let Err(error) = self.block_master.try_send(told) {
             tracing::debug!(%error, "the driver was not told what tasks cost so far");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use firesteel_rpc::RpcAddress;
-use firesteel_storage::{BlockId, CachedBlock};
+use firesteel_storage::{BlockId, CachedBlock, HeldBytes};
 use firesteel_types::{BroadcastId, StorageLevel, TaskFailure};
 
 use super::block_manager::BlockManager;
@@ -28,6 +28,8 @@ struct Gathered {
     pieces: Vec<Option<Bytes>>,
     /// Pieces that came since the driver was asked last, and whether they are cached for others.
     came: Vec<(u32, bool)>,
+    /// What is not cached of it counts as long as it is gathered.
+    held: Vec<HeldBytes>,
     pauses: u32,
     failures: u32,
     /// The last holder did not give what it should have.
@@ -75,7 +77,7 @@ impl BlockManager {
         let mut gathered = Gathered::default();
         loop {
             let question = gathered.question(self, id);
-            let asked = self.block_master.ask(question).await;
+            let asked = self.ask_driver(question).await;
             match asked.map_err(|error| TaskFailure::Error { message: error.to_string() })? {
                 BlockMasterReply::Piece(NextPiece::Whole(value)) => return Ok(value),
                 BlockMasterReply::Piece(NextPiece::Wait) => {
@@ -114,7 +116,12 @@ impl BlockManager {
         match self.receive_piece(id, &dealt).await {
             Ok(bytes) => {
                 gathered.mistrust = false;
-                gathered.came.push((piece, self.keep_piece(id, piece, &bytes)));
+                let kept = self.keep_piece(id, piece, &bytes);
+                if !kept {
+                    let (memory, bytes) = (self.scratch.memory(), bytes.len() as u64);
+                    gathered.held.push(HeldBytes::count(memory, bytes, "a broadcast value"));
+                }
+                gathered.came.push((piece, kept));
                 if let Some(place) = gathered.pieces.get_mut(piece as usize) {
                     *place = Some(bytes);
                 }

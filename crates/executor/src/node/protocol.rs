@@ -90,7 +90,7 @@ pub struct Bundle {
 }
 
 /// To the driver's [`BLOCK_MASTER`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToBlockMaster {
     /// First: where the executor at the other end of this connection serves its blocks.
     Introduce {
@@ -130,7 +130,7 @@ pub enum ToBlockMaster {
         /// The executor that sends it.
         executor: ExecutorId,
         /// The most that it used since the last one.
-        metrics: ExecutorMetrics,
+        metrics: Box<ExecutorMetrics>,
         /// The same while it ran tasks of these stage attempts.
         stages: Vec<StagePeak>,
         /// Its running tasks, and what each has cost so far.

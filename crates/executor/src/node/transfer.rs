@@ -9,7 +9,7 @@ use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
 use firesteel_closure::from_bytes;
-use firesteel_rpc::{IncomingStream, RpcAddress, StreamError};
+use firesteel_rpc::{IncomingStream, RpcAddress, RpcError, StreamError};
 use firesteel_shuffle::{ReadError, Scratch, Slice};
 use firesteel_storage::TempFile;
 use firesteel_types::{BlockLocation, MapAttempt, ShuffleId};
@@ -31,6 +31,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 /// So long an executor may take to find out which map outputs it can serve.
 const SURVEY_WAIT: Duration = Duration::from_secs(30);
+
+/// So often the driver is asked one thing, each time for `spark.rpc.askTimeout`. An executor without a driver ends by itself.
+const ASKED: u32 = 10;
 
 /// Why a block did not come.
 #[derive(Debug)]
@@ -136,6 +139,24 @@ impl BlockManager {
         }
     }
 
+    /// Asks the driver something about blocks, again if it does not answer in time: questions wait behind this executor's own
+    /// reports while the driver is slow to handle these.
+    pub(super) async fn ask_driver(
+        &self,
+        question: ToBlockMaster,
+    ) -> Result<BlockMasterReply, RpcError> {
+        let mut asked = 1;
+        loop {
+            match self.block_master.ask(question.clone()).await {
+                Err(error @ RpcError::Timeout { .. }) if asked < ASKED => {
+                    tracing::warn!(%error, asked, "the driver is asked again");
+                    asked += 1;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
     /// Waits before the next try; `false` as soon as the driver says that the holder is lost.
     async fn pause(&self, holder: BlockLocation) -> bool {
         let (mut left, mut look) = (self.retries.wait, FIRST_LOOK);
@@ -189,9 +210,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use firesteel_rpc::{BindTo, Caller, Context, Endpoint, HandlerError, RpcEnv, RpcOptions};
-    use firesteel_types::{ExecutorId, TaskId};
+    use firesteel_types::{BroadcastId, ExecutorId, TaskId};
 
-    use super::super::protocol::BLOCK_MASTER;
+    use super::super::protocol::{BLOCK_MASTER, NextPiece};
     use super::super::settings::Settings;
     use super::*;
     use crate::Forgotten;
@@ -216,6 +237,10 @@ mod tests {
     async fn manager(alive: &Arc<AtomicBool>, retry_wait: &str) -> Arc<BlockManager> {
         let env = RpcEnv::server(RpcOptions::default(), BindTo::loopback()).await.unwrap();
         env.register(BLOCK_MASTER, Master(alive.clone())).unwrap();
+        manager_at(env, retry_wait)
+    }
+
+    fn manager_at(env: RpcEnv, retry_wait: &str) -> Arc<BlockManager> {
         let address = env.address().cloned().unwrap();
         let settings = Settings::read(|name| {
             Some(match name {
@@ -272,6 +297,39 @@ mod tests {
     #[test]
     fn a_reader_does_not_wait_for_an_executor_that_the_driver_declared_dead() {
         assert!(matches!(tried(false, "1h", 1, broken), (Err(TransferError::Lost(_)), 1)));
+    }
+
+    /// Has no time for the first questions.
+    struct Busy(Vec<Caller<BlockMasterReply>>);
+
+    impl Endpoint for Busy {
+        type Message = ToBlockMaster;
+
+        async fn receive(
+            &mut self,
+            _: ToBlockMaster,
+            caller: Caller<BlockMasterReply>,
+            _: &Context<ToBlockMaster>,
+        ) -> Result<(), HandlerError> {
+            match self.0.len() {
+                2 => caller.reply(BlockMasterReply::Piece(NextPiece::Whole(vec![7]))),
+                _ => self.0.push(caller),
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_question_that_a_busy_driver_does_not_answer_in_time_is_asked_again() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ask_timeout = Duration::from_millis(50);
+            let options = RpcOptions { ask_timeout, ..RpcOptions::default() };
+            let env = RpcEnv::server(options, BindTo::loopback()).await.unwrap();
+            env.register(BLOCK_MASTER, Busy(Vec::new())).unwrap();
+            let fetched = manager_at(env, "1ms").fetch_broadcast(BroadcastId(1)).await;
+            assert_eq!(fetched.unwrap(), [7]);
+        });
     }
 
     #[test]

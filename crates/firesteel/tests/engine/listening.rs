@@ -173,10 +173,11 @@ fn what_the_process_uses_is_told_with_heartbeats_tasks_and_stages() {
     let ended = events.iter().position(|event| matches!(event, Event::StageCompleted { .. }));
     assert_eq!(told.map(|told| told + 1), ended, "the peak is told right before the stage's end");
     let status = ctx.status_reader()();
-    let peak = status.stage(stage).unwrap().peak;
+    let peak = status.stage(stage).unwrap().peak.unwrap();
     assert!(peak.resident_memory > 1 << 20, "{peak:?}");
     assert!(
-        status.executor(ExecutorId::DRIVER).unwrap().peak.resident_memory >= peak.resident_memory
+        status.executor(ExecutorId::DRIVER).unwrap().peak.unwrap().resident_memory
+            >= peak.resident_memory
     );
 }
 

@@ -191,6 +191,8 @@ impl Stage {
             rdds: self.rdds.clone(),
             shuffle_map: self.shuffle().is_some(),
             submitted: self.submitted,
+            completed: None,
+            details: None,
             resource_profile: ResourceProfile::DEFAULT,
         }
     }

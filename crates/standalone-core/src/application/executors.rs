@@ -41,6 +41,11 @@ impl Executors {
         !self.registered.is_empty()
     }
 
+    /// Those that are registered with the driver.
+    pub(super) fn registered(&self) -> Vec<ExecutorId> {
+        self.registered.iter().copied().collect()
+    }
+
     /// The first number that a master may give, when the driver registers once more. A master that heard it before may
     /// have ordered executors that the driver never heard of, even if the answer was lost (S05).
     pub(super) fn first_number(&mut self, again: bool, planted: Planted) -> ExecutorId {

@@ -8,8 +8,8 @@ use firesteel_backend::provider::ProviderEvent;
 use firesteel_types::Tick;
 
 use super::core::{AppClient, Turn};
-use crate::Epoch;
-use crate::messages::{Stamped, ToApplication, ToMaster};
+use crate::Term;
+use crate::messages::{Follower, Stamped, ToApplication, ToMaster};
 
 /// How things stand with the masters.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ enum Link {
 pub(super) struct Masters {
     link: Link,
     /// The newest master that took it in.
-    newest: Epoch,
+    newest: Term,
     /// Masters that will never take it in.
     hopeless: BTreeSet<usize>,
     /// Why a master could not be reached, since the last one that answered.
@@ -38,7 +38,7 @@ impl Masters {
     pub(super) fn new() -> Self {
         Masters {
             link: Link::Registering { attempts: 0, next: Tick(0) },
-            newest: Epoch(0),
+            newest: Term(0),
             hopeless: BTreeSet::new(),
             unreachable: None,
         }
@@ -93,6 +93,7 @@ impl AppClient {
                 previous: self.app.clone(),
                 first_executor,
                 newest: self.masters.newest,
+                executors: self.executors.registered(),
             };
             turn.tell(master, message);
         }
@@ -106,6 +107,11 @@ impl AppClient {
         let Some(app) = self.app.clone() else { return };
         let messages = self.executors.heartbeat(app).into_iter().flatten();
         messages.for_each(|message| turn.tell(master, message));
+        // Another master may lead by now, and this one be unable to say so.
+        for other in (0..self.options.masters).filter(|other| *other != master) {
+            let (follower, newest) = (Follower::Application, self.masters.newest);
+            turn.tell(other, ToMaster::Following { follower, newest });
+        }
     }
 
     pub(super) fn tell_master(&mut self, turn: &mut Turn<'_>, message: ToMaster) {
@@ -121,14 +127,14 @@ impl AppClient {
         master: usize,
         stamped: Stamped<ToApplication>,
     ) {
-        let Stamped { epoch, message } = stamped;
-        if epoch < self.masters.newest {
+        let Stamped { term, message } = stamped;
+        if term < self.masters.newest {
             self.stale += 1;
             return;
         }
         match message {
             ToApplication::RegisteredApplication { app, heartbeat_ms, .. } => {
-                self.registered(turn, (master, heartbeat_ms), epoch, app);
+                self.registered(turn, (master, heartbeat_ms), term, app);
             }
             ToApplication::MasterInStandby => {}
             ToApplication::ReconnectApplication | ToApplication::MasterChanged { .. } => {
@@ -154,7 +160,7 @@ impl AppClient {
         &mut self,
         turn: &mut Turn<'_>,
         (master, heartbeat_ms): (usize, u64),
-        epoch: Epoch,
+        term: Term,
         app: AppId,
     ) {
         match self.masters.link {
@@ -162,9 +168,9 @@ impl AppClient {
                 let message = ToMaster::UnregisterApplication { app };
                 turn.tell(master, message);
             }
-            Link::Registered { .. } if epoch == self.masters.newest => {}
+            Link::Registered { .. } if term == self.masters.newest => {}
             _ => {
-                self.masters.newest = epoch;
+                self.masters.newest = term;
                 self.masters.unreachable = None;
                 let ignores = self.options.planted.is(Mutant::IgnoresMastersTimeout);
                 let heartbeat_ms = if ignores { 15_000 } else { heartbeat_ms };
@@ -180,7 +186,7 @@ impl AppClient {
     }
 
     fn reconnect(&mut self, turn: &mut Turn<'_>) {
-        if let Link::Registered { .. } = self.masters.link {
+        if !self.is_over() {
             self.try_to_register(turn, 0);
         }
     }

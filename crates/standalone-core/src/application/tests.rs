@@ -12,20 +12,20 @@ use firesteel_types::{ExecutorId, Host, Tick};
 use super::*;
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
 use crate::messages::{Stamped, ToApplication, ToMaster};
-use crate::{Epoch, Incarnation, WorkerId};
+use crate::{Incarnation, Term, WorkerId};
 
 struct Scene {
     client: AppClient,
     now: Tick,
 }
 
-fn received(epoch: u64, message: ToApplication) -> AppClientEvent {
-    AppClientEvent::ReceivedMaster { master: 0, stamped: Stamped { epoch: Epoch(epoch), message } }
+fn received(term: u64, message: ToApplication) -> AppClientEvent {
+    AppClientEvent::ReceivedMaster { master: 0, stamped: Stamped { term: Term(term), message } }
 }
 
-fn registered(epoch: u64) -> AppClientEvent {
+fn registered(term: u64) -> AppClientEvent {
     let (app, url) = (AppId::new("app"), String::new());
-    received(epoch, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 15_000 })
+    received(term, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 15_000 })
 }
 
 fn ended(executor: u32, state: ExecutorState, status: Option<ExitStatus>) -> AppClientEvent {

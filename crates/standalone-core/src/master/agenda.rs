@@ -50,11 +50,27 @@ impl Agenda {
         self.next_retry = self.next_retry.into_iter().chain(at).min();
     }
 
-    /// A tick came. One that makes a look due books the next one.
-    pub(super) fn ticked(&mut self, now: Tick, look_every_ms: u64) -> Look {
+    /// Begins anew: the first look is so far away.
+    pub(super) fn begin(&mut self, now: Tick, look_every_ms: u64) {
+        let next_look = Some(now.plus_ms(look_every_ms));
+        *self = Agenda { next_look, reschedule: true, ..Agenda::default() };
+    }
+
+    /// There is nothing to do any more.
+    pub(super) fn end(&mut self) {
+        *self = Agenda::default();
+    }
+
+    /// A tick came for which there is nothing to do.
+    pub(super) fn rang(&mut self, now: Tick) {
         if self.armed.is_some_and(|at| at <= now) {
             self.armed = None;
         }
+    }
+
+    /// A tick came. One that makes a look due books the next one.
+    pub(super) fn ticked(&mut self, now: Tick, look_every_ms: u64) -> Look {
+        self.rang(now);
         self.reschedule |= self.next_retry.is_some_and(|at| at <= now);
         if self.next_look.is_some_and(|at| now < at) {
             return Look::Early;
@@ -65,9 +81,10 @@ impl Agenda {
         if late { Look::Late } else { Look::Due }
     }
 
-    /// The moment to be woken at, unless that is asked for already.
-    pub(super) fn arm(&mut self, now: Tick) -> Option<Tick> {
-        let wake = self.next_look.into_iter().chain(self.next_retry).min()?;
+    /// The moment to be woken at, unless that is asked for already; `also`: something else falls due then.
+    pub(super) fn arm(&mut self, now: Tick, also: Option<Tick>) -> Option<Tick> {
+        let also = also.map(|at| at.max(now.plus_ms(1)));
+        let wake = self.next_look.into_iter().chain(self.next_retry).chain(also).min()?;
         let asked = self.armed.is_some_and(|armed| armed <= wake && armed > now);
         if asked {
             return None;
@@ -85,8 +102,8 @@ mod tests {
     fn a_look_is_due_at_once_and_then_at_its_interval() {
         let mut agenda = Agenda::default();
         assert_eq!(agenda.ticked(Tick(5), 100), Look::Due);
-        assert_eq!(agenda.arm(Tick(5)), Some(Tick(105)));
-        assert_eq!(agenda.arm(Tick(50)), None, "it is asked for already");
+        assert_eq!(agenda.arm(Tick(5), None), Some(Tick(105)));
+        assert_eq!(agenda.arm(Tick(50), None), None, "it is asked for already");
         assert_eq!(agenda.ticked(Tick(104), 100), Look::Early);
         assert_eq!(agenda.ticked(Tick(205), 100), Look::Due);
         assert_eq!(agenda.ticked(Tick(406), 100), Look::Late);
@@ -100,8 +117,11 @@ mod tests {
         agenda.retry_at(Tick(0), Some(Tick(40)));
         agenda.retry_at(Tick(0), Some(Tick(30)));
         agenda.retry_at(Tick(0), Some(Tick(0)));
-        assert_eq!(agenda.arm(Tick(0)), Some(Tick(30)));
+        assert_eq!(agenda.arm(Tick(0), None), Some(Tick(30)));
         assert_eq!((agenda.ticked(Tick(30), 100), agenda.take_reschedule()), (Look::Early, true));
-        assert_eq!((agenda.arm(Tick(30)), agenda.take_reschedule()), (Some(Tick(100)), false));
+        assert_eq!(
+            (agenda.arm(Tick(30), None), agenda.take_reschedule()),
+            (Some(Tick(100)), false)
+        );
     }
 }

@@ -7,7 +7,7 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::Tick;
 
 use super::application::Application;
-use super::records::ApplicationRecord;
+use super::records::{ApplicationRecord, ExecutorRecord};
 use super::state::ApplicationState;
 use super::view::ApplicationView;
 use crate::Incarnation;
@@ -111,17 +111,33 @@ impl Applications {
     }
 
     /// Takes an application in, behind all others.
-    pub(super) fn admit(
+    pub(super) fn admit(&mut self, mut record: ApplicationRecord, peer: Peer, now: Tick) {
+        record.order = self.next_order;
+        self.add(Application::new(record, peer, now));
+    }
+
+    /// Takes an application in that was a master's before this one, at its old place. It is to answer.
+    pub(super) fn restore(
         &mut self,
         record: ApplicationRecord,
-        peer: Peer,
+        executors: Vec<ExecutorRecord>,
         now: Tick,
-    ) -> &Application {
-        let (id, order) = (record.app.clone(), self.next_order);
-        self.next_order += 1;
-        self.queue.insert(order, id.clone());
-        let app = Application::new(record, order, peer, now);
-        self.active.entry(id).insert_entry(app).into_mut()
+    ) {
+        self.completed.retain(|app| app.record.app != record.app);
+        self.add(Application::restored(record, executors, now));
+    }
+
+    fn add(&mut self, app: Application) {
+        self.next_order = self.next_order.max(app.order() + 1);
+        self.queue.insert(app.order(), app.id().clone());
+        self.active.insert(app.id().clone(), app);
+    }
+
+    /// Applications that are not over are another master's.
+    pub(super) fn forget_active(&mut self) {
+        self.active.clear();
+        self.queue.clear();
+        self.next_order = 0;
     }
 
     /// The application is over.

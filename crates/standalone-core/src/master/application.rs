@@ -12,14 +12,19 @@ use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::launches::Launches;
 use super::placement::Demand;
-use super::records::ApplicationRecord;
+use super::records::{ApplicationRecord, ExecutorRecord};
+use super::recovery::after;
 use super::state::ApplicationState;
 use super::view::{ApplicationView, ExecutorView};
+use super::worker_table::UNREACHED;
 use crate::description::{ApplicationDescription, ExecutorState};
 use crate::{ExecutorKey, Incarnation, WorkerId};
 
 /// So many hosts an application may exclude.
 const EXCLUDED_AT_MOST: usize = 10_000;
+
+/// So many executors that are over are remembered.
+const DROPPED_AT_MOST: usize = 1024;
 
 /// An executor that its application counts on. Only its application changes it.
 #[derive(Clone, Debug)]
@@ -36,6 +41,12 @@ pub(super) struct Executor {
 }
 
 impl Executor {
+    fn of(record: ExecutorRecord, state: ExecutorState, now: Tick) -> Self {
+        let ExecutorRecord { worker, cores, memory_mb, .. } = record;
+        let (ordered, registered, preparing) = (now, None, None);
+        Executor { worker, cores, memory_mb, state, ordered, registered, preparing }
+    }
+
     /// Whether its worker was fetching what it needs, and bytes came not longer ago than this.
     pub(super) fn was_preparing(&self, now: Tick, patience_ms: u64) -> bool {
         self.preparing.is_some_and(|(preparing, since)| {
@@ -47,15 +58,20 @@ impl Executor {
 /// An application that is not over.
 #[derive(Debug)]
 pub(super) struct Application {
+    /// Without its limit and its executors, which are below.
     record: ApplicationRecord,
-    /// Its place in the queue.
-    order: u64,
+    /// Its driver has not answered since this master leads.
+    unknown: bool,
     peer: Peer,
     last_seen: Tick,
     /// Since when its connection is broken.
     disconnected: Option<Tick>,
     limit: Option<u32>,
     executors: BTreeMap<ExecutorId, Executor>,
+    /// Those that its driver counts on and of which no worker has told yet. Until then it gets no others.
+    claimed: BTreeSet<ExecutorId>,
+    /// Those that were adopted, or could have been, and are over.
+    dropped: BTreeSet<ExecutorId>,
     cores_granted: u32,
     launches: Launches,
     /// How many of its executors have ever registered with its driver, as far as that told.
@@ -68,21 +84,47 @@ pub(super) struct Application {
 
 impl Application {
     /// Without executors.
-    pub(super) fn new(record: ApplicationRecord, order: u64, peer: Peer, now: Tick) -> Self {
+    pub(super) fn new(record: ApplicationRecord, peer: Peer, now: Tick) -> Self {
         Application {
-            limit: record.description.initial_executor_limit,
+            limit: record.limit,
             record,
-            order,
+            unknown: false,
             peer,
             last_seen: now,
             disconnected: None,
             executors: BTreeMap::new(),
+            claimed: BTreeSet::new(),
+            dropped: BTreeSet::new(),
             cores_granted: 0,
             launches: Launches::default(),
             registrations: 0,
             excluded: BTreeSet::new(),
             starving_since: now,
         }
+    }
+
+    /// As it was persisted. It is to answer.
+    pub(super) fn restored(
+        record: ApplicationRecord,
+        executors: Vec<ExecutorRecord>,
+        now: Tick,
+    ) -> Self {
+        let mut app = Application::new(record, UNREACHED, now);
+        app.unknown = true;
+        executors.into_iter().for_each(|record| {
+            let id = record.executor;
+            app.insert(id, Executor::of(record, ExecutorState::Launching, now));
+        });
+        app
+    }
+
+    pub(super) fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
+    /// Its driver registers again, with what was not persisted: secrets.
+    pub(super) fn renew(&mut self, description: Arc<ApplicationDescription>) {
+        self.record.description = description;
     }
 
     pub(super) fn id(&self) -> &AppId {
@@ -93,8 +135,16 @@ impl Application {
         ExecutorKey { app: self.record.app.clone(), executor }
     }
 
+    /// All that is persisted of it.
     pub(super) fn record(&self) -> ApplicationRecord {
-        self.record.clone()
+        let executors = self.executors.iter().map(|(id, executor)| ExecutorRecord {
+            executor: *id,
+            worker: executor.worker.clone(),
+            cores: executor.cores,
+            memory_mb: executor.memory_mb,
+        });
+        let executors = executors.collect();
+        ApplicationRecord { limit: self.limit, executors, ..self.record.clone() }
     }
 
     pub(super) fn incarnation(&self) -> Incarnation {
@@ -106,7 +156,7 @@ impl Application {
     }
 
     pub(super) fn order(&self) -> u64 {
-        self.order
+        self.record.order
     }
 
     pub(super) fn peer(&self) -> Peer {
@@ -116,7 +166,8 @@ impl Application {
     /// A message of the driver came over this connection. True if its connection was broken.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) -> bool {
         (self.peer, self.last_seen) = (from, now);
-        self.disconnected.take().is_some()
+        let was_unknown = std::mem::take(&mut self.unknown);
+        self.disconnected.take().is_some() || was_unknown
     }
 
     /// A connection is broken: its driver's, perhaps.
@@ -201,24 +252,58 @@ impl Application {
 
     /// Gives it one more executor.
     pub(super) fn add(&mut self, worker: WorkerId, cores: u32, now: Tick) -> ExecutorId {
-        let executor = Executor {
-            worker,
-            cores,
-            memory_mb: self.record.description.memory_per_executor_mb,
-            state: ExecutorState::Launching,
-            ordered: now,
-            registered: None,
-            preparing: None,
-        };
         let id = self.record.next_executor;
-        self.record.next_executor = ExecutorId(id.0 + 1);
-        self.cores_granted += cores;
-        self.executors.insert(id, executor);
+        let memory_mb = self.record.description.memory_per_executor_mb;
+        let record = ExecutorRecord { executor: id, worker, cores, memory_mb };
+        self.insert(id, Executor::of(record, ExecutorState::Launching, now));
         id
+    }
+
+    fn insert(&mut self, id: ExecutorId, executor: Executor) {
+        self.record.next_executor = self.record.next_executor.max(after(id));
+        self.cores_granted += executor.cores;
+        let before = self.executors.insert(id, executor);
+        assert!(before.is_none(), "S05: executor {id} of {} is given out twice", self.record.app);
+    }
+
+    /// Whether an executor that it does not count on may be one of its own, ordered by a master before this one.
+    pub(super) fn may_adopt(&self, id: ExecutorId) -> bool {
+        !self.executors.contains_key(&id) && !self.dropped.contains(&id)
+    }
+
+    /// Its driver does not want it, if a worker tells of it.
+    pub(super) fn will_not_adopt(&mut self, id: ExecutorId) {
+        self.claimed.remove(&id);
+        self.dropped.insert(id);
+        if self.dropped.len() > DROPPED_AT_MOST {
+            self.dropped.pop_first();
+        }
+    }
+
+    /// Counts on an executor that was ordered by a master before this one. True if its driver has not told of it.
+    pub(super) fn adopt(
+        &mut self,
+        record: ExecutorRecord,
+        state: ExecutorState,
+        now: Tick,
+    ) -> bool {
+        let id = record.executor;
+        self.insert(id, Executor::of(record, state, now));
+        !self.claimed.remove(&id)
+    }
+
+    /// Its driver counts on these; no worker has told of them yet.
+    pub(super) fn claim(&mut self, executors: impl IntoIterator<Item = ExecutorId>) {
+        self.claimed = executors.into_iter().filter(|id| self.may_adopt(*id)).collect();
+    }
+
+    pub(super) fn has_claims(&self) -> bool {
+        !self.claimed.is_empty()
     }
 
     pub(super) fn remove(&mut self, executor: ExecutorId, now: Tick) -> Option<Executor> {
         let removed = self.executors.remove(&executor)?;
+        self.will_not_adopt(executor);
         self.cores_granted -= removed.cores;
         self.starving_since = now;
         Some(removed)

@@ -9,7 +9,7 @@ use firesteel_types::{ExecutorId, Host};
 use super::app_table::Ending;
 use super::application::Application;
 use super::core::{Master, Turn};
-use super::records::{ApplicationRecord, Change};
+use super::records::ApplicationRecord;
 use super::state::ApplicationState;
 use super::worker_table::Worker;
 use crate::Incarnation;
@@ -22,6 +22,8 @@ pub(super) struct Asked {
     pub(super) incarnation: Incarnation,
     pub(super) previous: Option<AppId>,
     pub(super) first_executor: ExecutorId,
+    /// Those that are registered with it.
+    pub(super) executors: Vec<ExecutorId>,
 }
 
 /// What a driver has and wants.
@@ -40,10 +42,21 @@ impl Master {
             let message = why.to_owned();
             return turn.tell_app(from, ToApplication::ApplicationRemoved { message });
         }
+        let (executors, description) = (asked.executors.clone(), asked.description.clone());
+        let is_new = known.is_none();
         let id = known.unwrap_or_else(|| self.admit_application(turn, from, asked));
         self.heard_of(turn, from, &id);
         let (url, heartbeat_ms) = (self.options.url.clone(), self.options.heartbeat_ms());
-        turn.tell_app(from, ToApplication::RegisteredApplication { app: id, url, heartbeat_ms });
+        let app = id.clone();
+        turn.tell_app(from, ToApplication::RegisteredApplication { app, url, heartbeat_ms });
+        if let Some(app) = self.apps.get_mut(&id) {
+            app.renew(description);
+        }
+        if is_new && self.adopts() {
+            self.adopt_executors_of(turn, &id);
+            let app = self.apps.get_mut(&id).expect("just admitted");
+            app.claim(executors);
+        }
         self.agenda.reschedule();
     }
 
@@ -53,14 +66,18 @@ impl Master {
         let previous = previous.filter(|id| !self.apps.is_taken(id));
         let id = previous.unwrap_or_else(|| self.ids.next_app(turn.now));
         let taken = returned.as_ref().map_or(ExecutorId(0), |app| app.next_executor);
+        let limit = asked.description.initial_executor_limit;
         let record = ApplicationRecord {
             app: id.clone(),
             incarnation: asked.incarnation,
             description: asked.description,
             submitted: returned.map_or(turn.now, |app| app.submitted),
             next_executor: taken.max(asked.first_executor),
+            order: 0,
+            limit,
+            executors: Vec::new(),
         };
-        turn.persist(Change::PutApplication(record.clone()));
+        turn.touch_app(&id);
         self.apps.admit(record, from, turn.now);
         id
     }
@@ -84,15 +101,28 @@ impl Master {
     ) {
         let Report { limit, executors: registered, registrations, excluded } = report;
         self.heard_of(turn, from, id);
+        let adopts = self.adopts();
         let Some(app) = self.apps.get_mut(id) else { return };
         self.agenda.reschedule_if(app.set_excluded(excluded));
-        for executor in app.note_registered(turn.now, &registered, registrations) {
+        let unknown = app.note_registered(turn.now, &registered, registrations);
+        let (mut unknown, claimed): (Vec<_>, Vec<_>) =
+            unknown.into_iter().partition(|id| !adopts || !app.may_adopt(*id));
+        self.agenda.reschedule_if(app.has_claims() && claimed.is_empty());
+        app.claim(claimed);
+        for executor in unknown.drain(..) {
             let message = "the master knows no such executor".to_owned();
             let end = Some(ProcessEnd { message, status: None });
             let update = ExecutorUpdate { executor, state: ExecutorState::Lost, end };
             turn.tell_app(from, ToApplication::ExecutorUpdated(update));
         }
-        self.agenda.reschedule_if(app.set_limit(limit));
+        self.set_limit(turn, id, limit);
+    }
+
+    fn set_limit(&mut self, turn: &mut Turn<'_>, id: &AppId, limit: Option<u32>) {
+        if self.apps.get_mut(id).is_some_and(|app| app.set_limit(limit)) {
+            turn.touch_app(id);
+            self.agenda.reschedule();
+        }
     }
 
     pub(super) fn limit_changed(
@@ -103,9 +133,7 @@ impl Master {
         total: u32,
     ) {
         self.heard_of(turn, from, id);
-        if let Some(app) = self.apps.get_mut(id) {
-            self.agenda.reschedule_if(app.set_limit(Some(total)));
-        }
+        self.set_limit(turn, id, Some(total));
     }
 
     pub(super) fn unregister(&mut self, turn: &mut Turn<'_>, id: &AppId) {
@@ -126,7 +154,7 @@ impl Master {
             return;
         };
         let cores = app.cores_granted();
-        turn.persist(Change::RemoveApplication(id.clone()));
+        turn.touch_app(id);
         let executors: Vec<_> = app.executors().map(|(executor, _)| app.key(executor)).collect();
         if state != ApplicationState::Finished {
             let message = message.to_owned();

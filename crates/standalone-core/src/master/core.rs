@@ -6,14 +6,17 @@ use firesteel_types::Tick;
 
 use super::agenda::{Agenda, Look};
 use super::app_table::Applications;
+use super::apps::{Asked, Report};
 use super::driver_table::Drivers;
 use super::ids::Ids;
+use super::leadership::Leadership;
 use super::options::MasterOptions;
-use super::records::Change;
+use super::records::{Change, Records, Touched};
 use super::state::RecoveryState;
 use super::worker_table::Workers;
-use crate::Epoch;
-use crate::messages::{MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
+use crate::messages::{Follower, MasterReply, Stamped, ToApplication, ToMaster, ToWorker};
+use crate::{DriverId, Term, WorkerId};
+use firesteel_backend::AppId;
 
 /// Into a master.
 #[derive(Clone, Debug)]
@@ -26,15 +29,35 @@ pub enum MasterEvent {
     },
     /// A connection is broken, for good.
     PeerDisconnected { peer: Peer },
-    /// A moment asked for by [`MasterEffect::ArmTimer`] has come; the first one starts the master.
+    /// A moment asked for by [`MasterEffect::ArmTimer`] has come.
     Ticked,
+    /// This master is to lead: nobody else writes to the store from now on.
+    Elected {
+        /// What the masters before it persisted.
+        records: Records,
+        /// Until when that holds, unless it is renewed; `None`: for ever.
+        lease: Option<Tick>,
+    },
+    /// The store answered: it is sure that nobody else leads before this moment.
+    LeaseRenewed { until: Tick },
+    /// This master leads no longer: a write failed, or its store says so.
+    Deposed {
+        /// For people.
+        reason: String,
+    },
 }
 
 /// Out of a master, in order.
 #[derive(Clone, Debug)]
 pub enum MasterEffect {
-    /// Keep this, before anything that follows is done.
-    Persist(Change),
+    /// Write these changes, all or none, before anything that follows is done. If that fails, nothing that follows is
+    /// done, and the master is [`Deposed`](MasterEvent::Deposed).
+    Persist(Vec<Change>),
+    /// It leads no longer: resign, and stand for election again.
+    StepDown {
+        /// For people.
+        reason: String,
+    },
     SendWorker {
         /// Over which connection.
         to: Peer,
@@ -59,28 +82,62 @@ pub enum MasterEffect {
 /// One call of [`Master::handle`]: its moment and its effects.
 pub(super) struct Turn<'a> {
     pub(super) now: Tick,
-    pub(super) epoch: Epoch,
+    pub(super) term: Term,
+    touched: Touched,
     pub(super) out: &'a mut Vec<MasterEffect>,
 }
 
 impl Turn<'_> {
+    /// To those who are reached through a master.
+    pub(super) fn tell(
+        &mut self,
+        to: Peer,
+        follower: Follower,
+        (worker, app): (ToWorker, ToApplication),
+    ) {
+        match follower {
+            Follower::Worker => self.tell_worker(to, worker),
+            Follower::Application => self.tell_app(to, app),
+        }
+    }
+
     pub(super) fn tell_worker(&mut self, to: Peer, message: ToWorker) {
-        let stamped = Stamped { epoch: self.epoch, message };
+        let stamped = Stamped { term: self.term, message };
         self.out.push(MasterEffect::SendWorker { to, stamped });
     }
 
     pub(super) fn tell_app(&mut self, to: Peer, message: ToApplication) {
-        let stamped = Stamped { epoch: self.epoch, message };
+        let stamped = Stamped { term: self.term, message };
         self.out.push(MasterEffect::SendApplication { to, stamped });
     }
 
     pub(super) fn reply(&mut self, to: Peer, message: MasterReply) {
-        let stamped = Stamped { epoch: self.epoch, message };
+        let stamped = Stamped { term: self.term, message };
         self.out.push(MasterEffect::Reply { to, stamped });
     }
 
-    pub(super) fn persist(&mut self, change: Change) {
-        self.out.push(MasterEffect::Persist(change));
+    /// Its term has changed.
+    pub(super) fn touch_term(&mut self) {
+        self.touched.term = true;
+    }
+
+    /// Nothing is to be persisted: it does not lead.
+    pub(super) fn untouch(&mut self) {
+        self.touched = Touched::default();
+    }
+
+    /// What is persisted of the worker has changed.
+    pub(super) fn touch_worker(&mut self, id: &WorkerId) {
+        self.touched.workers.insert(id.clone());
+    }
+
+    /// The same for an application, or one of its executors.
+    pub(super) fn touch_app(&mut self, id: &AppId) {
+        self.touched.apps.insert(id.clone());
+    }
+
+    pub(super) fn touch_driver(&mut self, id: &DriverId) {
+        self.touched.drivers.insert(id.clone());
     }
 }
 
@@ -88,7 +145,7 @@ impl Turn<'_> {
 #[derive(Debug)]
 pub struct Master {
     pub(super) options: MasterOptions,
-    status: RecoveryState,
+    pub(super) leadership: Leadership,
     pub(super) ids: Ids,
     pub(super) agenda: Agenda,
     pub(super) workers: Workers,
@@ -98,12 +155,11 @@ pub struct Master {
 }
 
 impl Master {
-    /// A master without workers. `epoch` is the moment it began to act, in milliseconds since 1970: larger than that of
-    /// any master before it, unless a clock was wrong. Then those who know a later one tell it.
-    pub fn new(options: MasterOptions, epoch: Epoch, status: RecoveryState) -> Self {
+    /// A master that stands by until it is [`Elected`](MasterEvent::Elected).
+    pub fn new(options: MasterOptions) -> Self {
         Master {
-            status,
-            ids: Ids::new(epoch, options.first_number),
+            leadership: Leadership::standing_by(),
+            ids: Ids::new(options.first_number),
             agenda: Agenda::default(),
             workers: Workers::default(),
             apps: Applications::new(options.retained_applications),
@@ -113,29 +169,69 @@ impl Master {
         }
     }
 
-    /// Takes one event and appends what is to be done about it, in order.
+    /// Takes one event and appends what is to be done about it, in order: first what is to be persisted.
     pub fn handle(&mut self, now: Tick, event: MasterEvent, out: &mut Vec<MasterEffect>) {
-        let turn = &mut Turn { now, epoch: self.ids.epoch(), out };
+        let begin = out.len();
+        let (term, touched) = (self.ids.term(), Touched::default());
+        let turn = &mut Turn { now, term, touched, out };
+        self.check_lease(turn);
         match event {
-            MasterEvent::Received { from, message } if self.status == RecoveryState::Standby => {
+            MasterEvent::Received { from, message } if !self.leadership.leads() => {
                 self.decline(turn, from, &message);
             }
             MasterEvent::Received { from, message } => self.received(turn, from, message),
             MasterEvent::PeerDisconnected { peer } => self.peer_disconnected(turn, peer),
             MasterEvent::Ticked => self.ticked(turn),
+            MasterEvent::Elected { records, lease } => self.elected(turn, records, lease),
+            MasterEvent::LeaseRenewed { until } => self.leadership.renew(until),
+            MasterEvent::Deposed { reason } => self.deposed(turn, reason),
         }
-        if self.agenda.take_reschedule() && self.status == RecoveryState::Alive {
+        self.complete_if_all_answered(turn);
+        if self.agenda.take_reschedule() && self.schedules() {
             self.schedule(turn);
         }
-        turn.out.extend(self.agenda.arm(now).map(MasterEffect::ArmTimer));
+        let changes = self.changes(&turn.touched);
+        if !changes.is_empty() {
+            let last = self.options.planted.is(Mutant::PersistsLast);
+            let at = if last { turn.out.len() } else { begin };
+            turn.out.insert(at, MasterEffect::Persist(changes));
+        }
+        let due = self.due();
+        turn.out.extend(self.agenda.arm(now, due).map(MasterEffect::ArmTimer));
     }
 
-    /// Another master leads: workers and drivers have to register there.
+    /// When something falls due beside the regular looks.
+    fn due(&self) -> Option<Tick> {
+        let cut_off = self.workers.next_cut_off(self.options.heartbeat_ms());
+        let cut_off = cut_off.map(|at| at.max(self.leadership.settled_at()));
+        let cut_off = cut_off.filter(|_| !self.leadership.is_recovering());
+        self.leadership.due().into_iter().chain(cut_off).min()
+    }
+
+    fn schedules(&self) -> bool {
+        self.leadership.status() == RecoveryState::Alive
+    }
+
+    /// Another master leads, or none does: workers and drivers have to register there. They hear when this one does.
     fn decline(&mut self, turn: &mut Turn<'_>, from: Peer, message: &ToMaster) {
         match message {
-            ToMaster::RegisterWorker { .. } => turn.tell_worker(from, ToWorker::MasterInStandby),
-            ToMaster::RegisterApplication { .. } => {
+            ToMaster::RegisterWorker { newest, .. } => {
+                self.note_follower(from, Follower::Worker, *newest);
+                turn.tell_worker(from, ToWorker::MasterInStandby);
+            }
+            ToMaster::RegisterApplication { newest, .. } => {
+                self.note_follower(from, Follower::Application, *newest);
                 turn.tell_app(from, ToApplication::MasterInStandby);
+            }
+            ToMaster::Following { follower, newest } => {
+                self.note_follower(from, *follower, *newest);
+            }
+            // It was registered here, and has not heard that this is over.
+            ToMaster::Heartbeat { .. } | ToMaster::WorkerLatestState { .. } => {
+                turn.tell_worker(from, ToWorker::ReconnectWorker);
+            }
+            ToMaster::ApplicationHeartbeat { .. } => {
+                turn.tell_app(from, ToApplication::ReconnectApplication);
             }
             ToMaster::RequestSubmitDriver { .. }
             | ToMaster::RequestKillDriver { .. }
@@ -154,8 +250,10 @@ impl Master {
             ToMaster::RegisterWorker { worker, state, newest } => {
                 let known = self.workers.get(&worker.id).map(|known| known.description());
                 let known = known.is_some_and(|known| known.incarnation == worker.incarnation);
-                self.outdo(turn, newest, known);
-                self.register_worker(turn, from, worker, state);
+                match self.is_leader_for(turn, (from, Follower::Worker), newest, known) {
+                    true => self.register_worker(turn, from, worker, state),
+                    false => turn.tell_worker(from, ToWorker::MasterInStandby),
+                }
             }
             ToMaster::WorkerLatestState { worker, registration, state }
             | ToMaster::Heartbeat { worker, registration, state } => {
@@ -177,14 +275,20 @@ impl Master {
                 previous,
                 first_executor,
                 newest,
+                executors,
             } => {
-                self.outdo(turn, newest, self.apps.of(incarnation).is_some());
-                let asked =
-                    super::apps::Asked { description, incarnation, previous, first_executor };
-                self.register_application(turn, from, asked);
+                let known = self.apps.of(incarnation).is_some();
+                let asked = Asked { description, incarnation, previous, first_executor, executors };
+                match self.is_leader_for(turn, (from, Follower::Application), newest, known) {
+                    true => self.register_application(turn, from, asked),
+                    false => turn.tell_app(from, ToApplication::MasterInStandby),
+                }
+            }
+            ToMaster::Following { follower, newest } => {
+                self.followed(turn, from, follower, newest);
             }
             ToMaster::ApplicationHeartbeat { app, limit, executors, registrations, excluded } => {
-                let report = super::apps::Report { limit, executors, registrations, excluded };
+                let report = Report { limit, executors, registrations, excluded };
                 self.application_reported(turn, from, &app, report);
             }
             ToMaster::RequestExecutors { app, total } => {
@@ -213,36 +317,65 @@ impl Master {
         }
     }
 
-    /// A worker or driver that comes from another master obeys none before it: this one's epoch is larger from now on, whatever the
-    /// clocks of both showed when they began (S06).
-    fn outdo(&mut self, turn: &mut Turn<'_>, newest: Epoch, is_known: bool) {
-        let later = newest > turn.epoch || newest == turn.epoch && !is_known;
-        if later && !self.options.planted.is(Mutant::TrustsItsClock) {
-            self.ids.outdo(newest);
-            turn.epoch = self.ids.epoch();
-        }
-    }
-
+    /// A connection is broken. The worker behind it has one heartbeat to come back over another one, and a driver as long.
     fn peer_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
-        let gone = self.workers.alive_behind(peer).map(|worker| worker.id().clone());
-        if let Some(id) = gone {
-            self.lose_worker(turn, &id, "its connection broke");
+        self.leadership.forget(peer);
+        let at_once = self.options.planted.is(Mutant::LosesWorkersAtOnce);
+        match self.workers.alive_behind(peer).map(|worker| worker.id().clone()) {
+            Some(id) if at_once => self.lose_worker(turn, &id, "its connection broke"),
+            Some(id) => self.workers.disconnected(&id, turn.now),
+            None => {}
         }
         self.apps.iter_mut().for_each(|app| app.peer_disconnected(turn.now, peer));
     }
 
     fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if !self.leadership.leads() {
+            return self.agenda.rang(turn.now);
+        }
         let look = self.agenda.ticked(turn.now, self.options.heartbeat_ms());
+        // Late: what came while this process stood still is read before anybody is judged.
+        if look == Look::Late {
+            self.leadership.postpone(turn.now.plus_ms(self.options.heartbeat_ms()));
+        }
+        if self.leadership.is_recovery_over(turn.now) {
+            self.complete_recovery(turn);
+        }
+        let judges = look != Look::Late && !self.leadership.is_recovering();
+        if look != Look::Late {
+            self.leadership.adopts_no_longer(turn.now);
+        }
+        if judges {
+            self.remove_cut_off_workers(turn);
+        }
         if look == Look::Early {
             return;
         }
-        // Late: what came while this process stood still is read before anybody is judged.
         let deaf = self.options.planted.is(Mutant::JudgesWorkersBacklog);
-        if look != Look::Late || deaf {
+        if judges || deaf {
             self.remove_silent_workers(turn);
             self.remove_silent_applications(turn);
         }
         self.warn_starving(turn);
+    }
+
+    /// The changes of what is persisted, each thing once.
+    fn changes(&self, touched: &Touched) -> Vec<Change> {
+        let mut changes = Vec::new();
+        changes.extend(touched.term.then(|| Change::PutTerm(self.ids.term())));
+        for id in &touched.workers {
+            let worker = self.workers.get(id).and_then(|worker| worker.record());
+            changes.push(worker.map_or(Change::RemoveWorker(id.clone()), Change::PutWorker));
+        }
+        for id in &touched.apps {
+            let app = self.apps.get(id).map(|app| self.record_of(app));
+            changes.push(app.map_or(Change::RemoveApplication(id.clone()), Change::PutApplication));
+        }
+        for id in &touched.drivers {
+            let driver = self.drivers.get(id).map(|driver| driver.record());
+            changes.push(driver.map_or(Change::RemoveDriver(id.clone()), Change::PutDriver));
+        }
+        changes
     }
 
     /// A message was dropped because what it speaks of is over.
@@ -252,7 +385,12 @@ impl Master {
 
     /// What this master is doing.
     pub fn status(&self) -> RecoveryState {
-        self.status
+        self.leadership.status()
+    }
+
+    /// Its term, or the last one it led in.
+    pub fn term(&self) -> Term {
+        self.ids.term()
     }
 
     /// Messages that were dropped because what they spoke of is over.

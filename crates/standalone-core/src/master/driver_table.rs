@@ -28,6 +28,13 @@ impl Driver {
         Driver { record, state: DriverState::Submitted, ordered: now, started: false }
     }
 
+    /// As it was persisted, or as its worker tells.
+    fn restored(record: DriverRecord, now: Tick) -> Self {
+        let placed = record.worker.is_some();
+        let state = if placed { DriverState::Running } else { DriverState::Submitted };
+        Driver { record, state, ordered: now, started: false }
+    }
+
     pub(super) fn record(&self) -> DriverRecord {
         self.record.clone()
     }
@@ -44,9 +51,12 @@ impl Driver {
         self.record.worker.as_ref()
     }
 
-    /// Its worker has it.
-    pub(super) fn started(&mut self) {
+    /// Its worker has it. One that registers brings what was not persisted: secrets.
+    pub(super) fn started(&mut self, description: Option<Arc<DriverDescription>>) {
         self.started = true;
+        if let Some(description) = description {
+            self.record.description = description;
+        }
     }
 
     /// Whether its worker has not told of it for so long after the order.
@@ -119,15 +129,25 @@ impl Drivers {
     }
 
     /// Takes a driver in; it waits for a worker.
-    pub(super) fn submit(
-        &mut self,
-        id: DriverId,
-        description: Arc<DriverDescription>,
-        now: Tick,
-    ) -> &Driver {
+    pub(super) fn submit(&mut self, id: DriverId, description: Arc<DriverDescription>, now: Tick) {
         self.waiting.push(id.clone());
         let driver = Driver::new(id.clone(), description, now);
-        self.active.entry(id).insert_entry(driver).into_mut()
+        self.active.insert(id, driver);
+    }
+
+    /// Takes a driver in that was submitted to a master before this one.
+    pub(super) fn restore(&mut self, record: DriverRecord, now: Tick) {
+        let id = record.driver.clone();
+        if record.worker.is_none() {
+            self.waiting.push(id.clone());
+        }
+        self.active.insert(id, Driver::restored(record, now));
+    }
+
+    /// Drivers that are not over are another master's.
+    pub(super) fn forget_active(&mut self) {
+        self.active.clear();
+        self.waiting.clear();
     }
 
     /// Positions of live workers, in the order in which a driver is offered to them.
@@ -137,19 +157,12 @@ impl Drivers {
     }
 
     /// The live worker at this position is ordered to start a waiting driver.
-    pub(super) fn place(
-        &mut self,
-        id: &DriverId,
-        at: usize,
-        worker: &WorkerId,
-        now: Tick,
-    ) -> &Driver {
+    pub(super) fn place(&mut self, id: &DriverId, at: usize, worker: &WorkerId, now: Tick) {
         self.turn = at + 1;
         self.waiting.retain(|waiting| waiting != id);
         let driver = self.active.get_mut(id).expect("a waiting driver");
         driver.record.worker = Some(worker.clone());
         (driver.state, driver.ordered, driver.started) = (DriverState::Running, now, false);
-        driver
     }
 
     /// The driver is over; false if there is none such.

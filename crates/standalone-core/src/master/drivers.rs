@@ -6,7 +6,7 @@ use firesteel_backend::Peer;
 
 use super::core::{Master, Turn};
 use super::driver_table::Driver;
-use super::records::Change;
+use super::recovery::Unknown;
 use crate::description::{DriverDescription, DriverReport, DriverState};
 use crate::messages::{MasterReply, ToWorker};
 use crate::{DriverId, WorkerId};
@@ -31,8 +31,8 @@ impl Master {
 
     fn add_driver(&mut self, turn: &mut Turn<'_>, description: Arc<DriverDescription>) -> DriverId {
         let id = self.ids.next_driver(turn.now);
-        let driver = self.drivers.submit(id.clone(), description, turn.now);
-        turn.persist(Change::PutDriver(driver.record()));
+        self.drivers.submit(id.clone(), description, turn.now);
+        turn.touch_driver(&id);
         self.agenda.reschedule();
         id
     }
@@ -83,7 +83,7 @@ impl Master {
         worker: &WorkerId,
         report: DriverReport,
     ) {
-        let DriverReport { driver: id, state, .. } = report;
+        let (id, state) = (report.driver.clone(), report.state);
         let entry = self.workers.get_mut(worker).expect("a registered worker reports");
         let (peer, registration) = (entry.peer(), entry.registration());
         let driver = self.drivers.on_mut(worker, &id);
@@ -96,9 +96,17 @@ impl Master {
             }
             return;
         }
-        match driver {
-            Some(driver) => driver.started(),
-            None => turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id }),
+        if let Some(driver) = driver {
+            return driver.started(report.description);
+        }
+        match self.adopt_driver(turn, worker, &report) {
+            Unknown::Adopted => {
+                self.drivers.on_mut(worker, &id).expect("just adopted").started(None);
+            }
+            Unknown::Waits => {}
+            Unknown::Unwanted => {
+                turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id });
+            }
         }
     }
 
@@ -117,6 +125,9 @@ impl Master {
         let (peer, registration) = (entry.peer(), entry.registration());
         for id in entry.driver_ids() {
             let Some(driver) = self.drivers.on(worker, id) else {
+                if self.adopts() && self.drivers.find(id).is_none() {
+                    continue;
+                }
                 turn.tell_worker(peer, ToWorker::KillDriver { registration, driver: id.clone() });
                 continue;
             };
@@ -143,7 +154,7 @@ impl Master {
 
     fn end_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, state: DriverState) {
         if self.drivers.end(id, state) {
-            turn.persist(Change::RemoveDriver(id.clone()));
+            turn.touch_driver(id);
         }
     }
 }

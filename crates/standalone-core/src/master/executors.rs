@@ -8,6 +8,7 @@ use firesteel_types::ExecutorId;
 
 use super::application::{Application, Executor};
 use super::core::{Master, Turn};
+use super::recovery::Unknown;
 use super::state::ApplicationState;
 use crate::description::{
     ExecutorReport, ExecutorState, ExecutorUpdate, ProcessEnd, WorkerDescription,
@@ -23,9 +24,9 @@ impl Master {
         worker: &WorkerId,
         report: ExecutorReport,
     ) {
-        let ExecutorReport { key, state, preparing, end, .. } = report;
+        let (key, state, preparing) = (report.key.clone(), report.state, report.preparing);
         if state.is_finished() {
-            return self.executor_end_reported(turn, worker, &key, state, end);
+            return self.executor_end_reported(turn, worker, &key, state, report.end);
         }
         let app = self.apps.get_mut(&key.app);
         match app.and_then(|app| app.advance(worker, key.executor, state)) {
@@ -35,10 +36,27 @@ impl Master {
                 }
                 self.executor_prepares(turn, &key, preparing);
             }
-            None => {
+            None => self.unknown_executor_reported(turn, worker, &report),
+        }
+    }
+
+    fn unknown_executor_reported(
+        &mut self,
+        turn: &mut Turn<'_>,
+        worker: &WorkerId,
+        report: &ExecutorReport,
+    ) {
+        match self.adopt_executor(turn, worker, report) {
+            Unknown::Adopted => {
+                if report.state == ExecutorState::Running {
+                    self.executor_started(turn, &report.key);
+                }
+            }
+            Unknown::Waits => {}
+            Unknown::Unwanted => {
                 let entry = &self.workers[worker];
-                let kill = ToWorker::KillExecutor { registration: entry.registration(), key };
-                turn.tell_worker(entry.peer(), kill);
+                let (registration, key) = (entry.registration(), report.key.clone());
+                turn.tell_worker(entry.peer(), ToWorker::KillExecutor { registration, key });
             }
         }
     }
@@ -100,6 +118,7 @@ impl Master {
     ) {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         let Some(executor) = app.remove(key.executor, turn.now) else { return };
+        turn.touch_app(&key.app);
         let end = end.unwrap_or(ProcessEnd { message: message.to_owned(), status: None });
         let how = state.end(end.status);
         let cause = format!("executor {}: {}", key.executor, end.message);
@@ -175,9 +194,12 @@ impl Master {
     ) {
         for executor in executors {
             let key = ExecutorKey { app: app.clone(), executor: *executor };
-            let Some(app) = self.apps.get(app) else { return };
+            let Some(app) = self.apps.get_mut(app) else { return };
             let known = app.executor(*executor).cloned();
             if known.is_none() {
+                if !self.options.planted.is(Mutant::AdoptsTheReleased) {
+                    app.will_not_adopt(*executor);
+                }
                 let message = "it is over".to_owned();
                 let end = Some(ProcessEnd { message, status: None });
                 let state = ExecutorState::Killed;
@@ -186,13 +208,18 @@ impl Master {
                 continue;
             }
             self.kill_executor(turn, &key, "its driver asked for it");
-            // A driver that does not know it has waited for it in vain. One that its worker never spoke of says nothing of
-            // its launches: that worker is silent, and is declared dead for that.
+            // A driver that does not know it has waited for it in vain. One whose worker never spoke of it, or of nothing at all for
+            // some time, says nothing of its launches: that worker is silent, and is declared dead for that.
             let started = |executor: &Executor| executor.state != ExecutorState::Launching;
             // Nor does one whose worker was still fetching what it needs, and had just heard of more of it.
             let patience_ms = 2 * self.options.heartbeat_ms();
+            let (now, workers) = (turn.now, &self.workers);
+            let is_heard = |executor: &Executor| {
+                let worker = workers.get(&executor.worker);
+                worker.is_some_and(|it| now.since_ms(it.last_heartbeat()) <= patience_ms)
+            };
             let useless = |executor: &Executor| {
-                let preparing = executor.was_preparing(turn.now, patience_ms);
+                let preparing = executor.was_preparing(now, patience_ms) || !is_heard(executor);
                 executor.registered.is_none() && started(executor) && !preparing
             };
             if let Some(executor) = known.filter(useless) {

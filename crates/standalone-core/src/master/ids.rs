@@ -3,15 +3,15 @@
 use firesteel_backend::AppId;
 use firesteel_types::Tick;
 
-use crate::{DriverId, Epoch, Registration, date};
+use crate::{DriverId, Registration, Term, date};
 
-/// Larger epochs leave no room for the number of a registration. No clock shows them.
-const LARGEST_EPOCH: u64 = 1 << 43;
+/// Larger terms leave no room for the number of a registration. No clock shows them.
+pub(super) const LARGEST_TERM: Term = Term(1 << 43);
 
 /// What was given out so far.
 #[derive(Debug)]
 pub(super) struct Ids {
-    epoch: Epoch,
+    term: Term,
     began_ms: u64,
     first: u64,
     apps: u64,
@@ -20,25 +20,44 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Of a master that began to act at `epoch`, and whose ids begin at this number.
-    pub(super) fn new(epoch: Epoch, first: u16) -> Self {
-        let (began_ms, first) = (epoch.0, first.into());
-        Ids { epoch, began_ms, first, apps: 0, drivers: 0, registrations: 0 }
+    /// Of a master that has not led yet, and whose ids begin at this number.
+    pub(super) fn new(first: u16) -> Self {
+        let (term, first) = (Term(0), first.into());
+        Ids { term, began_ms: 0, first, apps: 0, drivers: 0, registrations: 0 }
     }
 
-    pub(super) fn epoch(&self) -> Epoch {
-        self.epoch
+    pub(super) fn term(&self) -> Term {
+        self.term
     }
 
-    /// A master had this epoch and is no more: this one's is larger.
-    pub(super) fn outdo(&mut self, other: Epoch) {
-        self.epoch = Epoch(other.0.min(LARGEST_EPOCH) + 1).max(self.epoch);
+    /// A term begins, larger than any that is known. The clock gives the first one of a cluster of which nothing is
+    /// known, and no other.
+    pub(super) fn begin(&mut self, now: Tick, known: Term) {
+        self.began_ms = now.0;
+        self.term = match known {
+            Term(0) => Term(now.0.clamp(1, LARGEST_TERM.0)),
+            known => self.beyond(known),
+        };
+    }
+
+    /// The same term once more, as no master should.
+    pub(super) fn begin_again(&mut self, now: Tick, known: Term) {
+        (self.began_ms, self.term) = (now.0, known.max(Term(1)));
+    }
+
+    fn beyond(&self, known: Term) -> Term {
+        Term(known.0.min(LARGEST_TERM.0) + 1).max(self.term)
+    }
+
+    /// A master had this term and is no more: this one's is larger.
+    pub(super) fn outdo(&mut self, other: Term) {
+        self.term = self.beyond(other);
     }
 
     /// A number no registration has had, with this master or one before it.
     pub(super) fn next_registration(&mut self) -> Registration {
         self.registrations += 1;
-        Registration((self.epoch.0 << 20) + self.registrations)
+        Registration((self.term.0 << 20) + self.registrations)
     }
 
     pub(super) fn next_app(&mut self, now: Tick) -> AppId {

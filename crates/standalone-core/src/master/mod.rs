@@ -1,18 +1,20 @@
 //! The master: who belongs to the cluster, and what runs where.
 //!
 //! ```text
-//!   Received, PeerDisconnected, Ticked
+//!   Received, PeerDisconnected, Ticked, Elected, Deposed
 //!        │
 //!        ▼                ┌ workers    registration, reports, loss
 //!      core ──────────────┼ apps       registration, heartbeats, end
 //!        │                ├ executors  reports, failures in a row, end
-//!        │                └ drivers    submission, end, another one in its place
+//!        │                ├ drivers    submission, end, another one in its place
+//!        │                └ recovery   election, what those before it knew, the end of its term
 //!        ▼
 //!     schedule ── placement: drivers first, then executors, first come first served
 //! ```
 //!
 //! These decide. What they decide upon has one owner each, which keeps its books: `worker_table`, `app_table` with
-//! `application` and `launches`, `driver_table`, `agenda` (what falls due when) and `ids`.
+//! `application` and `launches`, `driver_table`, `leadership`, `agenda` (what falls due when) and `ids`. What has to outlive
+//! the master is in `records`.
 //!
 //! It starts no process and knows no socket: a [`Peer`](firesteel_backend::Peer) is a number of its shell's.
 //!
@@ -33,10 +35,14 @@ mod drivers;
 mod executors;
 mod ids;
 mod launches;
+mod leadership;
 mod options;
 mod peers;
 pub mod placement;
 mod records;
+mod recovery;
+#[cfg(test)]
+mod recovery_tests;
 mod schedule;
 mod state;
 #[cfg(test)]
@@ -47,6 +53,6 @@ mod workers;
 
 pub use self::core::{Master, MasterEffect, MasterEvent};
 pub use options::MasterOptions;
-pub use records::{ApplicationRecord, Change, DriverRecord, WorkerRecord};
+pub use records::{ApplicationRecord, Change, DriverRecord, ExecutorRecord, Records, WorkerRecord};
 pub use state::{ApplicationState, RecoveryState, WorkerStatus};
 pub use view::{ApplicationView, DriverView, ExecutorView, MasterView, WorkerView};

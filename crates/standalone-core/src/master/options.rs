@@ -28,6 +28,11 @@ pub struct MasterOptions {
     pub retained_applications: usize,
     /// `spark.deploy.retainedDrivers`
     pub retained_drivers: usize,
+    /// `spark.deploy.recoveryTimeout`: how long a new leader waits for those that the one before it knew. As long, one that
+    /// knows nothing adopts what it hears of.
+    pub recovery_timeout_ms: u64,
+    /// Other masters may lead: a later term that somebody knows is another leader's.
+    pub elected: bool,
     /// The first number in ids of applications and drivers, drawn at its start: a clock that was set back gives the date
     /// of another master's ids once more.
     pub first_number: u16,
@@ -50,6 +55,8 @@ impl Default for MasterOptions {
             starvation_ms: 15_000,
             retained_applications: 200,
             retained_drivers: 200,
+            recovery_timeout_ms: 60_000,
+            elected: false,
             first_number: 0,
             planted: Planted::default(),
         }

@@ -8,7 +8,6 @@ use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
 use super::placement::{Capacity, Demand, place};
-use super::records::Change;
 use super::worker_table::Slot;
 use crate::messages::{ToApplication, ToWorker};
 use crate::{DriverId, WorkerId};
@@ -107,7 +106,7 @@ impl Master {
     pub(super) fn demand_at(&self, now: Tick, id: &AppId) -> Option<Demand> {
         let app = self.apps.get(id)?;
         let rests = now < app.launches().resting_until() && !self.relaunches_at_once();
-        if app.is_disconnected() || rests {
+        if app.is_disconnected() || app.is_unknown() || app.has_claims() || rests {
             return None;
         }
         app.demand(self.options.default_cores)
@@ -121,7 +120,7 @@ impl Master {
         let key = app.key(executor);
         let entry = self.workers.get_mut(worker).expect("a live worker");
         entry.book_executor(key.clone(), Slot { cores, memory_mb });
-        turn.persist(Change::PutApplication(app.record()));
+        turn.touch_app(id);
         let launch = ToWorker::LaunchExecutor {
             registration: entry.registration(),
             key,
@@ -157,8 +156,8 @@ impl Master {
         let worker = self.workers.get_mut(&alive[at]).expect("a live worker");
         let slot = Slot { cores: description.cores, memory_mb: description.memory_mb };
         worker.book_driver(id.clone(), slot);
-        let driver = self.drivers.place(id, at, &alive[at], turn.now);
-        turn.persist(Change::PutDriver(driver.record()));
+        self.drivers.place(id, at, &alive[at], turn.now);
+        turn.touch_driver(id);
         let registration = worker.registration();
         let launch = ToWorker::LaunchDriver { registration, driver: id.clone(), description };
         turn.tell_worker(worker.peer(), launch);

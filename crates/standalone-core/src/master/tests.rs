@@ -14,19 +14,24 @@ use crate::description::{
     ExecutorState, ProcessEnd, WorkerDescription, WorkerState,
 };
 use crate::messages::{MasterReply, ToApplication, ToMaster, ToWorker};
-use crate::{Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use crate::{ExecutorKey, Incarnation, Registration, Term, WorkerId};
 
 /// A master with what it said since last asked.
-struct Scene {
-    master: Master,
-    now: Tick,
-    number: u64,
-    to_workers: Vec<(Peer, ToWorker)>,
-    to_apps: Vec<(Peer, ToApplication)>,
+pub(super) struct Scene {
+    pub(super) master: Master,
+    pub(super) now: Tick,
+    pub(super) number: u64,
+    /// What a store would have.
+    pub(super) records: Records,
+    pub(super) to_workers: Vec<(Peer, ToWorker)>,
+    pub(super) to_apps: Vec<(Peer, ToApplication)>,
     replies: Vec<MasterReply>,
+    /// Of all that it said.
+    pub(super) terms: Vec<Term>,
+    pub(super) stepped_down: Option<String>,
 }
 
-fn worker(name: &str, cores: u32, memory_mb: u64) -> WorkerDescription {
+pub(super) fn worker(name: &str, cores: u32, memory_mb: u64) -> WorkerDescription {
     WorkerDescription {
         id: WorkerId::new(name),
         incarnation: Incarnation(1),
@@ -37,7 +42,7 @@ fn worker(name: &str, cores: u32, memory_mb: u64) -> WorkerDescription {
     }
 }
 
-fn app(max_cores: u32) -> ApplicationDescription {
+pub(super) fn app(max_cores: u32) -> ApplicationDescription {
     ApplicationDescription {
         name: "app".into(),
         user: "somebody".into(),
@@ -52,55 +57,96 @@ fn app(max_cores: u32) -> ApplicationDescription {
 
 impl Scene {
     fn new(options: MasterOptions) -> Self {
+        let mut scene = Scene::standing_by(MasterOptions { recovery_timeout_ms: 0, ..options });
+        scene.elect(Records::default());
+        scene
+    }
+
+    pub(super) fn standing_by(options: MasterOptions) -> Self {
         Scene {
-            master: Master::new(options, Epoch(1_000_000), RecoveryState::Alive),
+            master: Master::new(options),
             now: Tick(1_000_500),
             number: 0,
+            records: Records::default(),
             to_workers: Vec::new(),
             to_apps: Vec::new(),
             replies: Vec::new(),
+            terms: Vec::new(),
+            stepped_down: None,
         }
     }
 
-    fn feed(&mut self, event: MasterEvent) {
+    pub(super) fn elect(&mut self, records: Records) {
+        self.records = records.clone();
+        self.feed(MasterEvent::Elected { records, lease: None });
+    }
+
+    pub(super) fn feed(&mut self, event: MasterEvent) {
         let mut out = Vec::new();
         self.master.handle(self.now, event, &mut out);
         self.master.assert_invariants();
-        for effect in out {
+        for (at, effect) in out.into_iter().enumerate() {
             match effect {
                 MasterEffect::SendWorker { to, stamped } => {
+                    self.terms.push(stamped.term);
                     self.to_workers.push((to, stamped.message))
                 }
                 MasterEffect::SendApplication { to, stamped } => {
+                    self.terms.push(stamped.term);
                     self.to_apps.push((to, stamped.message))
                 }
                 MasterEffect::Reply { stamped, .. } => self.replies.push(stamped.message),
-                MasterEffect::Persist(_) | MasterEffect::ArmTimer(_) => {}
+                MasterEffect::Persist(changes) => {
+                    assert_eq!(at, 0, "S15: what is persisted comes first");
+                    changes.into_iter().for_each(|change| self.records.apply(change));
+                }
+                MasterEffect::StepDown { reason } => self.stepped_down = Some(reason),
+                MasterEffect::ArmTimer(_) => {}
             }
+        }
+        if self.master.status() != RecoveryState::Standby {
+            assert_eq!(self.master.records(), self.records, "S15");
         }
     }
 
-    fn hear(&mut self, from: u64, message: ToMaster) {
+    /// The connection breaks, and nobody comes back over another one.
+    pub(super) fn cut_off(&mut self, peer: u64) {
+        self.feed(MasterEvent::PeerDisconnected { peer: Peer(peer) });
+        self.later(15_000);
+    }
+
+    pub(super) fn hear(&mut self, from: u64, message: ToMaster) {
         self.feed(MasterEvent::Received { from: Peer(from), message });
     }
 
-    fn later(&mut self, ms: u64) {
+    pub(super) fn later(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
         self.feed(MasterEvent::Ticked);
     }
 
-    fn register_worker(&mut self, from: u64, worker: WorkerDescription, state: WorkerState) {
-        self.hear(from, ToMaster::RegisterWorker { worker, state, newest: Epoch(0) });
+    pub(super) fn register_worker(
+        &mut self,
+        from: u64,
+        worker: WorkerDescription,
+        state: WorkerState,
+    ) {
+        self.hear(from, ToMaster::RegisterWorker { worker, state, newest: Term(0) });
     }
 
-    fn add_worker(&mut self, from: u64, name: &str, cores: u32, memory_mb: u64) -> Registration {
+    pub(super) fn add_worker(
+        &mut self,
+        from: u64,
+        name: &str,
+        cores: u32,
+        memory_mb: u64,
+    ) -> Registration {
         self.number += 1;
         let state = WorkerState { number: self.number, ..WorkerState::default() };
         self.register_worker(from, worker(name, cores, memory_mb), state);
         self.registration()
     }
 
-    fn registration(&self) -> Registration {
+    pub(super) fn registration(&self) -> Registration {
         let mut sent = self.to_workers.iter().rev();
         let found = sent.find_map(|(_, message)| match message {
             ToWorker::RegisteredWorker { registration, .. } => Some(*registration),
@@ -109,7 +155,7 @@ impl Scene {
         found.expect("the worker is registered")
     }
 
-    fn add_app(&mut self, from: u64, description: ApplicationDescription) -> AppId {
+    pub(super) fn add_app(&mut self, from: u64, description: ApplicationDescription) -> AppId {
         self.ask_for_app(from, description, None, 0);
         let mut sent = self.to_apps.iter().rev();
         let found = sent.find_map(|(_, message)| match message {
@@ -117,6 +163,10 @@ impl Scene {
             _ => None,
         });
         found.expect("the application is registered")
+    }
+
+    pub(super) fn add_app_asks(&mut self, from: u64) {
+        self.ask_for_app(from, app(1), None, 0);
     }
 
     fn ask_for_app(
@@ -131,12 +181,19 @@ impl Scene {
             incarnation: Incarnation(from),
             previous,
             first_executor: ExecutorId(first),
-            newest: Epoch(0),
+            newest: Term(0),
+            executors: Vec::new(),
         };
         self.hear(from, message);
     }
 
-    fn report(&mut self, name: &str, registration: Registration, key: &ExecutorKey, how: How) {
+    pub(super) fn report(
+        &mut self,
+        name: &str,
+        registration: Registration,
+        key: &ExecutorKey,
+        how: How,
+    ) {
         self.number += 1;
         let (state, status) = match how {
             How::Runs => (ExecutorState::Running, None),
@@ -151,7 +208,7 @@ impl Scene {
         self.hear(10, ToMaster::ExecutorStateChanged { worker, registration, number, report });
     }
 
-    fn heartbeat(&mut self, from: u64, name: &str, registration: Registration) {
+    pub(super) fn heartbeat(&mut self, from: u64, name: &str, registration: Registration) {
         self.number += 1;
         let state = WorkerState { number: self.number, ..WorkerState::default() };
         let worker = WorkerId::new(name);
@@ -174,7 +231,7 @@ impl Scene {
         if found.worker == WorkerId::new("a") { "a" } else { "b" }
     }
 
-    fn launches(&mut self) -> Vec<(Peer, ExecutorKey)> {
+    pub(super) fn launches(&mut self) -> Vec<(Peer, ExecutorKey)> {
         let sent = std::mem::take(&mut self.to_workers);
         let launches = sent.into_iter().filter_map(|(to, message)| match message {
             ToWorker::LaunchExecutor { key, .. } => Some((to, key)),
@@ -184,13 +241,13 @@ impl Scene {
     }
 }
 
-enum How {
+pub(super) enum How {
     Runs,
     Exits(i32),
     Killed,
 }
 
-fn key(app: &AppId, executor: u32) -> ExecutorKey {
+pub(super) fn key(app: &AppId, executor: u32) -> ExecutorKey {
     ExecutorKey { app: app.clone(), executor: ExecutorId(executor) }
 }
 
@@ -292,9 +349,9 @@ fn an_application_has_no_more_executors_than_it_asked_for_and_lost_ones_are_repl
     let replaced = scene.launches();
     assert!(matches!(&replaced[..], [(_, one)] if *one == key(&app, 2)), "{replaced:?}");
     heartbeat(&mut scene, [1, 2]);
-    scene.feed(MasterEvent::PeerDisconnected { peer: replaced[0].0 });
+    scene.cut_off(replaced[0].0.0);
     assert!(scene.launches().len() <= 2);
-    scene.feed(MasterEvent::PeerDisconnected { peer: Peer(10) });
+    scene.cut_off(10);
     scene.launches();
     let executors = |scene: &Scene| scene.master.view().active_apps[0].executors.len();
     scene.add_worker(12, "c", 4, 1000);
@@ -562,6 +619,8 @@ fn a_silent_worker_is_declared_dead_its_executors_are_lost_and_it_may_come_back_
 #[test]
 fn a_worker_that_comes_back_is_booked_with_what_runs_and_not_with_what_waits_for_capacity() {
     let mut scene = Scene::new(MasterOptions::default());
+    // It adopts nothing any more.
+    scene.later(1);
     let report = |executor, state| ExecutorReport {
         key: key(&AppId::new("gone"), executor),
         cores: 1,
@@ -652,7 +711,7 @@ fn an_application_without_executors_hears_what_is_missing() {
     assert!(message.contains("100 MB") && message.contains("50 MB"), "{message}");
 }
 
-fn driver(supervise: bool) -> ToMaster {
+pub(super) fn driver(supervise: bool) -> ToMaster {
     let description = DriverDescription {
         name: "driver".into(),
         cores: 1,
@@ -672,7 +731,7 @@ fn drivers_go_first_and_supervised_ones_move_when_their_worker_goes() {
     scene.add_worker(10, "a", 2, 1000);
     assert_eq!(scene.launches(), [], "the drivers took the cores");
     assert_eq!(scene.master.view().active_drivers.len(), 2);
-    scene.feed(MasterEvent::PeerDisconnected { peer: Peer(10) });
+    scene.cut_off(10);
     let view = scene.master.view();
     let states: Vec<_> = view.completed_drivers.iter().map(|driver| driver.state).collect();
     assert_eq!(states, [DriverState::Relaunching, DriverState::Error]);
@@ -690,8 +749,8 @@ fn a_driver_that_ends_frees_its_place_and_unknown_ones_are_said_to_be_unknown() 
     let driver = scene.master.view().active_drivers[0].driver.clone();
     scene.number += 1;
     let state = DriverState::Finished;
-    let report =
-        DriverReport { driver: driver.clone(), cores: 1, memory_mb: 100, state, end: None };
+    let (cores, memory_mb, description, end) = (1, 100, None, None);
+    let report = DriverReport { driver: driver.clone(), cores, memory_mb, state, description, end };
     let (worker, number) = (WorkerId::new("a"), scene.number);
     scene.hear(10, ToMaster::DriverStateChanged { worker, registration, number, report });
     assert_eq!(scene.launches().len(), 1);
@@ -705,51 +764,58 @@ fn a_driver_that_ends_frees_its_place_and_unknown_ones_are_said_to_be_unknown() 
 
 #[test]
 fn a_master_that_stands_by_takes_nobody_in() {
-    let mut master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Standby);
+    let mut master = Master::new(MasterOptions::default());
     let mut out = Vec::new();
     let (worker, state) = (worker("a", 1, 1), WorkerState::default());
-    let message = ToMaster::RegisterWorker { worker, state, newest: Epoch(0) };
+    let message = ToMaster::RegisterWorker { worker, state, newest: Term(0) };
     master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
     let [MasterEffect::SendWorker { stamped, .. }] = &out[..] else { panic!("{out:?}") };
     assert_eq!(stamped.message, ToWorker::MasterInStandby);
 }
 
-/// The epochs with which a master answers who wants to register.
-fn answers(master: &mut Master, message: ToMaster) -> Vec<Epoch> {
+/// The terms with which a master answers who wants to register.
+fn answers(master: &mut Master, message: ToMaster) -> Vec<Term> {
     let mut out = Vec::new();
-    master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
-    let epochs = out.iter().filter_map(|effect| match effect {
-        MasterEffect::SendWorker { stamped, .. } => Some(stamped.epoch),
-        MasterEffect::SendApplication { stamped, .. } => Some(stamped.epoch),
+    master.handle(Tick(51), MasterEvent::Received { from: Peer(1), message }, &mut out);
+    let terms = out.iter().filter_map(|effect| match effect {
+        MasterEffect::SendWorker { stamped, .. } => Some(stamped.term),
+        MasterEffect::SendApplication { stamped, .. } => Some(stamped.term),
         _ => None,
     });
-    epochs.collect()
+    terms.collect()
 }
 
 #[test]
 fn a_master_whose_clock_was_set_back_is_later_than_those_before_it_all_the_same() {
     let register = |newest| {
         let state = WorkerState { number: 1, ..WorkerState::default() };
-        ToMaster::RegisterWorker { worker: worker("a", 1, 1000), state, newest: Epoch(newest) }
+        ToMaster::RegisterWorker { worker: worker("a", 1, 1000), state, newest: Term(newest) }
     };
     let ask = |newest| ToMaster::RegisterApplication {
         description: Arc::new(app(1)),
         incarnation: Incarnation(9),
         previous: None,
         first_executor: ExecutorId(0),
-        newest: Epoch(newest),
+        newest: Term(newest),
+        executors: Vec::new(),
     };
-    // What they know of masters before, and the epoch of the answer.
+    let begun = || {
+        let mut master = Master::new(MasterOptions::default());
+        let elected = MasterEvent::Elected { records: Records::default(), lease: None };
+        master.handle(Tick(50), elected, &mut Vec::new());
+        master
+    };
+    // What they know of masters before, and the term of the answer.
     for (newest, expected) in [(0, 50), (49, 50), (50, 51), (3_600_000, 3_600_001)] {
         for message in [register(newest), ask(newest)] {
-            let mut master = Master::new(MasterOptions::default(), Epoch(50), RecoveryState::Alive);
+            let mut master = begun();
             let first = answers(&mut master, message.clone());
-            assert_eq!(first.first(), Some(&Epoch(expected)), "{message:?}");
+            assert_eq!(first.first(), Some(&Term(expected)), "{message:?}");
         }
     }
-    let mut master = Master::new(MasterOptions::default(), Epoch(50), RecoveryState::Alive);
-    assert_eq!(answers(&mut master, register(0))[0], Epoch(50));
-    assert_eq!(answers(&mut master, register(50))[0], Epoch(50), "that was this master");
+    let mut master = begun();
+    assert_eq!(answers(&mut master, register(0))[0], Term(50));
+    assert_eq!(answers(&mut master, register(50))[0], Term(50), "that was this master");
     let hostile = answers(&mut master, register(u64::MAX))[0];
     assert_eq!(hostile.0 << 20 >> 20, hostile.0, "its registrations have numbers of their own");
 }
@@ -803,7 +869,10 @@ impl Scene {
 #[test]
 fn a_driver_hears_of_each_step_once_and_an_executor_that_ends_on_its_way_is_no_failure() {
     let options = || MasterOptions { max_executor_retries: 1, ..Default::default() };
-    for (stands_still_ms, goes_on) in [(1000, true), (60_000, false)] {
+    // A worker that says nothing at all is silent, which says nothing of the executor.
+    for (stands_still_ms, speaks, goes_on) in
+        [(1000, true, true), (60_000, true, false), (60_000, false, true)]
+    {
         let mut scene = Scene::new(options());
         scene.add_worker(10, "a", 1, 1000);
         let id = scene.add_app(20, served(1));
@@ -812,6 +881,9 @@ fn a_driver_hears_of_each_step_once_and_an_executor_that_ends_on_its_way_is_no_f
         }
         assert_eq!(scene.told_of_preparing(), [10, 20, 30]);
         scene.now = scene.now.plus_ms(stands_still_ms);
+        if speaks {
+            scene.prepares("a", &key(&id, 0), 30);
+        }
         let (app, limit, excluded) = (id.clone(), None, Vec::new());
         let (executors, registrations) = (Vec::new(), 0);
         let heartbeat =
@@ -819,7 +891,11 @@ fn a_driver_hears_of_each_step_once_and_an_executor_that_ends_on_its_way_is_no_f
         scene.hear(20, heartbeat);
         let executors = vec![ExecutorId(0)];
         scene.hear(20, ToMaster::KillExecutors { app: id.clone(), executors });
-        assert_eq!(scene.master.view().active_apps.len() == 1, goes_on, "{stands_still_ms}");
+        assert_eq!(
+            scene.master.view().active_apps.len() == 1,
+            goes_on,
+            "{stands_still_ms} {speaks}"
+        );
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::Index;
 use firesteel_backend::{Address, Peer};
 use firesteel_types::{Host, Tick};
 
+use super::records::WorkerRecord;
 use super::state::WorkerStatus;
 use super::view::WorkerView;
 use crate::description::WorkerDescription;
@@ -21,10 +22,15 @@ pub(super) struct Slot {
     pub(super) memory_mb: u64,
 }
 
+/// Nobody is behind this connection: a worker or driver that has not come back yet.
+pub(super) const UNREACHED: Peer = Peer(u64::MAX - 1);
+
 #[derive(Debug)]
 pub(super) struct Worker {
     description: WorkerDescription,
     peer: Peer,
+    /// Since when its connection is broken.
+    disconnected: Option<Tick>,
     registration: Registration,
     status: WorkerStatus,
     last_heartbeat: Tick,
@@ -46,6 +52,7 @@ impl Worker {
         Worker {
             description,
             peer,
+            disconnected: None,
             registration,
             status: WorkerStatus::Alive,
             last_heartbeat: now,
@@ -57,8 +64,33 @@ impl Worker {
         }
     }
 
+    /// A worker of a master before this one, which has not answered yet.
+    pub(super) fn unknown(
+        description: WorkerDescription,
+        registration: Registration,
+        now: Tick,
+    ) -> Self {
+        let status = WorkerStatus::Unknown;
+        Worker { status, ..Worker::new(description, UNREACHED, registration, now) }
+    }
+
     pub(super) fn is_alive(&self) -> bool {
         self.status == WorkerStatus::Alive
+    }
+
+    pub(super) fn is_unknown(&self) -> bool {
+        self.status == WorkerStatus::Unknown
+    }
+
+    /// Its connection is broken; it may come back.
+    pub(super) fn is_disconnected(&self) -> bool {
+        self.disconnected.is_some()
+    }
+
+    /// What is persisted of it: nothing, of a dead one.
+    pub(super) fn record(&self) -> Option<WorkerRecord> {
+        let counts = self.status != WorkerStatus::Dead;
+        counts.then(|| WorkerRecord { worker: self.description.clone() })
     }
 
     pub(super) fn id(&self) -> &WorkerId {
@@ -91,7 +123,7 @@ impl Worker {
 
     /// A heartbeat came over this connection.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) {
-        (self.last_heartbeat, self.peer) = (now, from);
+        (self.last_heartbeat, self.peer, self.disconnected) = (now, from, None);
     }
 
     /// Whether a report with this number says something new.
@@ -118,7 +150,12 @@ impl Worker {
     }
 
     pub(super) fn fits(&self, cores: u32, memory_mb: u64) -> bool {
-        self.is_alive() && self.free_cores() >= cores && self.free_memory_mb() >= memory_mb
+        let reached = self.is_alive() && !self.is_disconnected();
+        reached && self.has_capacity(Slot { cores, memory_mb })
+    }
+
+    pub(super) fn has_capacity(&self, slot: Slot) -> bool {
+        self.free_cores() >= slot.cores && self.free_memory_mb() >= slot.memory_mb
     }
 
     pub(super) fn book_executor(&mut self, key: ExecutorKey, slot: Slot) {
@@ -158,6 +195,18 @@ impl Worker {
 
     pub(super) fn holds_executor(&self, key: &ExecutorKey) -> bool {
         self.executors.contains_key(key)
+    }
+
+    pub(super) fn holds_driver(&self, driver: &DriverId) -> bool {
+        self.drivers.contains_key(driver)
+    }
+
+    pub(super) fn executor_slots(&self) -> impl Iterator<Item = (&ExecutorKey, Slot)> {
+        self.executors.iter().map(|(key, slot)| (key, *slot))
+    }
+
+    pub(super) fn driver_slots(&self) -> impl Iterator<Item = (&DriverId, Slot)> {
+        self.drivers.iter().map(|(driver, slot)| (driver, *slot))
     }
 
     pub(super) fn executor_keys(&self) -> impl Iterator<Item = &ExecutorKey> {
@@ -233,6 +282,45 @@ impl Workers {
         self.iter().filter(|worker| worker.is_alive())
     }
 
+    /// Those that have not answered yet.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = &Worker> {
+        self.iter().filter(|worker| worker.is_unknown())
+    }
+
+    /// The connection of a live worker is broken.
+    pub(super) fn disconnected(&mut self, id: &WorkerId, now: Tick) {
+        if let Some(worker) = self.by_id.get_mut(id) {
+            worker.disconnected.get_or_insert(now);
+        }
+    }
+
+    /// Live workers whose connection has been broken for so long.
+    pub(super) fn cut_off(&self, now: Tick, grace_ms: u64) -> Vec<WorkerId> {
+        let is_cut_off = |worker: &&Worker| {
+            worker.disconnected.is_some_and(|since| now.since_ms(since) >= grace_ms)
+        };
+        self.alive().filter(is_cut_off).map(|worker| worker.id().clone()).collect()
+    }
+
+    /// When the next one has been for so long.
+    pub(super) fn next_cut_off(&self, grace_ms: u64) -> Option<Tick> {
+        let cut_off = self.alive().filter_map(|worker| worker.disconnected);
+        cut_off.map(|since| since.plus_ms(grace_ms)).min()
+    }
+
+    /// Others at this address that are not there any more: not reached, or never answered.
+    pub(super) fn gone_from(&self, address: &Address, but: &WorkerId) -> Vec<WorkerId> {
+        let gone = self.iter().filter(|other| {
+            let away = other.is_alive() && other.is_disconnected() || other.is_unknown();
+            away && other.id() != but && other.description.address == *address
+        });
+        gone.map(|worker| worker.id().clone()).collect()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_id.clear();
+    }
+
     /// The live worker at the other end of a connection.
     pub(super) fn alive_behind(&self, peer: Peer) -> Option<&Worker> {
         self.alive().find(|worker| worker.peer == peer)
@@ -250,23 +338,16 @@ impl Workers {
         self.alive().filter(is_silent).map(|worker| worker.id().clone()).collect()
     }
 
-    /// Forgets a worker of a master before this one that never answered: another one is at its address.
-    pub(super) fn forget_unknown_at(&mut self, address: &Address) {
-        self.by_id.retain(|_, other| {
-            other.status != WorkerStatus::Unknown || other.description.address != *address
-        });
-    }
-
     /// Takes a worker in, in the place of one of that name which is not alive.
     pub(super) fn insert(&mut self, worker: Worker) {
         let before = self.by_id.insert(worker.id().clone(), worker);
         assert!(before.is_none_or(|before| !before.is_alive()), "a live worker is replaced");
     }
 
-    /// Lists a worker that is not alive so long after its last heartbeat, and no longer.
+    /// Lists a dead worker so long after its last heartbeat, and no longer.
     pub(super) fn forget_dead(&mut self, now: Tick, listed_ms: u64) {
         self.by_id.retain(|_, worker| {
-            worker.is_alive() || now.since_ms(worker.last_heartbeat) <= listed_ms
+            worker.status != WorkerStatus::Dead || now.since_ms(worker.last_heartbeat) <= listed_ms
         });
     }
 

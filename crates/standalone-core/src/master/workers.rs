@@ -5,7 +5,6 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
-use super::records::{Change, WorkerRecord};
 use super::state::WorkerStatus;
 use super::worker_table::{Slot, Worker};
 use crate::description::{
@@ -30,7 +29,10 @@ impl Master {
         worker: WorkerDescription,
         state: WorkerState,
     ) {
-        if let Some(Objection { reason, retry }) = self.objection(&worker) {
+        for gone in self.workers.gone_from(&worker.address, &worker.id) {
+            self.lose_worker(turn, &gone, "another worker is at its address");
+        }
+        if let Some(Objection { reason, retry }) = self.objection(&worker, &state) {
             let incarnation = worker.incarnation;
             let failed = ToWorker::RegisterWorkerFailed { incarnation, reason, retry };
             return turn.tell_worker(from, failed);
@@ -55,17 +57,21 @@ impl Master {
         self.agenda.reschedule();
     }
 
-    fn objection(&self, worker: &WorkerDescription) -> Option<Objection> {
+    fn objection(&self, worker: &WorkerDescription, state: &WorkerState) -> Option<Objection> {
         let id = &worker.id;
         if worker.cores == 0 || worker.memory_mb == 0 {
             let reason = format!("{id} offers nothing: give it at least 1 core and 1 MB of memory");
             return Some(Objection { reason, retry: false });
         }
-        let known = self.workers.get(id).filter(|known| known.is_alive());
+        let known = self.workers.get(id).filter(|known| known.is_alive() || known.is_unknown());
         if known.is_some_and(|known| known.description().incarnation != worker.incarnation) {
             let reason =
                 format!("the name {id} is taken by another worker: start it under another");
             return Some(Objection { reason, retry: false });
+        }
+        if self.is_outdated(worker, state) {
+            let reason = format!("{id} runs more than this master knows of: register again");
+            return Some(Objection { reason, retry: true });
         }
         let taken = self.workers.alive_at(&worker.address, id)?;
         let (address, other) = (&worker.address, taken.id());
@@ -81,15 +87,14 @@ impl Master {
         worker: WorkerDescription,
         state: &WorkerState,
     ) {
-        self.workers.forget_unknown_at(&worker.address);
-        let before = self.workers.get(&worker.id).map(Worker::registration);
-        let registration = match before {
+        let before = self.workers.get(&worker.id);
+        let registration = match before.map(Worker::registration) {
             Some(before) if self.options.planted.is(Mutant::ReusesRegistrations) => before,
             _ => self.ids.next_registration(),
         };
-        turn.persist(Change::PutWorker(WorkerRecord { worker: worker.clone() }));
+        turn.touch_worker(&worker.id);
         let mut entry = Worker::new(worker, from, registration, turn.now);
-        // An executor that waits for capacity there holds none, and the master is about to kill it.
+        // An executor that waits for capacity there holds none.
         let running = |report: &&ExecutorReport| report.state == ExecutorState::Running;
         for report in state.executors.iter().filter(running) {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
@@ -100,7 +105,47 @@ impl Master {
             let slot = Slot { cores: report.cores, memory_mb: report.memory_mb };
             entry.book_driver(report.driver.clone(), slot);
         }
+        self.rebook(entry);
+    }
+
+    /// What is counted on there and was not mentioned stays booked: its order is repeated. There is capacity for it.
+    fn rebook(&mut self, mut entry: Worker) {
+        if let Some(before) = self.workers.get(entry.id()) {
+            for (key, slot) in before.executor_slots() {
+                if !entry.holds_executor(key) {
+                    entry.book_executor(key.clone(), slot);
+                }
+            }
+            for (driver, slot) in before.driver_slots() {
+                if !entry.holds_driver(driver) {
+                    entry.book_driver(driver.clone(), slot);
+                }
+            }
+        }
         self.workers.insert(entry);
+    }
+
+    /// Whether what a worker says it runs leaves no capacity for what was ordered there since: it said so before that, or what
+    /// was there is still ending.
+    fn is_outdated(&self, worker: &WorkerDescription, state: &WorkerState) -> bool {
+        let Some(before) = self.workers.get(&worker.id).filter(|known| known.is_unknown()) else {
+            return false;
+        };
+        let running = |state: ExecutorState| state == ExecutorState::Running;
+        let executors = state.executors.iter().filter(|report| running(report.state));
+        let executors: Vec<_> = executors.map(|r| (&r.key, r.cores, r.memory_mb)).collect();
+        let drivers = state.drivers.iter().filter(|report| report.state == DriverState::Running);
+        let drivers: Vec<_> = drivers.map(|r| (&r.driver, r.cores, r.memory_mb)).collect();
+        let missing = before.executor_slots();
+        let missing = missing.filter(|(key, _)| !executors.iter().any(|(other, ..)| other == key));
+        let waiting = before.driver_slots();
+        let waiting = waiting.filter(|(id, _)| !drivers.iter().any(|(other, ..)| other == id));
+        let told = executors.iter().map(|(_, cores, mb)| (*cores, *mb));
+        let told = told.chain(drivers.iter().map(|(_, cores, mb)| (*cores, *mb)));
+        let slots = missing.map(|(_, slot)| slot).chain(waiting.map(|(_, slot)| slot));
+        let all = told.chain(slots.map(|slot| (slot.cores, slot.memory_mb)));
+        let (cores, memory_mb) = all.fold((0, 0), |(c, m), (cores, mb)| (c + cores, m + mb));
+        cores > worker.cores || memory_mb > worker.memory_mb
     }
 
     /// A worker that is registered tells what it runs.
@@ -148,7 +193,10 @@ impl Master {
         self.repeat_orders(turn, id, &known);
         self.reconcile_drivers(turn, id, state.drivers);
         let worker = &self.workers[id];
-        for app in state.apps.into_iter().filter(|app| self.apps.get(app).is_none()) {
+        let adopts = self.adopts();
+        let is_over =
+            |app: &AppId| self.apps.get(app).is_none() && (!adopts || self.apps.is_taken(app));
+        for app in state.apps.into_iter().filter(is_over) {
             turn.tell_worker(worker.peer(), ToWorker::ApplicationFinished { app });
         }
     }
@@ -177,6 +225,7 @@ impl Master {
                         turn.tell_worker(peer, launch);
                     }
                 }
+                (None, _) if self.adopts() && !self.apps.is_taken(&key.app) => {}
                 _ => {
                     let kill = ToWorker::KillExecutor { registration, key: key.clone() };
                     turn.tell_worker(peer, kill);
@@ -187,13 +236,14 @@ impl Master {
 
     /// Gives a worker up, with all that runs on it. The one way to lose a worker.
     pub(super) fn lose_worker(&mut self, turn: &mut Turn<'_>, id: &WorkerId, why: &str) {
-        let Some(worker) = self.workers.get_mut(id).filter(|worker| worker.is_alive()) else {
+        let counted = |worker: &&mut Worker| worker.is_alive() || worker.is_unknown();
+        let Some(worker) = self.workers.get_mut(id).filter(counted) else {
             return;
         };
         let (executors, drivers) = worker.declare_dead();
         let host = worker.host().clone();
         let message = format!("worker {id} on {host} was declared dead: {why}");
-        turn.persist(Change::RemoveWorker(id.clone()));
+        turn.touch_worker(id);
         for key in executors {
             self.executor_ended(turn, &key, ExecutorState::Lost, None, &message);
         }
@@ -214,6 +264,16 @@ impl Master {
         }
         let rounds = u64::from(self.options.dead_worker_persistence) + 1;
         self.workers.forget_dead(turn.now, rounds.saturating_mul(timeout));
+    }
+
+    /// Workers whose connection broke one heartbeat ago: they would have come back by now.
+    pub(super) fn remove_cut_off_workers(&mut self, turn: &mut Turn<'_>) {
+        if turn.now < self.leadership.settled_at() {
+            return;
+        }
+        for id in self.workers.cut_off(turn.now, self.options.heartbeat_ms()) {
+            self.lose_worker(turn, &id, "its connection broke, and it did not come back");
+        }
     }
 
     /// The application is over: workers need nothing of it any more.

@@ -17,7 +17,7 @@ use super::registration::Link;
 use super::state::Memory;
 use crate::description::{ApplicationDescription, DriverDescription, WorkerState};
 use crate::messages::{Stamped, ToMaster, ToWorker};
-use crate::{DriverId, Epoch, ExecutorKey, Registration};
+use crate::{DriverId, ExecutorKey, Registration, Term};
 
 /// Into a worker.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ pub struct Worker {
     pub(super) jitter: Jitter,
     pub(super) link: Link,
     /// The newest registration, and who gave it. Orders under another one are void.
-    pub(super) newest: (Epoch, Registration),
+    pub(super) newest: (Term, Registration),
     /// Of the last report.
     number: u64,
     pub(super) executors: Executors,
@@ -147,7 +147,7 @@ impl Worker {
             options,
             jitter,
             link: Link::starting(),
-            newest: (Epoch(0), Registration(0)),
+            newest: (Term(0), Registration(0)),
             number: 0,
             executors: Executors::default(),
             drivers: Drivers::default(),
@@ -194,14 +194,14 @@ impl Worker {
     }
 
     fn received(&mut self, turn: &mut Turn<'_>, master: usize, stamped: Stamped<ToWorker>) {
-        let Stamped { epoch, message } = stamped;
-        if epoch < self.newest.0 {
+        let Stamped { term, message } = stamped;
+        if term < self.newest.0 {
             self.dropped_stale();
             return;
         }
         match message {
             ToWorker::RegisteredWorker { registration, heartbeat_ms, .. } => {
-                self.registered(turn, (master, heartbeat_ms), (epoch, registration));
+                self.registered(turn, (master, heartbeat_ms), (term, registration));
             }
             ToWorker::RegisterWorkerFailed { incarnation, reason, retry } => {
                 if incarnation == self.options.description.incarnation {
@@ -209,7 +209,8 @@ impl Worker {
                 }
             }
             ToWorker::MasterInStandby => {}
-            ToWorker::ReconnectWorker | ToWorker::MasterChanged { .. } => self.reconnect(turn),
+            ToWorker::ReconnectWorker => self.reconnect(turn),
+            ToWorker::MasterChanged { .. } => self.look_for_leader(turn),
             ToWorker::LaunchExecutor {
                 registration,
                 key,
@@ -251,7 +252,7 @@ impl Worker {
         }
     }
 
-    /// Whether an order counts: it was given under the newest registration (S06). Its master's epoch may have grown since.
+    /// Whether an order counts: it was given under the newest registration (S06). Its master's term may have grown since.
     fn obeys(&mut self, registration: Registration) -> bool {
         let current = self.newest.1 == registration;
         self.stale += u64::from(!current);

@@ -284,6 +284,7 @@ impl Download {
     fn begin_anew(&mut self) {
         self.wasted += self.position;
         self.position = 0;
+        self.window.1 = 0;
         self.contributors.clear();
     }
 }
@@ -351,6 +352,20 @@ mod tests {
         let mut download = download(&[SourceKind::Driver]);
         download.ended(Tick(0), 0, ReadEnd::Refused);
         assert_eq!(download.next(Tick(9)), NextRead::GiveUp(GivenUp::NoSource));
+    }
+
+    #[test]
+    fn a_source_with_which_it_begins_anew_is_measured_from_there() {
+        let mut download = download(&[SourceKind::Driver, SourceKind::Driver]);
+        download.arrived(Tick(0), 0, 500);
+        download.arrived(Tick(0), 1, 500);
+        assert!(download.mismatched());
+        assert_eq!((download.next(Tick(0)), download.reads_from(0)), (NextRead::Ask(0), 0));
+        download.arrived(Tick(1), 0, 400);
+        download.ended(Tick(1), 0, ReadEnd::Broken);
+        assert_eq!((download.next(Tick(2)), download.reads_from(1)), (NextRead::Ask(1), 0));
+        download.arrived(Tick(500), 1, 100);
+        assert_eq!(download.is_slow(Tick(1002)), Err(Tick(2002)), "a hundred bytes are enough");
     }
 
     #[test]

@@ -36,6 +36,7 @@ impl Driver {
             cores: self.description.cores,
             memory_mb: self.description.memory_mb,
             state: if running { DriverState::Running } else { DriverState::Submitted },
+            description: None,
             end: None,
         }
     }
@@ -134,6 +135,15 @@ impl Drivers {
     /// Ends that no master has acknowledged.
     pub(super) fn untold(&self) -> usize {
         self.ended.len()
+    }
+
+    /// The same, with all that a master has to know which never heard of them.
+    pub(super) fn introductions(&self) -> Vec<DriverReport> {
+        let live = self.live.iter().map(|(id, driver)| {
+            let description = Some(driver.description.clone());
+            DriverReport { description, ..driver.report(id) }
+        });
+        live.chain(self.ended.values().cloned()).collect()
     }
 
     /// Of all, live or ended.

@@ -48,7 +48,9 @@ impl Worker {
             Some(_) => self.driver_over(turn, &id, DriverState::Killed, "it was not running", None),
             None => {
                 let (state, end) = (DriverState::Killed, None);
-                let unknown = DriverReport { driver: id, cores: 0, memory_mb: 0, state, end };
+                let (cores, memory_mb, description) = (0, 0, None);
+                let unknown =
+                    DriverReport { driver: id, cores, memory_mb, state, description, end };
                 let report = self.drivers.ended_or(unknown);
                 self.report_driver(turn, report);
             }

@@ -5,8 +5,9 @@ use firesteel_types::Tick;
 use super::core::WorkerEffect;
 use super::core::{Turn, Worker};
 use super::options::WorkerOptions;
-use crate::messages::ToMaster;
-use crate::{Epoch, Registration};
+use crate::description::WorkerState;
+use crate::messages::{Follower, ToMaster};
+use crate::{Registration, Term};
 
 /// How things stand with the masters.
 #[derive(Clone, Debug)]
@@ -60,7 +61,17 @@ impl Worker {
                 let state = self.state();
                 let message = ToMaster::Heartbeat { worker, registration, state };
                 turn.out.push(WorkerEffect::Send { master, message });
+                self.ask_others(turn, master);
             }
+        }
+    }
+
+    /// Another master may lead by now, and this worker's be unable to say so.
+    fn ask_others(&self, turn: &mut Turn<'_>, own: usize) {
+        for master in (0..self.options.masters).filter(|master| *master != own) {
+            let (follower, newest) = (Follower::Worker, self.newest.0);
+            let message = ToMaster::Following { follower, newest };
+            turn.out.push(WorkerEffect::Send { master, message });
         }
     }
 
@@ -94,7 +105,8 @@ impl Worker {
             true => turn.now.plus_ms(self.jitter.around_ms(*pause_ms).max(1)).min(*ends),
             false => *ends,
         };
-        let state = self.state();
+        let drivers = self.drivers.introductions();
+        let state = WorkerState { drivers, ..self.state() };
         for master in 0..self.options.masters {
             let (worker, state) = (self.options.description.clone(), state.clone());
             let message = ToMaster::RegisterWorker { worker, state, newest: self.newest.0 };
@@ -107,7 +119,7 @@ impl Worker {
         &mut self,
         turn: &mut Turn<'_>,
         (master, heartbeat_ms): (usize, u64),
-        given: (Epoch, Registration),
+        given: (Term, Registration),
     ) {
         let confirmed = given == self.newest && self.is_registered();
         if given < self.newest || confirmed {
@@ -137,9 +149,14 @@ impl Worker {
     /// A master does not know this worker any more: register, at once.
     pub(super) fn reconnect(&mut self, turn: &mut Turn<'_>) {
         if self.is_registered() {
-            self.link = Link::registering_at(turn.now);
-            self.try_to_register(turn);
+            self.look_for_leader(turn);
         }
+    }
+
+    /// A master leads that did not before: register, at once.
+    pub(super) fn look_for_leader(&mut self, turn: &mut Turn<'_>) {
+        self.link = Link::registering_at(turn.now);
+        self.try_to_register(turn);
     }
 
     /// What runs goes on; a master is looked for, not all workers of a cluster at the same moment.
@@ -171,7 +188,7 @@ impl Worker {
         } else {
             self.hopeless.remove(&master);
         }
-        let was_never_taken_in = self.newest == (Epoch(0), Registration(0));
+        let was_never_taken_in = self.newest == (Term(0), Registration(0));
         if was_never_taken_in && self.hopeless.len() >= self.options.masters {
             self.stop(turn, 1, reason);
         }

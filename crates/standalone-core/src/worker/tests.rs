@@ -13,7 +13,7 @@ use crate::description::{
     ApplicationDescription, DriverDescription, DriverState, ExecutorState, WorkerDescription,
 };
 use crate::messages::{Stamped, ToMaster, ToWorker};
-use crate::{DriverId, Epoch, ExecutorKey, Incarnation, Registration, WorkerId};
+use crate::{DriverId, ExecutorKey, Incarnation, Registration, Term, WorkerId};
 
 struct Scene {
     worker: Worker,
@@ -37,7 +37,7 @@ fn key(executor: u32) -> ExecutorKey {
 }
 
 fn received(message: ToWorker) -> WorkerEvent {
-    WorkerEvent::Received { master: 0, stamped: Stamped { epoch: Epoch(5), message } }
+    WorkerEvent::Received { master: 0, stamped: Stamped { term: Term(5), message } }
 }
 
 fn registered(registration: u64) -> WorkerEvent {
@@ -152,10 +152,10 @@ fn clean_up_spares_the_directories_of_executors_and_drivers_that_run() {
 }
 
 #[test]
-fn an_order_counts_though_its_masters_epoch_has_grown_since_it_took_the_worker_in() {
+fn an_order_counts_though_its_masters_term_has_grown_since_it_took_the_worker_in() {
     let mut scene = Scene::ready();
     let WorkerEvent::Received { master, mut stamped } = launch(1, 0, 1) else { unreachable!() };
-    stamped.epoch = Epoch(6);
+    stamped.term = Term(6);
     let out = scene.feed(WorkerEvent::Received { master, stamped });
     assert!(matches!(out[..], [WorkerEffect::SpawnExecutor { .. }, ..]), "{out:?}");
 }

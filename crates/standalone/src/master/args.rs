@@ -1,12 +1,16 @@
 //! What a master is started with.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use firesteel_conf::{Conf, ConfError, entries};
+use firesteel_conf::{ByteSize, Conf, ConfError, entries};
 use firesteel_rpc::RpcOptions;
 use firesteel_standalone_core::master::MasterOptions;
 
+use super::recovery::RecoveryFactory;
 use crate::StartError;
+use crate::store::Store;
+use crate::token::TokenKey;
 
 /// What a master is started with.
 #[derive(Clone, Debug)]
@@ -25,32 +29,61 @@ pub struct MasterArgs {
     pub conf: Conf,
     /// Its secrets and limits.
     pub rpc: RpcOptions,
+    /// A store of your own, for `spark.deploy.recoveryMode=CUSTOM`.
+    pub recovery: Option<RecoveryFactory>,
 }
 
 impl MasterArgs {
     /// A master that only this machine reaches, on any free port, without a page.
     pub fn loopback(conf: Conf, rpc: RpcOptions) -> Self {
-        let host = "127.0.0.1".to_owned();
-        Self { host, advertise: None, port: 0, web_port: None, rest_port: None, conf, rpc }
+        Self {
+            host: "127.0.0.1".to_owned(),
+            advertise: None,
+            port: 0,
+            web_port: None,
+            rest_port: None,
+            conf,
+            rpc,
+            recovery: None,
+        }
     }
 
-    /// The port for submissions over HTTP that settings ask for, for a master that asks its peers for a
-    /// secret or does not.
-    pub fn rest_port_of(conf: &Conf, has_secret: bool) -> Result<Option<u16>, StartError> {
-        let wanted = conf.get(&entries::MASTER_REST_ENABLED)?;
-        if wanted == Some(true) && has_secret {
-            return Err(StartError::RestWithSecret);
-        }
+    /// The port for submissions over HTTP that settings ask for, for a master with these secrets.
+    pub fn rest_port_of(conf: &Conf, rpc: &RpcOptions) -> Result<Option<u16>, StartError> {
+        let can_ask = TokenKey::from_settings(conf, rpc)?.is_some();
+        let asks = conf.get(&entries::MASTER_REST_AUTHENTICATE)?;
+        let wanted = conf.get(&entries::MASTER_REST_ENABLED)?.unwrap_or(can_ask && asks);
         let port = conf.get(&entries::MASTER_REST_PORT)?;
-        Ok(wanted.unwrap_or(!has_secret).then(|| u16::try_from(port).unwrap_or_default()))
+        Ok(wanted.then(|| u16::try_from(port).unwrap_or_default()))
+    }
+
+    /// The key of the tokens that such submissions need; `None` if everybody may submit.
+    pub(super) fn token_key(&self) -> Result<Option<TokenKey>, StartError> {
+        if self.rest_port.is_none() || !self.conf.get(&entries::MASTER_REST_AUTHENTICATE)? {
+            return Ok(None);
+        }
+        let key = TokenKey::from_settings(&self.conf, &self.rpc)?;
+        key.map(Some).ok_or(StartError::RestWithoutToken)
+    }
+
+    /// Where it keeps what is uploaded to it: told, or the user's directory for such things.
+    pub(super) fn store(&self) -> Result<Store, ConfError> {
+        let ByteSize(max_bytes) = self.conf.get(&entries::MASTER_STORE_MAX_SIZE)?;
+        let max_downloads = self.conf.get(&entries::MAX_DOWNLOADS)? as usize;
+        let told = self.conf.get(&entries::MASTER_STORE_DIR)?.map(PathBuf::from);
+        let directory = told.or_else(user_cache).unwrap_or_else(|| "firesteel-store".into());
+        Ok(Store::new(directory, max_bytes, max_downloads))
     }
 
     /// The rules of its core.
     pub(super) fn options(&self) -> Result<MasterOptions, ConfError> {
         let conf = &self.conf;
         let retries = conf.get(&entries::DEPLOY_MAX_EXECUTOR_RETRIES)?;
+        let timeout = conf.get(&entries::WORKER_TIMEOUT)?;
+        let recovery_timeout = conf.get(&entries::DEPLOY_RECOVERY_TIMEOUT)?.unwrap_or(timeout);
         Ok(MasterOptions {
-            worker_timeout_ms: millis(conf.get(&entries::WORKER_TIMEOUT)?),
+            worker_timeout_ms: millis(timeout),
+            recovery_timeout_ms: millis(recovery_timeout),
             dead_worker_persistence: conf.get(&entries::DEAD_WORKER_PERSISTENCE)?,
             spread_out_apps: conf.get(&entries::DEPLOY_SPREAD_OUT_APPS)?,
             spread_out_drivers: conf.get(&entries::DEPLOY_SPREAD_OUT_DRIVERS)?,
@@ -61,6 +94,13 @@ impl MasterArgs {
             ..MasterOptions::default()
         })
     }
+}
+
+/// Of the user that this process belongs to.
+fn user_cache() -> Option<PathBuf> {
+    let told = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let cache = told("XDG_CACHE_HOME").or_else(|| Some(told("HOME")?.join(".cache")));
+    Some(cache?.join("firesteel").join("store"))
 }
 
 /// A duration as cores count it.

@@ -2,21 +2,27 @@
 
 mod args;
 mod pages;
+pub mod recovery;
 mod rest;
 mod shell;
 
 use std::sync::Arc;
 
+use firesteel_backend::Address;
 use firesteel_rpc::{BindTo, RpcAddress, RpcEnv};
 use firesteel_standalone_core::master::MasterView;
 use firesteel_standalone_core::wire::MASTER;
+use firesteel_types::Host;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::gateway::GATEWAY;
 use crate::{StartError, web};
 pub use args::MasterArgs;
 pub(crate) use args::millis;
+use recovery::{Codec, Outbox};
 pub(crate) use rest::fuzz as fuzz_rest;
+use rest::{Gateway, GatewayEndpoint, Site};
 use shell::{MasterEndpoint, Shell};
 
 /// A master with its ports open.
@@ -32,6 +38,8 @@ pub struct RunningMaster {
     env: RpcEnv,
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// The thread that persists, if one does.
+    writer: Option<recovery::Running>,
 }
 
 /// Starts a master in this runtime.
@@ -41,34 +49,71 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
         web::check_tls(&args.conf)?;
     }
     let mut options = args.options()?;
-    let retries = args.rpc.port_retries;
+    let secret = args.rpc.identity.as_ref().map(|identity| identity.secret().clone());
+    let (store, authenticates) = (Arc::new(args.store()?), args.rpc.keyring.is_some());
+    let (key, retries) = (args.token_key()?, args.rpc.port_retries);
     let bind = BindTo { host: args.host.clone(), port: args.port, advertise: args.advertise };
     let env = RpcEnv::server(args.rpc, bind).await?;
     let address = env.address().expect("a server has an address").clone();
     let web = match args.web_port {
-        Some(port) => Some(web::bind(&args.host, &address.host, port, retries).await?),
+        Some(port) => {
+            let web = web::bind(&args.host, &address.host, port, retries).await?;
+            Some(web.also_named(&args.conf)?)
+        }
         None => None,
     };
     let rest = match args.rest_port {
-        Some(port) => Some(web::bind(&args.host, &address.host, port, retries).await?),
+        Some(port) => {
+            let web = web::bind(&args.host, &address.host, port, retries).await?;
+            Some(web.also_named(&args.conf)?)
+        }
         None => None,
     };
     let rest_address = rest.as_ref().map(|rest| rest.address.clone());
     let web_address = web.as_ref().map(|web| web.address.clone());
     options.url = format!("spark://{address}");
     options.web_ui = web_address.as_ref().map_or_else(String::new, |web| format!("http://{web}"));
-    let shell = Arc::new(Shell::new(options));
+    let records = recovery::of(&args.conf, args.recovery.as_ref())?;
+    options.elected = records.as_ref().is_some_and(|records| records.has_rivals());
+    let codec = Codec::new(&args.conf, secret.as_ref())?;
+    let (outbox, writer) = match records {
+        Some(records) => Some(Outbox::new(records, codec)?).unzip(),
+        None => (None, None),
+    };
+    let shell = Arc::new(Shell::new(options, outbox));
+    let writer = match writer {
+        Some(writer) => Some(writer.run(shell.clone()).map_err(StartError::Thread)?),
+        None => {
+            shell.lead_alone();
+            None
+        }
+    };
+    env.serve_streams(store.clone());
     env.register(MASTER, MasterEndpoint(shell.clone()))?;
+    let gateway = Arc::new(Gateway {
+        shell: shell.clone(),
+        store,
+        site: Site {
+            url: format!("spark://{address}"),
+            address: Address { host: Host::new(&address.host), port: address.port },
+            rest_port: rest_address.as_ref().map(|rest| rest.port),
+            authenticates,
+        },
+    });
+    env.register(GATEWAY, GatewayEndpoint(gateway.clone()))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
     if let Some(web) = web {
         tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
     }
     if let Some(rest) = rest {
-        let handler = rest::handler(shell.clone(), format!("spark://{address}"));
+        if key.is_none() {
+            tracing::warn!(address = %rest.address, "everybody who reaches the REST server can run programs");
+        }
+        let handler = rest::handler(gateway, key);
         tasks.spawn(web::serve(rest, handler, rest::LONGEST, stop.clone()));
     }
-    Ok(RunningMaster { address, web_address, rest_address, shell, env, stop, tasks })
+    Ok(RunningMaster { address, web_address, rest_address, shell, env, stop, tasks, writer })
 }
 
 impl RunningMaster {
@@ -87,6 +132,10 @@ impl RunningMaster {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.shell.close_outbox();
+        if let Some(writer) = self.writer {
+            let _ = tokio::task::spawn_blocking(|| writer.join()).await;
+        }
         self.env.shutdown().await;
     }
 }

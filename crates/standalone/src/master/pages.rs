@@ -117,14 +117,13 @@ fn drivers(views: &[DriverView]) -> Vec<Vec<String>> {
 mod tests {
     use std::time::Duration;
 
-    use firesteel_standalone_core::Epoch;
-    use firesteel_standalone_core::master::{Master, MasterOptions, RecoveryState};
+    use firesteel_standalone_core::master::{Master, MasterOptions};
 
     use super::metrics;
 
     #[test]
     fn gauges_are_told_as_spark_tells_them_and_the_longest_decision_with_them() {
-        let master = Master::new(MasterOptions::default(), Epoch(1), RecoveryState::Alive);
+        let master = Master::new(MasterOptions::default());
         let text = metrics(&master.view(), Duration::from_micros(1234));
         assert!(text.starts_with(r#"{"version":"4.0.0","gauges":{"#), "{text}");
         for gauge in ["master.aliveWorkers", "master.apps", "master.waitingApps", "master.workers"]

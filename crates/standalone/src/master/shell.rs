@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use firesteel_backend::Peer;
 use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
-use firesteel_standalone_core::Epoch;
 use firesteel_standalone_core::master::{
-    Change, Master, MasterEffect, MasterEvent, MasterOptions, MasterView, RecoveryState,
+    Change, Master, MasterEffect, MasterEvent, MasterOptions, MasterView, Records, RecoveryState,
 };
 use firesteel_standalone_core::messages::{
     MasterReply, Stamped, ToApplication, ToMaster, ToWorker,
@@ -19,6 +18,7 @@ use firesteel_standalone_core::wire::{APP_CLIENT, WORKER};
 use firesteel_storage::Clock;
 use firesteel_types::Tick;
 
+use super::recovery::{Job, Outbox};
 use crate::alarm::Alarm;
 
 /// The core with what its effects need.
@@ -26,12 +26,16 @@ pub(super) struct Shell {
     clock: Clock,
     alarm: Alarm,
     state: Mutex<State>,
+    /// Where effects wait until they are persisted; `None`: nothing is.
+    outbox: Option<Outbox>,
 }
 
 struct State {
     core: Master,
     /// Those that sent a message over a connection that still stands.
     peers: BTreeMap<Peer, Links>,
+    /// Which of its leaderships this is.
+    led: u64,
     /// What the decision took that took longest.
     longest_round: Duration,
 }
@@ -55,7 +59,13 @@ const FIRST_NUMBERS: u32 = 9000;
 /// A caller in this process, which has no connection.
 const NOBODY: Peer = Peer(u64::MAX);
 
+/// How long somebody in this process waits for a reply, while it is persisted: the master's one thread waits too.
+const REPLY_WAIT: Duration = Duration::from_secs(5);
+
 type Asker = Caller<Stamped<MasterReply>>;
+
+/// Takes a reply to who asked.
+pub(super) type Answer = Box<dyn FnOnce(Stamped<MasterReply>) + Send>;
 
 impl fmt::Debug for Shell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,22 +74,53 @@ impl fmt::Debug for Shell {
 }
 
 impl Shell {
-    pub(super) fn new(options: MasterOptions) -> Self {
+    pub(super) fn new(options: MasterOptions, outbox: Option<Outbox>) -> Self {
         let clock = Clock::new();
         let drawn = getrandom::u32().expect("the system has random numbers");
         let options = MasterOptions { first_number: (drawn % FIRST_NUMBERS) as u16, ..options };
-        let core = Master::new(options, Epoch(clock.now().0), RecoveryState::Alive);
-        let state =
-            Mutex::new(State { core, peers: BTreeMap::new(), longest_round: Duration::ZERO });
-        Self { clock, alarm: Alarm::default(), state }
+        let (core, peers) = (Master::new(options), BTreeMap::new());
+        let state = Mutex::new(State { core, peers, led: 0, longest_round: Duration::ZERO });
+        Self { clock, alarm: Alarm::default(), state, outbox }
     }
 
-    /// Wakes the core at the moments it asks for, beginning with its first.
+    /// It leads, without a store.
+    pub(super) fn lead_alone(&self) {
+        self.elected(Records::default(), None, 0);
+    }
+
+    /// It leads, for the so-manieth time.
+    pub(super) fn elected(&self, records: Records, lease: Option<Tick>, led: u64) {
+        let mut state = self.lock();
+        state.led = led;
+        self.feed(&mut state, MasterEvent::Elected { records, lease }, None);
+        tracing::info!(term = %state.core.term(), status = state.core.status().name(), "this master leads");
+    }
+
+    pub(super) fn renewed(&self, until: Tick) {
+        self.feed(&mut self.lock(), MasterEvent::LeaseRenewed { until }, None);
+    }
+
+    pub(super) fn deposed(&self, reason: String) {
+        self.feed(&mut self.lock(), MasterEvent::Deposed { reason }, None);
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    /// Nothing is persisted any more.
+    pub(super) fn close_outbox(&self) {
+        if let Some(outbox) = &self.outbox {
+            outbox.stop();
+        }
+    }
+
+    /// Wakes the core at the moments it asks for. It asks for the first when it leads: to wake it before that would be the end of
+    /// what it asked for.
     pub(super) async fn keep_time(self: Arc<Self>) {
-        self.alarm.arm(self.clock.now());
         loop {
             self.alarm.ring(&self.clock).await;
-            self.feed(&mut self.lock(), MasterEvent::Ticked, |_| {});
+            self.feed(&mut self.lock(), MasterEvent::Ticked, None);
         }
     }
 
@@ -99,35 +140,57 @@ impl Shell {
 
     /// Asks it something from inside this process.
     pub(super) fn ask(&self, message: ToMaster) -> Option<MasterReply> {
-        let mut reply = None;
+        let (replies, reply) = std::sync::mpsc::channel();
+        let answer: Answer = Box::new(move |stamped| {
+            let _ = replies.send(stamped.message);
+        });
         let event = MasterEvent::Received { from: NOBODY, message };
-        self.feed(&mut self.lock(), event, |stamped| reply = Some(stamped.message));
-        reply
+        self.feed(&mut self.lock(), event, Some(answer));
+        match self.outbox {
+            None => reply.try_recv().ok(),
+            Some(_) => reply.recv_timeout(REPLY_WAIT).ok(),
+        }
     }
 
-    fn feed(
-        &self,
-        state: &mut State,
-        event: MasterEvent,
-        mut reply: impl FnMut(Stamped<MasterReply>),
-    ) {
+    fn feed(&self, state: &mut State, event: MasterEvent, answer: Option<Answer>) {
         let mut effects = Vec::new();
         let started = Instant::now();
         state.core.handle(self.clock.now(), event, &mut effects);
         state.longest_round = state.longest_round.max(started.elapsed());
-        for effect in effects {
-            self.apply(state, effect, &mut reply);
+        let Some(outbox) = &self.outbox else {
+            return self.carry_out(state, effects, answer);
+        };
+        // Nobody but this process hears of a timer.
+        effects.retain(|effect| match effect {
+            MasterEffect::ArmTimer(at) => {
+                self.alarm.arm(*at);
+                false
+            }
+            _ => true,
+        });
+        let leads = state.core.status() != RecoveryState::Standby;
+        if !effects.is_empty() {
+            outbox.send(Job { effects, answer, led: leads.then_some(state.led) });
         }
     }
 
-    fn apply(
-        &self,
-        state: &State,
-        effect: MasterEffect,
-        reply: &mut impl FnMut(Stamped<MasterReply>),
-    ) {
+    /// What is to be persisted is: the rest is done.
+    pub(super) fn release(&self, effects: Vec<MasterEffect>, answer: Option<Answer>) {
+        self.carry_out(&self.lock(), effects, answer);
+    }
+
+    fn carry_out(&self, state: &State, effects: Vec<MasterEffect>, mut answer: Option<Answer>) {
+        for effect in effects {
+            self.apply(state, effect, &mut answer);
+        }
+    }
+
+    fn apply(&self, state: &State, effect: MasterEffect, answer: &mut Option<Answer>) {
         match effect {
-            MasterEffect::Persist(change) => note(&change),
+            MasterEffect::Persist(changes) => changes.iter().for_each(note),
+            MasterEffect::StepDown { reason } => {
+                tracing::warn!("this master leads no longer: {reason}");
+            }
             MasterEffect::SendWorker { to, stamped } => {
                 if let ToWorker::RegisterWorkerFailed { reason, .. } = &stamped.message {
                     tracing::warn!(peer = %to, "refused a worker: {reason}");
@@ -140,7 +203,11 @@ impl Shell {
                 }
                 send(state.peers.get(&to).map(|links| &links.app), stamped);
             }
-            MasterEffect::Reply { stamped, .. } => reply(stamped),
+            MasterEffect::Reply { stamped, .. } => {
+                if let Some(answer) = answer.take() {
+                    answer(stamped);
+                }
+            }
             MasterEffect::ArmTimer(at) => self.alarm.arm(at),
         }
     }
@@ -153,19 +220,15 @@ impl Shell {
             let Some(links) = Links::to(&caller) else { return };
             vacant.insert(links);
         }
-        let mut caller = Some(caller);
-        self.feed(&mut state, MasterEvent::Received { from, message }, |stamped| {
-            if let Some(caller) = caller.take() {
-                caller.reply(stamped);
-            }
-        });
+        let answer: Answer = Box::new(move |stamped| caller.reply(stamped));
+        self.feed(&mut state, MasterEvent::Received { from, message }, Some(answer));
     }
 
     fn disconnected(&self, connection: u64) {
         let peer = Peer(connection);
         let mut state = self.lock();
         if state.peers.remove(&peer).is_some() {
-            self.feed(&mut state, MasterEvent::PeerDisconnected { peer }, |_| {});
+            self.feed(&mut state, MasterEvent::PeerDisconnected { peer }, None);
         }
     }
 }
@@ -177,8 +240,8 @@ fn send<M: Message>(to: Option<&EndpointRef<M>>, message: M) {
     }
 }
 
-/// Kept nowhere yet: until masters recover, a change is a line in the log.
-fn note(change: &Change) {
+/// A change that is persisted, or need not be, as a line in the log.
+pub(super) fn note(change: &Change) {
     match change {
         Change::PutWorker(record) => {
             let worker = &record.worker;
@@ -187,7 +250,7 @@ fn note(change: &Change) {
         Change::RemoveWorker(worker) => tracing::warn!(%worker, "declared worker dead"),
         Change::RemoveApplication(app) => tracing::info!(%app, "application is over"),
         Change::RemoveDriver(driver) => tracing::info!(%driver, "driver is over"),
-        Change::PutApplication(_) | Change::PutDriver(_) => {}
+        Change::PutTerm(_) | Change::PutApplication(_) | Change::PutDriver(_) => {}
     }
 }
 

@@ -24,9 +24,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::executable::Hashes;
 use super::fetch::{Fetch, Source, Waiter};
-use super::partial::{self, Partial, UNFINISHED};
+use crate::executable::Hashes;
+use crate::partial::{self, Partial, UNFINISHED};
 
 pub(super) type Hash = [u8; 32];
 
@@ -163,7 +163,14 @@ impl Cache {
         progress: impl Fn(Preparing),
     ) -> Result<Cached, Arc<FetchError>> {
         let cached = self.entry(&wanted.hash);
-        match self.join(wanted, cached.clone()).wait(progress).await {
+        let fetched = loop {
+            match self.join(wanted, cached.clone()).wait(&progress).await {
+                // It was given up for want of somebody who waits, in the moment in which this one came.
+                Err(error) if matches!(*error, FetchError::Unwanted) => {}
+                fetched => break fetched,
+            }
+        };
+        match fetched {
             Ok(()) => Ok(cached),
             Err(error) => {
                 drop(cached);

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::cache::{Cache, FetchError, Hash};
-use super::partial::Partial;
+use crate::partial::Partial;
 
 /// How many bytes are written at once.
 const PIECE: usize = 1 << 20;

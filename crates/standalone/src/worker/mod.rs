@@ -5,10 +5,8 @@
 //! |---|---|
 //! | `shell` | feeds the core and carries out its effects |
 //! | `order` | what is to be started: program, variables, directory |
-//! | `executable` | whether a program is the one that was meant |
 //! | `cache` | executables and files that drivers serve, by their hash; other workers are served from it |
 //! | `fetch` | downloads of these, each one task that outlives the executor it was begun for |
-//! | `partial` | a file that is being fetched |
 //! | `prepare` | what has to be there before a process starts |
 //! | `process` | one child process from its start to its end |
 //! | `reaper` | the end of all children, when the worker itself is killed |
@@ -20,12 +18,10 @@
 mod args;
 mod cache;
 mod directories;
-mod executable;
 mod fetch;
 mod logs;
 mod order;
 mod pages;
-mod partial;
 mod prepare;
 mod process;
 mod reaper;
@@ -79,7 +75,8 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     let address = env.address().expect("a server has an address").clone();
     let web = match args.web_port {
         Some(port) => {
-            Some(web::bind(&args.host, &address.host, port, args.rpc.port_retries).await?)
+            let web = web::bind(&args.host, &address.host, port, args.rpc.port_retries).await?;
+            Some(web.also_named(&args.conf)?)
         }
         None => None,
     };

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Served, ServedFile};
 use firesteel_backend::provider::Preparing;
-use firesteel_rpc::{APPLICATION_IDENTITY, Identity, RpcAddress, SECRET_VARIABLE, Secret};
+use firesteel_rpc::{
+    APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, RpcAddress, SECRET_VARIABLE, Secret,
+};
 use firesteel_standalone_core::wire::WORKER;
 use firesteel_standalone_core::worker::SourceKind;
 use tokio::sync::watch;
 
 use super::cache::{Cached, FetchError, Wanted};
 use super::directories::{self, Place};
-use super::executable::ExecutableError;
 use super::fetch::Source;
 use super::order::Order;
 use super::process::{Launch, LaunchError};
+use crate::executable::ExecutableError;
 
 /// How far it is: one file after the other.
 #[derive(Debug, Default)]
@@ -129,13 +131,28 @@ impl Launch {
             // Workers ask for proofs as this one does.
             secret: secret.clone().filter(|_| kind == SourceKind::Driver || self.keyring.is_some()),
         };
-        let driver = source(SourceKind::Driver, &served.address, APPLICATION_IDENTITY);
+        let driver = match order {
+            Order::Executor { .. } => {
+                source(SourceKind::Driver, &served.address, APPLICATION_IDENTITY)
+            }
+            // What a driver of the cluster needs, its master serves to the cluster's workers.
+            Order::Driver { .. } => Source {
+                secret: self.secret(),
+                ..source(SourceKind::Driver, &served.address, DEFAULT_IDENTITY)
+            },
+        };
         let peers = order.peers().into_iter().flat_map(|(app, peers)| {
             let source = &source;
             peers.iter().map(move |peer| source(SourceKind::Worker, peer, app))
         });
         let own = |other: &Source| other.address.endpoint(WORKER).to_string() == self.url;
         [driver].into_iter().chain(peers).filter(|other| !own(other)).collect()
+    }
+
+    /// The cluster's secret, if it has one.
+    pub(super) fn secret(&self) -> Option<String> {
+        let identity = self.cache.rpc().identity.as_ref();
+        identity.map(|identity| identity.secret().expose().to_owned())
     }
 
     /// Puts a copy of a file into the work directory: the process may do with it what it likes.

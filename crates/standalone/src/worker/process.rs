@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::command::Command as Told;
-use firesteel_rpc::Keyring;
+use firesteel_rpc::{Keyring, SECRET_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -23,11 +23,11 @@ use tokio_util::task::TaskTracker;
 use super::args::Launcher;
 use super::cache::{Cache, FetchError};
 use super::directories::Directories;
-use super::executable::{ExecutableError, Hashes};
 use super::logs::{self, Output};
 use super::order::{NOT_INHERITED, Order};
 use super::prepare::{Prepared, Progress};
 use super::reaper::Reaper;
+use crate::executable::{ExecutableError, Hashes};
 
 /// How often, and after which time, to try again a program that is still open for writing.
 const BUSY_TRIES: u32 = 100;
@@ -38,9 +38,9 @@ const BUSY_WAIT: Duration = Duration::from_millis(10);
 pub(super) enum LaunchError {
     #[error(transparent)]
     Executable(#[from] ExecutableError),
-    #[error("{here}; and it could not be had from its driver: {source}")]
+    #[error("{here}; and it could not be fetched: {source}")]
     Program { here: ExecutableError, source: Arc<FetchError> },
-    #[error("its file {name} could not be had from its driver: {source}")]
+    #[error("its file {name} could not be fetched: {source}")]
     File { name: String, source: Arc<FetchError> },
     #[error("could not put its file {name} into its work directory: {source}")]
     CopyFile { name: String, source: io::Error },
@@ -120,6 +120,7 @@ impl Launch {
         command
             .envs(order.environment(place, (&self.host, self.bind.as_deref()), &self.url))
             .envs(self.log_urls(order, &place.work))
+            .envs(self.secret_of(order))
             .current_dir(&place.work)
             .stdin(Stdio::null())
             .stdout(sink("stdout")?)
@@ -128,6 +129,12 @@ impl Launch {
             .kill_on_drop(true);
         let failed = |source| LaunchError::Spawn { program: told.program.clone(), source };
         spawn_when_idle(&mut command).await.map_err(failed)
+    }
+
+    /// A driver of the cluster joins it as an application; executors are given the secret of theirs.
+    fn secret_of(&self, order: &Order) -> Option<(&'static str, String)> {
+        let is_driver = matches!(order, Order::Driver { .. });
+        self.secret().filter(|_| is_driver).map(|secret| (SECRET_VARIABLE, secret))
     }
 
     /// Where its output can be read, if that is in files.

@@ -28,13 +28,13 @@ use super::Ended;
 use super::args::WorkerArgs;
 use super::cache::Cache;
 use super::directories::{self, Directories};
-use super::executable::Hashes;
 use super::order::{Order, ProcessKey};
 use super::prepare::Progress;
 use super::process::{Launch, LaunchError};
 use super::reaper::Reaper;
 use crate::StartError;
 use crate::alarm::Alarm;
+use crate::executable::Hashes;
 
 /// How often a launch that takes a while is told of.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);

@@ -18,6 +18,8 @@ pub struct ExecutorInfo {
     pub attributes: BTreeMap<String, String>,
     /// The profile it was asked for with.
     pub resource_profile: u32,
+    /// Devices that Spark gave it: addresses by the name of the resource.
+    pub resources: BTreeMap<String, Vec<String>>,
 }
 
 impl ExecutorInfo {
@@ -29,6 +31,7 @@ impl ExecutorInfo {
             log_urls: BTreeMap::new(),
             attributes: BTreeMap::new(),
             resource_profile: ResourceProfile::DEFAULT,
+            resources: BTreeMap::new(),
         }
     }
 }
@@ -76,6 +79,42 @@ pub struct ExecutorMetrics {
     pub child_resident_memory: u64,
     /// Address space of the processes that it started.
     pub child_virtual_memory: u64,
+    /// What a JVM manages, and its processes of Python: of Spark's executors only.
+    pub managed: ManagedMemory,
+}
+
+/// Memory and garbage collections of a JVM, in bytes and milliseconds, and of its processes of Python.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagedMemory {
+    pub heap: u64,
+    pub off_heap: u64,
+    pub off_heap_execution: u64,
+    pub off_heap_storage: u64,
+    pub off_heap_unified: u64,
+    pub direct_pool: u64,
+    pub mapped_pool: u64,
+    pub python_virtual: u64,
+    pub python_resident: u64,
+    pub minor_gc_count: u64,
+    pub minor_gc_time_ms: u64,
+    pub major_gc_count: u64,
+    pub major_gc_time_ms: u64,
+    pub total_gc_time_ms: u64,
+    pub concurrent_gc_count: u64,
+    pub concurrent_gc_time_ms: u64,
+}
+
+impl ManagedMemory {
+    /// The larger of both, number by number.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        macro_rules! larger {
+            ($($name:ident)*) => { ManagedMemory { $($name: self.$name.max(other.$name),)* } };
+        }
+        larger!(heap off_heap off_heap_execution off_heap_storage off_heap_unified direct_pool mapped_pool
+            python_virtual python_resident minor_gc_count minor_gc_time_ms major_gc_count
+            major_gc_time_ms total_gc_time_ms concurrent_gc_count concurrent_gc_time_ms)
+    }
 }
 
 impl ExecutorMetrics {
@@ -91,6 +130,7 @@ impl ExecutorMetrics {
             virtual_memory: self.virtual_memory.max(other.virtual_memory),
             child_resident_memory: self.child_resident_memory.max(other.child_resident_memory),
             child_virtual_memory: self.child_virtual_memory.max(other.child_virtual_memory),
+            managed: self.managed.max(other.managed),
         }
     }
 }

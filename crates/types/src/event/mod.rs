@@ -15,9 +15,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use executor::{BlockManagerId, ExecutorInfo, ExecutorMetrics, ResourceProfile, StagePeak};
+pub use executor::{
+    BlockManagerId, ExecutorInfo, ExecutorMetrics, ManagedMemory, ResourceProfile, StagePeak,
+};
 pub use stage::{RddDescription, RddScope, StageInfo, StageRdd};
-pub use task::{Accumulable, Locality, RunningTask, TaskInfo, TaskMetrics};
+pub use task::{Accumulable, Locality, PushedShuffleMetrics, RunningTask, TaskInfo, TaskMetrics};
 
 use crate::{
     BroadcastId, ExecutorId, Host, JobError, JobId, Properties, RddId, StageRef, StorageLevel,
@@ -63,6 +65,8 @@ pub enum Event {
         runtime: BTreeMap<String, String>,
         /// The executable, and the files of `spark.files`: who handed them over.
         resources: BTreeMap<String, String>,
+        /// Further lists of settings, by the name that Spark's log has for them (`System Properties`).
+        others: BTreeMap<String, Vec<(String, String)>>,
     },
     /// What executors and tasks of a profile ask for.
     ResourceProfileAdded { profile: ResourceProfile },
@@ -176,6 +180,8 @@ pub enum Event {
         id: BlockManagerId,
         /// Bytes of memory for blocks and running tasks together.
         max_memory: u64,
+        /// How much of it is not on a JVM's heap, where the log tells.
+        max_off_heap_memory: Option<u64>,
         at: Tick,
     },
     /// The blocks that a process held are gone with it.
@@ -197,7 +203,8 @@ pub enum Event {
     /// A task that counts added to an accumulator that has a name. Follows the task's end.
     AccumulableUpdated {
         stage: StageRef,
-        task: TaskId,
+        /// `None`: a log tells what it came to at the end of the stage.
+        task: Option<TaskId>,
         /// What it added, and what came of it.
         accumulable: Accumulable,
         at: Tick,

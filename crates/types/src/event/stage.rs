@@ -22,6 +22,10 @@ pub struct StageInfo {
     pub shuffle_map: bool,
     /// When this attempt began, if it has.
     pub submitted: Option<Tick>,
+    /// When it ended, of a stage that a new job finds complete.
+    pub completed: Option<Tick>,
+    /// The calls that led to it, a line each; `None`: the name says it all.
+    pub details: Option<Arc<str>>,
     /// The profile that its executors were asked for with.
     pub resource_profile: u32,
 }

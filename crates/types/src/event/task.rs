@@ -36,6 +36,16 @@ pub struct RunningTask {
     pub metrics: TaskMetrics,
 }
 
+impl TaskInfo {
+    /// The partition of a task whose log names none.
+    pub const NO_PARTITION: u32 = u32::MAX;
+
+    /// What tells it apart within its stage: the partition, or the index where that is not known.
+    pub fn partition_or_index(&self) -> u32 {
+        if self.partition == Self::NO_PARTITION { self.index } else { self.partition }
+    }
+}
+
 /// How near a task runs to its data, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Locality {
@@ -69,12 +79,12 @@ impl Locality {
 pub struct TaskMetrics {
     /// Time in the task's own code, microseconds.
     pub run_time_us: u64,
-    /// Processor time of that, microseconds.
-    pub cpu_time_us: u64,
+    /// Processor time of that, nanoseconds.
+    pub cpu_time_ns: u64,
     /// Time to decode the task, microseconds.
     pub deserialize_time_us: u64,
-    /// Processor time of that, microseconds.
-    pub deserialize_cpu_time_us: u64,
+    /// Processor time of that, nanoseconds.
+    pub deserialize_cpu_time_ns: u64,
     /// Time to encode the result, microseconds.
     pub result_serialize_time_us: u64,
     /// Size of the result, if it was encoded.
@@ -108,14 +118,32 @@ pub struct TaskMetrics {
     pub shuffle_remote_requests_us: u64,
     pub shuffle_write_records: u64,
     pub shuffle_write_bytes: u64,
-    /// Time to finish map outputs and to store them, microseconds.
-    pub shuffle_write_time_us: u64,
+    /// Time to finish map outputs and to store them, nanoseconds.
+    pub shuffle_write_time_ns: u64,
     /// Bytes that records held in memory before they were spilled.
     pub memory_bytes_spilled: u64,
     /// Bytes written to disk instead.
     pub disk_bytes_spilled: u64,
+    /// Time that a JVM collected garbage meanwhile, milliseconds: of Spark's tasks only.
+    pub gc_time_ms: u64,
+    /// What it read of map outputs that were pushed and merged: of Spark's tasks only.
+    pub pushed: Option<Box<PushedShuffleMetrics>>,
     /// The most that its executor used while it ran, if that was looked at meanwhile.
     pub executor: Option<Box<ExecutorMetrics>>,
+}
+
+/// Reads of map outputs that Spark's external shuffle service merged before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushedShuffleMetrics {
+    pub corrupt_chunks: u64,
+    pub fallbacks: u64,
+    pub remote_blocks: u64,
+    pub local_blocks: u64,
+    pub remote_chunks: u64,
+    pub local_chunks: u64,
+    pub remote_bytes: u64,
+    pub local_bytes: u64,
+    pub remote_requests_ms: u64,
 }
 
 impl TaskMetrics {

@@ -14,13 +14,11 @@ const FIELDS: &str = include_str!("spark_fields.txt");
 const CARRIED: &str = include_str!("spark_fields_carried.txt");
 
 /// Why a field of Spark's has none here.
-const REASONS: [(&str, &str); 11] = [
+const REASONS: [(&str, &str); 9] = [
     ("jvm", "a JVM's heap, garbage collector, classes or system properties"),
-    ("python", "there are no processes of Python"),
     ("push", "map outputs are not pushed to mergers"),
     ("barrier", "there are no barrier stages"),
     ("resources", "executors have no resources but cores and memory"),
-    ("metrics", "there is no configuration of metrics sinks"),
     ("request", "executors are asked for by number, not one by one"),
     ("commit", "the driver commits files of tasks that count: no task asks whether it may"),
     (
@@ -175,6 +173,10 @@ fn of_application() -> Vec<Event> {
             properties: vec![("spark.app.name".to_owned(), "n".to_owned())],
             runtime: named("Architecture", "x86_64"),
             resources: named("/bin/n", "Executable"),
+            others: BTreeMap::from([(
+                "System Properties".to_owned(),
+                vec![("os.name".to_owned(), "Linux".to_owned())],
+            )]),
         },
         Event::ResourceProfileAdded { profile },
         Event::ApplicationEnd { exit_code: Some(0), at: AT },
@@ -200,6 +202,8 @@ fn stage() -> StageInfo {
         rdds: Arc::new([StageRdd { rdd: Arc::new(rdd), level: StorageLevel::MEMORY_ONLY }]),
         shuffle_map: true,
         submitted: Some(AT),
+        completed: Some(AT),
+        details: Some("count at x.rs:2".into()),
         resource_profile: ResourceProfile::DEFAULT,
     }
 }
@@ -259,7 +263,11 @@ fn of_tasks() -> Vec<Event> {
         value: "2".to_owned(),
     };
     let (index, partition, at) = (1, 2, AT);
-    let metrics = TaskMetrics { executor: Some(Box::default()), ..TaskMetrics::default() };
+    let metrics = TaskMetrics {
+        executor: Some(Box::default()),
+        pushed: Some(Box::default()),
+        ..TaskMetrics::default()
+    };
     let metrics = Some(Box::new(metrics));
     let ended = failures().into_iter().map(|failure| Event::TaskEnd {
         task: task.clone(),
@@ -273,7 +281,7 @@ fn of_tasks() -> Vec<Event> {
         Event::TaskGettingResult { task, at },
         Event::SpeculativeTaskSubmitted { stage: STAGE, index, partition },
         Event::TaskResubmitted { stage: STAGE, index, partition, executor: EXECUTOR, at },
-        Event::AccumulableUpdated { stage: STAGE, task: TaskId(9), accumulable, at },
+        Event::AccumulableUpdated { stage: STAGE, task: Some(TaskId(9)), accumulable, at },
     ]);
     all
 }
@@ -284,6 +292,7 @@ fn of_executors() -> Vec<Event> {
     let info = ExecutorInfo {
         log_urls: named("stdout", "file://h/out"),
         attributes: named("ZONE", "z"),
+        resources: BTreeMap::from([("gpu".to_owned(), vec!["0".to_owned()])]),
         ..ExecutorInfo::new(host.clone(), 2)
     };
     let running = RunningTask { task: TaskId(9), stage: STAGE, metrics: TaskMetrics::default() };
@@ -307,7 +316,12 @@ fn of_executors() -> Vec<Event> {
 fn of_blocks() -> Vec<Event> {
     let id = BlockManagerId { executor: EXECUTOR, host: Host::new("h"), port: 7 };
     vec![
-        Event::BlockManagerAdded { id: id.clone(), max_memory: 1 << 30, at: AT },
+        Event::BlockManagerAdded {
+            id: id.clone(),
+            max_memory: 1 << 30,
+            max_off_heap_memory: Some(0),
+            at: AT,
+        },
         Event::BlockManagerRemoved { id, at: AT },
         Event::BlockUpdated {
             block: "rdd_4_2".to_owned(),

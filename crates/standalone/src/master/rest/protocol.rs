@@ -1,41 +1,42 @@
 //! What requests say and answers look like: Spark's paths, fields and texts, without its stack traces.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::Command;
-use firesteel_conf::{Conf, Origin, entries, properties};
+use firesteel_conf::properties;
 use firesteel_standalone_core::description::{DriverDescription, DriverState};
 use firesteel_standalone_core::json::render;
 use firesteel_standalone_core::{DriverId, WorkerId};
 use hyper::Method;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
+
+use super::submission::{self, Site};
+use crate::store::{Content, Held};
 
 /// The version of Spark whose protocol this is.
 const SPARK_VERSION: &str = "4.3.0";
 const VERSION: &str = "v1";
 /// Spark's status for a version that it does not know.
 const OTHER_VERSION: u16 = 468;
-/// Memory of a driver that does not say.
-const DRIVER_MEMORY_MB: u64 = 1024;
-/// Settings of a submission that mean nothing to the driver it starts.
-const NOT_FOR_THE_DRIVER: [&str; 4] =
-    ["spark.jars", "spark.submit.pyFiles", "spark.submit.deployMode", "spark.app.submitTime"];
-/// Variables of the submitting machine that are none of the worker's.
-const NOT_FOR_THE_WORKER: [&str; 5] =
-    ["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_ENV_LOADED"];
 
 /// What a client asks of the master.
 #[derive(Debug)]
 pub(super) enum Request {
-    Create { description: Arc<DriverDescription>, unknown: Vec<String> },
+    Create {
+        description: Arc<DriverDescription>,
+        contents: Vec<Content>,
+        unknown: Vec<String>,
+    },
     Kill(DriverId),
     Status(DriverId),
     KillAll,
     Clear,
     Readyz,
+    /// How much of this content is there?
+    Held(Content),
+    /// The body is a piece of this content, from this byte on.
+    Put(Content, u64),
 }
 
 /// An answer, with the fields in the order in which Spark writes them.
@@ -49,6 +50,9 @@ pub(super) struct Reply {
     driver_state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     highest_protocol_version: Option<&'static str>,
+    /// How many bytes of a content are there. Not of Spark's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     server_spark_version: &'static str,
@@ -127,6 +131,11 @@ impl Reply {
         }
     }
 
+    /// Success is that all of it is there.
+    pub(super) fn held(Held { length, whole }: Held) -> Self {
+        Reply { length: Some(length), ..Reply::new("ContentResponse", whole) }
+    }
+
     pub(super) fn killed(driver: &DriverId, success: bool) -> Self {
         let message = match success {
             true => format!("Kill request for {driver} submitted"),
@@ -157,7 +166,7 @@ pub(super) fn read(
     method: &Method,
     path: &str,
     body: Option<&[u8]>,
-    master: &str,
+    site: &Site,
 ) -> Result<Request, Refusal> {
     const THROUGH: &str = "Please submit requests through http://[host]:[port]/v1/submissions/...";
     let refused = |message: &str| refusal(400, format!("{message} {THROUGH}"));
@@ -170,8 +179,10 @@ pub(super) fn read(
             return Err(refusal(OTHER_VERSION, message));
         }
     }
-    if parts.next() != Some("submissions") {
-        return Err(refused("Missing the /submissions prefix."));
+    match parts.next() {
+        Some("submissions") => {}
+        Some("content") => return content(method, parts.next(), parts.next()),
+        _ => return Err(refused("Missing the /submissions prefix.")),
     }
     let (action, id) = (parts.next(), parts.next());
     let expected = match action {
@@ -197,120 +208,36 @@ pub(super) fn read(
         Some("killall") => Ok(Request::KillAll),
         Some("clear") => Ok(Request::Clear),
         Some("readyz") => Ok(Request::Readyz),
-        _ => submission(body, master),
+        _ => submission::read(body, site),
     }
 }
 
-/// The fields of a submission that mean something here.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Submission {
-    app_resource: String,
-    #[serde(default)]
-    app_args: Vec<String>,
-    /// Spark insists on one; any will do.
-    #[serde(rename = "clientSparkVersion")]
-    _client_spark_version: String,
-    #[serde(default)]
-    environment_variables: BTreeMap<String, String>,
-    main_class: Option<String>,
-    spark_properties: BTreeMap<String, String>,
+/// `/v1/content/HASH:BYTES` and, with a piece of it, `/v1/content/HASH:BYTES/OFFSET`. Not of Spark's.
+fn content(method: &Method, which: Option<&str>, offset: Option<&str>) -> Result<Request, Refusal> {
+    let which = which.unwrap_or_default().parse::<Content>();
+    let which = which.map_err(|error| refusal(400, error.to_string()))?;
+    match (method, offset.map(str::parse)) {
+        (&Method::GET, None) => Ok(Request::Held(which)),
+        (&Method::PUT, Some(Ok(offset))) => Ok(Request::Put(which, offset)),
+        _ => Err(refusal(405, "Content is asked for by GET, and put by PUT from an offset on.")),
+    }
 }
 
-/// Fields of a submission, whether they mean something here or not; others are named in the answer.
-const FIELDS: [&str; 8] = [
-    "action",
-    "message",
-    "appResource",
-    "appArgs",
-    "clientSparkVersion",
-    "environmentVariables",
-    "mainClass",
-    "sparkProperties",
-];
-
-fn submission(body: Option<&[u8]>, master: &str) -> Result<Request, Refusal> {
-    let malformed = |why: String| refusal(400, format!("Malformed request: {why}"));
-    let Some(body) = body else {
-        return Err(refusal(413, "The submission is too long, or did not come whole."));
-    };
-    let value: Value = serde_json::from_slice(body).map_err(|e| malformed(e.to_string()))?;
-    let action = value.get("action").and_then(Value::as_str);
-    match action {
-        Some("CreateSubmissionRequest") => {}
-        Some(other) => {
-            let why = format!("the action is {other:?}; a submission is a CreateSubmissionRequest");
-            return Err(malformed(why));
-        }
-        None => return Err(malformed("Action field not found in JSON".to_owned())),
+/// A master for checks.
+fn here() -> Site {
+    Site {
+        url: "spark://here:7077".to_owned(),
+        address: Address { host: firesteel_types::Host::new("here"), port: 7077 },
+        rest_port: Some(6066),
+        authenticates: true,
     }
-    let Value::Object(mut fields) = value else {
-        return Err(malformed("a submission is an object".to_owned()));
-    };
-    fields.retain(|_, value| !value.is_null());
-    let is_strange = |name: &&String| !FIELDS.contains(&name.as_str());
-    let unknown = fields.keys().filter(is_strange).cloned().collect();
-    let submission: Submission =
-        serde_json::from_value(Value::Object(fields)).map_err(|e| malformed(e.to_string()))?;
-    let description = Arc::new(describe(submission, master).map_err(malformed)?);
-    Ok(Request::Create { description, unknown })
-}
-
-/// The driver that a submission describes, for the master at this URL.
-fn describe(submission: Submission, master: &str) -> Result<DriverDescription, String> {
-    let program = program(&submission.app_resource)?;
-    let mut conf = Conf::new();
-    for (key, value) in submission.spark_properties {
-        if !NOT_FOR_THE_DRIVER.contains(&key.as_str()) {
-            conf.insert(key, value, Origin::ConfArgument);
-        }
-    }
-    conf.insert(entries::MASTER.key(), master, Origin::ConfArgument);
-    conf.validate().map_err(|error| error.to_string())?;
-    let memory = conf.get(&entries::DRIVER_MEMORY).map_err(|error| error.to_string())?;
-    let cores = conf.get(&entries::DRIVER_CORES).map_err(|error| error.to_string())?;
-    let supervise = conf.get(&entries::DRIVER_SUPERVISE).map_err(|error| error.to_string())?;
-    let ours = |name: &String| {
-        !name.starts_with("FIRESTEEL_") && !NOT_FOR_THE_WORKER.contains(&name.as_str())
-    };
-    let mut environment = submission.environment_variables;
-    environment.retain(|name, _| ours(name));
-    environment.insert("FIRESTEEL_CONF".to_owned(), conf.to_properties());
-    let file = program.rsplit('/').next().unwrap_or(&program).to_owned();
-    Ok(DriverDescription {
-        name: submission.main_class.filter(|class| !class.is_empty()).unwrap_or(file),
-        cores,
-        memory_mb: memory.map_or(DRIVER_MEMORY_MB, |size| (size.0 >> 20).max(1)),
-        supervise,
-        command: Command {
-            program,
-            arguments: submission.app_args,
-            environment,
-            ..Command::default()
-        },
-    })
-}
-
-/// The path of the executable on the workers.
-fn program(resource: &str) -> Result<String, String> {
-    let path = resource.strip_prefix("file:").unwrap_or(resource);
-    let path = path.strip_prefix("//").unwrap_or(path);
-    let instead =
-        "appResource is the path of an executable that every worker has, such as file:/opt/app";
-    if [".jar", ".py", ".sql", ".R"].iter().any(|ending| path.ends_with(ending)) {
-        return Err(format!("{resource} cannot be run: {instead}"));
-    }
-    if !path.starts_with('/') {
-        return Err(format!("{resource:?} is no path that can be run: {instead}"));
-    }
-    Ok(path.to_owned())
 }
 
 /// Bytes as a submission, and as the path of a request: a driver that comes of it is one of this master, and is
 /// told nothing that only its worker may tell it.
 pub(crate) fn fuzz(bytes: &[u8]) {
-    const MASTER: &str = "spark://here:7077";
-    let answer = read(&Method::POST, "/v1/submissions/create", Some(bytes), MASTER);
+    let site = &here();
+    let answer = read(&Method::POST, "/v1/submissions/create", Some(bytes), site);
     if let Ok(Request::Create { description, .. }) = answer {
         let Command { program, environment, .. } = &description.command;
         assert!(program.starts_with('/'));
@@ -318,12 +245,14 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         assert_eq!(ours.collect::<Vec<_>>(), ["FIRESTEEL_CONF"]);
         let settings = properties::parse(&environment["FIRESTEEL_CONF"]);
         let settings = settings.expect("what was written can be read");
-        let masters = settings.iter().filter(|set| set.key == entries::MASTER.key());
-        assert!(masters.map(|set| set.value.as_str()).eq([MASTER]));
+        let of = |key: &'static str| settings.iter().filter(move |set| set.key == key);
+        let masters: Vec<&str> = of("spark.master").map(|set| set.value.as_str()).collect();
+        assert!(masters == [site.url.as_str()] || masters.len() == 1 && masters[0].contains(','));
+        assert_eq!(of("spark.authenticate.secret").count(), 0);
     }
     if let Ok(path) = std::str::from_utf8(bytes) {
         for method in [Method::GET, Method::POST] {
-            if let Err(refusal) = read(&method, path, None, MASTER) {
+            if let Err(refusal) = read(&method, path, None, site) {
                 assert!(!refusal.message.is_empty() && refusal.status >= 400);
             }
         }
@@ -335,8 +264,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    const MASTER: &str = "spark://here:7077";
 
     proptest! {
         #[test]
@@ -359,7 +286,7 @@ mod tests {
     fn asks(method: &str, path: &str, body: &str) -> Result<Request, (u16, String)> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let refused = |refusal: Refusal| (refusal.status, refusal.message);
-        read(&method, path, Some(body.as_bytes()), MASTER).map_err(refused)
+        read(&method, path, Some(body.as_bytes()), &here()).map_err(refused)
     }
 
     fn create(fields: &str) -> Result<Request, (u16, String)> {
@@ -380,6 +307,8 @@ mod tests {
   "mainClass" : "lab.Pi",
   "sparkProperties" : {
     "spark.driver.supervise" : "true",
+    "spark.driver.host" : "submitter",
+    "spark.authenticate.secret" : "swordfish",
     "spark.driver.memory" : "512m",
     "spark.submit.pyFiles" : "",
     "spark.submit.deployMode" : "cluster",
@@ -395,10 +324,10 @@ mod tests {
 
     #[test]
     fn a_submission_becomes_a_driver_of_this_master() {
-        let Ok(Request::Create { description, unknown }) = create(SUBMISSION) else {
+        let Ok(Request::Create { description, contents, unknown }) = create(SUBMISSION) else {
             panic!("it is a submission");
         };
-        assert_eq!(unknown, ["whatIsThis"]);
+        assert_eq!((unknown, contents), (vec!["whatIsThis".to_owned()], Vec::new()));
         let DriverDescription { name, cores, memory_mb, supervise, command } = &*description;
         assert_eq!((name.as_str(), *cores, *memory_mb, *supervise), ("lab.Pi", 1, 512, true));
         assert_eq!((command.program.as_str(), command.arguments.len()), ("/opt/app", 2));
@@ -406,13 +335,60 @@ mod tests {
         assert_eq!(names, ["FIRESTEEL_CONF", "SPARK_SCALA_VERSION"]);
         let settings = &command.environment["FIRESTEEL_CONF"];
         assert!(settings.contains("7077") && !settings.contains("deployMode"), "{settings}");
+        assert!(!settings.contains("submitter") && !settings.contains("swordfish"), "{settings}");
+        assert!(
+            settings.contains("spark.authenticate=true"),
+            "its worker has a secret: {settings}"
+        );
+    }
+
+    #[test]
+    fn a_driver_is_told_of_all_masters_that_it_was_submitted_to() {
+        for (submitted, told) in [
+            ("spark://a:6066", "spark://here:7077"),
+            ("spark://a:6066,b:6066", "spark://a:7077,b:7077"),
+            ("spark://a:6066,b:7077", "spark://a:7077,b:7077"),
+            ("local", "spark://here:7077"),
+        ] {
+            let body = SUBMISSION.replace("spark://127.0.0.2:6066", submitted);
+            let Ok(Request::Create { description, .. }) = create(&body) else { panic!("{body}") };
+            let settings = properties::parse(&description.command.environment["FIRESTEEL_CONF"]);
+            let settings = settings.unwrap();
+            let master = settings.iter().find(|set| set.key == "spark.master").unwrap();
+            assert_eq!(master.value, told, "{submitted}");
+        }
+    }
+
+    #[test]
+    fn what_was_uploaded_is_served_by_the_master_and_files_lie_where_the_driver_starts() {
+        let [program, file] = [7, 9].map(|byte| Content { hash: [byte; 32], bytes: byte.into() });
+        let uploaded = format!(
+            r#""spark.firesteel.submit.executable" : "{program}",
+            "spark.firesteel.submit.files" : "{file}/words.txt","#
+        );
+        let from = r#""spark.driver.supervise" : "true","#;
+        let Ok(Request::Create { description, contents, .. }) =
+            create(&SUBMISSION.replace(from, &uploaded))
+        else {
+            panic!("it is a submission");
+        };
+        assert_eq!(contents, [program, file]);
+        let Command { hash, served, environment, .. } = &description.command;
+        let served = served.as_ref().unwrap();
+        assert_eq!((*hash, served.program_bytes), (Some(program.hash), 7));
+        assert_eq!((served.address.port, served.files[0].name.as_str()), (7077, "words.txt"));
+        assert_eq!((served.files[0].hash, served.files[0].bytes), (file.hash, 9));
+        let settings = &environment["FIRESTEEL_CONF"];
+        assert!(settings.contains("spark.files=words.txt") && !settings.contains("submit."));
+        let bad = create(&SUBMISSION.replace(from, &uploaded.replace("07", "x")));
+        assert!(bad.unwrap_err().1.contains("names no content"));
     }
 
     #[test]
     fn what_is_left_out_has_defaults() {
-        let least = r#"{"action":"CreateSubmissionRequest","appResource":"/a/b","mainClass":null,
+        let least = r#"{"action":"CreateSubmissionRequest","appResource":"/a/b","mainClass":"b","appArgs":null,
             "clientSparkVersion":"x","sparkProperties":{}}"#;
-        let Ok(Request::Create { description, unknown }) = create(least) else {
+        let Ok(Request::Create { description, unknown, .. }) = create(least) else {
             panic!("it is a submission");
         };
         let DriverDescription { name, cores, memory_mb, supervise, .. } = &*description;
@@ -434,6 +410,7 @@ mod tests {
             (with("CreateSubmissionRequest", "KillSubmissionResponse"), "KillSubmissionResponse"),
             (with("appResource", "else"), "appResource"),
             (with("sparkProperties", "else"), "sparkProperties"),
+            (with("mainClass", "else"), "Main class is missing"),
             (with("clientSparkVersion", "else"), "clientSparkVersion"),
             (with("512m", "lots"), "spark.driver.memory"),
             (with("file:/opt/app", "file:/opt/app.jar"), "an executable"),
@@ -445,7 +422,9 @@ mod tests {
             assert!(message.starts_with("Malformed request: "), "{message}");
             assert!(message.contains(needle), "{needle:?} is not in {message:?}");
         }
-        let long = read(&Method::POST, "/v1/submissions/create", None, MASTER).unwrap_err();
+        let (status, _) = create(&with("CreateSubmissionRequest", "NoSuchRequest")).unwrap_err();
+        assert_eq!(status, 500, "as Spark has it");
+        let long = read(&Method::POST, "/v1/submissions/create", None, &here()).unwrap_err();
         assert_eq!(long.status, 413);
     }
 

@@ -7,21 +7,21 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What marks a file that is being fetched.
-pub(super) const UNFINISHED: &str = "fetching-";
+pub(crate) const UNFINISHED: &str = "fetching-";
 /// To be run and read, never to be written to.
 const MODE: u32 = 0o500;
 
 #[derive(Debug)]
-pub(super) struct Partial {
-    pub(super) path: PathBuf,
+pub(crate) struct Partial {
+    pub(crate) path: PathBuf,
     file: File,
     /// How many bytes are there.
-    pub(super) length: u64,
+    pub(crate) length: u64,
 }
 
 impl Partial {
     /// What there is of this hash, or a new file. Another process that fetches it into the same directory has its own.
-    pub(super) fn open(directory: &Path, name: &str, most: u64) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, name: &str, most: u64) -> io::Result<Self> {
         let path = directory.join(format!("{UNFINISHED}{name}"));
         let ours = Self::at(path, most)?;
         if ours.file.try_lock().is_ok() {
@@ -44,7 +44,7 @@ impl Partial {
         Ok(partial)
     }
 
-    pub(super) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(piece);
         match written {
             Ok(()) => self.length += piece.len() as u64,
@@ -55,20 +55,20 @@ impl Partial {
     }
 
     /// Nothing of it is of use.
-    pub(super) fn clear(&mut self) -> io::Result<()> {
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.length = 0;
         Ok(())
     }
 
-    pub(super) fn hash(&self) -> io::Result<blake3::Hash> {
+    pub(crate) fn hash(&self) -> io::Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(File::open(&self.path)?)?;
         Ok(hasher.finalize())
     }
 
     /// Puts it where it is found.
-    pub(super) fn finish(self, path: &Path) -> io::Result<()> {
+    pub(crate) fn finish(self, path: &Path) -> io::Result<()> {
         let Self { path: from, file, .. } = self;
         drop(file); // a file that is open for writing cannot be run
         fs::set_permissions(&from, fs::Permissions::from_mode(MODE))?;
@@ -76,7 +76,7 @@ impl Partial {
     }
 
     /// Lets go of it. What came of it stays for the next attempt.
-    pub(super) fn leave(self) {
+    pub(crate) fn leave(self) {
         if self.length == 0 {
             let _ = fs::remove_file(&self.path);
         }
@@ -84,6 +84,6 @@ impl Partial {
 }
 
 /// Whether a process has this file in its hands.
-pub(super) fn is_being_fetched(path: &Path) -> bool {
+pub(crate) fn is_being_fetched(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_err())
 }

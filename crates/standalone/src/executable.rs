@@ -16,7 +16,7 @@ const REMEMBERED: usize = 32;
 
 /// Why a program is not started.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ExecutableError {
+pub(crate) enum ExecutableError {
     #[error(
         "the program {0:?} is not an absolute path: the worker does not know what it is relative to"
     )]
@@ -44,11 +44,11 @@ type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
 /// The hashes of executables.
 #[derive(Debug, Default)]
-pub(super) struct Hashes(Mutex<BTreeMap<PathBuf, (Stamp, blake3::Hash)>>);
+pub(crate) struct Hashes(Mutex<BTreeMap<PathBuf, (Stamp, blake3::Hash)>>);
 
 impl Hashes {
     /// Complains if the program cannot be run, or has another hash. Blocks.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         program: &str,
         expected: Option<[u8; 32]>,

@@ -1,0 +1,181 @@
+//! Cluster mode: the executable and its files go to a master, and a worker runs the driver.
+//!
+//! Requests go to the REST server of the address that was given, or, when that speaks no HTTP, inside messages to the master
+//! itself.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use firesteel_conf::entries;
+use firesteel_rpc::{RpcAddress, RpcOptions};
+use firesteel_standalone::gateway::{DriverStatus, Gateway, GatewayError, Submission};
+use firesteel_standalone::{Content, TokenKey};
+
+use super::plan::{Application, Cluster, Place};
+use crate::{Failure, daemons};
+
+/// Settings that stay here: what proves who submits, and what is of this machine only.
+const NOT_SENT: [&str; 4] = [
+    "spark.authenticate.secret",
+    "spark.authenticate.secret.file",
+    "spark.driver.host",
+    "spark.org.apache.spark.ui.JWSFilter.param.secretKey",
+];
+/// Variables that begin with these are of this machine.
+const OF_THIS_MACHINE: [&str; 7] = [
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_ENV_LOADED",
+    "SPARK_LOCAL",
+    "SPARK_MASTER",
+    "SPARK_WORKER",
+    "SPARK_DAEMON",
+];
+
+/// How often a driver is looked at whose end is waited for.
+const POLL: Duration = Duration::from_secs(1);
+/// How many of these looks may fail in a row: a master may be restarted meanwhile.
+const FAILED_POLLS: u32 = 60;
+
+pub(super) fn submit(cluster: &Cluster, application: Application) -> Result<ExitCode, Failure> {
+    daemons::runtime()?.block_on(async {
+        let gateway = connect(cluster).await?;
+        let submission = prepare(&gateway, &application).await?;
+        let id = gateway.create(&submission).await?;
+        let ended = match cluster.conf.get(&entries::STANDALONE_SUBMIT_WAIT_APP_COMPLETION)? {
+            false => tell(&gateway, &id).await.unwrap_or_else(|error| {
+                println!("{id} SUBMITTED");
+                eprintln!("firesteel submit: {error}");
+                ExitCode::SUCCESS
+            }),
+            true => wait(&gateway, &id).await?,
+        };
+        gateway.close().await;
+        Ok(ended)
+    })
+}
+
+pub(super) fn kill(cluster: &Cluster, id: &str) -> Result<ExitCode, Failure> {
+    daemons::runtime()?.block_on(async {
+        let gateway = connect(cluster).await?;
+        println!("{}", gateway.kill(id).await?);
+        gateway.close().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+pub(super) fn status(cluster: &Cluster, id: &str) -> Result<ExitCode, Failure> {
+    daemons::runtime()?.block_on(async {
+        let gateway = connect(cluster).await?;
+        let told = tell(&gateway, id).await?;
+        gateway.close().await;
+        Ok(told)
+    })
+}
+
+/// The gateway of the master that leads.
+async fn connect(cluster: &Cluster) -> Result<Gateway, Failure> {
+    let mut reasons = Vec::new();
+    for address in &cluster.masters {
+        match reach(cluster, address).await? {
+            Ok(gateway) => return Ok(gateway),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(format!("no master takes the request: {}", reasons.join("; ")).into())
+}
+
+async fn reach(
+    Cluster { conf, .. }: &Cluster,
+    address: &RpcAddress,
+) -> Result<Result<Gateway, GatewayError>, Failure> {
+    let options = RpcOptions::from_process(conf)?;
+    if conf.get(&entries::MASTER_REST_ENABLED)? != Some(false) {
+        let key = TokenKey::from_settings(conf, &options)?;
+        match Gateway::over_http(address.clone(), key).await {
+            Err(GatewayError::NotRest { .. }) => eprintln!(
+                "firesteel submit: {address} is not a REST server: falling back to the RPC gateway \
+                 (spark.master.rest.enabled=false does so at once)"
+            ),
+            answered => return Ok(answered),
+        }
+    }
+    Ok(Gateway::over_messages(address.clone(), options).await)
+}
+
+/// Uploads what the driver needs, and describes it.
+async fn prepare(gateway: &Gateway, application: &Application) -> Result<Submission, Failure> {
+    let Application { executable, arguments, conf, files } = application;
+    let name = executable.path().file_name().unwrap_or_default().to_string_lossy();
+    let resource = format!("file:{}", executable.path().display());
+    let mut submission = Submission::new(resource, name.into_owned());
+    submission.app_args = arguments.clone();
+    let settings = conf.iter().filter(|(key, _)| !NOT_SENT.contains(key));
+    submission.spark_properties =
+        settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    submission.environment_variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("SPARK_"))
+        .filter(|(name, _)| !OF_THIS_MACHINE.iter().any(|start| name.starts_with(start)))
+        .collect();
+    if let Place::Here(path) = executable {
+        submission.set_executable(upload(gateway, path).await?);
+    }
+    for (name, path) in files {
+        submission.add_file(name, upload(gateway, path).await?);
+    }
+    Ok(submission)
+}
+
+async fn upload(gateway: &Gateway, path: &Path) -> Result<Content, Failure> {
+    let content = Content::of_file(path)
+        .map_err(|error| format!("could not read {}: {error}", path.display()))?;
+    gateway.upload(path, &content).await?;
+    Ok(content)
+}
+
+/// Says how far a driver is.
+async fn tell(gateway: &Gateway, id: &str) -> Result<ExitCode, GatewayError> {
+    let status = gateway.status(id).await?;
+    println!("{}", line(id, &status));
+    Ok(exit_code(&status))
+}
+
+/// Says so whenever that changes, to the end.
+async fn wait(gateway: &Gateway, id: &str) -> Result<ExitCode, Failure> {
+    let (mut last, mut failed) = (String::new(), 0);
+    loop {
+        match gateway.status(id).await {
+            Ok(status) => {
+                failed = 0;
+                let now = line(id, &status);
+                if now != last {
+                    println!("{now}");
+                    last = now;
+                }
+                if !matches!(status.state.as_str(), "SUBMITTED" | "RUNNING" | "UNKNOWN") {
+                    return Ok(exit_code(&status));
+                }
+            }
+            Err(error) if !error.may_pass() || failed == FAILED_POLLS => return Err(error.into()),
+            Err(_) => failed += 1,
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn line(id: &str, DriverStatus { state, worker }: &DriverStatus) -> String {
+    match worker {
+        Some((worker, address)) => format!("{id} {state} on {worker} ({address})"),
+        None => format!("{id} {state}"),
+    }
+}
+
+/// Failure for one that ended without success.
+fn exit_code(status: &DriverStatus) -> ExitCode {
+    match status.state.as_str() {
+        "SUBMITTED" | "RUNNING" | "UNKNOWN" | "FINISHED" => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,173 @@
+//! A cluster that nobody has configured belongs to its user, and to nobody else on the machine.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::daemon::{Master, Worker, firesteel, get, request, wait_until};
+
+/// The command of a user whose settings are in this directory.
+fn of_user(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = firesteel(arguments);
+    command.env("XDG_CONFIG_HOME", home);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A cluster without a line of configuration.
+fn cluster(home: &Path) -> (Master, Worker) {
+    let master = Master::start_with(of_user(home, &["master", "--port", "0"]), &[]);
+    let directory: TempDir = tempfile::tempdir().unwrap();
+    let mut command = of_user(home, &["worker", &master.url, "--webui-port", "0", "--cores", "2"]);
+    command.args(["--memory", "1g", "--work-dir"]).arg(directory.path());
+    let worker = Worker::start_with(command, directory);
+    (master, worker)
+}
+
+fn submit_true(mut command: Command, url: &str) -> Output {
+    command.args(["--master", url, "--deploy-mode", "cluster", "local:/bin/true"]).output().unwrap()
+}
+
+#[test]
+fn processes_of_one_user_find_the_secret_and_those_of_another_get_in_nowhere() {
+    let (home, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (master, _worker) = cluster(home.path());
+    let secret = home.path().join("firesteel/secret");
+    assert_eq!(std::fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
+    assert!(master.url.contains("127.0.0.1"), "no other machine could join: {}", master.url);
+    for url in [format!("spark://{}", master.rest), master.url.clone()] {
+        let output = submit_true(of_user(home.path(), &["submit"]), &url);
+        let told = said(&output);
+        assert!(output.status.success() && told.contains("driver-"), "{told}");
+        let driver = told.split("driver-").nth(1).unwrap().split(' ').next().unwrap();
+        let driver = format!("driver-{driver}");
+        wait_until("the end of the driver", || {
+            let mut ask = of_user(home.path(), &["submit", "--master", &url, "--status", &driver]);
+            said(&ask.output().unwrap()).contains("FINISHED")
+        });
+        let refused = submit_true(of_user(other.path(), &["submit"]), &url);
+        assert!(
+            !refused.status.success() && said(&refused).contains("spark.authenticate"),
+            "{}",
+            said(&refused)
+        );
+    }
+    let (status, answer) = get(&master.rest, "/v1/submissions/readyz");
+    assert!(
+        status.contains("403") && answer.contains("Authorization header is missing."),
+        "{status} {answer}"
+    );
+    let work = other.path().join("work");
+    let mut stranger =
+        of_user(other.path(), &["worker", &master.url, "--webui-port", "0", "--work-dir"]);
+    let output = stranger.arg(&work).output().unwrap();
+    assert!(!output.status.success() && said(&output).contains("secret"), "{}", said(&output));
+    assert_eq!(master.workers("ALIVE"), 1);
+}
+
+#[test]
+fn another_user_of_the_machine_can_neither_read_the_secret_nor_do_without() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can be somebody else.
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (master, _worker) = cluster(home.path());
+    let public = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(public.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = public.path().join("firesteel");
+    std::fs::copy(env!("CARGO_BIN_EXE_firesteel"), &program).unwrap();
+    let rest = format!("spark://{}", master.rest);
+    let mut tries = 0;
+    for (settings, url) in [
+        (home.path(), &rest),
+        (public.path(), &rest),
+        (home.path(), &master.url),
+        (public.path(), &master.url),
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+        command
+            .args(["submit", "--master", url, "--status", "driver-1"])
+            .env("XDG_CONFIG_HOME", settings);
+        let output = command.output().unwrap();
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("secret") && !told.contains("knows no driver"), "{told}");
+        tries += 1;
+    }
+    assert_eq!(tries, 4);
+}
+
+#[test]
+fn tokens_of_sparks_filter_are_taken_and_others_are_not() {
+    const KEY: &str = "spark.org.apache.spark.ui.JWSFilter.param.secretKey=VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";
+    /// Made for that key by another program.
+    const TOKEN: &str =
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.4EKWlOkobpaAPR0J4BE0cPQ-ZD1tRQKLZp1vtE7upPw";
+    let filter =
+        ["--conf", "spark.master.rest.filters=org.apache.spark.ui.JWSFilter", "--conf", KEY];
+    let flags =
+        [&["--conf", "spark.firesteel.master.rest.authenticate=true"], &filter[..]].concat();
+    let master = Master::start(&flags);
+    let ask = |token: &str| {
+        let (host, path) = (&master.rest, "/v1/submissions/readyz");
+        request(
+            host,
+            &format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
+            ),
+        )
+    };
+    assert!(ask(TOKEN).0.contains("200"));
+    let (status, answer) = ask(&TOKEN.replace("e30", "e31"));
+    assert!(status.contains("403") && answer.contains("JWT Validate Fail"), "{status} {answer}");
+    let url = format!("spark://{}", master.rest);
+    let mut with = firesteel(&["submit", "--master", &url, "--status", "driver-1"]);
+    assert!(said(&with.args(filter).output().unwrap()).contains("knows no driver"));
+    let mut without = firesteel(&["submit", "--master", &url, "--status", "driver-1"]);
+    assert!(said(&without.output().unwrap()).contains("spark.master.rest.filters"));
+}
+
+#[test]
+fn a_rest_server_for_everybody_has_to_be_asked_for_in_so_many_words() {
+    let flags = [
+        "--port",
+        "0",
+        "--conf",
+        "spark.authenticate=false",
+        "--conf",
+        "spark.master.rest.enabled=true",
+    ];
+    let output = firesteel(&["master"]).args(flags).output().unwrap();
+    let told = said(&output);
+    assert!(
+        !output.status.success() && told.contains("spark.firesteel.master.rest.authenticate=false"),
+        "{told}"
+    );
+    let without = Master::start_with(firesteel(&["master", "--port", "0"]), &flags[2..4]);
+    assert_eq!(without.rest, "", "there is no secret, and nobody asked for it");
+}
+
+#[test]
+fn pages_and_submissions_are_not_for_other_names_or_the_pages_of_others() {
+    let master = Master::start(&[]);
+    let worker = Worker::start(&master, &[]);
+    for address in [&master.page, &master.rest, &worker.page] {
+        for headers in [
+            "Host: evil.org",
+            "Host: 127.0.0.1.evil.org:8080",
+            "Host: localhost\r\nOrigin: http://evil.org",
+        ] {
+            let (status, _) = request(address, &format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n"));
+            assert!(status.contains("421"), "{headers}: {status}");
+        }
+    }
+    let named = Master::start(&["--conf", "spark.firesteel.http.allowedHosts=proxy.example.org"]);
+    let (status, _) = request(&named.page, "GET / HTTP/1.1\r\nHost: proxy.example.org\r\n\r\n");
+    assert!(status.contains("200"), "{status}");
+}

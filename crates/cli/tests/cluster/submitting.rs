@@ -1,0 +1,202 @@
+//! `firesteel submit --deploy-mode cluster`: what is uploaded, where it runs, what is told, and how it ends.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::daemon::{Master, Worker, file, firesteel, wait_until};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn submit(url: &str, arguments: &[&str]) -> Output {
+    let open = ["submit", "--conf", "spark.authenticate=false", "--master", url];
+    firesteel(&open).args(arguments).output().unwrap()
+}
+
+/// Has the cluster run an executable; its id.
+fn run_there(url: &str, flags: &[&str], executable: &Path, arguments: &[&str]) -> String {
+    let mut all = vec!["--deploy-mode", "cluster", "--driver-memory", "100m"];
+    all.extend(flags);
+    all.push(executable.to_str().unwrap());
+    all.extend(arguments);
+    let output = submit(url, &all);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    assert!(told.starts_with("driver-"), "{told}");
+    told.split(' ').next().unwrap().to_owned()
+}
+
+/// The exit code of `--status`, and what it says.
+fn status(url: &str, driver: &str) -> (Option<i32>, String) {
+    let output = submit(url, &["--status", driver]);
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+fn wait_for_state(url: &str, driver: &str, state: &str) {
+    wait_until(&format!("{driver} is {state}"), || status(url, driver).1.contains(state));
+}
+
+/// A program of a shell that is nowhere but here.
+fn script(directory: &TempDir, name: &str, lines: &str) -> PathBuf {
+    let path = directory.path().join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn rest_url(master: &Master) -> String {
+    format!("spark://{}", master.rest)
+}
+
+#[test]
+fn an_executable_and_its_files_are_uploaded_and_run_on_a_worker_by_either_gateway() {
+    let master = Master::start(&[]);
+    let submitted = [(rest_url(&master), "by-rest"), (master.url.clone(), "by-messages")];
+    let submitted = submitted.map(|(url, name)| {
+        let here = tempfile::tempdir().unwrap();
+        let lines = "cat words.txt > new; echo \"$@ $FIRESTEEL_CONF\" >> new; mv new told";
+        let program = script(&here, name, lines);
+        let words = here.path().join("words.txt");
+        std::fs::write(&words, format!("words of {name}\n")).unwrap();
+        let files = words.to_str().unwrap();
+        let flags = ["--files", files, "--conf", "spark.driver.host=submitter", "--name", "mine"];
+        (run_there(&url, &flags, &program, &["one", "--two"]), url, name)
+    });
+    // What was here is gone: the worker runs what was uploaded.
+    let worker = Worker::start(&master, &[]);
+    for (driver, url, name) in submitted {
+        wait_for_state(&url, &driver, "FINISHED");
+        let told = file(&worker.driver_directory(&driver).join("told"));
+        assert!(told.starts_with(&format!("words of {name}\none --two ")), "{told}");
+        assert!(told.contains("spark.files=words.txt"), "{told}");
+        assert!(told.contains("spark.app.name=mine") && told.contains(master.port()), "{told}");
+        assert!(!told.contains("submitter"), "{told}");
+    }
+}
+
+#[test]
+fn an_address_without_a_rest_server_is_told_in_a_warning_and_nobody_there_in_an_error() {
+    let master = Master::start(&[]);
+    let output = submit(&master.url, &["--status", "driver-1"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("is not a REST server: falling back to the RPC gateway"), "{told}");
+    assert!(told.contains("knows no driver driver-1") && output.status.code() == Some(1), "{told}");
+    let quiet = ["--conf", "spark.master.rest.enabled=false", "--status", "driver-1"];
+    let told = text(&submit(&master.url, &quiet).stderr);
+    assert!(!told.contains("falling back") && told.contains("knows no driver"), "{told}");
+    let url = master.url.clone();
+    drop(master);
+    let told = text(&submit(&url, &["--status", "driver-1"]).stderr);
+    assert!(
+        told.contains("no master takes the request") && told.contains("cannot be reached"),
+        "{told}"
+    );
+}
+
+#[test]
+fn status_and_kill_print_an_answer_and_set_the_exit_code() {
+    let master = Master::start(&[]);
+    let url = rest_url(&master);
+    let waiting =
+        run_there(&url, &["--driver-cores", "2"], Path::new("local:///bin/sleep"), &["1000"]);
+    assert_eq!(status(&url, &waiting), (Some(0), format!("{waiting} SUBMITTED\n")));
+    let _worker = Worker::start(&master, &[]);
+    wait_for_state(&url, &waiting, "RUNNING on worker-");
+    let second = run_there(&url, &[], Path::new("local:/bin/true"), &[]);
+    assert!(status(&url, &second).1.contains("SUBMITTED"), "the first one has both cores");
+    let killed = submit(&url, &["--kill", &waiting]);
+    assert!(killed.status.success() && text(&killed.stdout).contains("submitted"), "{killed:?}");
+    wait_for_state(&url, &waiting, "KILLED");
+    assert_eq!(status(&url, &waiting).0, Some(1), "it ended without success");
+    let again = submit(&url, &["--kill", &waiting]);
+    assert!(text(&again.stderr).contains("has already finished or does not exist"), "{again:?}");
+    assert_eq!(again.status.code(), Some(1));
+    wait_for_state(&url, &second, "FINISHED");
+    assert_eq!(status(&url, &second).0, Some(0));
+    let (code, told) = status(&url, "../../x");
+    assert!(code == Some(1) && told.contains("is no driver's id"), "{told}");
+}
+
+#[test]
+fn a_submit_that_waits_ends_as_its_driver_does() {
+    let master = Master::start(&[]);
+    let _worker = Worker::start(&master, &[]);
+    let wait = "spark.standalone.submit.waitAppCompletion=true";
+    let cluster = ["--deploy-mode", "cluster", "--driver-memory", "100m", "--conf", wait];
+    for (program, code, last) in
+        [("local:/bin/true", Some(0), "FINISHED"), ("local:/bin/false", Some(1), "FAILED")]
+    {
+        let mut arguments = cluster.to_vec();
+        arguments.push(program);
+        let output = submit(&rest_url(&master), &arguments);
+        let told = text(&output.stdout);
+        assert_eq!(output.status.code(), code, "{told}");
+        assert!(told.lines().last().unwrap().contains(last), "{told}");
+    }
+}
+
+#[test]
+fn a_supervised_driver_that_fails_is_started_again_and_one_that_is_not_is_failed() {
+    let (master, here) = (Master::start(&[]), tempfile::tempdir().unwrap());
+    let worker = Worker::start(&master, &[]);
+    let url = rest_url(&master);
+    let lines = "echo x >> starts; [ $(wc -l < starts) -ge 2 ] && exec sleep 1000; exit 3";
+    let program = script(&here, "fails-once", lines);
+    let supervised = run_there(&url, &["--supervise"], &program, &[]);
+    let plain = run_there(&url, &[], &program, &[]);
+    wait_for_state(&url, &plain, "FAILED");
+    let starts = worker.driver_directory(&supervised).join("starts");
+    wait_until("a second start", || file(&starts).lines().count() == 2);
+    assert_eq!(file(&worker.driver_directory(&plain).join("starts")), "x\n");
+    assert_eq!(status(&url, &supervised).0, Some(0), "it runs again");
+    assert!(submit(&url, &["--kill", &supervised]).status.success());
+}
+
+#[test]
+fn an_upload_is_kept_by_its_hash_and_not_sent_twice() {
+    let store = tempfile::tempdir().unwrap();
+    let directory = store.path().join("store");
+    let told = format!("spark.firesteel.master.store.dir={}", directory.display());
+    let master = Master::start(&["--conf", &told]);
+    let here = tempfile::tempdir().unwrap();
+    let program = script(&here, "app", &format!("exit 0\n{}", "# long\n".repeat(400_000)));
+    let [one, other] = [(); 2].map(|()| run_there(&rest_url(&master), &[], &program, &[]));
+    assert_ne!(one, other);
+    let names: Vec<_> =
+        std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let hash = blake3::hash(&std::fs::read(&program).unwrap()).to_hex().to_string();
+    assert_eq!(names, [hash.as_str()]);
+    let small = format!("{told}x");
+    let full = ["--conf", &small, "--conf", "spark.firesteel.master.store.maxSize=1m"];
+    let (full, program) = (Master::start(&full), program.to_str().unwrap());
+    let output = submit(&rest_url(&full), &["--deploy-mode", "cluster", program]);
+    let told = text(&output.stderr);
+    assert!(!output.status.success() && told.contains("store.maxSize"), "{told}");
+}
+
+#[test]
+fn a_driver_in_a_cluster_with_a_secret_is_submitted_by_messages_and_told_the_secret_by_its_worker()
+{
+    let directory = tempfile::tempdir().unwrap();
+    let secret = crate::joining::secret(&directory, "cluster");
+    let secret = format!("spark.authenticate.secret.file={}", secret.display());
+    let flags = ["--conf", "spark.authenticate=true", "--conf", &secret];
+    let daemons = [&["--host", "127.0.0.1"], &flags[..]].concat();
+    let master = Master::start(&daemons);
+    let worker = Worker::start(&master, &daemons);
+    let program = script(
+        &directory,
+        "app",
+        "echo \"$_SPARK_AUTH_SECRET $FIRESTEEL_CONF\" > new; mv new told",
+    );
+    let driver = run_there(&master.url, &flags, &program, &[]);
+    let told = file(&worker.driver_directory(&driver).join("told"));
+    assert!(told.starts_with("the secret of cluster"), "{told}");
+    assert!(told.contains("spark.authenticate=true") && !told.contains("secret.file"), "{told}");
+    let without = submit(&master.url, &["--status", &driver]);
+    assert!(!without.status.success(), "{without:?}");
+}

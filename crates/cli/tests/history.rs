@@ -1,0 +1,74 @@
+//! `firesteel history` as a process: it answers from a directory of logs, sees new ones, and ends when told.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that happens at all.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Ended with the test, however that ends.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn firesteel(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firesteel"));
+    command.arg("history").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn get(address: &str, path: &str) -> String {
+    get_of(address, address, path)
+}
+
+fn get_of(address: &str, host: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_history_server_lists_logs_that_are_there_and_logs_that_come() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../monitor/tests/spark/events");
+    let directory = tempfile::tempdir().unwrap();
+    let copy = |name: &str| fs::copy(logs.join(name), directory.path().join(name)).unwrap();
+    copy("local-1422981780767");
+    let dir = directory.path().to_str().unwrap();
+    let interval = "spark.history.fs.update.interval=50ms";
+    let child = firesteel(&["--dir", dir, "--port", "0", "--conf", interval]).spawn().unwrap();
+    let mut server = Server(child);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    let jobs = get(address, "/api/v1/applications/local-1422981780767/jobs");
+    assert!(jobs.starts_with("HTTP/1.1 200") && jobs.contains("\"jobId\" : 2"), "{jobs}");
+    let elsewhere = get_of(address, "evil.example.org", "/api/v1/applications");
+    assert!(elsewhere.starts_with("HTTP/1.1 421"), "{elsewhere}");
+    copy("local-1426533911241");
+    let start = Instant::now();
+    while !get(address, "/api/v1/applications").contains("local-1426533911241") {
+        assert!(start.elapsed() < DEADLINE, "a new log is not listed");
+    }
+    let id = server.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(server.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let ended = firesteel(&["--dir", "/no/such/place", "--port", "0"]).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("/no/such/place"), "{said}");
+}

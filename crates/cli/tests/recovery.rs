@@ -1,0 +1,344 @@
+//! A master that is killed in the middle of a job: real processes, a real application.
+//!
+//! The application is this very executable: its executors are started from it.
+
+#[path = "cluster/daemon.rs"]
+#[allow(dead_code)]
+mod daemon;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use daemon::{Daemon, Master, Worker, firesteel, wait_until};
+use firesteel::prelude::*;
+use firesteel::types::Event;
+use firesteel::{Builder, Listener};
+use rustix::process::Signal;
+
+/// What a driver saw of its executors and tasks.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Counts>>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    added: usize,
+    removed: usize,
+    tasks: usize,
+}
+
+impl Listener for Seen {
+    fn on_event(&mut self, event: &Event) {
+        let counts = &mut *self.0.lock().unwrap();
+        match event {
+            Event::ExecutorAdded { .. } => counts.added += 1,
+            Event::ExecutorRemoved { .. } => counts.removed += 1,
+            Event::TaskEnd { .. } => counts.tasks += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    fn counts(&self) -> Counts {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+fn builder(master: &str) -> Builder {
+    Context::builder()
+        .master(master)
+        .app_name("recovery test")
+        .arguments([] as [&str; 0])
+        .config("spark.ui.showConsoleProgress", false)
+        .config("spark.authenticate", false)
+        .config("spark.executor.memory", "128m")
+        .config("spark.executor.cores", 1)
+}
+
+/// Partitions of the cached RDD, and of the shuffle.
+const MAPS: usize = 6;
+const REDUCES: usize = 4;
+/// Tasks of the first job, which caches, and of the second, which reads that and shuffles.
+const TASKS: usize = MAPS + MAPS + REDUCES;
+
+/// Runs a job over cached records and a shuffle; `meanwhile` happens in the middle of it.
+fn job(ctx: &Context, seen: &Seen, meanwhile: impl FnOnce() + Send) -> Vec<(u64, u64)> {
+    let cached = ctx.parallelize_in(MAPS, 0..6000u64).map(|x| x * 3).cache();
+    assert_eq!(cached.count().unwrap(), 6000);
+    let shuffled = cached
+        .map_partitions(|records| {
+            std::thread::sleep(Duration::from_millis(300));
+            records
+        })
+        .map(|x| (x % 7, x))
+        .reduce_by_key_into(REDUCES, |a, b| a + b);
+    let mut result = std::thread::scope(|scope| {
+        let job = scope.spawn(|| shuffled.collect().unwrap());
+        wait_until("a part of the job", || seen.counts().tasks > MAPS);
+        meanwhile();
+        job.join().unwrap()
+    });
+    result.sort_unstable();
+    result
+}
+
+fn expected() -> Vec<(u64, u64)> {
+    let sum = |key| (0..6000u64).map(|x| x * 3).filter(|x| x % 7 == key).sum();
+    (0..7).map(|key| (key, sum(key))).collect()
+}
+
+/// Whether the master has taken in both workers and the application with both of its executors.
+fn is_whole(master: &Master) -> bool {
+    let page = master.json();
+    let cores = page["activeapps"].as_array().unwrap().first().map(|app| app["cores"].clone());
+    page["status"] == "ALIVE" && page["aliveworkers"] == 2 && cores == Some(2.into())
+}
+
+/// Kills the only master in the middle of a job and starts it again: nobody loses anything.
+fn killed_and_restarted(flags: &[&str]) {
+    let mut master = Master::start(flags);
+    let workers = [(); 2].map(|()| Worker::start(&master, &["--cores", "1"]));
+    let seen = Seen::default();
+    let ctx = builder(&master.url).listener(seen.clone()).build().unwrap();
+    wait_until("two executors", || seen.counts().added == 2);
+    let port = master.port().to_owned();
+    let (mut faults, mut again) = (0, None);
+    let result = job(&ctx, &seen, || {
+        master.daemon.kill();
+        faults += 1;
+        again = Some(Master::start_at(&port, flags));
+    });
+    assert_eq!((result, faults), (expected(), 1));
+    let again = again.expect("it was started again");
+    wait_until("a master that knows all", || is_whole(&again));
+    ctx.wait_for_listeners();
+    assert_eq!(seen.counts(), Counts { added: 2, removed: 0, tasks: TASKS });
+    // The new master is one: it gives out cores when they are free, and knows the end.
+    assert_eq!(ctx.parallelize_in(4, 0..40u32).count().unwrap(), 40);
+    ctx.stop();
+    wait_until("the application's end", || again.json()["coresused"] == 0);
+    assert_eq!(seen.counts().removed, 0);
+    drop(workers);
+}
+
+fn file_system(directory: &Path) -> [String; 4] {
+    let directory = format!("spark.deploy.recoveryDirectory={}", directory.display());
+    ["--conf".into(), "spark.deploy.recoveryMode=FILESYSTEM".into(), "--conf".into(), directory]
+}
+
+#[test]
+fn a_master_with_a_directory_is_killed_in_the_middle_of_a_job_and_nobody_notices() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = file_system(&directory.path().join("state"));
+    killed_and_restarted(&flags.each_ref().map(String::as_str));
+}
+
+#[test]
+fn a_master_without_a_directory_adopts_what_runs_when_it_is_started_again() {
+    killed_and_restarted(&[]);
+}
+
+#[test]
+fn a_master_that_stands_still_for_long_kills_nothing_when_it_goes_on() {
+    let flags = ["--conf", "spark.worker.timeout=4"];
+    let master = Master::start(&flags);
+    let workers = [(); 2].map(|()| Worker::start(&master, &["--cores", "1"]));
+    let seen = Seen::default();
+    let ctx = builder(&master.url).listener(seen.clone()).build().unwrap();
+    wait_until("two executors", || seen.counts().added == 2);
+    let result = job(&ctx, &seen, || {
+        master.daemon.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(6));
+        master.daemon.signal(Signal::CONT);
+    });
+    assert_eq!(result, expected());
+    wait_until("a master that knows all", || is_whole(&master));
+    ctx.wait_for_listeners();
+    assert_eq!(seen.counts(), Counts { added: 2, removed: 0, tasks: TASKS });
+    ctx.stop();
+    drop(workers);
+}
+
+#[test]
+fn two_masters_on_one_directory_and_directories_of_others_are_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let flags = file_system(&state);
+    let flags = flags.each_ref().map(String::as_str);
+    let start = |flags: &[&str]| {
+        let mut command = firesteel(&["master", "--port", "0", "--webui-port", "0"]);
+        command.args(["--conf", "spark.master.rest.port=0"]).args(flags);
+        let mut daemon = Daemon::start(command);
+        assert!(!daemon.end().success());
+        daemon.stderr()
+    };
+    let mut master = Master::start(&flags);
+    let refused = start(&flags);
+    assert!(refused.contains("used by another master"), "{refused}");
+    assert!(master.daemon.terminate().success());
+
+    let journal = state.join("masters.journal");
+    let whole = std::fs::read(&journal).unwrap();
+    let mut damaged = whole.clone();
+    damaged[40] ^= 1;
+    std::fs::write(&journal, &damaged).unwrap();
+    let refused = start(&flags);
+    assert!(refused.contains("masters.journal is damaged at byte"), "{refused}");
+    assert_eq!(std::fs::read(&journal).unwrap(), damaged, "nothing was changed");
+    std::fs::write(&journal, &whole).unwrap();
+
+    let foreign = file_system(Path::new("/etc"));
+    let refused = start(&foreign.each_ref().map(String::as_str));
+    assert!(refused.contains("is no file of a master's"), "{refused}");
+    let refused = start(&["--conf", "spark.deploy.recoveryMode=FILESYSTEM"]);
+    assert!(refused.contains("set spark.deploy.recoveryDirectory"), "{refused}");
+    let refused = start(&["--conf", "spark.deploy.recoveryMode=CUSTOM"]);
+    assert!(refused.contains("a store of their own"), "{refused}");
+    Master::start(&flags);
+}
+
+/// A ZooKeeper server of its own, from Debian's package.
+struct Ensemble {
+    server: Daemon,
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl Ensemble {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "tickTime=400\nminSessionTimeout=1000\ndataDir={}\nclientPort={port}\nadmin.enableServer=false\n",
+            directory.path().join("data").display()
+        );
+        std::fs::write(directory.path().join("zoo.cfg"), settings).unwrap();
+        let server = Self::run(directory.path(), port);
+        Self { server, directory, port }
+    }
+
+    fn run(directory: &Path, port: u16) -> Daemon {
+        let mut java = std::process::Command::new("java");
+        java.args(["-Xmx128m", "-cp", "/usr/share/java/zookeeper.jar"]);
+        java.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg("zoo.cfg");
+        let server = Daemon::start({
+            java.current_dir(directory);
+            java
+        });
+        wait_until("a ZooKeeper server", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        server
+    }
+
+    fn flags(&self) -> [String; 6] {
+        let conf = || "--conf".to_owned();
+        let url = format!("spark.deploy.zookeeper.url=127.0.0.1:{}", self.port);
+        let (mode, session) = ("ZOOKEEPER", "spark.firesteel.deploy.sessionTimeout=3s");
+        [conf(), format!("spark.deploy.recoveryMode={mode}"), conf(), url, conf(), session.into()]
+    }
+}
+
+/// Masters of one cluster, and workers and an application of them.
+struct Cluster {
+    masters: Vec<Master>,
+    workers: [Worker; 2],
+    seen: Seen,
+    ctx: Context,
+}
+
+impl Cluster {
+    fn start(ensemble: &Ensemble, masters: usize) -> Self {
+        let flags = ensemble.flags();
+        let flags = flags.each_ref().map(String::as_str);
+        let masters: Vec<Master> = (0..masters).map(|_| Master::start(&flags)).collect();
+        let all: Vec<&str> =
+            masters.iter().map(|master| master.url.trim_start_matches("spark://")).collect();
+        let url = format!("spark://{}", all.join(","));
+        wait_until("a leader", || masters.iter().any(|master| master.json()["status"] == "ALIVE"));
+        let workers = [(); 2].map(|()| Worker::of(&url, &["--cores", "1"]));
+        let seen = Seen::default();
+        let ctx = builder(&url).listener(seen.clone()).build().unwrap();
+        wait_until("two executors", || seen.counts().added == 2);
+        Self { masters, workers, seen, ctx }
+    }
+
+    /// The places of those that lead.
+    fn leaders(&self, among: &[usize]) -> Vec<usize> {
+        let leads = |at: &usize| self.masters[*at].json()["status"] != "STANDBY";
+        among.iter().copied().filter(leads).collect()
+    }
+
+    fn assert_unharmed(&self) {
+        self.ctx.wait_for_listeners();
+        assert_eq!(self.seen.counts(), Counts { added: 2, removed: 0, tasks: TASKS });
+    }
+
+    fn end(self) {
+        let Cluster { ctx, workers, .. } = self;
+        ctx.stop();
+        drop(workers);
+    }
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn the_leader_of_three_is_killed_in_the_middle_of_a_job_and_nobody_notices() {
+    let ensemble = Ensemble::start();
+    let mut cluster = Cluster::start(&ensemble, 3);
+    let leader = cluster.leaders(&[0, 1, 2])[0];
+    let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+    let (ctx, seen) = (cluster.ctx.clone(), cluster.seen.clone());
+    let mut faults = 0;
+    let result = job(&ctx, &seen, || {
+        cluster.masters[leader].daemon.kill();
+        faults += 1;
+        let whole = |at: &usize| is_whole(&cluster.masters[*at]);
+        wait_until("another leader that knows all", || others.iter().any(whole));
+    });
+    assert_eq!((result, faults), (expected(), 1));
+    assert_eq!(cluster.leaders(&others).len(), 1, "one of them leads");
+    cluster.assert_unharmed();
+    cluster.end();
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn a_leader_that_stood_still_past_its_session_launches_and_kills_nothing_when_it_goes_on() {
+    let ensemble = Ensemble::start();
+    let cluster = Cluster::start(&ensemble, 2);
+    let leader = cluster.leaders(&[0, 1])[0];
+    let other = 1 - leader;
+    let result = job(&cluster.ctx, &cluster.seen, || {
+        cluster.masters[leader].daemon.signal(Signal::STOP);
+        wait_until("another leader that knows all", || is_whole(&cluster.masters[other]));
+        cluster.masters[leader].daemon.signal(Signal::CONT);
+        wait_until("the old one stands by", || {
+            cluster.masters[leader].json()["status"] == "STANDBY"
+        });
+    });
+    assert_eq!(result, expected());
+    cluster.masters[leader].daemon.wait_for_stderr("leads no longer");
+    assert!(is_whole(&cluster.masters[other]));
+    cluster.assert_unharmed();
+    cluster.end();
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn an_ensemble_that_is_gone_for_a_while_harms_no_application() {
+    let mut ensemble = Ensemble::start();
+    let cluster = Cluster::start(&ensemble, 2);
+    let all = [0, 1];
+    let result = job(&cluster.ctx, &cluster.seen, || {
+        ensemble.server.kill();
+        wait_until("masters without a leader", || cluster.leaders(&all).is_empty());
+        ensemble.server = Ensemble::run(ensemble.directory.path(), ensemble.port);
+        let whole = |at: &usize| is_whole(&cluster.masters[*at]);
+        wait_until("a leader that knows all", || all.iter().any(whole));
+    });
+    assert_eq!(result, expected());
+    cluster.assert_unharmed();
+    cluster.end();
+}

@@ -1,0 +1,131 @@
+//! The event log of a run gives the status that the run had (S18), and a running application answers the REST API.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use firesteel::prelude::*;
+use firesteel::status::AppStatus;
+use firesteel::{Builder, StorageLevel};
+use firesteel_monitor::rest::Applications;
+use firesteel_monitor::{History, HistoryOptions};
+
+fn builder(master: &str, directory: &Path) -> Builder {
+    Context::builder()
+        .arguments([""; 0])
+        .master(master)
+        .app_name("monitored")
+        .config("spark.ui.port", 0)
+        .config("spark.ui.showConsoleProgress", false)
+        .config("spark.eventLog.enabled", true)
+        .config("spark.eventLog.dir", directory.display())
+        .config("spark.eventLog.logBlockUpdates.enabled", true)
+        .config("spark.eventLog.logStageExecutorMetrics", true)
+}
+
+/// Jobs with a shuffle, a cached RDD, accumulators, a failure, properties.
+fn run_jobs(ctx: &Context) {
+    let seen = ctx.named_accumulator::<u64>("seen");
+    let numbers = ctx.range_in(6, 0..600u64, 1).with(seen).map(|seen, n| {
+        seen.add(1);
+        (n % 10, n)
+    });
+    let cached = numbers.persist(StorageLevel::MEMORY_ONLY);
+    assert_eq!(cached.count().unwrap(), 600);
+    assert_eq!(cached.reduce_by_key_into(4, |a, b| a + b).count().unwrap(), 10);
+    cached.unpersist();
+    assert!(ctx.range_in(2, 0..4u64, 1).map(|n| 12 / (n % 2)).collect().is_err());
+}
+
+fn history(directory: &Path) -> History {
+    let mut conf = firesteel::conf::Conf::default();
+    conf.set("spark.history.fs.logDirectory", directory.display());
+    History::open(HistoryOptions::from_conf(&conf).unwrap()).unwrap()
+}
+
+fn replayed(directory: &Path, id: &str) -> AppStatus {
+    let mut status = None;
+    let found = history(directory).with_status(id, None, &mut |it| status = Some(it.clone()));
+    assert!(found, "no log of {id}");
+    status.unwrap()
+}
+
+#[track_caller]
+fn assert_same(replayed: &AppStatus, live: &AppStatus) {
+    if replayed != live {
+        let (ours, theirs) = (format!("{replayed:#?}"), format!("{live:#?}"));
+        let lines = ours.lines().zip(theirs.lines()).filter(|(a, b)| a != b).take(20);
+        let lines: Vec<String> = lines.map(|(a, b)| format!("log {a}\nlive {b}")).collect();
+        panic!("S18: the log differs from what was live:\n{}", lines.join("\n"));
+    }
+}
+
+fn replaying_gives_the_live_status(master: &str, settings: &[(&str, &str)]) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut builder = builder(master, directory.path());
+    for (key, value) in settings {
+        builder = builder.config(key, value);
+    }
+    let ctx = builder.build().unwrap();
+    run_jobs(&ctx);
+    let (status, id) = (ctx.status_reader(), ctx.application_id().to_owned());
+    ctx.stop();
+    let live = status();
+    assert_eq!(
+        live.jobs(|_| true, firesteel::status::Order::Ascending, firesteel::status::Paging::ALL)
+            .total,
+        3
+    );
+    assert_same(&replayed(directory.path(), &id), &live);
+}
+
+#[test]
+fn the_log_of_a_local_run_gives_its_status() {
+    replaying_gives_the_live_status("local[2]", &[]);
+    let single =
+        [("spark.eventLog.rolling.enabled", "false"), ("spark.eventLog.compression.codec", "lz4")];
+    replaying_gives_the_live_status("local[1,2]", &single);
+}
+
+#[test]
+fn the_log_of_a_run_on_executors_gives_its_status() {
+    replaying_gives_the_live_status(
+        "local-cluster[2,1,512]",
+        &[("spark.eventLog.compress", "false")],
+    );
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = builder("local[2]", directory.path()).build().unwrap();
+    run_jobs(&ctx);
+    let address = ctx.ui_address().unwrap();
+    assert!(address.ip().is_loopback());
+    let id = ctx.application_id().to_owned();
+    let list = get(address, "/api/v1/applications");
+    assert!(list.starts_with("HTTP/1.1 200") && list.contains(&id), "{list}");
+    let jobs = get(address, &format!("/api/v1/applications/{id}/jobs"));
+    assert!(jobs.contains("\"status\" : \"FAILED\"") && jobs.contains("\"jobId\" : 2"), "{jobs}");
+    assert!(get(address, "/api/v1/applications/other/jobs").contains("no such app: other"));
+    assert!(get(address, "/").starts_with("HTTP/1.1 404"));
+    ctx.stop();
+    assert!(ctx.ui_address().is_none() && TcpStream::connect(address).is_err());
+    let entry = &history(directory.path()).list()[0];
+    assert!(entry.id == id && entry.attempts[0].completed, "{entry:?}");
+}
+
+#[test]
+fn a_directory_for_logs_that_is_missing_is_told_at_the_start() {
+    let refused =
+        builder("local[1]", Path::new("/no/such/place")).build().err().expect("it is refused");
+    assert!(refused.to_string().contains("no such directory"), "{refused}");
+}

@@ -1,0 +1,376 @@
+//! One event in, effects out.
+
+use std::collections::BTreeSet;
+
+use firesteel_backend::jitter::Jitter;
+use firesteel_backend::numbers::ExecutorNumbers;
+use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use super::backoff::Backoff;
+use super::failures::{FailureWindow, Nodes};
+use super::graves::Graves;
+use super::kept::KeptPods;
+use super::observer::Observer;
+use super::slots::Slots;
+use super::why::Told;
+use crate::api::ApiError;
+use crate::mutant::Mutant;
+use crate::options::AllocatorOptions;
+use crate::pod::Pod;
+use crate::{Generation, PodName, PodUid, Version};
+
+/// A pod to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRequest {
+    pub executor: ExecutorId,
+    pub name: PodName,
+    /// For its label.
+    pub generation: Generation,
+    /// The how-manieth request for it this is; the answer has it, too.
+    pub attempt: u32,
+    /// Nodes it must not be placed on.
+    pub avoid: BTreeSet<Host>,
+}
+
+/// The API server has the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateAnswer {
+    pub pod: Pod,
+    /// It was there before (409).
+    pub existed: bool,
+}
+
+/// All pods of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodList {
+    pub version: Version,
+    pub pods: Vec<Pod>,
+}
+
+/// One event of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new, or not what it was.
+    Applied(Pod),
+    /// It is gone; its last state.
+    Deleted(Pod),
+    /// Nothing else happened up to here.
+    Bookmark(Version),
+}
+
+/// Into an allocator.
+#[derive(Clone, Debug)]
+pub enum AllocatorEvent {
+    /// A command of the driver's registry.
+    Command(ProviderCommand),
+    /// The answer to [`AllocatorEffect::CreatePod`].
+    Created { executor: ExecutorId, attempt: u32, answer: Result<Box<CreateAnswer>, ApiError> },
+    /// The answer to [`AllocatorEffect::DeletePod`].
+    Deleted { uid: PodUid, answer: Result<(), ApiError> },
+    /// The answer to [`AllocatorEffect::ListPods`].
+    Listed { number: u64, answer: Result<PodList, ApiError> },
+    /// Of the watch of this number.
+    Watched { number: u64, change: Change },
+    /// The watch of this number is over: the server closed it, or for this reason.
+    WatchEnded { number: u64, error: Option<ApiError> },
+    /// A moment asked for by [`AllocatorEffect::ArmTimer`] has come; the first one starts the allocator.
+    Ticked,
+}
+
+/// Out of an allocator, in order.
+#[derive(Clone, Debug)]
+pub enum AllocatorEffect {
+    CreatePod(PodRequest),
+    /// Delete the pod if it is this very one. Nothing is left of its grace period if that is 0.
+    DeletePod {
+        name: PodName,
+        uid: PodUid,
+        grace_ms: u64,
+    },
+    /// Label the pod as inactive: it is over and left for people. Nothing comes of it if that fails.
+    KeepPod {
+        name: PodName,
+        uid: PodUid,
+    },
+    /// List all pods of the application that are not labelled as inactive, from a quorum.
+    ListPods {
+        number: u64,
+    },
+    /// Watch them from this version on, in place of any other watch.
+    WatchPods {
+        number: u64,
+        from: Version,
+    },
+    /// Read the credentials again before the next request.
+    RefreshCredentials,
+    /// Tell the driver's registry.
+    Report(ProviderEvent),
+    /// Feed `Ticked` at this moment.
+    ArmTimer(Tick),
+    /// Nothing is left of the application: the shell may end.
+    Finish,
+}
+
+/// One call of [`Allocator::handle`]: its moment and its effects.
+pub(super) struct Turn<'a> {
+    pub(super) now: Tick,
+    pub(super) out: &'a mut Vec<AllocatorEffect>,
+}
+
+impl Turn<'_> {
+    pub(super) fn report(&mut self, event: ProviderEvent) {
+        self.out.push(AllocatorEffect::Report(event));
+    }
+}
+
+/// How far an allocator is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    New,
+    Allocating,
+    /// There will be no more executors; the registry was told and will say `Stop`.
+    Failed,
+    /// All pods are to go.
+    Stopping(Closing),
+    Over,
+}
+
+/// How an application's end comes to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// Requests may yet create pods.
+    Answers,
+    /// None can: a list of this number or a later one shows what is left.
+    List(u64),
+    /// It came.
+    Listed,
+}
+
+/// The state machine of an application's pods.
+#[derive(Debug)]
+pub struct Allocator {
+    pub(super) options: AllocatorOptions,
+    pub(super) life: Life,
+    target: u32,
+    pub(super) slots: Slots,
+    pub(super) numbers: ExecutorNumbers,
+    pub(super) graves: Graves,
+    pub(super) kept: KeptPods,
+    pub(super) observer: Observer,
+    pub(super) backoff: Backoff,
+    pub(super) failures: FailureWindow,
+    pub(super) nodes: Nodes,
+    told: Told,
+    next_round: Tick,
+    armed: Option<Tick>,
+    stale: u64,
+}
+
+impl Allocator {
+    /// An allocator that has asked for nothing yet.
+    pub fn new(options: AllocatorOptions, jitter: Jitter) -> Self {
+        let mut numbers = ExecutorNumbers::default();
+        if options.first_number > 0 && !options.planted.is(Mutant::ReusesNumbers) {
+            numbers.heard_of(ExecutorId(options.first_number - 1));
+        }
+        Allocator {
+            life: Life::New,
+            target: 0,
+            slots: Slots::default(),
+            numbers,
+            graves: Graves::default(),
+            kept: KeptPods::new(options.keep),
+            observer: Observer::new(options.planted),
+            backoff: Backoff::new(options.waits, options.planted, jitter),
+            failures: FailureWindow::new(options.max_failures, options.failures_validity_ms),
+            nodes: Nodes::new(options.node_failures, options.node_excluded_ms),
+            told: Told::default(),
+            next_round: Tick(0),
+            armed: None,
+            stale: 0,
+            options,
+        }
+    }
+
+    /// Takes one event and appends what is to be done about it, in order.
+    pub fn handle(&mut self, now: Tick, event: AllocatorEvent, out: &mut Vec<AllocatorEffect>) {
+        let turn = &mut Turn { now, out };
+        if self.life == Life::Over {
+            self.stale += 1;
+            return;
+        }
+        match event {
+            AllocatorEvent::Command(command) => self.commanded(turn, command),
+            AllocatorEvent::Created { executor, attempt, answer } => {
+                self.create_answered(turn, executor, attempt, answer);
+            }
+            AllocatorEvent::Deleted { uid, answer } => self.delete_answered(turn, &uid, answer),
+            AllocatorEvent::Listed { number, answer } => self.listed(turn, number, answer),
+            AllocatorEvent::Watched { number, change } => self.watched(turn, number, change),
+            AllocatorEvent::WatchEnded { number, error } => self.watch_ended(turn, number, error),
+            AllocatorEvent::Ticked => self.ticked(turn),
+        }
+        self.advance(turn);
+    }
+
+    fn ticked(&mut self, turn: &mut Turn<'_>) {
+        if self.armed.is_some_and(|at| at <= turn.now) {
+            self.armed = None;
+        }
+        if self.life == Life::New {
+            self.life = Life::Allocating;
+            turn.report(ProviderEvent::Accepted { app: self.options.app.clone() });
+        }
+    }
+
+    fn commanded(&mut self, turn: &mut Turn<'_>, command: ProviderCommand) {
+        match command {
+            ProviderCommand::SetTarget(target) => self.target = target,
+            ProviderCommand::Release(executors) => {
+                executors.into_iter().for_each(|executor| self.release(turn, executor));
+            }
+            ProviderCommand::NodesExcluded(nodes) => self.nodes.exclude(nodes),
+            ProviderCommand::Registered(executor) => self.registered(turn, executor),
+            ProviderCommand::Stop => self.stop(turn),
+        }
+    }
+
+    /// Everything that time or the event made due.
+    fn advance(&mut self, turn: &mut Turn<'_>) {
+        if self.life == Life::New {
+            return;
+        }
+        self.expire(turn);
+        self.lose_patience(turn);
+        self.allocate(turn);
+        self.delete_due(turn);
+        self.observe(turn);
+        self.tell_why(turn);
+        self.finish(turn);
+        self.arm(turn);
+    }
+
+    /// An application without executors does not wait for an API server for ever.
+    fn lose_patience(&mut self, turn: &mut Turn<'_>) {
+        let (patience, nothing) = (self.options.deadlines.api_ms, self.slots.healthy() == 0);
+        let Some((since, words)) = self.backoff.failing() else { return };
+        if turn.now.since_ms(since) >= patience && nothing && self.target > 0 {
+            let reason = format!("no request succeeded for {} s: {words}", patience / 1000);
+            self.fail(turn, reason);
+        }
+    }
+
+    fn patience_due(&self, now: Tick) -> Option<Tick> {
+        let (since, _) = self.backoff.failing()?;
+        Some(since.plus_ms(self.options.deadlines.api_ms)).filter(|due| *due > now)
+    }
+
+    /// There will be no more executors, for this reason.
+    pub(super) fn fail(&mut self, turn: &mut Turn<'_>, reason: String) {
+        if self.life == Life::Allocating {
+            self.life = Life::Failed;
+            turn.report(ProviderEvent::Failed { reason });
+        }
+    }
+
+    /// All pods go, also those that a request on its way may yet create.
+    fn stop(&mut self, turn: &mut Turn<'_>) {
+        if matches!(self.life, Life::Stopping(_)) {
+            return;
+        }
+        self.life = Life::Stopping(Closing::Answers);
+        self.target = 0;
+        let executors: Vec<_> = self.slots.iter().map(|(executor, _)| executor).collect();
+        for executor in executors {
+            let slot = self.slots.remove(executor, &self.options.deadlines);
+            slot.into_iter().for_each(|slot| self.bury_slot(turn.now, slot));
+        }
+    }
+
+    /// Once nothing can come any more and nothing is left, it is over.
+    fn finish(&mut self, turn: &mut Turn<'_>) {
+        if self.life == Life::Stopping(Closing::Listed) && self.graves.is_empty() {
+            self.life = Life::Over;
+            turn.out.push(AllocatorEffect::Finish);
+        }
+    }
+
+    fn arm(&mut self, turn: &mut Turn<'_>) {
+        if self.life == Life::Over {
+            return;
+        }
+        let gate = self.backoff.requests_until();
+        let dues = [
+            self.round_due(turn.now),
+            self.slots.due(&self.options),
+            self.graves.due().map(|due| due.max(gate)),
+            self.observer.due(&self.options.deadlines, gate),
+            self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),
+            self.slots.may_create_until().filter(|_| self.life == Life::Stopping(Closing::Answers)),
+            self.patience_due(turn.now),
+        ];
+        // What is due and cannot be done now waits for another event; a moment is waited for at least.
+        let Some(wake) = dues.into_iter().flatten().map(|due| due.max(turn.now.plus_ms(1))).min()
+        else {
+            return;
+        };
+        if self.armed.is_none_or(|armed| wake < armed || armed <= turn.now) {
+            self.armed = Some(wake);
+            turn.out.push(AllocatorEffect::ArmTimer(wake));
+        }
+    }
+
+    pub(super) fn is_allocating(&self) -> bool {
+        self.life == Life::Allocating && self.observer.has_listed()
+    }
+
+    pub(super) fn next_round(&self) -> Tick {
+        self.next_round
+    }
+
+    pub(super) fn round_made(&mut self, now: Tick) {
+        self.next_round = now.plus_ms(self.options.batch_delay_ms);
+    }
+
+    pub(super) fn told(&mut self) -> &mut Told {
+        &mut self.told
+    }
+
+    pub(super) fn told_ref(&self) -> &Told {
+        &self.told
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.life == Life::Allocating
+    }
+
+    /// Something was dropped because what it speaks of is over, or newer things are known.
+    pub(super) fn dropped_stale(&mut self) {
+        self.stale += 1;
+    }
+
+    /// What was dropped because it was out of date.
+    pub fn stale_messages(&self) -> u64 {
+        self.stale
+    }
+
+    /// Whether the application is over and nothing is left of it.
+    pub fn is_over(&self) -> bool {
+        self.life == Life::Over
+    }
+
+    /// Executors that are registered and not about to end.
+    pub fn healthy(&self) -> u32 {
+        self.slots.healthy()
+    }
+
+    pub fn target(&self) -> u32 {
+        self.target
+    }
+
+    /// Pods that are to be deleted and may still be there.
+    pub fn to_delete(&self) -> usize {
+        self.graves.len()
+    }
+}

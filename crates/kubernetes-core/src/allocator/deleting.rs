@@ -1,0 +1,66 @@
+//! Pods that are to go, until they are gone.
+
+use firesteel_types::Tick;
+
+use super::core::{Allocator, AllocatorEffect, Turn};
+use super::slots::Slot;
+use crate::PodUid;
+use crate::api::ApiError;
+use crate::mutant::Mutant;
+use crate::pod::Pod;
+
+impl Allocator {
+    pub(super) fn bury(&mut self, now: Tick, pod: &Pod) {
+        self.graves.dig(now, pod.name.clone(), pod.uid.clone(), pod.version, false);
+    }
+
+    /// The pod of an executor that is over. One that was asked for and not answered has no UID yet: it is deleted when it
+    /// is seen.
+    pub(super) fn bury_slot(&mut self, now: Tick, slot: Slot) {
+        if let Some(uid) = slot.uid().cloned() {
+            self.graves.dig(now, slot.name().clone(), uid, slot.version(), false);
+        }
+    }
+
+    pub(super) fn delete_due(&mut self, turn: &mut Turn<'_>) {
+        if self.backoff.requests_until() > turn.now {
+            return;
+        }
+        let lost = self.options.deadlines.request_ms.saturating_mul(2);
+        let once = self.options.planted.is(Mutant::DeletesOnce);
+        for (name, uid, force) in self.graves.take_due(turn.now, lost, once) {
+            let grace_ms = if force { 0 } else { self.options.grace_ms };
+            turn.out.push(AllocatorEffect::DeletePod { name, uid, grace_ms });
+        }
+    }
+
+    pub(super) fn delete_answered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        uid: &PodUid,
+        answer: Result<(), ApiError>,
+    ) {
+        let deadlines = &self.options.deadlines;
+        match answer {
+            Ok(()) => {
+                self.backoff.request_succeeded(turn.now);
+                let waits = match self.options.planted.is(Mutant::NeverForces) {
+                    true => u64::MAX,
+                    false => self.options.grace_ms.saturating_add(deadlines.terminated_ms),
+                };
+                self.graves.accepted(uid, turn.now.plus_ms(waits));
+            }
+            Err(ApiError::NotFound | ApiError::Conflict) => {
+                self.backoff.request_succeeded(turn.now);
+                if self.graves.close(uid) {
+                    self.backoff.freed(turn.now);
+                }
+            }
+            Err(error) => {
+                self.request_refused(turn, &error);
+                // Also what no waiting helps with: rights may be given back.
+                self.graves.refused(uid, turn.now.plus_ms(self.options.waits.first_ms));
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Pods that are to be deleted and may still be there. They count for nothing any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use firesteel_types::Tick;
+
+use crate::pod::Pod;
+use crate::{PodName, PodUid, Version};
+
+#[derive(Debug)]
+struct Grave {
+    name: PodName,
+    version: Version,
+    /// When the next request is due; while one is under way, when it is taken for lost.
+    next: Tick,
+    asked: bool,
+    force: bool,
+    /// No list shows it.
+    unseen: bool,
+}
+
+/// Pods to be deleted, by UID.
+#[derive(Debug, Default)]
+pub(super) struct Graves {
+    graves: BTreeMap<PodUid, Grave>,
+}
+
+impl Graves {
+    /// The pod is to go. Said again it changes nothing, except that force stays.
+    pub(super) fn dig(
+        &mut self,
+        now: Tick,
+        name: PodName,
+        uid: PodUid,
+        version: Version,
+        force: bool,
+    ) {
+        let grave = Grave { name, version, next: now, asked: false, force, unseen: false };
+        let grave = self.graves.entry(uid).or_insert(grave);
+        grave.force |= force;
+    }
+
+    /// The same for a pod that was kept until now: it is over, and labelled so that no list shows it.
+    pub(super) fn dig_unseen(&mut self, now: Tick, name: PodName, uid: PodUid) {
+        let version = Version(0);
+        self.graves.insert(
+            uid,
+            Grave { name, version, next: now, asked: false, force: true, unseen: true },
+        );
+    }
+
+    /// Pods to ask to be deleted now. A request that stays without an answer is made again.
+    pub(super) fn take_due(
+        &mut self,
+        now: Tick,
+        lost_ms: u64,
+        once: bool,
+    ) -> Vec<(PodName, PodUid, bool)> {
+        let due =
+            self.graves.iter_mut().filter(|(_, grave)| grave.next <= now && !(once && grave.asked));
+        let taken = due.map(|(uid, grave)| {
+            (grave.next, grave.asked) = (now.plus_ms(lost_ms), true);
+            (grave.name.clone(), uid.clone(), grave.force)
+        });
+        taken.collect()
+    }
+
+    /// The API server ends it: if it is there at that moment, force is needed.
+    pub(super) fn accepted(&mut self, uid: &PodUid, until: Tick) {
+        if self.graves.get(uid).is_some_and(|grave| grave.unseen) {
+            self.graves.remove(uid);
+        }
+        if let Some(grave) = self.graves.get_mut(uid) {
+            (grave.next, grave.force) = (until, true);
+        }
+    }
+
+    pub(super) fn refused(&mut self, uid: &PodUid, again: Tick) {
+        if let Some(grave) = self.graves.get_mut(uid) {
+            grave.next = again;
+        }
+    }
+
+    /// Whether this pod is to go. It was there at its version.
+    pub(super) fn sees(&mut self, pod: &Pod) -> bool {
+        let grave = self.graves.get_mut(&pod.uid);
+        grave.map(|grave| grave.version = grave.version.max(pod.version)).is_some()
+    }
+
+    /// It is gone.
+    pub(super) fn close(&mut self, uid: &PodUid) -> bool {
+        self.graves.remove(uid).is_some()
+    }
+
+    /// All that are there at a version.
+    pub(super) fn close_missing(&mut self, there: &BTreeSet<PodUid>, version: Version) -> bool {
+        let before = self.graves.len();
+        self.graves
+            .retain(|uid, grave| there.contains(uid) || grave.version > version || grave.unseen);
+        self.graves.len() < before
+    }
+
+    pub(super) fn forget_versions(&mut self) {
+        self.graves.values_mut().for_each(|grave| grave.version = Version(0));
+    }
+
+    pub(super) fn due(&self) -> Option<Tick> {
+        self.graves.values().map(|grave| grave.next).min()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.graves.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.graves.len()
+    }
+}

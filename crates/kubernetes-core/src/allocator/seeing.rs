@@ -1,0 +1,270 @@
+//! What lists and watches say about executors, and what happens when one is over.
+
+use firesteel_backend::blame::{Blame, blame};
+use firesteel_backend::provider::ProviderEvent;
+use firesteel_types::{ExecutorId, Host};
+
+use super::core::{Allocator, AllocatorEffect, PodList, Turn};
+use super::slots::{Slot, Stage};
+use crate::cause::Cause;
+use crate::mutant::Mutant;
+use crate::pod::{Obstacle, Pod, Verdict};
+
+/// What is left of the pod of an executor that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remains {
+    /// It is gone.
+    Nothing,
+    /// Its processes may run.
+    Pod,
+    /// It is there, and nothing of it runs.
+    Ended,
+}
+
+impl Allocator {
+    /// A pod as it is now, or was not long ago.
+    pub(super) fn see(&mut self, turn: &mut Turn<'_>, pod: Pod) {
+        if pod.inactive || self.kept.contains(&pod.uid) {
+            return;
+        }
+        if pod.generation > Some(self.options.generation) {
+            let reason = "another driver process of this application has taken over".to_owned();
+            return self.fail(turn, reason);
+        }
+        let slot = pod.executor.and_then(|executor| Some((executor, self.slots.get(executor)?)));
+        match slot {
+            _ if self.graves.sees(&pod) => {}
+            Some((executor, slot)) if self.is_of(slot, &pod) => self.update(turn, executor, &pod),
+            Some((executor, slot)) if slot.uid().is_some() && slot.version() < pod.version => {
+                // Another pod has its name: its own is gone.
+                self.end_with(turn, executor, Cause::Vanished, Remains::Nothing);
+                self.bury(turn.now, &pod);
+            }
+            _ => self.bury_stranger(turn, &pod),
+        }
+    }
+
+    fn is_of(&self, slot: &Slot, pod: &Pod) -> bool {
+        let own = pod.generation == Some(self.options.generation);
+        own && *slot.name() == pod.name && slot.uid().is_none_or(|uid| *uid == pod.uid)
+    }
+
+    /// Nobody waits for it: a process before this one created it, or a request that was withdrawn.
+    fn bury_stranger(&mut self, turn: &mut Turn<'_>, pod: &Pod) {
+        let before = pod.generation != Some(self.options.generation);
+        let planted = self.options.planted;
+        if let Some(executor) = pod.executor
+            && before
+        {
+            if !planted.is(Mutant::ReusesNumbers) {
+                self.numbers.heard_of(executor);
+            }
+            if planted.is(Mutant::LeavesPreviousGeneration) {
+                return;
+            }
+            let cause = Cause::PreviousGeneration;
+            let (end, reason) = (cause.end(), cause.to_string());
+            turn.report(ProviderEvent::Ended { executor, end, reason });
+        }
+        self.bury(turn.now, pod);
+    }
+
+    fn update(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, pod: &Pod) {
+        let Some(slot) = self.slots.get_mut(executor) else { return };
+        if pod.version < slot.version() {
+            return self.dropped_stale();
+        }
+        slot.exists(pod.uid.clone(), pod.version);
+        slot.is_on(pod.node.clone());
+        let leaving = slot.is_leaving();
+        let counts_on = self.options.planted.is(Mutant::CountsTerminatingPods);
+        match pod.verdict(self.options.all_containers) {
+            Verdict::Over(_) if leaving => self.end(turn, executor, Cause::Deleted),
+            Verdict::Over(cause) => self.end_with(turn, executor, cause, Remains::Ended),
+            Verdict::Terminating(_) if counts_on => {}
+            Verdict::Terminating(cause) => self.leaves(turn, executor, cause),
+            _ if leaving => {}
+            Verdict::Pending(words) => self.enters(turn, executor, Stage::Pending(words), None),
+            Verdict::Scheduled(node, obstacle) => self.scheduled(turn, executor, node, obstacle),
+            Verdict::Running(node) => self.enters(turn, executor, Stage::Running, Some(node)),
+            Verdict::Unknown => {}
+        }
+    }
+
+    fn scheduled(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        node: Host,
+        obstacle: Option<Obstacle>,
+    ) {
+        self.backoff.scheduled();
+        if let Some(Obstacle::Config(words)) = &obstacle {
+            return self.end(turn, executor, Cause::BadConfig(words.clone()));
+        }
+        let Some(slot) = self.slots.get(executor) else { return };
+        let obstacle =
+            obstacle.map(|obstacle| (slot.obstacle_since(turn.now, &obstacle), obstacle));
+        self.enters(turn, executor, Stage::Scheduled(obstacle), Some(node));
+    }
+
+    fn enters(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        stage: Stage,
+        node: Option<Host>,
+    ) {
+        let Some(slot) = self.slots.get_mut(executor) else { return };
+        let runs = stage == Stage::Running;
+        let is_new = slot.enter(stage, node.clone(), turn.now);
+        if let Some(node) = node.filter(|_| is_new && runs) {
+            // Not before: the registry waits for an executor as long as it takes a process to register.
+            if !self.options.planted.is(Mutant::AwaitsRegistration) {
+                turn.report(ProviderEvent::Ordered { executor });
+            }
+            turn.report(ProviderEvent::Started { executor, node });
+        }
+    }
+
+    /// It is about to end: another one is asked for now. What it does may come to an end.
+    fn leaves(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, cause: Cause) {
+        let Some(slot) = self.slots.get_mut(executor) else { return };
+        if slot.is_leaving() {
+            return;
+        }
+        if slot.registered().is_none() {
+            return self.end(turn, executor, cause);
+        }
+        slot.enter(Stage::Leaving(cause), None, turn.now);
+        turn.report(ProviderEvent::Decommissioning { executor });
+    }
+
+    /// The API server said that the pod is gone.
+    pub(super) fn gone(&mut self, turn: &mut Turn<'_>, pod: &Pod) {
+        // A pod that is labelled as inactive leaves the watch in the same way: it stays among those kept.
+        if self.graves.close(&pod.uid) {
+            self.backoff.freed(turn.now);
+        }
+        let Some(executor) = pod.executor else { return };
+        let Some(slot) = self.slots.get(executor).filter(|slot| self.is_of(slot, pod)) else {
+            return;
+        };
+        let cause = match (slot.stage(), pod.verdict(self.options.all_containers)) {
+            (Stage::Leaving(cause), _) => cause.clone(),
+            (_, Verdict::Over(cause) | Verdict::Terminating(cause)) => cause,
+            _ => Cause::Deleted,
+        };
+        self.end_with(turn, executor, cause, Remains::Nothing);
+    }
+
+    /// All pods there are: what is missing among them is gone, unless it came later.
+    pub(super) fn see_all(&mut self, turn: &mut Turn<'_>, list: PodList) {
+        let PodList { version, pods } = list;
+        let there: std::collections::BTreeSet<_> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        pods.into_iter().for_each(|pod| self.see(turn, pod));
+        let blind = self.options.planted.is(Mutant::AwaitsUnseenPods);
+        let trusts = self.options.planted.is(Mutant::TrustsStaleLists);
+        let gone = self.slots.iter().filter(|(_, slot)| {
+            let missing = slot.uid().is_some_and(|uid| !there.contains(uid));
+            let old = slot.version() > version && !trusts;
+            missing && !old && !(blind && *slot.stage() == Stage::Created)
+        });
+        let gone: Vec<_> = gone.map(|(executor, _)| executor).collect();
+        for executor in gone {
+            self.end_with(turn, executor, Cause::Vanished, Remains::Nothing);
+        }
+        if self.graves.close_missing(&there, version) {
+            self.backoff.freed(turn.now);
+        }
+    }
+
+    /// The executor is over, and its pod is to go.
+    pub(super) fn end(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, cause: Cause) {
+        self.end_with(turn, executor, cause, Remains::Pod);
+    }
+
+    /// The one way in which an executor ends.
+    fn end_with(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        cause: Cause,
+        remains: Remains,
+    ) {
+        let Some(slot) = self.slots.remove(executor, &self.options.deadlines) else { return };
+        let cause = match slot.stage() {
+            Stage::Leaving(known) if cause.end() != known.end() || cause == Cause::Vanished => {
+                known.clone()
+            }
+            _ => cause,
+        };
+        let planted = self.options.planted;
+        let end = match cause.is_by_platform() && planted.is(Mutant::BlamesApplication) {
+            true => Cause::Exited(None).end(),
+            false => cause.end(),
+        };
+        turn.report(ProviderEvent::Ended { executor, end, reason: cause.to_string() });
+        self.told().ended(executor, &cause);
+        self.judge(turn, executor, &slot, &cause);
+        match remains {
+            Remains::Nothing => self.backoff.freed(turn.now),
+            Remains::Ended if self.kept.keeps(&cause, planted) => self.keep(turn, slot),
+            Remains::Ended | Remains::Pod => self.bury_slot(turn.now, slot),
+        }
+    }
+
+    /// What its end means for the application, its node and the next one.
+    fn judge(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, slot: &Slot, cause: &Cause) {
+        let registered = slot.registered().is_some();
+        let lived = slot.registered().map(|since| turn.now.since_ms(since));
+        let is_loss = cause.counts(registered) || cause.is_by_platform();
+        if is_loss && lived.is_none_or(|lived| lived < self.options.short_lived_ms) {
+            self.backoff.lost(turn.now, executor, &cause.to_string(), self.options.batch_delay_ms);
+        }
+        if let Some(node) = slot.node()
+            && blame(cause.end(), registered) == Blame::Node
+            && !self.options.planted.is(Mutant::ForgivesNodes)
+        {
+            self.nodes.failed(node, turn.now);
+        }
+        // Where executors work, one that never did speaks against its node and not against the application.
+        let by_node = blame(cause.end(), registered) == Blame::Node && self.slots.healthy() > 0;
+        let by_application = cause.counts(registered)
+            && !by_node
+            && !self.options.planted.is(Mutant::ForgivesApplication);
+        let blames = self.options.planted.is(Mutant::BlamesApplication) && cause.is_by_platform();
+        if by_application || blames {
+            self.count_failure(turn, executor, cause);
+        }
+        let hopeless = matches!(cause, Cause::ImagePull(_) | Cause::BadConfig(_));
+        if hopeless && self.slots.healthy() == 0 && !self.failures.any_registered() {
+            self.fail(turn, format!("executor {executor} cannot be started: {cause}"));
+        }
+    }
+
+    pub(super) fn count_failure(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        cause: &Cause,
+    ) {
+        self.failures.count(turn.now);
+        if let Some((failed, limit)) = self.failures.exceeded(turn.now, self.target()) {
+            let reason = format!(
+                "{failed} executors failed, more than the limit of {limit} (spark.executor.maxNumFailures); the last \
+                 one was executor {executor}: {cause}"
+            );
+            self.fail(turn, reason);
+        }
+    }
+
+    fn keep(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some(uid) = slot.uid().cloned() else { return };
+        let name = slot.name().clone();
+        turn.out.push(AllocatorEffect::KeepPod { name: name.clone(), uid: uid.clone() });
+        if let Some((name, uid)) = self.kept.add(name, uid) {
+            self.graves.dig_unseen(turn.now, name, uid);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The executors that were asked for and are not over, stage by stage.
+
+use std::collections::BTreeMap;
+
+use firesteel_types::{ExecutorId, Host, Tick};
+
+use crate::cause::Cause;
+use crate::mutant::Mutant;
+use crate::options::{AllocatorOptions, Deadlines};
+use crate::pod::Obstacle;
+use crate::{PodName, PodUid, Version};
+
+/// How far an executor's pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Whether a request waits for its answer.
+    Requested {
+        in_flight: bool,
+    },
+    /// The API server has it, and no list or watch has shown it yet.
+    Created,
+    /// It has no node; the scheduler's words.
+    Pending(Option<String>),
+    /// It has a node; since when something keeps it from starting.
+    Scheduled(Option<(Tick, Obstacle)>),
+    Running,
+    /// It is about to end, and does not count.
+    Leaving(Cause),
+}
+
+/// An executor that was asked for.
+#[derive(Debug)]
+pub(super) struct Slot {
+    name: PodName,
+    uid: Option<PodUid>,
+    /// Of what was seen of it last.
+    version: Version,
+    node: Option<Host>,
+    stage: Stage,
+    since: Tick,
+    registered: Option<Tick>,
+    /// So many requests were made, the last one at that moment.
+    attempts: u32,
+    asked: Tick,
+    /// Whether it was to avoid nodes that this allocator excluded by itself.
+    avoids: bool,
+}
+
+impl Slot {
+    fn new(name: PodName, now: Tick) -> Self {
+        Slot {
+            name,
+            uid: None,
+            version: Version(0),
+            node: None,
+            stage: Stage::Requested { in_flight: false },
+            since: now,
+            registered: None,
+            attempts: 0,
+            asked: now,
+            avoids: false,
+        }
+    }
+
+    pub(super) fn name(&self) -> &PodName {
+        &self.name
+    }
+
+    pub(super) fn uid(&self) -> Option<&PodUid> {
+        self.uid.as_ref()
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
+    pub(super) fn node(&self) -> Option<&Host> {
+        self.node.as_ref()
+    }
+
+    pub(super) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    pub(super) fn since(&self) -> Tick {
+        self.since
+    }
+
+    pub(super) fn registered(&self) -> Option<Tick> {
+        self.registered
+    }
+
+    pub(super) fn avoids(&self) -> bool {
+        self.avoids
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving(_))
+    }
+
+    /// Whether its process is not known to run, nor ever to have run.
+    pub(super) fn is_pending(&self) -> bool {
+        self.registered.is_none() && !matches!(self.stage, Stage::Running | Stage::Leaving(_))
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        matches!(self.stage, Stage::Requested { in_flight: true })
+    }
+
+    pub(super) fn awaits_request(&self) -> bool {
+        matches!(self.stage, Stage::Requested { in_flight: false })
+    }
+
+    /// One more request is made for it: its number.
+    pub(super) fn request(&mut self, now: Tick, avoids: bool) -> u32 {
+        self.stage = Stage::Requested { in_flight: true };
+        self.attempts += 1;
+        (self.since, self.asked, self.avoids) = (now, now, avoids);
+        self.attempts
+    }
+
+    /// The number of the last request.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The request of this number was refused or not answered. False if another one is under way, or it was granted.
+    pub(super) fn refused(&mut self, attempt: u32) -> bool {
+        let is_current = self.is_in_flight() && self.attempts == attempt;
+        if is_current {
+            self.stage = Stage::Requested { in_flight: false };
+        }
+        is_current
+    }
+
+    /// Whether a request may be carried out that nobody waits for: all but the only one that was answered.
+    fn may_be_created(&self) -> bool {
+        let requested = matches!(self.stage, Stage::Requested { .. });
+        requested && self.attempts > 0 || self.attempts > 1
+    }
+
+    /// The API server has it.
+    pub(super) fn exists(&mut self, uid: PodUid, version: Version) {
+        self.uid = Some(uid);
+        self.version = self.version.max(version);
+    }
+
+    /// It was given this node, if it was given one.
+    pub(super) fn is_on(&mut self, node: Option<Host>) {
+        self.node = node.or(self.node.take());
+    }
+
+    /// Moves it to a stage. True if it was in another one, whatever was said there.
+    pub(super) fn enter(&mut self, stage: Stage, node: Option<Host>, now: Tick) -> bool {
+        let other = std::mem::discriminant(&stage) != std::mem::discriminant(&self.stage);
+        if other {
+            self.since = now;
+        }
+        self.is_on(node);
+        self.stage = stage;
+        other
+    }
+
+    /// Since when it has had an obstacle of this kind, if it has one now.
+    pub(super) fn obstacle_since(&self, now: Tick, obstacle: &Obstacle) -> Tick {
+        match &self.stage {
+            Stage::Scheduled(Some((since, before)))
+                if std::mem::discriminant(before) == std::mem::discriminant(obstacle) =>
+            {
+                *since
+            }
+            _ => now,
+        }
+    }
+
+    pub(super) fn register(&mut self, now: Tick) {
+        self.registered.get_or_insert(now);
+    }
+
+    /// Looks for it in the next list again, and no more before.
+    pub(super) fn look_again(&mut self, now: Tick) {
+        self.since = now;
+    }
+
+    /// Versions begin again.
+    fn forget_version(&mut self) {
+        self.version = Version(0);
+    }
+
+    /// When its time in this stage is over.
+    pub(super) fn deadline(&self, options: &AllocatorOptions) -> Option<Tick> {
+        let deadlines = &options.deadlines;
+        let after = |ms: u64| Some(self.since.plus_ms(ms));
+        match &self.stage {
+            Stage::Requested { in_flight: false } => None,
+            Stage::Requested { .. } if options.planted.is(Mutant::AwaitsLostCreates) => None,
+            Stage::Requested { .. } => after(deadlines.request_ms.saturating_mul(2)),
+            Stage::Leaving(_) => after(options.grace_ms.saturating_add(deadlines.terminated_ms)),
+            Stage::Created => after(deadlines.seen_ms),
+            _ if self.registered.is_some() => None,
+            Stage::Pending(_) => after(deadlines.scheduled_ms),
+            Stage::Scheduled(Some((since, Obstacle::Image(_)))) => {
+                after(deadlines.started_ms).min(Some(since.plus_ms(deadlines.image_ms)))
+            }
+            Stage::Scheduled(_) => after(deadlines.started_ms),
+            Stage::Running if options.planted.is(Mutant::AwaitsRegistration) => None,
+            Stage::Running => after(deadlines.registered_ms),
+        }
+    }
+}
+
+/// All executors that are not over.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: BTreeMap<ExecutorId, Slot>,
+    /// Executors that are not wanted any more, and until when a request may yet create their pod.
+    withdrawn: BTreeMap<ExecutorId, Tick>,
+}
+
+impl Slots {
+    pub(super) fn add(&mut self, executor: ExecutorId, name: PodName, now: Tick) {
+        self.slots.insert(executor, Slot::new(name, now));
+    }
+
+    pub(super) fn get(&self, executor: ExecutorId) -> Option<&Slot> {
+        self.slots.get(&executor)
+    }
+
+    pub(super) fn get_mut(&mut self, executor: ExecutorId) -> Option<&mut Slot> {
+        self.slots.get_mut(&executor)
+    }
+
+    /// A request may be carried out though its answer is not waited for any longer, or never came.
+    pub(super) fn remove(&mut self, executor: ExecutorId, deadlines: &Deadlines) -> Option<Slot> {
+        let slot = self.slots.remove(&executor)?;
+        if slot.may_be_created() {
+            let until = slot.asked.plus_ms(deadlines.request_ms.saturating_mul(2));
+            self.withdrawn.insert(executor, until);
+        }
+        Some(slot)
+    }
+
+    /// The first request for it was answered, and there was no other one.
+    pub(super) fn answered(&mut self, executor: ExecutorId, attempt: u32) {
+        if attempt == 1 {
+            self.withdrawn.remove(&executor);
+        }
+    }
+
+    /// Whether a request for an executor that is not wanted any more may create its pod after this moment.
+    pub(super) fn may_create(&mut self, now: Tick) -> bool {
+        self.withdrawn.retain(|_, until| *until > now);
+        !self.withdrawn.is_empty()
+    }
+
+    pub(super) fn may_create_until(&self) -> Option<Tick> {
+        self.withdrawn.values().copied().max()
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (ExecutorId, &Slot)> {
+        self.slots.iter().map(|(id, slot)| (*id, slot))
+    }
+
+    pub(super) fn forget_versions(&mut self) {
+        self.slots.values_mut().for_each(Slot::forget_version);
+    }
+
+    fn count(&self, is: impl Fn(&Slot) -> bool) -> u32 {
+        self.slots.values().filter(|slot| is(slot)).count() as u32
+    }
+
+    /// Registered, and not about to end.
+    pub(super) fn healthy(&self) -> u32 {
+        self.count(|slot| slot.registered.is_some() && !slot.is_leaving())
+    }
+
+    /// Those that are healthy or on their way to be.
+    pub(super) fn counted(&self) -> u32 {
+        self.count(|slot| !slot.is_leaving())
+    }
+
+    /// The same, as Spark has it that does not see what it asked for.
+    pub(super) fn counted_if_seen(&self) -> u32 {
+        self.count(|slot| {
+            !slot.is_leaving() && !matches!(slot.stage, Stage::Requested { .. } | Stage::Created)
+        })
+    }
+
+    pub(super) fn pending(&self) -> u32 {
+        self.count(Slot::is_pending)
+    }
+
+    pub(super) fn any_in_flight(&self) -> bool {
+        self.slots.values().any(Slot::is_in_flight)
+    }
+
+    pub(super) fn any_awaits_request(&self) -> bool {
+        self.slots.values().any(Slot::awaits_request)
+    }
+
+    pub(super) fn due(&self, options: &AllocatorOptions) -> Option<Tick> {
+        self.slots.values().filter_map(|slot| slot.deadline(options)).min()
+    }
+}

@@ -1,0 +1,175 @@
+//! What an API server refuses, and when it is asked again.
+
+use super::*;
+
+fn quota() -> ApiError {
+    ApiError::Quota("exceeded quota: few".to_owned())
+}
+
+#[test]
+fn s18_a_used_up_quota_is_waited_for_with_one_request_at_a_time_and_nobody_fails() {
+    let (mut scene, out) = Scene::wanting(options(), 4);
+    assert_eq!(asked(&out), [1, 2, 3, 4]);
+    scene.works(1);
+    let mut out: Vec<_> =
+        [2, 3, 4].into_iter().flat_map(|id| scene.refuses(id, 1, quota())).collect();
+    let mut requests = 0;
+    for attempt in 2..60 {
+        out.extend(scene.wait(10_000));
+        let again = asked(&out);
+        assert!(again.len() <= 1 && failed(&out).is_none(), "{again:?}");
+        requests += again.len();
+        for id in again {
+            assert_eq!(id, 2, "by the same name");
+            scene.refuses(id, attempt, quota());
+        }
+        let pod = scene.running(1);
+        scene.lists(vec![pod]);
+        out.clear();
+    }
+    assert!((10..25).contains(&requests), "{requests} requests in ten minutes");
+    let told = scene.allocator.shortage(scene.now).unwrap_or_default();
+    assert!(told.contains("exceeded quota: few"), "{told}");
+}
+
+#[test]
+fn s18_room_in_the_quota_is_used_as_soon_as_a_pod_is_gone() {
+    let mut scene = Scene::working(options(), 2);
+    scene.wait(40_000);
+    let out = scene.command(ProviderCommand::SetTarget(3));
+    assert_eq!(asked(&out), [3]);
+    for attempt in 1..6 {
+        scene.refuses(3, attempt, quota());
+        while asked(&scene.wait(1000)).is_empty() {}
+    }
+    scene.refuses(3, 6, quota());
+    scene.command(ProviderCommand::SetTarget(2));
+    scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    let out = scene.deleted(1, Err(ApiError::NotFound));
+    assert_eq!(asked(&out).len() + asked(&scene.wait(1000)).len(), 1, "{out:?}");
+}
+
+#[test]
+fn s19_a_missing_right_ends_an_application_without_executors_with_the_servers_words() {
+    let words = "User \"x\" cannot create resource \"pods\"";
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    let out = scene.refuses(1, 1, ApiError::Forbidden(words.to_owned()));
+    assert!(failed(&out).is_some_and(|reason| reason.contains(words)));
+    let mut scene = Scene::working(options(), 1);
+    scene.command(ProviderCommand::SetTarget(2));
+    let out = scene.refuses(2, 1, ApiError::Forbidden(words.to_owned()));
+    assert_eq!(failed(&out), None, "jobs go on with what there is");
+    assert!(scene.allocator.shortage(scene.now).is_some_and(|told| told.contains(words)));
+}
+
+#[test]
+fn s19_a_namespace_that_goes_or_a_pod_that_is_invalid_ends_it_too_and_so_do_pods_that_nobody_may_list()
+ {
+    for error in [ApiError::NoNamespace("gone".to_owned()), ApiError::Invalid("gone".to_owned())] {
+        let (mut scene, _) = Scene::wanting(options(), 1);
+        assert!(failed(&scene.refuses(1, 1, error)).is_some_and(|reason| reason.contains("gone")));
+    }
+    let mut scene = Scene::new(options());
+    let (number, answer) = (scene.list, Err(ApiError::Forbidden("cannot list".to_owned())));
+    let out = scene.feed(AllocatorEvent::Listed { number, answer });
+    assert!(failed(&out).is_some_and(|reason| reason.contains("cannot list")));
+}
+
+#[test]
+fn s20_credentials_that_expired_are_read_again() {
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    let out = scene.refuses(1, 1, ApiError::Unauthorized("Unauthorized".to_owned()));
+    let reads = |out: &[AllocatorEffect]| {
+        out.iter().filter(|effect| matches!(effect, AllocatorEffect::RefreshCredentials)).count()
+    };
+    assert_eq!((reads(&out), asked(&out)), (1, vec![]));
+    assert_eq!(asked(&scene.wait(2000)), [1]);
+}
+
+#[test]
+fn s21_the_time_that_the_server_asks_for_is_waited_for_with_everything() {
+    let mut scene = Scene::working(options(), 1);
+    scene.command(ProviderCommand::SetTarget(2));
+    let message = "slow down".to_owned();
+    let error = ApiError::Throttled { retry_after_ms: Some(50_000), message };
+    scene.refuses(2, 1, error);
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    assert_eq!(deletes(&out), []);
+    let out = scene.wait(49_000);
+    assert_eq!((asked(&out), deletes(&out), lists(&out)), (vec![], vec![], 0));
+    let out = scene.wait(2000);
+    assert_eq!((asked(&out), deletes(&out).len(), lists(&out)), (vec![2], 1, 1));
+}
+
+#[test]
+fn s22_while_the_server_is_down_jobs_go_on_and_few_requests_are_made() {
+    let mut scene = Scene::working(options(), 2);
+    let mut requests = 0;
+    for _ in 0..600 {
+        let out = scene.wait(1000);
+        requests += lists(&out) + asked(&out).len() + watches(&out).len();
+        for effect in &out {
+            let down = ApiError::Unreachable("connection refused".to_owned());
+            match effect {
+                AllocatorEffect::ListPods { number } => {
+                    scene.feed(AllocatorEvent::Listed { number: *number, answer: Err(down) });
+                }
+                AllocatorEffect::WatchPods { number, .. } => {
+                    scene.feed(AllocatorEvent::WatchEnded { number: *number, error: Some(down) });
+                }
+                _ => {}
+            }
+        }
+        assert_eq!((ends(&out), failed(&out)), (vec![], None));
+    }
+    assert!((10..60).contains(&requests), "{requests} requests in ten minutes");
+    scene.command(ProviderCommand::Release(vec![ExecutorId(1), ExecutorId(2)]));
+    assert!(
+        failed(&scene.wait(60_000)).is_some_and(|reason| reason.contains("connection refused"))
+    );
+}
+
+#[test]
+fn s26_a_request_without_an_answer_is_made_again_and_finds_the_pod_it_had_created() {
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    scene.refuses(1, 1, ApiError::Unreachable("timeout".to_owned()));
+    assert_eq!(asked(&scene.wait(3000)), [1], "the same one");
+    let answer = Ok(Box::new(CreateAnswer { pod: scene.running(1), existed: true }));
+    let out = scene.feed(AllocatorEvent::Created { executor: ExecutorId(1), attempt: 2, answer });
+    assert_eq!((asked(&out), ends(&out)), (vec![], vec![]));
+    scene.command(ProviderCommand::Registered(ExecutorId(1)));
+    assert_eq!(scene.allocator.healthy(), 1);
+}
+
+#[test]
+fn s26_a_request_that_nobody_ever_answers_has_a_deadline() {
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    assert_eq!(asked(&scene.wait(19_000)), []);
+    assert_eq!(asked(&scene.wait(4000)), [1]);
+    let pod = scene.pod(1);
+    let out = scene.answers(1, Ok(pod));
+    assert!(ends(&out).is_empty(), "the first answer comes at last, and is as good");
+}
+
+#[test]
+fn s27_an_admission_webhook_that_says_no_is_told_and_one_that_takes_labels_ends_the_application() {
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    let out = scene.refuses(1, 1, ApiError::Denied("denied the request: no root".to_owned()));
+    assert_eq!(failed(&out), None);
+    assert!(scene.allocator.shortage(scene.now).is_some_and(|told| told.contains("no root")));
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    let pod = Pod { executor: None, generation: None, ..scene.pod(1) };
+    let out = scene.answers(1, Ok(pod));
+    assert!(failed(&out).is_some_and(|reason| reason.contains("admission webhook")));
+    assert_eq!(deletes(&out), [("uid-1".to_owned(), false)]);
+}
+
+#[test]
+fn a_pod_that_a_process_before_this_one_created_is_deleted_and_its_number_is_left_out() {
+    let (mut scene, _) = Scene::wanting(options(), 1);
+    let pod = Pod { generation: Some(Generation(4)), ..scene.running(1) };
+    let answer = Ok(Box::new(CreateAnswer { pod, existed: true }));
+    let out = scene.feed(AllocatorEvent::Created { executor: ExecutorId(1), attempt: 1, answer });
+    assert_eq!((ends(&out), deletes(&out).len()), (vec![(1, End::Told)], 1));
+    assert_eq!(asked(&scene.wait(1000)), [2]);
+}

@@ -1,0 +1,235 @@
+//! A pod as the API server shows it, reduced to what decisions need, and what its state means.
+//!
+//! Types decide here, not texts: phases, conditions, reasons and exit codes are fields of the API. Messages of scheduler
+//! and kubelet are passed on to people word for word.
+
+use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::{named_id, numbered_id};
+use firesteel_types::{ExecutorId, Host};
+
+use crate::cause::Cause;
+
+named_id!(
+    /// The name of a pod, unique in its namespace as long as the pod exists.
+    PodName
+);
+named_id!(
+    /// What tells a pod from another one that had its name before.
+    PodUid
+);
+numbered_id!(
+    /// A driver process: another one has a larger number. Pods carry it in a label.
+    Generation
+);
+numbered_id!(
+    /// A `resourceVersion`. API servers number all changes of a cluster in one order.
+    Version
+);
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    /// Its node cannot be reached; API servers since 1.27 do not say so any more.
+    Unknown,
+}
+
+/// A reason for programs and a message for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    pub reason: String,
+    pub message: String,
+}
+
+impl Said {
+    pub fn new(reason: &str, message: &str) -> Self {
+        Said { reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    /// For people: what was said, or at least why.
+    pub fn words(&self) -> &str {
+        if self.message.is_empty() { &self.reason } else { &self.message }
+    }
+}
+
+/// What a container does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    Waiting(Said),
+    Running,
+    Terminated { exit_code: i32, reason: String },
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Whether the executor runs in it; others came with a template or by an admission webhook.
+    pub is_executor: bool,
+    pub state: ContainerState,
+}
+
+/// A pod of this application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub name: PodName,
+    pub uid: PodUid,
+    pub version: Version,
+    /// Label `spark-exec-id`.
+    pub executor: Option<ExecutorId>,
+    /// Which driver process created it.
+    pub generation: Option<Generation>,
+    /// Label `spark-exec-inactive`: it is over and kept for people to look at.
+    pub inactive: bool,
+    pub phase: Phase,
+    /// `status.reason` and `status.message`: set when the kubelet ended or refused the pod as a whole.
+    pub status: Option<Said>,
+    /// Once it is scheduled.
+    pub node: Option<Host>,
+    /// The scheduler's message while condition `PodScheduled` is false.
+    pub unschedulable: Option<String>,
+    /// Condition `DisruptionTarget`: the platform ends it.
+    pub disruption: Option<Said>,
+    /// Whether it has a `deletionTimestamp`.
+    pub terminating: bool,
+    pub containers: Vec<Container>,
+}
+
+/// What keeps a scheduled pod from starting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Its image cannot be pulled, so far.
+    Image(String),
+    /// Its image can never be pulled, or what its container refers to does not exist.
+    Config(String),
+    /// Something else that the kubelet said.
+    Other(String),
+}
+
+/// What a pod's state means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It waits for a node; the scheduler's words if it looked for one in vain.
+    Pending(Option<String>),
+    /// It has a node and does not run yet.
+    Scheduled(Host, Option<Obstacle>),
+    /// The executor's process runs.
+    Running(Host),
+    /// It is about to end: its process may be there for a while, or for ever when its node is gone.
+    Terminating(Cause),
+    Over(Cause),
+    /// Nothing can be said.
+    Unknown,
+}
+
+impl Pod {
+    /// What its state means. `all_containers`: any container that fails ends the executor
+    /// (`spark.kubernetes.executor.checkAllContainers`).
+    pub fn verdict(&self, all_containers: bool) -> Verdict {
+        if let Some(ended) = self.ended(all_containers) {
+            return Verdict::Over(self.cause(ended));
+        }
+        if self.terminating {
+            return Verdict::Terminating(self.disrupted().unwrap_or(Cause::Deleted));
+        }
+        match (&self.node, self.phase) {
+            (_, Phase::Unknown) => Verdict::Unknown,
+            (None, _) => Verdict::Pending(self.unschedulable.clone()),
+            (Some(node), _) if self.executor_runs() => Verdict::Running(node.clone()),
+            (Some(node), _) => Verdict::Scheduled(node.clone(), self.obstacle()),
+        }
+    }
+
+    /// Whether nothing of it runs any more, and nothing ever will.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    fn executor_state(&self) -> Option<&ContainerState> {
+        let executor = self.containers.iter().find(|container| container.is_executor);
+        executor.map(|container| &container.state)
+    }
+
+    fn executor_runs(&self) -> bool {
+        matches!(self.executor_state(), Some(ContainerState::Running))
+    }
+
+    /// The container that decided that the executor is over, if one did; `None` in it if the phase says so alone.
+    fn ended(&self, all_containers: bool) -> Option<Option<(i32, &str)>> {
+        let ends = |container: &&Container| {
+            let ContainerState::Terminated { exit_code, .. } = &container.state else {
+                return false;
+            };
+            container.is_executor || all_containers && *exit_code != 0
+        };
+        let mut ended: Vec<&Container> = self.containers.iter().filter(ends).collect();
+        ended.sort_by_key(|container| !container.is_executor);
+        let found = ended.first().and_then(|container| match &container.state {
+            ContainerState::Terminated { exit_code, reason } => Some((*exit_code, reason.as_str())),
+            _ => None,
+        });
+        (found.is_some() || self.is_over()).then_some(found)
+    }
+
+    /// Condition `DisruptionTarget` speaks of the platform. Kubelets set no such condition when a pod exceeded a limit
+    /// of its own.
+    fn disrupted(&self) -> Option<Cause> {
+        self.disruption.clone().map(Cause::Disrupted)
+    }
+
+    fn cause(&self, container: Option<(i32, &str)>) -> Cause {
+        if let Some(disrupted) = self.disrupted() {
+            return disrupted;
+        }
+        match &self.status {
+            Some(said) if said.reason == "Evicted" => {
+                return Cause::OwnLimit(said.words().to_owned());
+            }
+            Some(said) if !said.reason.is_empty() && container.is_none() => {
+                return Cause::NodeRefused(said.clone());
+            }
+            _ => {}
+        }
+        match container {
+            Some((_, "OOMKilled")) => Cause::OutOfMemory,
+            // The kubelet was started again and finds no trace of it.
+            Some((_, reason @ "ContainerStatusUnknown")) => {
+                Cause::Disrupted(Said::new(reason, "its node has lost its container"))
+            }
+            _ if self.terminating => Cause::Deleted,
+            Some((code, _)) => Cause::Exited(Some(exit_status(code))),
+            None => Cause::Exited(None),
+        }
+    }
+
+    fn obstacle(&self) -> Option<Obstacle> {
+        let waits = self.containers.iter().find_map(|container| match &container.state {
+            ContainerState::Waiting(said) if said.reason != "ContainerCreating" => Some(said),
+            _ => None,
+        });
+        let said =
+            waits.filter(|said| !said.reason.is_empty() && said.reason != "PodInitializing")?;
+        let words = format!("{}: {}", said.reason, said.words());
+        Some(match said.reason.as_str() {
+            "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => Obstacle::Image(words),
+            "InvalidImageName" | "ErrImageNeverPull" | "CreateContainerConfigError" => {
+                Obstacle::Config(words)
+            }
+            _ => Obstacle::Other(words),
+        })
+    }
+}
+
+/// Container runtimes write a signal as 128 more than its number.
+fn exit_status(code: i32) -> ExitStatus {
+    match code {
+        129..=159 => ExitStatus::Signal(code - 128),
+        code => ExitStatus::Code(code),
+    }
+}
+
+#[cfg(test)]
+#[path = "pod_tests.rs"]
+mod tests;

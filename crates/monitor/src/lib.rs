@@ -1,0 +1,30 @@
+//! What a run leaves behind, and who reads it: event logs as Spark writes and reads them, the REST API `/api/v1` of
+//! applications, the history server.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `spark` | Spark's JSON event model, both ways |
+//! | `log` | event logs as files: names, compression, reading while they grow, writing |
+//! | `replay` | the status of an application from its log |
+//! | `rest` | answers of `/api/v1`: functions of a status and a path |
+//! | `history` | a directory of logs: listing, opening, cleaning |
+//! | `server`, `hosts` | HTTP |
+//!
+//! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
+//! log. Nothing here schedules, and no job waits for anything here.
+
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod history;
+mod hosts;
+pub mod log;
+pub mod replay;
+pub mod rest;
+pub mod server;
+pub mod spark;
+
+pub use history::{History, HistoryError, HistoryOptions};
+pub use log::{EventLog, EventLogError};
+pub use replay::Replay;
+pub use server::{Server, ServerOptions};
+pub use spark::{Decoder, Encoder, Extent, LineError};

@@ -1,0 +1,179 @@
+//! The REST API `/api/v1`: an answer for each path, from the status of applications and from nothing else. Paths,
+//! parameters, fields, dates and texts of errors are Spark's. No sockets here: [`answer`] is a function.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `applications` | the list of applications, which of them are asked for |
+//! | `resources` | what can be asked of one application |
+//! | `stages`, `tasks`, `distributions`, `executors` | the objects in answers |
+//! | `query` | parameters |
+//! | `json` | how JSON is laid out, dates |
+
+mod applications;
+mod distributions;
+mod executors;
+mod json;
+mod query;
+mod resources;
+mod stages;
+mod tasks;
+
+use firesteel_conf::Redaction;
+use firesteel_status::AppStatus;
+use firesteel_types::Tick;
+use serde::Serialize;
+
+use applications::{ApplicationData, AttemptData, Wanted};
+use query::Query;
+
+pub use applications::{ApplicationEntry, AttemptEntry};
+
+/// Applications that can be asked for: one that runs, or many in logs.
+pub trait Applications {
+    /// All of them, in the order of the list.
+    fn list(&self) -> Vec<ApplicationEntry>;
+
+    /// One of them.
+    fn find(&self, id: &str) -> Option<ApplicationEntry> {
+        self.list().into_iter().find(|entry| entry.id == id)
+    }
+
+    /// Looks at the status of an attempt; `false`: there is none, or it cannot be read.
+    fn with_status(
+        &self,
+        id: &str,
+        attempt: Option<&str>,
+        look: &mut dyn FnMut(&AppStatus),
+    ) -> bool;
+
+    /// Whether the application runs in this very process.
+    fn is_live(&self) -> bool;
+
+    /// The logs of an application, or of one attempt, as a zip archive; `None`: there is no such application.
+    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<std::io::Result<Vec<u8>>>;
+}
+
+/// A request for something.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Begins with `/api/v1`.
+    pub path: &'a str,
+    /// What stands behind the question mark.
+    pub query: &'a str,
+    /// Where it was asked for, as pages of errors repeat it: `127.0.0.1:4040`.
+    pub host: &'a str,
+    pub now: Tick,
+}
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+const HTML: &str = "text/html;charset=iso-8859-1";
+
+/// What a client gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub body: Vec<u8>,
+    /// The name of a file to be saved.
+    pub attachment: Option<String>,
+}
+
+impl Answer {
+    fn json(value: &impl Serialize) -> Self {
+        Answer { status: 200, content_type: JSON, body: json::body(value), attachment: None }
+    }
+
+    fn text(status: u16, text: String) -> Self {
+        Answer { status, content_type: TEXT, body: text.into_bytes(), attachment: None }
+    }
+
+    /// Of a parameter that cannot be, whatever the path: Spark's web server answers then, not its API.
+    fn not_found() -> Self {
+        Answer { status: 404, content_type: HTML, body: Vec::new(), attachment: None }
+    }
+
+    /// The page that Spark's web server shows.
+    fn with_page(self, ask: &Ask<'_>) -> Self {
+        if self.content_type != HTML {
+            return self;
+        }
+        let query = if ask.query.is_empty() { String::new() } else { format!("?{}", ask.query) };
+        let uri = escape(&format!("http://{}{}{query}", ask.host, ask.path));
+        let body = format!(
+            "<html>\n<head>\n<meta http-equiv=\"Content-Type\" content=\"text/html;charset=ISO-8859-1\"/>\n\
+             <title>Error 404 Not Found</title>\n</head>\n<body>\n<h2>HTTP ERROR 404 Not Found</h2>\n<table>\n\
+             <tr><th>URI:</th><td>{uri}</td></tr>\n<tr><th>STATUS:</th><td>404</td></tr>\n\
+             <tr><th>MESSAGE:</th><td>Not Found</td></tr>\n</table>\n\n</body>\n</html>\n"
+        );
+        Answer { body: body.into_bytes(), ..self }
+    }
+}
+
+/// What was asked for is shown in a page: it must not become a part of it.
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}
+
+/// The version that `/api/v1/version` tells.
+#[derive(Serialize)]
+struct Version<'a> {
+    spark: &'a str,
+}
+
+/// Answers a GET.
+pub fn answer(applications: &dyn Applications, secrets: &Redaction, ask: &Ask<'_>) -> Answer {
+    let found = route(applications, secrets, ask);
+    found.unwrap_or_else(|refusal| refusal).with_page(ask)
+}
+
+fn route(
+    applications: &dyn Applications,
+    secrets: &Redaction,
+    ask: &Ask<'_>,
+) -> Result<Answer, Answer> {
+    let query = Query::parse(ask.query);
+    let path = ask.path.strip_prefix("/api/v1").ok_or_else(Answer::not_found)?;
+    let parts: Vec<String> =
+        path.split('/').filter(|part| !part.is_empty()).map(query::decoded).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["version"] => Ok(Answer::json(&Version { spark: env!("CARGO_PKG_VERSION") })),
+        ["applications"] => {
+            let wanted = Wanted::of(&query)?;
+            Ok(Answer::json(&wanted.of_all(&applications.list(), ask.now)))
+        }
+        ["applications", id] => match applications.find(id) {
+            Some(entry) => Ok(Answer::json(&ApplicationData::of(&entry, ask.now))),
+            None => Err(Answer::text(404, format!("unknown app: {id}"))),
+        },
+        ["applications", id, resource, rest @ ..] if resources::NAMES.contains(resource) => {
+            let asked = resources::Asked { id, attempt: None, resource, rest };
+            asked.answer(applications, secrets, &query, ask)
+        }
+        ["applications", id, attempt] => one_attempt(applications, id, attempt, ask),
+        ["applications", id, attempt, resource, rest @ ..]
+            if resources::NAMES.contains(resource) =>
+        {
+            let asked = resources::Asked { id, attempt: Some(attempt), resource, rest };
+            asked.answer(applications, secrets, &query, ask)
+        }
+        ["applications", ..] => Err(Answer::text(404, ask.path.to_owned())),
+        _ => Err(Answer::not_found()),
+    }
+}
+
+fn one_attempt(
+    applications: &dyn Applications,
+    id: &str,
+    attempt: &str,
+    ask: &Ask<'_>,
+) -> Result<Answer, Answer> {
+    let entry = applications.find(id);
+    let mut attempts = entry.iter().flat_map(|entry| &entry.attempts);
+    match attempts.find(|found| found.id.as_deref() == Some(attempt)) {
+        Some(found) => Ok(Answer::json(&AttemptData::of(found, ask.now))),
+        None => Err(Answer::text(404, format!("unknown app {id}, attempt {attempt}"))),
+    }
+}

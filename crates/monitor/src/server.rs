@@ -1,0 +1,219 @@
+//! HTTP: a port, and an answer to each GET. A slow or silent client costs a place for a while and nothing more.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use firesteel_conf::Redaction;
+use firesteel_types::Tick;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::hosts::HostNames;
+use crate::rest::{self, Answer, Applications, Ask};
+
+/// How many connections are served at once.
+const CONNECTIONS: usize = 64;
+/// How long a client may take for the head of its request.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// How long a connection may take, with an answer of many megabytes.
+const TIME: Duration = Duration::from_secs(120);
+/// The largest head of a request.
+const HEAD: usize = 16 << 10;
+
+/// For requests that name another machine.
+const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts";
+
+/// What is served.
+pub type Served = Arc<dyn Applications + Send + Sync>;
+
+/// How it is served.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// What to bind.
+    pub host: String,
+    /// The first port to try; 0 is any.
+    pub port: u16,
+    /// How many more ports are tried when it is taken.
+    pub retries: u32,
+    /// Names besides those of the machine by which it may be asked for.
+    pub allowed_hosts: Vec<String>,
+    /// What is not shown.
+    pub secrets: Redaction,
+}
+
+/// What every request is answered with.
+struct Site {
+    served: Served,
+    names: HostNames,
+    secrets: Redaction,
+}
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves on the first free port, on a thread of its own.
+    pub fn start(served: Served, options: ServerOptions) -> io::Result<Self> {
+        let ServerOptions { host, port, retries, allowed_hosts, secrets } = options;
+        let listener = bind(&host, port, retries)?;
+        let names = HostNames::new(&host, allowed_hosts);
+        let site = Arc::new(Site { served, names, secrets });
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("firesteel-rest".to_owned());
+        let thread = thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    _ = serve(listener, site) => {}
+                }
+            });
+            // Who still reads an answer is not waited for.
+            runtime.shutdown_background();
+        })?;
+        Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.take().map(|stop| stop.send(()));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bind(host: &str, port: u16, retries: u32) -> io::Result<std::net::TcpListener> {
+    let mut tries = 0;
+    loop {
+        let next = u16::try_from(u32::from(port) + tries).unwrap_or(0);
+        match std::net::TcpListener::bind((host, next)) {
+            Ok(listener) => {
+                listener.set_nonblocking(true)?;
+                return Ok(listener);
+            }
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && port != 0 && tries < retries =>
+            {
+                tries += 1;
+            }
+            Err(error) => {
+                let text = format!("cannot listen on {host}:{next}: {error}");
+                return Err(io::Error::new(error.kind(), text));
+            }
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "the REST API cannot be served");
+            return;
+        }
+    };
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(connection(stream, place, site.clone()));
+            }
+            Err(error) => {
+                // Out of file handles, or the client is gone again: neither is for ever.
+                tracing::warn!(%error, "could not accept a connection over HTTP");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, _place: OwnedSemaphorePermit, site: Arc<Site>) {
+    let service = service_fn(move |request| respond(request, site.clone()));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD)
+        .keep_alive(false);
+    let serving = http.serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(TIME, serving).await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    site: Arc<Site>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    if !site.names.admit(request.headers()) {
+        return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
+    }
+    let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or("localhost").to_owned();
+    // An answer may take a while: a log is read for it.
+    let made = tokio::task::spawn_blocking(move || {
+        let query = query.unwrap_or_default();
+        let ask = Ask { path: &path, query: &query, host: &host, now: now() };
+        rest::answer(&*site.served, &site.secrets, &ask)
+    });
+    Ok(match made.await {
+        Ok(answer) => response(answer),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
+    })
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response
+}
+
+fn response(answer: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(name) = answer.attachment {
+        let clean: String =
+            name.chars().filter(|it| it.is_ascii_alphanumeric() || "._-".contains(*it)).collect();
+        let value = HeaderValue::try_from(format!("attachment; filename=\"{clean}\""));
+        value.ok().map(|value| headers.insert(CONTENT_DISPOSITION, value));
+    }
+    response
+}
+
+/// This moment, as events have it.
+pub(crate) fn now() -> Tick {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Tick(since.map_or(0, |since| since.as_millis() as u64))
+}

@@ -1,0 +1,43 @@
+//! Mistakes planted into the allocator one by one, and the rules that find them out.
+
+use firesteel_kubernetes_core::mutant::{Mutant, Planted};
+
+use super::simulate_pods;
+
+/// Every mistake, with the beginnings of the ids of the rules that it breaks.
+pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
+    (Mutant::CountsSeenPodsOnly, &["S14"]),
+    (Mutant::AwaitsLostCreates, &["L01", "L03"]),
+    (Mutant::TakesNewNumbers, &["S14", "S31"]),
+    (Mutant::AwaitsUnseenPods, &["L01"]),
+    (Mutant::TrustsStaleLists, &["S12", "S32", "L0"]),
+    (Mutant::ResumesExpiredWatches, &["L21"]),
+    (Mutant::WatchesOnce, &["L21"]),
+    (Mutant::ListsOnce, &["L01", "L03", "L21"]),
+    (Mutant::CountsTerminatingPods, &["L01", "L21"]),
+    (Mutant::BlamesApplication, &["S12"]),
+    (Mutant::ForgivesApplication, &["L01"]),
+    (Mutant::CountsQuota, &["L02"]),
+    (Mutant::IgnoresRetryAfter, &["S34"]),
+    (Mutant::ReusesNumbers, &["S05", "S32", "L01"]),
+    (Mutant::LeavesPreviousGeneration, &["L01", "L03"]),
+    (Mutant::AwaitsRegistration, &["L01"]),
+    (Mutant::DeletesOnce, &["L01", "L03"]),
+    (Mutant::NeverForces, &["L01", "L03"]),
+    (Mutant::EndsWorkingExecutors, &["S32"]),
+    (Mutant::IgnoresBatches, &["S31", "S14"]),
+    (Mutant::IgnoresPendingLimit, &["S31"]),
+    (Mutant::KeepsNoPods, &["S33"]),
+    (Mutant::EndsBeforeAnswers, &["L03"]),
+    (Mutant::SaysNothing, &["L22"]),
+    (Mutant::ForgivesNodes, &["S35"]),
+    (Mutant::AwaitsRights, &["L01"]),
+];
+
+/// What the first of so many runs broke that broke something, with this mistake.
+pub fn first_pod_violation(mutant: Mutant, runs: u64) -> Option<String> {
+    let planted = Planted::only(mutant);
+    (0..runs)
+        .find_map(|seed| simulate_pods(seed, planted, false).err())
+        .map(|broken| broken.message)
+}

@@ -1,0 +1,240 @@
+//! The API server: pods, versions, what it remembers, whom it refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use firesteel_kubernetes_core::allocator::{Change, PodList, PodRequest};
+use firesteel_kubernetes_core::api::ApiError;
+use firesteel_kubernetes_core::pod::{Phase, Pod};
+use firesteel_kubernetes_core::{PodName, PodUid, Version};
+use firesteel_types::Host;
+
+use super::plan::{Obstacle, Plan};
+
+/// One change of one pod.
+#[derive(Debug)]
+struct Entry {
+    version: Version,
+    before: Option<Arc<Pod>>,
+    after: Option<Arc<Pod>>,
+}
+
+/// What it refuses for a while.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) down_until: u64,
+    pub(super) throttled_until: u64,
+    pub(super) denied_until: u64,
+    /// No more pods than this, for a while.
+    pub(super) quota: Option<u32>,
+    pub(super) credentials_expired: bool,
+}
+
+/// The API server.
+#[derive(Debug)]
+pub(super) struct Server {
+    version: u64,
+    pods: BTreeMap<PodName, Arc<Pod>>,
+    names: BTreeMap<PodUid, PodName>,
+    avoid: BTreeMap<PodUid, BTreeSet<Host>>,
+    history: Vec<Entry>,
+    /// Changes before this one are forgotten, and all that happened before this version.
+    remembered: usize,
+    compacted: Version,
+    obstacle: Obstacle,
+    /// How many pods are allowed at all.
+    limit: u32,
+    trouble: Trouble,
+}
+
+impl Server {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let limit = match plan.obstacle {
+            Obstacle::SmallQuota => plan.target - 1,
+            _ => u32::MAX,
+        };
+        Server {
+            version: 1,
+            pods: BTreeMap::new(),
+            names: BTreeMap::new(),
+            avoid: BTreeMap::new(),
+            history: Vec::new(),
+            remembered: 0,
+            compacted: Version(0),
+            obstacle: plan.obstacle,
+            limit,
+            trouble: Trouble::default(),
+        }
+    }
+
+    pub(super) fn version(&self) -> Version {
+        Version(self.version)
+    }
+
+    pub(super) fn trouble(&mut self) -> &mut Trouble {
+        &mut self.trouble
+    }
+
+    pub(super) fn calm(&mut self) {
+        self.trouble = Trouble::default();
+    }
+
+    pub(super) fn get(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
+        self.names.get(uid).and_then(|name| self.pods.get(name))
+    }
+
+    pub(super) fn by_name(&self, name: &PodName) -> Option<&Arc<Pod>> {
+        self.pods.get(name)
+    }
+
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.values()
+    }
+
+    /// Pods that take room.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.values().filter(|pod| !pod.is_over())
+    }
+
+    pub(super) fn may_be_on(&self, uid: &PodUid, node: &Host) -> bool {
+        self.avoid.get(uid).is_none_or(|avoid| !avoid.contains(node))
+    }
+
+    /// Changes a pod that exists.
+    pub(super) fn change(&mut self, uid: &PodUid, change: impl FnOnce(&mut Pod)) {
+        let Some(before) = self.get(uid).cloned() else { return };
+        let mut pod = Pod::clone(&before);
+        change(&mut pod);
+        if pod != *before {
+            self.version += 1;
+            pod.version = self.version();
+            let after = Arc::new(pod);
+            self.pods.insert(after.name.clone(), after.clone());
+            let version = self.version();
+            self.history.push(Entry { version, before: Some(before), after: Some(after) });
+        }
+    }
+
+    pub(super) fn remove(&mut self, uid: &PodUid) {
+        let Some(name) = self.names.remove(uid) else { return };
+        if let Some(before) = self.pods.remove(&name) {
+            self.version += 1;
+            let version = self.version();
+            self.history.push(Entry { version, before: Some(before), after: None });
+        }
+    }
+
+    /// Why a request is refused at this moment, if it is.
+    pub(super) fn refusal(&self, now: u64) -> Option<ApiError> {
+        let Trouble { down_until, throttled_until, credentials_expired, .. } = self.trouble;
+        if now < down_until {
+            return Some(match now % 2 {
+                0 => ApiError::Unreachable("connection refused".to_owned()),
+                _ => ApiError::Unavailable("etcdserver: no leader".to_owned()),
+            });
+        }
+        if now < throttled_until {
+            let (retry_after_ms, message) = (Some(throttled_until - now), "too many".to_owned());
+            return Some(ApiError::Throttled { retry_after_ms, message });
+        }
+        credentials_expired.then(|| ApiError::Unauthorized("Unauthorized".to_owned()))
+    }
+
+    /// Why a pod is not created, if that is so.
+    pub(super) fn refuses_pod(&self, now: u64) -> Option<ApiError> {
+        let words = self.obstacle.words().to_owned();
+        match self.obstacle {
+            Obstacle::NoRight => return Some(ApiError::Forbidden(words)),
+            Obstacle::InvalidPod => return Some(ApiError::Invalid(words)),
+            _ => {}
+        }
+        if now < self.trouble.denied_until {
+            return Some(ApiError::Denied("denied the request".to_owned()));
+        }
+        let limit = self.limit.min(self.trouble.quota.unwrap_or(u32::MAX));
+        let full = self.live().count() >= limit as usize;
+        full.then(|| ApiError::Quota("exceeded quota: few".to_owned()))
+    }
+
+    /// How many pods it allows at all.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub(super) fn create(&mut self, request: &PodRequest) -> Arc<Pod> {
+        self.version += 1;
+        let relabels = self.obstacle == Obstacle::Relabels;
+        let pod = Arc::new(Pod {
+            name: request.name.clone(),
+            uid: PodUid::new(&format!("u{}", self.version)),
+            version: self.version(),
+            executor: Some(request.executor).filter(|_| !relabels),
+            generation: Some(request.generation).filter(|_| !relabels),
+            inactive: false,
+            phase: Phase::Pending,
+            status: None,
+            node: None,
+            unschedulable: None,
+            disruption: None,
+            terminating: false,
+            containers: Vec::new(),
+        });
+        self.names.insert(pod.uid.clone(), pod.name.clone());
+        self.avoid.insert(pod.uid.clone(), request.avoid.clone());
+        self.pods.insert(pod.name.clone(), pod.clone());
+        let version = self.version();
+        self.history.push(Entry { version, before: None, after: Some(pod.clone()) });
+        pod
+    }
+
+    /// All pods that are not inactive, as they were so many changes ago.
+    pub(super) fn list(&self, changes_ago: usize) -> PodList {
+        let mut pods = self.pods.clone();
+        let mut version = self.version();
+        for entry in self.history.iter().rev().take(changes_ago) {
+            let name = entry.after.as_ref().or(entry.before.as_ref()).map(|pod| pod.name.clone());
+            match (name, &entry.before) {
+                (Some(name), Some(before)) => drop(pods.insert(name, before.clone())),
+                (Some(name), None) => drop(pods.remove(&name)),
+                (None, _) => {}
+            }
+            version = Version(entry.version.0 - 1);
+        }
+        let pods = pods.values().filter(|pod| !pod.inactive).map(|pod| Pod::clone(pod)).collect();
+        PodList { version, pods }
+    }
+
+    /// Where a watch from this version on begins in the history; `None` if that is forgotten.
+    pub(super) fn position_after(&self, from: Version) -> Option<usize> {
+        let position = self.history.partition_point(|entry| entry.version <= from);
+        (position >= self.remembered && from >= self.compacted).then_some(position)
+    }
+
+    /// It forgets what happened until now, also to what is not a pod.
+    pub(super) fn compact(&mut self) {
+        self.version += 10;
+        self.compacted = self.version();
+        self.remembered = self.history.len();
+    }
+
+    pub(super) fn forgot(&self, position: usize) -> bool {
+        position < self.remembered
+    }
+
+    /// What a watch says about the change at this position; `None` if it is not about those that are watched.
+    pub(super) fn change_at(&self, position: usize) -> Option<Option<Change>> {
+        let entry = self.history.get(position)?;
+        let was_inactive = entry.before.as_ref().is_some_and(|pod| pod.inactive);
+        Some(match (&entry.after, &entry.before) {
+            _ if was_inactive => None,
+            // Out of what is selected.
+            (Some(after), _) if after.inactive => Some(Change::Deleted(Pod::clone(after))),
+            (Some(after), _) => Some(Change::Applied(Pod::clone(after))),
+            (None, Some(before)) => {
+                let gone = Pod { version: entry.version, ..Pod::clone(before) };
+                Some(Change::Deleted(gone))
+            }
+            (None, None) => None,
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a master's state outlives it, and who of several masters leads: `spark.deploy.recoveryMode`.
+//!
+//! | mode | state | leader |
+//! |---|---|---|
+//! | `NONE` | nowhere: a master that is started again adopts what workers and drivers tell | every master |
+//! | `FILESYSTEM` | a journal in `spark.deploy.recoveryDirectory` ([`FileSystem`]) | who has locked the directory |
+//! | `ZOOKEEPER` | below `spark.deploy.zookeeper.dir` ([`ZooKeeper`]) | whose candidate is the first |
+//! | `CUSTOM` | a [`Recovery`] of your own, in [`MasterArgs`](super::MasterArgs) | it decides |
+//!
+//! A store knows keys and values, and nothing of masters; `codec` makes both of what the core persists. One thread
+//! (`outbox`) owns it: writes what the core decided, and only then lets out what follows from it.
+
+mod codec;
+mod filesystem;
+mod frames;
+mod outbox;
+mod zookeeper;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firesteel_conf::{Conf, RecoveryMode, entries};
+
+pub(super) use codec::Codec;
+pub use filesystem::FileSystem;
+pub(super) use outbox::{Job, Outbox, Running};
+pub use zookeeper::ZooKeeper;
+
+use crate::StartError;
+
+/// A key and its new value; `None` removes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: String,
+    pub value: Option<Vec<u8>>,
+}
+
+/// This master leads.
+#[derive(Clone, Debug, Default)]
+pub struct Elected {
+    /// All that is stored, each key once.
+    pub entries: Vec<(String, Vec<u8>)>,
+    /// For how long after the call began nobody else can lead, unless it is renewed; `None`: for ever.
+    pub lease: Option<Duration>,
+}
+
+/// A store of masters' state. All calls come from one thread, which may wait.
+///
+/// A store that several masters share elects one of them at a time and lets only that one write: [`write`](Self::write) of any
+/// other has to fail, however late it comes.
+pub trait Recovery: Send {
+    /// Whether several masters may use it at the same time.
+    fn has_rivals(&self) -> bool;
+
+    /// Asks whether this master leads: `None` while another one does. Asked again and again while it does not.
+    fn try_lead(&mut self) -> Result<Option<Elected>, RecoveryError>;
+
+    /// Stores all of these or none, durably.
+    fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError>;
+
+    /// Asks whether this master still leads, and for how long after the call began. An error: it does not, or that cannot
+    /// be known.
+    fn renew(&mut self) -> Result<Option<Duration>, RecoveryError>;
+
+    /// Another master may lead from now on.
+    fn resign(&mut self);
+}
+
+/// Why a master cannot persist its state, or cannot read it. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryError {
+    #[error(
+        "spark.deploy.recoveryMode=FILESYSTEM needs a directory: set spark.deploy.recoveryDirectory"
+    )]
+    NoDirectory,
+    #[error(
+        "spark.deploy.recoveryMode=CUSTOM is for programs that start a master with a store of their own (MasterArgs::recovery); \
+         the command has none: choose FILESYSTEM or NONE"
+    )]
+    NoCustom,
+    #[error("could not use the recovery directory {}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error(
+        "{} is used by another master: two masters cannot share spark.deploy.recoveryDirectory; give each its own",
+        path.display()
+    )]
+    Locked { path: PathBuf },
+    #[error(
+        "{} is no file of a master's: spark.deploy.recoveryDirectory has to be empty or a master's own; choose another \
+         directory, or move the file away",
+        path.display()
+    )]
+    Foreign { path: PathBuf },
+    #[error(
+        "{} is damaged at byte {at} ({what}): nothing was changed; restore it from a copy, or move it away to start \
+         with nothing (workers and running applications register again)",
+        path.display()
+    )]
+    Damaged { path: PathBuf, at: u64, what: &'static str },
+    #[error("could not write to {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error(
+        "spark.deploy.zookeeper.url is {url:?}: spark.deploy.recoveryMode=ZOOKEEPER needs servers as host:port,host:port"
+    )]
+    ZooKeeperUrl { url: String },
+    #[error("spark.deploy.zookeeper.dir is {directory:?}: write a path such as /spark")]
+    ZooKeeperDirectory { directory: String },
+    #[error("ZooKeeper at {servers}: {trouble}")]
+    ZooKeeper { servers: String, trouble: String },
+    #[error("the record {key} cannot be read: {what}")]
+    Record { key: String, what: &'static str },
+    /// Of a store of your own.
+    #[error(transparent)]
+    Custom(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Makes a store for a master, each time it is started.
+#[derive(Clone)]
+pub struct RecoveryFactory(Arc<dyn Fn() -> Box<dyn Recovery> + Send + Sync>);
+
+impl RecoveryFactory {
+    pub fn new(make: impl Fn() -> Box<dyn Recovery> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl fmt::Debug for RecoveryFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecoveryFactory(..)")
+    }
+}
+
+/// The store that settings ask for; `None` for none.
+pub(super) fn of(
+    conf: &Conf,
+    custom: Option<&RecoveryFactory>,
+) -> Result<Option<Box<dyn Recovery>>, StartError> {
+    match conf.get(&entries::DEPLOY_RECOVERY_MODE)? {
+        RecoveryMode::None => Ok(None),
+        RecoveryMode::FileSystem => {
+            let directory = conf.get(&entries::DEPLOY_RECOVERY_DIRECTORY)?;
+            let directory = directory.filter(|directory| !directory.is_empty());
+            let directory = directory.ok_or(RecoveryError::NoDirectory)?;
+            Ok(Some(Box::new(FileSystem::new(directory.into()))))
+        }
+        RecoveryMode::ZooKeeper => {
+            let url = conf.get(&entries::DEPLOY_ZOOKEEPER_URL)?.unwrap_or_default();
+            let directory = conf.get(&entries::DEPLOY_ZOOKEEPER_DIR)?;
+            let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
+            Ok(Some(Box::new(ZooKeeper::new(&url, &directory, timeout)?)))
+        }
+        RecoveryMode::Custom => {
+            let RecoveryFactory(make) = custom.ok_or(RecoveryError::NoCustom)?;
+            Ok(Some(make()))
+        }
+    }
+}

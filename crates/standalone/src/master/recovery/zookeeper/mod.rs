@@ -1,0 +1,270 @@
+//! `ZOOKEEPER`: election and state of masters in a ZooKeeper ensemble.
+//!
+//! ```text
+//!   DIR/leader_election/candidate-0000000007   ephemeral: who has the smallest number leads
+//!   DIR/master_status/KEY                      a record
+//!   DIR/last_write                             which write was the last one
+//! ```
+//!
+//! Every write is one transaction that also asks whether this master's candidate is still there: the session of a master that
+//! stood still for too long is over, its candidate gone, and nothing that it writes is taken. A connection that breaks is made
+//! again with the same session as long as the lease lasts; `last_write` tells whether a write arrived that was not answered.
+
+mod session;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use self::session::{Session, Trouble};
+use self::wire::{Code, Op};
+use super::{Elected, Entry, Recovery, RecoveryError};
+
+/// More bytes than this go in several transactions: an ensemble refuses more than `jute.maxbuffer`, 1 MiB.
+const LARGEST_WRITE: usize = 512 << 10;
+
+/// A place in a ZooKeeper ensemble.
+#[derive(Debug)]
+pub struct ZooKeeper {
+    servers: Vec<String>,
+    directory: String,
+    /// How long a session lives without a word.
+    timeout: Duration,
+    session: Option<Session>,
+    /// The node of this master in the election.
+    candidate: Option<String>,
+    /// Records that are there.
+    keys: BTreeSet<String>,
+    writes: u64,
+}
+
+impl ZooKeeper {
+    /// Servers as `host:port`, separated by commas; a directory such as `/spark`.
+    pub fn new(url: &str, directory: &str, timeout: Duration) -> Result<Self, RecoveryError> {
+        let servers: Vec<String> =
+            url.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect();
+        let is_server = |server: &String| {
+            server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+        };
+        if servers.is_empty() || !servers.iter().all(is_server) {
+            return Err(RecoveryError::ZooKeeperUrl { url: url.to_owned() });
+        }
+        let directory = directory.trim_end_matches('/').to_owned();
+        if !directory.starts_with('/') || directory.contains("//") {
+            return Err(RecoveryError::ZooKeeperDirectory { directory });
+        }
+        let (session, candidate, keys) = (None, None, BTreeSet::new());
+        Ok(Self { servers, directory, timeout, session, candidate, keys, writes: 0 })
+    }
+
+    fn election(&self) -> String {
+        format!("{}/leader_election", self.directory)
+    }
+
+    fn status(&self) -> String {
+        format!("{}/master_status", self.directory)
+    }
+
+    fn last_write(&self) -> String {
+        format!("{}/last_write", self.directory)
+    }
+
+    fn failed(&self, trouble: Trouble) -> RecoveryError {
+        RecoveryError::ZooKeeper { servers: self.servers.join(","), trouble: trouble.to_string() }
+    }
+
+    fn session(&mut self) -> Result<&mut Session, Trouble> {
+        if self.session.is_none() {
+            self.candidate = None;
+            self.session = Some(Session::open(&self.servers, self.timeout)?);
+        }
+        Ok(self.session.as_mut().expect("just opened"))
+    }
+
+    /// A node that stays, with all above it.
+    fn ensure(&mut self, path: &str) -> Result<(), Trouble> {
+        for (at, _) in path.char_indices().filter(|(at, letter)| *at > 0 && *letter == '/') {
+            self.ensure_one(&path[..at])?;
+        }
+        self.ensure_one(path)
+    }
+
+    fn ensure_one(&mut self, path: &str) -> Result<(), Trouble> {
+        match self.session()?.create(path, b"", wire::PERSISTENT) {
+            Ok(_) | Err(Trouble::Refused(Code::NODE_EXISTS)) => Ok(()),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Whether this master's candidate has the smallest number.
+    fn is_first(&mut self) -> Result<bool, Trouble> {
+        self.session()?;
+        if let Some(candidate) = self.candidate.clone()
+            && !self.session()?.exists(&candidate)?
+        {
+            self.candidate = None;
+        }
+        let election = self.election();
+        if self.candidate.is_none() {
+            for path in [election.clone(), self.status(), self.last_write()] {
+                self.ensure(&path)?;
+            }
+            let path = format!("{election}/candidate-");
+            let made = self.session()?.create(&path, b"", wire::EPHEMERAL_SEQUENTIAL)?;
+            self.candidate = Some(made);
+        }
+        let candidates = self.session()?.children(&election)?;
+        let own = self.candidate.as_deref().and_then(|path| path.rsplit('/').next());
+        Ok(candidates.iter().map(String::as_str).min() == own)
+    }
+
+    fn lead(&mut self) -> Result<Option<Elected>, Trouble> {
+        if !self.is_first()? {
+            return Ok(None);
+        }
+        let status = self.status();
+        let mut entries = Vec::new();
+        for key in self.session()?.children(&status)? {
+            let value = self.session()?.data(&format!("{status}/{key}"))?;
+            entries.push((key, value));
+        }
+        self.keys = entries.iter().map(|(key, _)| key.clone()).collect();
+        Ok(Some(Elected { entries, lease: Some(self.lease()) }))
+    }
+
+    /// Less than the session lives, for clocks that gain or lose.
+    fn lease(&self) -> Duration {
+        let timeout = self.session.as_ref().map_or(self.timeout, Session::timeout);
+        timeout * 3 / 4
+    }
+
+    /// One transaction; a connection that breaks in the middle is made again, and it is seen whether it arrived.
+    fn transact(&mut self, entries: &[Entry]) -> Result<(), Trouble> {
+        let until = Instant::now() + self.lease();
+        self.writes += 1;
+        let id = self.session.as_ref().map_or(0, Session::id);
+        let mark = format!("{id:x}-{}", self.writes).into_bytes();
+        loop {
+            let ops = self.ops(entries, &mark)?;
+            let sent = self.session.as_mut().ok_or(Trouble::NoSession)?.multi(&ops);
+            match sent {
+                Err(Trouble::Connection(_)) if Instant::now() < until => {
+                    let path = self.last_write();
+                    let session = self.session.as_mut().ok_or(Trouble::NoSession)?;
+                    if session.data(&path)? == mark {
+                        break;
+                    }
+                }
+                done => {
+                    done?;
+                    break;
+                }
+            }
+        }
+        for Entry { key, value } in entries {
+            match value {
+                Some(_) => self.keys.insert(key.clone()),
+                None => self.keys.remove(key),
+            };
+        }
+        Ok(())
+    }
+
+    fn ops(&self, entries: &[Entry], mark: &[u8]) -> Result<Vec<Op>, Trouble> {
+        let candidate = self.candidate.clone().ok_or(Trouble::NoSession)?;
+        let mut ops = vec![
+            Op::Check { path: candidate },
+            Op::Set { path: self.last_write(), data: mark.to_vec() },
+        ];
+        for Entry { key, value } in entries {
+            let path = format!("{}/{key}", self.status());
+            match (value.clone(), self.keys.contains(key)) {
+                (Some(data), true) => ops.push(Op::Set { path, data }),
+                (Some(data), false) => ops.push(Op::Create { path, data }),
+                (None, true) => ops.push(Op::Delete { path }),
+                (None, false) => {}
+            }
+        }
+        Ok(ops)
+    }
+}
+
+impl Recovery for ZooKeeper {
+    fn has_rivals(&self) -> bool {
+        true
+    }
+
+    fn try_lead(&mut self) -> Result<Option<Elected>, RecoveryError> {
+        self.lead().map_err(|trouble| {
+            self.session = None;
+            self.failed(trouble)
+        })
+    }
+
+    fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError> {
+        let mut from = 0;
+        while from < entries.len() {
+            let mut bytes = 0;
+            let more = entries[from..].iter().take_while(|entry| {
+                bytes += 200 + entry.key.len() + entry.value.as_ref().map_or(0, Vec::len);
+                bytes < LARGEST_WRITE
+            });
+            let until = from + more.count().max(1);
+            let part = &entries[from..until];
+            self.transact(part).map_err(|trouble| self.failed(trouble))?;
+            from = until;
+        }
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<Option<Duration>, RecoveryError> {
+        let lease = self.lease();
+        let candidate = self.candidate.clone();
+        let there = match (&mut self.session, candidate) {
+            (Some(session), Some(candidate)) => session.exists(&candidate),
+            _ => Err(Trouble::NoSession),
+        };
+        match there {
+            Ok(true) => Ok(Some(lease)),
+            Ok(false) => Err(self.failed(Trouble::Deposed)),
+            Err(trouble) => Err(self.failed(trouble)),
+        }
+    }
+
+    /// Closes the session: the next candidate leads at once.
+    fn resign(&mut self) {
+        self.candidate = None;
+        if let Some(session) = self.session.take() {
+            session.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_directories_that_cannot_be_are_refused_with_what_to_write() {
+        let timeout = Duration::from_secs(10);
+        assert!(ZooKeeper::new("a:2181, b:2181", "/spark/", timeout).is_ok());
+        for url in ["", "a", "a:b", "a:2181,b"] {
+            let error = ZooKeeper::new(url, "/spark", timeout).unwrap_err();
+            assert!(error.to_string().contains("spark.deploy.zookeeper.url"), "{error}");
+        }
+        for directory in ["", "spark", "/a//b"] {
+            let error = ZooKeeper::new("a:1", directory, timeout).unwrap_err();
+            assert!(error.to_string().contains("spark.deploy.zookeeper.dir"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_ensemble_that_is_not_there_is_an_error_that_names_it() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let timeout = Duration::from_millis(300);
+        let mut store = ZooKeeper::new(&closed.to_string(), "/spark", timeout).unwrap();
+        let error = store.try_lead().unwrap_err().to_string();
+        assert!(error.contains(&closed.to_string()) && error.contains("refused"), "{error}");
+        assert!(store.write(&[Entry { key: "term".into(), value: None }]).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! A session with an ensemble: one connection at a time, made again with the same session when it breaks.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::wire::{Code, Op, Reader, Writer, kind};
+
+/// The largest answer that is read.
+const LARGEST: usize = 64 << 20;
+/// How long it waits until it asks for another connection.
+const PAUSE: Duration = Duration::from_millis(100);
+const PASSWORD: usize = 16;
+
+/// Why something did not work.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// No server could be reached, or it went away.
+    Connection(io::Error),
+    /// A server answered, and this is why it did not do it.
+    Refused(Code),
+    /// The answer was none.
+    Nonsense,
+    NoSession,
+    /// This master's candidate is gone.
+    Deposed,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Connection(error) => write!(f, "{error}"),
+            Trouble::Refused(Code::SESSION_EXPIRED) => f.write_str("the session is over"),
+            Trouble::Refused(Code::NO_NODE) => f.write_str("a node that was there is gone"),
+            Trouble::Refused(Code(code)) => write!(f, "it refused a request with error {code}"),
+            Trouble::Nonsense => f.write_str("it answered something else than ZooKeeper does"),
+            Trouble::NoSession => f.write_str("there is no session"),
+            Trouble::Deposed => f.write_str("this master's place in the election is gone"),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Connection(error)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    servers: Vec<String>,
+    timeout: Duration,
+    id: i64,
+    password: Vec<u8>,
+    connection: Option<TcpStream>,
+    requests: i32,
+    /// When a server answered last.
+    heard: Instant,
+}
+
+impl Session {
+    /// A new session with the first server that takes it.
+    pub(super) fn open(servers: &[String], timeout: Duration) -> Result<Self, Trouble> {
+        let mut session = Session {
+            servers: servers.to_vec(),
+            timeout,
+            id: 0,
+            password: vec![0; PASSWORD],
+            connection: None,
+            requests: 0,
+            heard: Instant::now(),
+        };
+        session.connect()?;
+        Ok(session)
+    }
+
+    pub(super) fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// As the ensemble has it, which may allow less or more than was asked for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// To any server; the last error if there is none.
+    fn connect(&mut self) -> Result<(), Trouble> {
+        let mut trouble = Trouble::NoSession;
+        for server in self.servers.clone() {
+            match self.connect_to(&server) {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Refused(code)) => return Err(Trouble::Refused(code)),
+                Err(other) => trouble = other,
+            }
+        }
+        Err(trouble)
+    }
+
+    fn connect_to(&mut self, server: &str) -> Result<(), Trouble> {
+        let wait = (self.timeout / 3).max(Duration::from_millis(100));
+        let address = server.to_socket_addrs()?.next();
+        let address =
+            address.ok_or_else(|| io::Error::other(format!("{server} has no address")))?;
+        let mut connection = TcpStream::connect_timeout(&address, wait)?;
+        connection.set_read_timeout(Some(wait))?;
+        connection.set_write_timeout(Some(wait))?;
+        connection.set_nodelay(true)?;
+        let millis = i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX);
+        let hello = Writer::default().int(0).long(0).int(millis).long(self.id);
+        let hello = hello.bytes(&self.password).bool(false).framed();
+        connection.write_all(&hello)?;
+        let answer = read_frame(&mut connection)?;
+        let mut answer = Reader(&answer);
+        let (_, timeout) = (answer.int(), answer.int().ok_or(Trouble::Nonsense)?);
+        let id = answer.long().ok_or(Trouble::Nonsense)?;
+        let password = answer.bytes().ok_or(Trouble::Nonsense)?.to_vec();
+        let Some(timeout) = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0) else {
+            return Err(Trouble::Refused(Code::SESSION_EXPIRED));
+        };
+        (self.id, self.password) = (id, password);
+        (self.timeout, self.heard) = (Duration::from_millis(timeout), Instant::now());
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    /// Sends a request once and waits for its answer.
+    fn call(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, Trouble> {
+        if self.connection.is_none() {
+            self.connect()?;
+        }
+        let called = self.call_over_connection(kind, body);
+        if matches!(called, Err(Trouble::Connection(_) | Trouble::Nonsense)) {
+            self.connection = None;
+        }
+        called
+    }
+
+    fn call_over_connection(
+        &mut self,
+        kind: i32,
+        body: &dyn Fn(Writer) -> Writer,
+    ) -> Result<Vec<u8>, Trouble> {
+        self.requests = self.requests.wrapping_add(1).max(1);
+        let number = self.requests;
+        let connection = self.connection.as_mut().ok_or(Trouble::NoSession)?;
+        connection.write_all(&body(Writer::request(number, kind)).framed())?;
+        loop {
+            let frame = read_frame(connection)?;
+            let mut answer = Reader(&frame);
+            let (answered, _, code) = (answer.int(), answer.long(), answer.int());
+            // Others are about things that nobody asked for.
+            if answered.ok_or(Trouble::Nonsense)? != number {
+                continue;
+            }
+            self.heard = Instant::now();
+            let code = code.ok_or(Trouble::Nonsense)?;
+            let rest = answer.0.to_vec();
+            // A transaction says itself what was wrong with which part.
+            return match code {
+                0 => Ok(rest),
+                code => Err(Trouble::Refused(Code(code))),
+            };
+        }
+    }
+
+    /// The same for requests that may be sent twice: again and again while the session may live.
+    fn ask(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, Trouble> {
+        loop {
+            match self.call(kind, body) {
+                Err(Trouble::Connection(error)) => {
+                    if self.heard.elapsed() + PAUSE > self.timeout * 3 / 4 {
+                        return Err(Trouble::Connection(error));
+                    }
+                    thread::sleep(PAUSE);
+                }
+                called => return called,
+            }
+        }
+    }
+
+    pub(super) fn create(
+        &mut self,
+        path: &str,
+        data: &[u8],
+        flags: i32,
+    ) -> Result<String, Trouble> {
+        let answer = self.call(kind::CREATE, &|request| request.create(path, data, flags))?;
+        Reader(&answer).text().ok_or(Trouble::Nonsense)
+    }
+
+    pub(super) fn exists(&mut self, path: &str) -> Result<bool, Trouble> {
+        let answer = self.ask(kind::EXISTS, &|request| request.bytes(path.as_bytes()).bool(false));
+        match answer {
+            Ok(_) => Ok(true),
+            Err(Trouble::Refused(Code::NO_NODE)) => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    pub(super) fn data(&mut self, path: &str) -> Result<Vec<u8>, Trouble> {
+        let request = |request: Writer| request.bytes(path.as_bytes()).bool(false);
+        let answer = self.ask(kind::GET_DATA, &request)?;
+        Reader(&answer).bytes().map(<[u8]>::to_vec).ok_or(Trouble::Nonsense)
+    }
+
+    pub(super) fn children(&mut self, path: &str) -> Result<Vec<String>, Trouble> {
+        let request = |request: Writer| request.bytes(path.as_bytes()).bool(false);
+        let answer = self.ask(kind::GET_CHILDREN, &request)?;
+        Reader(&answer).texts().ok_or(Trouble::Nonsense)
+    }
+
+    /// All or nothing. A connection that breaks leaves open which.
+    pub(super) fn multi(&mut self, ops: &[Op]) -> Result<(), Trouble> {
+        let answer = self.call(kind::MULTI, &|request| request.multi(ops))?;
+        let done = Reader(&answer).multi().ok_or(Trouble::Nonsense)?;
+        done.map_err(Trouble::Refused)
+    }
+
+    pub(super) fn close(mut self) {
+        if self.connection.is_some() {
+            let _ = self.call(kind::CLOSE_SESSION, &|request| request);
+        }
+    }
+}
+
+fn read_frame(connection: &mut TcpStream) -> Result<Vec<u8>, Trouble> {
+    let mut length = [0; 4];
+    connection.read_exact(&mut length)?;
+    let length = usize::try_from(i32::from_be_bytes(length)).map_err(|_| Trouble::Nonsense)?;
+    if length > LARGEST {
+        return Err(Trouble::Nonsense);
+    }
+    let mut frame = vec![0; length];
+    connection.read_exact(&mut frame)?;
+    Ok(frame)
+}
