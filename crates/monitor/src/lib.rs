@@ -6,8 +6,10 @@
 //! | `spark` | Spark's JSON event model, both ways |
 //! | `log` | event logs as files: names, compression, reading while they grow, writing |
 //! | `replay` | the status of an application from its log |
+//! | `metrics` | metrics of applications |
 //! | `rest` | answers of `/api/v1`: functions of a status and a path |
 //! | `history` | a directory of logs: listing, opening, cleaning |
+//! | `threads` | what the threads of this process do |
 //! | `server`, `hosts` | HTTP |
 //!
 //! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
@@ -18,10 +20,12 @@ pub mod fuzzing;
 pub mod history;
 mod hosts;
 pub mod log;
+pub mod metrics;
 pub mod replay;
 pub mod rest;
 pub mod server;
 pub mod spark;
+pub mod threads;
 
 pub use history::{History, HistoryError, HistoryOptions};
 pub use log::{EventLog, EventLogError};

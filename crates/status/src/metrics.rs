@@ -46,6 +46,7 @@ fn add_pushed(sum: &mut PushedShuffleMetrics, one: &PushedShuffleMetrics) {
 
 /// What one task cost, without the zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Packed {
     /// Which numbers are not zero: a bit each.
     which: u32,
