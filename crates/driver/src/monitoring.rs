@@ -1,4 +1,4 @@
-//! The event log, the REST API and the metrics of a running application: of programs that were built with the feature `monitor`.
+//! The event log, the pages, the REST API and the metrics of a running application: of programs that were built with the feature `monitor`.
 
 #[cfg(feature = "monitor")]
 pub(crate) use with_monitor::{Ui, event_log};
@@ -12,12 +12,13 @@ mod with_monitor {
     use firesteel_conf::{Conf, entries};
     use firesteel_engine::{Engine, Listener};
     use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
-    use firesteel_monitor::rest::{ApplicationEntry, Applications};
+    use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
     use firesteel_monitor::threads::{self, ThreadData};
     use firesteel_monitor::{EventLog, Server, ServerOptions, metrics};
+    use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
     use firesteel_task::Environment as _;
-    use firesteel_types::{Event, ExecutorId};
+    use firesteel_types::{Event, ExecutorId, JobId, StageId};
 
     use crate::{Error, Result};
 
@@ -52,6 +53,8 @@ mod with_monitor {
     /// The application of this process.
     struct Live {
         engine: Weak<Engine>,
+        /// Whether its jobs and stages can be killed from its pages.
+        can_kill: bool,
         /// `spark.metrics.namespace`
         namespace: Option<String>,
         /// `spark.ui.prometheus.enabled`
@@ -109,6 +112,10 @@ mod with_monitor {
             true
         }
 
+        fn control(&self) -> Option<&dyn Control> {
+            self.can_kill.then_some(self)
+        }
+
         fn metrics(&self) -> Option<Metrics> {
             Some(driver_metrics(&self.engine.upgrade()?, self.namespace.as_deref()))
         }
@@ -127,6 +134,22 @@ mod with_monitor {
             let is_it = self.look(|status| status.application().id == id)?;
             let empty = [b"PK\x05\x06".as_slice(), &[0; 18]].concat();
             is_it.then_some(Ok(empty))
+        }
+    }
+
+    impl Control for Live {
+        fn kill_job(&self, job: JobId, reason: &str) {
+            if let Some(engine) = self.engine.upgrade() {
+                tracing::info!(job = job.0, reason, "a job is killed from its page");
+                engine.cancel_job(job, reason);
+            }
+        }
+
+        fn kill_stage(&self, stage: StageId, reason: &str) {
+            if let Some(engine) = self.engine.upgrade() {
+                tracing::info!(stage = stage.0, reason, "a stage is killed from its page");
+                engine.cancel_stage(stage, reason);
+            }
         }
     }
 
@@ -172,17 +195,19 @@ mod with_monitor {
                 allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
                 secrets: conf.get(&entries::REDACTION_REGEX)?,
             };
+            let can_kill = conf.get(&entries::UI_KILL_ENABLED)?;
             let live = Live {
                 engine: Arc::downgrade(engine),
+                can_kill,
                 namespace: conf.get(&entries::METRICS_NAMESPACE)?,
                 tells_executors: conf.get(&entries::UI_PROMETHEUS_ENABLED)?,
             };
-            let server = Server::start(Arc::new(live), options);
+            let server = Server::start_with(Arc::new(live), Arc::new(Pages::default()), options);
             match &server {
                 Ok(server) => {
-                    tracing::info!(url = %format!("http://{}/api/v1", server.address()), "REST API");
+                    tracing::info!(url = %format!("http://{}/", server.address()), "pages and REST API");
                 }
-                Err(error) => tracing::warn!(%error, "there is no REST API of this application"),
+                Err(error) => tracing::warn!(%error, "there are no pages of this application"),
             }
             Ok(server.ok())
         }

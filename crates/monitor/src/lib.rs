@@ -11,6 +11,7 @@
 //! | `history` | a directory of logs: listing, opening, cleaning |
 //! | `threads` | what the threads of this process do |
 //! | `server`, `hosts` | HTTP |
+//! | `site` | the hook for pages: what the server shows besides `/api/v1` |
 //!
 //! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
 //! log. Nothing here schedules, and no job waits for anything here.
@@ -24,6 +25,7 @@ pub mod metrics;
 pub mod replay;
 pub mod rest;
 pub mod server;
+pub mod site;
 pub mod spark;
 pub mod threads;
 

@@ -134,6 +134,11 @@ impl StageStatus {
         self.table.get(task)
     }
 
+    /// All tasks that are remembered, mostly in the order they were launched.
+    pub fn every_task(&self) -> impl Iterator<Item = &TaskStatus> {
+        self.table.iter()
+    }
+
     /// The tasks that `wanted` says.
     pub fn tasks(
         &self,

@@ -260,13 +260,16 @@ entries! {
             .positive().since("3.1.0").for_cluster();
     }
 
-    "REST API" {
-        /// Whether a running application answers requests of Spark's REST API on this machine. Needs the library's feature
-        /// `monitor`.
+    "Pages and REST API" {
+        /// Whether a running application shows its pages and answers requests of Spark's REST API, on this machine. Needs the
+        /// library's feature `monitor`.
         UI_ENABLED: bool = Entry::new("spark.ui.enabled", "true").since("1.1.1");
 
         /// The port for that; 0: any. If it is taken, the next ones are tried, up to `spark.port.maxRetries`.
         UI_PORT: u32 = Entry::new("spark.ui.port", "4040").between(0.0, 65_535.0).since("0.7.0");
+
+        /// Whether jobs and stages can be killed from the pages of the application.
+        UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");
     }
 
     "Metrics" {

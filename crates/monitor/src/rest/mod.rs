@@ -24,16 +24,17 @@ mod tasks;
 use firesteel_conf::Redaction;
 use firesteel_metrics::Metrics;
 use firesteel_status::AppStatus;
-use firesteel_types::{ExecutorId, Tick};
+use firesteel_types::{ExecutorId, JobId, StageId, Tick};
 use serde::Serialize;
 
 use crate::metrics;
 use crate::threads::ThreadData;
 use applications::{ApplicationData, AttemptData, Wanted};
-use query::Query;
 
 pub use applications::{ApplicationEntry, AttemptEntry};
 pub(crate) use executors::{max_tasks, times};
+pub use json::{date_text, parse_date};
+pub use query::{Query, decoded};
 
 /// Applications that can be asked for: one that runs, or many in logs.
 pub trait Applications {
@@ -71,8 +72,19 @@ pub trait Applications {
         None
     }
 
+    /// Who ends jobs of the application that runs in this process; `None`: nobody may, or none runs here.
+    fn control(&self) -> Option<&dyn Control> {
+        None
+    }
+
     /// The logs of an application, or of one attempt, as a zip archive; `None`: there is no such application.
     fn logs(&self, id: &str, attempt: Option<&str>) -> Option<std::io::Result<Vec<u8>>>;
+}
+
+/// Ends what runs. Neither waits until it has ended.
+pub trait Control {
+    fn kill_job(&self, job: JobId, reason: &str);
+    fn kill_stage(&self, stage: StageId, reason: &str);
 }
 
 /// A request for something.
@@ -160,8 +172,7 @@ fn route(
 ) -> Result<Answer, Answer> {
     let query = Query::parse(ask.query);
     let path = ask.path.strip_prefix("/api/v1").ok_or_else(Answer::not_found)?;
-    let parts: Vec<String> =
-        path.split('/').filter(|part| !part.is_empty()).map(query::decoded).collect();
+    let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match parts.as_slice() {
         ["version"] => Ok(Answer::json(&Version { spark: env!("CARGO_PKG_VERSION") })),

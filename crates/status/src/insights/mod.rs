@@ -135,6 +135,11 @@ impl AppStatus {
         worst_first(all)
     }
 
+    /// What one stage attempt shows, the costliest first.
+    pub fn stage_insights(&self, stage: &StageStatus, now: Tick) -> Vec<Insight> {
+        if has_run(stage) { worst_first(stages::insights(self, stage, now)) } else { Vec::new() }
+    }
+
     /// What the stages of one job show, the costliest first.
     pub fn job_insights(&self, job: JobId, now: Tick) -> Vec<Insight> {
         let of_job = |stage: &StageStatus| has_run(stage) && stage.jobs.contains(&job);

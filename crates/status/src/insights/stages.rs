@@ -4,7 +4,7 @@ use firesteel_types::{ExecutorId, TaskMetrics, Tick};
 
 use super::words::{count, percent, size, time};
 use super::{Insight, InsightKind};
-use crate::{AppStatus, ExecutorStatus, Order, Paging, StageStatus, TaskSort, TaskState};
+use crate::{AppStatus, ExecutorStatus, StageStatus, TaskState};
 
 /// Less waiting than this is nobody's concern.
 const WORTH_MS: u64 = 1000;
@@ -82,14 +82,16 @@ impl<'a> View<'a> {
         let wall_ms = end.since_ms(begin);
         let mut tasks = Vec::new();
         if wall_ms >= WORTH_MS {
-            let succeeded = |task: &crate::TaskStatus| task.state == TaskState::Success;
-            let page = stage.tasks(succeeded, TaskSort::Id, Order::Ascending, Paging::ALL);
-            tasks.extend(page.items.into_iter().map(|task| Task {
-                ms: task.duration_ms().unwrap_or(0),
-                input: task.metrics().as_ref().map_or(0, input),
-                partition: task.info.partition_or_index(),
-                executor: task.info.executor,
-            }));
+            let mut metrics = TaskMetrics::default();
+            for task in stage.every_task().filter(|task| task.state == TaskState::Success) {
+                let is_told = task.read_metrics(&mut metrics);
+                tasks.push(Task {
+                    ms: task.duration_ms().unwrap_or(0),
+                    input: if is_told { input(&metrics) } else { 0 },
+                    partition: task.info.partition_or_index(),
+                    executor: task.info.executor,
+                });
+            }
             tasks.sort_by_key(|task| task.ms);
         }
         View { status, stage, wall_ms, slots: slots(status, begin, end), tasks }
