@@ -117,7 +117,8 @@ mod with_monitor {
         }
 
         fn metrics(&self) -> Option<Metrics> {
-            Some(driver_metrics(&self.engine.upgrade()?, self.namespace.as_deref()))
+            let engine = self.engine.upgrade()?;
+            Some(driver_metrics(&engine, self.namespace.as_deref()))
         }
 
         /// Executors are other processes, unless the driver runs the tasks itself.
