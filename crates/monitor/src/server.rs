@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use firesteel_conf::Redaction;
+use firesteel_conf::{HostNames, Redaction};
 use firesteel_types::Tick;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::hosts::HostNames;
+use crate::hosts;
 use crate::rest::{self, Answer, Applications, Ask};
 
 /// How many connections are served at once.
@@ -74,7 +74,7 @@ impl Server {
     pub fn start(served: Served, options: ServerOptions) -> io::Result<Self> {
         let ServerOptions { host, port, retries, allowed_hosts, secrets } = options;
         let listener = bind(&host, port, retries)?;
-        let names = HostNames::new(&host, allowed_hosts);
+        let names = hosts::names(&host, allowed_hosts);
         let site = Arc::new(Site { served, names, secrets });
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -169,7 +169,7 @@ async fn respond(
     request: Request<Incoming>,
     site: Arc<Site>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    if !site.names.admit(request.headers()) {
+    if !hosts::admit(&site.names, request.headers()) {
         return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
