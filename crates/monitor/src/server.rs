@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use firesteel_conf::Redaction;
+use firesteel_conf::{HostNames, Redaction};
 use firesteel_types::Tick;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::hosts::HostNames;
+use crate::hosts;
 use crate::rest::{self, Answer, Applications, Ask};
 use crate::site::{Asked, NoSite, Shown, ShownBody, Site, Streams, Updates};
 
@@ -90,7 +90,7 @@ impl Server {
     ) -> io::Result<Self> {
         let ServerOptions { host, port, retries, allowed_hosts, secrets } = options;
         let listener = bind(&host, port, retries)?;
-        let names = HostNames::new(&host, allowed_hosts);
+        let names = hosts::names(&host, allowed_hosts);
         let answers = Answers { served, site, names, secrets, streams: Streams::default() };
         let answers = Arc::new(answers);
         let address = listener.local_addr()?;
@@ -195,7 +195,7 @@ async fn respond(
     updates: Updates,
 ) -> Result<Sent, Infallible> {
     let (head, body) = request.into_parts();
-    if !answers.names.admit(&head.headers) {
+    if !hosts::admit(&answers.names, &head.headers) {
         return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
     }
     let is_api = ["/api/", "/metrics/"].iter().any(|it| head.uri.path().starts_with(it));

@@ -26,9 +26,16 @@ pub(super) fn of(shell: Arc<Shell>) -> Pages {
     })
 }
 
+fn status(view: &MasterView) -> String {
+    match &view.leader {
+        Some(leader) => format!("Status: {}, {leader} leads", view.status.name()),
+        None => format!("Status: {}", view.status.name()),
+    }
+}
+
 fn overview(view: &MasterView) -> String {
     Html::new(&format!("Firesteel master at {}", view.url))
-        .line(&format!("Status: {}", view.status.name()))
+        .line(&status(view))
         .table(
             "Workers",
             &["Id", "Address", "State", "Cores used", "Memory used (MB)"],

@@ -17,6 +17,8 @@ const LOCK: &str = "lock";
 const JOURNAL: &str = "masters.journal";
 /// A new journal that has not taken the old one's place yet.
 const NEXT: &str = "masters.journal.new";
+/// At the top of every disk of some kinds, which may be just for this.
+const OF_THE_DISK: &str = "lost+found";
 /// A journal may be so long whatever it says.
 const SMALL: u64 = 1 << 20;
 
@@ -70,7 +72,8 @@ impl FileSystem {
         let unusable = |source| RecoveryError::Directory { path: self.directory.clone(), source };
         for found in fs::read_dir(&self.directory).map_err(unusable)? {
             let found = found.map_err(unusable)?;
-            let own = [LOCK, JOURNAL, NEXT].iter().any(|name| found.file_name() == *name);
+            let own =
+                [LOCK, JOURNAL, NEXT, OF_THE_DISK].iter().any(|name| found.file_name() == *name);
             if !own {
                 return Err(RecoveryError::Foreign { path: found.path() });
             }
@@ -163,6 +166,8 @@ impl Recovery for FileSystem {
             .and_then(|_| open.journal.write_all(&frame))
             .and_then(|()| open.journal.sync_data());
         if let Err(source) = appended {
+            // It never was: who reads the journal next is not to find it, if that can be helped.
+            let _ = open.journal.set_len(open.length);
             self.open = None;
             return Err(failed(source));
         }
@@ -263,6 +268,8 @@ mod tests {
             bytes[at] ^= 1;
         }
         fs::write(&journal, &bytes).unwrap();
+        fs::create_dir(directory.path().join("lost+found")).unwrap();
+        assert!(FileSystem::new(directory.path().to_owned()).try_lead().is_ok());
         let foreign = directory.path().join("worker_20250101");
         fs::write(&foreign, "of another kind").unwrap();
         let error = FileSystem::new(directory.path().to_owned()).try_lead().unwrap_err();

@@ -56,6 +56,8 @@ pub(super) struct Session {
     password: Vec<u8>,
     connection: Option<TcpStream>,
     requests: i32,
+    /// The last change that a server told of: one that does not know it yet would show what was before.
+    seen: i64,
     /// When a server answered last.
     heard: Instant,
 }
@@ -70,6 +72,7 @@ impl Session {
             password: vec![0; PASSWORD],
             connection: None,
             requests: 0,
+            seen: 0,
             heard: Instant::now(),
         };
         session.connect()?;
@@ -108,7 +111,7 @@ impl Session {
         connection.set_write_timeout(Some(wait))?;
         connection.set_nodelay(true)?;
         let millis = i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX);
-        let hello = Writer::default().int(0).long(0).int(millis).long(self.id);
+        let hello = Writer::default().int(0).long(self.seen).int(millis).long(self.id);
         let hello = hello.bytes(&self.password).bool(false).framed();
         connection.write_all(&hello)?;
         let answer = read_frame(&mut connection)?;
@@ -149,12 +152,13 @@ impl Session {
         loop {
             let frame = read_frame(connection)?;
             let mut answer = Reader(&frame);
-            let (answered, _, code) = (answer.int(), answer.long(), answer.int());
+            let (answered, change, code) = (answer.int(), answer.long(), answer.int());
             // Others are about things that nobody asked for.
             if answered.ok_or(Trouble::Nonsense)? != number {
                 continue;
             }
             self.heard = Instant::now();
+            self.seen = self.seen.max(change.ok_or(Trouble::Nonsense)?);
             let code = code.ok_or(Trouble::Nonsense)?;
             let rest = answer.0.to_vec();
             // A transaction says itself what was wrong with which part.
@@ -235,4 +239,47 @@ fn read_frame(connection: &mut TcpStream) -> Result<Vec<u8>, Trouble> {
     let mut frame = vec![0; length];
     connection.read_exact(&mut frame)?;
     Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn answer(connection: &mut TcpStream, body: Writer) {
+        connection.write_all(&body.framed()).unwrap();
+    }
+
+    /// What a client says last to have seen, when it introduces itself.
+    fn welcome(listener: &TcpListener) -> (TcpStream, i64) {
+        let mut connection = listener.accept().unwrap().0;
+        let hello = read_frame(&mut connection).unwrap();
+        let mut hello = Reader(&hello);
+        let seen = hello.int().and_then(|_| hello.long()).unwrap();
+        answer(&mut connection, Writer::default().int(0).int(10_000).long(5).bytes(&[0; PASSWORD]));
+        (connection, seen)
+    }
+
+    #[test]
+    fn a_server_is_told_what_another_one_has_shown_so_that_it_shows_nothing_older() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let servers = [listener.local_addr().unwrap().to_string()];
+        let server = thread::spawn(move || {
+            let (mut connection, first) = welcome(&listener);
+            let request = read_frame(&mut connection).unwrap();
+            let number = Reader(&request).int().unwrap();
+            answer(&mut connection, Writer::default().int(number).long(77).int(0));
+            drop(connection);
+            let (mut connection, second) = welcome(&listener);
+            let request = read_frame(&mut connection).unwrap();
+            let number = Reader(&request).int().unwrap();
+            answer(&mut connection, Writer::default().int(number).long(78).int(-101));
+            (first, second)
+        });
+        let mut session = Session::open(&servers, Duration::from_secs(10)).unwrap();
+        assert!(session.exists("/a").unwrap());
+        assert!(!session.exists("/a").unwrap());
+        assert_eq!(server.join().unwrap(), (0, 77));
+    }
 }
