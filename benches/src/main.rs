@@ -8,6 +8,7 @@
 //!   │                      └── job    what runs on each side and which number counts
 //!   ├── memory ── scratch          a place for large files
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
+//!   ├── history                  history servers of both kinds, what writing event logs costs
 //!   ├── chaos                    `./chaos`: a cluster under random faults
 //!   │       all of them: process, output   run a child, read what it printed; table
 //!   └── bars                    `bar NAME VALUE TARGET ok|short` and the exit code
@@ -24,6 +25,7 @@ mod cluster;
 mod contest;
 mod data;
 mod engine;
+mod history;
 mod job;
 mod memory;
 mod output;
@@ -60,6 +62,7 @@ fn run(request: &Request) -> ExitCode {
         Request::Rdd { rounds, only } => rdd::run(*rounds, only),
         Request::Cluster { rounds, only } => cluster::run(*rounds, only),
         Request::Memory(selection) => memory::run(selection),
+        Request::History(selection) => history::run(selection),
     };
     match bars {
         Ok(bars) => {

@@ -57,6 +57,10 @@ impl Page {
         Self { content_type: "text/json;charset=utf-8", text }
     }
 
+    pub(crate) fn plain(text: String) -> Self {
+        Self { content_type: "text/plain;charset=utf-8", text }
+    }
+
     pub(crate) fn html(text: String) -> Self {
         Self { content_type: "text/html;charset=utf-8", text }
     }
@@ -161,6 +165,13 @@ pub(crate) async fn bind(
             }
         }
     }
+}
+
+/// Holds on to something until `stop`.
+pub(crate) async fn hold_until<T: Send + 'static>(stop: CancellationToken, held: T) {
+    stop.cancelled().await;
+    // Letting go may take a while, such as a last report to another machine.
+    let _ = tokio::task::spawn_blocking(|| drop(held)).await;
 }
 
 /// Shows pages until `stop`.

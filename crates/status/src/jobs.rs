@@ -120,9 +120,9 @@ impl Jobs {
         self.active.insert(job);
     }
 
-    /// When a job that is remembered began.
-    pub(crate) fn submitted(&self, job: JobId) -> Option<Tick> {
-        self.all.get(&job).map(|job| job.submitted)
+    /// When a job began that has not ended.
+    pub(crate) fn running_since(&self, job: JobId) -> Option<Tick> {
+        self.active.get(&job).and_then(|job| self.all.get(job)).map(|job| job.submitted)
     }
 
     /// Every stage that the job may need.

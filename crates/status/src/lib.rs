@@ -141,8 +141,9 @@ impl AppStatus {
             }
             Event::JobEnd { job, result, at } => {
                 let skipped = self.stages.job_ended(*job, self.jobs.stages_of(*job));
-                let took = self.jobs.submitted(*job).map_or(0, |begin| at.since_ms(begin));
-                self.totals.job_ended(took, &skipped);
+                if let Some(begin) = self.jobs.running_since(*job) {
+                    self.totals.job_ended(result.is_ok(), at.since_ms(begin), &skipped);
+                }
                 self.jobs.ended(*job, result, &skipped, *at);
             }
             Event::StageSubmitted { stage, properties, at } => {

@@ -46,8 +46,6 @@ impl Totals {
                 }
             }
             Event::JobStart { .. } => self.jobs_started += 1,
-            Event::JobEnd { result: Ok(()), .. } => self.jobs_succeeded += 1,
-            Event::JobEnd { .. } => self.jobs_failed += 1,
             Event::StageCompleted { failure: None, .. } => self.stages_completed += 1,
             Event::StageCompleted { .. } => self.stages_failed += 1,
             Event::TaskResubmitted { .. } => self.tasks_resubmitted += 1,
@@ -60,8 +58,9 @@ impl Totals {
         }
     }
 
-    /// A job ended after so long, and did not need these stages with their tasks.
-    pub(crate) fn job_ended<T>(&mut self, took_ms: u64, skipped: &[(T, u32)]) {
+    /// A job ended, well or not, after so long, and did not need these stages with their tasks.
+    pub(crate) fn job_ended<T>(&mut self, is_ok: bool, took_ms: u64, skipped: &[(T, u32)]) {
+        *(if is_ok { &mut self.jobs_succeeded } else { &mut self.jobs_failed }) += 1;
         self.last_job_ms = took_ms;
         self.stages_skipped += skipped.len() as u64;
         self.tasks_skipped += skipped.iter().map(|(_, tasks)| u64::from(*tasks)).sum::<u64>();
