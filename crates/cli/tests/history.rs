@@ -54,6 +54,8 @@ fn the_history_server_lists_logs_that_are_there_and_logs_that_come() {
     assert!(address.starts_with("127.0.0.1:"), "{line}");
     let jobs = get(address, "/api/v1/applications/local-1422981780767/jobs");
     assert!(jobs.starts_with("HTTP/1.1 200") && jobs.contains("\"jobId\" : 2"), "{jobs}");
+    let page = get(address, "/history/local-1422981780767/jobs/");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("/jobs/job/?id=2"), "{page}");
     let elsewhere = get_of(address, "evil.example.org", "/api/v1/applications");
     assert!(elsewhere.starts_with("HTTP/1.1 421"), "{elsewhere}");
     copy("local-1426533911241");
@@ -64,6 +66,25 @@ fn the_history_server_lists_logs_that_are_there_and_logs_that_come() {
     let id = server.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(server.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_report_is_written_and_an_application_that_is_not_there_is_named() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../monitor/tests/spark/events");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.html");
+    let report = |application: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firesteel"));
+        command.args(["report", application, "--dir"]).arg(&logs).arg("--output").arg(&file);
+        command.output().unwrap()
+    };
+    let ended = report("local-1422981780767");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("id=\"executors\"") && !text.contains("<script"));
+    let ended = report("nobody");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("`nobody`"), "{said}");
 }
 
 #[test]

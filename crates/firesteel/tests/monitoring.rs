@@ -116,7 +116,11 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
     let jobs = get(address, &format!("/api/v1/applications/{id}/jobs"));
     assert!(jobs.contains("\"status\" : \"FAILED\"") && jobs.contains("\"jobId\" : 2"), "{jobs}");
     assert!(get(address, "/api/v1/applications/other/jobs").contains("no such app: other"));
-    assert!(get(address, "/").starts_with("HTTP/1.1 200"));
+    for path in ["/", "/jobs/", "/jobs/job/?id=2", "/stages/", "/storage/", "/executors/"] {
+        assert!(get(address, path).starts_with("HTTP/1.1 200"), "{path}");
+    }
+    assert!(get(address, "/environment/").contains("spark.eventLog.dir"));
+    assert!(get(address, "/nowhere/").starts_with("HTTP/1.1 404"));
     let threads = get(address, &format!("/api/v1/applications/{id}/executors/driver/threads"));
     assert!(threads.contains("\"threadName\" : \"firesteel-rest\""), "{threads}");
     let insights = get(address, &format!("/api/v1/applications/{id}/insights"));

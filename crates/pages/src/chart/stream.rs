@@ -53,6 +53,8 @@ struct Slot {
 pub(crate) struct Stream {
     start: u64,
     span: u64,
+    /// Steps of a millisecond.
+    scale: f64,
     slots: BTreeMap<ExecutorId, Vec<Slot>>,
     bars: Vec<Bar>,
     longest: BinaryHeap<Reverse<Bar>>,
@@ -62,9 +64,11 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(start: Tick, end: Tick) -> Self {
+        let span = end.since_ms(start).max(1);
         Stream {
             start: start.0,
-            span: end.since_ms(start).max(1),
+            span,
+            scale: STEPS as f64 / span as f64,
             slots: BTreeMap::new(),
             bars: Vec::new(),
             longest: BinaryHeap::new(),
@@ -130,7 +134,8 @@ impl Stream {
         });
         let slot = &mut slots[index];
         slot.free_at = slot.free_at.max(to);
-        let step = |at: u64| (u128::from(at) * u128::from(STEPS) / u128::from(self.span)) as u16;
+        // No division: this is done for every task.
+        let step = |at: u64| (at as f64 * self.scale) as u16;
         let (first, last) = (step(from), step(to).max(step(from) + 1));
         match slot.busy.last_mut() {
             Some(open) if first <= open.1 => open.1 = open.1.max(last),
