@@ -1,5 +1,5 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
-//! stops daemons on several machines, `history` tells of applications that are over. Under the name `spark-submit` it is
+//! stops daemons on several machines, `history` tells of applications that are over, `image` packs one for Kubernetes. Under the name `spark-submit` it is
 //! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
@@ -8,6 +8,7 @@ mod background;
 mod cluster;
 mod daemons;
 mod history;
+mod image;
 mod launch;
 mod machine;
 mod master;
@@ -42,6 +43,8 @@ enum Command {
     Submit(submit::SubmitFlags),
     /// Answers requests about applications from their event logs.
     History(history::HistoryFlags),
+    /// Packs an application into an image for Kubernetes.
+    Image(image::ImageFlags),
     /// Starts, stops and looks after a master and the workers of a file.
     Cluster(cluster::ClusterFlags),
     /// Runs a master or a worker in the background.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Worker(flags) => ("worker", worker::run(flags)),
         Command::Submit(flags) => ("submit", submit::run(flags)),
         Command::History(flags) => ("history", history::run(flags)),
+        Command::Image(flags) => ("image", image::run(&flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
         Command::Daemon(flags) => ("daemon", background::run(flags)),
         Command::Completions(flags) => ("completions", shell::completions(&flags)),
