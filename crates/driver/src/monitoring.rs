@@ -11,10 +11,11 @@ mod with_monitor {
 
     use firesteel_conf::{Conf, entries};
     use firesteel_engine::{Engine, Listener};
-    use firesteel_monitor::rest::{ApplicationEntry, Applications};
+    use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
     use firesteel_monitor::{EventLog, Server, ServerOptions};
+    use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
-    use firesteel_types::Event;
+    use firesteel_types::{Event, JobId, StageId};
 
     use crate::{Error, Result};
 
@@ -41,11 +42,15 @@ mod with_monitor {
     }
 
     /// The application of this process.
-    struct Live(Weak<Engine>);
+    struct Live {
+        engine: Weak<Engine>,
+        /// Whether its jobs and stages can be killed from its pages.
+        can_kill: bool,
+    }
 
     impl Live {
         fn look<R>(&self, look: impl FnOnce(&AppStatus) -> R) -> Option<R> {
-            Some(self.0.upgrade()?.with_status(look))
+            Some(self.engine.upgrade()?.with_status(look))
         }
     }
 
@@ -73,11 +78,31 @@ mod with_monitor {
             true
         }
 
+        fn control(&self) -> Option<&dyn Control> {
+            self.can_kill.then_some(self)
+        }
+
         /// What Spark hands out of a running application: an archive without files.
         fn logs(&self, id: &str, _: Option<&str>) -> Option<std::io::Result<Vec<u8>>> {
             let is_it = self.look(|status| status.application().id == id)?;
             let empty = [b"PK\x05\x06".as_slice(), &[0; 18]].concat();
             is_it.then_some(Ok(empty))
+        }
+    }
+
+    impl Control for Live {
+        fn kill_job(&self, job: JobId, reason: &str) {
+            if let Some(engine) = self.engine.upgrade() {
+                tracing::info!(job = job.0, reason, "a job is killed from its page");
+                engine.cancel_job(job, reason);
+            }
+        }
+
+        fn kill_stage(&self, stage: StageId, reason: &str) {
+            if let Some(engine) = self.engine.upgrade() {
+                tracing::info!(stage = stage.0, reason, "a stage is killed from its page");
+                engine.cancel_stage(stage, reason);
+            }
         }
     }
 
@@ -98,12 +123,14 @@ mod with_monitor {
                 allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
                 secrets: conf.get(&entries::REDACTION_REGEX)?,
             };
-            let server = Server::start(Arc::new(Live(Arc::downgrade(engine))), options);
+            let can_kill = conf.get(&entries::UI_KILL_ENABLED)?;
+            let live = Live { engine: Arc::downgrade(engine), can_kill };
+            let server = Server::start_with(Arc::new(live), Arc::new(Pages::default()), options);
             match &server {
                 Ok(server) => {
-                    tracing::info!(url = %format!("http://{}/api/v1", server.address()), "REST API");
+                    tracing::info!(url = %format!("http://{}/", server.address()), "pages and REST API");
                 }
-                Err(error) => tracing::warn!(%error, "there is no REST API of this application"),
+                Err(error) => tracing::warn!(%error, "there are no pages of this application"),
             }
             Ok(Ui(Mutex::new(server.ok())))
         }

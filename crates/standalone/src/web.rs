@@ -14,8 +14,8 @@ use firesteel_rpc::{PeerLimits, PeerPlace, RpcAddress};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN,
-    X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap,
+    HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -39,6 +39,9 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 const TIME: Duration = Duration::from_secs(20);
 /// The largest head of a request.
 const HEAD: usize = 16 << 10;
+
+/// No script at all, no frames around it, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'";
 
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts\n";
@@ -260,6 +263,9 @@ fn respond(method: &Method, path: &str, pages: &Pages) -> HttpResponse {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
+    if let Some((content_type, text)) = crate::page::asset(path) {
+        return answer_of(StatusCode::OK, content_type, text);
+    }
     let Some(page) = pages(path) else {
         return plain(StatusCode::NOT_FOUND, "there is no such page: try / or /json/\n");
     };
@@ -281,6 +287,8 @@ pub(crate) fn answer_of(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, must-revalidate"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response
 }
 

@@ -94,6 +94,18 @@ fn apply(status: &mut AppStatus, events: impl IntoIterator<Item = Event>) {
 }
 
 #[test]
+fn a_stage_that_one_job_skipped_and_another_one_runs_is_not_forgotten() {
+    let mut status = AppStatus::new(Retention { stages: 1, ..RETENTION });
+    apply(&mut status, [job(0, vec![stage_info(0, 8)]), end(0, Ok(()))]);
+    assert_eq!(status.stage(attempt(0, 0)).unwrap().state, StageState::Skipped);
+    apply(&mut status, [job(1, vec![stage_info(0, 8)]), submitted(stage_info(0, 8))]);
+    apply(&mut status, [job(2, vec![stage_info(1, 1)]), submitted(stage_info(1, 1))]);
+    apply(&mut status, [completed(stage_info(1, 1), None)]);
+    let runs = status.stage(attempt(0, 0)).map(|stage| stage.state);
+    assert_eq!(runs, Some(StageState::Active));
+}
+
+#[test]
 fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
     let mut status = status();
     let (first, second) = (task(1, attempt(1, 0), 0), task(2, attempt(1, 0), 1));

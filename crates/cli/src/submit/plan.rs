@@ -120,8 +120,8 @@ fn asked(flag: &str, flags: &SubmitFlags) -> Result<Conf, Failure> {
 /// The cluster of a driver that is asked about.
 fn asked_cluster(flag: &str, conf: &Conf) -> Result<Cluster, Failure> {
     let instead = format!(
-        "{flag} asks the master of a standalone cluster, or Kubernetes: write --master spark://host:6066 or --master \
-         k8s://https://host:6443"
+        "{flag} asks the master of a standalone cluster, or Kubernetes: write --master \
+         k8s://https://host:6443 or --master spark://host:6066"
     );
     cluster(conf, &instead)
 }
@@ -154,7 +154,7 @@ fn run(flags: SubmitFlags) -> Result<Action, Failure> {
             return Ok(Action::OnKubernetes(request));
         }
         let instead = "--deploy-mode cluster has a worker of a standalone cluster or a pod run the driver: write --master \
-                       spark://host:6066 or --master k8s://https://host:6443";
+                       k8s://https://host:6443 or --master spark://host:6066";
         let cluster = cluster(&conf, instead)?;
         let files = files_to_upload(&mut conf)?;
         return Ok(Action::RunThere(cluster, Application { executable, arguments, conf, files }));

@@ -38,13 +38,6 @@ pub(super) struct Shell {
     over: bool,
 }
 
-/// What to do next.
-enum Step {
-    Feed(AllocatorEvent),
-    /// The registry is gone.
-    End,
-}
-
 impl Shell {
     pub(super) fn new(
         core: Allocator,
@@ -77,24 +70,25 @@ impl Shell {
     /// Until nothing is left of the application.
     pub(super) async fn run(mut self, mut commands: UnboundedReceiver<ProviderCommand>) {
         let Some(mut heard) = self.heard.take() else { return };
-        let mut step = Step::Feed(AllocatorEvent::Ticked);
-        while let Step::Feed(event) = step {
+        let mut next = Some(AllocatorEvent::Ticked);
+        while let Some(event) = next {
             self.feed(event).await;
             if self.over {
                 break;
             }
-            step = self.select(&mut commands, &mut heard).await;
+            next = self.select(&mut commands, &mut heard).await;
         }
         if let Some(watch) = self.watch.take() {
             watch.abort();
         }
     }
 
+    /// What happens next; nothing once the registry is gone.
     async fn select(
         &mut self,
         commands: &mut UnboundedReceiver<ProviderCommand>,
         heard: &mut Receiver<AllocatorEvent>,
-    ) -> Step {
+    ) -> Option<AllocatorEvent> {
         let wait = self.next.map(|next| self.clock.until(next));
         let alarm = async {
             match wait {
@@ -104,15 +98,12 @@ impl Shell {
         };
         tokio::select! {
             biased;
-            command = commands.recv() => match command {
-                Some(command) => Step::Feed(AllocatorEvent::Command(command)),
-                None => Step::End,
-            },
+            command = commands.recv() => command.map(AllocatorEvent::Command),
             () = alarm => {
                 self.next = None;
-                Step::Feed(AllocatorEvent::Ticked)
+                Some(AllocatorEvent::Ticked)
             }
-            Some(event) = heard.recv() => Step::Feed(event),
+            event = heard.recv() => event,
         }
     }
 
