@@ -67,6 +67,9 @@ pub mod variable {
     pub const MEMORY_MB: &str = "FIRESTEEL_EXECUTOR_MEMORY_MB";
     /// The name that others reach it by: its node.
     pub const HOST: &str = "FIRESTEEL_EXECUTOR_HOST";
+    /// The node it runs on, if that has another name: tasks are near to data on the node. Set in pods, which are told to end by
+    /// `SIGTERM`: what runs may come to an end then.
+    pub const NODE: &str = "FIRESTEEL_EXECUTOR_NODE";
     /// The address it listens at, if that is another.
     pub const BIND_ADDRESS: &str = "FIRESTEEL_EXECUTOR_BIND_ADDRESS";
     /// The worker it ends with, if a worker started it.

@@ -1,5 +1,6 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
-//! stops daemons on several machines, `history` tells of applications that are over, `report` puts one of them into a file. Under the name `spark-submit` it is
+//! stops daemons on several machines, `history` tells of applications that are over, `report` puts one of them into a file,
+//! `image` packs one for Kubernetes. Under the name `spark-submit` it is
 //! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
@@ -8,6 +9,7 @@ mod background;
 mod cluster;
 mod daemons;
 mod history;
+mod image;
 mod launch;
 mod machine;
 mod master;
@@ -43,6 +45,8 @@ enum Command {
     Submit(submit::SubmitFlags),
     /// Shows applications from their event logs: pages and Spark's REST API.
     History(history::HistoryFlags),
+    /// Packs an application into an image for Kubernetes.
+    Image(image::ImageFlags),
     /// Writes one file with everything of an application, to be mailed or archived.
     Report(report::ReportFlags),
     /// Starts, stops and looks after a master and the workers of a file.
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Worker(flags) => ("worker", worker::run(flags)),
         Command::Submit(flags) => ("submit", submit::run(flags)),
         Command::History(flags) => ("history", history::run(flags)),
+        Command::Image(flags) => ("image", image::run(&flags)),
         Command::Report(flags) => ("report", report::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
         Command::Daemon(flags) => ("daemon", background::run(flags)),

@@ -166,7 +166,10 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["app.jar"], "programs of the JVM"),
         (&["--class", "Main", "app.jar"], "--class is not a flag of submit: an application is one"),
         (&["--jars=a.jar", "x"], "--jars is not a flag"),
-        (&["--kill", "driver-1"], "--kill asks the master of a standalone cluster: write --master"),
+        (
+            &["--kill", "driver-1"],
+            "--kill asks the master of a standalone cluster, or Kubernetes: write --master",
+        ),
         (&["--kill", "a", "--status", "b"], "not both"),
         (&["--kill", "a", "--master", "local", "/bin/true"], "leave /bin/true out"),
         (&["--status", "driver-1", "--master", "local[2]"], "spark://host:6066, not local[2]"),
@@ -187,7 +190,7 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["--master", "spark://h", "/bin/true"], "spark://host:port"),
         (
             &["--deploy-mode", "cluster", "/bin/true"],
-            "write --master spark://host:6066, not local[*]",
+            "or --master spark://host:6066, not local[*]",
         ),
         (&["--deploy-mode", "other", "/bin/true"], "client or cluster"),
         (&["--executor-memory", "lots", "/bin/true"], "--executor-memory"),

@@ -119,6 +119,38 @@ impl Choice for RecoveryMode {
     ];
 }
 
+/// When a node pulls an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// For every container.
+    Always,
+    /// Unless it has it.
+    IfNotPresent,
+    /// Never: it has it, or the container does not start.
+    Never,
+}
+
+impl Choice for PullPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
+}
+
+/// What happens about a pod that no node can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unschedulable {
+    /// It waits.
+    Wait,
+    /// It is withdrawn, and tried again now and then.
+    Shrink,
+    /// The same, and an application without executors ends.
+    Fail,
+}
+
+impl Choice for Unschedulable {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("wait", Self::Wait), ("shrink", Self::Shrink), ("fail", Self::Fail)];
+}
+
 /// How the tasks of a local master reach the threads that run them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalTransport {
@@ -145,7 +177,7 @@ macro_rules! display_as_word {
     )*};
 }
 
-display_as_word!(SchedulingMode, DeployMode, LocalTransport, RecoveryMode);
+display_as_word!(SchedulingMode, DeployMode, LocalTransport, PullPolicy, RecoveryMode);
 
 #[cfg(test)]
 mod tests {

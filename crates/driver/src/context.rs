@@ -121,8 +121,20 @@ impl Builder {
         for warning in conf.warnings() {
             tracing::warn!("{warning}");
         }
-        Context::start(conf, self.listeners.0, &self.managers.0)
+        let managers = [self.managers.0, known_managers()].concat();
+        Context::start(conf, self.listeners.0, &managers)
     }
+}
+
+/// Kinds of clusters that the program was built for, beside those that the engine knows.
+#[cfg(feature = "kubernetes")]
+fn known_managers() -> Vec<Arc<dyn ClusterManager>> {
+    vec![Arc::new(firesteel_kubernetes::Kubernetes)]
+}
+
+#[cfg(not(feature = "kubernetes"))]
+fn known_managers() -> Vec<Arc<dyn ClusterManager>> {
+    Vec::new()
 }
 
 impl Context {

@@ -62,9 +62,9 @@ impl ApiError {
         }
     }
 
-    /// Whether nothing is known of what became of the request.
+    /// Whether nothing is known of what became of the request: a server that fails may have carried it out before.
     pub fn is_unanswered(&self) -> bool {
-        matches!(self, ApiError::Unreachable(_))
+        matches!(self, ApiError::Unreachable(_) | ApiError::Unavailable(_))
     }
 }
 

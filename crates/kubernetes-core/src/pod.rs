@@ -205,12 +205,14 @@ impl Pod {
     }
 
     fn obstacle(&self) -> Option<Obstacle> {
-        let waits = self.containers.iter().find_map(|container| match &container.state {
-            ContainerState::Waiting(said) if said.reason != "ContainerCreating" => Some(said),
+        // A container waits for those before it: one of them may be what keeps the pod from starting.
+        let harmless = ["", "ContainerCreating", "PodInitializing"];
+        let said = self.containers.iter().find_map(|container| match &container.state {
+            ContainerState::Waiting(said) if !harmless.contains(&said.reason.as_str()) => {
+                Some(said)
+            }
             _ => None,
-        });
-        let said =
-            waits.filter(|said| !said.reason.is_empty() && said.reason != "PodInitializing")?;
+        })?;
         let words = format!("{}: {}", said.reason, said.words());
         Some(match said.reason.as_str() {
             "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => Obstacle::Image(words),

@@ -132,3 +132,13 @@ fn nothing_is_said_of_a_pod_whose_phase_nobody_knows() {
     let lost = on_node(Phase::Unknown, ContainerState::Running);
     assert_eq!(lost.verdict(true), Verdict::Unknown);
 }
+
+#[test]
+fn a_container_that_waits_for_another_one_does_not_hide_what_keeps_that_from_starting() {
+    let waiting = |reason: &str| ContainerState::Waiting(Said::new(reason, ""));
+    let mut pod = on_node(Phase::Pending, waiting("PodInitializing"));
+    assert!(matches!(pod.verdict(true), Verdict::Scheduled(_, None)));
+    let first = Container { is_executor: false, state: waiting("ImagePullBackOff") };
+    pod.containers.push(first);
+    assert!(matches!(pod.verdict(true), Verdict::Scheduled(_, Some(Obstacle::Image(_)))));
+}

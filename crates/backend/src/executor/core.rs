@@ -14,6 +14,12 @@ use crate::protocol::{Refusal, ToDriver, ToExecutor};
 /// The executor returns a task that waits for a core for longer than this: another executor may have one free.
 const PATIENCE_MS: u64 = 100;
 
+/// What was sent to the driver has so long to go out before an executor that was told to end does.
+const GOODBYE_MS: u64 = 500;
+
+/// Why a task ends as killed on an executor that ends.
+const ENDING: &str = "its executor was told to end";
+
 /// Why a task ends as killed that nobody killed.
 pub const WAITED_TOO_LONG: &str = "it waited for a core of its executor for too long";
 
@@ -49,6 +55,8 @@ pub enum ExecutorEvent {
     /// The connection to its driver broke, or could not be made.
     DriverDisconnected,
     WorkerGone,
+    /// Its machine ends it soon: it may finish what it runs.
+    ToldToEnd,
     TaskEnded {
         task: TaskId,
         outcome: TaskOutcome,
@@ -109,6 +117,10 @@ pub struct Executor {
     heard: Tick,
     next_heartbeat: Tick,
     armed: Option<Tick>,
+    /// It was told to end, and takes no more tasks.
+    ending: bool,
+    /// All it ran has ended: when it does.
+    ends_at: Option<Tick>,
 }
 
 impl Executor {
@@ -124,6 +136,8 @@ impl Executor {
             heard: Tick(0),
             next_heartbeat: Tick(0),
             armed: None,
+            ending: false,
+            ends_at: None,
         }
     }
 
@@ -148,11 +162,15 @@ impl Executor {
                 }
             }
             ExecutorEvent::WorkerGone => self.exit(exit::WORKER_LOST, "its worker is gone", out),
+            ExecutorEvent::ToldToEnd => self.told_to_end(out),
             ExecutorEvent::TaskEnded { task, outcome, data } => {
                 if self.running.remove(&task) {
                     self.report(task, outcome, data, out);
                     if let Some((task, Waiting { data, .. })) = self.waiting.pop_first() {
                         self.run(task, data, out);
+                    }
+                    if self.ending && self.running.is_empty() {
+                        self.ends_at = Some(now.plus_ms(GOODBYE_MS));
                     }
                 }
             }
@@ -181,6 +199,9 @@ impl Executor {
                 if reregister {
                     self.register(out);
                 }
+            }
+            ToExecutor::LaunchTask { task, .. } if self.ending && !self.has(task) => {
+                self.give_back(task, ENDING.to_owned(), out);
             }
             ToExecutor::LaunchTask { task, data } => {
                 if self.phase == Phase::Registered && !self.has(task) {
@@ -237,7 +258,8 @@ impl Executor {
         if matches!(self.phase, Phase::Starting | Phase::Ended) {
             return;
         }
-        let wake = self.next_look.map_or(self.next_heartbeat, |look| look.min(self.next_heartbeat));
+        let dues = [Some(self.next_heartbeat), self.next_look, self.ends_at];
+        let wake = dues.into_iter().flatten().min().unwrap_or(self.next_heartbeat);
         if self.armed.is_none_or(|armed| wake < armed) {
             self.armed = Some(wake);
             out.push(ExecutorEffect::ArmTimer(wake));
@@ -261,7 +283,21 @@ impl Executor {
         }
     }
 
+    /// Takes no more tasks, and ends when those that run have.
+    fn told_to_end(&mut self, out: &mut Vec<ExecutorEffect>) {
+        self.ending = true;
+        for (task, _) in std::mem::take(&mut self.waiting) {
+            self.give_back(task, ENDING.to_owned(), out);
+        }
+        if self.running.is_empty() && self.ends_at.is_none() {
+            self.exit(exit::TERMINATED, ENDING, out);
+        }
+    }
+
     fn ticked(&mut self, now: Tick, out: &mut Vec<ExecutorEffect>) {
+        if self.ends_at.is_some_and(|at| at <= now) {
+            return self.exit(exit::TERMINATED, ENDING, out);
+        }
         if self.phase == Phase::Starting {
             self.heard = now;
             self.register(out);

@@ -13,3 +13,5 @@ pub const WORKER_LOST: i32 = 61;
 pub const REFUSED: i32 = 62;
 /// Its driver cannot use it: another executable, another application.
 pub const UNFIT: i32 = 63;
+/// Its machine told it to end (`SIGTERM`); as a process that such a signal kills.
+pub const TERMINATED: i32 = 143;

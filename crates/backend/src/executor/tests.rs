@@ -155,3 +155,30 @@ fn what_waits_for_too_long_is_given_back_and_a_killed_task_at_once() {
     assert_eq!(executor.running().collect::<Vec<_>>(), [TaskId(1)], "what runs goes on");
     assert_eq!(told(&feed(&mut executor, 1106, ended(1))), ["1 succeeded"]);
 }
+
+#[test]
+fn an_executor_that_is_told_to_end_finishes_what_it_runs_and_takes_nothing_more() {
+    let mut idle = started();
+    let out = feed(&mut idle, 1001, ExecutorEvent::ToldToEnd);
+    assert_eq!(exit_code(&out), Some(exit::TERMINATED), "it has nothing to finish");
+    let mut executor = started();
+    feed(&mut executor, 1001, ExecutorEvent::Received(ToExecutor::RegisteredExecutor));
+    feed(&mut executor, 1002, launch(1));
+    feed(&mut executor, 1002, launch(2));
+    let out = feed(&mut executor, 1003, ExecutorEvent::ToldToEnd);
+    assert_eq!((told(&out).len(), exit_code(&out)), (1, None), "what waits is given back: {out:?}");
+    let out = feed(&mut executor, 1004, launch(3));
+    assert_eq!(told(&out).len(), 1, "{out:?}");
+    let out = feed(&mut executor, 1005, ended(1));
+    assert_eq!((told(&out).len(), exit_code(&out)), (1, None), "its report goes out first");
+    let heard = ToExecutor::HeartbeatResponse { reregister: false };
+    for now in (1010..2000).step_by(10) {
+        feed(&mut executor, now, ExecutorEvent::Received(heard.clone()));
+        let out = feed(&mut executor, now, ExecutorEvent::Ticked);
+        if let Some(code) = exit_code(&out) {
+            assert_eq!((code, now), (exit::TERMINATED, 1510));
+            return;
+        }
+    }
+    panic!("it never ends");
+}

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-const MASTER: &str =
-    "Where it runs: local[*], local-cluster[2,1,1024], spark://host:7077 [default: local[*]]";
+const MASTER: &str = "Where it runs: local[*], local-cluster[2,1,1024], spark://host:7077, k8s://https://host:6443 [default: local[*]]";
 
 #[derive(Args, Debug, Default)]
 #[command(override_usage = "firesteel submit [FLAGS] EXECUTABLE [ARGUMENTS]")]

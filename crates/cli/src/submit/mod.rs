@@ -2,10 +2,11 @@
 //!
 //! `flags` is what was written, `plan` what that means, checked against the machine. An application that runs here (client mode)
 //! replaces this process, so that signals and the exit code are its own. One that runs on a worker (cluster mode) is uploaded and
-//! submitted to a master by `cluster`.
+//! submitted to a master by `cluster`, or runs in a pod that `kubernetes` has created.
 
 mod cluster;
 mod flags;
+mod kubernetes;
 mod plan;
 
 use std::os::unix::process::CommandExt;
@@ -29,6 +30,7 @@ pub(crate) fn run(flags: SubmitFlags) -> Result<ExitCode, Failure> {
         Action::RunThere(cluster, application) => cluster::submit(&cluster, application),
         Action::Kill(cluster, id) => cluster::kill(&cluster, &id),
         Action::Status(cluster, id) => cluster::status(&cluster, &id),
+        Action::OnKubernetes(request) => request.carry_out(),
     }
 }
 

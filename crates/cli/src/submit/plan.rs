@@ -8,6 +8,7 @@ use firesteel_conf::{Conf, DeployMode, HostPort, Master, Origin, entries, shared
 use firesteel_rpc::RpcAddress;
 
 use super::flags::SubmitFlags;
+use super::kubernetes::Request;
 use crate::{Failure, daemons};
 
 /// What is to be done, ready to be carried out.
@@ -19,6 +20,8 @@ pub(super) enum Action {
     RunThere(Cluster, Application),
     Kill(Cluster, String),
     Status(Cluster, String),
+    /// The same on Kubernetes.
+    OnKubernetes(Request),
 }
 
 #[derive(Debug)]
@@ -58,8 +61,20 @@ impl Action {
     pub(super) fn new(flags: SubmitFlags) -> Result<Self, Failure> {
         match (&flags.kill, &flags.status) {
             (Some(_), Some(_)) => Err("write --kill or --status, not both".into()),
-            (Some(id), None) => Ok(Action::Kill(asked("--kill", &flags)?, id.clone())),
-            (None, Some(id)) => Ok(Action::Status(asked("--status", &flags)?, id.clone())),
+            (Some(id), None) => {
+                let conf = asked("--kill", &flags)?;
+                Ok(match Request::kill(&conf, id)? {
+                    Some(request) => Action::OnKubernetes(request),
+                    None => Action::Kill(asked_cluster("--kill", &conf)?, id.clone()),
+                })
+            }
+            (None, Some(id)) => {
+                let conf = asked("--status", &flags)?;
+                Ok(match Request::status(&conf, id)? {
+                    Some(request) => Action::OnKubernetes(request),
+                    None => Action::Status(asked_cluster("--status", &conf)?, id.clone()),
+                })
+            }
             (None, None) => run(flags),
         }
     }
@@ -68,6 +83,7 @@ impl Action {
         match self {
             Action::RunHere(application) | Action::RunThere(_, application) => &application.conf,
             Action::Kill(cluster, _) | Action::Status(cluster, _) => &cluster.conf,
+            Action::OnKubernetes(request) => request.conf(),
         }
     }
 }
@@ -82,8 +98,8 @@ impl fmt::Display for Action {
     }
 }
 
-/// The cluster of a driver that is asked about.
-fn asked(flag: &str, flags: &SubmitFlags) -> Result<Cluster, Failure> {
+/// The settings with which a driver is asked about.
+fn asked(flag: &str, flags: &SubmitFlags) -> Result<Conf, Failure> {
     if let Some(resource) = flags.command.first() {
         return Err(match refusal(resource) {
             Some(refusal) => refusal.into(),
@@ -98,9 +114,16 @@ fn asked(flag: &str, flags: &SubmitFlags) -> Result<Cluster, Failure> {
         conf.insert(entries::MASTER.key(), master, Origin::Flag { flag: "--master" });
     }
     conf.validate()?;
-    let instead =
-        format!("{flag} asks the master of a standalone cluster: write --master spark://host:6066");
-    cluster(&conf, &instead)
+    Ok(conf)
+}
+
+/// The cluster of a driver that is asked about.
+fn asked_cluster(flag: &str, conf: &Conf) -> Result<Cluster, Failure> {
+    let instead = format!(
+        "{flag} asks the master of a standalone cluster, or Kubernetes: write --master \
+         k8s://https://host:6443 or --master spark://host:6066"
+    );
+    cluster(conf, &instead)
 }
 
 /// The masters of the settings, which have to be of a standalone cluster.
@@ -126,8 +149,12 @@ fn run(flags: SubmitFlags) -> Result<Action, Failure> {
     let mut conf = settings(&flags, executable.path())?;
     let arguments = command.collect();
     if conf.get(&entries::SUBMIT_DEPLOY_MODE)? == DeployMode::Cluster {
-        let instead = "--deploy-mode cluster has a worker of a standalone cluster run the driver: write --master \
-                       spark://host:6066";
+        let arguments: Vec<String> = arguments;
+        if let Some(request) = Request::submit(&conf, &executable, &arguments)? {
+            return Ok(Action::OnKubernetes(request));
+        }
+        let instead = "--deploy-mode cluster has a worker of a standalone cluster or a pod run the driver: write --master \
+                       k8s://https://host:6443 or --master spark://host:6066";
         let cluster = cluster(&conf, instead)?;
         let files = files_to_upload(&mut conf)?;
         return Ok(Action::RunThere(cluster, Application { executable, arguments, conf, files }));

@@ -27,12 +27,14 @@ macro_rules! entries {
 }
 
 mod cluster;
+mod kubernetes;
 
 pub use cluster::*;
+pub use kubernetes::*;
 
 /// Every entry, in the order of the documentation page.
 pub fn all() -> impl Iterator<Item = &'static dyn AnyEntry> {
-    ENGINE.iter().chain(cluster::CLUSTER).copied()
+    ENGINE.iter().chain(cluster::CLUSTER).chain(kubernetes::KUBERNETES).copied()
 }
 
 entries! {

@@ -106,9 +106,15 @@ pub(crate) fn claimant<'a>(
         (Some(only), None) => Ok(only),
         (None, _) => {
             let known: Vec<&str> = managers.iter().map(|manager| manager.name()).collect();
+            let with_feature = match master {
+                Master::Kubernetes { .. } => {
+                    "build it with the feature `kubernetes` of firesteel, or "
+                }
+                _ => "",
+            };
             Err(refused(format!(
-                "no cluster manager of this program knows it (there are: {}); use local, local[N], local[*], \
-                 local-cluster[n,cores,memory] or spark://host:port of a standalone cluster",
+                "no cluster manager of this program knows it (there are: {}); {with_feature}use local, local[N], \
+                 local[*], local-cluster[n,cores,memory] or spark://host:port of a standalone cluster",
                 known.join(", ")
             )))
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firesteel_backend::AppId;
 use firesteel_backend::command::variable::{
-    APP_ID, BIND_ADDRESS, CORES, EXECUTOR_ID, HOST, MEMORY_MB, WORKER_URL,
+    APP_ID, BIND_ADDRESS, CORES, EXECUTOR_ID, HOST, MEMORY_MB, NODE, WORKER_URL,
 };
 use firesteel_conf::{ByteSize, Conf, ConfError, Loader, entries};
 use firesteel_rpc::{EndpointAddress, RpcAddress};
@@ -26,6 +26,8 @@ pub(super) struct Settings {
     pub(super) executor: ExecutorId,
     /// The name that others reach it by.
     pub(super) host: String,
+    /// The node it runs on, if it runs in a pod.
+    pub(super) node: Option<String>,
     /// Where it listens.
     pub(super) bind: String,
     pub(super) cores: u32,
@@ -54,6 +56,7 @@ impl Settings {
             executor: ExecutorId(number(&text(EXECUTOR_ID)?)?),
             bind: variable(BIND_ADDRESS).map_or_else(|| text(HOST), Ok)?,
             host: text(HOST)?,
+            node: variable(NODE),
             cores: number::<u32>(&text(CORES)?)?.max(1),
             driver: driver.address,
             has_worker: variable(WORKER_URL).is_some(),
@@ -63,8 +66,9 @@ impl Settings {
         })
     }
 
-    pub(super) fn host(&self) -> Host {
-        Host::new(&self.host)
+    /// What is near to it is on the same node.
+    pub(super) fn node(&self) -> Host {
+        Host::new(self.node.as_ref().unwrap_or(&self.host))
     }
 
     /// Memory and directories as the worker says, all else as the driver says.
@@ -132,5 +136,7 @@ mod tests {
         assert_eq!(settings.bind, "h");
         let behind = read(Some((BIND_ADDRESS, Some("0.0.0.0")))).unwrap();
         assert_eq!((behind.host.as_str(), behind.bind.as_str()), ("h", "0.0.0.0"));
+        assert_eq!(behind.node(), Host::new("h"));
+        assert_eq!(read(Some((NODE, Some("n1")))).unwrap().node(), Host::new("n1"), "in a pod");
     }
 }

@@ -190,6 +190,9 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     // Its worker has put them here before it started this process.
     SparkFiles::set_root_directory(std::env::current_dir()?);
     let settings = Settings::read(|name| std::env::var(name).ok())?;
+    if settings.node.is_some() {
+        end_when_told()?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("firesteel-rpc")
@@ -214,6 +217,23 @@ pub(super) fn run() -> Result<Infallible, StartError> {
         std::process::exit(exit::DRIVER_LOST)
     })?;
     start(&settings, &env, manager, peer)
+}
+
+/// The shell, once there is one: for the thread of signals.
+static TOLD_TO_END: OnceLock<Arc<Shell>> = OnceLock::new();
+
+/// In a pod this is the first process, which no signal ends that it does not handle.
+fn end_when_told() -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM])?;
+    let listens = move || {
+        for _ in &mut signals {
+            match TOLD_TO_END.get() {
+                Some(shell) => shell.feed(ExecutorEvent::ToldToEnd),
+                None => std::process::exit(exit::TERMINATED),
+            }
+        }
+    };
+    std::thread::Builder::new().name("firesteel-signals".into()).spawn(listens).map(drop)
 }
 
 /// Tells the driver where this executor's blocks are served, and hears what it runs.
@@ -247,7 +267,7 @@ fn start(
     let options = ExecutorOptions {
         app: settings.app.clone(),
         executor: settings.executor,
-        host: settings.host(),
+        host: settings.node(),
         cores: settings.cores,
         slots: settings.cores / conf.get(&entries::TASK_CPUS)?,
         hash: Some(ExecutableHash::current()?.bytes()),
@@ -272,6 +292,7 @@ fn start(
         timers,
         kills: Mutex::default(),
     });
+    let _ = TOLD_TO_END.set(shell.clone());
     let workplace = Workplace {
         manager,
         shell: shell.clone(),

@@ -163,6 +163,8 @@ pub struct Allocator {
     pub(super) nodes: Nodes,
     told: Told,
     next_round: Tick,
+    /// Whether a pod was ever asked for.
+    requested: bool,
     armed: Option<Tick>,
     stale: u64,
 }
@@ -187,6 +189,7 @@ impl Allocator {
             nodes: Nodes::new(options.node_failures, options.node_excluded_ms),
             told: Told::default(),
             next_round: Tick(0),
+            requested: false,
             armed: None,
             stale: 0,
             options,
@@ -329,7 +332,12 @@ impl Allocator {
         self.next_round
     }
 
+    pub(super) fn has_requested(&self) -> bool {
+        self.requested
+    }
+
     pub(super) fn round_made(&mut self, now: Tick) {
+        self.requested = true;
         self.next_round = now.plus_ms(self.options.batch_delay_ms);
     }
 

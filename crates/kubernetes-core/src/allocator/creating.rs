@@ -147,7 +147,9 @@ impl Allocator {
         attempt: u32,
         error: ApiError,
     ) {
-        let current = self.slots.get_mut(executor).is_some_and(|slot| slot.refused(attempt));
+        let unanswered = error.is_unanswered();
+        let slot = self.slots.get_mut(executor);
+        let current = slot.is_some_and(|slot| slot.refused(attempt, unanswered));
         if !current {
             self.dropped_stale();
         }

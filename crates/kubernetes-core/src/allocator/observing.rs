@@ -78,6 +78,13 @@ impl Allocator {
         if hopeless && self.slots.healthy() == 0 {
             self.fail(turn, format!("executor pods cannot be listed: {error}"));
         }
+        // One that never asked for a pod has nothing to look for.
+        if hopeless
+            && !self.has_requested()
+            && matches!(self.life, Life::Stopping(Closing::List(_)))
+        {
+            self.life = Life::Stopping(Closing::Listed);
+        }
     }
 
     pub(super) fn watched(&mut self, turn: &mut Turn<'_>, number: u64, change: Change) {

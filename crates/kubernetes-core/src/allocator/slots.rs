@@ -42,6 +42,8 @@ pub(super) struct Slot {
     /// So many requests were made, the last one at that moment.
     attempts: u32,
     asked: Tick,
+    /// Whether a request stayed without an answer: it may yet be carried out.
+    doubtful: bool,
     /// Whether it was to avoid nodes that this allocator excluded by itself.
     avoids: bool,
 }
@@ -58,6 +60,7 @@ impl Slot {
             registered: None,
             attempts: 0,
             asked: now,
+            doubtful: false,
             avoids: false,
         }
     }
@@ -125,18 +128,18 @@ impl Slot {
     }
 
     /// The request of this number was refused or not answered. False if another one is under way, or it was granted.
-    pub(super) fn refused(&mut self, attempt: u32) -> bool {
+    pub(super) fn refused(&mut self, attempt: u32, unanswered: bool) -> bool {
         let is_current = self.is_in_flight() && self.attempts == attempt;
         if is_current {
             self.stage = Stage::Requested { in_flight: false };
+            self.doubtful |= unanswered;
         }
         is_current
     }
 
-    /// Whether a request may be carried out that nobody waits for: all but the only one that was answered.
+    /// Whether a request may be carried out that nobody waits for: one that was refused is not.
     fn may_be_created(&self) -> bool {
-        let requested = matches!(self.stage, Stage::Requested { .. });
-        requested && self.attempts > 0 || self.attempts > 1
+        self.is_in_flight() || self.doubtful
     }
 
     /// The API server has it.

@@ -198,3 +198,40 @@ fn s36_requests_to_delete_are_made_until_they_are_heard() {
     assert_eq!(deletes(&scene.wait(3000)).len(), 1);
     assert_eq!(deletes(&scene.wait(21_000)).len(), 1, "the answer was lost");
 }
+
+fn finished(out: &[AllocatorEffect]) -> bool {
+    out.iter().any(|effect| matches!(effect, AllocatorEffect::Finish))
+}
+
+#[test]
+fn s36_an_application_whose_pods_were_refused_ends_at_once() {
+    for (error, waits) in [
+        (ApiError::NoNamespace("none".to_owned()), false),
+        (ApiError::Quota("used up".to_owned()), false),
+        (ApiError::Unavailable("504".to_owned()), true),
+        (ApiError::Unreachable("timeout".to_owned()), true),
+    ] {
+        let (mut scene, _) = Scene::wanting(options(), 1);
+        scene.refuses(1, 1, error.clone());
+        let out = scene.command(ProviderCommand::Stop);
+        assert_eq!(lists(&out) == 0, waits, "{error}: a request may yet be carried out");
+        if !waits {
+            assert!(finished(&scene.lists(vec![])), "{error}");
+        }
+    }
+}
+
+#[test]
+fn s19_an_application_that_may_not_even_list_pods_ends_at_once() {
+    let mut scene = Scene::new(options());
+    scene.command(ProviderCommand::SetTarget(1));
+    let forbidden = || ApiError::Forbidden("cannot list".to_owned());
+    let answer = |scene: &mut Scene| {
+        let number = scene.list;
+        scene.feed(AllocatorEvent::Listed { number, answer: Err(forbidden()) })
+    };
+    answer(&mut scene);
+    scene.command(ProviderCommand::Stop);
+    scene.wait(5_000);
+    assert!(finished(&answer(&mut scene)), "it never asked for a pod");
+}

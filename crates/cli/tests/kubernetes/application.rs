@@ -1,0 +1,111 @@
+//! The application of these tests: in the process of the test (client mode), or in a pod (cluster mode).
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use firesteel::prelude::*;
+use firesteel::types::Event;
+use firesteel::{Builder, Listener};
+
+use crate::cluster::{IMAGE, Turn, URL, wait_until};
+
+/// What a driver saw of its executors.
+#[derive(Clone, Default)]
+pub(crate) struct Seen(Arc<Mutex<Executors>>);
+
+#[derive(Default)]
+struct Executors {
+    active: std::collections::BTreeSet<u32>,
+    removed: Vec<(u32, String, Instant)>,
+}
+
+impl Listener for Seen {
+    fn on_event(&mut self, event: &Event) {
+        let seen = &mut *self.0.lock().unwrap();
+        match event {
+            Event::ExecutorAdded { executor, .. } => {
+                seen.active.insert(executor.0);
+            }
+            Event::ExecutorRemoved { executor, reason, .. } => {
+                seen.active.remove(&executor.0);
+                seen.removed.push((executor.0, reason.clone(), Instant::now()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    pub(crate) fn active(&self) -> Vec<u32> {
+        self.0.lock().unwrap().active.iter().copied().collect()
+    }
+
+    pub(crate) fn wait_for(&self, count: usize) {
+        wait_until(&format!("{count} executors"), || self.active().len() == count);
+    }
+
+    /// Why an executor was removed, and when, once it was.
+    pub(crate) fn removal(&self, executor: u32) -> Option<(String, Instant)> {
+        let seen = self.0.lock().unwrap();
+        let found = seen.removed.iter().find(|(removed, ..)| *removed == executor);
+        found.map(|(_, reason, at)| (reason.clone(), *at))
+    }
+}
+
+/// An application of two executors in a namespace, whose driver is this process.
+pub(crate) fn builder(turn: &Turn) -> Builder {
+    Context::builder()
+        .master(&format!("k8s://{URL}"))
+        .app_name("scenario")
+        .arguments([] as [&str; 0])
+        .config("spark.ui.showConsoleProgress", false)
+        .config("spark.kubernetes.namespace", &turn.namespace)
+        .config("spark.kubernetes.container.image", IMAGE)
+        .config("spark.kubernetes.container.image.pullPolicy", "Never")
+        .config("spark.kubernetes.authenticate.oauthToken", "admin-token")
+        .config("spark.kubernetes.authenticate.caCertFile", turn.cluster.file("pki/ca.crt"))
+        .config("spark.kubernetes.executor.request.cores", "100m")
+        .config("spark.kubernetes.executor.terminationGracePeriodSeconds", "5s")
+        .config("spark.executor.instances", 2)
+        .config("spark.executor.memory", "128m")
+        .config("spark.executor.heartbeatInterval", "1s")
+        .config("spark.network.timeout", "10s")
+        .config("spark.eventLog.enabled", false)
+        .config("spark.ui.enabled", false)
+}
+
+pub(crate) fn start(builder: Builder, executors: usize) -> (Context, Seen) {
+    let seen = Seen::default();
+    let ctx = builder.listener(seen.clone()).build().unwrap();
+    seen.wait_for(executors);
+    (ctx, seen)
+}
+
+/// Sums up in tasks that take a while.
+pub(crate) fn sum(ctx: &Context) -> u64 {
+    let slow = ctx.parallelize_in(8, 0..800u64).map_partitions(|items| {
+        std::thread::sleep(Duration::from_millis(50));
+        items
+    });
+    slow.map(|x| (x % 5, x)).reduce_by_key_into(4, |a, b| a + b).map(|(_, sum)| sum).sum().unwrap()
+}
+
+pub(crate) const SUM: u64 = 799 * 800 / 2;
+
+/// What pods run as drivers; on its own it is an application in local mode.
+#[test]
+#[ignore = "runs as the application of the other tests; part of ./test k8s"]
+fn the_application_of_these_tests() {
+    let ctx = Context::builder().arguments([] as [&str; 0]).build().unwrap();
+    assert_eq!(sum(&ctx), SUM);
+    println!("the sum is {SUM}");
+    if std::env::var_os("TEST_STAYS").is_some() {
+        loop {
+            assert_eq!(sum(&ctx), SUM);
+        }
+    }
+    ctx.stop();
+    if let Some(code) = std::env::var("TEST_EXIT_CODE").ok().and_then(|code| code.parse().ok()) {
+        std::process::exit(code);
+    }
+}

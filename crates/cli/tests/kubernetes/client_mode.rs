@@ -1,0 +1,198 @@
+//! Faults of executor pods, with the driver in this process. Tests begin with the number of their scenario.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::Api;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::application::{SUM, Seen, builder, start, sum};
+use crate::cluster::{Turn, name, turn, wait_for, wait_until};
+
+/// The number of an executor, from its pod's name.
+pub(crate) fn number(pod: &str) -> u32 {
+    pod.rsplit('-').next().unwrap().parse().unwrap()
+}
+
+/// Waits until an executor is removed and two others are there, and prints how long both took. The reason it was removed for.
+fn recovered(scenario: &str, seen: &Seen, executor: u32, since: Instant) -> (String, Duration) {
+    let (reason, noticed) = wait_for("the executor's removal", || seen.removal(executor));
+    seen.wait_for(2);
+    let recovered = since.elapsed();
+    println!(
+        "scenario {scenario}: noticed after {} ms, recovered after {} ms ({reason})",
+        noticed.duration_since(since).as_millis(),
+        recovered.as_millis()
+    );
+    assert!(!seen.active().contains(&executor), "{scenario}");
+    (reason, recovered)
+}
+
+/// How long the wanted executors may be missing; a busy machine has twice as long.
+const BAR: Duration = Duration::from_secs(10);
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s01_an_executor_pod_that_is_deleted_is_replaced_and_nobody_is_blamed() {
+    let turn = turn("s01");
+    let (ctx, seen) = start(builder(&turn), 2);
+    assert_eq!(sum(&ctx), SUM);
+    let victim = wait_for("a running pod", || turn.running().pop());
+    let since = Instant::now();
+    turn.delete(&victim);
+    let (reason, took) = recovered("1, pod deleted", &seen, number(&victim), since);
+    assert!(reason.contains("deleted") && took < BAR, "{reason}, {took:?}");
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+    wait_until("the end of all pods", || turn.pods("executor").is_empty());
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s02_an_executor_that_dies_is_replaced_and_its_pod_is_kept_for_people() {
+    let turn = turn("s02");
+    let (ctx, seen) = start(builder(&turn), 2);
+    let victim = wait_for("a running pod", || turn.running().pop());
+    let since = Instant::now();
+    turn.signal(&victim, Signal::KILL);
+    let (reason, took) = recovered("2, process killed", &seen, number(&victim), since);
+    assert!(reason.contains("signal 9") && took < BAR, "{reason}, {took:?}");
+    wait_until("the label of the pod that is kept", || {
+        let kept = turn.pods("executor").into_iter().find(|pod| name(pod) == victim);
+        let labels = kept.and_then(|pod| pod.metadata.labels).unwrap_or_default();
+        labels.get("spark-exec-inactive").is_some_and(|inactive| inactive == "true")
+    });
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s04_an_executor_that_needs_too_much_memory_is_named_as_such() {
+    let turn = turn("s04");
+    let settings = builder(&turn)
+        .config("spark.executor.memoryOverhead", "128m")
+        .config("spark.task.maxFailures", 1);
+    let (ctx, seen) = start(settings, 2);
+    let before = seen.active();
+    let since = Instant::now();
+    let greedy = ctx.parallelize_in(1, [0u8]).map(|_| {
+        let mut hoard: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..64 {
+            hoard.push(vec![7; 16 << 20]);
+        }
+        hoard.len() as u64
+    });
+    let failed = greedy.sum().map(|sum| format!("it had {sum}")).unwrap_err().to_string();
+    let victim = before.iter().copied().find(|one| seen.removal(*one).is_some()).unwrap();
+    let (reason, took) = recovered("4, out of memory", &seen, victim, since);
+    assert!(reason.contains("OOMKilled") && reason.contains("spark.executor.memory"), "{reason}");
+    assert!(failed.contains("OOMKilled") && took < 2 * BAR, "{failed}, {took:?}");
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s11_an_executor_that_hangs_is_removed_and_replaced_after_the_heartbeat_timeout() {
+    let turn = turn("s11");
+    let (ctx, seen) = start(builder(&turn), 2);
+    let victim = wait_for("a running pod", || turn.running().pop());
+    let since = Instant::now();
+    turn.signal(&victim, Signal::STOP);
+    let (reason, took) = recovered("11, executor hangs", &seen, number(&victim), since);
+    assert!(reason.contains("heartbeat") || reason.contains("connection"), "{reason}");
+    assert!(took < Duration::from_secs(10) + BAR, "{took:?}");
+    wait_until("the end of its pod", || {
+        turn.pods("executor").iter().all(|pod| name(pod) != victim)
+    });
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s18_a_used_up_quota_is_lived_with_and_more_executors_come_when_it_grows() {
+    let turn = turn("s18");
+    let quotas: Api<ResourceQuota> = turn.cluster.api(&turn.namespace);
+    let quota = |pods: &str| json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": pods}}});
+    turn.cluster.create(&quotas, &quota("1"));
+    wait_until("the quota", || {
+        let found = turn.cluster.block_on(quotas.get("few")).unwrap();
+        found.status.and_then(|status| status.hard).is_some()
+    });
+    let (ctx, seen) = start(builder(&turn), 1);
+    assert_eq!(sum(&ctx), SUM, "with what there is");
+    assert_eq!((seen.active().len(), turn.running().len()), (1, 1));
+    let since = Instant::now();
+    let patch = kube::api::Patch::Merge(quota("5"));
+    turn.cluster.block_on(quotas.patch("few", &Default::default(), &patch)).unwrap();
+    seen.wait_for(2);
+    println!("scenario 18, quota: recovered after {} ms", since.elapsed().as_millis());
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s08_executors_of_a_node_that_vanishes_are_replaced_on_others() {
+    let turn = turn("s08");
+    let settings = builder(&turn).config("spark.executor.instances", 4);
+    let (ctx, seen) = start(settings, 4);
+    let on =
+        |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let lost: Vec<u32> = turn
+        .pods("executor")
+        .iter()
+        .filter(|pod| on(pod) == "n2")
+        .map(|pod| number(&name(pod)))
+        .collect();
+    assert!(!lost.is_empty(), "the scheduler spreads pods");
+    let since = Instant::now();
+    let cut = Cut::new(&turn, "n2");
+    for executor in &lost {
+        wait_for("the removal of what is on the node", || seen.removal(*executor));
+    }
+    let noticed = since.elapsed();
+    seen.wait_for(4);
+    println!(
+        "scenario 8, node vanishes: noticed after {} ms, recovered after {} ms",
+        noticed.as_millis(),
+        since.elapsed().as_millis()
+    );
+    assert_eq!(sum(&ctx), SUM);
+    drop(cut);
+    // Whatever comes back with the node is not taken in again.
+    wait_until("the end of old pods", || {
+        turn.running().iter().all(|pod| !lost.contains(&number(pod)))
+    });
+    assert_eq!(seen.active().len(), 4);
+    ctx.stop();
+}
+
+/// A node whose network cable was pulled out.
+struct Cut<'a>(&'a Turn, &'static str);
+
+impl<'a> Cut<'a> {
+    fn new(turn: &'a Turn, node: &'static str) -> Self {
+        link(node, "down");
+        Cut(turn, node)
+    }
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        link(self.1, "up");
+        let node: Api<k8s_openapi::api::core::v1::Node> = self.0.cluster.all();
+        wait_until("the node's return", || {
+            let found = self.0.cluster.block_on(node.get(self.1)).ok();
+            let conditions = found.and_then(|node| node.status?.conditions).unwrap_or_default();
+            conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True")
+        });
+    }
+}
+
+fn link(node: &str, state: &str) {
+    let mut command = std::process::Command::new("ip");
+    let changed = command.args(["link", "set", &format!("fsk-{node}"), state]).status();
+    assert!(changed.unwrap().success());
+}

@@ -1,0 +1,290 @@
+//! Drivers that the cluster runs: `firesteel submit --deploy-mode cluster`.
+
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Api;
+use kube::api::ListParams;
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+
+use crate::cluster::{IMAGE, Turn, URL, name, process, turn, wait_for, wait_until};
+
+/// The account of drivers with the least rights: those of deploy/kubernetes.
+fn account(turn: &Turn) {
+    let accounts: Api<ServiceAccount> = turn.cluster.api(&turn.namespace);
+    let named = json!({"name": "spark"});
+    turn.cluster.create(&accounts, &json!({"metadata": named}));
+    let roles: Api<Role> = turn.cluster.api(&turn.namespace);
+    let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete", "get", "list", "patch", "watch"]});
+    let status = json!({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]});
+    turn.cluster.create(&roles, &json!({"metadata": named, "rules": [pods, status]}));
+    let bindings: Api<RoleBinding> = turn.cluster.api(&turn.namespace);
+    let subject = json!({"kind": "ServiceAccount", "name": "spark", "namespace": turn.namespace});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "spark"});
+    turn.cluster
+        .create(&bindings, &json!({"metadata": named, "roleRef": role, "subjects": [subject]}));
+}
+
+/// The command with nothing of the surroundings' settings.
+fn plain(master: &str, kubeconfig: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firesteel"));
+    command.args(["submit", "--master", master]).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.contains("SPARK") || name.starts_with("FIRESTEEL") {
+            command.env_remove(name.as_ref());
+        }
+    }
+    command.env("KUBECONFIG", kubeconfig);
+    command
+}
+
+fn command(turn: &Turn, arguments: &[&str]) -> Command {
+    let mut command = plain(&format!("k8s://{URL}"), &turn.cluster.file("kubeconfig"));
+    command.args(["--conf", &format!("spark.kubernetes.namespace={}", turn.namespace)]);
+    command.args(arguments);
+    command
+}
+
+/// A driver with two executors; further settings.
+fn submit(turn: &Turn, settings: &[&str]) -> Command {
+    let all = [
+        format!("spark.kubernetes.container.image={IMAGE}"),
+        "spark.kubernetes.container.image.pullPolicy=Never".to_owned(),
+        "spark.kubernetes.authenticate.driver.serviceAccountName=spark".to_owned(),
+        "spark.kubernetes.driver.request.cores=100m".to_owned(),
+        "spark.kubernetes.executor.request.cores=100m".to_owned(),
+        "spark.executor.memory=128m".to_owned(),
+        "spark.driver.memory=128m".to_owned(),
+        "spark.ui.showConsoleProgress=false".to_owned(),
+        "spark.executor.instances=2".to_owned(),
+    ];
+    let mut command = command(turn, &["--deploy-mode", "cluster", "--name", "Sum"]);
+    for setting in all.iter().map(String::as_str).chain(settings.iter().copied()) {
+        command.args(["--conf", setting]);
+    }
+    command.args([
+        "local:///opt/app/application",
+        "the_application_of_these_tests",
+        "--ignored",
+        "--nocapture",
+    ]);
+    command
+}
+
+fn output(mut command: Command) -> (String, String, Option<i32>) {
+    let Output { stdout, stderr, status } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(stdout), text(stderr), status.code())
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn a_driver_in_a_pod_runs_on_its_executors_and_its_exit_code_is_the_submitters() {
+    let turn = turn("submit");
+    account(&turn);
+    let since = Instant::now();
+    let (told, errors, code) = output(submit(&turn, &[]));
+    println!("submit to exit code: {} ms\n{told}{errors}", since.elapsed().as_millis());
+    assert_eq!(code, Some(0), "{told}{errors}");
+    assert!(
+        told.contains("submitted as spark-") && told.contains("Succeeded, exit code 0"),
+        "{told}"
+    );
+    let pods: Api<Pod> = turn.cluster.api(&turn.namespace);
+    let driver = name(&turn.pods("driver")[0]);
+    let log = turn.cluster.block_on(pods.logs(&driver, &Default::default()));
+    println!("{log:?}");
+    wait_until("the end of executors", || turn.running().is_empty());
+    let (told, _, code) = output(submit(&turn, &["spark.kubernetes.driverEnv.TEST_EXIT_CODE=3"]));
+    assert!(code == Some(3) && told.contains("Failed, exit code 3"), "{code:?}: {told}");
+    let (told, _, code) =
+        output(command(&turn, &["--status", &format!("{}:sum-*", turn.namespace)]));
+    assert!(code == Some(3) && told.lines().count() == 2, "{code:?}: {told}");
+    let (_, refused, code) = output(command(&turn, &["--status", "none-*"]));
+    assert!(code == Some(1) && refused.contains("there is no driver none-*"), "{refused}");
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s36_a_driver_that_is_killed_leaves_nothing() {
+    let turn = turn("s36");
+    account(&turn);
+    let settings = [
+        "spark.kubernetes.driverEnv.TEST_STAYS=1",
+        "spark.kubernetes.submission.waitAppCompletion=false",
+    ];
+    let (told, errors, code) = output(submit(&turn, &settings));
+    assert_eq!(code, Some(0), "{told}{errors}");
+    wait_until("two executors", || turn.running().len() == 2);
+    let since = Instant::now();
+    let (told, _, code) = output(command(&turn, &["--kill", "sum-*"]));
+    assert!(code == Some(0) && told.contains("is told to end"), "{told}");
+    wait_until("the end of all pods", || {
+        turn.pods("executor").is_empty() && turn.pods("driver").is_empty()
+    });
+    println!(
+        "scenario 36, driver killed: nothing is left after {} ms",
+        since.elapsed().as_millis()
+    );
+    let maps: Api<ConfigMap> = turn.cluster.api(&turn.namespace);
+    let services: Api<Service> = turn.cluster.api(&turn.namespace);
+    let own = ListParams::default().labels("spark-app-selector");
+    wait_until("the end of settings and service", || {
+        turn.cluster.block_on(maps.list(&own)).unwrap().items.is_empty()
+            && turn.cluster.block_on(services.list(&own)).unwrap().items.is_empty()
+    });
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s29_executors_of_a_driver_that_is_gone_are_collected() {
+    let turn = turn("s29");
+    account(&turn);
+    let settings = [
+        "spark.kubernetes.driverEnv.TEST_STAYS=1",
+        "spark.kubernetes.submission.waitAppCompletion=false",
+    ];
+    assert_eq!(output(submit(&turn, &settings)).2, Some(0));
+    wait_until("two executors", || turn.running().len() == 2);
+    let since = Instant::now();
+    let driver = name(&turn.pods("driver")[0]);
+    let pods: Api<Pod> = turn.cluster.api(&turn.namespace);
+    let at_once = kube::api::DeleteParams::default().grace_period(0);
+    turn.cluster.block_on(pods.delete(&driver, &at_once)).unwrap();
+    wait_until("the end of executors", || turn.pods("executor").is_empty());
+    println!(
+        "scenario 29, driver's pod deleted by force: nothing is left after {} ms",
+        since.elapsed().as_millis()
+    );
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s30_a_driver_that_is_started_again_replaces_the_executors_of_the_process_before() {
+    let turn = turn("s30");
+    account(&turn);
+    let template = turn.cluster.directory.join("restarts.yaml");
+    std::fs::write(&template, "spec:\n  restartPolicy: OnFailure\n  containers: []\n").unwrap();
+    let template = format!("spark.kubernetes.driver.podTemplateFile={}", template.display());
+    let settings = [
+        template.as_str(),
+        "spark.kubernetes.driverEnv.TEST_STAYS=1",
+        "spark.kubernetes.submission.waitAppCompletion=false",
+    ];
+    let (told, errors, code) = output(submit(&turn, &settings));
+    assert_eq!(code, Some(0), "{told}{errors}");
+    wait_until("two executors", || turn.running().len() == 2);
+    let since = Instant::now();
+    let driver = wait_for("the driver's process", || process("TEST_STAYS=1"));
+    kill_process(driver, Signal::KILL).unwrap();
+    let numbers = || {
+        turn.running()
+            .iter()
+            .map(|pod| pod.rsplit('-').next().unwrap().parse::<u32>().unwrap())
+            .collect::<Vec<_>>()
+    };
+    wait_until("two executors of the second process", || {
+        numbers().len() == 2 && numbers().iter().all(|number| *number > 100_000)
+    });
+    println!(
+        "scenario 30, driver started again: recovered after {} ms",
+        since.elapsed().as_millis()
+    );
+    assert_eq!(
+        turn.pods("executor")
+            .iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+            .count(),
+        2
+    );
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s16_the_drivers_pod_says_in_the_schedulers_words_why_executors_are_missing() {
+    let turn = turn("s16");
+    account(&turn);
+    let settings = [
+        "spark.kubernetes.executor.request.cores=100",
+        "spark.kubernetes.submission.waitAppCompletion=false",
+    ];
+    assert_eq!(output(submit(&turn, &settings)).2, Some(0));
+    let condition = |pod: &Pod| {
+        let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+        conditions.iter().find(|one| one.type_ == "firesteel.io/ExecutorsReady")?.message.clone()
+    };
+    let words = wait_for("the condition", || turn.pods("driver").first().and_then(condition));
+    println!("scenario 16, unschedulable: {words}");
+    assert!(
+        words.contains("2 of 2 executors are missing") && words.contains("Insufficient cpu"),
+        "{words}"
+    );
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn what_cannot_be_submitted_is_refused_and_nothing_is_left() {
+    let turn = turn("refused");
+    let config = |file: &str| turn.cluster.file(file);
+    for (settings, words) in [
+        (vec!["spark.kubernetes.namespace=nowhere"], "nowhere"),
+        (vec!["spark.kubernetes.context=nosuch"], "nosuch"),
+        (vec!["spark.kubernetes.driver.pod.name=Not_A_Name"], "is not a name of Kubernetes"),
+        (vec!["spark.kubernetes.driver.label.spark-role=executor"], "label.spark-role"),
+        (vec!["spark.kubernetes.driver.limit.cores=lots"], "limit.cores"),
+        (vec!["spark.kubernetes.executor.podTemplateFile=/nowhere.yaml"], "/nowhere.yaml"),
+    ] {
+        let (told, refused, code) = output(submit(&turn, &settings));
+        assert_eq!(code, Some(1), "{told}{refused}");
+        assert!(refused.contains(words), "{words} is not in {refused}");
+    }
+    let mut by_nobody = submit(&turn, &[]);
+    by_nobody.env("KUBECONFIG", config("kubeconfig-nobody"));
+    let (_, refused, code) = output(by_nobody);
+    assert!(code == Some(1) && refused.contains("cannot create resource \"pods\""), "{refused}");
+    assert!(turn.pods("driver").is_empty(), "nothing was created");
+}
+
+#[test]
+fn what_no_cluster_is_needed_for_is_refused_before_one_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let context = "{name: here, context: {cluster: here, user: me}}";
+    let cluster = "{name: here, cluster: {server: 'https://127.0.0.1:1'}}";
+    let good = file(
+        "good",
+        &format!("clusters: [{cluster}]\ncontexts: [{context}]\ncurrent-context: here\n"),
+    );
+    let bad = file("bad", "clusters: 7\n");
+    let image = ["--conf", "spark.kubernetes.container.image=pi:1"];
+    let refused = |kubeconfig: &str, flags: &[&str], program: &str| {
+        let mut command = plain("k8s://https://127.0.0.1:1", kubeconfig);
+        command.args(["--deploy-mode", "cluster"]).args(flags).arg(program);
+        let (told, refused, code) = output(command);
+        assert!(code == Some(1) && told.is_empty(), "{told}{refused}");
+        refused
+    };
+    let there = "local:///opt/app/pi";
+    for (text, words) in [
+        (refused(&good, &[], there), "set spark.kubernetes.container.image"),
+        (refused(&good, &image, there), "https://127.0.0.1:1 does not create the driver's pod"),
+        (refused(&bad, &image, there), "the kubeconfig file cannot be used"),
+        (refused("/nowhere", &image, there), "/nowhere"),
+        (refused(&good, &image, "/bin/sh"), "firesteel image --app /bin/sh"),
+        (
+            refused(&good, &[image[0], image[1], "--supervise"], there),
+            "--supervise is for standalone",
+        ),
+        (refused(&good, &["--conf", "spark.kubernetes.context=other"], there), "other"),
+    ] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+}

@@ -1,0 +1,45 @@
+//! What can go wrong before executors are asked for, in sentences for users. Nothing is retried here.
+
+use std::path::PathBuf;
+
+use firesteel_conf::ConfError;
+use firesteel_kubernetes_core::api::ApiError;
+use thiserror::Error;
+
+/// Why an application cannot run on Kubernetes, or be submitted to it.
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error(transparent)]
+    Setting(#[from] ConfError),
+    /// A setting whose value means nothing.
+    #[error("{key}: {reason}")]
+    Value { key: String, reason: String },
+    #[error(
+        "the kubeconfig file cannot be used: {reason}; set KUBECONFIG to another one, or spark.kubernetes.context to one of its contexts"
+    )]
+    Kubeconfig { reason: String },
+    #[error("the API server {url} cannot be asked: {reason}")]
+    Client { url: String, reason: String },
+    #[error("the file {path} ({key}) cannot be read: {source}")]
+    File { key: &'static str, path: PathBuf, source: std::io::Error },
+    /// A pod template that is none.
+    #[error("the pod template {path} ({key}) is not a pod: {reason}")]
+    Template { key: &'static str, path: PathBuf, reason: String },
+    #[error(
+        "there is no image: set spark.kubernetes.container.image to one that has the application's executable (firesteel image makes one)"
+    )]
+    NoImage,
+    #[error("the API server {url} does not {what}: {error}")]
+    Refused { url: String, what: String, error: ApiError },
+    /// A driver that is asked about.
+    #[error(
+        "there is no driver {id} in namespace {namespace}: firesteel submit --status '{namespace}:*' lists them"
+    )]
+    NoDriver { namespace: String, id: String },
+}
+
+impl Error {
+    pub(crate) fn value(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Error::Value { key: key.into(), reason: reason.into() }
+    }
+}

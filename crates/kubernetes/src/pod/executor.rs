@@ -1,0 +1,254 @@
+//! The pods of executors: one is made from settings, template and the application's command, and each executor's differs from it in
+//! its name and number only.
+
+use firesteel_backend::command::variable as told;
+use firesteel_conf::{Conf, entries};
+use firesteel_engine::ApplicationSpec;
+use firesteel_kubernetes_core::allocator::PodRequest;
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, Pod, PodSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::parts::{self, Role};
+use crate::Error;
+use crate::labels::{self, variable, variable_of_pod};
+
+/// Tasks' results, broadcasts and blocks are served there unless `spark.blockManager.port` says otherwise.
+const BLOCK_PORT: &str = "blockmanager";
+
+/// The driver's pod: executors go when it goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) image: Option<String>,
+}
+
+impl Owner {
+    /// As its pods refer to it.
+    pub(crate) fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        }
+    }
+}
+
+/// Makes executors' pods.
+#[derive(Clone, Debug)]
+pub(crate) struct ExecutorPods {
+    pod: Pod,
+    container: String,
+}
+
+impl ExecutorPods {
+    pub(crate) fn new(
+        application: &ApplicationSpec,
+        app: &str,
+        owner: Option<&Owner>,
+    ) -> Result<Self, Error> {
+        let conf = &application.conf;
+        let (mut pod, mut container) = parts::base(conf, Role::Executor, app, &application.name)?;
+        let labels = pod.metadata.labels.get_or_insert_default();
+        labels.insert(labels::RESOURCE_PROFILE.to_owned(), "0".to_owned());
+        pod.metadata.owner_references = owner.map(|owner| vec![owner.reference()]);
+        // Where driver and executors have one image, they have one executable; else the image says which it is.
+        if owner.is_some_and(|owner| owner.image == container.image) && container.command.is_none()
+        {
+            container.command = Some(vec![application.command.program.clone()]);
+            container.args = Some(application.command.arguments.clone());
+        }
+        variables(application, app, &mut container)?;
+        let port = i32::try_from(conf.get(&entries::BLOCK_MANAGER_PORT)?).unwrap_or_default();
+        if port > 0 {
+            let name = Some(BLOCK_PORT.to_owned());
+            let port = ContainerPort { container_port: port, name, ..ContainerPort::default() };
+            container.ports.get_or_insert_default().push(port);
+        }
+        let grace = conf.get(&entries::KUBERNETES_EXECUTOR_GRACE_PERIOD)?.as_secs();
+        let name = container.name.clone();
+        let spec = pod.spec.get_or_insert_with(PodSpec::default);
+        spec.termination_grace_period_seconds = Some(i64::try_from(grace).unwrap_or(i64::MAX));
+        spec.containers.insert(0, container);
+        Ok(ExecutorPods { pod, container: name })
+    }
+
+    /// The container in which executors run.
+    pub(crate) fn container(&self) -> &str {
+        &self.container
+    }
+
+    /// The pod that is asked for.
+    pub(crate) fn pod(&self, request: &PodRequest) -> Pod {
+        let mut pod = self.pod.clone();
+        let (name, id) = (request.name.to_string(), request.executor.to_string());
+        let labels = pod.metadata.labels.get_or_insert_default();
+        labels.insert(labels::EXECUTOR_ID.to_owned(), id.clone());
+        labels.insert(labels::GENERATION.to_owned(), request.generation.to_string());
+        let spec = pod.spec.get_or_insert_with(PodSpec::default);
+        // A host's name has 63 characters at most, and a letter or digit first.
+        let tail = &name[name.len().saturating_sub(63)..];
+        spec.hostname = Some(tail.trim_start_matches('-').to_owned());
+        pod.metadata.name = Some(name);
+        if let Some(container) = spec.containers.first_mut() {
+            let variables = container.env.get_or_insert_default();
+            variables.push(variable(told::EXECUTOR_ID, &id));
+            variables.push(variable("SPARK_EXECUTOR_ID", id));
+        }
+        let avoid: Vec<String> = request.avoid.iter().map(ToString::to_string).collect();
+        if !avoid.is_empty() {
+            keep_off(spec, avoid);
+        }
+        pod
+    }
+}
+
+fn variables(
+    application: &ApplicationSpec,
+    app: &str,
+    container: &mut Container,
+) -> Result<(), Error> {
+    let conf: &Conf = &application.conf;
+    let (cores, memory) = (parts::executor_cores(conf)?, parts::executor_memory_mb(conf)?);
+    let all = container.env.get_or_insert_default();
+    let environment = &application.command.environment;
+    all.extend(environment.iter().map(|(name, value)| variable(name, value)));
+    all.extend([
+        variable(told::APP_ID, app),
+        variable(told::CORES, cores.to_string()),
+        variable(told::MEMORY_MB, memory.to_string()),
+        variable_of_pod(told::HOST, "status.podIP"),
+        variable_of_pod(told::NODE, "spec.nodeName"),
+        variable("SPARK_APPLICATION_ID", app),
+        variable("SPARK_EXECUTOR_CORES", cores.to_string()),
+        variable("SPARK_EXECUTOR_MEMORY", format!("{memory}m")),
+        variable("SPARK_RESOURCE_PROFILE_ID", "0"),
+        variable_of_pod("SPARK_EXECUTOR_POD_IP", "status.podIP"),
+        variable_of_pod("SPARK_EXECUTOR_POD_NAME", "metadata.name"),
+    ]);
+    if let Some(url) = environment.get("FIRESTEEL_DRIVER_URL") {
+        all.push(variable("SPARK_DRIVER_URL", url));
+    }
+    Ok(())
+}
+
+/// Adds to every way in which a node may be chosen that it is none of these.
+fn keep_off(spec: &mut PodSpec, nodes: Vec<String>) {
+    let others = NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(nodes),
+    };
+    let affinity = spec.affinity.get_or_insert_with(Affinity::default);
+    let affinity = affinity.node_affinity.get_or_insert_with(NodeAffinity::default);
+    let required = affinity
+        .required_during_scheduling_ignored_during_execution
+        .get_or_insert_with(NodeSelector::default);
+    if required.node_selector_terms.is_empty() {
+        required.node_selector_terms.push(NodeSelectorTerm::default());
+    }
+    // `NotIn` takes one value per requirement where fields are compared.
+    for term in &mut required.node_selector_terms {
+        let nodes = others.values.iter().flatten();
+        let each = nodes.map(|node| NodeSelectorRequirement {
+            values: Some(vec![node.clone()]),
+            ..others.clone()
+        });
+        term.match_fields.get_or_insert_default().extend(each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use firesteel_backend::command::Command;
+    use firesteel_kubernetes_core::{Generation, PodName};
+    use firesteel_types::{ExecutorId, Host};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn application(settings: &[(&str, &str)]) -> ApplicationSpec {
+        let mut conf = Conf::new();
+        conf.set("spark.kubernetes.container.image", "pi:1").set("spark.executor.cores", 2);
+        for (key, value) in settings {
+            conf.set(*key, value);
+        }
+        let environment = [("FIRESTEEL_ROLE".to_owned(), "executor".to_owned())].into();
+        let command =
+            Command { program: "/opt/app/pi".to_owned(), environment, ..Command::default() };
+        ApplicationSpec { name: "Pi".to_owned(), user: "me".to_owned(), conf, command }
+    }
+
+    fn request(avoid: &[&str]) -> PodRequest {
+        PodRequest {
+            executor: ExecutorId(7),
+            name: PodName::new("pi-1-exec-7"),
+            generation: Generation(3),
+            attempt: 1,
+            avoid: avoid.iter().map(|node| Host::new(node)).collect::<BTreeSet<_>>(),
+        }
+    }
+
+    fn variable_of(pod: &Value, name: &str) -> Value {
+        let all = pod["spec"]["containers"][0]["env"].as_array().unwrap().clone();
+        all.into_iter().find(|variable| variable["name"] == name).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_executors_pod_has_its_number_its_owner_and_what_it_is_told() {
+        let owner =
+            Owner { name: "d".to_owned(), uid: "u".to_owned(), image: Some("pi:1".to_owned()) };
+        let pods = ExecutorPods::new(&application(&[]), "spark-1", Some(&owner)).unwrap();
+        let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
+        assert_eq!(pod["metadata"]["name"], "pi-1-exec-7");
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], true);
+        let labels = &pod["metadata"]["labels"];
+        assert_eq!(
+            (&labels["spark-exec-id"], &labels["spark-role"]),
+            (&"7".into(), &"executor".into())
+        );
+        assert_eq!(labels["firesteel-driver-generation"], "3");
+        assert_eq!(pod["spec"]["restartPolicy"], "Never");
+        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
+        assert_eq!(pod["spec"]["containers"][0]["command"][0], "/opt/app/pi");
+        assert_eq!(variable_of(&pod, "FIRESTEEL_EXECUTOR_ID")["value"], "7");
+        assert_eq!(variable_of(&pod, "FIRESTEEL_EXECUTOR_CORES")["value"], "2");
+        let host = variable_of(&pod, "FIRESTEEL_EXECUTOR_HOST");
+        assert_eq!(host["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
+        assert_eq!(variable_of(&pod, "FIRESTEEL_ROLE")["value"], "executor");
+        assert!(pod["spec"]["affinity"].is_null());
+    }
+
+    #[test]
+    fn another_image_says_itself_which_executable_is_run() {
+        let owner =
+            Owner { name: "d".to_owned(), uid: "u".to_owned(), image: Some("notebook".to_owned()) };
+        for owner in [None, Some(&owner)] {
+            let pods = ExecutorPods::new(&application(&[]), "spark-1", owner).unwrap();
+            let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
+            assert!(pod["spec"]["containers"][0]["command"].is_null());
+        }
+    }
+
+    #[test]
+    fn nodes_are_avoided_beside_whatever_else_is_asked_for() {
+        let pods = ExecutorPods::new(&application(&[]), "spark-1", None).unwrap();
+        let pod = serde_json::to_value(pods.pod(&request(&["a", "b"]))).unwrap();
+        let required = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let fields = required["nodeSelectorTerms"][0]["matchFields"].as_array().unwrap();
+        assert_eq!(fields.len(), 2);
+        assert_eq!(
+            (&fields[1]["operator"], &fields[1]["values"][0]),
+            (&"NotIn".into(), &"b".into())
+        );
+    }
+}

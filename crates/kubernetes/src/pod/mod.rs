@@ -1,0 +1,13 @@
+//! Pods: built from settings and templates, and read as the allocator sees them. Never asks anybody for anything.
+
+mod driver;
+mod executor;
+mod parts;
+mod read;
+mod template;
+mod volumes;
+
+pub(crate) use driver::DriverPod;
+pub(crate) use executor::{ExecutorPods, Owner};
+pub(crate) use parts::{DRIVER_CONTAINER, EXECUTOR_CONTAINER};
+pub(crate) use read::{read, version};

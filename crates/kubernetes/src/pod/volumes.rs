@@ -1,0 +1,208 @@
+//! Volumes of pods: those that users name, secrets, and the directories for temporary files.
+//!
+//! `spark.kubernetes.ROLE.volumes.KIND.NAME.mount.path`, `.mount.readOnly`, `.mount.subPath` and `.options.*`, as Spark has
+//! them. Claims are taken, never made.
+
+use std::collections::BTreeMap;
+
+use firesteel_conf::Conf;
+use k8s_openapi::api::core::v1::{
+    Container, EmptyDirVolumeSource, HostPathVolumeSource, NFSVolumeSource,
+    PersistentVolumeClaimVolumeSource, PodSpec, SecretVolumeSource, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::parts::Role;
+use crate::labels::{named, variable};
+use crate::{Error, labels};
+
+/// Volumes of this name are for temporary files.
+const LOCAL_DIR: &str = "spark-local-dir-";
+
+/// Adds all of them.
+pub(super) fn add(
+    conf: &Conf,
+    role: Role,
+    spec: &mut PodSpec,
+    container: &mut Container,
+) -> Result<(), Error> {
+    let mut volumes: Vec<(Volume, VolumeMount)> = Vec::new();
+    for (secret, path) in named(conf, &role.key("secrets.")) {
+        let source = SecretVolumeSource { secret_name: Some(secret.to_owned()), ..<_>::default() };
+        let name = format!("{secret}-volume");
+        let volume = Volume { name: name.clone(), secret: Some(source), ..Volume::default() };
+        volumes.push((volume, mount(name, path.to_owned())));
+    }
+    volumes.extend(of_user(conf, role)?);
+    let is_local = |(volume, _): &&(Volume, VolumeMount)| volume.name.starts_with(LOCAL_DIR);
+    if !volumes.iter().any(|volume| is_local(&volume)) {
+        let (name, path) = (format!("{LOCAL_DIR}1"), "/var/data/spark-local-dir-1".to_owned());
+        let empty_dir = Some(EmptyDirVolumeSource::default());
+        volumes
+            .push((Volume { name: name.clone(), empty_dir, ..<_>::default() }, mount(name, path)));
+    }
+    let local: Vec<&str> =
+        volumes.iter().filter(is_local).map(|(_, mount)| mount.mount_path.as_str()).collect();
+    container.env.get_or_insert_default().push(variable("SPARK_LOCAL_DIRS", local.join(",")));
+    for (volume, mount) in volumes {
+        spec.volumes.get_or_insert_default().push(volume);
+        container.volume_mounts.get_or_insert_default().push(mount);
+    }
+    Ok(())
+}
+
+fn mount(name: String, mount_path: String) -> VolumeMount {
+    VolumeMount { name, mount_path, ..VolumeMount::default() }
+}
+
+/// What is said about one volume.
+type Said<'a> = BTreeMap<&'a str, &'a str>;
+
+fn of_user(conf: &Conf, role: Role) -> Result<Vec<(Volume, VolumeMount)>, Error> {
+    let prefix = role.key("volumes.");
+    let mut all: BTreeMap<(&str, &str), Said<'_>> = BTreeMap::new();
+    for (rest, value) in named(conf, &prefix) {
+        let mut parts = rest.splitn(3, '.');
+        let (Some(kind), Some(name), Some(what)) = (parts.next(), parts.next(), parts.next())
+        else {
+            let reason = "write KIND.NAME.mount.path or KIND.NAME.options.NAME after it";
+            return Err(Error::value(format!("{prefix}{rest}"), reason));
+        };
+        all.entry((kind, name)).or_default().insert(what, value);
+    }
+    all.iter()
+        .map(|((kind, name), said)| volume(&format!("{prefix}{kind}.{name}"), kind, name, said))
+        .collect()
+}
+
+fn volume(
+    key: &str,
+    kind: &str,
+    name: &str,
+    said: &Said<'_>,
+) -> Result<(Volume, VolumeMount), Error> {
+    labels::check_name(key, name, 63)?;
+    let known = ["mount.path", "mount.readOnly", "mount.subPath"];
+    let options = said.keys().filter_map(|what| what.strip_prefix("options."));
+    let option =
+        |name: &str| said.get(format!("options.{name}").as_str()).map(|text| (*text).to_owned());
+    let needed = |name: &str| {
+        option(name).ok_or_else(|| {
+            Error::value(format!("{key}.options.{name}"), "it is not set, and needed")
+        })
+    };
+    if let Some(other) =
+        said.keys().find(|what| !known.contains(what) && !what.starts_with("options."))
+    {
+        return Err(Error::value(format!("{key}.{other}"), "volumes have no such setting"));
+    }
+    let mut volume = Volume { name: name.to_owned(), ..Volume::default() };
+    let allowed: &[&str] = match kind {
+        "hostPath" => {
+            volume.host_path =
+                Some(HostPathVolumeSource { path: needed("path")?, type_: option("type") });
+            &["path", "type"]
+        }
+        "emptyDir" => {
+            let size_limit = option("sizeLimit").map(Quantity);
+            volume.empty_dir = Some(EmptyDirVolumeSource { medium: option("medium"), size_limit });
+            &["medium", "sizeLimit"]
+        }
+        "nfs" => {
+            let (path, server) = (needed("path")?, needed("server")?);
+            volume.nfs = Some(NFSVolumeSource { path, server, read_only: None });
+            &["path", "server"]
+        }
+        "persistentVolumeClaim" => {
+            let claim_name = needed("claimName")?;
+            if claim_name == "OnDemand" {
+                let reason = "claims are not made here: create one, and write its name";
+                return Err(Error::value(format!("{key}.options.claimName"), reason));
+            }
+            volume.persistent_volume_claim =
+                Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: None });
+            &["claimName"]
+        }
+        _ => {
+            let reason = format!(
+                "`{kind}` is not a kind of volumes: write emptyDir, hostPath, nfs or persistentVolumeClaim"
+            );
+            return Err(Error::value(key, reason));
+        }
+    };
+    if let Some(other) = options.into_iter().find(|option| !allowed.contains(option)) {
+        return Err(Error::value(
+            format!("{key}.options.{other}"),
+            format!("volumes of kind {kind} have no such option"),
+        ));
+    }
+    let path = said
+        .get("mount.path")
+        .ok_or_else(|| Error::value(format!("{key}.mount.path"), "it is not set, and needed"))?;
+    let mut mount = mount(name.to_owned(), (*path).to_owned());
+    mount.read_only = said.get("mount.readOnly").map(|text| *text == "true");
+    mount.sub_path = said.get("mount.subPath").map(|text| (*text).to_owned());
+    Ok((volume, mount))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(settings: &[(&str, &str)]) -> Result<(PodSpec, Container), Error> {
+        let mut conf = Conf::new();
+        for (key, value) in settings {
+            conf.set(format!("spark.kubernetes.executor.{key}"), value);
+        }
+        let (mut spec, mut container) = (PodSpec::default(), Container::default());
+        add(&conf, Role::Executor, &mut spec, &mut container)?;
+        Ok((spec, container))
+    }
+
+    fn local_dirs(container: &Container) -> String {
+        let variables = container.env.as_deref().unwrap();
+        let found = variables.iter().find(|variable| variable.name == "SPARK_LOCAL_DIRS");
+        found.unwrap().value.clone().unwrap()
+    }
+
+    #[test]
+    fn volumes_and_secrets_are_mounted_and_one_of_its_name_has_the_temporary_files() {
+        let (spec, container) = added(&[
+            ("secrets.keys", "/etc/keys"),
+            ("volumes.hostPath.spark-local-dir-1.mount.path", "/scratch"),
+            ("volumes.hostPath.spark-local-dir-1.options.path", "/mnt/disk1"),
+            ("volumes.persistentVolumeClaim.data.mount.path", "/data"),
+            ("volumes.persistentVolumeClaim.data.mount.readOnly", "true"),
+            ("volumes.persistentVolumeClaim.data.options.claimName", "mine"),
+        ])
+        .unwrap();
+        let mounts = container.volume_mounts.as_deref().unwrap();
+        let paths: Vec<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+        assert_eq!(paths, ["/etc/keys", "/scratch", "/data"]);
+        assert_eq!(
+            (mounts[2].read_only, local_dirs(&container).as_str()),
+            (Some(true), "/scratch")
+        );
+        assert_eq!(spec.volumes.unwrap().len(), 3);
+        let (_, container) = added(&[]).unwrap();
+        assert_eq!(local_dirs(&container), "/var/data/spark-local-dir-1");
+    }
+
+    #[test]
+    fn volumes_that_are_none_are_refused_with_the_setting() {
+        for (key, value, words) in [
+            ("volumes.hostPath.a.mount.path", "/x", "a.options.path: it is not set"),
+            ("volumes.emptyDir.a.options.medium", "Memory", "a.mount.path: it is not set"),
+            ("volumes.cephfs.a.mount.path", "/x", "`cephfs` is not a kind"),
+            ("volumes.emptyDir.a.mount.pat", "/x", "no such setting"),
+            ("volumes.emptyDir.a.options.size", "1g", "no such option"),
+            ("volumes.emptyDir", "/x", "KIND.NAME.mount.path"),
+        ] {
+            let refused = added(&[(key, value)]).unwrap_err().to_string();
+            assert!(
+                refused.contains(words) && refused.starts_with("spark.kubernetes.executor."),
+                "{refused}"
+            );
+        }
+    }
+}

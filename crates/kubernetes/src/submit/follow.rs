@@ -1,0 +1,161 @@
+//! How far a driver is, to its end: the exit code of the application is the submitter's.
+
+use std::time::Duration;
+
+use firesteel_kubernetes_core::api::ApiError;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use kube::Api;
+
+use super::create::Driver;
+use super::{Cluster, Outcome};
+use crate::Error;
+use crate::answer::within;
+
+/// So long an API server may not answer before the submitter does not wait any more. The driver goes on.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Tells how far a driver is, whenever that changes.
+pub(super) async fn to_the_end(
+    cluster: &Cluster,
+    driver: &Driver,
+    interval: Duration,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Outcome, Error> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let id = format!("{}:{}", cluster.namespace, driver.name);
+    let (mut last, mut failing) = (String::new(), Duration::ZERO);
+    loop {
+        match within(cluster.limit, pods.get(&driver.name)).await {
+            Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
+                return Ok(gone(&id, tell));
+            }
+            Ok(pod) => {
+                failing = Duration::ZERO;
+                let look = look(&pod, &driver.container);
+                let line = format!("{id} {}", look.words);
+                if line != last {
+                    tell(&line);
+                    last = line;
+                }
+                if let Some(outcome) = look.outcome {
+                    return Ok(outcome);
+                }
+            }
+            Err(ApiError::NotFound) => return Ok(gone(&id, tell)),
+            Err(error @ (ApiError::Forbidden(_) | ApiError::NoNamespace(_))) => {
+                return Err(
+                    cluster.refused(format!("show the driver's pod {}", driver.name), error)
+                );
+            }
+            Err(error) if failing >= PATIENCE => {
+                return Err(
+                    cluster.refused(format!("show the driver's pod {}", driver.name), error)
+                );
+            }
+            Err(_) => failing += interval,
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+fn gone(id: &str, tell: &mut dyn FnMut(&str)) -> Outcome {
+    tell(&format!("{id} was deleted before it ended"));
+    Outcome { exit_code: None, succeeded: false }
+}
+
+/// A driver as its pod shows it.
+pub(super) struct Look {
+    pub(super) words: String,
+    /// Once it is over.
+    pub(super) outcome: Option<Outcome>,
+}
+
+pub(super) fn look(pod: &Pod, container: &str) -> Look {
+    let status = pod.status.clone().unwrap_or_default();
+    let phase = status.phase.clone().unwrap_or_else(|| "Pending".to_owned());
+    let all = status.container_statuses.unwrap_or_default();
+    let own = all.into_iter().find(|one| one.name == container);
+    let state = own.and_then(|one| one.state).unwrap_or_default();
+    let exit_code = state.terminated.as_ref().map(|ended| ended.exit_code);
+    let conditions = status.conditions.unwrap_or_default();
+    let unscheduled =
+        conditions.iter().find(|one| one.type_ == "PodScheduled" && one.status == "False");
+    let why = [
+        unscheduled.and_then(|condition| condition.message.clone()),
+        obstacle(&state),
+        status.reason.map(|reason| match status.message {
+            Some(message) => format!("{reason}: {message}"),
+            None => reason,
+        }),
+    ];
+    let why: Vec<String> = why.into_iter().flatten().collect();
+    let phase =
+        if pod.metadata.deletion_timestamp.is_some() { format!("{phase}, ending") } else { phase };
+    let code = exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
+    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+    let is_over = phase.starts_with("Succeeded") || phase.starts_with("Failed");
+    let outcome = is_over.then(|| Outcome { exit_code, succeeded: phase.starts_with("Succeeded") });
+    Look { words: format!("{phase}{code}{why}"), outcome }
+}
+
+/// What keeps it from starting, or ended it.
+fn obstacle(state: &ContainerState) -> Option<String> {
+    let waiting = state.waiting.as_ref().filter(|waiting| {
+        !matches!(waiting.reason.as_deref(), None | Some("ContainerCreating" | "PodInitializing"))
+    });
+    let waiting = waiting.map(|waiting| {
+        let words = waiting.message.clone().unwrap_or_default();
+        format!("{}: {words}", waiting.reason.clone().unwrap_or_default())
+    });
+    let ended = state.terminated.as_ref().and_then(|ended| ended.reason.clone());
+    waiting.or(ended.filter(|reason| reason != "Completed" && reason != "Error"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(status: Value) -> Look {
+        let pod = json!({"metadata": {"name": "d", "uid": "u"}, "status": status});
+        look(&serde_json::from_value(pod).unwrap(), "c")
+    }
+
+    fn container(state: Value) -> Value {
+        json!([{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}])
+    }
+
+    #[test]
+    fn the_end_of_a_driver_is_told_with_its_code_and_reason() {
+        let failed = seen(
+            json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 3, "reason": "Error"}}))}),
+        );
+        assert_eq!(failed.outcome, Some(Outcome { exit_code: Some(3), succeeded: false }));
+        assert_eq!(failed.words, "Failed, exit code 3");
+        let done = seen(
+            json!({"phase": "Succeeded", "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
+        );
+        assert_eq!(
+            (done.words.as_str(), done.outcome.unwrap().succeeded),
+            ("Succeeded, exit code 0", true)
+        );
+        let evicted =
+            seen(json!({"phase": "Failed", "reason": "Evicted", "message": "node low on memory"}));
+        assert_eq!(evicted.words, "Failed (Evicted: node low on memory)");
+        assert_eq!(evicted.outcome.unwrap().exit_code, None);
+    }
+
+    #[test]
+    fn what_a_driver_waits_for_is_told_in_the_words_of_scheduler_and_kubelet() {
+        let waits = seen(
+            json!({"phase": "Pending", "containerStatuses": container(json!({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}))}),
+        );
+        assert_eq!(waits.words, "Pending (ErrImagePull: no such image)");
+        let nowhere = seen(
+            json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes"}]}),
+        );
+        assert_eq!(nowhere.words, "Pending (0/2 nodes)");
+        assert!(nowhere.outcome.is_none());
+    }
+}
