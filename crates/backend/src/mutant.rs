@@ -81,6 +81,12 @@ pub enum Mutant {
     /// The master that starts with nothing adopts executors that their driver released or lost, and the driver does not say so
     /// (found by the simulator).
     AdoptsTheReleased,
+    /// The master lets any connection speak for an application (cluster review 11).
+    TrustsAnyApplication,
+    /// The master starts a supervised driver anew as soon as it declares its worker dead, which may only be cut off.
+    RelaunchesDriversAtOnce,
+    /// The worker lets supervised drivers run, and starts them, though no master has answered it for long.
+    RunsDriversWithoutLease,
 }
 
 /// The mistake a core makes, if any.

@@ -198,44 +198,76 @@ fn two_masters_on_one_directory_and_directories_of_others_are_refused_with_what_
     Master::start(&flags);
 }
 
-/// A ZooKeeper server of its own, from Debian's package.
+/// What elects masters and has their state.
+#[derive(Clone, Copy)]
+enum Service {
+    ZooKeeper,
+    Etcd,
+}
+
+/// A server of its own, from Debian's package.
 struct Ensemble {
+    service: Service,
     server: Daemon,
     directory: tempfile::TempDir,
     port: u16,
+    /// Of a server for others of its kind, of which there are none.
+    peer_port: u16,
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Ensemble {
-    fn start() -> Self {
+    fn start(service: Service) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (port, peer_port) = (free_port(), free_port());
         let settings = format!(
             "tickTime=400\nminSessionTimeout=1000\ndataDir={}\nclientPort={port}\nadmin.enableServer=false\n",
             directory.path().join("data").display()
         );
         std::fs::write(directory.path().join("zoo.cfg"), settings).unwrap();
-        let server = Self::run(directory.path(), port);
-        Self { server, directory, port }
+        let server = Self::run(service, directory.path(), port, peer_port);
+        Self { service, server, directory, port, peer_port }
     }
 
-    fn run(directory: &Path, port: u16) -> Daemon {
-        let mut java = std::process::Command::new("java");
-        java.args(["-Xmx128m", "-cp", "/usr/share/java/zookeeper.jar"]);
-        java.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg("zoo.cfg");
-        let server = Daemon::start({
-            java.current_dir(directory);
-            java
-        });
-        wait_until("a ZooKeeper server", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
+    fn run(service: Service, directory: &Path, port: u16, peer_port: u16) -> Daemon {
+        let mut command = match service {
+            Service::ZooKeeper => {
+                let mut java = std::process::Command::new("java");
+                java.args(["-Xmx128m", "-cp", "/usr/share/java/zookeeper.jar"]);
+                java.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg("zoo.cfg");
+                java
+            }
+            Service::Etcd => {
+                let (clients, peers) =
+                    (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+                let mut etcd = std::process::Command::new("etcd");
+                etcd.args(["--data-dir", "data", "--initial-cluster", &format!("default={peers}")]);
+                etcd.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+                etcd.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+                etcd
+            }
+        };
+        command.current_dir(directory);
+        let server = Daemon::start(command);
+        wait_until("a server", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         server
+    }
+
+    fn restart(&mut self) {
+        self.server = Self::run(self.service, self.directory.path(), self.port, self.peer_port);
     }
 
     fn flags(&self) -> [String; 6] {
         let conf = || "--conf".to_owned();
-        let url = format!("spark.deploy.zookeeper.url=127.0.0.1:{}", self.port);
-        let (mode, session) = ("ZOOKEEPER", "spark.firesteel.deploy.sessionTimeout=3s");
+        let (mode, url) = match self.service {
+            Service::ZooKeeper => ("ZOOKEEPER", "spark.deploy.zookeeper.url=127.0.0.1:"),
+            Service::Etcd => ("ETCD", "spark.firesteel.deploy.etcd.url=http://127.0.0.1:"),
+        };
+        let (url, session) =
+            (format!("{url}{}", self.port), "spark.firesteel.deploy.sessionTimeout=3s");
         [conf(), format!("spark.deploy.recoveryMode={mode}"), conf(), url, conf(), session.into()]
     }
 }
@@ -282,10 +314,8 @@ impl Cluster {
     }
 }
 
-#[test]
-#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
-fn the_leader_of_three_is_killed_in_the_middle_of_a_job_and_nobody_notices() {
-    let ensemble = Ensemble::start();
+fn leader_killed(service: Service) {
+    let ensemble = Ensemble::start(service);
     let mut cluster = Cluster::start(&ensemble, 3);
     let leader = cluster.leaders(&[0, 1, 2])[0];
     let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
@@ -298,15 +328,31 @@ fn the_leader_of_three_is_killed_in_the_middle_of_a_job_and_nobody_notices() {
         wait_until("another leader that knows all", || others.iter().any(whole));
     });
     assert_eq!((result, faults), (expected(), 1));
-    assert_eq!(cluster.leaders(&others).len(), 1, "one of them leads");
+    let leaders = cluster.leaders(&others);
+    assert_eq!(leaders.len(), 1, "one of them leads");
+    let standby = others.iter().find(|at| **at != leaders[0]).unwrap();
+    let url = &cluster.masters[leaders[0]].url;
+    wait_until("the other one says who leads", || {
+        cluster.masters[*standby].json()["leader"] == url.as_str()
+    });
     cluster.assert_unharmed();
     cluster.end();
 }
 
 #[test]
 #[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
-fn a_leader_that_stood_still_past_its_session_launches_and_kills_nothing_when_it_goes_on() {
-    let ensemble = Ensemble::start();
+fn the_leader_of_three_is_killed_in_the_middle_of_a_job_and_nobody_notices() {
+    leader_killed(Service::ZooKeeper);
+}
+
+#[test]
+#[ignore = "needs an etcd server: apt-get install etcd-server"]
+fn the_leader_of_three_is_killed_in_the_middle_of_a_job_and_nobody_notices_with_etcd() {
+    leader_killed(Service::Etcd);
+}
+
+fn leader_stopped(service: Service) {
+    let ensemble = Ensemble::start(service);
     let cluster = Cluster::start(&ensemble, 2);
     let leader = cluster.leaders(&[0, 1])[0];
     let other = 1 - leader;
@@ -327,18 +373,41 @@ fn a_leader_that_stood_still_past_its_session_launches_and_kills_nothing_when_it
 
 #[test]
 #[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
-fn an_ensemble_that_is_gone_for_a_while_harms_no_application() {
-    let mut ensemble = Ensemble::start();
+fn a_leader_that_stood_still_past_its_session_launches_and_kills_nothing_when_it_goes_on() {
+    leader_stopped(Service::ZooKeeper);
+}
+
+#[test]
+#[ignore = "needs an etcd server: apt-get install etcd-server"]
+fn a_leader_that_stood_still_past_its_session_launches_and_kills_nothing_when_it_goes_on_with_etcd()
+{
+    leader_stopped(Service::Etcd);
+}
+
+fn store_gone(service: Service) {
+    let mut ensemble = Ensemble::start(service);
     let cluster = Cluster::start(&ensemble, 2);
     let all = [0, 1];
     let result = job(&cluster.ctx, &cluster.seen, || {
         ensemble.server.kill();
         wait_until("masters without a leader", || cluster.leaders(&all).is_empty());
-        ensemble.server = Ensemble::run(ensemble.directory.path(), ensemble.port);
+        ensemble.restart();
         let whole = |at: &usize| is_whole(&cluster.masters[*at]);
         wait_until("a leader that knows all", || all.iter().any(whole));
     });
     assert_eq!(result, expected());
     cluster.assert_unharmed();
     cluster.end();
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn an_ensemble_that_is_gone_for_a_while_harms_no_application() {
+    store_gone(Service::ZooKeeper);
+}
+
+#[test]
+#[ignore = "needs an etcd server: apt-get install etcd-server"]
+fn an_ensemble_that_is_gone_for_a_while_harms_no_application_with_etcd() {
+    store_gone(Service::Etcd);
 }

@@ -103,6 +103,8 @@ pub enum RecoveryMode {
     FileSystem,
     /// In a ZooKeeper ensemble, which elects one of several masters.
     ZooKeeper,
+    /// In an etcd cluster, which does the same.
+    Etcd,
     /// In a store of the program that starts the master.
     Custom,
 }
@@ -112,6 +114,7 @@ impl Choice for RecoveryMode {
         ("NONE", Self::None),
         ("FILESYSTEM", Self::FileSystem),
         ("ZOOKEEPER", Self::ZooKeeper),
+        ("ETCD", Self::Etcd),
         ("CUSTOM", Self::Custom),
     ];
 }

@@ -57,6 +57,12 @@ counters! {
     spawn_failures,
     /// Steps of workers that fetch an executable.
     fetch_steps,
+    /// Workers that were told to end.
+    workers_stopped,
+    /// Supervised drivers that were ended because no master had answered their worker for long.
+    drivers_fenced,
+    /// Applications that spoke for another one.
+    impostors,
     /// Workers that died.
     worker_crashes,
     /// Machines that vanished without a word.

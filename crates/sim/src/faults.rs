@@ -4,6 +4,7 @@ use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::registry::RegistryEvent;
 use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::{DagEvent, TaskEvent};
+use firesteel_standalone_core::worker::WorkerEvent;
 use firesteel_types::{ExecutorId, JobId, TaskId};
 
 use crate::plan::{Fault, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
@@ -57,6 +58,11 @@ impl World {
             self.counters.machine_crashes += 1;
         } else {
             self.counters.worker_crashes += 1;
+        }
+        // One that is told to end says so, while its connection lasts.
+        if !machine && self.aside.bool() && self.procs[proc].paused_until <= self.now {
+            self.counters.workers_stopped += 1;
+            return self.feed_worker(proc, WorkerEvent::StopRequested);
         }
         self.die(proc, ExitStatus::Signal(9), machine)
     }
@@ -210,7 +216,7 @@ impl World {
                 let number = self.masters.iter().position(|master| *master == Some(proc));
                 self.push(at, Event::StartMaster(number.expect("one of the masters")));
             }
-            Some(Body::Submitted { worker, id }) => {
+            Some(Body::Submitted { worker, id, .. }) => {
                 self.push(self.now + 1, Event::SubmittedExited { worker, id, status });
             }
             Some(Body::Driver(node)) => {

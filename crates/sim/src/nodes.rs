@@ -1,19 +1,15 @@
 //! Masters, workers and executors as processes: feeds their cores, carries out what they decide.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_backend::command::Command;
 use firesteel_backend::executor::{self, ExecutorEffect, ExecutorEvent};
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::registry::RegistryEvent;
 use firesteel_backend::{Address, Peer};
 use firesteel_standalone_core::application::AppClientEvent;
-use firesteel_standalone_core::description::{
-    ApplicationDescription, DriverDescription, WorkerDescription,
-};
+use firesteel_standalone_core::description::{ApplicationDescription, WorkerDescription};
 use firesteel_standalone_core::master::{Master, MasterEffect, MasterEvent, MasterOptions};
 use firesteel_standalone_core::messages::{ToMaster, ToWorker};
 use firesteel_standalone_core::worker::{
@@ -29,9 +25,7 @@ use crate::lineage::Computed;
 use crate::memory::Memory;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::pieces::Gathered;
-use crate::plan::{
-    Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SUBMITTED_CORES, SUBMITTED_MB, WORKER_TIMEOUT_MS,
-};
+use crate::plan::{DRIVER_LEASE_MS, Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
 use crate::reading::Located;
 use crate::verdicts::{check_files_unused, check_kept};
 use crate::world::{Body, Event, Kind, ProcId, World};
@@ -46,6 +40,8 @@ pub(crate) struct WorkerNode {
     pub(crate) place: usize,
     pub(crate) executors: BTreeMap<ExecutorKey, ProcId>,
     pub(crate) submitted: BTreeMap<DriverId, ProcId>,
+    /// When its guard ends supervised drivers.
+    pub(crate) guard: u64,
 }
 
 pub(crate) struct ExecutorNode {
@@ -94,6 +90,7 @@ impl World {
             retained_applications: 20,
             retained_drivers: 20,
             recovery_timeout_ms: WORKER_TIMEOUT_MS,
+            driver_lease_ms: DRIVER_LEASE_MS,
             elected: self.is_elected(),
             first_number: self.rng.u16(..10_000),
             planted: self.settings.planted,
@@ -134,7 +131,7 @@ impl World {
         };
         let core = Worker::new(options, Jitter::new(self.rng.u64(..)));
         let (executors, submitted) = (BTreeMap::new(), BTreeMap::new());
-        let node = WorkerNode { core, id: id.clone(), place, executors, submitted };
+        let node = WorkerNode { core, id: id.clone(), place, executors, submitted, guard: 0 };
         let proc = self.add(Kind::Worker, machine, Body::Worker(Box::new(node)));
         self.workers[place] = Some(proc);
         self.tell(|_| format!("{id} starts as process {proc}"));
@@ -225,7 +222,8 @@ impl World {
     pub(crate) fn feed_master(&mut self, proc: ProcId, event: MasterEvent) -> Result<(), String> {
         let Some(Body::Master(mut node)) = self.procs[proc].body.take() else { return Ok(()) };
         let stale = self.is_stale_for_master(&node.core, &event);
-        let before = stale.then(|| (node.core.status(), node.core.totals()));
+        let foreign = is_foreign(&node.core, &event);
+        let before = (stale || foreign).then(|| (node.core.status(), node.core.totals()));
         let returning = returning(&node.core, &event);
         let looks = matches!(event, MasterEvent::Ticked);
         let counted = if looks { self.counted_workers(&node.core) } else { Vec::new() };
@@ -236,7 +234,10 @@ impl World {
         Self::check_order(&out)?;
         let now = (node.core.status(), node.core.totals());
         if before.is_some_and(|before| before.0 == now.0 && before.1 != now.1) {
-            return Err("S06: an old worker's message changed the master's books".to_owned());
+            return Err(match foreign {
+                true => "S27: an application changed another one".to_owned(),
+                false => "S06: an old worker's message changed the master's books".to_owned(),
+            });
         }
         if let Some((id, void)) = returning
             && node.core.registration(&id) == Some((void, true))
@@ -295,6 +296,7 @@ impl World {
             ToMaster::Heartbeat { worker, registration, .. }
             | ToMaster::WorkerLatestState { worker, registration, .. }
             | ToMaster::ExecutorStateChanged { worker, registration, .. }
+            | ToMaster::UnregisterWorker { worker, registration, .. }
             | ToMaster::DriverStateChanged { worker, registration, .. } => {
                 core.registration(worker) != Some((*registration, true))
             }
@@ -343,8 +345,15 @@ impl World {
                     self.push(at, Event::Dies { proc: executor, status });
                 }
             }
-            WorkerEffect::SpawnDriver { driver, .. } => {
-                return self.spawn_submitted(proc, driver);
+            WorkerEffect::SpawnDriver { driver, description } => {
+                return self.spawn_submitted(proc, driver, &description);
+            }
+            WorkerEffect::GuardDrivers { until } => {
+                let at = self.moment_of(proc, until);
+                if let Some(Body::Worker(node)) = &mut self.procs[proc].body {
+                    node.guard = at;
+                    self.push(at, Event::GuardDue { worker: proc });
+                }
             }
             WorkerEffect::KillDriver { driver } => {
                 let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
@@ -447,38 +456,6 @@ impl World {
         }
     }
 
-    fn spawn_submitted(&mut self, worker: ProcId, id: DriverId) -> Result<(), String> {
-        let Some(place) = self.place_of(worker) else { return Ok(()) };
-        let body = Body::Submitted { worker, id: id.clone() };
-        let proc = self.add(Kind::Submitted, Machine::Worker(place), body);
-        if let Some(Body::Worker(node)) = &mut self.procs[worker].body
-            && node.submitted.insert(id.clone(), proc).is_some()
-        {
-            return Err(format!("S05: {id} runs twice"));
-        }
-        let fails = self.faulty() && self.rng.bool();
-        self.counters.driver_restarts += u64::from(fails);
-        let at = self.now + 50 + self.rng.u64(..1500);
-        let status = ExitStatus::Code(i32::from(fails));
-        self.push(at, Event::Dies { proc, status });
-        self.check_room(worker)
-    }
-
-    pub(crate) fn submit_driver(&mut self, supervise: bool) -> Result<(), String> {
-        let Some(master) = self.acting_process() else { return Ok(()) };
-        self.counters.submitted_drivers += 1;
-        let description = Arc::new(DriverDescription {
-            name: "submitted".to_owned(),
-            cores: SUBMITTED_CORES,
-            memory_mb: SUBMITTED_MB,
-            supervise,
-            command: Command::default(),
-        });
-        let from = Peer(u64::MAX);
-        let message = ToMaster::RequestSubmitDriver { description };
-        self.feed_master(master, MasterEvent::Received { from, message })
-    }
-
     pub(crate) fn feed_executor(
         &mut self,
         proc: ProcId,
@@ -554,6 +531,18 @@ fn returning(core: &Master, event: &MasterEvent) -> Option<(WorkerId, Registrati
     };
     let (registration, alive) = core.registration(&worker.id)?;
     (!alive).then(|| (worker.id.clone(), registration))
+}
+
+/// Whether a message is about an application whose driver did not register over its connection.
+fn is_foreign(core: &Master, event: &MasterEvent) -> bool {
+    let MasterEvent::Received { from, message } = event else { return false };
+    match message {
+        ToMaster::ApplicationHeartbeat { app, .. }
+        | ToMaster::RequestExecutors { app, .. }
+        | ToMaster::KillExecutors { app, .. }
+        | ToMaster::UnregisterApplication { app } => core.peer_of(app) != Some(*from),
+        _ => false,
+    }
 }
 
 /// The registration under which a master orders something.

@@ -5,6 +5,8 @@ use firesteel_backend::blame::ExitStatus;
 
 /// `spark.worker.timeout` of every run.
 pub(crate) const WORKER_TIMEOUT_MS: u64 = 4000;
+/// `spark.firesteel.supervise.lease` of every run.
+pub(crate) const DRIVER_LEASE_MS: u64 = 5000;
 /// `spark.network.timeout` of every run.
 pub(crate) const NETWORK_TIMEOUT_MS: u64 = 4000;
 /// How often everybody sends heartbeats.

@@ -3,9 +3,12 @@
 
 use std::collections::VecDeque;
 
+use firesteel_backend::AppId;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_backend::registry::{RegistryEffect, RegistryEvent};
 use firesteel_standalone_core::application::{AppClientEffect, AppClientEvent};
+use firesteel_standalone_core::messages::ToMaster;
+use firesteel_types::ExecutorId;
 
 use crate::network::Message;
 use crate::world::{Body, Event, ProcId, World};
@@ -32,7 +35,11 @@ impl World {
             match effect {
                 AppClientEffect::SendMaster { master, message } => {
                     let server = self.masters[master];
+                    let speaks = matches!(message, ToMaster::ApplicationHeartbeat { .. });
                     self.send_to(proc, server, master, Message::ToMaster(message));
+                    if speaks && self.faulty() && self.aside.u8(..64) == 0 {
+                        self.impersonate(proc, master);
+                    }
                 }
                 AppClientEffect::Report(event) => self.say(proc, Word::ToRegistry(event)),
                 AppClientEffect::ArmTimer(at) => {
@@ -41,6 +48,21 @@ impl World {
             }
         }
         self.hear(proc)
+    }
+
+    /// A driver speaks for an application that is not its own.
+    fn impersonate(&mut self, proc: ProcId, master: usize) {
+        let others = self.app_ids.iter().filter(|(_, driver)| **driver != proc);
+        let others: Vec<AppId> = others.map(|(app, _)| app.clone()).collect();
+        let Some(app) = self.aside.choice(others) else { return };
+        self.counters.impostors += 1;
+        let executors = (0..8).map(ExecutorId).collect();
+        let message = match self.aside.bool() {
+            true => ToMaster::UnregisterApplication { app },
+            false => ToMaster::KillExecutors { app, executors },
+        };
+        let server = self.masters[master];
+        self.send_to(proc, server, master, Message::ToMaster(message));
     }
 
     /// Something for the driver's registry.

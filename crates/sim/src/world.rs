@@ -36,6 +36,7 @@ pub(crate) enum Body {
     Submitted {
         worker: ProcId,
         id: DriverId,
+        supervised: bool,
     },
 }
 
@@ -146,6 +147,10 @@ pub(crate) enum Event {
     WorkerGone {
         executor: ProcId,
     },
+    /// The guard of a worker's supervised drivers ends them, unless it heard of a later moment.
+    GuardDue {
+        worker: ProcId,
+    },
     StartWorker(usize),
     StartMaster(usize),
     /// A master asks its store whether it leads.
@@ -220,6 +225,8 @@ pub(crate) struct World {
     pub(crate) executors: BTreeMap<ExecutorKey, ProcId>,
     pub(crate) app_ids: BTreeMap<AppId, ProcId>,
     pub(crate) spawned: BTreeSet<ExecutorKey>,
+    /// The last process of each supervised driver, by the name it was submitted under.
+    pub(crate) supervised: BTreeMap<String, ProcId>,
     /// When the worker at a place has, or will have, an application's executable.
     pub(crate) fetched: BTreeMap<(usize, usize), u64>,
     /// When executors were started in the last second, by application and worker.
@@ -259,6 +266,7 @@ impl World {
             executors: BTreeMap::new(),
             app_ids: BTreeMap::new(),
             spawned: BTreeSet::new(),
+            supervised: BTreeMap::new(),
             fetched: BTreeMap::new(),
             launches: BTreeMap::new(),
             empty: Arc::from([]),
@@ -395,6 +403,7 @@ impl World {
             Event::WorkerGone { executor } => {
                 self.feed_executor(executor, ExecutorEvent::WorkerGone)
             }
+            Event::GuardDue { worker } => self.guard_is_due(worker),
             Event::StartWorker(place) => self.start_worker(place),
             Event::StartMaster(number) => self.start_master(number),
             Event::VisitsStore(proc) => self.visit_store(proc),

@@ -77,6 +77,9 @@ struct MasterJson<'a> {
     activedrivers: Vec<DriverJson<'a>>,
     completeddrivers: Vec<DriverJson<'a>>,
     status: &'static str,
+    /// Who leads instead. Not of Spark's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<&'a str>,
 }
 
 fn worker_json(view: &WorkerView) -> WorkerJson<'_> {
@@ -149,6 +152,7 @@ pub fn master_json(view: &MasterView, now: Tick) -> String {
         activedrivers: view.active_drivers.iter().map(driver_json).collect(),
         completeddrivers: view.completed_drivers.iter().map(driver_json).collect(),
         status: view.status.name(),
+        leader: view.leader.as_deref(),
     };
     render(&page)
 }

@@ -38,6 +38,13 @@ pub enum ToMaster {
         /// What it runs.
         state: WorkerState,
     },
+    /// A registered worker ends, and all that runs on it with it.
+    UnregisterWorker {
+        worker: WorkerId,
+        registration: Registration,
+        /// Drivers whose processes may still be there: until they are gone none of them is started elsewhere.
+        drivers: Vec<DriverId>,
+    },
     /// One executor's state, at once.
     ExecutorStateChanged {
         worker: WorkerId,
@@ -101,10 +108,6 @@ pub enum ToMaster {
     UnregisterApplication {
         app: AppId,
     },
-    /// The driver follows the new master.
-    MasterChangeAcknowledged {
-        app: AppId,
-    },
     /// Run this driver.
     RequestSubmitDriver {
         description: Arc<DriverDescription>,
@@ -141,8 +144,8 @@ pub struct Stamped<T> {
 /// From a master to a client that asked without being registered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MasterReply {
-    /// Another master leads.
-    MasterInStandby,
+    /// Another master leads: this one, if it is known.
+    MasterInStandby { leader: Option<String> },
     /// A driver was accepted, or was not.
     SubmitDriverResponse {
         /// Its id, or why not.
@@ -175,6 +178,8 @@ pub enum ToWorker {
         web_ui: String,
         /// How often the master wants to hear of it: a part of its own timeout.
         heartbeat_ms: u64,
+        /// How long its supervised drivers may run after a heartbeat that the master answered; 0: for ever.
+        driver_lease_ms: u64,
     },
     RegisterWorkerFailed {
         /// Which process was meant.
@@ -184,8 +189,10 @@ pub enum ToWorker {
         /// Whether asking again later may help.
         retry: bool,
     },
-    /// Another master leads.
-    MasterInStandby,
+    /// Another master leads: this one, if it is known.
+    MasterInStandby { leader: Option<String> },
+    /// The report of this number was heard.
+    HeartbeatKnown { registration: Registration, number: u64 },
     /// The master does not know it: register.
     ReconnectWorker,
     /// Another master leads now: register with it.
@@ -225,8 +232,8 @@ pub enum ToApplication {
         /// How often the master wants to hear of it: a part of its own timeout.
         heartbeat_ms: u64,
     },
-    /// Another master leads.
-    MasterInStandby,
+    /// Another master leads: this one, if it is known.
+    MasterInStandby { leader: Option<String> },
     /// The master does not know it: register.
     ReconnectApplication,
     /// Another master leads now.

@@ -5,11 +5,12 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use firesteel_conf::{Conf, entries};
+use firesteel_conf::{Conf, HostNames, entries};
 use firesteel_rpc::{PeerLimits, PeerPlace, RpcAddress};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
@@ -75,52 +76,37 @@ pub(crate) struct HttpRequest {
 
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
+/// An answer that may take a while.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
+
 /// Answers any request.
-pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> HttpResponse + Send + Sync>;
+pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> Answering + Send + Sync>;
 
 /// A port for pages.
 pub(crate) struct Web {
     listener: TcpListener,
     pub(crate) address: RpcAddress,
-    names: Names,
+    names: HostNames,
 }
 
 impl Web {
     /// Is also asked for by the names of the settings.
     pub(crate) fn also_named(mut self, conf: &Conf) -> Result<Self, StartError> {
-        self.names.0.extend(conf.get(&entries::HTTP_ALLOWED_HOSTS)?);
+        self.names = names_of(&self.address.host, conf.get(&entries::HTTP_ALLOWED_HOSTS)?);
         Ok(self)
     }
 }
 
-/// The names of this machine. A request for another name comes from a web page whose name was made to stand for this machine, to
-/// have the browser of somebody here read or do what the page's owner cannot.
-#[derive(Clone)]
-struct Names(Vec<String>);
+/// Those of its machine, and the one that others are told.
+fn names_of(advertised: &str, allowed: Vec<String>) -> HostNames {
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    HostNames::new([node, advertised.to_owned()].into_iter().chain(allowed))
+}
 
-impl Names {
-    fn of(advertised: &str) -> Self {
-        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self(vec!["localhost".to_owned(), advertised.to_owned(), node])
-    }
-
-    /// Addresses are nobody's name.
-    fn admit(&self, authority: &str) -> bool {
-        let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, _)) => host,
-            None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-        };
-        let is_named = |name: &String| name == "*" || name.eq_ignore_ascii_case(host);
-        host.parse::<std::net::IpAddr>().is_ok() || self.0.iter().any(is_named)
-    }
-
-    /// Whether a request is for this machine, and of no page of another one.
-    fn admit_request(&self, headers: &HeaderMap) -> bool {
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let origin =
-            text(ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-        [text(HOST), origin].into_iter().flatten().all(|authority| self.admit(authority))
-    }
+/// Whether a request is for this machine, and of no page of another one.
+fn is_admitted(names: &HostNames, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    names.admit(text(HOST), text(ORIGIN))
 }
 
 /// Refuses to open a port for pages where the settings promise TLS there.
@@ -144,7 +130,8 @@ pub(crate) async fn bind(
         match TcpListener::bind((host, attempt)).await {
             Ok(listener) => {
                 let bound = listener.local_addr().map_or(attempt, |bound| bound.port());
-                let (address, names) = (RpcAddress::new(advertised, bound), Names::of(advertised));
+                let address = RpcAddress::new(advertised, bound);
+                let names = names_of(advertised, Vec::new());
                 return Ok(Web { listener, address, names });
             }
             Err(error)
@@ -162,7 +149,9 @@ pub(crate) async fn bind(
 
 /// Shows pages until `stop`.
 pub(crate) async fn serve_pages(web: Web, pages: Pages, stop: CancellationToken) {
-    let handler = Arc::new(move |asked: HttpRequest| respond(&asked.method, &asked.path, &pages));
+    let handler = Arc::new(move |asked: HttpRequest| -> Answering {
+        Box::pin(std::future::ready(respond(&asked.method, &asked.path, &pages)))
+    });
     serve(web, handler, 0, stop).await;
 }
 
@@ -213,7 +202,7 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
 async fn answer(
     stream: TcpStream,
     _places: (OwnedSemaphorePermit, PeerPlace),
-    names: Names,
+    names: HostNames,
     handler: HttpHandler,
     limit: usize,
 ) {
@@ -221,7 +210,7 @@ async fn answer(
         let (handler, names) = (handler.clone(), names.clone());
         async move {
             let (head, body) = request.into_parts();
-            if !names.admit_request(&head.headers) {
+            if !is_admitted(&names, &head.headers) {
                 return Ok::<_, Infallible>(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
             }
             let body = match limit {
@@ -234,13 +223,7 @@ async fn answer(
             let authorization =
                 authorization.and_then(|value| value.to_str().ok()).map(str::to_owned);
             let asked = HttpRequest { method, path, by_a_page, authorization, body };
-            if limit == 0 {
-                return Ok(handler(asked));
-            }
-            // What came with a request may have to be written to a disk.
-            let answered = tokio::task::spawn_blocking(move || handler(asked)).await;
-            let broken = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "this is a defect\n");
-            Ok(answered.unwrap_or_else(broken))
+            Ok(handler(asked).await)
         }
     });
     let connection = http1::Builder::new()
@@ -294,45 +277,6 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
-    }
-
-    #[test]
-    fn a_request_for_a_name_that_is_not_this_machines_is_for_somebody_else() {
-        let mut names = Names::of("node.example.org");
-        for name in [
-            "127.0.0.1",
-            "127.0.0.1:80",
-            "[::1]:80",
-            "10.1.2.3:8080",
-            "localhost:1",
-            "NODE.example.org:8080",
-        ] {
-            assert!(names.admit(name), "{name}");
-        }
-        for name in [
-            "",
-            "evil.org",
-            "evil.org:8080",
-            "127.0.0.1.evil.org",
-            "localhost.evil.org",
-            "[evil.org]",
-            "?",
-        ] {
-            assert!(!names.admit(name), "{name}");
-        }
-        let request = |name, value: &'static str| {
-            HeaderMap::from_iter([
-                (HOST, HeaderValue::from_static("localhost")),
-                (name, HeaderValue::from_static(value)),
-            ])
-        };
-        assert!(names.admit_request(&HeaderMap::new()), "no browser leaves it out");
-        assert!(names.admit_request(&request(ORIGIN, "http://localhost:8080")));
-        for origin in ["http://evil.org", "null", "https://evil.org:80"] {
-            assert!(!names.admit_request(&request(ORIGIN, origin)), "{origin}");
-        }
-        names.0.push("*".to_owned());
-        assert!(names.admit("evil.org"), "the settings say so");
     }
 
     #[tokio::test]

@@ -1,15 +1,15 @@
 //! Cluster mode: the executable and its files go to a master, and a worker runs the driver.
 //!
 //! Requests go to the REST server of the address that was given, or, when that speaks no HTTP, inside messages to the master
-//! itself.
+//! itself. To another machine with which this one shares a secret they always go inside messages, which are encrypted.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use firesteel_conf::entries;
+use firesteel_conf::{Conf, entries};
 use firesteel_rpc::{RpcAddress, RpcOptions};
-use firesteel_standalone::gateway::{DriverStatus, Gateway, GatewayError, Submission};
+use firesteel_standalone::gateway::{self, DriverStatus, Gateway, GatewayError, Submission};
 use firesteel_standalone::{Content, TokenKey};
 
 use super::plan::{Application, Cluster, Place};
@@ -91,6 +91,10 @@ async fn reach(
     address: &RpcAddress,
 ) -> Result<Result<Gateway, GatewayError>, Failure> {
     let options = RpcOptions::from_process(conf)?;
+    let guarded = options.identity.is_some() && conf.get(&entries::NETWORK_CRYPTO_ENABLED)?;
+    if guarded && !gateway::is_here(address).await {
+        return over_network(conf, address, options).await;
+    }
     if conf.get(&entries::MASTER_REST_ENABLED)? != Some(false) {
         let key = TokenKey::from_settings(conf, &options)?;
         match Gateway::over_http(address.clone(), key).await {
@@ -102,6 +106,27 @@ async fn reach(
         }
     }
     Ok(Gateway::over_messages(address.clone(), options).await)
+}
+
+/// A token, and all that is submitted with it, is for nobody on the way.
+async fn over_network(
+    conf: &Conf,
+    address: &RpcAddress,
+    options: RpcOptions,
+) -> Result<Result<Gateway, GatewayError>, Failure> {
+    let port = conf.get(&entries::MASTER_REST_PORT)?;
+    let reached = Gateway::over_messages(address.clone(), options).await;
+    if let Err(GatewayError::Unreachable { reason, .. }) = &reached
+        && u32::from(address.port) == port
+    {
+        let host = &address.host;
+        return Err(format!(
+            "{address} is the port for HTTP, over which a token would cross the network for everybody to read: write the master's \
+             own port, such as spark://{host}:7077, or set spark.network.crypto.enabled=false ({reason})"
+        )
+        .into());
+    }
+    Ok(reached)
 }
 
 /// Uploads what the driver needs, and describes it.

@@ -4,9 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-use crate::daemon::{Master, Worker, file, firesteel, wait_until};
+use crate::daemon::{Master, Worker, file, firesteel, is_running, wait_until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -154,6 +155,35 @@ fn a_supervised_driver_that_fails_is_started_again_and_one_that_is_not_is_failed
     assert_eq!(file(&worker.driver_directory(&plain).join("starts")), "x\n");
     assert_eq!(status(&url, &supervised).0, Some(0), "it runs again");
     assert!(submit(&url, &["--kill", &supervised]).status.success());
+}
+
+/// The worker stands still, so it can neither say that it lives nor end what it runs.
+#[test]
+fn a_supervised_driver_is_started_elsewhere_only_when_the_one_before_it_has_ended() {
+    let lease = ["--conf", "spark.firesteel.supervise.lease=4s"];
+    let timeouts =
+        ["--conf", "spark.worker.timeout=2s", "--conf", "spark.deploy.recoveryTimeout=1s"];
+    let flags: Vec<&str> = lease.into_iter().chain(timeouts).collect();
+    let (master, here) = (Master::start(&flags), tempfile::tempdir().unwrap());
+    let stopped = Worker::start(&master, &[]);
+    let starts = here.path().join("starts");
+    let program =
+        script(&here, "lives", &format!("echo $$ >> {}; exec sleep 1000", starts.display()));
+    run_there(&rest_url(&master), &["--supervise"], &program, &[]);
+    let pids = || -> Vec<Pid> {
+        let lines = file(&starts);
+        lines.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
+    };
+    wait_until("a driver", || starts.exists() && pids().len() == 1);
+    let (first, other) = (pids()[0], Worker::start(&master, &[]));
+    stopped.daemon.signal(Signal::STOP);
+    wait_until("a dead worker", || master.workers("ALIVE") == 1);
+    assert!(pids().len() == 1 || !is_running(first), "two at once");
+    wait_until("another start", || pids().len() == 2);
+    assert!(!is_running(first), "two at once");
+    assert!(is_running(pids()[1]));
+    drop(other);
+    stopped.daemon.signal(Signal::CONT);
 }
 
 #[test]

@@ -240,7 +240,8 @@ entries! {
         /// Where a master's state outlives it. `NONE`: nowhere; a master that is started again adopts what workers and
         /// applications tell it for as long as `spark.deploy.recoveryTimeout`. `FILESYSTEM`: in
         /// `spark.deploy.recoveryDirectory`. `ZOOKEEPER`: in an ensemble that elects one of several masters
-        /// (`spark.deploy.zookeeper.url`). `CUSTOM`: in a store of the program that starts the master.
+        /// (`spark.deploy.zookeeper.url`). `ETCD`: the same in an etcd cluster (`spark.firesteel.deploy.etcd.url`).
+        /// `CUSTOM`: in a store of the program that starts the master.
         DEPLOY_RECOVERY_MODE: RecoveryMode = Entry::new("spark.deploy.recoveryMode", "NONE")
             .since("0.8.1").for_cluster();
 
@@ -257,9 +258,23 @@ entries! {
         DEPLOY_ZOOKEEPER_DIR: String = Entry::new("spark.deploy.zookeeper.dir", "/spark")
             .since("0.8.1").for_cluster();
 
+        /// The servers of `ETCD`, as `http://host:2379,http://host:2379`.
+        DEPLOY_ETCD_URL: Option<String> = Entry::optional("spark.firesteel.deploy.etcd.url")
+            .example("http://127.0.0.1:2379").since("Firesteel 0.1.0").for_cluster();
+
+        /// What the keys of `ETCD` begin with: the election and the state of the masters of one cluster.
+        DEPLOY_ETCD_DIR: String = Entry::new("spark.firesteel.deploy.etcd.dir", "/spark")
+            .since("Firesteel 0.1.0").for_cluster();
+
         /// How long the leader among masters that share a store may be silent before another one is elected.
         DEPLOY_SESSION_TIMEOUT: Duration = Entry::new("spark.firesteel.deploy.sessionTimeout", "10s")
             .time_unit(TimeUnit::Seconds).positive().since("Firesteel 0.1.0").for_cluster();
+
+        /// How long a worker that no master answers lets its supervised drivers run. So long, and an eighth of it more, after a
+        /// lost worker was heard last, the master starts them elsewhere: never are there two of one. `0`: for ever, and the
+        /// master starts them elsewhere at once, as Spark does.
+        SUPERVISE_LEASE: Duration = Entry::new("spark.firesteel.supervise.lease", "2m")
+            .time_unit(TimeUnit::Seconds).since("Firesteel 0.1.0").for_cluster();
 
         /// How long a new master waits for the workers and applications of the one before it until it declares them
         /// dead. When it is not set: `spark.worker.timeout`.
@@ -288,8 +303,8 @@ entries! {
             .example("VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=")
             .since("4.0.0").for_cluster();
 
-        /// Names besides those of its machine by which the pages and the REST server of a master or worker may be asked
-        /// for, such as that of a proxy; `*`: any. Requests for others are refused, so that no web page can have its own
+        /// Names besides those of its machine by which the pages and REST servers of masters, workers, applications and the
+        /// history server may be asked for, such as that of a proxy; `*`: any. Requests for others are refused, so that no web page can have its own
         /// name stand for this machine.
         HTTP_ALLOWED_HOSTS: Vec<String> = Entry::new("spark.firesteel.http.allowedHosts", "")
             .example("spark.example.org").since("Firesteel 0.1.0").for_cluster();

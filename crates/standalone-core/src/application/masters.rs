@@ -136,7 +136,7 @@ impl AppClient {
             ToApplication::RegisteredApplication { app, heartbeat_ms, .. } => {
                 self.registered(turn, (master, heartbeat_ms), term, app);
             }
-            ToApplication::MasterInStandby => {}
+            ToApplication::MasterInStandby { .. } => {}
             ToApplication::ReconnectApplication | ToApplication::MasterChanged { .. } => {
                 self.reconnect(turn);
             }

@@ -9,6 +9,7 @@ use firesteel_types::{ExecutorId, Host};
 use super::app_table::Ending;
 use super::application::Application;
 use super::core::{Master, Turn};
+use super::drivers::too_large;
 use super::records::ApplicationRecord;
 use super::state::ApplicationState;
 use super::worker_table::Worker;
@@ -38,9 +39,9 @@ impl Master {
     /// A driver wants to register. The same process asking again gets the same answer.
     pub(super) fn register_application(&mut self, turn: &mut Turn<'_>, from: Peer, asked: Asked) {
         let known = self.apps.of(asked.incarnation).map(|app| app.id().clone());
-        if let Some(why) = self.apps.why_over(asked.incarnation) {
-            let message = why.to_owned();
-            return turn.tell_app(from, ToApplication::ApplicationRemoved { message });
+        let too_large = too_large(&asked.description.command);
+        if let Some(why) = self.apps.why_over(asked.incarnation).map(str::to_owned).or(too_large) {
+            return turn.tell_app(from, ToApplication::ApplicationRemoved { message: why });
         }
         let (executors, description) = (asked.executors.clone(), asked.description.clone());
         let is_new = known.is_none();
@@ -82,12 +83,22 @@ impl Master {
         id
     }
 
-    /// A message of the driver came over this connection.
-    pub(super) fn heard_of(&mut self, turn: &mut Turn<'_>, from: Peer, app: &AppId) {
-        let Some(app) = self.apps.get_mut(app) else {
+    /// Whether a message about an application is of its own driver: it came over the connection over which that registered. The
+    /// driver of another application, or one that made a new connection, has to register first (S27).
+    pub(super) fn speaks_for(&mut self, turn: &mut Turn<'_>, from: Peer, id: &AppId) -> bool {
+        let trusts = self.options.planted.is(Mutant::TrustsAnyApplication);
+        if self.apps.get(id).is_none_or(|app| app.peer() != from && !trusts) {
             self.dropped_stale();
-            return turn.tell_app(from, ToApplication::ReconnectApplication);
-        };
+            turn.tell_app(from, ToApplication::ReconnectApplication);
+            return false;
+        }
+        self.heard_of(turn, from, id);
+        true
+    }
+
+    /// A message of the driver came over this connection.
+    fn heard_of(&mut self, turn: &mut Turn<'_>, from: Peer, app: &AppId) {
+        let Some(app) = self.apps.get_mut(app) else { return };
         self.agenda.reschedule_if(app.heard(turn.now, from));
     }
 
@@ -100,7 +111,6 @@ impl Master {
         report: Report,
     ) {
         let Report { limit, executors: registered, registrations, excluded } = report;
-        self.heard_of(turn, from, id);
         let adopts = self.adopts();
         let Some(app) = self.apps.get_mut(id) else { return };
         self.agenda.reschedule_if(app.set_excluded(excluded));
@@ -118,22 +128,11 @@ impl Master {
         self.set_limit(turn, id, limit);
     }
 
-    fn set_limit(&mut self, turn: &mut Turn<'_>, id: &AppId, limit: Option<u32>) {
+    pub(super) fn set_limit(&mut self, turn: &mut Turn<'_>, id: &AppId, limit: Option<u32>) {
         if self.apps.get_mut(id).is_some_and(|app| app.set_limit(limit)) {
             turn.touch_app(id);
             self.agenda.reschedule();
         }
-    }
-
-    pub(super) fn limit_changed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        from: Peer,
-        id: &AppId,
-        total: u32,
-    ) {
-        self.heard_of(turn, from, id);
-        self.set_limit(turn, id, Some(total));
     }
 
     pub(super) fn unregister(&mut self, turn: &mut Turn<'_>, id: &AppId) {

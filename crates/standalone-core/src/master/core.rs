@@ -40,6 +40,8 @@ pub enum MasterEvent {
     },
     /// The store answered: it is sure that nobody else leads before this moment.
     LeaseRenewed { until: Tick },
+    /// Another master leads, or it is not known which.
+    LeaderKnown { url: Option<String> },
     /// This master leads no longer: a write failed, or its store says so.
     Deposed {
         /// For people.
@@ -184,6 +186,7 @@ impl Master {
             MasterEvent::Ticked => self.ticked(turn),
             MasterEvent::Elected { records, lease } => self.elected(turn, records, lease),
             MasterEvent::LeaseRenewed { until } => self.leadership.renew(until),
+            MasterEvent::LeaderKnown { url } => self.leadership.follow(url),
             MasterEvent::Deposed { reason } => self.deposed(turn, reason),
         }
         self.complete_if_all_answered(turn);
@@ -214,14 +217,15 @@ impl Master {
 
     /// Another master leads, or none does: workers and drivers have to register there. They hear when this one does.
     fn decline(&mut self, turn: &mut Turn<'_>, from: Peer, message: &ToMaster) {
+        let leader = self.leadership.leader().cloned();
         match message {
             ToMaster::RegisterWorker { newest, .. } => {
                 self.note_follower(from, Follower::Worker, *newest);
-                turn.tell_worker(from, ToWorker::MasterInStandby);
+                turn.tell_worker(from, ToWorker::MasterInStandby { leader });
             }
             ToMaster::RegisterApplication { newest, .. } => {
                 self.note_follower(from, Follower::Application, *newest);
-                turn.tell_app(from, ToApplication::MasterInStandby);
+                turn.tell_app(from, ToApplication::MasterInStandby { leader });
             }
             ToMaster::Following { follower, newest } => {
                 self.note_follower(from, *follower, *newest);
@@ -239,7 +243,7 @@ impl Master {
             | ToMaster::RequestKillAllDrivers
             | ToMaster::RequestClearCompletedDriversAndApps
             | ToMaster::RequestReadyz => {
-                turn.reply(from, MasterReply::MasterInStandby);
+                turn.reply(from, MasterReply::MasterInStandby { leader });
             }
             _ => self.dropped_stale(),
         }
@@ -252,12 +256,15 @@ impl Master {
                 let known = known.is_some_and(|known| known.incarnation == worker.incarnation);
                 match self.is_leader_for(turn, (from, Follower::Worker), newest, known) {
                     true => self.register_worker(turn, from, worker, state),
-                    false => turn.tell_worker(from, ToWorker::MasterInStandby),
+                    false => turn.tell_worker(from, ToWorker::MasterInStandby { leader: None }),
                 }
             }
             ToMaster::WorkerLatestState { worker, registration, state }
             | ToMaster::Heartbeat { worker, registration, state } => {
                 self.worker_reported(turn, from, (worker, registration), state);
+            }
+            ToMaster::UnregisterWorker { worker, registration, drivers } => {
+                self.worker_ends(turn, (&worker, registration), &drivers);
             }
             ToMaster::ExecutorStateChanged { worker, registration, number, report } => {
                 if self.is_new(turn, from, (&worker, registration), number) {
@@ -281,7 +288,7 @@ impl Master {
                 let asked = Asked { description, incarnation, previous, first_executor, executors };
                 match self.is_leader_for(turn, (from, Follower::Application), newest, known) {
                     true => self.register_application(turn, from, asked),
-                    false => turn.tell_app(from, ToApplication::MasterInStandby),
+                    false => turn.tell_app(from, ToApplication::MasterInStandby { leader: None }),
                 }
             }
             ToMaster::Following { follower, newest } => {
@@ -289,16 +296,25 @@ impl Master {
             }
             ToMaster::ApplicationHeartbeat { app, limit, executors, registrations, excluded } => {
                 let report = Report { limit, executors, registrations, excluded };
-                self.application_reported(turn, from, &app, report);
+                if self.speaks_for(turn, from, &app) {
+                    self.application_reported(turn, from, &app, report);
+                }
             }
             ToMaster::RequestExecutors { app, total } => {
-                self.limit_changed(turn, from, &app, total)
+                if self.speaks_for(turn, from, &app) {
+                    self.set_limit(turn, &app, Some(total));
+                }
             }
             ToMaster::KillExecutors { app, executors } => {
-                self.kill_executors(turn, &app, &executors);
+                if self.speaks_for(turn, from, &app) {
+                    self.kill_executors(turn, &app, &executors);
+                }
             }
-            ToMaster::UnregisterApplication { app } => self.unregister(turn, &app),
-            ToMaster::MasterChangeAcknowledged { app } => self.heard_of(turn, from, &app),
+            ToMaster::UnregisterApplication { app } => {
+                if self.speaks_for(turn, from, &app) {
+                    self.unregister(turn, &app);
+                }
+            }
             ToMaster::RequestSubmitDriver { description } => {
                 self.submit_driver(turn, from, description);
             }
@@ -386,6 +402,11 @@ impl Master {
     /// What this master is doing.
     pub fn status(&self) -> RecoveryState {
         self.leadership.status()
+    }
+
+    /// The master that leads instead, where that is known.
+    pub fn leader(&self) -> Option<&String> {
+        self.leadership.leader()
     }
 
     /// Its term, or the last one it led in.

@@ -20,19 +20,17 @@ pub(super) struct Driver {
     ordered: Tick,
     /// It was heard of from its worker.
     started: bool,
+    /// When the one whose place it takes has surely ended.
+    fenced_until: Tick,
 }
 
 impl Driver {
-    fn new(driver: DriverId, description: Arc<DriverDescription>, now: Tick) -> Self {
-        let record = DriverRecord { driver, description, submitted: now, worker: None };
-        Driver { record, state: DriverState::Submitted, ordered: now, started: false }
-    }
-
-    /// As it was persisted, or as its worker tells.
-    fn restored(record: DriverRecord, now: Tick) -> Self {
+    /// As it was submitted, as it was persisted, or as its worker tells.
+    fn new(record: DriverRecord, now: Tick, fence_ms: u64) -> Self {
         let placed = record.worker.is_some();
         let state = if placed { DriverState::Running } else { DriverState::Submitted };
-        Driver { record, state, ordered: now, started: false }
+        let fenced_until = now.plus_ms(fence_ms);
+        Driver { record, state, ordered: now, started: false, fenced_until }
     }
 
     pub(super) fn record(&self) -> DriverRecord {
@@ -49,6 +47,11 @@ impl Driver {
 
     pub(super) fn worker(&self) -> Option<&WorkerId> {
         self.record.worker.as_ref()
+    }
+
+    /// Until when the one whose place it takes may still run.
+    pub(super) fn fenced_until(&self) -> Option<Tick> {
+        self.record.fence.as_ref().map(|_| self.fenced_until)
     }
 
     /// Its worker has it. One that registers brings what was not persisted: secrets.
@@ -128,20 +131,38 @@ impl Drivers {
         &self.waiting
     }
 
-    /// Takes a driver in; it waits for a worker.
-    pub(super) fn submit(&mut self, id: DriverId, description: Arc<DriverDescription>, now: Tick) {
-        self.waiting.push(id.clone());
-        let driver = Driver::new(id.clone(), description, now);
-        self.active.insert(id, driver);
-    }
-
-    /// Takes a driver in that was submitted to a master before this one.
-    pub(super) fn restore(&mut self, record: DriverRecord, now: Tick) {
+    /// Takes a driver in: new, or one that was submitted to a master before this one. One without a worker waits for one; the
+    /// one whose place it takes may run for so long, if there is one.
+    pub(super) fn insert(&mut self, record: DriverRecord, now: Tick, fence_ms: u64) {
         let id = record.driver.clone();
         if record.worker.is_none() {
             self.waiting.push(id.clone());
         }
-        self.active.insert(id, Driver::restored(record, now));
+        self.active.insert(id, Driver::new(record, now, fence_ms));
+    }
+
+    /// Only these may still run on this worker, until then: those that take their places wait for that, and others no longer.
+    /// Gives back whose record changed.
+    pub(super) fn move_fences(
+        &mut self,
+        worker: &WorkerId,
+        running: &[DriverId],
+        until: Tick,
+    ) -> Vec<DriverId> {
+        let mut lifted = Vec::new();
+        for (id, driver) in &mut self.active {
+            let fence = &mut driver.record.fence;
+            let Some(found) = fence.as_ref().filter(|fence| fence.worker == *worker) else {
+                continue;
+            };
+            if running.contains(&found.driver) {
+                driver.fenced_until = driver.fenced_until.max(until);
+            } else {
+                *fence = None;
+                lifted.push(id.clone());
+            }
+        }
+        lifted
     }
 
     /// Drivers that are not over are another master's.
@@ -161,7 +182,7 @@ impl Drivers {
         self.turn = at + 1;
         self.waiting.retain(|waiting| waiting != id);
         let driver = self.active.get_mut(id).expect("a waiting driver");
-        driver.record.worker = Some(worker.clone());
+        (driver.record.worker, driver.record.fence) = (Some(worker.clone()), None);
         (driver.state, driver.ordered, driver.started) = (DriverState::Running, now, false);
     }
 

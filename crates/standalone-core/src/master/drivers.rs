@@ -3,13 +3,35 @@
 use std::sync::Arc;
 
 use firesteel_backend::Peer;
+use firesteel_backend::command::Command;
+use firesteel_backend::mutant::Mutant;
+use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
 use super::driver_table::Driver;
+use super::records::{DriverRecord, Fence};
 use super::recovery::Unknown;
 use crate::description::{DriverDescription, DriverReport, DriverState};
 use crate::messages::{MasterReply, ToWorker};
 use crate::{DriverId, WorkerId};
+
+/// So many bytes a command may have, with its environment: a store has to take it in one piece.
+const LARGEST_COMMAND: usize = 256 << 10;
+
+/// Why a command cannot be persisted, if it cannot.
+pub(super) fn too_large(command: &Command) -> Option<String> {
+    let texts = command.arguments.iter().chain(command.environment.keys());
+    let texts = texts.chain(command.environment.values()).map(String::len);
+    let files = command.served.iter().flat_map(|served| &served.files);
+    let bytes = texts.chain(files.map(|file| file.name.len() + 40)).sum::<usize>();
+    let bytes = bytes + command.program.len();
+    (bytes > LARGEST_COMMAND).then(|| {
+        format!(
+            "its arguments, variables and settings have {bytes} bytes, and a master takes {LARGEST_COMMAND}: put them into a file \
+             (--files)"
+        )
+    })
+}
 
 impl Master {
     pub(super) fn submit_driver(
@@ -23,15 +45,26 @@ impl Master {
             Err(format!(
                 "{name} asks for nothing: a driver takes at least 1 core and 1 MB of memory"
             ))
+        } else if let Some(why) = too_large(&description.command) {
+            Err(why)
         } else {
-            Ok(self.add_driver(turn, description))
+            Ok(self.add_driver(turn, description, None))
         };
         turn.reply(from, MasterReply::SubmitDriverResponse { result });
     }
 
-    fn add_driver(&mut self, turn: &mut Turn<'_>, description: Arc<DriverDescription>) -> DriverId {
+    /// With a fence, it waits so long for the one whose place it takes.
+    fn add_driver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        description: Arc<DriverDescription>,
+        fence: Option<(Fence, u64)>,
+    ) -> DriverId {
         let id = self.ids.next_driver(turn.now);
-        self.drivers.submit(id.clone(), description, turn.now);
+        let (fence, fence_ms) = fence.unzip();
+        let (submitted, worker) = (turn.now, None);
+        let record = DriverRecord { driver: id.clone(), description, submitted, worker, fence };
+        self.drivers.insert(record, turn.now, fence_ms.unwrap_or(0));
         turn.touch_driver(&id);
         self.agenda.reschedule();
         id
@@ -110,6 +143,21 @@ impl Master {
         }
     }
 
+    /// A worker tells, under its present registration, which drivers may run there: others surely do not, and will not. Those that
+    /// do may go on for as long as if it had never been lost.
+    pub(super) fn move_fences(
+        &mut self,
+        turn: &mut Turn<'_>,
+        worker: &WorkerId,
+        running: &[DriverId],
+    ) {
+        let until = turn.now.plus_ms(self.options.fence_ms());
+        for id in self.drivers.move_fences(worker, running, until) {
+            turn.touch_driver(&id);
+            self.agenda.reschedule();
+        }
+    }
+
     /// As with executors: orders that did not reach the worker are repeated.
     pub(super) fn reconcile_drivers(
         &mut self,
@@ -140,13 +188,20 @@ impl Master {
         }
     }
 
-    /// Its worker is gone: another one of it takes its place, if it is supervised.
-    pub(super) fn driver_lost(&mut self, turn: &mut Turn<'_>, id: &DriverId) {
+    /// Its worker is gone: another one of it takes its place, if it is supervised. Not before it has surely ended: the worker may
+    /// only have been cut off, and ends it when it has not been answered for long enough (S36).
+    pub(super) fn driver_lost(&mut self, turn: &mut Turn<'_>, id: &DriverId, heard: Tick) {
         let Some(driver) = self.drivers.get(id) else { return };
-        let description = driver.description().clone();
+        let (description, worker) = (driver.description().clone(), driver.worker().cloned());
         if description.supervise {
+            let over = heard.plus_ms(self.options.fence_ms());
+            let fenced = self.options.driver_lease_ms > 0 && over > turn.now;
+            let fences = fenced && !self.options.planted.is(Mutant::RelaunchesDriversAtOnce);
+            let fence = worker
+                .filter(|_| fences)
+                .map(|worker| (Fence { driver: id.clone(), worker }, over.since_ms(turn.now)));
             self.end_driver(turn, id, DriverState::Relaunching);
-            self.add_driver(turn, description);
+            self.add_driver(turn, description, fence);
         } else {
             self.end_driver(turn, id, DriverState::Error);
         }

@@ -32,6 +32,8 @@ pub(super) struct Leadership {
     settles_at: Tick,
     /// The largest term it ever heard of.
     heard: Term,
+    /// The master that leads instead, as its store says.
+    leader: Option<String>,
     followers: BTreeMap<Peer, Follower>,
 }
 
@@ -44,6 +46,7 @@ impl Leadership {
             adopts_until: None,
             settles_at: Tick(0),
             heard: Term(0),
+            leader: None,
             followers: BTreeMap::new(),
         }
     }
@@ -58,7 +61,7 @@ impl Leadership {
 
     /// It leads: with records of those that have to answer until then, or with nothing, and adopts until then.
     pub(super) fn begin(&mut self, recovers: bool, until: Tick, lease: Option<Tick>) {
-        self.lease = lease;
+        (self.lease, self.leader) = (lease, None);
         (self.recovery_ends, self.adopts_until) = match recovers {
             true => (Some(until), None),
             false => (None, Some(until)),
@@ -70,6 +73,15 @@ impl Leadership {
     pub(super) fn end(&mut self) {
         self.status = RecoveryState::Standby;
         (self.lease, self.recovery_ends, self.adopts_until) = (None, None, None);
+    }
+
+    /// Another master leads, or nobody knows which.
+    pub(super) fn follow(&mut self, leader: Option<String>) {
+        self.leader = leader.filter(|_| !self.leads());
+    }
+
+    pub(super) fn leader(&self) -> Option<&String> {
+        self.leader.as_ref()
     }
 
     /// All have answered, or are dropped now.

@@ -33,6 +33,8 @@ mod core;
 mod driver_table;
 mod drivers;
 mod executors;
+#[cfg(test)]
+mod fence_tests;
 mod ids;
 mod launches;
 mod leadership;
@@ -53,6 +55,8 @@ mod workers;
 
 pub use self::core::{Master, MasterEffect, MasterEvent};
 pub use options::MasterOptions;
-pub use records::{ApplicationRecord, Change, DriverRecord, ExecutorRecord, Records, WorkerRecord};
+pub use records::{
+    ApplicationRecord, Change, DriverRecord, ExecutorRecord, Fence, Records, WorkerRecord,
+};
 pub use state::{ApplicationState, RecoveryState, WorkerStatus};
 pub use view::{ApplicationView, DriverView, ExecutorView, MasterView, WorkerView};

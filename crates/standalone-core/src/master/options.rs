@@ -31,6 +31,8 @@ pub struct MasterOptions {
     /// `spark.deploy.recoveryTimeout`: how long a new leader waits for those that the one before it knew. As long, one that
     /// knows nothing adopts what it hears of.
     pub recovery_timeout_ms: u64,
+    /// `spark.firesteel.supervise.lease`: how long a worker that no master answers lets supervised drivers run; 0: for ever.
+    pub driver_lease_ms: u64,
     /// Other masters may lead: a later term that somebody knows is another leader's.
     pub elected: bool,
     /// The first number in ids of applications and drivers, drawn at its start: a clock that was set back gives the date
@@ -56,6 +58,7 @@ impl Default for MasterOptions {
             retained_applications: 200,
             retained_drivers: 200,
             recovery_timeout_ms: 60_000,
+            driver_lease_ms: 120_000,
             elected: false,
             first_number: 0,
             planted: Planted::default(),
@@ -67,5 +70,10 @@ impl MasterOptions {
     /// How often workers and drivers send heartbeats, and how often the master looks.
     pub fn heartbeat_ms(&self) -> u64 {
         (self.worker_timeout_ms / 4).max(1)
+    }
+
+    /// How long after the last heartbeat of a worker its supervised drivers have surely ended: clocks gain and lose.
+    pub fn fence_ms(&self) -> u64 {
+        self.driver_lease_ms.saturating_add(self.driver_lease_ms / 8)
     }
 }

@@ -47,6 +47,13 @@ pub struct ApplicationRecord {
     pub executors: Vec<ExecutorRecord>,
 }
 
+/// A driver that may still run elsewhere, on a worker that was declared dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    pub driver: DriverId,
+    pub worker: WorkerId,
+}
+
 /// A driver as it is persisted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverRecord {
@@ -55,6 +62,8 @@ pub struct DriverRecord {
     pub submitted: Tick,
     /// Where it runs, if it does.
     pub worker: Option<WorkerId>,
+    /// The one whose place it takes, while that may still run.
+    pub fence: Option<Fence>,
 }
 
 /// One change of what is persisted.

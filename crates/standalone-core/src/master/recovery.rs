@@ -109,7 +109,8 @@ impl Master {
         if booked.is_none() {
             turn.touch_driver(&id);
         }
-        self.drivers.restore(DriverRecord { worker: booked, ..record }, turn.now);
+        let fence_ms = self.options.fence_ms();
+        self.drivers.insert(DriverRecord { worker: booked, ..record }, turn.now, fence_ms);
     }
 
     /// False if there is no such worker, or it has too little.
@@ -323,8 +324,9 @@ impl Master {
             entry.book_driver(id.clone(), slot);
         }
         let (submitted, worker) = (turn.now, Some(worker.clone()));
-        let record = DriverRecord { driver: id.clone(), description, submitted, worker };
-        self.drivers.restore(record, turn.now);
+        let record =
+            DriverRecord { driver: id.clone(), description, submitted, worker, fence: None };
+        self.drivers.insert(record, turn.now, 0);
         turn.touch_driver(id);
         Unknown::Adopted
     }

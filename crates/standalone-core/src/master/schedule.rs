@@ -148,6 +148,9 @@ impl Master {
 
     fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) {
         let Some(driver) = self.drivers.get(id) else { return };
+        if let Some(until) = driver.fenced_until().filter(|until| *until > turn.now) {
+            return self.agenda.retry_at(turn.now, Some(until));
+        }
         let description = driver.description().clone();
         let fits =
             |at: &usize| self.workers[&alive[*at]].fits(description.cores, description.memory_mb);

@@ -25,7 +25,7 @@ pub(super) struct Scene {
     pub(super) records: Records,
     pub(super) to_workers: Vec<(Peer, ToWorker)>,
     pub(super) to_apps: Vec<(Peer, ToApplication)>,
-    replies: Vec<MasterReply>,
+    pub(super) replies: Vec<MasterReply>,
     /// Of all that it said.
     pub(super) terms: Vec<Term>,
     pub(super) stepped_down: Option<String>,
@@ -56,7 +56,7 @@ pub(super) fn app(max_cores: u32) -> ApplicationDescription {
 }
 
 impl Scene {
-    fn new(options: MasterOptions) -> Self {
+    pub(super) fn new(options: MasterOptions) -> Self {
         let mut scene = Scene::standing_by(MasterOptions { recovery_timeout_ms: 0, ..options });
         scene.elect(Records::default());
         scene
@@ -167,6 +167,10 @@ impl Scene {
 
     pub(super) fn add_app_asks(&mut self, from: u64) {
         self.ask_for_app(from, app(1), None, 0);
+    }
+
+    pub(super) fn add_app_asks_with(&mut self, from: u64, command: Command) {
+        self.ask_for_app(from, ApplicationDescription { command, ..app(1) }, None, 0);
     }
 
     fn ask_for_app(
@@ -669,6 +673,22 @@ fn a_driver_whose_connection_breaks_may_come_back_for_a_while() {
         excluded: Vec::new(),
     };
     scene.hear(21, heartbeat());
+    let told = scene.to_apps.last();
+    assert_eq!(
+        told,
+        Some(&(Peer(21), ToApplication::ReconnectApplication)),
+        "anybody could say so"
+    );
+    let again = ToMaster::RegisterApplication {
+        description: Arc::new(super::tests::app(1)),
+        incarnation: Incarnation(20),
+        previous: Some(app.clone()),
+        first_executor: ExecutorId(0),
+        newest: Term(0),
+        executors: Vec::new(),
+    };
+    scene.hear(21, again);
+    scene.hear(21, heartbeat());
     scene.later(15_000);
     assert_eq!(scene.master.view().active_apps.len(), 1, "it came back");
     scene.feed(MasterEvent::PeerDisconnected { peer: Peer(21) });
@@ -770,7 +790,7 @@ fn a_master_that_stands_by_takes_nobody_in() {
     let message = ToMaster::RegisterWorker { worker, state, newest: Term(0) };
     master.handle(Tick(1), MasterEvent::Received { from: Peer(1), message }, &mut out);
     let [MasterEffect::SendWorker { stamped, .. }] = &out[..] else { panic!("{out:?}") };
-    assert_eq!(stamped.message, ToWorker::MasterInStandby);
+    assert_eq!(stamped.message, ToWorker::MasterInStandby { leader: None });
 }
 
 /// The terms with which a master answers who wants to register.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use firesteel_backend::AppId;
+use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Tick};
 
 use super::app_table::CompletedApplication;
@@ -71,6 +71,8 @@ pub struct DriverView {
 pub struct MasterView {
     pub url: String,
     pub status: RecoveryState,
+    /// The master that leads instead, where that is known.
+    pub leader: Option<String>,
     /// Workers, the dead ones too while they are listed.
     pub workers: Vec<WorkerView>,
     /// Applications that are not over, first come first.
@@ -89,6 +91,7 @@ impl Master {
         MasterView {
             url: self.options.url.clone(),
             status: self.status(),
+            leader: self.leader().cloned(),
             workers: self.workers.iter().map(Worker::view).collect(),
             active_apps: self.apps.in_order().map(Application::view).collect(),
             completed_apps: self.apps.completed().map(CompletedApplication::view).collect(),
@@ -100,6 +103,11 @@ impl Master {
     /// The registration of a worker, and whether it counts. For the simulator.
     pub fn registration(&self, id: &WorkerId) -> Option<(Registration, bool)> {
         self.workers.get(id).map(|worker| (worker.registration(), worker.is_alive()))
+    }
+
+    /// Over which connection an application's driver is reached, if there is such an application. For the simulator.
+    pub fn peer_of(&self, app: &AppId) -> Option<Peer> {
+        self.apps.get(app).map(Application::peer)
     }
 
     /// The books in a few numbers: live workers, cores and memory given out, executors counted on.

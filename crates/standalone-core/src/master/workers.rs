@@ -11,7 +11,7 @@ use crate::description::{
     DriverReport, DriverState, ExecutorReport, ExecutorState, WorkerDescription, WorkerState,
 };
 use crate::messages::{ToApplication, ToWorker};
-use crate::{ExecutorKey, Registration, WorkerId};
+use crate::{DriverId, ExecutorKey, Registration, WorkerId};
 
 /// Why a worker may not join, and whether asking again may help.
 struct Objection {
@@ -49,6 +49,7 @@ impl Master {
             url: self.options.url.clone(),
             web_ui: self.options.web_ui.clone(),
             heartbeat_ms: self.options.heartbeat_ms(),
+            driver_lease_ms: self.options.driver_lease_ms,
         };
         turn.tell_worker(from, registered);
         if entry.is_new(state.number) {
@@ -156,9 +157,28 @@ impl Master {
         (id, registration): (WorkerId, Registration),
         state: WorkerState,
     ) {
-        if self.is_new(turn, from, (&id, registration), state.number) {
+        let number = state.number;
+        if self.is_new(turn, from, (&id, registration), number) {
+            let live = state.drivers.iter().filter(|report| !report.state.is_finished());
+            let live: Vec<_> = live.map(|report| report.driver.clone()).collect();
+            self.move_fences(turn, &id, &live);
             self.reconcile(turn, &id, state);
+            turn.tell_worker(from, ToWorker::HeartbeatKnown { registration, number });
         }
+    }
+
+    /// A worker ends: nobody has to wait until it is missed. It says so once more when its drivers are gone.
+    pub(super) fn worker_ends(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (id, registration): (&WorkerId, Registration),
+        drivers: &[DriverId],
+    ) {
+        if self.workers.get(id).is_none_or(|worker| worker.registration() != registration) {
+            return self.dropped_stale();
+        }
+        self.lose_worker(turn, id, "it was told to end");
+        self.move_fences(turn, id, drivers);
     }
 
     /// Whether a message of a worker counts: it is registered under that number, and has not said
@@ -241,14 +261,14 @@ impl Master {
             return;
         };
         let (executors, drivers) = worker.declare_dead();
-        let host = worker.host().clone();
+        let (host, heard) = (worker.host().clone(), worker.last_heartbeat());
         let message = format!("worker {id} on {host} was declared dead: {why}");
         turn.touch_worker(id);
         for key in executors {
             self.executor_ended(turn, &key, ExecutorState::Lost, None, &message);
         }
         for driver in drivers {
-            self.driver_lost(turn, &driver);
+            self.driver_lost(turn, &driver, heard);
         }
         for app in self.apps.iter() {
             let (worker, host, message) = (id.clone(), host.clone(), message.clone());

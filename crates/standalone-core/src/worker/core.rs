@@ -12,6 +12,7 @@ use firesteel_types::Tick;
 
 use super::driver_table::Drivers;
 use super::executor_table::Executors;
+use super::lease::Lease;
 use super::options::WorkerOptions;
 use super::registration::Link;
 use super::state::Memory;
@@ -69,6 +70,8 @@ pub enum WorkerEvent {
     Ticked,
     /// The process got a signal to end, or its owner stops it.
     StopRequested,
+    /// After its [`Exit`](WorkerEffect::Exit): nothing that it started is left.
+    ProcessesGone,
 }
 
 /// Out of a worker, in order.
@@ -95,6 +98,8 @@ pub enum WorkerEffect {
     SpawnDriver { driver: DriverId, description: Arc<DriverDescription> },
     /// End a driver's process, with all it started.
     KillDriver { driver: DriverId },
+    /// End the processes of supervised drivers at this moment, whatever becomes of this worker, unless a later one is named.
+    GuardDrivers { until: Tick },
     /// The application is over and nothing of it runs: remove its temporary directories.
     RemoveApplication { app: AppId },
     /// Remove work directories that are older than this, except those of these applications and drivers.
@@ -129,6 +134,8 @@ pub struct Worker {
     pub(super) newest: (Term, Registration),
     /// Of the last report.
     number: u64,
+    /// How long supervised drivers may run.
+    pub(super) lease: Lease,
     pub(super) executors: Executors,
     pub(super) drivers: Drivers,
     pub(super) memory: Memory,
@@ -149,6 +156,7 @@ impl Worker {
             link: Link::starting(),
             newest: (Term(0), Registration(0)),
             number: 0,
+            lease: Lease::default(),
             executors: Executors::default(),
             drivers: Drivers::default(),
             memory: Memory::default(),
@@ -162,10 +170,13 @@ impl Worker {
 
     /// Takes one event and appends what is to be done about it, in order.
     pub fn handle(&mut self, now: Tick, event: WorkerEvent, out: &mut Vec<WorkerEffect>) {
+        let turn = &mut Turn { now, out };
         if self.stopped {
+            if matches!(event, WorkerEvent::ProcessesGone) {
+                self.say_goodbye(turn, Vec::new());
+            }
             return;
         }
-        let turn = &mut Turn { now, out };
         match event {
             WorkerEvent::Received { master, stamped } => self.received(turn, master, stamped),
             WorkerEvent::MasterDisconnected { master } => self.master_disconnected(turn, master),
@@ -186,7 +197,11 @@ impl Worker {
                 self.driver_spawn_failed(turn, &driver, message);
             }
             WorkerEvent::Ticked => self.ticked(turn),
-            WorkerEvent::StopRequested => self.stop(turn, 0, "it was told to end".to_owned()),
+            WorkerEvent::StopRequested => {
+                self.say_goodbye(turn, self.drivers.names().cloned().collect());
+                self.stop(turn, 0, "it was told to end".to_owned());
+            }
+            WorkerEvent::ProcessesGone => {}
         }
         if !self.stopped {
             self.arm(turn);
@@ -200,15 +215,24 @@ impl Worker {
             return;
         }
         match message {
-            ToWorker::RegisteredWorker { registration, heartbeat_ms, .. } => {
-                self.registered(turn, (master, heartbeat_ms), (term, registration));
+            ToWorker::RegisteredWorker { registration, heartbeat_ms, driver_lease_ms, .. } => {
+                self.registered(
+                    turn,
+                    (master, heartbeat_ms, driver_lease_ms),
+                    (term, registration),
+                );
             }
             ToWorker::RegisterWorkerFailed { incarnation, reason, retry } => {
                 if incarnation == self.options.description.incarnation {
                     self.register_failed(turn, reason, retry);
                 }
             }
-            ToWorker::MasterInStandby => {}
+            ToWorker::MasterInStandby { .. } => {}
+            ToWorker::HeartbeatKnown { registration, number } => {
+                if self.obeys(registration) {
+                    self.heartbeat_known(turn, number);
+                }
+            }
             ToWorker::ReconnectWorker => self.reconnect(turn),
             ToWorker::MasterChanged { .. } => self.look_for_leader(turn),
             ToWorker::LaunchExecutor {
@@ -298,6 +322,14 @@ impl Worker {
     /// A message was dropped because it is out of date.
     pub(super) fn dropped_stale(&mut self) {
         self.stale += 1;
+    }
+
+    /// Its master need not miss it. These drivers may still be there.
+    fn say_goodbye(&mut self, turn: &mut Turn<'_>, drivers: Vec<DriverId>) {
+        let Link::Registered { master, .. } = self.link else { return };
+        let (worker, registration) = self.signature();
+        let message = ToMaster::UnregisterWorker { worker, registration, drivers };
+        turn.out.push(WorkerEffect::Send { master, message });
     }
 
     /// Ends the worker; its processes go with it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use firesteel_backend::blame::ExitStatus;
+use firesteel_backend::mutant::Mutant;
 
 use super::core::{Turn, Worker, WorkerEffect};
 use super::registration::Link;
@@ -29,7 +30,9 @@ impl Worker {
 
     pub(super) fn start_waiting_drivers(&mut self, turn: &mut Turn<'_>) {
         for (id, description) in self.drivers.waiting() {
-            if self.has_capacity(description.cores, description.memory_mb) {
+            let ignores = self.options.planted.is(Mutant::RunsDriversWithoutLease);
+            let may_run = !description.supervise || ignores || self.lease.holds(turn.now);
+            if may_run && self.has_capacity(description.cores, description.memory_mb) {
                 let report = self.drivers.start(&id, turn.now);
                 turn.out.push(WorkerEffect::SpawnDriver { driver: id, description });
                 self.report_driver(turn, report);

@@ -6,6 +6,7 @@
 //! | `registration` | with whom to register, how often to try, whose orders count |
 //! | `executors` | executors' processes: when there is capacity, how they ended |
 //! | `drivers` | drivers' processes: the same, and starting them again |
+//! | `lease` | how long supervised drivers may run without a word of a master |
 //! | `download` | from whom to fetch an executable or a file |
 //!
 //! What runs and what ended is kept by `executor_table` and `driver_table`, what was ever ordered by `state`.
@@ -21,6 +22,7 @@ mod driver_table;
 mod drivers;
 mod executor_table;
 mod executors;
+mod lease;
 mod options;
 mod registration;
 mod state;

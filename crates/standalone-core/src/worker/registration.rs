@@ -1,5 +1,6 @@
 //! With whom a worker is registered, and how it gets there again.
 
+use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
 use super::core::WorkerEffect;
@@ -59,6 +60,7 @@ impl Worker {
                 self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
                 let (worker, registration) = self.signature();
                 let state = self.state();
+                self.lease.sends(state.number, turn.now);
                 let message = ToMaster::Heartbeat { worker, registration, state };
                 turn.out.push(WorkerEffect::Send { master, message });
                 self.ask_others(turn, master);
@@ -118,7 +120,7 @@ impl Worker {
     pub(super) fn registered(
         &mut self,
         turn: &mut Turn<'_>,
-        (master, heartbeat_ms): (usize, u64),
+        (master, heartbeat_ms, driver_lease_ms): (usize, u64, u64),
         given: (Term, Registration),
     ) {
         let confirmed = given == self.newest && self.is_registered();
@@ -129,12 +131,23 @@ impl Worker {
             return;
         }
         self.newest = given;
+        self.lease.set_length(driver_lease_ms);
         let next_heartbeat = turn.now.plus_ms(heartbeat_ms.max(1));
         self.link = Link::Registered { master, heartbeat_ms, next_heartbeat };
         let (worker, registration) = self.signature();
         let state = self.state();
+        self.lease.sends(state.number, turn.now);
         let message = ToMaster::WorkerLatestState { worker, registration, state };
         turn.out.push(WorkerEffect::Send { master, message });
+    }
+
+    /// The master heard a report: supervised drivers may go on for so long after it was sent.
+    pub(super) fn heartbeat_known(&mut self, turn: &mut Turn<'_>, number: u64) {
+        let Some(until) = self.lease.is_answered(number) else { return };
+        if !self.options.planted.is(Mutant::RunsDriversWithoutLease) {
+            turn.out.push(WorkerEffect::GuardDrivers { until });
+        }
+        self.start_waiting_drivers(turn);
     }
 
     pub(super) fn register_failed(&mut self, turn: &mut Turn<'_>, reason: String, retry: bool) {

@@ -41,9 +41,20 @@ fn received(message: ToWorker) -> WorkerEvent {
 }
 
 fn registered(registration: u64) -> WorkerEvent {
+    registered_for(registration, 0)
+}
+
+/// With a master that lets supervised drivers run for so long after a heartbeat.
+fn registered_for(registration: u64, driver_lease_ms: u64) -> WorkerEvent {
     let registration = Registration(registration);
     let (url, web_ui) = (String::new(), String::new());
-    received(ToWorker::RegisteredWorker { registration, url, web_ui, heartbeat_ms: 15_000 })
+    received(ToWorker::RegisteredWorker {
+        registration,
+        url,
+        web_ui,
+        heartbeat_ms: 15_000,
+        driver_lease_ms,
+    })
 }
 
 fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
@@ -366,4 +377,79 @@ fn a_driver_that_fails_is_started_again_only_if_it_is_supervised() {
         let again = again.iter().any(|effect| matches!(effect, WorkerEffect::SpawnDriver { .. }));
         assert_eq!(again, supervise);
     }
+}
+
+/// The number of the last report that was sent.
+fn last_number(out: &[WorkerEffect]) -> u64 {
+    let number = out.iter().rev().find_map(|effect| match effect {
+        WorkerEffect::Send { message: ToMaster::WorkerLatestState { state, .. }, .. }
+        | WorkerEffect::Send { message: ToMaster::Heartbeat { state, .. }, .. } => {
+            Some(state.number)
+        }
+        _ => None,
+    });
+    number.expect("it reports")
+}
+
+fn answered(registration: u64, number: u64) -> WorkerEvent {
+    received(ToWorker::HeartbeatKnown { registration: Registration(registration), number })
+}
+
+fn starts_driver(out: &[WorkerEffect]) -> bool {
+    out.iter().any(|effect| matches!(effect, WorkerEffect::SpawnDriver { .. }))
+}
+
+#[test]
+fn supervised_drivers_are_started_while_a_master_answers_and_not_after() {
+    let mut scene = Scene::ready();
+    let out = scene.feed(received(ToWorker::ReconnectWorker));
+    assert!(!out.is_empty());
+    let out = scene.feed(registered_for(2, 20_000));
+    let (sent, number) = (scene.now, last_number(&out));
+    let order = |supervise| match launch_driver(supervise) {
+        WorkerEvent::Received { stamped, .. } => match stamped.message {
+            ToWorker::LaunchDriver { driver, description, .. } => {
+                let registration = Registration(2);
+                received(ToWorker::LaunchDriver { registration, driver, description })
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    assert!(!starts_driver(&scene.feed(order(true))), "nobody has answered yet");
+    scene.now = scene.now.plus_ms(3_000);
+    assert!(!starts_driver(&scene.feed(answered(1, number))), "another registration's");
+    let out = scene.feed(answered(2, number));
+    assert!(starts_driver(&out), "{out:?}");
+    let until = sent.plus_ms(20_000);
+    let guards = |effect: &WorkerEffect| matches!(effect, WorkerEffect::GuardDrivers { until: at } if *at == until);
+    assert!(out.iter().any(guards), "it counts from when the report was sent: {out:?}");
+    scene.now = until;
+    let (driver, status) = (DriverId::new("d"), ExitStatus::Signal(9));
+    assert!(!starts_driver(&scene.feed(WorkerEvent::DriverExited { driver, status })));
+    let out = scene.tick_after(60_000);
+    assert!(!starts_driver(&out), "another worker may have it by now: {out:?}");
+    let out = scene.feed(answered(2, last_number(&out)));
+    assert!(starts_driver(&out), "its master counts on it again: {out:?}");
+}
+
+#[test]
+fn a_worker_that_is_told_to_end_says_so_at_once_and_when_its_drivers_are_gone() {
+    let mut scene = Scene::ready();
+    scene.feed(launch_driver(false));
+    let goodbyes = |out: &[WorkerEffect]| -> Vec<usize> {
+        let found = out.iter().filter_map(|effect| match effect {
+            WorkerEffect::Send { message: ToMaster::UnregisterWorker { drivers, .. }, .. } => {
+                Some(drivers.len())
+            }
+            _ => None,
+        });
+        found.collect()
+    };
+    let out = scene.feed(WorkerEvent::StopRequested);
+    assert_eq!(goodbyes(&out), [1]);
+    assert!(out.iter().any(|effect| matches!(effect, WorkerEffect::Exit { code: 0, .. })));
+    assert_eq!(goodbyes(&scene.feed(WorkerEvent::ProcessesGone)), [0]);
+    let mut nowhere = Scene::new();
+    assert!(goodbyes(&nowhere.feed(WorkerEvent::StopRequested)).is_empty(), "it has no master");
 }

@@ -4,10 +4,29 @@
 mod client;
 mod http;
 
-use firesteel_rpc::Message;
+use std::time::Duration;
+
+use firesteel_rpc::{Message, RpcAddress};
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 pub use client::{DriverStatus, Gateway, GatewayError, Submission};
+
+/// Whether an address is of this machine: then nobody else hears what is sent there. Also if nobody listens there.
+pub async fn is_here(address: &RpcAddress) -> bool {
+    let target = (address.host.as_str(), address.port);
+    match timeout(PROBE, TcpStream::connect(target)).await {
+        Ok(Ok(stream)) => match (stream.local_addr(), stream.peer_addr()) {
+            (Ok(own), Ok(peer)) => own.ip().is_loopback() || own.ip() == peer.ip(),
+            _ => false,
+        },
+        _ => true,
+    }
+}
+
+/// How long it takes to learn that.
+const PROBE: Duration = Duration::from_secs(10);
 
 /// The setting of a submission that names its uploaded executable, as [`Content`](crate::Content).
 pub(crate) const EXECUTABLE: &str = "spark.firesteel.submit.executable";

@@ -84,6 +84,7 @@ impl MasterArgs {
         Ok(MasterOptions {
             worker_timeout_ms: millis(timeout),
             recovery_timeout_ms: millis(recovery_timeout),
+            driver_lease_ms: millis(conf.get(&entries::SUPERVISE_LEASE)?),
             dead_worker_persistence: conf.get(&entries::DEAD_WORKER_PERSISTENCE)?,
             spread_out_apps: conf.get(&entries::DEPLOY_SPREAD_OUT_APPS)?,
             spread_out_drivers: conf.get(&entries::DEPLOY_SPREAD_OUT_DRIVERS)?,

@@ -77,7 +77,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     options.elected = records.as_ref().is_some_and(|records| records.has_rivals());
     let codec = Codec::new(&args.conf, secret.as_ref())?;
     let (outbox, writer) = match records {
-        Some(records) => Some(Outbox::new(records, codec)?).unzip(),
+        Some(records) => Some(Outbox::new(records, codec, &options.url)?).unzip(),
         None => (None, None),
     };
     let shell = Arc::new(Shell::new(options, outbox));
@@ -90,16 +90,13 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     };
     env.serve_streams(store.clone());
     env.register(MASTER, MasterEndpoint(shell.clone()))?;
-    let gateway = Arc::new(Gateway {
-        shell: shell.clone(),
-        store,
-        site: Site {
-            url: format!("spark://{address}"),
-            address: Address { host: Host::new(&address.host), port: address.port },
-            rest_port: rest_address.as_ref().map(|rest| rest.port),
-            authenticates,
-        },
-    });
+    let site = Site {
+        url: format!("spark://{address}"),
+        address: Address { host: Host::new(&address.host), port: address.port },
+        rest_port: rest_address.as_ref().map(|rest| rest.port),
+        authenticates,
+    };
+    let gateway = Arc::new(Gateway::new(shell.clone(), store, site));
     env.register(GATEWAY, GatewayEndpoint(gateway.clone()))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
@@ -109,6 +106,14 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     if let Some(rest) = rest {
         if key.is_none() {
             tracing::warn!(address = %rest.address, "everybody who reaches the REST server can run programs");
+        }
+        let everywhere = !matches!(&*args.host, "localhost" | "127.0.0.1" | "::1");
+        if everywhere && key.is_some() {
+            tracing::warn!(
+                address = %rest.address,
+                "tokens cross the network in the clear when other machines submit over HTTP: firesteel submit does not, other clients \
+                 should come through a proxy with TLS"
+            );
         }
         let handler = rest::handler(gateway, key);
         tasks.spawn(web::serve(rest, handler, rest::LONGEST, stop.clone()));

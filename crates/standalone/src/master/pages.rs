@@ -46,9 +46,16 @@ fn metrics(view: &MasterView, longest_round: Duration) -> String {
     )
 }
 
+fn status(view: &MasterView) -> String {
+    match &view.leader {
+        Some(leader) => format!("Status: {}, {leader} leads", view.status.name()),
+        None => format!("Status: {}", view.status.name()),
+    }
+}
+
 fn overview(view: &MasterView) -> String {
     Html::new(&format!("Firesteel master at {}", view.url))
-        .line(&format!("Status: {}", view.status.name()))
+        .line(&status(view))
         .table(
             "Workers",
             &["Id", "Address", "State", "Cores used", "Memory used (MB)"],

@@ -17,6 +17,8 @@ use firesteel_standalone_core::messages::{
 use firesteel_standalone_core::wire::{APP_CLIENT, WORKER};
 use firesteel_storage::Clock;
 use firesteel_types::Tick;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::recovery::{Job, Outbox};
 use crate::alarm::Alarm;
@@ -59,8 +61,8 @@ const FIRST_NUMBERS: u32 = 9000;
 /// A caller in this process, which has no connection.
 const NOBODY: Peer = Peer(u64::MAX);
 
-/// How long somebody in this process waits for a reply, while it is persisted: the master's one thread waits too.
-const REPLY_WAIT: Duration = Duration::from_secs(5);
+/// How long somebody in this process waits for a reply, while it is persisted.
+const REPLY_WAIT: Duration = Duration::from_secs(15);
 
 type Asker = Caller<Stamped<MasterReply>>;
 
@@ -104,6 +106,17 @@ impl Shell {
         self.feed(&mut self.lock(), MasterEvent::Deposed { reason }, None);
     }
 
+    /// Another master leads, or it is not known which.
+    pub(super) fn leader_known(&self, url: Option<String>) {
+        let mut state = self.lock();
+        if state.core.leader() != url.as_ref() {
+            if let Some(leader) = &url {
+                tracing::info!(leader, "this master stands by");
+            }
+            self.feed(&mut state, MasterEvent::LeaderKnown { url }, None);
+        }
+    }
+
     pub(super) fn now(&self) -> Tick {
         self.clock.now()
     }
@@ -138,18 +151,21 @@ impl Shell {
         self.state.lock().expect("the master's core panicked: its books cannot be trusted")
     }
 
-    /// Asks it something from inside this process.
-    pub(super) fn ask(&self, message: ToMaster) -> Option<MasterReply> {
-        let (replies, reply) = std::sync::mpsc::channel();
+    /// Asks it something from inside this process. `None`: its store has not answered, and whether it was done is not known.
+    pub(super) async fn ask(&self, message: ToMaster) -> Option<MasterReply> {
+        let (replies, reply) = oneshot::channel();
         let answer: Answer = Box::new(move |stamped| {
             let _ = replies.send(stamped.message);
         });
         let event = MasterEvent::Received { from: NOBODY, message };
         self.feed(&mut self.lock(), event, Some(answer));
-        match self.outbox {
-            None => reply.try_recv().ok(),
-            Some(_) => reply.recv_timeout(REPLY_WAIT).ok(),
-        }
+        timeout(REPLY_WAIT, reply).await.ok()?.ok()
+    }
+
+    #[cfg(test)]
+    pub(super) fn asked_for_test(&self, answer: Answer) {
+        let event = MasterEvent::Received { from: NOBODY, message: ToMaster::RequestReadyz };
+        self.feed(&mut self.lock(), event, Some(answer));
     }
 
     fn feed(&self, state: &mut State, event: MasterEvent, answer: Option<Answer>) {
@@ -168,9 +184,13 @@ impl Shell {
             }
             _ => true,
         });
-        let leads = state.core.status() != RecoveryState::Standby;
+        let (led, leads) = (state.led, state.core.status() != RecoveryState::Standby);
         if !effects.is_empty() {
-            outbox.send(Job { effects, answer, led: leads.then_some(state.led) });
+            outbox.send(Job { effects, answer, led, leads });
+        }
+        if leads && outbox.is_full() {
+            let reason = "its store does not keep up with what is to be written".to_owned();
+            self.feed(state, MasterEvent::Deposed { reason }, None);
         }
     }
 

@@ -51,6 +51,11 @@ pub(super) enum Order {
 }
 
 impl Order {
+    /// It is started again when it fails, here or elsewhere.
+    pub(super) fn is_supervised(&self) -> bool {
+        matches!(self, Order::Driver { description, .. } if description.supervise)
+    }
+
     pub(super) fn key(&self) -> ProcessKey {
         match self {
             Order::Executor { key, .. } => ProcessKey::Executor(key.clone()),

@@ -103,7 +103,7 @@ impl Launch {
             return stopped;
         }
         let child = self.spawn(&order, &prepared).await?;
-        Ok(self.watch(child, kill).await)
+        Ok(self.watch(child, kill, order.is_supervised()).await)
     }
 
     async fn spawn(&self, order: &Order, prepared: &Prepared) -> Result<Child, LaunchError> {
@@ -159,10 +159,11 @@ impl Launch {
         command
     }
 
-    async fn watch(&self, mut child: Child, kill: CancellationToken) -> ExitStatus {
+    async fn watch(&self, mut child: Child, kill: CancellationToken, guarded: bool) -> ExitStatus {
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
         let kept = self.reaper.as_ref().zip(group);
         kept.inspect(|(reaper, group)| reaper.began(*group));
+        kept.filter(|_| guarded).inspect(|(reaper, group)| reaper.guard(*group));
         tokio::select! {
             _ = child.wait() => {}
             () = kill.cancelled() => {

@@ -1,10 +1,12 @@
 //! A process beside the worker that knows the groups of its processes, and kills those that are left when
 //! the worker is gone: it notices by the end of its input, however that came.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use rustix::process::Pid;
 
@@ -28,15 +30,25 @@ impl Reaper {
         self.tell('+', group);
     }
 
+    /// A group ends when its time is over.
+    pub(super) fn guard(&self, group: Pid) {
+        self.tell('*', group);
+    }
+
+    /// Guarded groups may go on for so long from now on.
+    pub(super) fn prolong(&self, time: Duration) {
+        self.tell('=', time.as_millis());
+    }
+
     /// Nothing is left of a group.
     pub(super) fn ended(&self, group: Pid) {
         self.tell('-', group);
     }
 
-    fn tell(&self, sign: char, group: Pid) {
+    fn tell(&self, sign: char, what: impl Display) {
         let mut child = self.0.lock().expect("no panic while it is locked");
         let input = child.stdin.as_mut().expect("it was piped");
-        if let Err(error) = input.write_all(format!("{sign}{group}\n").as_bytes()) {
+        if let Err(error) = input.write_all(format!("{sign}{what}\n").as_bytes()) {
             tracing::warn!(%error, "processes that an executor starts may outlive a worker that is killed");
         }
     }

@@ -19,7 +19,7 @@ use firesteel_standalone_core::wire::{MASTER, WORKER};
 use firesteel_standalone_core::worker::{Worker, WorkerEffect, WorkerEvent, WorkerOptions};
 use firesteel_standalone_core::{Incarnation, WorkerId, date};
 use firesteel_storage::Clock;
-use firesteel_types::Host;
+use firesteel_types::{Host, Tick};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -105,6 +105,8 @@ struct State {
     core: Worker,
     masters: Vec<EndpointRef<ToMaster>>,
     processes: BTreeMap<ProcessKey, Process>,
+    /// When supervised drivers are to end.
+    guard: Tick,
 }
 
 /// A process that runs, or is about to.
@@ -140,7 +142,8 @@ impl Shell {
         let Setting { clock, options, launch } = setting;
         let description = options.description.clone();
         let core = Worker::new(options, Jitter::new(random()));
-        let state = State { core, masters: Vec::new(), processes: BTreeMap::new() };
+        let (masters, processes) = (Vec::new(), BTreeMap::new());
+        let state = State { core, masters, processes, guard: Tick(0) };
         Self {
             clock,
             alarm: Alarm::default(),
@@ -187,9 +190,10 @@ impl Shell {
     }
 
     /// Waits until no process is left. Only after it has ended: then none comes any more.
-    pub(super) async fn processes_gone(&self) {
+    pub(super) async fn processes_gone(self: &Arc<Self>) {
         self.tasks.close();
         self.tasks.wait().await;
+        self.feed(WorkerEvent::ProcessesGone);
     }
 
     /// Removes what workers that are gone have left.
@@ -241,6 +245,7 @@ impl Shell {
             }
             WorkerEffect::KillExecutor { key } => kill(state, &ProcessKey::Executor(key)),
             WorkerEffect::KillDriver { driver } => kill(state, &ProcessKey::Driver(driver)),
+            WorkerEffect::GuardDrivers { until } => self.guard_drivers(state, until),
             WorkerEffect::RemoveApplication { app } => {
                 self.launch.unshare(&app.0);
                 self.remove_temporary(&app.0);
@@ -260,6 +265,24 @@ impl Shell {
                 self.ended.send_replace(Some(Ended { code, reason }));
             }
         }
+    }
+
+    /// Its reaper does it, which goes on when this process stands still; without one, this process.
+    fn guard_drivers(self: &Arc<Self>, state: &mut State, until: Tick) {
+        let time = self.clock.until(until);
+        if let Some(reaper) = &self.launch.reaper {
+            return reaper.prolong(time);
+        }
+        state.guard = until;
+        let shell = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            let state = shell.lock();
+            let supervised =
+                state.processes.values().filter(|process| process.order.is_supervised());
+            let overdue = supervised.filter(|_| state.guard == until);
+            overdue.for_each(|process| process.kill.cancel());
+        });
     }
 
     /// Temporary files of an application or a driver that is over: out of use before anything else happens.
@@ -315,6 +338,9 @@ impl Shell {
             tracing::info!(master = url, "registered");
             let name = MasterName { url: url.clone(), web_ui: web_ui.clone() };
             self.master.send_replace(Some(name));
+        }
+        if let ToWorker::MasterInStandby { leader: Some(leader) } = &stamped.message {
+            tracing::info!(leader, "a master stands by");
         }
         if let ToWorker::RegisterWorkerFailed { reason, .. } = &stamped.message {
             tracing::warn!("the master refused this worker: {reason}");

@@ -3,6 +3,7 @@
 //! Without a secret there is nothing to seal with, and so secrets are left out: the environment of executors, which their
 //! driver brings again when it registers, and of drivers what `spark.redaction.regex` finds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_conf::{Conf, ConfError, REDACTED, Redaction, entries};
@@ -17,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Entry, RecoveryError};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const PLAIN: u8 = 0;
 const SEALED: u8 = 1;
 
@@ -46,13 +47,11 @@ impl Codec {
 
     /// One entry for each key: the last change of a thing counts.
     pub(crate) fn entries(&self, changes: Vec<Change>) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
-        for change in changes {
-            let entry = self.entry(change);
-            entries.retain(|before| before.key != entry.key);
-            entries.push(entry);
-        }
-        entries
+        let entries: Vec<Entry> = changes.into_iter().map(|change| self.entry(change)).collect();
+        let last: BTreeMap<String, usize> =
+            entries.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
+        let is_last = |(at, entry): &(usize, Entry)| last[&entry.key] == *at;
+        entries.into_iter().enumerate().filter(is_last).map(|(_, entry)| entry).collect()
     }
 
     fn entry(&self, change: Change) -> Entry {
@@ -185,8 +184,6 @@ fn change(key: &str, bytes: &[u8]) -> Result<Option<Change>, RecoveryError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use firesteel_backend::AppId;
     use firesteel_backend::command::Command;
     use firesteel_standalone_core::description::{ApplicationDescription, DriverDescription};
@@ -234,7 +231,7 @@ mod tests {
             command: command(),
         };
         let (driver, description) = (DriverId::new("driver-1"), Arc::new(description));
-        let driver = DriverRecord { driver, description, submitted: Tick(6), worker };
+        let driver = DriverRecord { driver, description, submitted: Tick(6), worker, fence: None };
         vec![
             Change::PutTerm(Term(3)),
             Change::PutApplication(app),
@@ -297,10 +294,10 @@ mod tests {
     #[test]
     fn a_record_of_another_version_or_of_somebody_else_is_refused_by_name() {
         let plain = codec(None);
-        for (key, value) in [("term", vec![2, 0, 1]), ("term", vec![]), ("app_1", vec![1, 0, 9])] {
+        for (key, value) in [("term", vec![1, 0, 1]), ("term", vec![]), ("app_1", vec![2, 0, 9])] {
             let error = plain.records(vec![(key.to_owned(), value)]).unwrap_err();
             assert!(error.to_string().contains(&format!("the record {key}")), "{error}");
         }
-        assert!(plain.records(vec![("leader".to_owned(), vec![1, 0])]).is_err());
+        assert!(plain.records(vec![("leader".to_owned(), vec![2, 0])]).is_err());
     }
 }

@@ -5,12 +5,14 @@
 //! | `NONE` | nowhere: a master that is started again adopts what workers and drivers tell | every master |
 //! | `FILESYSTEM` | a journal in `spark.deploy.recoveryDirectory` ([`FileSystem`]) | who has locked the directory |
 //! | `ZOOKEEPER` | below `spark.deploy.zookeeper.dir` ([`ZooKeeper`]) | whose candidate is the first |
+//! | `ETCD` | below `spark.firesteel.deploy.etcd.dir` ([`Etcd`]) | whose lease holds the key `leader` |
 //! | `CUSTOM` | a [`Recovery`] of your own, in [`MasterArgs`](super::MasterArgs) | it decides |
 //!
 //! A store knows keys and values, and nothing of masters; `codec` makes both of what the core persists. One thread
 //! (`outbox`) owns it: writes what the core decided, and only then lets out what follows from it.
 
 mod codec;
+mod etcd;
 mod filesystem;
 mod frames;
 mod outbox;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use firesteel_conf::{Conf, RecoveryMode, entries};
 
 pub(super) use codec::Codec;
+pub use etcd::Etcd;
 pub use filesystem::FileSystem;
 pub(super) use outbox::{Job, Outbox, Running};
 pub use zookeeper::ZooKeeper;
@@ -67,6 +70,14 @@ pub trait Recovery: Send {
 
     /// Another master may lead from now on.
     fn resign(&mut self);
+
+    /// This is what the master is called: others may be told when it leads.
+    fn introduce(&mut self, _url: &str) {}
+
+    /// The master that leads, if [`try_lead`](Self::try_lead) has just said that another one does and its name is known.
+    fn leader(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why a master cannot persist its state, or cannot read it. Each says what to do.
@@ -110,6 +121,15 @@ pub enum RecoveryError {
     ZooKeeperDirectory { directory: String },
     #[error("ZooKeeper at {servers}: {trouble}")]
     ZooKeeper { servers: String, trouble: String },
+    #[error(
+        "spark.firesteel.deploy.etcd.url is {url:?}: spark.deploy.recoveryMode=ETCD needs servers as \
+         http://host:2379,http://host:2379 (TLS is not spoken there: let a proxy of this machine do that)"
+    )]
+    EtcdUrl { url: String },
+    #[error("spark.firesteel.deploy.etcd.dir is {directory:?}: write a path such as /spark")]
+    EtcdDirectory { directory: String },
+    #[error("etcd at {servers}: {trouble}")]
+    Etcd { servers: String, trouble: String },
     #[error("the record {key} cannot be read: {what}")]
     Record { key: String, what: &'static str },
     /// Of a store of your own.
@@ -151,6 +171,12 @@ pub(super) fn of(
             let directory = conf.get(&entries::DEPLOY_ZOOKEEPER_DIR)?;
             let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
             Ok(Some(Box::new(ZooKeeper::new(&url, &directory, timeout)?)))
+        }
+        RecoveryMode::Etcd => {
+            let url = conf.get(&entries::DEPLOY_ETCD_URL)?.unwrap_or_default();
+            let directory = conf.get(&entries::DEPLOY_ETCD_DIR)?;
+            let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
+            Ok(Some(Box::new(Etcd::new(&url, &directory, timeout)?)))
         }
         RecoveryMode::Custom => {
             let RecoveryFactory(make) = custom.ok_or(RecoveryError::NoCustom)?;

@@ -11,6 +11,7 @@
 //! has not been written when it does not lead any more, never was.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ use super::{Codec, Elected, Recovery, RecoveryError};
 
 /// So many events are written at once.
 const BATCH: usize = 256;
+/// So many may wait: a store that is so far behind is as good as none.
+const MOST_WAITING: usize = 10_000;
 /// How often a master that shares its store asks whether it leads.
 const ASK: Duration = Duration::from_millis(250);
 /// How long it waits after the store failed: twice as long each time.
@@ -36,8 +39,26 @@ pub(crate) struct Job {
     pub(crate) effects: Vec<MasterEffect>,
     /// Who waits for a reply.
     pub(crate) answer: Option<Answer>,
-    /// Which leadership decided it; `None`: it did not lead.
-    pub(crate) led: Option<u64>,
+    /// In which leadership it was decided, or after which.
+    pub(crate) led: u64,
+    /// Whether the master leads, after it.
+    pub(crate) leads: bool,
+}
+
+impl Job {
+    fn steps_down(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, MasterEffect::StepDown { .. }))
+    }
+
+    /// What was decided never was.
+    fn refuse(self) {
+        if let Some(answer) = self.answer {
+            answer(Stamped {
+                term: Term(0),
+                message: MasterReply::MasterInStandby { leader: None },
+            });
+        }
+    }
 }
 
 enum Message {
@@ -48,6 +69,7 @@ enum Message {
 /// The way to the thread.
 pub(crate) struct Outbox {
     messages: Sender<Message>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// The thread, to wait for.
@@ -63,6 +85,7 @@ impl Running {
 /// The thread before it runs.
 pub(crate) struct Idle {
     hears: Receiver<Message>,
+    waiting: Arc<AtomicUsize>,
     store: Box<dyn Recovery>,
     codec: Codec,
     /// It leads already.
@@ -80,7 +103,9 @@ impl Outbox {
     pub(crate) fn new(
         mut store: Box<dyn Recovery>,
         codec: Codec,
+        url: &str,
     ) -> Result<(Self, Idle), RecoveryError> {
+        store.introduce(url);
         let asked = Instant::now();
         let elected = match store.has_rivals() {
             true => None,
@@ -91,11 +116,23 @@ impl Outbox {
         }
         let elected = elected.map(|elected| Begun { elected, asked });
         let (messages, hears) = channel();
-        Ok((Self { messages }, Idle { hears, store, codec, elected }))
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let idle = Idle { hears, waiting: waiting.clone(), store, codec, elected };
+        Ok((Self { messages, waiting }, idle))
     }
 
+    /// Has it carried out. What a master does that leads nobody is left out while too much waits: it is asked again.
     pub(crate) fn send(&self, job: Job) {
+        if self.is_full() && !job.leads && !job.steps_down() {
+            return job.refuse();
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.messages.send(Message::Job(job));
+    }
+
+    /// The store is so far behind that its master cannot lead.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= MOST_WAITING
     }
 
     pub(crate) fn stop(&self) {
@@ -105,10 +142,9 @@ impl Outbox {
 
 impl Idle {
     pub(crate) fn run(self, shell: Arc<Shell>) -> std::io::Result<Running> {
-        let Idle { hears, store, codec, elected } = self;
-        let pause = FIRST_PAUSE;
-        let mut writer =
-            Writer { shell, store, codec, led: None, count: 0, pause, next: Instant::now() };
+        let Idle { hears, waiting, store, codec, elected } = self;
+        let (pause, next) = (FIRST_PAUSE, Instant::now());
+        let mut writer = Writer { shell, waiting, store, codec, led: None, count: 0, pause, next };
         let thread = std::thread::Builder::new().name("firesteel-recovery".into());
         let thread = thread.spawn(move || {
             if let Some(begun) = elected {
@@ -128,6 +164,7 @@ struct Led {
 
 struct Writer {
     shell: Arc<Shell>,
+    waiting: Arc<AtomicUsize>,
     store: Box<dyn Recovery>,
     codec: Codec,
     led: Option<Led>,
@@ -180,6 +217,7 @@ impl Writer {
         match self.store.try_lead() {
             Ok(Some(elected)) => self.begin(Begun { elected, asked }),
             Ok(None) => {
+                self.shell.leader_known(self.store.leader());
                 self.pause = FIRST_PAUSE;
                 self.next = asked + ASK;
             }
@@ -188,6 +226,7 @@ impl Writer {
     }
 
     fn failed(&mut self, error: &RecoveryError) {
+        self.shell.leader_known(None);
         tracing::warn!(again_in = ?self.pause, "this master cannot lead: {error}");
         self.store.resign();
         self.next = Instant::now() + self.pause;
@@ -233,24 +272,24 @@ impl Writer {
 
     /// In order: what was decided by a leader is written first, and what is void is not done.
     fn carry_out(&mut self, jobs: Vec<Job>) {
-        let mut decided = Vec::new();
+        let (mut decided, count) = (Vec::new(), jobs.len());
         for job in jobs {
-            match job.led {
-                Some(_) => decided.push(job),
-                None => {
-                    self.write(std::mem::take(&mut decided));
-                    self.stand_by(job);
-                }
+            if job.leads {
+                decided.push(job);
+            } else {
+                self.write(std::mem::take(&mut decided));
+                self.stand_by(job);
             }
         }
         self.write(decided);
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// Of a master that does not lead: there is nothing to write.
+    /// Of a master that does not lead: there is nothing to write. What ends the leadership before this one has ended it already.
     fn stand_by(&mut self, job: Job) {
-        let steps_down =
-            job.effects.iter().any(|effect| matches!(effect, MasterEffect::StepDown { .. }));
-        if steps_down && self.led.take().is_some() {
+        let is_this = self.led.as_ref().is_some_and(|led| led.number == job.led);
+        if job.steps_down() && is_this {
+            self.led = None;
             self.store.resign();
             self.next = Instant::now() + ASK;
         }
@@ -259,7 +298,11 @@ impl Writer {
 
     fn write(&mut self, mut jobs: Vec<Job>) {
         let number = self.led.as_ref().map(|led| led.number);
-        jobs = jobs.into_iter().filter_map(|job| valid(job, number)).collect();
+        // What a leadership decided that is over never was.
+        let (valid, void): (Vec<Job>, Vec<Job>) =
+            jobs.into_iter().partition(|job| Some(job.led) == number);
+        void.into_iter().for_each(Job::refuse);
+        jobs = valid;
         let mut changes = Vec::new();
         for job in &mut jobs {
             if let Some(MasterEffect::Persist(persist)) = job.effects.first_mut() {
@@ -271,14 +314,14 @@ impl Writer {
             let entries = self.codec.entries(changes);
             if let Err(error) = self.store.write(&entries) {
                 self.depose(&error.to_string());
-                return jobs.into_iter().for_each(refuse);
+                return jobs.into_iter().for_each(Job::refuse);
             }
             self.pause = FIRST_PAUSE;
         }
         // Whatever held this process up meanwhile, another master may lead by now.
         if self.led.as_ref().is_some_and(|led| led.until.is_some_and(|at| Instant::now() >= at)) {
             self.depose("its lease ran out before the store answered");
-            return jobs.into_iter().for_each(refuse);
+            return jobs.into_iter().for_each(Job::refuse);
         }
         for job in jobs {
             self.shell.release(job.effects, job.answer);
@@ -286,17 +329,99 @@ impl Writer {
     }
 }
 
-/// What a leadership decided that is over never was.
-fn valid(job: Job, number: Option<u64>) -> Option<Job> {
-    if job.led == number {
-        return Some(job);
-    }
-    refuse(job);
-    None
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
 
-fn refuse(job: Job) {
-    if let Some(answer) = job.answer {
-        answer(Stamped { term: Term(0), message: MasterReply::MasterInStandby });
+    use firesteel_conf::Conf;
+    use firesteel_standalone_core::master::MasterOptions;
+
+    use super::super::Entry;
+    use super::*;
+
+    /// A store that elects every master that asks, and counts who resigns.
+    struct Willing(Arc<AtomicUsize>);
+
+    impl Recovery for Willing {
+        fn has_rivals(&self) -> bool {
+            true
+        }
+
+        fn try_lead(&mut self) -> Result<Option<Elected>, RecoveryError> {
+            Ok(Some(Elected { entries: Vec::new(), lease: Some(Duration::from_secs(600)) }))
+        }
+
+        fn write(&mut self, _: &[Entry]) -> Result<(), RecoveryError> {
+            Ok(())
+        }
+
+        fn renew(&mut self) -> Result<Option<Duration>, RecoveryError> {
+            Ok(Some(Duration::from_secs(600)))
+        }
+
+        fn resign(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A writer whose thread is this test, its master, and how often it resigned.
+    fn writer() -> (Writer, Receiver<Message>, Arc<AtomicUsize>) {
+        let resigned = Arc::new(AtomicUsize::new(0));
+        let codec = Codec::new(&Conf::default(), None).unwrap();
+        let (outbox, idle) =
+            Outbox::new(Box::new(Willing(resigned.clone())), codec, "url").unwrap();
+        let options = MasterOptions { elected: true, ..MasterOptions::default() };
+        let shell = Arc::new(Shell::new(options, Some(outbox)));
+        let Idle { hears, waiting, store, codec, .. } = idle;
+        let (pause, next) = (FIRST_PAUSE, Instant::now());
+        let writer = Writer { shell, waiting, store, codec, led: None, count: 0, pause, next };
+        (writer, hears, resigned)
+    }
+
+    fn jobs(hears: &Receiver<Message>) -> Vec<Job> {
+        let jobs = hears.try_iter().filter_map(|message| match message {
+            Message::Job(job) => Some(job),
+            Message::Stop => None,
+        });
+        jobs.collect()
+    }
+
+    /// The process stood still between the two: what ended the first leadership is read in the second.
+    #[test]
+    fn the_end_of_one_leadership_does_not_end_the_next() {
+        let (mut writer, hears, resigned) = writer();
+        writer.ask_store();
+        let first = jobs(&hears);
+        writer.carry_out(first);
+        writer.depose("a write failed");
+        assert_eq!(resigned.load(Ordering::Relaxed), 1);
+        writer.ask_store();
+        let rest = jobs(&hears);
+        assert!(rest.iter().any(Job::steps_down), "it has yet to be read");
+        writer.carry_out(rest);
+        assert_eq!(writer.led.as_ref().map(|led| led.number), Some(2));
+        assert_eq!(resigned.load(Ordering::Relaxed), 1, "it leads");
+        assert_eq!(writer.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_waits_for_a_store_is_bounded_and_its_master_steps_down() {
+        let (mut writer, hears, _) = writer();
+        writer.ask_store();
+        writer.waiting.store(MOST_WAITING - 1, Ordering::Relaxed);
+        let shell = writer.shell.clone();
+        shell.renewed(shell.now().plus_ms(1));
+        assert_eq!(shell.view().0.status.name(), "ALIVE");
+        let refused = Arc::new(Mutex::new(0));
+        let asks = |refused: &Arc<Mutex<u32>>| {
+            let refused = refused.clone();
+            let answer: Answer = Box::new(move |_| *refused.lock().unwrap() += 1);
+            shell.asked_for_test(answer);
+        };
+        asks(&refused);
+        assert_eq!(shell.view().0.status.name(), "STANDBY", "its store is as good as none");
+        assert!(jobs(&hears).iter().any(Job::steps_down));
+        asks(&refused);
+        assert_eq!(*refused.lock().unwrap(), 1, "and others are told at once");
     }
 }

@@ -9,9 +9,12 @@ mod submission;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use firesteel_rpc::{Caller, Context, Endpoint, HandlerError};
+use firesteel_standalone_core::description::DriverDescription;
 use firesteel_standalone_core::messages::{MasterReply, ToMaster};
 use hyper::{Method, StatusCode};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::protocol::fuzz;
 use self::protocol::{Reply, Request, read, refusal};
@@ -20,31 +23,38 @@ use super::shell::Shell;
 use crate::gateway::{Answer, Call};
 use crate::store::{Content, Store};
 use crate::token::TokenKey;
-use crate::web::{HttpHandler, HttpRequest, HttpResponse, answer_of};
+use crate::web::{Answering, HttpHandler, HttpRequest, HttpResponse, answer_of};
 
 /// The longest body of a request: a piece of content, or more than a submission may have.
 pub(super) const LONGEST: usize = 4 << 20;
 
+/// How many requests inside messages are answered at once.
+const CALLS: usize = 64;
+
 /// Takes submissions for a master.
 pub(super) struct Gateway {
-    pub(super) shell: Arc<Shell>,
-    pub(super) store: Arc<Store>,
-    pub(super) site: Site,
+    shell: Arc<Shell>,
+    store: Arc<Store>,
+    site: Site,
+    calls: Arc<Semaphore>,
 }
 
 /// Requests over HTTP. With a key, those that have a token of it.
 pub(super) fn handler(gateway: Arc<Gateway>, key: Option<TokenKey>) -> HttpHandler {
-    Arc::new(move |asked| {
+    Arc::new(move |asked: HttpRequest| -> Answering {
         let checked = key.as_ref().map_or(Ok(()), |key| key.check(asked.authorization.as_deref()));
         let allowed = match asked.by_a_page {
             true => Err("Web pages cannot submit anything."),
             false => checked,
         };
-        if let Err(why) = allowed {
-            return respond(&Reply::refused(refusal(403, why)), &asked);
-        }
-        let reply = gateway.call(&asked.method, &asked.path, asked.body.as_deref());
-        respond(&reply, &asked)
+        let gateway = gateway.clone();
+        Box::pin(async move {
+            let reply = match allowed {
+                Err(why) => Reply::refused(refusal(403, why)),
+                Ok(()) => gateway.call(&asked.method, &asked.path, asked.body.clone()).await,
+            };
+            respond(&reply, &asked)
+        })
     })
 }
 
@@ -69,74 +79,78 @@ impl Endpoint for GatewayEndpoint {
         _: &Context<Call>,
     ) -> Result<(), HandlerError> {
         let gateway = self.0.clone();
-        let answered = tokio::task::spawn_blocking(move || {
+        // One after the other only when there are too many: none waits for what another one has to be written.
+        let place = gateway.calls.clone().acquire_owned().await?;
+        tokio::spawn(async move {
             let method = Method::from_bytes(call.method.as_bytes()).unwrap_or_default();
-            let reply = gateway.call(&method, &call.path, Some(&call.body));
-            Answer { status: reply.status, body: reply.json() }
+            let reply = gateway.call(&method, &call.path, Some(call.body.into())).await;
+            caller.reply(Answer { status: reply.status, body: reply.json() });
+            drop(place);
         });
-        caller.reply(answered.await?);
         Ok(())
     }
 }
 
 impl Gateway {
-    /// Blocks while it writes content.
-    fn call(&self, method: &Method, path: &str, body: Option<&[u8]>) -> Reply {
-        match read(method, path, body, &self.site) {
-            Ok(request) => self.answer(request, body),
+    pub(super) fn new(shell: Arc<Shell>, store: Arc<Store>, site: Site) -> Self {
+        Self { shell, store, site, calls: Arc::new(Semaphore::new(CALLS)) }
+    }
+
+    async fn call(self: &Arc<Self>, method: &Method, path: &str, body: Option<Bytes>) -> Reply {
+        match read(method, path, body.as_deref(), &self.site) {
+            Ok(request) => self.answer(request, body).await,
             Err(refusal) => Reply::refused(refusal),
         }
     }
 
-    fn answer(&self, request: Request, body: Option<&[u8]>) -> Reply {
-        let shell = &self.shell;
+    async fn answer(self: &Arc<Self>, request: Request, body: Option<Bytes>) -> Reply {
         match request {
             Request::Create { description, contents, unknown } => {
-                if !contents.iter().all(|content| self.store.touch(content)) {
-                    let why = "What was uploaded for it is not here any more: submit it again.";
-                    return Reply::refused(refusal(409, why));
-                }
-                match shell.ask(ToMaster::RequestSubmitDriver { description }) {
-                    Some(MasterReply::SubmitDriverResponse { result }) => {
-                        Reply::created(result, unknown)
-                    }
-                    _ => Reply::standby("CreateSubmissionResponse", "accept driver submissions"),
-                }
+                self.create(description, contents, unknown).await
             }
-            Request::Kill(driver) => {
-                match shell.ask(ToMaster::RequestKillDriver { driver: driver.clone() }) {
-                    Some(MasterReply::KillDriverResponse { result, .. }) => {
-                        Reply::killed(&driver, result.is_ok())
-                    }
-                    _ => Reply::standby("KillSubmissionResponse", "kill drivers"),
-                }
+            Request::Held(content) => {
+                self.blocking(move |gateway| Reply::held(gateway.store.held(&content))).await
             }
-            Request::Status(driver) => {
-                match shell.ask(ToMaster::RequestDriverStatus { driver: driver.clone() }) {
-                    Some(MasterReply::DriverStatusResponse { state, worker, .. }) => {
-                        Reply::status(&driver, state, worker)
-                    }
-                    _ => Reply::standby("SubmissionStatusResponse", "request driver statuses"),
-                }
+            Request::Put(content, offset) => {
+                self.blocking(move |gateway| gateway.put(&content, offset, body.as_deref())).await
             }
-            Request::KillAll => match shell.ask(ToMaster::RequestKillAllDrivers) {
-                Some(MasterReply::Done) => {
-                    let message = "Kill request for all drivers submitted";
-                    Reply::done("KillAllSubmissionResponse", message)
-                }
-                _ => Reply::standby("KillAllSubmissionResponse", "kill drivers"),
+            asked => match self.shell.ask(message(&asked)).await {
+                Some(reply) => told(&asked, reply),
+                None => Reply::unknown(),
             },
-            Request::Clear => match shell.ask(ToMaster::RequestClearCompletedDriversAndApps) {
-                Some(MasterReply::Done) => Reply::done("ClearResponse", ""),
-                _ => Reply::standby("ClearResponse", "clear completed drivers and apps"),
-            },
-            Request::Readyz => match shell.ask(ToMaster::RequestReadyz) {
-                Some(MasterReply::Done) => Reply::done("ReadyzResponse", ""),
-                _ => Reply::not_ready(),
-            },
-            Request::Held(content) => Reply::held(self.store.held(&content)),
-            Request::Put(content, offset) => self.put(&content, offset, body),
         }
+    }
+
+    async fn create(
+        self: &Arc<Self>,
+        description: Arc<DriverDescription>,
+        contents: Vec<Content>,
+        unknown: Vec<String>,
+    ) -> Reply {
+        let touch =
+            move |gateway: &Self| contents.iter().all(|content| gateway.store.touch(content));
+        if !self.blocking(touch).await {
+            let why = "What was uploaded for it is not here any more: submit it again.";
+            return Reply::refused(refusal(409, why));
+        }
+        match self.shell.ask(ToMaster::RequestSubmitDriver { description }).await {
+            Some(MasterReply::SubmitDriverResponse { result }) => Reply::created(result, unknown),
+            Some(MasterReply::MasterInStandby { leader }) => {
+                let what = "accept driver submissions";
+                Reply::standby("CreateSubmissionResponse", what, leader)
+            }
+            _ => Reply::unknown(),
+        }
+    }
+
+    /// On a thread that may wait for a disk.
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> T {
+        let gateway = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&gateway)).await;
+        done.expect("the store's books are in order")
     }
 
     fn put(&self, content: &Content, offset: u64, piece: Option<&[u8]>) -> Reply {
@@ -157,5 +171,42 @@ impl Gateway {
             .filter_map(|command| command.served.as_ref().map(|served| (command.hash, served)))
             .flat_map(|(hash, served)| hash.into_iter().chain(served.files.iter().map(|f| f.hash)))
             .collect()
+    }
+}
+
+/// What the master is asked.
+fn message(asked: &Request) -> ToMaster {
+    match asked {
+        Request::Kill(driver) => ToMaster::RequestKillDriver { driver: driver.clone() },
+        Request::Status(driver) => ToMaster::RequestDriverStatus { driver: driver.clone() },
+        Request::KillAll => ToMaster::RequestKillAllDrivers,
+        Request::Clear => ToMaster::RequestClearCompletedDriversAndApps,
+        _ => ToMaster::RequestReadyz,
+    }
+}
+
+/// What the master said, in Spark's words.
+fn told(asked: &Request, reply: MasterReply) -> Reply {
+    let (action, what) = match asked {
+        Request::Kill(_) => ("KillSubmissionResponse", "kill drivers"),
+        Request::Status(_) => ("SubmissionStatusResponse", "request driver statuses"),
+        Request::KillAll => ("KillAllSubmissionResponse", "kill drivers"),
+        Request::Clear => ("ClearResponse", "clear completed drivers and apps"),
+        _ => ("ReadyzResponse", "be ready"),
+    };
+    match (asked, reply) {
+        (Request::Kill(driver), MasterReply::KillDriverResponse { result, .. }) => {
+            Reply::killed(driver, result.is_ok())
+        }
+        (Request::Status(driver), MasterReply::DriverStatusResponse { state, worker, .. }) => {
+            Reply::status(driver, state, worker)
+        }
+        (Request::KillAll, MasterReply::Done) => {
+            Reply::done(action, "Kill request for all drivers submitted")
+        }
+        (_, MasterReply::Done) => Reply::done(action, ""),
+        (Request::Readyz, _) => Reply::not_ready(),
+        (_, MasterReply::MasterInStandby { leader }) => Reply::standby(action, what, leader),
+        _ => Reply::unknown(),
     }
 }

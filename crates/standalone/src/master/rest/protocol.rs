@@ -105,11 +105,18 @@ impl Reply {
         Reply { message: Some(message.to_owned()), ..Reply::new(action, true) }
     }
 
-    /// Another master leads.
-    pub(super) fn standby(action: &'static str, what: &str) -> Self {
+    /// Another master leads: this one, if it is known.
+    pub(super) fn standby(action: &'static str, what: &str, leader: Option<String>) -> Self {
+        let leads = leader.map(|leader| format!(" {leader} leads.")).unwrap_or_default();
         let message =
-            format!("Current state is not alive: STANDBY. Can only {what} in ALIVE state.");
+            format!("Current state is not alive: STANDBY. Can only {what} in ALIVE state.{leads}");
         Reply { message: Some(message), ..Reply::new(action, false) }
+    }
+
+    /// The master's store has not answered in time.
+    pub(super) fn unknown() -> Self {
+        let why = "The master's store has not answered yet, so it is not known whether this is done: look before asking again.";
+        Reply::refused(refusal(503, why))
     }
 
     /// A load balancer is to try another master.

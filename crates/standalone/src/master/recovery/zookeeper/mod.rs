@@ -36,6 +36,10 @@ pub struct ZooKeeper {
     /// Records that are there.
     keys: BTreeSet<String>,
     writes: u64,
+    /// What this master is called: what its candidate says.
+    url: String,
+    /// The first candidate, if that is another one's, and what it says.
+    first: Option<(String, String)>,
 }
 
 impl ZooKeeper {
@@ -54,7 +58,8 @@ impl ZooKeeper {
             return Err(RecoveryError::ZooKeeperDirectory { directory });
         }
         let (session, candidate, keys) = (None, None, BTreeSet::new());
-        Ok(Self { servers, directory, timeout, session, candidate, keys, writes: 0 })
+        let (url, first) = (String::new(), None);
+        Ok(Self { servers, directory, timeout, session, candidate, keys, writes: 0, url, first })
     }
 
     fn election(&self) -> String {
@@ -110,12 +115,36 @@ impl ZooKeeper {
                 self.ensure(&path)?;
             }
             let path = format!("{election}/candidate-");
-            let made = self.session()?.create(&path, b"", wire::EPHEMERAL_SEQUENTIAL)?;
+            let url = self.url.clone();
+            let made = self.session()?.create(&path, url.as_bytes(), wire::EPHEMERAL_SEQUENTIAL)?;
             self.candidate = Some(made);
         }
         let candidates = self.session()?.children(&election)?;
         let own = self.candidate.as_deref().and_then(|path| path.rsplit('/').next());
-        Ok(candidates.iter().map(String::as_str).min() == own)
+        let first = candidates.iter().min();
+        if first.map(String::as_str) == own {
+            return Ok(true);
+        }
+        self.look_at(first)?;
+        Ok(false)
+    }
+
+    /// Asks a candidate that comes before this one who it is, once.
+    fn look_at(&mut self, first: Option<&String>) -> Result<(), Trouble> {
+        if first == self.first.as_ref().map(|(name, _)| name) {
+            return Ok(());
+        }
+        self.first = None;
+        let Some(name) = first else { return Ok(()) };
+        let path = format!("{}/{name}", self.election());
+        match self.session()?.data(&path) {
+            Ok(url) => {
+                self.first = Some((name.clone(), String::from_utf8_lossy(&url).into_owned()))
+            }
+            Err(Trouble::Refused(Code::NO_NODE)) => {} // gone meanwhile
+            Err(trouble) => return Err(trouble),
+        }
+        Ok(())
     }
 
     fn lead(&mut self) -> Result<Option<Elected>, Trouble> {
@@ -231,9 +260,18 @@ impl Recovery for ZooKeeper {
         }
     }
 
+    fn introduce(&mut self, url: &str) {
+        self.url = url.to_owned();
+    }
+
+    fn leader(&self) -> Option<String> {
+        let (_, url) = self.first.as_ref()?;
+        url.starts_with("spark://").then(|| url.clone())
+    }
+
     /// Closes the session: the next candidate leads at once.
     fn resign(&mut self) {
-        self.candidate = None;
+        (self.candidate, self.first) = (None, None);
         if let Some(session) = self.session.take() {
             session.close();
         }

@@ -1,0 +1,173 @@
+//! Requests to etcd's JSON gateway, `/v3/...`: one connection each, to the first server that answers.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+/// The largest answer that is read.
+const LARGEST: u64 = 256 << 20;
+
+/// Why something did not work.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// No server could be reached, or it went away.
+    Connection(io::Error),
+    /// A server answered, and this is why it did not do it.
+    Refused(String),
+    /// The answer was none.
+    Nonsense,
+    /// This master does not lead any more.
+    Deposed,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Connection(error) => write!(f, "{error}"),
+            Trouble::Refused(message) => write!(f, "it refused a request: {message}"),
+            Trouble::Nonsense => f.write_str("it answered something else than etcd does"),
+            Trouble::Deposed => f.write_str("this master's lease is over, or another one leads"),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Connection(error)
+    }
+}
+
+/// `host:port` of an address such as `http://host:2379`; `None` if it is none.
+pub(super) fn server(url: &str) -> Option<String> {
+    let address = match url.split_once("://") {
+        Some(("http", rest)) => rest.trim_end_matches('/'),
+        Some(_) => return None,
+        None => url,
+    };
+    let (host, port) = address.rsplit_once(':')?;
+    (!host.is_empty() && port.parse::<u16>().is_ok()).then(|| address.to_owned())
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    /// The one that answered last comes first.
+    servers: Vec<String>,
+    /// How long each may take for each step.
+    wait: Duration,
+}
+
+impl Client {
+    pub(super) fn new(servers: Vec<String>, wait: Duration) -> Self {
+        Self { servers, wait: wait.max(Duration::from_millis(100)) }
+    }
+
+    pub(super) fn servers(&self) -> String {
+        self.servers.join(",")
+    }
+
+    /// Asks the first server that answers. A server that has lost the others refuses: then another one is asked, too.
+    pub(super) fn call(&mut self, what: &str, body: &Value) -> Result<Value, Trouble> {
+        let mut trouble = Trouble::Nonsense;
+        for at in 0..self.servers.len() {
+            match self.ask(&self.servers[at], what, body) {
+                Ok(answer) => {
+                    self.servers[..=at].rotate_right(1);
+                    return Ok(answer);
+                }
+                Err(other) => trouble = other,
+            }
+        }
+        Err(trouble)
+    }
+
+    fn ask(&self, server: &str, what: &str, body: &Value) -> Result<Value, Trouble> {
+        let address = server.to_socket_addrs()?.next();
+        let address =
+            address.ok_or_else(|| io::Error::other(format!("{server} has no address")))?;
+        let mut connection = TcpStream::connect_timeout(&address, self.wait)?;
+        connection.set_read_timeout(Some(self.wait))?;
+        connection.set_write_timeout(Some(self.wait))?;
+        let body = body.to_string();
+        // In this version of HTTP an answer ends with its connection.
+        let head = format!(
+            "POST /v3/{what} HTTP/1.0\r\nHost: {server}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        connection.write_all(format!("{head}{body}").as_bytes())?;
+        let mut answer = Vec::new();
+        connection.take(LARGEST).read_to_end(&mut answer)?;
+        read(&answer)
+    }
+}
+
+fn read(answer: &[u8]) -> Result<Value, Trouble> {
+    let text = std::str::from_utf8(answer).map_err(|_| Trouble::Nonsense)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| {
+        Trouble::Connection(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off"))
+    })?;
+    let status = head.split_whitespace().nth(1).ok_or(Trouble::Nonsense)?;
+    let value: Option<Value> = serde_json::from_str(body.trim()).ok();
+    match (status, value) {
+        ("200", Some(value)) if value.get("error").is_none() => Ok(value),
+        ("200", None) => {
+            let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off");
+            Err(Trouble::Connection(cut))
+        }
+        (_, Some(value)) => {
+            let error = value["message"].as_str().or(value["error"].as_str());
+            let nested = value["error"]["message"].as_str();
+            Err(Trouble::Refused(error.or(nested).unwrap_or(status).to_owned()))
+        }
+        (_, None) => Err(Trouble::Nonsense),
+    }
+}
+
+pub(super) fn encoded(text: &str) -> String {
+    encoded_bytes(text.as_bytes())
+}
+
+pub(super) fn encoded_bytes(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+pub(super) fn decoded(value: &Value) -> Option<Vec<u8>> {
+    STANDARD.decode(value.as_str()?).ok()
+}
+
+/// Numbers are texts there; one that is 0 is left out.
+pub(super) fn number(value: &Value) -> Result<i64, Trouble> {
+    match value {
+        Value::Null => Ok(0),
+        value => value.as_str().and_then(|text| text.parse().ok()).ok_or(Trouble::Nonsense),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_from_refusals_and_from_what_was_cut_off() {
+        let answer = |text: &str| read(text.as_bytes());
+        assert_eq!(answer("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"ID\":\"7\"}\n").unwrap()["ID"], "7");
+        let cut = ["", "HTTP/1.0 200 OK\r\nA", "HTTP/1.0 200 OK\r\n\r\n{\"ID\":"];
+        assert!(cut.iter().all(|text| matches!(answer(text), Err(Trouble::Connection(_)))));
+        let refused = answer(
+            "HTTP/1.0 400 Bad Request\r\n\r\n{\"error\":\"no\",\"message\":\"not so\",\"code\":3}",
+        );
+        assert!(matches!(refused, Err(Trouble::Refused(why)) if why == "not so"));
+        let nested = answer("HTTP/1.0 200 OK\r\n\r\n{\"error\":{\"message\":\"no leader\"}}");
+        assert!(matches!(nested, Err(Trouble::Refused(why)) if why == "no leader"));
+        assert!(matches!(
+            answer("HTTP/1.0 404 Not Found\r\n\r\nno such page"),
+            Err(Trouble::Nonsense)
+        ));
+        assert_eq!(number(&Value::Null).unwrap(), 0);
+        assert!(number(&Value::Bool(true)).is_err());
+    }
+}
