@@ -1,6 +1,6 @@
 //! What `./bench` was asked for, or what is wrong with it.
 
-use crate::{chaos, cluster, ha, memory, memory::Selection, rdd};
+use crate::{chaos, cluster, ha, history, memory, memory::Selection, rdd};
 
 /// A command with its flags.
 #[derive(Debug, PartialEq)]
@@ -10,6 +10,7 @@ pub(crate) enum Request {
     Memory(Selection),
     Cluster { rounds: usize, only: Vec<String> },
     Ha { rounds: usize, only: Vec<String> },
+    History(history::Selection),
     Chaos(chaos::Options),
 }
 
@@ -41,6 +42,13 @@ pub(crate) fn parse(words: &[&str]) -> Result<Request, String> {
         "ha" => {
             let flags = Flags::parse(rest, &["--rounds", "--only"], &ha::NAMES)?;
             Ok(Request::Ha { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
+        }
+        "history" => {
+            let small = rest.first() == Some(&"--small");
+            let rest = if small { &rest[1..] } else { rest };
+            let flags = Flags::parse(rest, &["--rounds", "--only"], &history::NAMES)?;
+            let rounds = flags.rounds.unwrap_or(ROUNDS);
+            Ok(Request::History(history::Selection { rounds, only: flags.only, small }))
         }
         "chaos" => Ok(Request::Chaos(chaos::Options::parse(rest, fastrand::u64(..1_000_000))?)),
         other => Err(format!("no command is called `{other}`")),
@@ -98,6 +106,13 @@ mod tests {
         assert_eq!(parsed("cluster"), Ok(Request::Cluster { rounds: 3, only: vec![] }));
         let all = Selection { only: vec![], gigabytes: 8 };
         assert_eq!(parsed("memory"), Ok(Request::Memory(all)));
+    }
+
+    #[test]
+    fn the_history_can_be_tried_small() {
+        let selection = |small| crate::history::Selection { rounds: 3, only: vec![], small };
+        assert_eq!(parsed("history"), Ok(Request::History(selection(false))));
+        assert_eq!(parsed("history --small"), Ok(Request::History(selection(true))));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //!   ├── memory ── scratch          a place for large files
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
 //!   ├── ha                       masters that die, stand still, lose their store
+//!   ├── history                  history servers of both kinds, what writing event logs costs
 //!   ├── chaos                    `./chaos`: a cluster under random faults
 //!   │       all of them: process, output   run a child, read what it printed; table
 //!   └── bars                    `bar NAME VALUE TARGET ok|short` and the exit code
@@ -26,6 +27,7 @@ mod contest;
 mod data;
 mod engine;
 mod ha;
+mod history;
 mod job;
 mod memory;
 mod output;
@@ -63,6 +65,7 @@ fn run(request: &Request) -> ExitCode {
         Request::Cluster { rounds, only } => cluster::run(*rounds, only),
         Request::Ha { rounds, only } => ha::run(*rounds, only),
         Request::Memory(selection) => memory::run(selection),
+        Request::History(selection) => history::run(selection),
     };
     match bars {
         Ok(bars) => {

@@ -18,7 +18,9 @@ const EXECUTORS: Duration = Duration::from_secs(60);
 
 /// Where `firesteel submit` says, else in `local[2]`.
 pub(crate) fn builder(name: &str) -> firesteel::Builder {
-    let builder = Context::builder().app_name(name).arguments([] as [&str; 0]);
+    // Nothing is measured with a port open that nobody asks.
+    let builder = Context::builder().app_name(name).config("spark.ui.enabled", false);
+    let builder = builder.arguments([] as [&str; 0]);
     let submitted = std::env::var_os("FIRESTEEL_CONF").is_some();
     if submitted { builder } else { builder.master("local[2]") }
 }

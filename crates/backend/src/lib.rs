@@ -9,6 +9,7 @@
 //! | [`blame`] | whose fault an executor's end is |
 //! | [`protocol`] | what driver and executor say to each other |
 //! | [`numbers`] | which number the next executor has |
+//! | [`timer`] | when a core is woken next, for its shell |
 //! | [`command`] | how an executor is started |
 //! | [`wire`] | how all this travels |
 //!
@@ -25,6 +26,7 @@ pub mod numbers;
 pub mod protocol;
 pub mod provider;
 pub mod registry;
+pub mod timer;
 pub mod wire;
 
 pub use id::{Address, AppId, Peer};

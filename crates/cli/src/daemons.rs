@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firesteel_conf::{Conf, ConfError, Loader, Origin, entries};
+use firesteel_pages::SheetTable;
 use firesteel_rpc::{RpcOptions, user_secret};
+use firesteel_standalone::{Drawing, Sheet, Table};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;
@@ -73,6 +75,18 @@ impl Shared {
         });
         (bind, None)
     }
+}
+
+/// Has the pages of this process drawn with the style sheet of all pages.
+pub(crate) fn draw_pages() {
+    fn page(sheet: &Sheet) -> String {
+        let mut tables = Vec::new();
+        for Table { heading, columns, rows } in &sheet.tables {
+            tables.push(SheetTable { heading, columns, rows });
+        }
+        firesteel_pages::sheet(&sheet.title, &sheet.lines, &tables)
+    }
+    firesteel_standalone::draw_with(Drawing { page, asset: firesteel_pages::asset });
 }
 
 /// Where nobody says whether there is a secret, there is one of this user's, which all processes of the user find.

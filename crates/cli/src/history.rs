@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use firesteel_conf::{Origin, entries};
 use firesteel_monitor::{History, HistoryOptions, Server, ServerOptions};
+use firesteel_pages::Pages;
 use tokio::sync::Notify;
 
 use crate::Failure;
@@ -51,9 +52,9 @@ pub(crate) fn run(flags: HistoryFlags) -> Result<ExitCode, Failure> {
         allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
         secrets: conf.get(&entries::REDACTION_REGEX)?,
     };
-    let server = Server::start(history.clone(), options)?;
+    let server = Server::start_with(history.clone(), Arc::new(Pages::default()), options)?;
     let directory = history.options().directory.display();
-    println!("firesteel history: http://{}/api/v1/applications of {directory}", server.address());
+    println!("firesteel history: http://{}/ of {directory}", server.address());
     daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;
         let stopped = Arc::new(Notify::new());

@@ -1,5 +1,5 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
-//! stops daemons on several machines, `history` tells of applications that are over. Under the name `spark-submit` it is
+//! stops daemons on several machines, `history` tells of applications that are over, `report` puts one of them into a file. Under the name `spark-submit` it is
 //! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
@@ -11,6 +11,7 @@ mod history;
 mod launch;
 mod machine;
 mod master;
+mod report;
 mod shell;
 mod submit;
 mod worker;
@@ -40,8 +41,10 @@ enum Command {
     Worker(worker::WorkerFlags),
     /// Runs an application.
     Submit(submit::SubmitFlags),
-    /// Answers requests about applications from their event logs.
+    /// Shows applications from their event logs: pages and Spark's REST API.
     History(history::HistoryFlags),
+    /// Writes one file with everything of an application, to be mailed or archived.
+    Report(report::ReportFlags),
     /// Starts, stops and looks after a master and the workers of a file.
     Cluster(cluster::ClusterFlags),
     /// Runs a master or a worker in the background.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Worker(flags) => ("worker", worker::run(flags)),
         Command::Submit(flags) => ("submit", submit::run(flags)),
         Command::History(flags) => ("history", history::run(flags)),
+        Command::Report(flags) => ("report", report::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
         Command::Daemon(flags) => ("daemon", background::run(flags)),
         Command::Completions(flags) => ("completions", shell::completions(&flags)),

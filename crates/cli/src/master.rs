@@ -22,6 +22,7 @@ pub(crate) struct MasterFlags {
 
 pub(crate) fn run(flags: MasterFlags) -> Result<ExitCode, Failure> {
     daemons::log();
+    daemons::draw_pages();
     let args = check(&flags)?;
     daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;

@@ -36,6 +36,7 @@ pub(crate) struct WorkerFlags {
 
 pub(crate) fn run(flags: WorkerFlags) -> Result<ExitCode, Failure> {
     daemons::log();
+    daemons::draw_pages();
     let args = check(flags)?;
     daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;

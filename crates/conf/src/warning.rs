@@ -198,8 +198,8 @@ mod tests {
             assert!(conf.iter().map(|(key, _)| key).eq(keys.iter().copied()), "they are kept");
             warnings.iter().map(Warning::to_string).collect::<Vec<_>>()
         };
-        let one = answer(&["spark.ui.killEnabled"]);
-        assert_eq!(one, ["spark.ui.killEnabled has no effect here, unlike in Spark"]);
+        let one = answer(&["spark.ui.timelineEnabled"]);
+        assert_eq!(one, ["spark.ui.timelineEnabled has no effect here, unlike in Spark"]);
         assert_eq!(
             answer(&[
                 "spark.akka.threads",

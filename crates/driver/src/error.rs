@@ -33,6 +33,12 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// The application shall report metrics and cannot.
+    #[error("metrics cannot be reported: {reason}")]
+    Metrics {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The file with the pools of the `FAIR` mode cannot be used.
     #[error("spark.scheduler.allocation.file {path:?} cannot be used: {reason}")]
     AllocationFile {

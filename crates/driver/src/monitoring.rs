@@ -1,4 +1,4 @@
-//! The event log and the REST API of a running application: of programs that were built with the feature `monitor`.
+//! The event log, the pages, the REST API and the metrics of a running application: of programs that were built with the feature `monitor`.
 
 #[cfg(feature = "monitor")]
 pub(crate) use with_monitor::{Ui, event_log};
@@ -7,14 +7,18 @@ pub(crate) use without_monitor::{Ui, event_log};
 
 #[cfg(feature = "monitor")]
 mod with_monitor {
-    use std::sync::{Arc, Mutex, Weak};
+    use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
     use firesteel_conf::{Conf, entries};
     use firesteel_engine::{Engine, Listener};
-    use firesteel_monitor::rest::{ApplicationEntry, Applications};
-    use firesteel_monitor::{EventLog, Server, ServerOptions};
+    use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
+    use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
+    use firesteel_monitor::threads::{self, ThreadData};
+    use firesteel_monitor::{EventLog, Server, ServerOptions, metrics};
+    use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
-    use firesteel_types::Event;
+    use firesteel_task::Environment as _;
+    use firesteel_types::{Event, ExecutorId, JobId, StageId};
 
     use crate::{Error, Result};
 
@@ -28,6 +32,10 @@ mod with_monitor {
             self.0.on_event(event);
         }
 
+        fn on_lost(&mut self, events: u64) {
+            self.0.on_lost(events);
+        }
+
         fn queue(&self) -> &'static str {
             "eventLog"
         }
@@ -35,18 +43,49 @@ mod with_monitor {
 
     /// The log that the settings ask for.
     pub(crate) fn event_log(conf: &Conf) -> Result<Option<Box<dyn Listener>>> {
+        // Refused before anything runs.
+        sinks(conf)?;
         let log = EventLog::from_conf(conf)
             .map_err(|error| Error::EventLog { reason: error.to_string() })?;
         Ok(log.map(|log| Box::new(Log(log)) as Box<dyn Listener>))
     }
 
     /// The application of this process.
-    struct Live(Weak<Engine>);
+    struct Live {
+        engine: Weak<Engine>,
+        /// Whether its jobs and stages can be killed from its pages.
+        can_kill: bool,
+        /// `spark.metrics.namespace`
+        namespace: Option<String>,
+        /// `spark.ui.prometheus.enabled`
+        tells_executors: bool,
+    }
 
     impl Live {
         fn look<R>(&self, look: impl FnOnce(&AppStatus) -> R) -> Option<R> {
-            Some(self.0.upgrade()?.with_status(look))
+            Some(self.engine.upgrade()?.with_status(look))
         }
+    }
+
+    /// The metrics of a driver, as they are now.
+    fn driver_metrics(engine: &Engine, namespace: Option<&str>) -> Metrics {
+        let namespace = namespace.unwrap_or_else(|| engine.application_id());
+        let mut all = Metrics::new(&format!("{namespace}.driver"));
+        engine.with_status(|status| metrics::application(status, &mut all));
+        for (name, size, lost) in engine.listener_queues() {
+            all.gauge(&format!("LiveListenerBus.queue.{name}.size"), size);
+            all.counter(&format!("LiveListenerBus.queue.{name}.numDroppedEvents"), lost);
+        }
+        all.counter("rpc.sentTaskBytes", engine.sent_task_bytes());
+        all.counter("rpc.fetchedResultBytes", engine.fetched_result_bytes());
+        all.counter("rpc.servedBroadcastBytes", engine.served_broadcast_bytes());
+        all.counter("rpc.servedItemBytes", engine.served_item_bytes());
+        all.gauge("rpc.mostQueuedReportBytes", engine.most_queued_bytes());
+        let (storage, execution) = engine.environment().scratch().memory().used();
+        all.gauge("memory.storageUsed_bytes", storage);
+        all.gauge("memory.executionUsed_bytes", execution);
+        process(&mut all);
+        all
     }
 
     impl Applications for Live {
@@ -73,6 +112,24 @@ mod with_monitor {
             true
         }
 
+        fn control(&self) -> Option<&dyn Control> {
+            self.can_kill.then_some(self)
+        }
+
+        fn metrics(&self) -> Option<Metrics> {
+            let engine = self.engine.upgrade()?;
+            Some(driver_metrics(&engine, self.namespace.as_deref()))
+        }
+
+        /// Executors are other processes, unless the driver runs the tasks itself.
+        fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadData>> {
+            (executor == ExecutorId::DRIVER).then(threads::of_this_process)
+        }
+
+        fn tells_executors(&self) -> bool {
+            self.tells_executors
+        }
+
         /// What Spark hands out of a running application: an archive without files.
         fn logs(&self, id: &str, _: Option<&str>) -> Option<std::io::Result<Vec<u8>>> {
             let is_it = self.look(|status| status.application().id == id)?;
@@ -81,15 +138,56 @@ mod with_monitor {
         }
     }
 
-    /// The server of a running application, until it stops.
-    pub(crate) struct Ui(Mutex<Option<Server>>);
+    impl Control for Live {
+        fn kill_job(&self, job: JobId, reason: &str) {
+            if let Some(engine) = self.engine.upgrade() {
+                tracing::info!(job = job.0, reason, "a job is killed from its page");
+                engine.cancel_job(job, reason);
+            }
+        }
+
+        fn kill_stage(&self, stage: StageId, reason: &str) {
+            if let Some(engine) = self.engine.upgrade() {
+                tracing::info!(stage = stage.0, reason, "a stage is killed from its page");
+                engine.cancel_stage(stage, reason);
+            }
+        }
+    }
+
+    /// The server and the reports of a running application, until it stops.
+    pub(crate) struct Ui {
+        server: Mutex<Option<Server>>,
+        reporter: Mutex<Option<Reporter>>,
+    }
+
+    fn sinks(conf: &Conf) -> Result<Vec<SinkOptions>> {
+        SinkOptions::from_conf(conf, "driver")
+            .map_err(|error| Error::Metrics { reason: error.to_string() })
+    }
+
+    /// Tells sinks of the settings how the application is.
+    fn reporter(engine: &Arc<Engine>) -> Result<Option<Reporter>> {
+        let sinks = sinks(engine.conf())?;
+        let namespace = engine.conf().get(&entries::METRICS_NAMESPACE)?;
+        let engine = Arc::downgrade(engine);
+        let source = move || match engine.upgrade() {
+            Some(engine) => driver_metrics(&engine, namespace.as_deref()),
+            None => Metrics::new(""),
+        };
+        Ok(Reporter::start(sinks, Arc::new(source)))
+    }
 
     impl Ui {
-        /// A port that cannot be had is no reason not to run jobs.
         pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self> {
+            let reporter = Mutex::new(reporter(engine)?);
+            Ok(Ui { server: Mutex::new(Self::serve(engine)?), reporter })
+        }
+
+        /// A port that cannot be had is no reason not to run jobs.
+        fn serve(engine: &Arc<Engine>) -> Result<Option<Server>> {
             let conf = engine.conf();
             if !conf.get(&entries::UI_ENABLED)? {
-                return Ok(Ui(Mutex::new(None)));
+                return Ok(None);
             }
             let options = ServerOptions {
                 host: HOST.to_owned(),
@@ -98,29 +196,37 @@ mod with_monitor {
                 allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
                 secrets: conf.get(&entries::REDACTION_REGEX)?,
             };
-            let server = Server::start(Arc::new(Live(Arc::downgrade(engine))), options);
+            let can_kill = conf.get(&entries::UI_KILL_ENABLED)?;
+            let live = Live {
+                engine: Arc::downgrade(engine),
+                can_kill,
+                namespace: conf.get(&entries::METRICS_NAMESPACE)?,
+                tells_executors: conf.get(&entries::UI_PROMETHEUS_ENABLED)?,
+            };
+            let server = Server::start_with(Arc::new(live), Arc::new(Pages::default()), options);
             match &server {
                 Ok(server) => {
-                    tracing::info!(url = %format!("http://{}/api/v1", server.address()), "REST API");
+                    tracing::info!(url = %format!("http://{}/", server.address()), "pages and REST API");
                 }
-                Err(error) => tracing::warn!(%error, "there is no REST API of this application"),
+                Err(error) => tracing::warn!(%error, "there are no pages of this application"),
             }
-            Ok(Ui(Mutex::new(server.ok())))
+            Ok(server.ok())
         }
 
         /// Where it answers.
         pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
-            self.lock().as_ref().map(Server::address)
+            lock(&self.server).as_ref().map(Server::address)
         }
 
         pub(crate) fn stop(&self) {
-            let server = self.lock().take();
+            let (reporter, server) = (lock(&self.reporter).take(), lock(&self.server).take());
+            drop(reporter);
             drop(server);
         }
+    }
 
-        fn lock(&self) -> std::sync::MutexGuard<'_, Option<Server>> {
-            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-        }
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -1,9 +1,10 @@
 //! Console progress: one line per running stage on the terminal, with tasks done, rate and time left.
 //!
 //! A thread looks at the application's status every so often. A stage is shown once it has run for half a second,
-//! so that quick jobs leave the terminal alone; lines vanish when their stage ends.
+//! so that quick jobs leave the terminal alone; lines vanish when their stage ends. When a job ends, its insights are
+//! printed, a line each; those of the whole application when it stops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,8 @@ use indicatif::{
 };
 
 use firesteel_engine::Engine;
-use firesteel_types::{StageRef, Tick};
+use firesteel_status::Insight;
+use firesteel_types::{JobId, StageRef, Tick};
 
 const FIRST_SHOWN_AFTER: Duration = Duration::from_millis(500);
 
@@ -28,12 +30,18 @@ impl ConsoleProgress {
         let (engine, (sender, ended)) = (Arc::downgrade(engine), channel());
         let thread = std::thread::Builder::new().name("firesteel-progress".into());
         let spawned = thread.spawn(move || {
-            let mut lines = Lines::new(interval);
+            let (mut lines, mut jobs) = (Lines::new(interval), BTreeSet::new());
             while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 let Some(engine) = engine.upgrade() else { break };
                 lines.show(active_stages(&engine));
+                lines.print(job_insights(&engine, &mut jobs));
             }
             let _ = lines.bars.clear();
+            if let Some(engine) = engine.upgrade() {
+                lines.print(job_insights(&engine, &mut jobs));
+                let now = engine.now();
+                lines.print(engine.with_status(|status| status.application_insights(now)));
+            }
         });
         match spawned {
             Ok(thread) => ConsoleProgress(Mutex::new(Some((sender, thread)))),
@@ -86,6 +94,17 @@ fn active_stages(engine: &Engine) -> BTreeMap<StageRef, Stage> {
     })
 }
 
+/// What the jobs show that were seen to run and are over.
+fn job_insights(engine: &Engine, seen: &mut BTreeSet<JobId>) -> Vec<Insight> {
+    let now = engine.now();
+    engine.with_status(|status| {
+        let running: BTreeSet<JobId> = status.active_jobs().map(|job| job.job).collect();
+        let before = std::mem::replace(seen, running);
+        let over = before.difference(seen);
+        over.flat_map(|job| status.job_insights(*job, now)).collect()
+    })
+}
+
 struct Lines {
     bars: MultiProgress,
     shown: BTreeMap<StageRef, ProgressBar>,
@@ -96,6 +115,13 @@ impl Lines {
     fn new(interval: Duration) -> Self {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         Lines { bars, shown: BTreeMap::new(), interval }
+    }
+
+    /// Above the lines that are drawn.
+    fn print(&self, insights: Vec<Insight>) {
+        for insight in insights {
+            let _ = self.bars.println(format!("insight: {insight}"));
+        }
     }
 
     fn show(&mut self, stages: BTreeMap<StageRef, Stage>) {

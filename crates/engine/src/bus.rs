@@ -16,11 +16,17 @@ use firesteel_types::Event;
 
 /// How often lost events are told of.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// An application that ends waits so long for the rest of its event log: a disk may never answer.
+const LOG_TIME: Duration = Duration::from_secs(30);
 
 /// Hears what happens in an application.
 pub trait Listener: Send {
     /// Called for each event, in order, on the listener's thread.
     fn on_event(&mut self, event: &Event);
+
+    /// Called when the listener was too slow: so many events went lost since it was told last. The end of the
+    /// application is never lost.
+    fn on_lost(&mut self, _events: u64) {}
 
     /// Whose queue it has: `eventLog` for a log of events, `shared` for all that programs add.
     fn queue(&self) -> &'static str {
@@ -59,7 +65,8 @@ impl Bus {
         if queues.closed {
             return;
         }
-        if let Some(queue) = Queue::start(name, capacity, listener) {
+        let patience = (name == EVENT_LOG).then_some(LOG_TIME);
+        if let Some(queue) = Queue::start(name, capacity, patience, listener) {
             queues.all.push(queue);
             self.active.store(true, Ordering::Release);
         }
@@ -85,6 +92,20 @@ impl Bus {
         queues.iter().for_each(|queue| queue.drain());
     }
 
+    /// How the queues stand: name, events that wait, events that were lost. Queues of one name are told together.
+    pub(crate) fn queues(&self) -> Vec<(&'static str, u64, u64)> {
+        let mut found: Vec<(&'static str, u64, u64)> = Vec::new();
+        for queue in &lock(&self.queues).all {
+            let state = lock(&queue.state);
+            let (size, lost) = (state.events.len() as u64, state.lost.total);
+            match found.iter_mut().find(|(name, ..)| *name == queue.name) {
+                Some(known) => (known.1, known.2) = (known.1 + size, known.2 + lost),
+                None => found.push((queue.name, size, lost)),
+            }
+        }
+        found
+    }
+
     /// Delivers what is queued, then ends.
     pub(crate) fn close(&self) {
         let queues = {
@@ -103,6 +124,8 @@ struct Queue {
     capacity: usize,
     state: Mutex<State>,
     changed: Condvar,
+    /// How long the queue is waited for when it is closed; `None`: as long as it takes.
+    patience: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -111,13 +134,19 @@ struct State {
     lost: Lost,
     delivering: bool,
     closed: bool,
+    /// The thread has nothing more to do.
+    ended: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Events that a queue had no room for.
 #[derive(Default)]
 struct Lost {
+    /// Not yet logged.
     untold: u64,
+    /// The listener has not been told of these.
+    unheard: u64,
+    total: u64,
     told_at: Option<Instant>,
 }
 
@@ -125,6 +154,8 @@ impl Lost {
     /// Counts one more; how many are to be told of now.
     fn add(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
+        self.unheard += 1;
+        self.total += 1;
         let is_due = self.told_at.is_none_or(|told| now.duration_since(told) >= TOLD_EVERY);
         is_due.then(|| {
             self.told_at = Some(now);
@@ -138,10 +169,11 @@ impl Queue {
     fn start(
         name: &'static str,
         capacity: usize,
+        patience: Option<Duration>,
         listener: Box<dyn Listener>,
     ) -> Option<Arc<Self>> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let queue = Arc::new(Queue { name, capacity, state, changed });
+        let queue = Arc::new(Queue { name, capacity, state, changed, patience });
         let own = queue.clone();
         let thread = std::thread::Builder::new().name("firesteel-listener".into());
         match thread.spawn(move || own.dispatch(listener)) {
@@ -161,7 +193,8 @@ impl Queue {
         if state.closed {
             return;
         }
-        if state.events.len() >= self.capacity {
+        let is_end = matches!(**event, Event::ApplicationEnd { .. });
+        if state.events.len() >= self.capacity && !is_end {
             if let Some(lost) = state.lost.add(Instant::now()) {
                 self.warn(lost);
             }
@@ -198,9 +231,28 @@ impl Queue {
             self.warn(lost);
         }
         self.changed.notify_all();
-        if let Some(thread) = thread.filter(|thread| !is_current(thread)) {
+        if let Some(thread) = thread.filter(|thread| !is_current(thread))
+            && self.ends_in_time()
+        {
             let _ = thread.join();
         }
+    }
+
+    /// Whether the thread has heard everything, or is waited for however long it takes.
+    fn ends_in_time(&self) -> bool {
+        let Some(patience) = self.patience else { return true };
+        let has_work = |state: &mut State| !state.ended;
+        let waited = self.changed.wait_timeout_while(lock(&self.state), patience, has_work);
+        let (state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !state.ended {
+            let seconds = patience.as_secs();
+            tracing::error!(
+                queue = self.name,
+                seconds,
+                "a listener did not end in time and is left behind"
+            );
+        }
+        state.ended
     }
 
     fn dispatch(&self, listener: Box<dyn Listener>) {
@@ -210,17 +262,22 @@ impl Queue {
             if state.events.is_empty() {
                 if state.closed {
                     // What the listener holds on to goes with the application, and not under the lock.
+                    let lost = take(&mut state.lost.unheard);
                     drop(state);
+                    deliver(&mut listener, lost, VecDeque::new());
                     drop(listener);
+                    lock(&self.state).ended = true;
+                    self.changed.notify_all();
                     return;
                 }
                 state = self.wait(state);
                 continue;
             }
             let events = take(&mut state.events);
+            let lost = take(&mut state.lost.unheard);
             state.delivering = true;
             drop(state);
-            deliver(&mut listener, events);
+            deliver(&mut listener, lost, events);
             state = lock(&self.state);
             state.delivering = false;
             self.changed.notify_all();
@@ -237,15 +294,20 @@ fn is_current(thread: &JoinHandle<()>) -> bool {
 }
 
 /// A listener that panics is dropped.
-fn deliver(listener: &mut Option<Box<dyn Listener>>, events: VecDeque<Arc<Event>>) {
-    for event in events {
+fn deliver(listener: &mut Option<Box<dyn Listener>>, lost: u64, events: VecDeque<Arc<Event>>) {
+    let mut tell = |tell: &mut dyn FnMut(&mut dyn Listener)| {
         let Some(hears) = listener else { return };
-        let heard = std::panic::AssertUnwindSafe(|| hears.on_event(&event));
+        let heard = std::panic::AssertUnwindSafe(|| tell(&mut **hears));
         if std::panic::catch_unwind(heard).is_err() {
             tracing::error!("a listener panicked and was removed");
             *listener = None;
         }
+    };
+    // Before the events, though these came first: the last of them may be the end of the application.
+    if lost > 0 {
+        tell(&mut |listener| listener.on_lost(lost));
     }
+    events.iter().for_each(|event| tell(&mut |listener| listener.on_event(event)));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -255,11 +317,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firesteel_types::Tick;
-    use std::sync::mpsc::channel;
+    use firesteel_types::{ExecutorId, Tick};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     fn end(at: u64) -> Event {
-        Event::ApplicationEnd { exit_code: None, at: Tick(at) }
+        Event::ExecutorUnexcluded { executor: ExecutorId(0), at: Tick(at) }
     }
 
     fn post(bus: &Bus, at: u64) {
@@ -329,6 +391,58 @@ mod tests {
         let both: Vec<_> = heard.iter().take(2).collect();
         assert!(both.contains(&"waited") && both.contains(&"heard"), "{both:?}");
         bus.close();
+    }
+
+    /// Hears nothing before the gate opens; tells how many events it heard and how many were lost.
+    struct Gated {
+        gate: Receiver<()>,
+        heard: u64,
+        lost: u64,
+        told: Sender<(u64, u64)>,
+    }
+
+    impl Listener for Gated {
+        fn on_event(&mut self, event: &Event) {
+            let _ = self.gate.recv();
+            self.heard += 1;
+            if matches!(event, Event::ApplicationEnd { .. }) {
+                self.told.send((self.heard, self.lost)).unwrap();
+            }
+        }
+
+        fn on_lost(&mut self, events: u64) {
+            self.lost += events;
+        }
+    }
+
+    fn gated() -> (Gated, Sender<()>, Receiver<(u64, u64)>) {
+        let ((open, gate), (told, counts)) = (channel(), channel());
+        (Gated { gate, heard: 0, lost: 0, told }, open, counts)
+    }
+
+    #[test]
+    fn a_slow_listener_is_told_what_it_lost_before_the_end_which_it_always_hears() {
+        let (bus, (listener, open, counts)) = (Bus::default(), gated());
+        bus.add("eventLog", 5, Box::new(listener));
+        (0..100).for_each(|at| post(&bus, at));
+        bus.post(&Event::ApplicationEnd { exit_code: None, at: Tick(100) });
+        drop(open);
+        bus.close();
+        let (heard, lost) = counts.recv().unwrap();
+        assert!(heard + lost == 101 && lost >= 90, "{heard} {lost}");
+    }
+
+    #[test]
+    fn an_event_log_that_hangs_does_not_keep_the_application_from_ending() {
+        let (listener, open, _) = gated();
+        let patience = Some(Duration::from_millis(20));
+        let queue = Queue::start(EVENT_LOG, 5, patience, Box::new(listener)).unwrap();
+        queue.push(&Arc::new(end(1)));
+        queue.close();
+        assert!(!lock(&queue.state).ended, "it still hangs");
+        drop(open);
+        let ended = queue.changed.wait_while(lock(&queue.state), |state| !state.ended);
+        assert!(ended.unwrap().ended, "and goes when the disk answers");
     }
 
     #[test]

@@ -156,6 +156,11 @@ impl Engine {
         self.bus.add(SHARED, self.application.listener_capacity, listener);
     }
 
+    /// How the queues of listeners stand: name, events that wait, events that were lost.
+    pub fn listener_queues(&self) -> Vec<(&'static str, u64, u64)> {
+        self.bus.queues()
+    }
+
     /// Waits until listeners have heard everything that has happened so far.
     pub fn wait_for_listeners(&self) {
         self.bus.drain();

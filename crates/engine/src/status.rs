@@ -13,8 +13,10 @@ use crate::Engine;
 
 /// So many events are worth being applied.
 const MANY: usize = 256;
-/// The thread that posts an event when so many are gathered applies them at once: nobody else does.
+/// The thread that posts an event when so many are gathered applies them at once, unless a reader is looking.
 const TOO_MANY: usize = 64 * MANY;
+/// When so many are gathered, the thread that posts waits for the reader: memory has an end.
+const FULL: usize = 16 * TOO_MANY;
 
 /// The status, and what is not in it yet.
 pub(crate) struct Status {
@@ -54,8 +56,10 @@ impl Status {
     #[cold]
     fn note_many(&self, count: usize) {
         self.is_due.store(true, Ordering::Relaxed);
-        if count >= TOO_MANY {
+        if count >= FULL {
             drop(self.read());
+        } else if count >= TOO_MANY {
+            self.catch_up();
         }
     }
 
@@ -92,7 +96,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    /// Looks at the status, with everything that has happened so far. Be quick: if much happens meanwhile, jobs wait.
+    /// Looks at the status, with everything that has happened so far. Be quick: jobs wait when a quarter of a million
+    /// events happen meanwhile.
     pub fn with_status<R>(&self, look: impl FnOnce(&AppStatus) -> R) -> R {
         look(&self.status.read().status)
     }
@@ -155,5 +160,15 @@ mod tests {
         assert_eq!(executors(&status), MANY);
         post(TOO_MANY);
         assert_eq!(executors(&status), MANY + TOO_MANY);
+    }
+
+    #[test]
+    fn a_reader_that_takes_its_time_lets_others_post() {
+        let status = status();
+        let looking = lock(&status.applied);
+        (0..TOO_MANY as u32 + 10).for_each(|executor| status.gather(added(executor), |_| {}));
+        assert_eq!(looking.status.executors().count(), 0);
+        drop(looking);
+        assert_eq!(status.read().status.executors().count(), TOO_MANY + 10);
     }
 }

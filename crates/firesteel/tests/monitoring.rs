@@ -116,7 +116,24 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
     let jobs = get(address, &format!("/api/v1/applications/{id}/jobs"));
     assert!(jobs.contains("\"status\" : \"FAILED\"") && jobs.contains("\"jobId\" : 2"), "{jobs}");
     assert!(get(address, "/api/v1/applications/other/jobs").contains("no such app: other"));
-    assert!(get(address, "/").starts_with("HTTP/1.1 404"));
+    assert!(get(address, "/").starts_with("HTTP/1.1 200"));
+    let threads = get(address, &format!("/api/v1/applications/{id}/executors/driver/threads"));
+    assert!(threads.contains("\"threadName\" : \"firesteel-rest\""), "{threads}");
+    let insights = get(address, &format!("/api/v1/applications/{id}/insights"));
+    assert!(insights.starts_with("HTTP/1.1 200") && insights.ends_with("[ ]"), "{insights}");
+    let json = get(address, "/metrics/json");
+    assert!(
+        json.contains(&format!("\"{id}.driver.DAGScheduler.job.allJobs\":{{\"value\":3}}")),
+        "{json}"
+    );
+    let lines = get(address, "/metrics/prometheus");
+    let failed = "_driver_appStatus_jobs_failedJobs_Count{type=\"counters\"} 1\n";
+    assert!(lines.contains(failed) && lines.contains("_driver_JVMCPU_jvmCpuTime_Value"), "{lines}");
+    let executors = get(address, "/metrics/executors/prometheus");
+    let labels = format!(
+        "{{application_id=\"{id}\", application_name=\"monitored\", executor_id=\"driver\"}}"
+    );
+    assert!(executors.contains(&format!("metrics_executor_totalCores{labels} 2\n")), "{executors}");
     ctx.stop();
     assert!(ctx.ui_address().is_none() && TcpStream::connect(address).is_err());
     let entry = &history(directory.path()).list()[0];
@@ -128,4 +145,30 @@ fn a_directory_for_logs_that_is_missing_is_told_at_the_start() {
     let refused =
         builder("local[1]", Path::new("/no/such/place")).build().err().expect("it is refused");
     assert!(refused.to_string().contains("no such directory"), "{refused}");
+}
+
+#[test]
+fn metrics_go_to_the_sinks_of_the_settings_until_the_end() {
+    let (logs, metrics) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ctx = builder("local[2]", logs.path())
+        .config("spark.metrics.namespace", "nightly")
+        .config("spark.metrics.conf.*.sink.csv.class", "org.apache.spark.metrics.sink.CsvSink")
+        .config("spark.metrics.conf.driver.sink.csv.directory", metrics.path().display())
+        .config("spark.metrics.conf.driver.sink.csv.period", "1000")
+        .build()
+        .unwrap();
+    run_jobs(&ctx);
+    ctx.stop();
+    let file = metrics.path().join("nightly.driver.appStatus.jobs.succeededJobs.csv");
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.starts_with("t,count\n") && text.trim_end().ends_with(",2"), "{text}");
+}
+
+#[test]
+fn a_sink_that_nobody_has_is_told_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = builder("local[1]", directory.path())
+        .config("spark.metrics.conf.*.sink.j.class", "org.apache.spark.metrics.sink.JmxSink");
+    let refused = refused.build().err().expect("it is refused").to_string();
+    assert!(refused.contains("JmxSink") && refused.contains("CsvSink"), "{refused}");
 }

@@ -19,6 +19,7 @@ fn the_program() {
         "long tasks" => (2, 1500),
         "quick tasks" => (30, 1),
         "talking tasks" => return talk(),
+        "uneven tasks" => return uneven(),
         other => panic!("no scenario {other}"),
     };
     let ctx = Context::builder().master("local[2]").arguments([""; 0]).build().unwrap();
@@ -28,6 +29,16 @@ fn the_program() {
     });
     let sum = working.reduce(|a, b| a + b).unwrap();
     println!("the sum is {sum}");
+}
+
+/// One task of five takes thirty times as long as the others, with as much data.
+fn uneven() {
+    let ctx = Context::builder().master("local[5]").arguments([""; 0]).build().unwrap();
+    let working = ctx.range_in(5, 0..5u64, 1).map(|n| {
+        std::thread::sleep(Duration::from_millis(if n == 3 { 3000 } else { 100 }));
+        n
+    });
+    println!("the sum is {}", working.sum().unwrap());
 }
 
 /// On executors that are processes of their own.
@@ -90,6 +101,18 @@ fn stages_are_shown_on_a_terminal_with_tasks_done_and_time_left() {
     // The line is gone when the program goes on.
     let last = output.rsplit("Stage 0.0").next().unwrap();
     assert!(last.contains("\x1b[2K"), "{last:?}");
+}
+
+#[test]
+fn a_job_that_waited_for_one_task_is_told_with_what_to_try() {
+    let output = on_a_terminal("uneven tasks", "");
+    let told: Vec<&str> =
+        output.split(['\r', '\n']).filter(|it| it.contains("insight: ")).collect();
+    assert_eq!(told.len(), 1, "{output:?}");
+    let (figure, place) = ("the task of partition 3 took 3.", "progress.rs:");
+    assert!(told[0].contains(figure) && told[0].contains(place), "{told:?}");
+    assert!(told[0].contains("spark.speculation=true"), "{told:?}");
+    assert!(!on_a_terminal("many tasks", "").contains("insight"));
 }
 
 #[test]

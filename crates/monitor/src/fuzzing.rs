@@ -63,6 +63,7 @@ fn replay(bytes: &[u8]) {
         "storage/rdd",
         "storage/rdd/0",
         "environment",
+        "insights",
         "executors/1/threads",
         &strange,
     ];

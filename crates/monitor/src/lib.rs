@@ -6,9 +6,12 @@
 //! | `spark` | Spark's JSON event model, both ways |
 //! | `log` | event logs as files: names, compression, reading while they grow, writing |
 //! | `replay` | the status of an application from its log |
+//! | `metrics` | metrics of applications |
 //! | `rest` | answers of `/api/v1`: functions of a status and a path |
 //! | `history` | a directory of logs: listing, opening, cleaning |
+//! | `threads` | what the threads of this process do |
 //! | `server`, `hosts` | HTTP |
+//! | `site` | the hook for pages: what the server shows besides `/api/v1` |
 //!
 //! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
 //! log. Nothing here schedules, and no job waits for anything here.
@@ -18,10 +21,13 @@ pub mod fuzzing;
 pub mod history;
 mod hosts;
 pub mod log;
+pub mod metrics;
 pub mod replay;
 pub mod rest;
 pub mod server;
+pub mod site;
 pub mod spark;
+pub mod threads;
 
 pub use history::{History, HistoryError, HistoryOptions};
 pub use log::{EventLog, EventLogError};

@@ -25,6 +25,11 @@ impl Replay {
         }
     }
 
+    /// Of a log that was read to its end.
+    pub(crate) fn of(status: AppStatus) -> Self {
+        Replay { status, decoder: Decoder::default(), events: Vec::new(), unreadable: 0 }
+    }
+
     /// Takes one line, without its end. One that cannot be read is counted, and changes nothing.
     pub fn line(&mut self, line: &[u8]) {
         if line.iter().all(u8::is_ascii_whitespace) {

@@ -1,4 +1,4 @@
-//! HTTP: a port, and an answer to each GET. A slow or silent client costs a place for a while and nothing more.
+//! HTTP: a port, and an answer to each request. A slow or silent client costs a place for a while and nothing more.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,11 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use firesteel_conf::{HostNames, Redaction};
 use firesteel_types::Tick;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_NONE_MATCH,
+    X_CONTENT_TYPE_OPTIONS,
 };
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -23,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::hosts;
 use crate::rest::{self, Answer, Applications, Ask};
+use crate::site::{Asked, NoSite, Shown, ShownBody, Site, Streams, Updates};
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
@@ -32,6 +35,8 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 const TIME: Duration = Duration::from_secs(120);
 /// The largest head of a request.
 const HEAD: usize = 16 << 10;
+/// The longest form that is read.
+const FORM: usize = 8 << 10;
 
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts";
@@ -55,10 +60,12 @@ pub struct ServerOptions {
 }
 
 /// What every request is answered with.
-struct Site {
+struct Answers {
     served: Served,
+    site: Arc<dyn Site>,
     names: HostNames,
     secrets: Redaction,
+    streams: Streams,
 }
 
 /// A server that runs until it is dropped.
@@ -70,12 +77,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on the first free port, on a thread of its own.
+    /// Serves `/api/v1` on the first free port, on a thread of its own.
     pub fn start(served: Served, options: ServerOptions) -> io::Result<Self> {
+        Self::start_with(served, Arc::new(NoSite), options)
+    }
+
+    /// The same with pages besides.
+    pub fn start_with(
+        served: Served,
+        site: Arc<dyn Site>,
+        options: ServerOptions,
+    ) -> io::Result<Self> {
         let ServerOptions { host, port, retries, allowed_hosts, secrets } = options;
         let listener = bind(&host, port, retries)?;
         let names = hosts::names(&host, allowed_hosts);
-        let site = Arc::new(Site { served, names, secrets });
+        let answers = Answers { served, site, names, secrets, streams: Streams::default() };
+        let answers = Arc::new(answers);
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
@@ -84,7 +101,7 @@ impl Server {
             runtime.block_on(async {
                 tokio::select! {
                     _ = stopped => {}
-                    _ = serve(listener, site) => {}
+                    _ = serve(listener, answers) => {}
                 }
             });
             // Who still reads an answer is not waited for.
@@ -130,7 +147,7 @@ fn bind(host: &str, port: u16, retries: u32) -> io::Result<std::net::TcpListener
     }
 }
 
-async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
+async fn serve(listener: std::net::TcpListener, answers: Arc<Answers>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -143,7 +160,7 @@ async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, place, site.clone()));
+                tokio::spawn(connection(stream, place, answers.clone()));
             }
             Err(error) => {
                 // Out of file handles, or the client is gone again: neither is for ever.
@@ -154,60 +171,108 @@ async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
     }
 }
 
-async fn connection(stream: TcpStream, _place: OwnedSemaphorePermit, site: Arc<Site>) {
-    let service = service_fn(move |request| respond(request, site.clone()));
+async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc<Answers>) {
+    let updates = Updates::new(place);
+    let own = updates.clone();
+    let service = service_fn(move |request| respond(request, answers.clone(), own.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD)
         .keep_alive(false);
     let serving = http.serve_connection(TokioIo::new(stream), service);
-    let _ = tokio::time::timeout(TIME, serving).await;
+    tokio::select! {
+        _ = tokio::time::timeout(TIME, serving) => {}
+        () = updates.stalled() => tracing::debug!("a reader of updates does not read: dropped"),
+    }
 }
+
+type Sent = Response<Either<Full<Bytes>, crate::site::Stream>>;
 
 async fn respond(
     request: Request<Incoming>,
-    site: Arc<Site>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    if !hosts::admit(&site.names, request.headers()) {
+    answers: Arc<Answers>,
+    updates: Updates,
+) -> Result<Sent, Infallible> {
+    let (head, body) = request.into_parts();
+    if !hosts::admit(&answers.names, &head.headers) {
         return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+    let is_api = ["/api/", "/metrics/"].iter().any(|it| head.uri.path().starts_with(it));
+    let is_form = head.method == Method::POST && !is_api;
+    if head.method != Method::GET && head.method != Method::HEAD && !is_form {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
     }
-    let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(str::to_owned));
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.unwrap_or("localhost").to_owned();
+    let form = match is_form {
+        true => match Limited::new(body, FORM).collect().await {
+            Ok(form) => Some(String::from_utf8_lossy(&form.to_bytes()).into_owned()),
+            Err(_) => return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long")),
+        },
+        false => None,
+    };
     // An answer may take a while: a log is read for it.
-    let made = tokio::task::spawn_blocking(move || {
-        let query = query.unwrap_or_default();
-        let ask = Ask { path: &path, query: &query, host: &host, now: now() };
-        rest::answer(&*site.served, &site.secrets, &ask)
+    let own = answers.clone();
+    let made = tokio::task::spawn_blocking(move || match is_api {
+        true => Shown::from(api(&own, &head)),
+        false => own.site.show(&own.asked(&head, form.as_deref())),
     });
     Ok(match made.await {
-        Ok(answer) => response(answer),
+        Ok(Shown { body: ShownBody::Updates(source), .. }) => {
+            answers.streams.response(source, answers.served.clone(), &updates)
+        }
+        Ok(shown) => response(shown),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
     })
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(text));
+impl Answers {
+    fn asked<'a>(&'a self, head: &'a Parts, form: Option<&'a str>) -> Asked<'a> {
+        let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+        Asked {
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or_default(),
+            form,
+            known: header(IF_NONE_MATCH),
+            base: header(HeaderName::from_static("x-forwarded-context")),
+            now: now(),
+            served: &*self.served,
+            secrets: &self.secrets,
+        }
+    }
+}
+
+fn api(answers: &Answers, head: &Parts) -> Answer {
+    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let ask = Ask {
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        host: host.unwrap_or("localhost"),
+        now: now(),
+    };
+    rest::answer(&*answers.served, &answers.secrets, &ask)
+}
+
+pub(crate) fn plain(status: StatusCode, text: &'static str) -> Sent {
+    let mut response = Response::new(Either::Left(Full::from(text)));
     *response.status_mut() = status;
     response
 }
 
-fn response(answer: Answer) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(answer.body));
-    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+fn response(shown: Shown) -> Sent {
+    let body = match shown.body {
+        ShownBody::Whole(bytes) => bytes,
+        ShownBody::Updates(_) => Vec::new(),
+    };
+    let mut response = Response::new(Either::Left(Full::from(body)));
+    *response.status_mut() = StatusCode::from_u16(shown.status).unwrap_or(StatusCode::OK);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(shown.content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(name) = answer.attachment {
-        let clean: String =
-            name.chars().filter(|it| it.is_ascii_alphanumeric() || "._-".contains(*it)).collect();
-        let value = HeaderValue::try_from(format!("attachment; filename=\"{clean}\""));
-        value.ok().map(|value| headers.insert(CONTENT_DISPOSITION, value));
+    for (name, value) in shown.headers {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
     }
     response
 }

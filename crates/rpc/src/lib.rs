@@ -64,6 +64,8 @@ mod limits;
 mod link;
 mod listener;
 mod mailbox;
+#[cfg_attr(firesteel_simulated, path = "../simulated/net.rs")]
+mod net;
 mod options;
 mod outbox;
 mod reference;

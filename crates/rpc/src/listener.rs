@@ -10,13 +10,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::address::RpcAddress;
 use crate::env::Inner;
 use crate::handshake::{Channel, HandshakeError};
 use crate::limits::{PeerLimits, PeerPlace};
+use crate::net::{TcpListener, TcpStream, listen, lookup_host};
 use crate::options::{Encryption, RpcOptions};
 use crate::{SetupError, outbox, socket, stream};
 
@@ -121,7 +121,7 @@ async fn first_free(
         let port = port_of(bind.port, attempt);
         let sockets: Vec<SocketAddr> =
             addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-        match TcpListener::bind(&sockets[..]).await {
+        match listen(&sockets).await {
             Ok(listener) => return Ok(listener),
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse

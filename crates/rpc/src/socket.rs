@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsStream, client, server};
@@ -12,6 +11,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream, client, server};
 use crate::RpcError;
 use crate::address::RpcAddress;
 use crate::handshake::{self, Binding, Channel, Client, HandshakeError, PREFIX, Server};
+use crate::net::TcpStream;
 use crate::options::{Encryption, RpcOptions};
 use crate::tls;
 
@@ -137,13 +137,13 @@ pub(crate) struct Accepted {
 
 /// Lets a dialler in once it has proved who it is, within the time there is for that.
 pub(crate) async fn accept(
-    stream: TcpStream,
+    mut stream: TcpStream,
     options: &RpcOptions,
 ) -> Result<Accepted, HandshakeError> {
     let limit = options.handshake_timeout;
     let first = limit.min(FIRST_BYTE);
-    let spoke = timeout(first, stream.readable()).await;
-    spoke.map_err(|_| HandshakeError::TimedOut { after: first })?.map_err(broken)?;
+    let spoke = timeout(first, speaks_tls(&mut stream)).await;
+    spoke.map_err(|_| HandshakeError::TimedOut { after: first })??;
     let welcomed = timeout(limit, welcome(stream, options)).await;
     welcomed.unwrap_or(Err(HandshakeError::TimedOut { after: limit }))
 }

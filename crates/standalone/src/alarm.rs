@@ -1,16 +1,16 @@
-//! The moment a core wants to be woken at. One is enough: a core that wants a later one too asks again
-//! when it is woken.
+//! Waits for the moment a core wants to be woken at.
 
 use std::sync::Mutex;
 
+use firesteel_backend::timer::Timer;
 use firesteel_storage::Clock;
 use firesteel_types::Tick;
 use tokio::sync::Notify;
 
-/// The earliest moment that was asked for and has not come yet.
+/// A core's timer, and who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
-    at: Mutex<Option<Tick>>,
+    timer: Mutex<Timer>,
     changed: Notify,
 }
 
@@ -18,10 +18,9 @@ pub(crate) struct Alarm {
 struct Due;
 
 impl Alarm {
-    /// Rings at this moment, unless it rings earlier.
-    pub(crate) fn arm(&self, tick: Tick) {
-        let mut at = self.at.lock().expect("no panic while it is locked");
-        *at = Some(at.map_or(tick, |earlier| earlier.min(tick)));
+    /// Rings at this moment, and no longer at the one before.
+    pub(crate) fn arm(&self, at: Tick) {
+        self.timer.lock().expect("no panic while it is locked").arm(at);
         self.changed.notify_one();
     }
 
@@ -41,11 +40,8 @@ impl Alarm {
 
     /// The next moment; one that has come is taken in the same step, so that none is lost that is asked for meanwhile.
     fn next_unless_due(&self, now: Tick) -> Result<Option<Tick>, Due> {
-        let mut at = self.at.lock().expect("no panic while it is locked");
-        match at.take_if(|at| *at <= now) {
-            Some(_) => Err(Due),
-            None => Ok(*at),
-        }
+        let mut timer = self.timer.lock().expect("no panic while it is locked");
+        if timer.rings(now) { Err(Due) } else { Ok(timer.next()) }
     }
 }
 
@@ -54,12 +50,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn the_earliest_moment_rings_and_one_that_is_over_rings_at_once() {
+    async fn a_moment_that_is_over_rings_at_once_and_the_last_one_asked_for_counts() {
         let (alarm, clock) = (Alarm::default(), Clock::new());
-        alarm.arm(Tick(clock.now().0 + 3_600_000));
+        alarm.arm(clock.now().plus_ms(3_600_000));
         alarm.arm(Tick(1));
-        alarm.arm(Tick(clock.now().0 + 7_200_000));
         alarm.ring(&clock).await;
-        assert!(alarm.at.lock().unwrap().is_none());
+        assert_eq!(alarm.timer.lock().unwrap().next(), None);
+        alarm.arm(Tick(1));
+        let later = clock.now().plus_ms(20);
+        alarm.arm(later);
+        alarm.ring(&clock).await;
+        assert!(clock.now() >= later, "the moment before it is asked for no more");
     }
 }

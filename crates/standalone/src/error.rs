@@ -14,6 +14,9 @@ pub enum StartError {
     /// A setting is wrong.
     #[error(transparent)]
     Conf(#[from] ConfError),
+    /// Its metrics cannot be reported.
+    #[error(transparent)]
+    Metrics(#[from] firesteel_metrics::MetricsError),
     /// Its port, its secret or its certificates.
     #[error(transparent)]
     Setup(#[from] SetupError),

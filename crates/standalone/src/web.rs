@@ -15,8 +15,8 @@ use firesteel_rpc::{PeerLimits, PeerPlace, RpcAddress};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN,
-    X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap,
+    HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -41,6 +41,9 @@ const TIME: Duration = Duration::from_secs(20);
 /// The largest head of a request.
 const HEAD: usize = 16 << 10;
 
+/// No script at all, no frames around it, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'";
+
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts\n";
 
@@ -53,6 +56,10 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn json(text: String) -> Self {
         Self { content_type: "text/json;charset=utf-8", text }
+    }
+
+    pub(crate) fn plain(text: String) -> Self {
+        Self { content_type: "text/plain;charset=utf-8", text }
     }
 
     pub(crate) fn html(text: String) -> Self {
@@ -145,6 +152,13 @@ pub(crate) async fn bind(
             }
         }
     }
+}
+
+/// Holds on to something until `stop`.
+pub(crate) async fn hold_until<T: Send + 'static>(stop: CancellationToken, held: T) {
+    stop.cancelled().await;
+    // Letting go may take a while, such as a last report to another machine.
+    let _ = tokio::task::spawn_blocking(|| drop(held)).await;
 }
 
 /// Shows pages until `stop`.
@@ -243,6 +257,9 @@ fn respond(method: &Method, path: &str, pages: &Pages) -> HttpResponse {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
+    if let Some((content_type, text)) = crate::page::asset(path) {
+        return answer_of(StatusCode::OK, content_type, text);
+    }
     let Some(page) = pages(path) else {
         return plain(StatusCode::NOT_FOUND, "there is no such page: try / or /json/\n");
     };
@@ -264,6 +281,8 @@ pub(crate) fn answer_of(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, must-revalidate"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response
 }
 

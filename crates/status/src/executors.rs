@@ -14,6 +14,7 @@ use crate::storage::Change;
 
 /// One executor, or the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ExecutorStatus {
     pub executor: ExecutorId,
     /// Where it runs, and with what. The driver has no cores unless it runs tasks itself.
@@ -76,6 +77,7 @@ impl ExecutorStatus {
 
 /// All executors that are remembered.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Executors {
     all: BTreeMap<ExecutorId, ExecutorStatus>,
     /// In the order they were lost.

@@ -14,6 +14,7 @@ use crate::{AppStatus, StageStatus};
 
 /// How a job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum JobState {
     Running,
     Succeeded,
@@ -21,6 +22,7 @@ pub enum JobState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct JobStatus {
     pub job: JobId,
     /// The name of its last stage: operation and place.
@@ -73,6 +75,7 @@ fn total(tasks: impl Iterator<Item = u32>) -> u32 {
 
 /// All jobs that are remembered.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Jobs {
     all: BTreeMap<JobId, JobStatus>,
     active: BTreeSet<JobId>,
@@ -115,6 +118,11 @@ impl Jobs {
         };
         self.all.insert(job, status);
         self.active.insert(job);
+    }
+
+    /// When a job began that has not ended.
+    pub(crate) fn running_since(&self, job: JobId) -> Option<Tick> {
+        self.active.get(&job).and_then(|job| self.all.get(job)).map(|job| job.submitted)
     }
 
     /// Every stage that the job may need.

@@ -6,13 +6,16 @@
 //! | `jobs`, `stages`, `tasks` | what runs and what ran, within [`Retention`] |
 //! | `executors`, `storage` | who runs it, what they hold |
 //! | `metrics` | what tasks cost, added up and packed |
+//! | `totals` | what happened since the application began, whatever of it is forgotten |
 //! | `page` | a part of a long list, sorted |
+//! | `insights` | what could be better, in words |
 //!
 //! What is over is forgotten, the oldest first, beyond `spark.ui.retainedJobs` and its like; what runs never is. Events
 //! that were lost on the way leave gaps, never a panic: whatever an event refers to that is not there is skipped.
 
 mod bits;
 mod executors;
+mod insights;
 mod jobs;
 mod metrics;
 mod page;
@@ -22,6 +25,7 @@ mod storage;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,15 +38,18 @@ use stages::Stages;
 use storage::Storage;
 
 pub use executors::ExecutorStatus;
+pub use insights::{Insight, InsightKind};
 pub use jobs::{JobState, JobStatus};
 pub use page::{Order, Page, Paging};
 pub use retention::Retention;
 pub use stages::{ExecutorTotals, StageState, StageStatus, TaskCounts};
 pub use storage::{CachedBlock, RddStatus};
 pub use tasks::{TaskSort, TaskState, TaskStatus};
+pub use totals::Totals;
 
 /// What is known of the application itself.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Application {
     /// The version of the engine that runs it.
     pub version: String,
@@ -75,14 +82,17 @@ pub struct Application {
 
 /// The status of an application.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AppStatus {
     application: Application,
     jobs: Jobs,
     stages: Stages,
     executors: Executors,
     storage: Storage,
+    totals: Totals,
     names: BTreeMap<ExecutorId, Arc<str>>,
     unknown_events: u64,
+    lost_events: u64,
 }
 
 impl AppStatus {
@@ -94,8 +104,10 @@ impl AppStatus {
             stages: Stages::new(retention.stages, retention.tasks),
             executors: Executors::new(retention.dead_executors),
             storage: Storage::default(),
+            totals: Totals::default(),
             names: BTreeMap::new(),
             unknown_events: 0,
+            lost_events: 0,
         }
     }
 
@@ -115,6 +127,7 @@ impl AppStatus {
 
     /// Takes one event.
     pub fn apply(&mut self, event: &Event) {
+        self.totals.apply(event);
         match event {
             Event::LogStart { .. }
             | Event::ApplicationStart { .. }
@@ -128,6 +141,9 @@ impl AppStatus {
             }
             Event::JobEnd { job, result, at } => {
                 let skipped = self.stages.job_ended(*job, self.jobs.stages_of(*job));
+                if let Some(begin) = self.jobs.running_since(*job) {
+                    self.totals.job_ended(result.is_ok(), at.since_ms(begin), &skipped);
+                }
                 self.jobs.ended(*job, result, &skipped, *at);
             }
             Event::StageSubmitted { stage, properties, at } => {
@@ -209,8 +225,16 @@ impl AppStatus {
                 }
             }
             Event::BroadcastRemoved { .. } => {}
+            Event::EventsLost { events } => {
+                self.lost_events = self.lost_events.saturating_add(*events);
+            }
             _ => self.unknown_events += 1,
         }
+    }
+
+    /// What happened since the application began.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// The application itself.
@@ -227,6 +251,11 @@ impl AppStatus {
     pub fn executor_name(&self, executor: ExecutorId) -> String {
         let name = self.names.get(&executor);
         name.map_or_else(|| executor.to_string(), |name| name.to_string())
+    }
+
+    /// Events that a log lacks because it was written too slowly: the status has gaps.
+    pub fn lost_events(&self) -> u64 {
+        self.lost_events
     }
 
     /// Events that this version knows nothing of.

@@ -46,6 +46,7 @@ fn add_pushed(sum: &mut PushedShuffleMetrics, one: &PushedShuffleMetrics) {
 
 /// What one task cost, without the zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Packed {
     /// Which numbers are not zero: a bit each.
     which: u32,
@@ -76,20 +77,26 @@ impl Packed {
     }
 
     pub(crate) fn unpack(&self) -> TaskMetrics {
+        let (pushed, executor) = (self.pushed.clone(), self.executor.clone());
+        let mut metrics = TaskMetrics { pushed, executor, ..TaskMetrics::default() };
+        self.unpack_into(&mut metrics);
+        metrics
+    }
+
+    /// All numbers that add up, and the peak.
+    pub(crate) fn unpack_into(&self, metrics: &mut TaskMetrics) {
         let (mut numbers, mut index) = (self.numbers.iter(), 0);
         let mut take = || {
             let is_there = self.which & (1 << index) != 0;
             index += 1;
             if is_there { numbers.next().copied().unwrap_or(0) } else { 0 }
         };
-        let (pushed, executor) = (self.pushed.clone(), self.executor.clone());
-        let mut metrics =
-            TaskMetrics { peak_memory_bytes: take(), pushed, executor, ..TaskMetrics::default() };
+        let peak = take();
+        metrics.peak_memory_bytes = peak;
         macro_rules! unpack {
             ($([$($name:ident)*])*) => {$($(metrics.$name = take();)*)*};
         }
         groups!(unpack);
-        metrics
     }
 }
 

@@ -17,6 +17,7 @@ use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks};
 
 /// How a stage attempt stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum StageState {
     /// A running job may need it.
     Pending,
@@ -27,11 +28,14 @@ pub enum StageState {
     Skipped,
 }
 
+/// What names, RDDs and properties of a stage take, in bytes, roughly.
+const OF_A_STAGE: usize = 2000;
 /// So many accumulators of one stage are remembered.
 const ACCUMULABLES_AT_MOST: usize = 1000;
 
 /// How many tasks stand how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TaskCounts {
     pub active: u32,
     pub completed: u32,
@@ -65,6 +69,7 @@ pub(crate) fn count_killed(killed: &mut BTreeMap<String, u32>, failure: Option<&
 
 /// What the tasks of a stage attempt on one executor have come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ExecutorTotals {
     pub tasks: TaskCounts,
     /// From launch to end, milliseconds.
@@ -78,6 +83,7 @@ pub struct ExecutorTotals {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StageStatus {
     /// What was said of it last.
     pub info: StageInfo,
@@ -128,6 +134,11 @@ impl StageStatus {
         self.table.get(task)
     }
 
+    /// All tasks that are remembered, mostly in the order they were launched.
+    pub fn every_task(&self) -> impl Iterator<Item = &TaskStatus> {
+        self.table.iter()
+    }
+
     /// The tasks that `wanted` says.
     pub fn tasks(
         &self,
@@ -155,6 +166,7 @@ static NOBODY: BTreeSet<JobId> = BTreeSet::new();
 
 /// All stage attempts that are remembered.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Stages {
     all: BTreeMap<StageRef, StageStatus>,
     /// In the order they ended.
@@ -230,7 +242,11 @@ impl Stages {
         new.properties = properties.clone();
         new.info.submitted = new.info.submitted.or(Some(at));
         (new.jobs, new.state) = (jobs, StageState::Active);
-        self.all.insert(info.stage, new);
+        let before = self.all.insert(info.stage, new);
+        if before.is_some_and(|before| before.is_over()) {
+            // One job skipped it, another one runs it: what runs is not forgotten.
+            self.ended.retain(|ended| *ended != info.stage);
+        }
     }
 
     /// The jobs that may need it.
@@ -373,6 +389,21 @@ impl Stages {
 }
 
 impl AppStatus {
+    /// What is equal and was shared is shared again, after the status was stored and read.
+    pub fn share(&mut self) {
+        let mut hosts = BTreeSet::new();
+        self.stages.all.values_mut().for_each(|stage| stage.table.share_hosts(&mut hosts));
+    }
+
+    /// Roughly how many bytes of memory it takes.
+    pub fn weight(&self) -> usize {
+        let stage = |stage: &StageStatus| {
+            let executors = stage.executors.len() * size_of::<ExecutorTotals>();
+            size_of::<StageStatus>() + OF_A_STAGE + executors + stage.table.weight()
+        };
+        self.stages.all.values().map(stage).sum()
+    }
+
     /// One stage attempt.
     pub fn stage(&self, stage: StageRef) -> Option<&StageStatus> {
         self.stages.all.get(&stage)
@@ -397,6 +428,11 @@ impl AppStatus {
     ) -> Page<&StageStatus> {
         let all = self.stages.all.values().filter(|stage| wanted(stage)).collect();
         Page::cut(all, |a, b| a.info.stage.cmp(&b.info.stage), order, paging)
+    }
+
+    /// How many of the stage attempts that are remembered stand so.
+    pub fn count_stages(&self, is: impl Fn(StageState) -> bool) -> u64 {
+        self.stages.all.values().filter(|stage| is(stage.state)).count() as u64
     }
 
     /// The stage attempts that run.

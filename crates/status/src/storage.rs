@@ -10,6 +10,7 @@ use crate::AppStatus;
 
 /// One cached partition on one executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CachedBlock {
     pub memory_bytes: u64,
     pub disk_bytes: u64,
@@ -17,6 +18,7 @@ pub struct CachedBlock {
 
 /// An RDD that is cached, or was to be when a stage computed it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RddStatus {
     pub rdd: Arc<RddDescription>,
     pub level: StorageLevel,
@@ -62,6 +64,7 @@ impl Change {
 
 /// All RDDs that are cached.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Storage {
     rdds: BTreeMap<RddId, RddStatus>,
 }

@@ -1,15 +1,16 @@
 //! The tasks of one stage attempt: those that run, and those that ran last.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use firesteel_types::{Accumulable, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick};
+use firesteel_types::{Accumulable, Host, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick};
 
 use crate::metrics::Packed;
 use crate::page::{Order, Page, Paging};
 
 /// How a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum TaskState {
     Running,
     /// It has ended, and its result is being fetched.
@@ -34,6 +35,7 @@ impl TaskState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TaskStatus {
     pub info: TaskInfo,
     pub state: TaskState,
@@ -64,6 +66,12 @@ impl TaskStatus {
     /// What it cost, so far, if somebody told.
     pub fn metrics(&self) -> Option<TaskMetrics> {
         self.metrics.as_ref().map(Packed::unpack)
+    }
+
+    /// Writes what it cost so far over `into`, but for what was pushed and what its executor used: cheaper than
+    /// [`TaskStatus::metrics`] for many tasks. `false`: nobody told.
+    pub fn read_metrics(&self, into: &mut TaskMetrics) -> bool {
+        self.metrics.as_ref().map(|packed| packed.unpack_into(into)).is_some()
     }
 
     pub(crate) fn set_metrics(&mut self, metrics: &TaskMetrics) {
@@ -115,11 +123,15 @@ impl TaskSort {
     }
 }
 
+/// What the metrics of a task take, in bytes, roughly.
+const METRICS: usize = 100;
+
 /// A task that something happens to is mostly among so many that were launched last.
 const RECENT: usize = 8;
 
 /// The tasks of a stage attempt that are remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Tasks {
     /// By their ids: mostly in the order they were launched.
     all: VecDeque<TaskStatus>,
@@ -190,6 +202,25 @@ impl Tasks {
         }
     }
 
+    /// Tasks on one host share its name, which they do not when they were stored and read again.
+    pub(crate) fn share_hosts(&mut self, hosts: &mut BTreeSet<Host>) {
+        for task in &mut self.all {
+            match hosts.get(&task.info.host) {
+                Some(known) => task.info.host = known.clone(),
+                None => drop(hosts.insert(task.info.host.clone())),
+            }
+        }
+    }
+
+    /// Roughly how many bytes of memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.all.len() * (size_of::<TaskStatus>() + size_of::<TaskId>() + METRICS)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &TaskStatus> {
+        self.all.iter()
+    }
+
     pub(crate) fn page(
         &self,
         wanted: impl Fn(&TaskStatus) -> bool,
@@ -211,7 +242,7 @@ type Keyed<'a> = ((u64, u64), TaskId, &'a TaskStatus);
 mod tests {
     use super::*;
     use firesteel_types::event::Locality;
-    use firesteel_types::{ExecutorId, Host, StageId, StageRef};
+    use firesteel_types::{ExecutorId, StageId, StageRef};
 
     fn info(task: u64) -> TaskInfo {
         TaskInfo {

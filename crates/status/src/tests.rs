@@ -94,6 +94,18 @@ fn apply(status: &mut AppStatus, events: impl IntoIterator<Item = Event>) {
 }
 
 #[test]
+fn a_stage_that_one_job_skipped_and_another_one_runs_is_not_forgotten() {
+    let mut status = AppStatus::new(Retention { stages: 1, ..RETENTION });
+    apply(&mut status, [job(0, vec![stage_info(0, 8)]), end(0, Ok(()))]);
+    assert_eq!(status.stage(attempt(0, 0)).unwrap().state, StageState::Skipped);
+    apply(&mut status, [job(1, vec![stage_info(0, 8)]), submitted(stage_info(0, 8))]);
+    apply(&mut status, [job(2, vec![stage_info(1, 1)]), submitted(stage_info(1, 1))]);
+    apply(&mut status, [completed(stage_info(1, 1), None)]);
+    let runs = status.stage(attempt(0, 0)).map(|stage| stage.state);
+    assert_eq!(runs, Some(StageState::Active));
+}
+
+#[test]
 fn a_job_counts_its_tasks_stages_and_what_it_did_not_need() {
     let mut status = status();
     let (first, second) = (task(1, attempt(1, 0), 0), task(2, attempt(1, 0), 1));
@@ -416,4 +428,21 @@ fn events_of_what_is_not_there_and_of_unknown_kinds_are_skipped_and_counted() {
     assert_eq!((it.id.as_str(), it.attempt_id.as_deref()), ("app-1", Some("2")));
     assert_eq!(it.driver_log_urls["stdout"], "file://h/out");
     assert_eq!(it.driver_attributes["zone"], "z");
+}
+
+#[test]
+fn totals_count_what_is_forgotten_and_no_end_of_what_never_began() {
+    let mut status = AppStatus::new(Retention { jobs: 0, stages: 0, tasks: 0, dead_executors: 0 });
+    for number in 0..3 {
+        let one = task(u64::from(number), attempt(number, 0), 0);
+        let stages = vec![stage_info(number, 1), stage_info(number + 10, 5)];
+        apply(&mut status, [job(number, stages), submitted(stage_info(number, 1)), start(&one)]);
+        apply(&mut status, [finish(&one, None, 12, 5), completed(stage_info(number, 1), None)]);
+        apply(&mut status, [end(number, Ok(())), end(number, Ok(()))]);
+    }
+    let totals = status.totals();
+    assert_eq!((totals.jobs_started, totals.jobs_succeeded, totals.jobs_failed), (3, 3, 0));
+    assert_eq!((totals.stages_completed, totals.stages_skipped, totals.tasks_skipped), (3, 3, 15));
+    assert_eq!((totals.tasks_completed, totals.metrics.input_records), (3, 15));
+    assert_eq!((totals.last_job_ms, status.job(JobId(0))), (98, None));
 }

@@ -260,13 +260,31 @@ entries! {
             .positive().since("3.1.0").for_cluster();
     }
 
-    "REST API" {
-        /// Whether a running application answers requests of Spark's REST API on this machine. Needs the library's feature
-        /// `monitor`.
+    "Pages and REST API" {
+        /// Whether a running application shows its pages and answers requests of Spark's REST API, on this machine. Needs the
+        /// library's feature `monitor`.
         UI_ENABLED: bool = Entry::new("spark.ui.enabled", "true").since("1.1.1");
 
         /// The port for that; 0: any. If it is taken, the next ones are tried, up to `spark.port.maxRetries`.
         UI_PORT: u32 = Entry::new("spark.ui.port", "4040").between(0.0, 65_535.0).since("0.7.0");
+
+        /// Whether jobs and stages can be killed from the pages of the application.
+        UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");
+    }
+
+    "Metrics" {
+        /// The file that says which sinks get the metrics of a process; `metrics.properties` in `SPARK_CONF_DIR` when it is not set. Of
+        /// applications, it needs the library's feature `monitor`.
+        METRICS_CONF: Option<String> = Entry::optional("spark.metrics.conf")
+            .example("/etc/spark/metrics.properties").since("0.8.0");
+
+        /// What the names of an application's metrics begin with; its id when it is not set.
+        METRICS_NAMESPACE: Option<String> = Entry::optional("spark.metrics.namespace")
+            .example("nightly-report").since("2.1.0");
+
+        /// Whether a running application tells Prometheus of its executors at `/metrics/executors/prometheus`.
+        UI_PROMETHEUS_ENABLED: bool =
+            Entry::new("spark.ui.prometheus.enabled", "true").since("3.0.0");
     }
 
     "Event log" {
@@ -327,6 +345,22 @@ entries! {
         HISTORY_RETAINED_APPLICATIONS: u32 =
             Entry::new("spark.history.retainedApplications", "50").positive().since("1.0.0");
 
+        /// How much memory the applications take that are held there, roughly. One is held however large it is. Spark knows it
+        /// for its store in memory.
+        HISTORY_STORE_MAX_MEMORY: ByteSize =
+            Entry::new("spark.history.store.hybridStore.maxMemoryUsage", "2g")
+            .byte_unit(ByteUnit::Byte).since("3.1.0");
+
+        /// Where the history server stores what it has read of logs: the list, and applications whose logs are whole. It reads them
+        /// again from there instead of from their logs. Nowhere, when it is not set.
+        HISTORY_STORE_PATH: Option<String> = Entry::optional("spark.history.store.path")
+            .example("/var/lib/firesteel/history").since("2.3.0");
+
+        /// How much of a disk that takes. What was used longest ago is removed.
+        HISTORY_STORE_MAX_DISK: ByteSize =
+            Entry::new("spark.history.store.maxDiskUsage", "10g")
+            .byte_unit(ByteUnit::Byte).since("2.3.0");
+
         /// Whether the history server removes old logs.
         HISTORY_CLEANER_ENABLED: bool =
             Entry::new("spark.history.fs.cleaner.enabled", "false").since("1.4.0");
@@ -338,6 +372,11 @@ entries! {
         /// Logs that were not changed for so long are removed.
         HISTORY_CLEANER_MAX_AGE: Duration =
             Entry::new("spark.history.fs.cleaner.maxAge", "7d").positive().since("1.4.0");
+
+        /// Of more bytes of logs than this, the oldest that are whole are removed; none, when it is not set.
+        HISTORY_CLEANER_MAX_SIZE: Option<ByteSize> =
+            Entry::optional("spark.firesteel.history.fs.cleaner.maxSize")
+            .byte_unit(ByteUnit::Byte).example("100g").since("Firesteel 0.1.0");
 
         /// Of more logs than this, the oldest that are whole are removed.
         HISTORY_CLEANER_MAX_NUM: u32 =

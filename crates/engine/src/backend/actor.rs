@@ -9,6 +9,7 @@ use std::time::Duration;
 use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::provider::ProviderEvent;
 use firesteel_backend::registry::{Registry, RegistryEffect, RegistryEvent};
+use firesteel_backend::timer::Timer;
 use firesteel_backend::{AppId, Peer};
 use firesteel_scheduler::SchedulerInput;
 use firesteel_task::TaskReport;
@@ -56,7 +57,7 @@ pub(super) struct Actor {
     pub(super) core: Registry,
     provider: Box<dyn Provider>,
     links: BTreeMap<Peer, Link>,
-    next: Option<Tick>,
+    timer: Timer,
     /// What the application asked for, for the warning that it gets nothing.
     wanted: String,
     starvation: Starvation,
@@ -77,7 +78,7 @@ impl Actor {
             core,
             provider,
             links: BTreeMap::new(),
-            next: None,
+            timer: Timer::default(),
             wanted,
             starvation: Starvation::default(),
             app: None,
@@ -89,14 +90,13 @@ impl Actor {
         self.feed(RegistryEvent::Ticked);
         loop {
             let now = self.engine.now();
-            let until = self.next.map(|next| Duration::from_millis(next.since_ms(now)));
+            let until = self.timer.next().map(|next| Duration::from_millis(next.since_ms(now)));
             match messages.recv_timeout(until.map_or(LOOK, |until| until.min(LOOK))) {
                 Ok(ActorMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(message) => self.hear(message),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.next.is_some_and(|next| next <= self.engine.now()) {
-                self.next = None;
+            if self.timer.rings(self.engine.now()) {
                 self.feed(RegistryEvent::Ticked);
             }
             self.warn_if_starved();
@@ -201,7 +201,7 @@ impl Actor {
                 self.engine.end_application(reason);
             }
             RegistryEffect::ArmTimer(at) => {
-                self.next = Some(self.next.map_or(at, |next| next.min(at)));
+                self.timer.arm(at);
             }
             RegistryEffect::Drain => {
                 let _ = self.cluster.messages.send(ActorMessage::Drained);

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
+use firesteel_backend::timer::Timer;
 use firesteel_conf::{ByteSize, Conf, ConfError, HostPort, Master, entries};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv, RpcError,
@@ -22,7 +23,6 @@ use firesteel_standalone_core::description::ApplicationDescription;
 use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster};
 use firesteel_standalone_core::wire;
 use firesteel_storage::Clock;
-use firesteel_types::Tick;
 use tokio::runtime::Handle;
 
 use super::provider::{ApplicationSpec, ClusterManager, Provider, Reports};
@@ -91,7 +91,8 @@ impl Provider for StandaloneProvider {
         let options = AppClientOptions::new(Arc::new(description), incarnation, self.masters.len());
         let core = AppClient::new(options, Jitter::new(fastrand::u64(..)));
         let (masters, clock) = (Vec::new(), Clock::new());
-        let client = Client { core, masters, reports: reports.clone(), clock, next: None };
+        let timer = Timer::default();
+        let client = Client { core, masters, reports: reports.clone(), clock, timer };
         let thread = std::thread::Builder::new().name("firesteel-masters".into());
         let spawned = thread.spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| client.run(&hears))).is_err() {
@@ -155,14 +156,14 @@ struct Client {
     masters: Vec<(RpcAddress, EndpointRef<ToMaster>)>,
     reports: Reports,
     clock: Clock,
-    next: Option<Tick>,
+    timer: Timer,
 }
 
 impl Client {
     /// Until told to stop.
     fn run(mut self, messages: &Receiver<ClientMessage>) {
         loop {
-            let heard = match self.next {
+            let heard = match self.timer.next() {
                 Some(next) => messages.recv_timeout(self.clock.until(next)),
                 None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
@@ -177,8 +178,7 @@ impl Client {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.next.is_some_and(|next| next <= self.clock.now()) {
-                self.next = None;
+            if self.timer.rings(self.clock.now()) {
                 self.feed(AppClientEvent::Ticked);
             }
         }
@@ -221,7 +221,7 @@ impl Client {
                 }
                 AppClientEffect::Report(event) => self.report(event),
                 AppClientEffect::ArmTimer(at) => {
-                    self.next = Some(self.next.map_or(at, |next| next.min(at)));
+                    self.timer.arm(at);
                 }
             }
         }

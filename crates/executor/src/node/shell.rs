@@ -13,6 +13,7 @@ use firesteel_backend::executor::{Executor, ExecutorEffect, ExecutorEvent, Execu
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::mutant::Planted;
 use firesteel_backend::protocol::{ToDriver, ToExecutor};
+use firesteel_backend::timer::Timer;
 use firesteel_backend::wire;
 use firesteel_closure::{ExecutableHash, SameExecutable, WireError, from_bytes};
 use firesteel_conf::entries;
@@ -136,14 +137,14 @@ impl Shell {
     /// is not zero; for ever.
     fn keep_time(&self, timers: &Receiver<Tick>, has_worker: bool, poll: Duration) -> ! {
         let parent = rustix::process::getppid();
-        let mut next: Option<Tick> = None;
+        let mut timer = Timer::default();
         let mut polled = Instant::now();
         let most = if poll.is_zero() { PARENT_CHECK } else { PARENT_CHECK.min(poll) };
         loop {
-            let until = next.map(|next| Duration::from_millis(next.since_ms(self.now())));
+            let until = timer.next().map(|next| Duration::from_millis(next.since_ms(self.now())));
             let wait = until.map_or(most, |until| until.min(most));
             match timers.recv_timeout(wait) {
-                Ok(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                Ok(at) => timer.arm(at),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     end(exit::DRIVER_LOST, "its shell is gone", &self.manager.scratch)
@@ -152,8 +153,7 @@ impl Shell {
             if has_worker && rustix::process::getppid() != parent {
                 self.feed(ExecutorEvent::WorkerGone);
             }
-            if next.is_some_and(|next| next <= self.now()) {
-                next = None;
+            if timer.rings(self.now()) {
                 self.feed(ExecutorEvent::Ticked);
             }
             if !poll.is_zero() && polled.elapsed() >= poll {

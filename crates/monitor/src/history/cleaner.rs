@@ -1,11 +1,11 @@
-//! Which logs go: those that were not changed for long, and the oldest of too many.
+//! Which logs go: those that were not changed for long, and the oldest of too many or too large ones.
 
 use firesteel_types::Tick;
 
 use super::CleanerOptions;
 use crate::log::LogSource;
 
-/// The logs to remove, the oldest first. Of too many, those that are being written stay.
+/// The logs to remove, the oldest first. Of too many, and of too many bytes, those that are being written stay.
 pub(super) fn outdated(
     mut logs: Vec<LogSource>,
     options: &CleanerOptions,
@@ -15,7 +15,16 @@ pub(super) fn outdated(
     let age = u64::try_from(options.max_age.as_millis()).unwrap_or(u64::MAX);
     let (mut outdated, fresh): (Vec<_>, Vec<_>) =
         logs.into_iter().partition(|log| now.since_ms(log.modified) > age);
-    let too_many = fresh.len().saturating_sub(options.max_number);
-    outdated.extend(fresh.into_iter().filter(|log| !log.in_progress).take(too_many));
+    let mut too_many = fresh.len().saturating_sub(options.max_number);
+    let bytes = fresh.iter().fold(0, |sum: u64, log| sum.saturating_add(log.bytes));
+    let mut too_large = bytes.saturating_sub(options.max_bytes.unwrap_or(u64::MAX));
+    for log in fresh.into_iter().filter(|log| !log.in_progress) {
+        if too_many == 0 && too_large == 0 {
+            break;
+        }
+        too_many = too_many.saturating_sub(1);
+        too_large = too_large.saturating_sub(log.bytes);
+        outdated.push(log);
+    }
     outdated
 }

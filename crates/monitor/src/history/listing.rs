@@ -1,9 +1,11 @@
 //! Which applications a directory of logs has. Of each log the beginning is read, and the end: enough to list it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use firesteel_types::{Event, Tick};
+use serde::{Deserialize, Serialize};
 
 use crate::log::{Lines, LogSource, last_lines};
 use crate::rest::{ApplicationEntry, AttemptEntry};
@@ -11,9 +13,15 @@ use crate::spark::{Decoder, quick_name};
 
 /// The end of an application is looked for in so many bytes: Spark's `endEventReparseChunkSize`.
 const TAIL: u64 = 1 << 20;
+/// The start of an application is within the first of its lines, which have so many bytes at most: what has no start there
+/// is no log.
+const HEAD: usize = 64 << 20;
+const LONGEST: usize = 16 << 20;
+/// So few logs are not worth a thread.
+const FEW: usize = 16;
 
 /// What the list shows of a log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Listed {
     id: String,
     name: String,
@@ -30,21 +38,47 @@ pub(super) struct Listed {
 pub(super) struct Listing {
     /// `None`: a log without an application, or one that could not be read.
     logs: BTreeMap<PathBuf, (LogSource, Option<Listed>)>,
+    /// The logs of each application.
+    ids: BTreeMap<String, BTreeSet<PathBuf>>,
 }
 
 impl Listing {
     /// Forgets the logs that are gone. Those that are new, or have changed.
     pub(super) fn retain(&mut self, found: &[LogSource]) -> Vec<LogSource> {
-        let paths: std::collections::BTreeSet<&Path> =
-            found.iter().map(|log| log.path.as_path()).collect();
-        self.logs.retain(|path, _| paths.contains(path.as_path()));
+        let paths: BTreeSet<&Path> = found.iter().map(|log| log.path.as_path()).collect();
+        let gone = self.logs.keys().filter(|path| !paths.contains(path.as_path()));
+        gone.cloned().collect::<Vec<_>>().iter().for_each(|path| self.remove(path));
         let changed =
             |log: &&LogSource| self.logs.get(&log.path).is_none_or(|(old, _)| old != *log);
         found.iter().filter(changed).cloned().collect()
     }
 
     pub(super) fn insert(&mut self, log: LogSource, listed: Option<Listed>) {
+        self.remove(&log.path);
+        if let Some(listed) = &listed {
+            self.ids.entry(listed.id.clone()).or_default().insert(log.path.clone());
+        }
         self.logs.insert(log.path.clone(), (log, listed));
+    }
+
+    fn remove(&mut self, path: &Path) {
+        let Some((_, Some(listed))) = self.logs.remove(path) else { return };
+        if let Some(paths) = self.ids.get_mut(&listed.id) {
+            paths.remove(path);
+            if paths.is_empty() {
+                self.ids.remove(&listed.id);
+            }
+        }
+    }
+
+    /// What is stored of it.
+    pub(super) fn entries(&self) -> Vec<(&LogSource, &Option<Listed>)> {
+        self.logs.values().map(|(log, listed)| (log, listed)).collect()
+    }
+
+    /// How many logs and applications there are.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.logs.len(), self.ids.len())
     }
 
     pub(super) fn knows(&self, path: &Path) -> bool {
@@ -56,8 +90,8 @@ impl Listing {
     }
 
     fn of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a LogSource, &'a Listed)> {
-        let listed = self.logs.values().filter_map(|(log, listed)| Some((log, listed.as_ref()?)));
-        listed.filter(move |(_, listed)| listed.id == id)
+        let logs = self.ids.get(id).into_iter().flatten().filter_map(|path| self.logs.get(path));
+        logs.filter_map(|(log, listed)| Some((log, listed.as_ref()?)))
     }
 
     pub(super) fn path(&self, id: &str, attempt: Option<&str>) -> Option<PathBuf> {
@@ -76,25 +110,21 @@ impl Listing {
 
     /// What ended last comes first, what runs comes last.
     pub(super) fn applications(&self, source: &str) -> Vec<ApplicationEntry> {
-        let mut all: BTreeMap<&str, ApplicationEntry> = BTreeMap::new();
-        for (log, listed) in self.logs.values() {
-            let Some(listed) = listed else { continue };
-            let new = || ApplicationEntry {
-                id: listed.id.clone(),
-                name: listed.name.clone(),
-                attempts: Vec::new(),
-            };
-            let entry = all.entry(&listed.id).or_insert_with(new);
-            entry.attempts.push(attempt_of(log, listed, source));
-        }
-        let mut all: Vec<_> = all.into_values().collect();
-        all.iter_mut().for_each(|entry| {
-            entry.attempts.sort_by_key(|attempt| std::cmp::Reverse(attempt.started));
-            entry.attempts.dedup_by(|a, b| a.id == b.id && !a.completed);
-        });
+        let mut all: Vec<_> =
+            self.ids.keys().filter_map(|id| self.application(id, source)).collect();
         let ended = |entry: &ApplicationEntry| entry.attempts.first().and_then(|it| it.ended);
         all.sort_by(|a, b| ended(b).cmp(&ended(a)).then_with(|| b.id.cmp(&a.id)));
         all
+    }
+
+    /// One of them, its latest attempt first.
+    pub(super) fn application(&self, id: &str, source: &str) -> Option<ApplicationEntry> {
+        let name = self.of(id).next()?.1.name.clone();
+        let mut attempts: Vec<_> =
+            self.of(id).map(|(log, listed)| attempt_of(log, listed, source)).collect();
+        attempts.sort_by_key(|attempt| std::cmp::Reverse(attempt.started));
+        attempts.dedup_by(|a, b| a.id == b.id && !a.completed);
+        Some(ApplicationEntry { id: id.to_owned(), name, attempts })
     }
 }
 
@@ -112,9 +142,27 @@ fn attempt_of(log: &LogSource, listed: &Listed, source: &str) -> AttemptEntry {
     }
 }
 
+/// Reads what the list shows of many logs, several at once.
+pub(super) fn read_all(logs: &[LogSource], take: &(dyn Fn(LogSource, Option<Listed>) + Sync)) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(log) = logs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            take(log.clone(), read(log));
+        }
+    };
+    if logs.len() < FEW {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+}
+
 /// Reads what the list shows; `None`: there is no application in it.
-pub(super) fn read(log: &LogSource) -> Option<Listed> {
-    let (mut listed, mut found) = (Listed::default(), false);
+fn read(log: &LogSource) -> Option<Listed> {
+    let (mut listed, mut found, mut seen) = (Listed::default(), false, 0);
     let mut begin = |line: &[u8]| {
         match quick_name(line) {
             Some("SparkListenerLogStart" | "SparkListenerApplicationStart") | None => {
@@ -122,9 +170,10 @@ pub(super) fn read(log: &LogSource) -> Option<Listed> {
             }
             _ => {}
         }
-        !found
+        seen += line.len();
+        !found && seen < HEAD
     };
-    if let Err(error) = Lines::default().read(log, &mut begin) {
+    if let Err(error) = Lines::up_to(LONGEST).read(log, &mut begin) {
         tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
         return None;
     }

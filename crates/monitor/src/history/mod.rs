@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `listing` | which applications there are: the first and the last lines of each log |
 //! | `opened` | the applications that somebody asked for last, read as far as their logs go |
+//! | `index` | what was read, stored for the next time |
 //! | `cleaner` | which logs are too many or too old |
 //! | `zip` | logs as an archive |
 //!
@@ -11,6 +12,7 @@
 //! those in logs and never become a part of a path.
 
 mod cleaner;
+mod index;
 mod listing;
 mod opened;
 #[cfg(test)]
@@ -23,13 +25,15 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use firesteel_conf::{Conf, ConfError, entries};
+use firesteel_metrics::Metrics;
 use firesteel_status::{AppStatus, Retention};
 use firesteel_types::Tick;
 
 use crate::log::discover;
 use crate::rest::{ApplicationEntry, Applications};
+use index::Index;
 use listing::Listing;
-use opened::Opened;
+use opened::{Limits, Opened};
 
 /// Settings of a history server.
 #[derive(Clone, Debug)]
@@ -39,6 +43,12 @@ pub struct HistoryOptions {
     pub update_interval: Duration,
     /// How many applications are held in memory.
     pub retained: usize,
+    /// How many bytes of memory they take, roughly.
+    pub retained_bytes: usize,
+    /// Where what was read is stored; `None`: nowhere.
+    pub store: Option<PathBuf>,
+    /// How many bytes of disk that takes.
+    pub store_bytes: u64,
     /// What is remembered of each of them.
     pub retention: Retention,
     /// `None`: nothing is removed.
@@ -52,6 +62,8 @@ pub struct CleanerOptions {
     pub interval: Duration,
     pub max_age: Duration,
     pub max_number: usize,
+    /// Bytes of all logs together; `None`: as many as there are.
+    pub max_bytes: Option<u64>,
 }
 
 /// Why the settings of a history server are none.
@@ -65,6 +77,8 @@ pub enum HistoryError {
     NotLocal { directory: String },
     #[error("cannot read the directory of logs {}: {source}; make it, or give another one", directory.display())]
     Unreadable { directory: PathBuf, source: io::Error },
+    #[error("cannot write to spark.history.store.path={}: {source}; give another directory, or none", directory.display())]
+    Store { directory: PathBuf, source: io::Error },
 }
 
 impl HistoryOptions {
@@ -77,11 +91,16 @@ impl HistoryOptions {
             interval: conf.get(&entries::HISTORY_CLEANER_INTERVAL)?,
             max_age: conf.get(&entries::HISTORY_CLEANER_MAX_AGE)?,
             max_number: conf.get(&entries::HISTORY_CLEANER_MAX_NUM)? as usize,
+            max_bytes: conf.get(&entries::HISTORY_CLEANER_MAX_SIZE)?.map(|size| size.0),
         };
+        let memory = conf.get(&entries::HISTORY_STORE_MAX_MEMORY)?.0;
         Ok(HistoryOptions {
             directory,
             update_interval: conf.get(&entries::HISTORY_UPDATE_INTERVAL)?,
             retained: conf.get(&entries::HISTORY_RETAINED_APPLICATIONS)? as usize,
+            retained_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            store: conf.get(&entries::HISTORY_STORE_PATH)?.map(PathBuf::from),
+            store_bytes: conf.get(&entries::HISTORY_STORE_MAX_DISK)?.0,
             retention: Retention::from_conf(conf)?,
             cleaner: conf.get(&entries::HISTORY_CLEANER_ENABLED)?.then_some(cleaner),
         })
@@ -99,8 +118,22 @@ pub struct History {
 impl History {
     /// Looks at the directory for the first time.
     pub fn open(options: HistoryOptions) -> Result<Self, HistoryError> {
-        let opened = Opened::new(options.retained, options.retention);
-        let history = History { options, listing: Mutex::default(), opened };
+        let index = options.store.as_deref().map(|directory| {
+            Index::open(directory, options.store_bytes).map_err(|source| {
+                let directory = directory.to_owned();
+                HistoryError::Store { directory, source }
+            })
+        });
+        Self::with_index(options, index.transpose()?)
+    }
+
+    fn with_index(options: HistoryOptions, index: Option<Index>) -> Result<Self, HistoryError> {
+        let mut listing = Listing::default();
+        let known = index.as_ref().map(Index::listing).unwrap_or_default();
+        known.into_iter().for_each(|(log, listed)| listing.insert(log, listed));
+        let limits = Limits { applications: options.retained, bytes: options.retained_bytes };
+        let opened = Opened::new(limits, options.retention, index);
+        let history = History { options, listing: Mutex::new(listing), opened };
         history.refresh().map_err(|source| {
             let directory = history.options.directory.clone();
             HistoryError::Unreadable { directory, source }
@@ -116,11 +149,13 @@ impl History {
     /// Looks at the directory again: new logs, logs that have grown, logs that are gone.
     pub fn refresh(&self) -> io::Result<()> {
         let found = discover(&self.options.directory)?;
+        let before = lock(&self.listing).counts();
         let changed = lock(&self.listing).retain(&found);
-        for log in changed {
-            // Not under the lock: a long log takes its time.
-            let read = listing::read(&log);
-            lock(&self.listing).insert(log, read);
+        // Not under the lock: a long log takes its time.
+        listing::read_all(&changed, &|log, listed| lock(&self.listing).insert(log, listed));
+        let is_changed = !changed.is_empty() || before != lock(&self.listing).counts();
+        if let Some(index) = self.opened.index().filter(|_| is_changed) {
+            index.store_listing(&lock(&self.listing).entries());
         }
         self.opened.retain(|path| lock(&self.listing).knows(path));
         Ok(())
@@ -155,6 +190,10 @@ impl Applications for History {
         lock(&self.listing).applications(&self.source())
     }
 
+    fn find(&self, id: &str) -> Option<ApplicationEntry> {
+        lock(&self.listing).application(id, &self.source())
+    }
+
     fn with_status(
         &self,
         id: &str,
@@ -175,6 +214,15 @@ impl Applications for History {
 
     fn is_live(&self) -> bool {
         false
+    }
+
+    fn metrics(&self) -> Option<Metrics> {
+        let (logs, applications) = lock(&self.listing).counts();
+        let mut metrics = Metrics::new("history");
+        metrics.gauge("logs", logs as u64);
+        metrics.gauge("applications", applications as u64);
+        firesteel_metrics::process(&mut metrics);
+        Some(metrics)
     }
 
     fn logs(&self, id: &str, attempt: Option<&str>) -> Option<io::Result<Vec<u8>>> {

@@ -3,27 +3,49 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use firesteel_status::{AppStatus, Retention};
 
+use super::index::Index;
 use super::lock;
 use crate::Replay;
 use crate::log::{Lines, LogSource};
 
-/// Statuses of logs, at most so many.
+/// So many logs are read at once: each takes memory for what it says.
+const READING: usize = 4;
+
+/// How much is held in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) applications: usize,
+    /// Bytes, roughly. One application is held however large it is.
+    pub(super) bytes: usize,
+}
+
+/// Statuses of logs, within limits.
 #[derive(Debug)]
 pub(super) struct Opened {
-    retained: usize,
+    limits: Limits,
     retention: Retention,
+    index: Option<Index>,
     cache: Mutex<Cache>,
+    reading: Mutex<usize>,
+    read: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Cache {
     /// Counts requests: the number says who was asked for when.
     clock: u64,
-    logs: BTreeMap<PathBuf, (u64, Slot)>,
+    logs: BTreeMap<PathBuf, Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    asked: u64,
+    bytes: usize,
+    slot: Slot,
 }
 
 /// A log that is being read, or was.
@@ -36,11 +58,34 @@ struct OpenLog {
     source: Option<LogSource>,
     lines: Lines,
     replay: Replay,
+    /// It came from the index: where in the log that was is not known.
+    is_stored: bool,
+}
+
+impl Cache {
+    /// Evicts what was asked for longest ago, but for `path`.
+    fn evict(&mut self, limits: Limits, path: &Path) {
+        loop {
+            let bytes: usize = self.logs.values().map(|held| held.bytes).sum();
+            let is_full = self.logs.len() > limits.applications.max(1) || bytes > limits.bytes;
+            let others = self.logs.iter().filter(|(other, _)| *other != path);
+            let oldest = others.min_by_key(|(_, held)| held.asked).map(|(path, _)| path.clone());
+            match oldest.filter(|_| is_full) {
+                Some(oldest) => self.logs.remove(&oldest),
+                None => return,
+            };
+        }
+    }
 }
 
 impl Opened {
-    pub(super) fn new(retained: usize, retention: Retention) -> Self {
-        Opened { retained, retention, cache: Mutex::default() }
+    pub(super) fn new(limits: Limits, retention: Retention, index: Option<Index>) -> Self {
+        let (cache, reading, read) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Opened { limits, retention, index, cache, reading, read }
+    }
+
+    pub(super) fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
     }
 
     /// Forgets logs that are gone.
@@ -51,15 +96,19 @@ impl Opened {
     fn slot(&self, path: &Path) -> Slot {
         let cache = &mut *lock(&self.cache);
         cache.clock += 1;
-        let slot = cache.logs.entry(path.to_owned()).or_default();
-        slot.0 = cache.clock;
-        let found = slot.1.clone();
-        while cache.logs.len() > self.retained.max(1) {
-            let oldest = cache.logs.iter().min_by_key(|(_, (asked, _))| *asked);
-            let Some(oldest) = oldest.map(|(path, _)| path.clone()) else { break };
-            cache.logs.remove(&oldest);
+        let held = cache.logs.entry(path.to_owned()).or_default();
+        held.asked = cache.clock;
+        let slot = held.slot.clone();
+        cache.evict(self.limits, path);
+        slot
+    }
+
+    fn weigh(&self, path: &Path, bytes: usize) {
+        let cache = &mut *lock(&self.cache);
+        if let Some(held) = cache.logs.get_mut(path) {
+            held.bytes = bytes;
         }
-        found
+        cache.evict(self.limits, path);
     }
 
     /// Looks at the status of a log, with everything that is in it by now; `false`: it is gone.
@@ -68,31 +117,69 @@ impl Opened {
         // Who asks for the same log waits, and gets it as it was read.
         let mut slot = lock(&slot);
         let Some(source) = LogSource::at(path) else { return Ok(false) };
-        let is_stale = slot.as_ref().is_some_and(|open| open.bytes() > source.bytes);
+        let is_stale = slot.as_ref().is_some_and(|open| open.is_stale(&source));
         if is_stale {
             // Written anew, or compacted.
             *slot = None;
         }
         let open = slot.get_or_insert_with(|| OpenLog::new(self.retention));
-        open.catch_up(source)?;
+        if open.source.as_ref() != Some(&source) {
+            self.catch_up(open, source)?;
+            self.weigh(path, open.replay.status().weight());
+        }
         look(open.replay.status());
         Ok(true)
+    }
+
+    fn catch_up(&self, open: &mut OpenLog, source: LogSource) -> io::Result<()> {
+        let _place = self.place();
+        let stored = match (&self.index, &open.source) {
+            (Some(index), None) if !source.in_progress => index.status(&source),
+            _ => None,
+        };
+        if let Some(status) = stored {
+            open.replay = Replay::of(status);
+            (open.source, open.is_stored) = (Some(source), true);
+            return Ok(());
+        }
+        open.catch_up(source)?;
+        if let (Some(index), Some(source)) = (&self.index, &open.source) {
+            index.store_status(source, open.replay.status());
+        }
+        Ok(())
+    }
+
+    /// Waits until few enough logs are read at once.
+    fn place(&self) -> Place<'_> {
+        let waited = self.read.wait_while(lock(&self.reading), |reading| *reading >= READING);
+        *waited.unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
+        Place(self)
+    }
+}
+
+/// The right to read a log.
+struct Place<'a>(&'a Opened);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.reading) -= 1;
+        self.0.read.notify_one();
     }
 }
 
 impl OpenLog {
     fn new(retention: Retention) -> Self {
-        OpenLog { source: None, lines: Lines::default(), replay: Replay::new(retention) }
+        let (lines, replay) = (Lines::default(), Replay::new(retention));
+        OpenLog { source: None, lines, replay, is_stored: false }
     }
 
-    fn bytes(&self) -> u64 {
-        self.source.as_ref().map_or(0, |source| source.bytes)
+    /// Whether reading cannot go on where it ended.
+    fn is_stale(&self, now: &LogSource) -> bool {
+        let Some(then) = &self.source else { return false };
+        then.bytes > now.bytes || (self.is_stored && then != now)
     }
 
     fn catch_up(&mut self, source: LogSource) -> io::Result<()> {
-        if self.source.as_ref() == Some(&source) {
-            return Ok(());
-        }
         let replay = &mut self.replay;
         self.lines.read(&source, &mut |line| {
             replay.line(line);

@@ -12,6 +12,9 @@ fn options(directory: &Path) -> HistoryOptions {
         directory: directory.to_owned(),
         update_interval: Duration::from_secs(10),
         retained: 2,
+        retained_bytes: usize::MAX,
+        store: None,
+        store_bytes: u64::MAX,
         retention: Retention { jobs: 10, stages: 10, tasks: 10, dead_executors: 10 },
         cleaner: None,
     }
@@ -93,6 +96,7 @@ fn old_logs_and_those_that_are_too_many_are_removed_and_others_stay() {
         interval: Duration::from_secs(1),
         max_age: Duration::from_secs(3600),
         max_number: 2,
+        max_bytes: None,
     };
     let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
     let history = History::open(options).unwrap();
@@ -121,4 +125,104 @@ fn what_is_no_log_is_left_out_and_harms_nobody() {
         ..options(directory.path())
     });
     assert!(missing.unwrap_err().to_string().contains("/no/where"));
+}
+
+#[test]
+fn of_too_many_bytes_the_oldest_logs_go() {
+    let directory = tempfile::tempdir().unwrap();
+    for id in ["a", "b", "c"] {
+        fs::write(directory.path().join(id), start(id) + END).unwrap();
+    }
+    let each = fs::metadata(directory.path().join("a")).unwrap().len();
+    let cleaner = CleanerOptions {
+        interval: Duration::from_secs(1),
+        max_age: Duration::from_secs(3600),
+        max_number: 10,
+        max_bytes: Some(2 * each + each / 2),
+    };
+    let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
+    let history = History::open(options).unwrap();
+    let now = lock(&history.listing).logs()[0].modified;
+    assert_eq!((history.clean(now), history.clean(now), history.list().len()), (1, 0, 2));
+}
+
+#[test]
+fn large_applications_are_forgotten_when_they_take_too_much_memory_together() {
+    let directory = tempfile::tempdir().unwrap();
+    for id in ["a", "b"] {
+        fs::write(directory.path().join(id), start(id) + &removed(1) + END).unwrap();
+    }
+    let history =
+        History::open(HistoryOptions { retained_bytes: 0, ..options(directory.path()) }).unwrap();
+    for id in ["a", "b", "a"] {
+        assert_eq!(executors(&history, id), Some(1));
+    }
+    // Statuses without stages weigh nothing.
+    assert_eq!(history.opened.held(), 2);
+    let stage = "{\"Event\":\"SparkListenerStageSubmitted\",\"Stage Info\":{\"Stage ID\":1}}\n";
+    for id in ["c", "d"] {
+        fs::write(directory.path().join(id), start(id) + stage + END).unwrap();
+    }
+    history.refresh().unwrap();
+    for id in ["c", "d", "c"] {
+        assert_eq!(executors(&history, id), Some(0));
+        assert_eq!(history.opened.held(), 1);
+    }
+}
+
+fn with_store(logs: &Path, store: &Path) -> History {
+    let index = Index::open(store, 1 << 30).unwrap().of_everything();
+    History::with_index(options(logs), Some(index)).unwrap()
+}
+
+#[test]
+fn what_was_read_is_stored_and_a_log_that_changed_is_read_again() {
+    let (logs, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = logs.path().join("a");
+    fs::write(&path, start("a") + &removed(1) + END).unwrap();
+    let first = with_store(logs.path(), store.path());
+    assert_eq!(executors(&first, "a"), Some(1));
+    let before = first.list();
+    // Bytes of the log that were read already make no difference any more: it is not opened.
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let garbled = vec![b'x'; fs::metadata(&path).unwrap().len() as usize];
+    fs::write(&path, garbled).unwrap();
+    fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    let second = with_store(logs.path(), store.path());
+    assert_eq!((second.list(), executors(&second, "a")), (before, Some(1)));
+    fs::write(&path, start("a") + &removed(1) + &removed(2) + END).unwrap();
+    second.refresh().unwrap();
+    assert_eq!(executors(&second, "a"), Some(2), "while it is held");
+    let third = with_store(logs.path(), store.path());
+    assert_eq!(executors(&third, "a"), Some(2), "and when it is opened anew");
+}
+
+#[test]
+fn a_damaged_store_is_as_good_as_none() {
+    let (logs, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(logs.path().join("a"), start("a") + &removed(1) + END).unwrap();
+    assert_eq!(executors(&with_store(logs.path(), store.path()), "a"), Some(1));
+    let stored = fs::read_dir(store.path().join("apps")).unwrap().next().unwrap().unwrap().path();
+    for file in [stored, store.path().join("listing")] {
+        let mut bytes = fs::read(&file).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    }
+    assert_eq!(executors(&with_store(logs.path(), store.path()), "a"), Some(1));
+}
+
+#[test]
+fn a_store_holds_so_many_bytes_and_what_is_being_written_is_not_stored() {
+    let (logs, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for id in ["a", "b", "c", "d.inprogress"] {
+        fs::write(logs.path().join(id), start(id) + &removed(1)).unwrap();
+    }
+    let history = with_store(logs.path(), store.path());
+    let stored = || fs::read_dir(store.path().join("apps")).unwrap().count();
+    assert_eq!((executors(&history, "d.inprogress"), stored()), (Some(1), 0));
+    assert_eq!((executors(&history, "a"), stored()), (Some(1), 1));
+    let index = Index::open(store.path(), 1).unwrap().of_everything();
+    let small = History::with_index(options(logs.path()), Some(index)).unwrap();
+    assert_eq!((executors(&small, "b"), stored()), (Some(1), 0));
 }

@@ -1,7 +1,6 @@
 //! Logs as a zip archive, stored as they are: they are compressed already, or compress on the way.
 
-use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::log::LogSource;
@@ -12,9 +11,10 @@ const LARGEST: u64 = 1 << 30;
 /// All files of these logs, by their names in the directory of logs.
 pub(super) fn of_logs(logs: &[LogSource]) -> io::Result<Vec<u8>> {
     let total: u64 = logs.iter().map(|log| log.bytes).sum();
-    if total > LARGEST {
+    let files = logs.iter().flat_map(LogSource::files).count();
+    if total > LARGEST || files > usize::from(u16::MAX) {
         let text = format!(
-            "{total} bytes are too many for an archive; copy them from the directory of logs"
+            "{files} files of {total} bytes are too many for an archive; copy them from the directory of logs"
         );
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
@@ -23,7 +23,10 @@ pub(super) fn of_logs(logs: &[LogSource]) -> io::Result<Vec<u8>> {
         let directory = log.path.parent().unwrap_or(Path::new(""));
         for file in log.files() {
             let name = file.strip_prefix(directory).unwrap_or(file).to_string_lossy();
-            archive.add(&name, &fs::read(file)?);
+            let mut bytes = Vec::new();
+            // A file that grows meanwhile is cut where it ended.
+            crate::log::open(file)?.take(LARGEST).read_to_end(&mut bytes)?;
+            archive.add(&name, &bytes);
         }
     }
     Ok(archive.finish())

@@ -22,7 +22,7 @@ mod writer;
 
 pub use codec::Codec;
 pub use reader::Lines;
-pub(crate) use reader::last_lines;
+pub(crate) use reader::{last_lines, open};
 pub use source::{LogSource, discover};
 pub(crate) use writer::local_directory;
 pub use writer::{EventLog, EventLogError};

@@ -1,7 +1,9 @@
 //! The lines of a log that may still grow, end in the middle of a line or of a compressed frame, or be no log at all.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use super::source::Part;
 use super::{Codec, LogSource};
@@ -20,15 +22,28 @@ pub(crate) struct Position {
 }
 
 /// Reads the lines of a log from a position on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
     position: Position,
     /// Lines that were too long, and files that ended in the middle of something.
     pub broken: u64,
+    /// Longer lines are read over.
+    longest: usize,
     line: Vec<u8>,
 }
 
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::up_to(LONGEST)
+    }
+}
+
 impl Lines {
+    /// Of lines of so many bytes.
+    pub(crate) fn up_to(longest: usize) -> Self {
+        Lines { position: Position::default(), broken: 0, longest, line: Vec::new() }
+    }
+
     /// Gives each whole line to `take`, until that says `false`. Of a log in progress, what follows the last line end
     /// is left for the next time.
     pub fn read(&mut self, log: &LogSource, take: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
@@ -54,7 +69,7 @@ impl Lines {
         grows: bool,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
-        let mut file = File::open(&part.path)?;
+        let mut file = open(&part.path)?;
         let from: Box<dyn Read + Send> = match part.codec {
             Codec::None => {
                 file.seek(SeekFrom::Start(self.position.offset))?;
@@ -98,7 +113,7 @@ impl Lines {
             }
             let Some(end) = memchr::memchr(b'\n', found) else {
                 let count = found.len();
-                too_long |= self.line.len() + count > LONGEST;
+                too_long |= self.line.len() + count > self.longest;
                 match too_long {
                     true => self.line.clear(),
                     false => self.line.extend_from_slice(found),
@@ -138,6 +153,12 @@ impl Lines {
         let line = std::mem::take(&mut self.line);
         take(&line)
     }
+}
+
+/// Opens a file of a log. It was no link when it was found: now it is none either.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(no_follow).open(path)
 }
 
 fn is_damage(error: &io::Error) -> bool {

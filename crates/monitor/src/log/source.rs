@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use firesteel_types::Tick;
+use serde::{Deserialize, Serialize};
 
 use super::{Codec, IN_PROGRESS, ROLLING};
 
 /// A log in a directory of logs, as it was when it was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogSource {
     /// The file, or the directory of a rolling log.
     pub path: PathBuf,
@@ -25,7 +26,7 @@ pub struct LogSource {
 }
 
 /// One file of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) path: PathBuf,
     /// Its number among the files of a rolling log.

@@ -149,6 +149,11 @@ impl EventLog {
         }
     }
 
+    /// So many events never came: the log says so.
+    pub fn on_lost(&mut self, events: u64) {
+        self.on_event(&Event::EventsLost { events });
+    }
+
     /// An event whose properties have secrets in them, without these. The settings came without.
     fn without_secrets(&self, event: &Event) -> Option<Event> {
         let (Event::JobStart { properties, .. } | Event::StageSubmitted { properties, .. }) = event
@@ -231,9 +236,13 @@ fn name_of(app: &str, attempt: Option<&str>) -> String {
     format!("{}{}", clean(app), attempt.unwrap_or_default())
 }
 
-/// Spark's rights: the user and the group.
+/// Spark's rights: the user and the group. What is there under the name goes: a link is not followed, wherever somebody
+/// who may write to the directory let it lead.
 fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o660).open(path)
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => OpenOptions::new().write(true).create_new(true).mode(0o660).open(path),
+    }
 }
 
 impl Target {
@@ -469,6 +478,35 @@ mod tests {
             };
             assert_eq!((write("false"), write("false"), write("true")), (true, false, true));
         }
+    }
+
+    #[test]
+    fn a_link_under_the_logs_name_is_replaced_and_not_followed() {
+        let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let precious = other.path().join("precious");
+        fs::write(&precious, "of somebody else").unwrap();
+        let link = directory.path().join("app-1-__-x.inprogress");
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        let conf = conf(directory.path(), &settings(("false", "false", "zstd")));
+        let mut log = EventLog::from_conf(&conf).unwrap().unwrap();
+        log.on_event(&start());
+        log.on_event(&Event::ApplicationEnd { exit_code: Some(0), at: Tick(9) });
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "of somebody else");
+        assert_eq!(logs(directory.path())[0].2.len(), 2);
+    }
+
+    #[test]
+    fn a_log_that_lost_events_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let conf = conf(directory.path(), &settings(("false", "false", "zstd")));
+        let mut log = EventLog::from_conf(&conf).unwrap().unwrap();
+        log.on_event(&start());
+        log.on_lost(7);
+        log.on_event(&Event::ApplicationEnd { exit_code: Some(0), at: Tick(9) });
+        let retention = Retention { jobs: 9, stages: 9, tasks: 9, dead_executors: 9 };
+        let mut replay = Replay::new(retention);
+        logs(directory.path())[0].2.iter().for_each(|line| replay.line(line.as_bytes()));
+        assert_eq!((replay.status().lost_events(), replay.unreadable()), (7, 0));
     }
 
     #[test]

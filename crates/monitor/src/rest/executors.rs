@@ -69,7 +69,7 @@ struct DeviceData<'a> {
 }
 
 /// How many tasks fit on so many cores.
-fn max_tasks(status: &AppStatus, executor: &ExecutorStatus) -> u32 {
+pub(crate) fn max_tasks(status: &AppStatus, executor: &ExecutorStatus) -> u32 {
     let application = status.application();
     let profile = application.profiles.get(&executor.info.resource_profile);
     let asked = profile.and_then(|profile| profile.task.get("cpus")).map(|cpus| *cpus as u32);
@@ -135,7 +135,7 @@ impl<'a> ExecutorData<'a> {
 }
 
 /// How long its tasks ran, and the garbage collector; of the driver: how long the application runs, and its own collector.
-fn times(status: &AppStatus, executor: &ExecutorStatus, now: Tick) -> (u64, u64) {
+pub(crate) fn times(status: &AppStatus, executor: &ExecutorStatus, now: Tick) -> (u64, u64) {
     let of_tasks = (executor.task_time_ms, executor.metrics.gc_time_ms);
     if executor.executor != ExecutorId::DRIVER {
         return of_tasks;

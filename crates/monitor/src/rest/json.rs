@@ -104,6 +104,11 @@ impl Date {
     }
 }
 
+/// A moment as the API writes it.
+pub fn date_text(at: Tick) -> String {
+    Date::of(at).to_string()
+}
+
 impl Serialize for Date {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
@@ -148,7 +153,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Milliseconds since 1970 of `yyyy-MM-dd` or `yyyy-MM-ddTHH:mm:ss.SSSz`; the zone is GMT, UTC or an offset.
-pub(crate) fn parse_date(text: &str) -> Option<i64> {
+pub fn parse_date(text: &str) -> Option<i64> {
     let (date, time) = text.split_at_checked(10)?;
     let mut parts = date.split('-').map(|part| part.parse::<i64>().ok().filter(|n| *n >= 0));
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);

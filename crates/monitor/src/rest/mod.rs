@@ -5,28 +5,36 @@
 //! |---|---|
 //! | `applications` | the list of applications, which of them are asked for |
 //! | `resources` | what can be asked of one application |
-//! | `stages`, `tasks`, `distributions`, `executors` | the objects in answers |
+//! | `stages`, `tasks`, `distributions`, `executors`, `insights` | the objects in answers |
 //! | `query` | parameters |
+//! | `openapi` | all of it, described |
 //! | `json` | how JSON is laid out, dates |
 
 mod applications;
 mod distributions;
 mod executors;
+mod insights;
 mod json;
+mod openapi;
 mod query;
 mod resources;
 mod stages;
 mod tasks;
 
 use firesteel_conf::Redaction;
+use firesteel_metrics::Metrics;
 use firesteel_status::AppStatus;
-use firesteel_types::Tick;
+use firesteel_types::{ExecutorId, JobId, StageId, Tick};
 use serde::Serialize;
 
+use crate::metrics;
+use crate::threads::ThreadData;
 use applications::{ApplicationData, AttemptData, Wanted};
-use query::Query;
 
 pub use applications::{ApplicationEntry, AttemptEntry};
+pub(crate) use executors::{max_tasks, times};
+pub use json::{date_text, parse_date};
+pub use query::{Query, decoded};
 
 /// Applications that can be asked for: one that runs, or many in logs.
 pub trait Applications {
@@ -49,8 +57,34 @@ pub trait Applications {
     /// Whether the application runs in this very process.
     fn is_live(&self) -> bool;
 
+    /// The metrics of this process; `None`: it has none.
+    fn metrics(&self) -> Option<Metrics> {
+        None
+    }
+
+    /// Whether Prometheus is told of the executors of the application in this process.
+    fn tells_executors(&self) -> bool {
+        false
+    }
+
+    /// What the threads of an executor, or of the driver, do; `None`: nobody can tell.
+    fn threads(&self, _executor: ExecutorId) -> Option<Vec<ThreadData>> {
+        None
+    }
+
+    /// Who ends jobs of the application that runs in this process; `None`: nobody may, or none runs here.
+    fn control(&self) -> Option<&dyn Control> {
+        None
+    }
+
     /// The logs of an application, or of one attempt, as a zip archive; `None`: there is no such application.
     fn logs(&self, id: &str, attempt: Option<&str>) -> Option<std::io::Result<Vec<u8>>>;
+}
+
+/// Ends what runs. Neither waits until it has ended.
+pub trait Control {
+    fn kill_job(&self, job: JobId, reason: &str);
+    fn kill_stage(&self, stage: StageId, reason: &str);
 }
 
 /// A request for something.
@@ -124,6 +158,9 @@ struct Version<'a> {
 
 /// Answers a GET.
 pub fn answer(applications: &dyn Applications, secrets: &Redaction, ask: &Ask<'_>) -> Answer {
+    if let Some(answer) = metrics::answer(applications, ask.path) {
+        return answer;
+    }
     let found = route(applications, secrets, ask);
     found.unwrap_or_else(|refusal| refusal).with_page(ask)
 }
@@ -135,11 +172,11 @@ fn route(
 ) -> Result<Answer, Answer> {
     let query = Query::parse(ask.query);
     let path = ask.path.strip_prefix("/api/v1").ok_or_else(Answer::not_found)?;
-    let parts: Vec<String> =
-        path.split('/').filter(|part| !part.is_empty()).map(query::decoded).collect();
+    let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match parts.as_slice() {
         ["version"] => Ok(Answer::json(&Version { spark: env!("CARGO_PKG_VERSION") })),
+        ["openapi.json"] => Ok(Answer::json(&openapi::describe())),
         ["applications"] => {
             let wanted = Wanted::of(&query)?;
             Ok(Answer::json(&wanted.of_all(&applications.list(), ask.now)))

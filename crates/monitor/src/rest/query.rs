@@ -3,13 +3,15 @@
 use super::Answer;
 
 /// Names and values, decoded, in the order they came.
-pub(super) struct Query(Vec<(String, String)>);
+#[derive(Clone, Debug)]
+pub struct Query(Vec<(String, String)>);
 
 /// So many parameters of one request are looked at.
 const PARAMETERS: usize = 1000;
 
 impl Query {
-    pub(super) fn parse(text: &str) -> Self {
+    /// What stands behind the question mark, or in a form that was sent.
+    pub fn parse(text: &str) -> Self {
         let parts = text.split('&').filter(|part| !part.is_empty()).take(PARAMETERS);
         let pair = |part: &str| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -18,14 +20,21 @@ impl Query {
         Query(parts.map(pair).collect())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    /// The first value of a name.
+    pub fn get(&self, name: &str) -> Option<&str> {
         let named = self.0.iter().find(|(known, _)| known == name);
         named.map(|(_, value)| value.as_str())
     }
 
-    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    /// All values of a name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| value.as_str())
+    }
+
+    /// Names and values, in the order they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Values in capitals, all of them among `known`.
@@ -64,7 +73,7 @@ impl Query {
 }
 
 /// Without percent signs; what is no text then is replaced.
-pub(super) fn decoded(text: &str) -> String {
+pub fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {

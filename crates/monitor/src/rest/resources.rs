@@ -8,13 +8,14 @@ use firesteel_types::{ExecutorId, JobId, RddId, StageId, StageRef, Tick};
 
 use super::distributions::TaskDistributions;
 use super::executors::{EnvironmentData, ExecutorData, RddData};
+use super::insights::InsightData;
 use super::query::Query;
 use super::stages::{Detail, JobData, StageData, in_states, job_state, stage_state};
 use super::tasks::TaskData;
 use super::{Answer, Applications, Ask};
 
 /// The first part of a path behind the application; anything else is an attempt.
-pub(super) const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 11] = [
     "jobs",
     "stages",
     "executors",
@@ -25,6 +26,7 @@ pub(super) const NAMES: [&str; 10] = [
     "sql",
     "streaming",
     "logs",
+    "insights",
 ];
 
 const JOB_STATES: [&str; 4] = ["RUNNING", "SUCCEEDED", "FAILED", "UNKNOWN"];
@@ -55,7 +57,7 @@ impl Asked<'_> {
         }
         let mut answered = None;
         let mut look = |status: &AppStatus| {
-            let about = About { status, secrets, query, ask, is_live: applications.is_live() };
+            let about = About { status, secrets, query, ask, applications };
             answered = Some(about.answer(self.resource, self.rest));
         };
         applications.with_status(self.id, self.attempt, &mut look);
@@ -91,7 +93,7 @@ struct About<'a> {
     secrets: &'a Redaction,
     query: &'a Query,
     ask: &'a Ask<'a>,
-    is_live: bool,
+    applications: &'a dyn Applications,
 }
 
 impl About<'_> {
@@ -111,7 +113,7 @@ impl About<'_> {
                 self.task_list(self.number(stage)?, self.number(attempt)?)
             }
             ("executors", []) => Ok(self.executors(true)),
-            ("executors", [executor, "threads"]) => Err(self.threads(executor)),
+            ("executors", [executor, "threads"]) => self.threads(executor),
             ("allexecutors", []) => Ok(self.executors(false)),
             ("allmiscellaneousprocess" | "sql", []) => Ok(Answer::json(&[(); 0])),
             ("storage", ["rdd"]) => Ok(self.rdds()),
@@ -119,12 +121,28 @@ impl About<'_> {
             ("environment", []) => {
                 Ok(Answer::json(&EnvironmentData::of(self.status, self.secrets)))
             }
+            ("insights", []) => self.insights(),
             ("streaming", [_, ..]) => {
                 let name = &self.status.application().name;
                 Err(Answer::text(404, format!("no streaming listener attached to {name}")))
             }
             _ => Err(self.no_such_path()),
         }
+    }
+
+    /// Ours. Of one job with `jobId`.
+    fn insights(&self) -> Result<Answer, Answer> {
+        let now = self.status.application().ended.unwrap_or(self.now());
+        let insights = match self.query.number("jobId")? {
+            None => self.status.insights(now),
+            Some(job) => {
+                let job = u32::try_from(job).unwrap_or(u32::MAX);
+                let unknown = || Answer::text(404, format!("unknown job: {job}"));
+                self.status.job(JobId(job)).ok_or_else(unknown)?;
+                self.status.job_insights(JobId(job), now)
+            }
+        };
+        Ok(Answer::json(&insights.iter().map(InsightData::of).collect::<Vec<_>>()))
     }
 
     fn now(&self) -> Tick {
@@ -256,22 +274,26 @@ impl About<'_> {
         Answer::json(&data)
     }
 
-    /// No process of ours tells what its threads do; the texts are Spark's.
-    fn threads(&self, executor: &str) -> Answer {
+    /// The texts are Spark's.
+    fn threads(&self, executor: &str) -> Result<Answer, Answer> {
         let is_number = !executor.is_empty() && executor.bytes().all(|byte| byte.is_ascii_digit());
         if executor != "driver" && !is_number {
             let text = "Invalid executorId: neither 'driver' nor number.";
-            return Answer::text(400, text.to_owned());
+            return Err(Answer::text(400, text.to_owned()));
         }
-        if !self.is_live {
+        if !self.applications.is_live() {
             let text = "Thread dumps not available through the history server.";
-            return Answer::text(503, text.to_owned());
+            return Err(Answer::text(503, text.to_owned()));
         }
         let id = executor.parse().map_or(ExecutorId::DRIVER, ExecutorId);
+        let refused = |status, text: &str| Err(Answer::text(status, text.to_owned()));
         match self.status.executor(id) {
-            None => Answer::text(404, "Executor does not exist.".to_owned()),
-            Some(it) if !it.is_active() => Answer::text(400, "Executor is not active.".to_owned()),
-            Some(_) => Answer::text(404, "No thread dump is available.".to_owned()),
+            None => refused(404, "Executor does not exist."),
+            Some(it) if !it.is_active() => refused(400, "Executor is not active."),
+            Some(_) => match self.applications.threads(id) {
+                Some(threads) => Ok(Answer::json(&threads)),
+                None => refused(404, "No thread dump is available."),
+            },
         }
     }
 

@@ -137,6 +137,10 @@ impl Decoder {
                     at: tick(read.at),
                 }
             }
+            LOST => {
+                let read: model::Lost = read(line)?;
+                Event::EventsLost { events: read.events.u64() }
+            }
             name => return self.exclusion(name, line),
         })
     }
@@ -323,6 +327,7 @@ impl Decoder {
 /// The names of our own events, after the prefix that Spark looks up a class by, in vain.
 pub(super) const ACCUMULATED: &str = "FiresteelAccumulableUpdated";
 pub(super) const RESUBMITTED: &str = "FiresteelTaskResubmitted";
+pub(super) const LOST: &str = "FiresteelEventsLost";
 
 fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, LineError> {
     Ok(serde_json::from_slice(line)?)

@@ -13,7 +13,7 @@ use firesteel_types::{
 };
 use serde::Serialize;
 
-use super::decode::{ACCUMULATED, RESUBMITTED};
+use super::decode::{ACCUMULATED, LOST, RESUBMITTED};
 use super::failure;
 use super::metrics::{Cost, Peaks};
 use super::model::{self, Line};
@@ -281,6 +281,9 @@ fn write_of_executors(event: &Event, extent: Extent, out: &mut Vec<u8>) {
         Event::UnpersistRdd { rdd } => {
             let unpersisted = model::Unpersist { rdd: Int::of(rdd.0.into()) };
             put("SparkListenerUnpersistRDD", unpersisted, out);
+        }
+        Event::EventsLost { events } => {
+            put_by_class(LOST, model::Lost { events: Int::of(*events) }, out);
         }
         // Spark knows nothing of the end of a broadcast, and nobody of an event that is unknown.
         _ => {}

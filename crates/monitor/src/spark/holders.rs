@@ -115,6 +115,12 @@ pub(crate) struct Resubmitted<'a> {
     pub(crate) at: Int,
 }
 
+/// Ours: the log is incomplete.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Lost {
+    pub(crate) events: Int,
+}
+
 /// Ours: what a task added to an accumulator, after other events than the task's end were written.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct LateAccumulated<'a> {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -21,6 +20,7 @@ use crate::address::RpcAddress;
 use crate::endpoint::Peer;
 use crate::env::Inner;
 use crate::frame::{self, FrameReader};
+use crate::net::OwnedWriteHalf;
 use crate::socket::{Accepted, BoxedWriter, Socket};
 
 /// Serves streams over an accepted connection, to its end.
@@ -137,7 +137,7 @@ async fn send_bytes(
 }
 
 /// How many bytes of a file stand behind one head where they are not read into memory.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(firesteel_simulated)))]
 const FILE_PIECE: u64 = 64 << 20;
 
 /// What of a file is still to be sent.
@@ -150,7 +150,7 @@ struct Part {
 async fn send_file(mut writer: Writer, mut part: Part, env: &Arc<Inner>) -> io::Result<Writer> {
     let patience = env.options.network_timeout;
     while part.left > 0 {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(firesteel_simulated)))]
         if let Writer::Plain(mut socket) = writer {
             let length = part.left.min(FILE_PIECE) as usize;
             socket.write_all(&piece_head(DATA, length)).await?;
@@ -211,7 +211,7 @@ impl Writer {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(firesteel_simulated)))]
 mod in_kernel {
     //! From file to socket without a copy in this process.
 

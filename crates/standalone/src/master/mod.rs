@@ -1,6 +1,7 @@
 //! A master that runs: [`start`] opens its ports, [`RunningMaster::stop`] closes them.
 
 mod args;
+mod metrics;
 mod pages;
 pub mod recovery;
 mod rest;
@@ -100,6 +101,9 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     env.register(GATEWAY, GatewayEndpoint(gateway.clone()))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
+    if let Some(reporter) = metrics::reporter(&args.conf, &shell)? {
+        tasks.spawn(web::hold_until(stop.clone(), reporter));
+    }
     if let Some(web) = web {
         tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
     }

@@ -1,14 +1,12 @@
-//! The master's pages: `/json/` and `/metrics/master/json` as Spark has them, and `/` for a quick look.
+//! The master's pages: `/json/` and `/metrics/` as Spark has them, and `/` for a quick look.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use firesteel_standalone_core::date;
 use firesteel_standalone_core::json::master_json;
-use firesteel_standalone_core::master::{
-    ApplicationState, ApplicationView, DriverView, MasterView, WorkerStatus, WorkerView,
-};
+use firesteel_standalone_core::master::{ApplicationView, DriverView, MasterView, WorkerView};
 
+use super::metrics;
 use super::shell::Shell;
 use crate::page::{Html, row};
 use crate::web::{Page, Pages};
@@ -19,31 +17,13 @@ pub(super) fn of(shell: Arc<Shell>) -> Pages {
             let (view, now) = shell.view();
             Some(Page::json(master_json(&view, now)))
         }
-        "/metrics/master/json" | "/metrics/master/json/" => {
-            let view = shell.view().0;
-            Some(Page::json(metrics(&view, shell.longest_round())))
+        path if path.starts_with("/metrics/") => {
+            let (view, now) = shell.view();
+            metrics::page(path, &view, now, shell.longest_round())
         }
         "/" => Some(Page::html(overview(&shell.view().0))),
         _ => None,
     })
-}
-
-/// Spark's gauges, and what the longest decision took.
-fn metrics(view: &MasterView, longest_round: Duration) -> String {
-    let alive = view.workers.iter().filter(|worker| worker.status == WorkerStatus::Alive).count();
-    let waiting = |app: &&ApplicationView| app.state == ApplicationState::Waiting;
-    let gauges = [
-        ("master.aliveWorkers", alive as u128),
-        ("master.apps", view.active_apps.len() as u128),
-        ("master.longestRoundMicros", longest_round.as_micros()),
-        ("master.waitingApps", view.active_apps.iter().filter(waiting).count() as u128),
-        ("master.workers", view.workers.len() as u128),
-    ];
-    let gauges = gauges.map(|(name, value)| format!("\"{name}\":{{\"value\":{value}}}"));
-    format!(
-        "{{\"version\":\"4.0.0\",\"gauges\":{{{}}},\"counters\":{{}},\"histograms\":{{}},\"meters\":{{}},\"timers\":{{}}}}",
-        gauges.join(",")
-    )
 }
 
 fn status(view: &MasterView) -> String {
@@ -118,25 +98,4 @@ fn drivers(views: &[DriverView]) -> Vec<Vec<String>> {
         row![view.driver, view.description.name, worker, submitted, view.state.name()]
     };
     views.iter().map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use firesteel_standalone_core::master::{Master, MasterOptions};
-
-    use super::metrics;
-
-    #[test]
-    fn gauges_are_told_as_spark_tells_them_and_the_longest_decision_with_them() {
-        let master = Master::new(MasterOptions::default());
-        let text = metrics(&master.view(), Duration::from_micros(1234));
-        assert!(text.starts_with(r#"{"version":"4.0.0","gauges":{"#), "{text}");
-        for gauge in ["master.aliveWorkers", "master.apps", "master.waitingApps", "master.workers"]
-        {
-            assert!(text.contains(&format!(r#""{gauge}":{{"value":0}}"#)), "{gauge}: {text}");
-        }
-        assert!(text.contains(r#""master.longestRoundMicros":{"value":1234}"#), "{text}");
-    }
 }

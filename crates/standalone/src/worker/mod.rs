@@ -88,6 +88,9 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
     env.register(WORKER, WorkerEndpoint::new(shell.clone(), args.masters))?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
+    if let Some(reporter) = pages::reporter(&args.conf, &shell)? {
+        tasks.spawn(web::hold_until(stop.clone(), reporter));
+    }
     if let Some(web) = web {
         tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
     }

@@ -1,9 +1,11 @@
-//! The worker's pages: `/json/` with Spark's names, and `/` for a quick look. Commands and their
+//! The worker's pages: `/json/` and `/metrics/` with Spark's names, and `/` for a quick look. Commands and their
 //! variables are never shown: they carry secrets.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use firesteel_conf::Conf;
+use firesteel_metrics::{Metrics, MetricsError, Reporter, SinkOptions, json, prometheus};
+use serde_json::Value;
 
 use super::order::Order;
 use super::shell::{Shell, View};
@@ -13,15 +15,48 @@ use crate::web::{Page, Pages};
 pub(super) fn of(shell: Arc<Shell>) -> Pages {
     Arc::new(move |path| match path {
         "/json" | "/json/" => Some(Page::json(state(&shell.view()))),
+        path if path.starts_with("/metrics/") => metrics(path, &shell.view()),
         "/" => Some(Page::html(overview(&shell.view()))),
         _ => None,
     })
 }
 
+/// Tells the sinks of the settings.
+pub(super) fn reporter(conf: &Conf, shell: &Arc<Shell>) -> Result<Option<Reporter>, MetricsError> {
+    let sinks = SinkOptions::from_conf(conf, "worker")?;
+    let shell = shell.clone();
+    Ok(Reporter::start(sinks, Arc::new(move || gauges(&shell.view()))))
+}
+
+/// Spark's gauges and the process.
+fn gauges(view: &View) -> Metrics {
+    let mut metrics = Metrics::new("worker");
+    let (cores, memory) = view.used;
+    let executors = view.processes.iter().filter(|it| matches!(it, Order::Executor { .. }));
+    metrics.gauge("coresFree", view.worker.cores.saturating_sub(cores));
+    metrics.gauge("coresUsed", cores);
+    metrics.gauge("executors", executors.count() as u64);
+    metrics.gauge("memFree_MB", view.worker.memory_mb.saturating_sub(memory));
+    metrics.gauge("memUsed_MB", memory);
+    firesteel_metrics::process(&mut metrics);
+    metrics
+}
+
+/// At Spark's paths, and at those that name the worker.
+fn metrics(path: &str, view: &View) -> Option<Page> {
+    match path.strip_suffix('/').unwrap_or(path) {
+        "/metrics/json" | "/metrics/worker/json" => Some(Page::json(json(&gauges(view)))),
+        "/metrics/prometheus" | "/metrics/worker/prometheus" => {
+            Some(Page::plain(prometheus(&gauges(view))))
+        }
+        _ => None,
+    }
+}
+
 fn state(view: &View) -> String {
     let (cores_used, memory_used) = view.used;
     let master = view.master.as_ref();
-    let page = json!({
+    let page = serde_json::json!({
         "id": view.worker.id.0,
         "masterurl": master.map_or("", |master| &master.url),
         "masterwebuiurl": master.map_or("", |master| &master.web_ui),
@@ -39,7 +74,7 @@ fn state(view: &View) -> String {
 
 fn executor(order: &Order) -> Option<Value> {
     let Order::Executor { key, description, cores, memory_mb, .. } = order else { return None };
-    Some(json!({
+    Some(serde_json::json!({
         "id": key.executor.0,
         "memory": memory_mb,
         "resources": {},

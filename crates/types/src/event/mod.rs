@@ -209,6 +209,8 @@ pub enum Event {
         accumulable: Accumulable,
         at: Tick,
     },
+    /// A log is incomplete: the thread that writes it was too slow for so many events.
+    EventsLost { events: u64 },
     /// A broadcast's blocks were dropped.
     BroadcastRemoved { broadcast: BroadcastId },
     /// An event that this version does not know: written by a newer one.

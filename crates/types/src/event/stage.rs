@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{Determinism, RddId, StageId, StageRef, StorageLevel, Tick};
 
@@ -31,12 +31,38 @@ pub struct StageInfo {
 }
 
 /// An RDD of a stage, and how it was cached when the stage was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRdd {
-    #[serde(flatten)]
     pub rdd: Arc<RddDescription>,
     /// [`StorageLevel::NONE`]: not at all.
     pub level: StorageLevel,
+}
+
+/// In a text, the fields of an RDD lie beside its level; bytes without names have both one after the other.
+#[derive(Serialize, Deserialize)]
+struct Flat<R> {
+    #[serde(flatten)]
+    rdd: R,
+    level: StorageLevel,
+}
+
+impl Serialize for StageRdd {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match to.is_human_readable() {
+            true => Flat { rdd: &self.rdd, level: self.level }.serialize(to),
+            false => (&self.rdd, self.level).serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for StageRdd {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (rdd, level) = match from.is_human_readable() {
+            true => Flat::deserialize(from).map(|Flat { rdd, level }| (rdd, level))?,
+            false => Deserialize::deserialize(from)?,
+        };
+        Ok(StageRdd { rdd, level })
+    }
 }
 
 /// One call of an operation: all RDDs that it makes are of its scope.

@@ -102,7 +102,7 @@ fn samples_as_json() -> Vec<Value> {
 }
 
 /// So many names has [`name`].
-const NAMES: usize = 28;
+const NAMES: usize = 29;
 
 /// Exhaustive: who adds an event is led here, and adds a sample.
 fn name(event: &Event) -> &'static str {
@@ -134,6 +134,7 @@ fn name(event: &Event) -> &'static str {
         Event::BlockUpdated { .. } => "BlockUpdated",
         Event::UnpersistRdd { .. } => "UnpersistRdd",
         Event::AccumulableUpdated { .. } => "AccumulableUpdated",
+        Event::EventsLost { .. } => "EventsLost",
         Event::BroadcastRemoved { .. } => "BroadcastRemoved",
         Event::Unknown => "Unknown",
     }
@@ -179,6 +180,7 @@ fn of_application() -> Vec<Event> {
             )]),
         },
         Event::ResourceProfileAdded { profile },
+        Event::EventsLost { events: 3 },
         Event::ApplicationEnd { exit_code: Some(0), at: AT },
     ]
 }

@@ -1,0 +1,112 @@
+//! Whether two servers say the same, and whether ours says what Spark's own tests expect.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::servers::Server;
+
+/// When a file was changed, and where it lies; what Spark makes up for executors whose heartbeats it has not.
+const LEFT_OUT: [&str; 8] = [
+    "lastUpdated",
+    "lastUpdatedEpoch",
+    "logSourceName",
+    "logSourceFullPath",
+    "duration",
+    "peakMemoryMetrics",
+    "peakExecutorMetrics",
+    "executorMetricsDistributions",
+];
+
+/// Where two values differ, a line each.
+fn differences(one: &Value, other: &Value, at: &str, out: &mut Vec<String>) {
+    match (one, other) {
+        (Value::Object(a), Value::Object(b)) => {
+            let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for name in names {
+                let (one, other) = (a.get(name), b.get(name));
+                let null = Value::Null;
+                let (one, other) = (one.unwrap_or(&null), other.unwrap_or(&null));
+                differences(one, other, &format!("{at}.{name}"), out);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (one, other)) in a.iter().zip(b).enumerate() {
+                differences(one, other, &format!("{at}[{index}]"), out);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => {}
+        (one, other) if one == other => {}
+        (one, other) => {
+            let short = |value: &Value| value.to_string().chars().take(100).collect::<String>();
+            out.push(format!("{at}: {} and {}", short(one), short(other)));
+        }
+    }
+}
+
+/// How many requests of Spark's suite are answered as expected, and where others differ.
+pub(super) fn suite(server: &Server, folder: &Path) -> Result<(usize, Vec<String>)> {
+    server.wait_for_applications(1, super::LIMIT)?;
+    let (mut equal, mut wrong) = (0, Vec::new());
+    for case in fs::read_to_string(folder.join("cases.tsv"))?.lines() {
+        let mut fields = case.split('\t').skip(1);
+        let (url, file) = fields.next().zip(fields.next()).context("a case has three fields")?;
+        let (_, body) = server.get(url)?;
+        let mut ours: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let text = fs::read_to_string(folder.join("expectations").join(file))?;
+        let mut theirs: Value = serde_json::from_str(&text)?;
+        [&mut ours, &mut theirs].into_iter().for_each(|value| without(value, &LEFT_OUT[..4]));
+        let before = wrong.len();
+        differences(&ours, &theirs, url, &mut wrong);
+        equal += usize::from(wrong.len() == before);
+    }
+    Ok((equal, wrong))
+}
+
+fn without(value: &mut Value, names: &[&str]) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(|value| without(value, names)),
+        Value::Object(fields) => {
+            names.iter().for_each(|name| drop(fields.remove(*name)));
+            fields.values_mut().for_each(|value| without(value, names));
+        }
+        _ => {}
+    }
+}
+
+/// Compares everything that two servers say of the same logs: how many answers, and where they differ.
+pub(super) fn compare(spark: &Server, ours: &Server) -> Result<(usize, Vec<String>)> {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for id in ours.applications()? {
+        for path in
+            ["", "/jobs", "/stages", "/stages?details=true", "/allexecutors", "/storage/rdd"]
+        {
+            let path = format!("/applications/{id}{path}");
+            let (mut theirs, mut own) = (spark.json(&path)?, ours.json(&path)?);
+            without(&mut theirs, &LEFT_OUT);
+            without(&mut own, &LEFT_OUT);
+            differences(&theirs, &own, &path, &mut wrong);
+            count += 1;
+        }
+    }
+    Ok((count, wrong))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_differ_where_they_differ_and_what_is_left_out_does_not_count() {
+        let mut one = serde_json::json!({"a": [1, {"b": 2, "duration": 7}], "c": 1.0});
+        let mut other = serde_json::json!({"a": [1, {"b": 3}], "c": 1, "d": null});
+        without(&mut one, &LEFT_OUT);
+        without(&mut other, &LEFT_OUT);
+        let mut found = Vec::new();
+        differences(&one, &other, "x", &mut found);
+        assert_eq!(found, ["x.a[1].b: 2 and 3"]);
+    }
+}

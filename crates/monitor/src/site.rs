@@ -1,0 +1,179 @@
+//! The hook for pages: what a server shows besides `/api/v1`. A [`Site`] is a function of a request; it never sees a socket.
+//!
+//! Updates are a stream of events to one browser. The server asks for the next one once a second, ends the stream after
+//! [`LASTS`] (browsers connect again by themselves), drops a browser that does not read for [`PATIENCE`], and has [`READERS`]
+//! streams at once.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use firesteel_conf::Redaction;
+use firesteel_types::Tick;
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{Either, Full};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::rest::{Answer, Applications};
+use crate::server::{Served, plain};
+
+/// How many streams of updates there are at once.
+const READERS: usize = 128;
+/// How often something may be sent.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long a stream lasts: less than a connection may.
+const LASTS: u32 = 100;
+/// How long a browser may leave an event unread that does not fit into its buffers.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A request for something else than the API.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub path: &'a str,
+    /// What stands behind the question mark.
+    pub query: &'a str,
+    /// What a form sends; `None`: nothing is to be changed.
+    pub form: Option<&'a str>,
+    /// The versions that the browser has.
+    pub known: Option<&'a str>,
+    /// Where a proxy in front shows this server: `X-Forwarded-Context`.
+    pub base: Option<&'a str>,
+    pub now: Tick,
+    pub served: &'a dyn Applications,
+    /// What is not shown.
+    pub secrets: &'a Redaction,
+}
+
+/// What a browser gets.
+pub struct Shown {
+    pub status: u16,
+    pub content_type: &'static str,
+    /// Names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: ShownBody,
+}
+
+pub enum ShownBody {
+    Whole(Vec<u8>),
+    Updates(UpdateSource),
+}
+
+/// Called once a second: what to send now, nothing if it is empty; `None`: the stream is over.
+pub type UpdateSource = Box<dyn FnMut(&dyn Applications) -> Option<String> + Send>;
+
+/// Shows pages.
+pub trait Site: Send + Sync {
+    fn show(&self, asked: &Asked<'_>) -> Shown;
+}
+
+/// Of a server that has the API only.
+pub(crate) struct NoSite;
+
+impl Site for NoSite {
+    fn show(&self, _: &Asked<'_>) -> Shown {
+        let text = "there are no pages here: ask for /api/v1/applications\n";
+        let body = ShownBody::Whole(text.as_bytes().to_vec());
+        Shown { status: 404, content_type: "text/plain;charset=utf-8", headers: Vec::new(), body }
+    }
+}
+
+impl From<Answer> for Shown {
+    fn from(answer: Answer) -> Self {
+        let headers = answer.attachment.iter().map(|name| {
+            let is_clean = |it: &char| it.is_ascii_alphanumeric() || "._-".contains(*it);
+            let clean: String = name.chars().filter(is_clean).collect();
+            ("content-disposition", format!("attachment; filename=\"{clean}\""))
+        });
+        Shown {
+            status: answer.status,
+            content_type: answer.content_type,
+            headers: headers.collect(),
+            body: ShownBody::Whole(answer.body),
+        }
+    }
+}
+
+pub(crate) type Stream = Channel<Bytes>;
+
+/// The connection that a stream may take over.
+#[derive(Clone)]
+pub(crate) struct Updates {
+    /// Its place among all connections, which a stream gives back: it has one among the streams.
+    place: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    stalled: Arc<Notify>,
+}
+
+impl Updates {
+    pub(crate) fn new(place: OwnedSemaphorePermit) -> Self {
+        Updates { place: Arc::new(Mutex::new(Some(place))), stalled: Arc::default() }
+    }
+
+    /// Returns when its reader does not read.
+    pub(crate) async fn stalled(&self) {
+        self.stalled.notified().await;
+    }
+}
+
+/// All streams of a server.
+pub(crate) struct Streams(Arc<Semaphore>);
+
+impl Default for Streams {
+    fn default() -> Self {
+        Streams(Arc::new(Semaphore::new(READERS)))
+    }
+}
+
+impl Streams {
+    /// An answer that goes on, or a refusal if there are too many.
+    pub(crate) fn response(
+        &self,
+        source: UpdateSource,
+        served: Served,
+        updates: &Updates,
+    ) -> Response<Either<Full<Bytes>, Stream>> {
+        let Ok(permit) = self.0.clone().try_acquire_owned() else {
+            let mut response =
+                plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open: reload by hand");
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+            return response;
+        };
+        let place = updates.place.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        drop(place);
+        let (sender, stream) = Channel::new(1);
+        tokio::spawn(feed(sender, source, served, permit, updates.stalled.clone()));
+        let mut response = Response::new(Either::Right(stream));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+async fn feed(
+    mut to: Sender<Bytes>,
+    mut source: UpdateSource,
+    served: Served,
+    _permit: OwnedSemaphorePermit,
+    stalled: Arc<Notify>,
+) {
+    for _ in 0..LASTS {
+        let served = served.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let text = source(&*served);
+            (source, text)
+        });
+        let Ok((again, Some(text))) = asked.await else { return };
+        source = again;
+        if !text.is_empty() {
+            let sent = tokio::time::timeout(PATIENCE, to.send_data(Bytes::from(text)));
+            match sent.await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return,
+                Err(_) => return stalled.notify_one(),
+            }
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}

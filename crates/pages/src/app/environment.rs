@@ -1,0 +1,116 @@
+//! Settings, those that differ from their defaults first, and what the application runs on. Secrets are hidden.
+
+use std::collections::BTreeMap;
+
+use firesteel_conf::entries;
+use firesteel_status::{AppStatus, Order};
+use maud::{Markup, html};
+
+use crate::frame::{Frame, Place};
+use crate::list::{self, Listing};
+use crate::text::{counted, short};
+
+/// So many entries of a list are shown; a search finds the others.
+const ROWS: usize = 400;
+
+/// What is known of a setting: its default, and what it does.
+struct Known {
+    default: Option<&'static str>,
+    doc: String,
+}
+
+fn registry() -> BTreeMap<&'static str, Known> {
+    entries::all()
+        .map(|entry| {
+            let about = entry.about();
+            (about.key, Known { default: about.default, doc: about.doc_text() })
+        })
+        .collect()
+}
+
+pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
+    let application = status.application();
+    let listing = Listing::of(&frame.query, "", Order::Ascending);
+    let known = registry();
+    let found =
+        |(key, value): &&(String, String)| listing.finds(&[key, frame.secrets.apply(key, value)]);
+    let is_default = |(key, value): &&(String, String)| {
+        known.get(key.as_str()).is_some_and(|it| it.default == Some(value.as_str()))
+    };
+    let (same, differ): (Vec<_>, Vec<_>) =
+        application.properties.iter().filter(found).partition(is_default);
+    let pairs = |map: &BTreeMap<String, String>| {
+        map.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<Vec<_>>()
+    };
+    html! {
+        h1 { "Environment" }
+        (list::search(frame, "Setting or value", &[]))
+        h2 { "Settings that differ from their defaults" }
+        @if differ.is_empty() { p.empty { "None." } } @else {
+            table aria-label="Settings that differ from their defaults" {
+                thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "Default" } th scope="col" { "What it does" } } }
+                tbody { @for (key, value) in &differ {
+                    @let about = known.get(key.as_str());
+                    tr {
+                        th scope="row" data-label="Setting" { (key) }
+                        td data-label="Value" { code { (frame.secrets.apply(key, value)) } }
+                        td data-label="Default" { @match about { Some(Known { default: Some(default), .. }) => code { (default) }, Some(_) => span.dim { "not set" }, None => span.dim { "–" } } }
+                        td.dim data-label="What it does" { (about.map_or_else(|| "Firesteel has no such setting.".to_owned(), |it| short(&it.doc, 160))) }
+                    }
+                } }
+            }
+        }
+        (folded(frame, &listing, "Settings at their defaults", same.into_iter().cloned().collect()))
+        (folded(frame, &listing, "Runtime", pairs(&application.runtime)))
+        (folded(frame, &listing, "Files", pairs(&application.resources)))
+        @for (name, list) in &application.others { (folded(frame, &listing, name, list.clone())) }
+        (profiles(status))
+    }
+}
+
+fn folded(
+    frame: &Frame<'_>,
+    listing: &Listing,
+    title: &str,
+    pairs: Vec<(String, String)>,
+) -> Markup {
+    let pairs: Vec<_> = pairs
+        .into_iter()
+        .filter(|(key, value)| listing.finds(&[key, frame.secrets.apply(key, value)]))
+        .take(ROWS)
+        .collect();
+    let is_open = !listing.search.is_empty() || title == "Runtime" && frame.place != Place::Report;
+    html! {
+        @if !pairs.is_empty() {
+            details open[is_open] {
+                summary { h2 { (title) } " " span.dim { (counted(pairs.len() as u64, "entry").replace("entrys", "entries")) } }
+                table aria-label=(title) {
+                    thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
+                    tbody { @for (key, value) in &pairs {
+                        tr { th scope="row" data-label="Name" { (key) } td data-label="Value" { code { (short(frame.secrets.apply(key, value), 300)) } } }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+fn profiles(status: &AppStatus) -> Markup {
+    html! {
+        @if !status.application().profiles.is_empty() {
+            details {
+                summary { h2 { "Resource profiles" } }
+                table aria-label="Resource profiles" {
+                    thead { tr { th.num scope="col" { "Profile" } th scope="col" { "Of each executor" } th scope="col" { "Of each task" } } }
+                    tbody { @for profile in status.application().profiles.values() {
+                        tr {
+                            td.num data-label="Profile" { (profile.id) }
+                            td data-label="Of each executor" { @for (name, amount) in &profile.executor { (name) " " (amount) " " } }
+                            td data-label="Of each task" { @for (name, amount) in &profile.task { (name) " " (amount) " " } }
+                        }
+                    } }
+                }
+            }
+        }
+    }
+}

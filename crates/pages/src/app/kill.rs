@@ -1,0 +1,67 @@
+//! Ending a job or a stage from its page: a form with a reason, sent once, with a token that only pages of ours have.
+
+use firesteel_monitor::rest::{Applications, Query};
+use firesteel_types::{JobId, StageId};
+use maud::{Markup, html};
+
+use crate::frame::Frame;
+use crate::text::short;
+
+/// The longest reason that is passed on.
+const REASON: usize = 200;
+
+/// What was asked for, and where to go then.
+pub(crate) enum Outcome {
+    Done { to: String },
+    Refused { status: u16, why: &'static str },
+}
+
+/// A form, folded, so that no stray click ends anything; nothing where nobody may.
+pub(crate) fn form(frame: &Frame<'_>, what: &str, id: u32) -> Markup {
+    let Some(token) = frame.token.filter(|_| frame.is_live()) else { return html! {} };
+    html! {
+        details.kill {
+            summary { "Kill this " (what) "…" }
+            form method="post" action=(format!("{}/{what}s/{what}/kill/", frame.home)) {
+                input type="hidden" name="id" value=(id);
+                input type="hidden" name="token" value=(token);
+                label { "Reason, for those who wonder " input type="text" name="reason" required maxlength=(REASON) size="40"; }
+                button.danger type="submit" { "Kill " (what) " " (id) }
+            }
+        }
+    }
+}
+
+/// Carries out a form. `what` is `job` or `stage`.
+pub(crate) fn carry_out(
+    served: &dyn Applications,
+    home: &str,
+    what: &str,
+    form: &Query,
+    token: Option<&str>,
+) -> Outcome {
+    let refused = |status, why| Outcome::Refused { status, why };
+    let Some(control) = served.control() else {
+        return refused(
+            403,
+            "Nothing can be killed here: spark.ui.killEnabled is false, or the application is over.",
+        );
+    };
+    if token.is_none() || form.get("token") != token {
+        return refused(
+            403,
+            "This form was not made by a page of this application as it runs now. Load the page again.",
+        );
+    }
+    let Some(id) = form.get("id").and_then(|id| id.parse::<u32>().ok()) else {
+        return refused(400, "The id has to be a number.");
+    };
+    let said = form.get("reason").map(str::trim).filter(|reason| !reason.is_empty());
+    let Some(said) = said else { return refused(400, "Say why: others will wonder.") };
+    let reason = format!("killed from its page: {}", short(said, REASON));
+    match what {
+        "job" => control.kill_job(JobId(id), &reason),
+        _ => control.kill_stage(StageId(id), &reason),
+    }
+    Outcome::Done { to: format!("{home}/{what}s/{what}/?id={id}") }
+}

@@ -1,0 +1,252 @@
+//! One stage attempt: what its tasks cost and how they differ, when they ran and where, and what failed.
+
+use std::collections::BTreeMap;
+
+use firesteel_status::{AppStatus, StageState, StageStatus, TaskState, TaskStatus};
+use firesteel_types::{TaskMetrics, Tick};
+use maud::{Markup, html};
+
+use super::times::Times;
+use super::{facts, insights, kill, said, size, stages, task_time_ms, tasks, volumes};
+use crate::badge;
+use crate::chart::spread::{self, Spread};
+use crate::chart::stream::Stream;
+use crate::chart::{gauge, progress, stacked};
+use crate::frame::Frame;
+use crate::text::{bytes, count, counted, micros, millis, short, time};
+
+/// So many kinds of failures are shown.
+const FAILURES: usize = 5;
+/// Failures are told apart by so many characters.
+const ALIKE: usize = 160;
+/// So many executors are shown.
+const EXECUTORS: usize = 50;
+
+/// All that one look at every task gives.
+struct Look {
+    duration: Spread,
+    run: Spread,
+    input: Spread,
+    read: Spread,
+    write: Spread,
+    spill: Spread,
+    stream: Stream,
+    failures: BTreeMap<String, (u64, String)>,
+}
+
+impl Look {
+    fn at(stage: &StageStatus, until: Tick) -> Self {
+        let start = stage.first_task.or(stage.info.submitted).unwrap_or(until);
+        let stream = Stream::new(start, stage.completed.unwrap_or(until).max(start));
+        let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
+        let mut look =
+            Look { duration, run, input, read, write, spill, stream, failures: BTreeMap::new() };
+        let mut metrics = TaskMetrics::default();
+        for task in stage.every_task() {
+            let is_told = task.read_metrics(&mut metrics);
+            look.add(task, is_told.then_some(&metrics));
+        }
+        look
+    }
+
+    fn add(&mut self, task: &TaskStatus, metrics: Option<&TaskMetrics>) {
+        self.stream.add(task, metrics);
+        if let Some(failure) = &task.failure {
+            let text = failure.to_string();
+            let kind = short(text.lines().next().unwrap_or_default(), ALIKE);
+            if self.failures.len() < 100 || self.failures.contains_key(&kind) {
+                self.failures.entry(kind).or_insert((0, text)).0 += 1;
+            }
+        }
+        if task.state != TaskState::Success {
+            return;
+        }
+        self.duration.add(task.duration_ms().unwrap_or(0));
+        let Some(metrics) = metrics else { return };
+        self.run.add(metrics.run_time_us);
+        self.input.add(metrics.input_bytes);
+        self.read.add(metrics.shuffle_read_bytes());
+        self.write.add(metrics.shuffle_write_bytes);
+        self.spill.add(metrics.disk_bytes_spilled);
+    }
+}
+
+pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    html! {
+        h1 { "Stage " (stage.info.stage.stage) @if stage.info.stage.attempt > 0 { " (attempt " (stage.info.stage.attempt) ")" } ": " (stage.info.name) }
+        (pictures(frame, status, stage))
+        (tasks::section(frame, status, stage))
+    }
+}
+
+/// Everything but the list of tasks.
+pub(crate) fn pictures(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let look = Look::at(stage, frame.until(stage.completed));
+    let far_ms = if look.duration.max() > 0 { look.duration.far() } else { 0 };
+    html! {
+        (summary(frame, status, stage))
+        (insights::of_stage(frame, status, stage))
+        (failed(stage, &look.failures))
+        @if stage.state == StageState::Active { (kill::form(frame, "stage", stage.info.stage.stage.0)) }
+        @if task_time_ms(stage) > 0 {
+            h2 { "What its tasks did" }
+            (stacked("Task time", &Times::of_stage(stage).segments()))
+        }
+        (spreads(&look))
+        @if !stage.executors.is_empty() {
+            h2 { "When its tasks ran" }
+            p.dim { "Each row is a slot of an executor." }
+            (look.stream.draw(status, far_ms))
+            (by_executor(frame, status, stage))
+        }
+        (accumulables(stage))
+    }
+}
+
+fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let mut all = vec![
+        ("State", badge::stage(stage.state)),
+        ("Duration", said(stages::duration(frame, stage).map_or_else(|| "–".to_owned(), millis))),
+        ("Task time", said(millis(task_time_ms(stage)))),
+        (
+            "Tasks",
+            progress(
+                stage.completed_indices().into(),
+                stage.tasks.active.into(),
+                stage.tasks.failed.into(),
+                stage.info.tasks.into(),
+            ),
+        ),
+    ];
+    all.extend(stage.info.submitted.map(|at| ("Submitted", time(at))));
+    all.extend(
+        volumes(&stage.metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))),
+    );
+    if stage.metrics.memory_bytes_spilled > 0 {
+        all.push(("Spilled from memory", said(bytes(stage.metrics.memory_bytes_spilled))));
+    }
+    if stage.metrics.input_records > 0 {
+        all.push(("Records read", said(count(stage.metrics.input_records))));
+    }
+    if stage.speculative > 0 {
+        all.push(("Speculative copies", said(count(stage.speculative.into()))));
+    }
+    if stage.resubmitted > 0 {
+        all.push(("Run again", said(counted(stage.resubmitted.into(), "task"))));
+    }
+    all.push((
+        "Jobs",
+        html! { @for job in stage.jobs.iter().take(20) { a href=(frame.job(*job)) { (job) } " " } },
+    ));
+    if !stage.info.parents.is_empty() {
+        all.push(("Reads", html! { @for parent in &stage.info.parents {
+            @match status.last_attempt(*parent) {
+                Some(parent) => a href=(frame.stage(parent.info.stage)) { "stage " (parent.info.stage.stage) },
+                None => { "stage " (parent) }
+            }
+            " "
+        } }));
+    }
+    let attempts: Vec<_> = status
+        .attempts(stage.info.stage.stage)
+        .filter(|it| it.info.stage != stage.info.stage)
+        .collect();
+    if !attempts.is_empty() {
+        all.push(("Other attempts", html! { @for it in attempts { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
+    }
+    html! {
+        (facts(&all))
+        @if let Some(details) = &stage.info.details { details { summary { "Call site" } pre { (details) } } }
+    }
+}
+
+fn failed(stage: &StageStatus, failures: &BTreeMap<String, (u64, String)>) -> Markup {
+    let mut kinds: Vec<_> = failures.iter().collect();
+    kinds.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+    html! {
+        @if stage.failure.is_some() || !kinds.is_empty() {
+            section.alert {
+                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre { (failure) } }
+                @if !kinds.is_empty() {
+                    h2 { "Failures of tasks, by what they say" }
+                    @for (kind, (count, text)) in kinds.iter().take(FAILURES) {
+                        details { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, 20_000)) } }
+                    }
+                    @if kinds.len() > FAILURES { p.dim { (counted((kinds.len() - FAILURES) as u64, "more kind")) "." } }
+                }
+            }
+        }
+    }
+}
+
+fn spreads(look: &Look) -> Markup {
+    let is_short = look.duration.quartiles()[2] < 10 && look.run.max() > 0;
+    let others = [
+        ("Input", &look.input),
+        ("Shuffle read", &look.read),
+        ("Shuffle write", &look.write),
+        ("Spilled to disk", &look.spill),
+    ];
+    html! {
+        @if look.duration.max() > 0 || look.run.max() > 0 {
+            h2 { "How its tasks differ" }
+            div.cards {
+                @if is_short { (spread::card("Run time", &look.run, micros)) } @else { (spread::card("Duration", &look.duration, millis)) }
+                @for (title, spread) in others.iter().filter(|(_, spread)| spread.max() > 0) {
+                    (spread::card(title, spread, bytes))
+                }
+            }
+            p.dim { "Heights are logarithms: a single task shows. The line is the median; marked bars are beyond twice the 75 % mark." }
+        }
+    }
+}
+
+fn by_executor(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let most = stage.executors.values().map(|it| it.task_time_ms).max().unwrap_or(0);
+    html! {
+        @if stage.executors.len() > 1 {
+            h2 { "By executor" }
+            table aria-label="By executor" {
+                thead { tr {
+                    th scope="col" { "Executor" } th.wide scope="col" { "Task time" } th.num scope="col" { "Tasks" } th.num scope="col" { "Failed" }
+                    th.num scope="col" { "Input" } th.num scope="col" { "Shuffle read" } th.num scope="col" { "Shuffle write" } th.num scope="col" { "Spill" }
+                } }
+                tbody { @for (executor, totals) in stage.executors.iter().take(EXECUTORS) {
+                    tr {
+                        td data-label="Executor" {
+                            a href=(frame.executor(*executor)) { (status.executor_name(*executor)) }
+                            @if let Some(it) = status.executor(*executor) { " " span.dim { (it.info.host.0) } @if !it.is_active() { " " span.bad { "✕ lost" } } }
+                            @if totals.is_excluded { " " span.bad { "excluded" } }
+                        }
+                        td.wide data-label="Task time" { (gauge(totals.task_time_ms, most, &millis(totals.task_time_ms))) span.numbers { (millis(totals.task_time_ms)) } }
+                        td.num data-label="Tasks" { (count(u64::from(totals.tasks.completed) + u64::from(totals.tasks.active))) }
+                        td.num data-label="Failed" { @if totals.tasks.failed > 0 { span.bad { (totals.tasks.failed) } } @else { span.dim { "–" } } }
+                        td.num data-label="Input" { (size(totals.metrics.input_bytes)) }
+                        td.num data-label="Shuffle read" { (size(totals.metrics.shuffle_read_bytes())) }
+                        td.num data-label="Shuffle write" { (size(totals.metrics.shuffle_write_bytes)) }
+                        td.num data-label="Spill" { (size(totals.metrics.disk_bytes_spilled)) }
+                    }
+                } }
+            }
+            @if stage.executors.len() > EXECUTORS { p.dim { (counted((stage.executors.len() - EXECUTORS) as u64, "more executor")) " not shown." } }
+        }
+    }
+}
+
+fn accumulables(stage: &StageStatus) -> Markup {
+    let shown: Vec<_> = stage
+        .accumulables
+        .values()
+        .filter(|it| !it.name.starts_with("internal."))
+        .take(100)
+        .collect();
+    html! {
+        @if !shown.is_empty() {
+            h2 { "Accumulators" }
+            table aria-label="Accumulators" {
+                thead { tr { th scope="col" { "Name" } th.num scope="col" { "Value" } } }
+                tbody { @for it in shown { tr { td data-label="Name" { (short(&it.name, 200)) } td.num data-label="Value" { (short(&it.value, 200)) } } } }
+            }
+        }
+    }
+}

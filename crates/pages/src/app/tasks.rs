@@ -1,0 +1,118 @@
+//! The tasks of a stage attempt: those that run and those that took longest first, unless it is asked for otherwise.
+
+use firesteel_status::{AppStatus, Order, StageStatus, TaskSort, TaskState, TaskStatus};
+use firesteel_types::TaskMetrics;
+use maud::{Markup, html};
+
+use super::{said, size};
+use crate::badge;
+use crate::frame::{Frame, Place};
+use crate::list::{self, Column, Listing, number_column, text_column};
+use crate::text::{count, micros, millis, moment, short};
+
+const COLUMNS: [Column; 11] = [
+    number_column("Task", "index"),
+    text_column("State", "state"),
+    text_column("Executor", "executor"),
+    text_column("Locality", "locality"),
+    text_column("Launched", "launched"),
+    number_column("Duration", "duration"),
+    number_column("CPU", "cpu"),
+    number_column("Input", "input"),
+    number_column("Shuffle read", "read"),
+    number_column("Shuffle write", "write"),
+    number_column("Spill", "spill"),
+];
+
+const STATES: [(&str, TaskState); 5] = [
+    ("running", TaskState::Running),
+    ("getting-result", TaskState::GettingResult),
+    ("success", TaskState::Success),
+    ("failed", TaskState::Failed),
+    ("killed", TaskState::Killed),
+];
+
+fn sort(key: &str) -> TaskSort {
+    match key {
+        "index" => TaskSort::Index,
+        "id" => TaskSort::Id,
+        "state" => TaskSort::State,
+        "executor" => TaskSort::Executor,
+        "locality" => TaskSort::Locality,
+        "launched" => TaskSort::Launched,
+        "cpu" => TaskSort::Metric(|it| it.cpu_time_ns),
+        "input" => TaskSort::Metric(|it| it.input_bytes),
+        "read" => TaskSort::Metric(TaskMetrics::shuffle_read_bytes),
+        "write" => TaskSort::Metric(|it| it.shuffle_write_bytes),
+        "spill" => TaskSort::Metric(|it| it.disk_bytes_spilled),
+        _ => TaskSort::Duration,
+    }
+}
+
+pub(crate) fn section(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let listing = Listing::of(&frame.query, "duration", Order::Descending);
+    let state =
+        frame.query.get("state").and_then(|key| STATES.iter().find(|(known, _)| *known == key));
+    let executor = frame.query.get("executor").filter(|text| !text.is_empty());
+    let wanted = |task: &TaskStatus| {
+        state.is_none_or(|(_, state)| task.state == *state)
+            && executor.is_none_or(|name| status.executor_name(task.info.executor) == name)
+            && (listing.search.is_empty() || is_found(status, task, &listing))
+    };
+    let page = stage.tasks(wanted, sort(&listing.sort), listing.order, listing.paging());
+    let rows = page.items.iter().map(|task| row(frame, status, task)).collect();
+    let states = STATES.map(|(key, _)| (key, key.replace('-', " ")));
+    html! {
+        section aria-labelledby="tasks" {
+            h2 #tasks { "Tasks" }
+            @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > remembered(stage) {
+                p.dim { "Those that ended last: spark.ui.retainedTasks." }
+            }
+            (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
+            @if page.items.is_empty() { p.empty { "No task is like that." } } @else {
+                (list::pager(frame, &listing, page.total))
+                (list::table(frame, &listing, "Tasks", &COLUMNS, rows))
+                (list::pager(frame, &listing, page.total))
+            }
+        }
+    }
+}
+
+fn remembered(stage: &StageStatus) -> u64 {
+    stage.every_task().count() as u64
+}
+
+fn is_found(status: &AppStatus, task: &TaskStatus, listing: &Listing) -> bool {
+    let failure = task.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+    let executor = status.executor_name(task.info.executor);
+    task.info.index.to_string() == listing.search
+        || listing.finds(&[&task.info.host.0, &failure])
+        || executor == listing.search
+}
+
+fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> {
+    let (info, metrics) = (&task.info, task.metrics().unwrap_or_default());
+    let took = task.ended.unwrap_or(match frame.place {
+        Place::Live => frame.now,
+        _ => info.launched,
+    });
+    vec![
+        html! { (count(info.index.into())) @if info.attempt > 0 { " " span.dim { "attempt " (info.attempt) } } @if info.speculative { " " span.dim { "copy" } } },
+        html! {
+            (badge::task(task.state))
+            @if let Some(failure) = &task.failure {
+                @let text = failure.to_string();
+                details { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
+            }
+        },
+        html! { a href=(frame.executor(info.executor)) { (status.executor_name(info.executor)) } " " span.dim { (info.host.0) } },
+        said(info.locality.as_str().replace('_', " ").to_lowercase()),
+        said(moment(info.launched).get(11..).unwrap_or_default()),
+        said(millis(took.since_ms(info.launched))),
+        said(micros(metrics.cpu_time_ns / 1000)),
+        size(metrics.input_bytes),
+        size(metrics.shuffle_read_bytes()),
+        size(metrics.shuffle_write_bytes),
+        size(metrics.disk_bytes_spilled),
+    ]
+}

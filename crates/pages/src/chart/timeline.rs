@@ -1,0 +1,113 @@
+//! Jobs over time: bars with their names beside them, so that a short job is as readable as a long one; executors that
+//! came and went.
+
+use firesteel_types::Tick;
+use maud::{Markup, html};
+
+use super::time_axis;
+use crate::text::{millis, share, short};
+
+/// A bar.
+pub(crate) struct Entry {
+    pub(crate) from: Tick,
+    pub(crate) to: Tick,
+    pub(crate) name: String,
+    pub(crate) class: &'static str,
+    pub(crate) link: String,
+}
+
+/// Drawn as a line over all lanes.
+pub(crate) struct Moment {
+    pub(crate) at: Tick,
+    pub(crate) words: String,
+    pub(crate) is_bad: bool,
+}
+
+const LANE: u32 = 22;
+/// The width of a character as a share of a picture of usual width.
+const CHARACTER: f64 = 0.0066;
+const NAME: usize = 34;
+
+/// Entries in lanes in which nothing overlaps, names included.
+pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup {
+    let Some(start) = entries.iter().map(|entry| entry.from).min() else { return html! {} };
+    let end = entries.iter().map(|entry| entry.to).max().unwrap_or(start);
+    let span = end.since_ms(start).max(1);
+    let at = |moment: Tick| moment.since_ms(start).min(span) as f64 / span as f64;
+    let (mut lanes, mut placed) = (Vec::<f64>::new(), Vec::new());
+    for entry in sorted(entries) {
+        let (from, to) = (at(entry.from), at(entry.to));
+        let name = short(&entry.name, NAME);
+        let room = name.chars().count() as f64 * CHARACTER + 0.01;
+        let side = Side::of(from, to, room);
+        let (left, right) = side.extent(from, to, room);
+        let lane = lanes.iter().position(|end| *end <= left).unwrap_or_else(|| {
+            lanes.push(0.0);
+            lanes.len() - 1
+        });
+        lanes[lane] = right + 0.004;
+        placed.push((entry, from, to, lane as u32 * LANE, name, side));
+    }
+    let height = lanes.len() as u32 * LANE + 4;
+    let seen: Vec<&Moment> =
+        moments.iter().filter(|moment| moment.at >= start && moment.at <= end).collect();
+    html! {
+        svg.timeline width="100%" height=(height + 18) role="group" aria-label=(label) {
+            (time_axis(span, height))
+            @for moment in seen {
+                line class=(if moment.is_bad { "moment bad" } else { "moment" }) x1=(share(at(moment.at))) x2=(share(at(moment.at))) y1="0" y2=(height) {
+                    title { (moment.words) }
+                }
+            }
+            @for (entry, from, to, y, name, side) in placed {
+                a href=(entry.link) {
+                    title { (entry.name) ": " (millis(entry.to.since_ms(entry.from))) }
+                    rect class=(entry.class) x=(share(from)) y=(y + 3) width="3" height="16" rx="2" {}
+                    rect class=(entry.class) x=(share(from)) y=(y + 3) width=(share(to - from)) height="16" rx="2" {}
+                    (side.text(from, to, y + 15, &name))
+                }
+            }
+        }
+    }
+}
+
+fn sorted(entries: &[Entry]) -> Vec<&Entry> {
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by_key(|entry| entry.from);
+    sorted
+}
+
+/// Where the name stands.
+#[derive(Clone, Copy)]
+enum Side {
+    Inside,
+    Behind,
+    Before,
+}
+
+impl Side {
+    fn of(from: f64, to: f64, room: f64) -> Self {
+        match (to - from > room, to + room < 1.0) {
+            (true, _) => Side::Inside,
+            (false, true) => Side::Behind,
+            (false, false) => Side::Before,
+        }
+    }
+
+    fn extent(self, from: f64, to: f64, room: f64) -> (f64, f64) {
+        match self {
+            Side::Inside => (from, to),
+            Side::Behind => (from, to.max(from + 0.003) + room),
+            Side::Before => ((from - room).max(0.0), to.max(from + 0.003)),
+        }
+    }
+
+    fn text(self, from: f64, to: f64, y: u32, name: &str) -> Markup {
+        let (class, x, shift, anchor) = match self {
+            Side::Inside => ("on", from, "6", "start"),
+            Side::Behind => ("beside", to, "6", "start"),
+            Side::Before => ("beside", from, "-4", "end"),
+        };
+        html! { text class=(class) x=(share(x)) dx=(shift) y=(y) text-anchor=(anchor) { (name) } }
+    }
+}

@@ -1,0 +1,250 @@
+//! What all pages have around them: head, navigation, foot; and where links lead.
+
+use firesteel_conf::Redaction;
+use firesteel_monitor::rest::Query;
+use firesteel_status::{AppStatus, Order, Paging};
+use firesteel_types::{ExecutorId, JobId, RddId, StageRef, Tick};
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets;
+use crate::badge;
+use crate::known::Known;
+use crate::live::fingerprint;
+use crate::text::{encoded, moment};
+
+/// Where a page is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// By the application itself: what it shows may change.
+    Live,
+    /// By a history server.
+    History,
+    /// In a file of its own, with all other pages of the application.
+    Report,
+}
+
+/// What a page needs to know besides the status.
+pub(crate) struct Frame<'a> {
+    pub(crate) place: Place,
+    /// In front of every link: where a proxy shows this server. No slash at its end.
+    pub(crate) root: String,
+    /// In front of links to pages of this application. No slash at its end.
+    pub(crate) home: String,
+    /// Of this page, behind `home`.
+    pub(crate) path: String,
+    pub(crate) query: Query,
+    pub(crate) now: Tick,
+    /// When everything ended that has not.
+    pub(crate) end: Tick,
+    /// What was found out before.
+    pub(crate) known: &'a Known,
+    /// What is not shown.
+    pub(crate) secrets: &'a Redaction,
+    /// Proves that a form comes from a page of ours; `None`: nothing can be killed.
+    pub(crate) token: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Overview,
+    Jobs,
+    Stages,
+    Storage,
+    Environment,
+    Executors,
+}
+
+impl Tab {
+    const ALL: [(Tab, &'static str, &'static str); 6] = [
+        (Tab::Overview, "Overview", "/"),
+        (Tab::Jobs, "Jobs", "/jobs/"),
+        (Tab::Stages, "Stages", "/stages/"),
+        (Tab::Storage, "Storage", "/storage/"),
+        (Tab::Environment, "Environment", "/environment/"),
+        (Tab::Executors, "Executors", "/executors/"),
+    ];
+
+    /// Where it is in a report.
+    fn anchor(self) -> &'static str {
+        match self {
+            Tab::Overview => "#overview",
+            Tab::Jobs => "#jobs",
+            Tab::Stages => "#stages",
+            Tab::Storage => "#storage",
+            Tab::Environment => "#environment",
+            Tab::Executors => "#executors",
+        }
+    }
+}
+
+impl Frame<'_> {
+    pub(crate) fn tab(&self, tab: Tab) -> String {
+        let path = Tab::ALL.iter().find(|(known, ..)| *known == tab).map_or("/", |(.., path)| path);
+        match self.place {
+            Place::Report => tab.anchor().to_owned(),
+            _ => format!("{}{path}", self.home),
+        }
+    }
+
+    pub(crate) fn job(&self, job: JobId) -> String {
+        match self.place {
+            Place::Report => format!("#job-{job}"),
+            _ => format!("{}/jobs/job/?id={job}", self.home),
+        }
+    }
+
+    pub(crate) fn stage(&self, stage: StageRef) -> String {
+        let StageRef { stage, attempt } = stage;
+        match self.place {
+            Place::Report => format!("#stage-{stage}-{attempt}"),
+            _ => format!("{}/stages/stage/?id={stage}&attempt={attempt}", self.home),
+        }
+    }
+
+    pub(crate) fn rdd(&self, rdd: RddId) -> String {
+        match self.place {
+            Place::Report => "#storage".to_owned(),
+            _ => format!("{}/storage/rdd/?id={rdd}", self.home),
+        }
+    }
+
+    /// To where an executor stands on the page of executors.
+    pub(crate) fn executor(&self, executor: ExecutorId) -> String {
+        match self.place {
+            Place::Report => format!("#executor-{executor}"),
+            _ => format!("{}/executors/#executor-{executor}", self.home),
+        }
+    }
+
+    /// To this page with other parameters; those with no value go.
+    pub(crate) fn with(&self, changes: &[(&str, Option<&str>)]) -> String {
+        let kept = self.query.iter().filter(|(name, _)| changes.iter().all(|(new, _)| new != name));
+        let new = changes.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+        let pairs: Vec<String> = kept
+            .chain(new)
+            .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+            .collect();
+        match pairs.is_empty() {
+            true => format!("{}{}", self.home, self.path),
+            false => format!("{}{}?{}", self.home, self.path, pairs.join("&")),
+        }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.place == Place::Live
+    }
+
+    /// Until when something took that may not have ended.
+    pub(crate) fn until(&self, ended: Option<Tick>) -> Tick {
+        ended.unwrap_or(self.end)
+    }
+}
+
+/// When everything ended that has not: with the application, now, or with the last event of a log that just ends.
+pub(crate) fn end(place: Place, status: &AppStatus, now: Tick) -> Tick {
+    status.application().ended.unwrap_or_else(|| match place {
+        Place::Live => now,
+        _ => last_moment(status),
+    })
+}
+
+/// The latest moment that a status knows of.
+fn last_moment(status: &AppStatus) -> Tick {
+    let stages = status.stages(|_| true, Order::Ascending, Paging::ALL).items;
+    let of_stages = stages.iter().filter_map(|stage| stage.completed.or(stage.first_task));
+    let of_executors =
+        status.executors().map(|it| it.removed.as_ref().map_or(it.added, |(at, _)| *at));
+    let of_jobs = status.jobs(|_| true, Order::Ascending, Paging::ALL).items;
+    let of_jobs = of_jobs.iter().map(|job| job.completed.unwrap_or(job.submitted));
+    let last = of_stages.chain(of_executors).chain(of_jobs).max();
+    last.unwrap_or(status.application().started)
+}
+
+/// A whole document.
+pub(crate) fn document(
+    root: &str,
+    title: &str,
+    header: &Markup,
+    main: &Markup,
+    live: Option<(&str, u64)>,
+) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                link rel="icon" href=(assets::ICON);
+                link rel="stylesheet" href=(format!("{root}{}", assets::style_path()));
+                @if live.is_some() {
+                    script defer src=(format!("{root}{}", assets::script_path())) {}
+                }
+            }
+            body data-events=[live.map(|(events, _)| events)] data-state=[live.map(|(_, state)| format!("{state:016x}"))] {
+                a.skip href="#main" { "Skip to content" }
+                (header)
+                main #main tabindex="-1" { (main) }
+                footer { "Firesteel " (env!("CARGO_PKG_VERSION")) " · all times are UTC" }
+            }
+        }
+    }
+}
+
+/// A page of an application.
+pub(crate) fn page(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    tab: Option<Tab>,
+    title: &str,
+    main: &Markup,
+) -> Markup {
+    let application = status.application();
+    let name = if application.name.is_empty() { "Application" } else { &application.name };
+    let events = format!("{}/events", frame.home);
+    let is_live = frame.is_live() && application.ended.is_none();
+    let header = html! {
+        header {
+            div.top {
+                a.brand href=(format!("{}/", frame.root)) {
+                    (assets::mark()) span { "Firesteel" }
+                }
+                span.app { (name) } " " (badge::application(application, frame.is_live()))
+                @if is_live {
+                    span.live { span #live { "As of " (moment(frame.now)) } " " button #pause type="button" hidden { "Pause" } }
+                }
+            }
+            nav aria-label="Application" { ul {
+                @for (known, title, _) in Tab::ALL {
+                    li { a href=(frame.tab(known)) aria-current=[(Some(known) == tab).then_some("page")] { (title) } }
+                }
+            } }
+        }
+    };
+    let title = format!("{title} · {name} · Firesteel");
+    document(
+        &frame.root,
+        &title,
+        &header,
+        main,
+        is_live.then(|| (events.as_str(), fingerprint(status))),
+    )
+}
+
+/// A page of something else: a list of applications, a master, a refusal.
+pub(crate) fn plain(root: &str, title: &str, links: &[(&str, String)], main: &Markup) -> Markup {
+    let header = html! {
+        header {
+            div.top {
+                a.brand href=(format!("{root}/")) { (assets::mark()) span { "Firesteel" } }
+                span.app { (title) }
+            }
+            @if !links.is_empty() {
+                nav aria-label="Pages" { ul {
+                    @for (title, link) in links { li { a href=(link) { (title) } } }
+                } }
+            }
+        }
+    };
+    document(root, &format!("{title} · Firesteel"), &header, main, None)
+}

@@ -1,0 +1,252 @@
+//! Two runs side by side: stages matched by what they compute, those that got slower first; settings that differ.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firesteel_monitor::rest::Query;
+use firesteel_monitor::site::Asked;
+use firesteel_status::{AppStatus, Order, Paging, StageState, StageStatus};
+use firesteel_types::{StageRef, TaskMetrics};
+use maud::{Markup, html};
+
+use super::link;
+use crate::app::{sum, task_time_ms};
+use crate::chart::gauge;
+use crate::frame::{self, Place};
+use crate::text::{bytes, count, millis, moment};
+
+/// So many stages are listed.
+const STAGES: usize = 100;
+
+/// What is compared of a stage.
+#[derive(Clone)]
+struct Stage {
+    stage: StageRef,
+    name: String,
+    duration_ms: u64,
+    task_time_ms: u64,
+    tasks: u32,
+    metrics: TaskMetrics,
+}
+
+/// What is compared of a run. Taken out of one status before the other is looked at: no two are ever held at once.
+struct Run {
+    id: String,
+    link: String,
+    name: String,
+    started: String,
+    duration_ms: u64,
+    executors: usize,
+    cores: u64,
+    metrics: TaskMetrics,
+    stages: Vec<Stage>,
+    settings: BTreeMap<String, String>,
+}
+
+impl Run {
+    fn of(asked: &Asked<'_>, root: &str, id: &str) -> Option<Self> {
+        let entry = asked.served.find(id)?;
+        let attempt = entry.attempts.first().and_then(|it| it.id.clone());
+        let place = link(root, id, attempt.as_deref());
+        let mut run = None;
+        asked.served.with_status(id, attempt.as_deref(), &mut |status| {
+            run = Some(Self::of_status(asked, status, id, place.clone()))
+        });
+        run
+    }
+
+    fn of_status(asked: &Asked<'_>, status: &AppStatus, id: &str, link: String) -> Self {
+        let application = status.application();
+        let end = frame::end(Place::History, status, asked.now);
+        let ran =
+            |stage: &StageStatus| !matches!(stage.state, StageState::Pending | StageState::Skipped);
+        let stages = status.stages(ran, Order::Ascending, Paging::ALL).items;
+        let stage = |it: &&StageStatus| Stage {
+            stage: it.info.stage,
+            name: it.info.name.to_string(),
+            duration_ms: it
+                .info
+                .submitted
+                .or(it.first_task)
+                .map_or(0, |from| it.completed.unwrap_or(end).since_ms(from)),
+            task_time_ms: task_time_ms(it),
+            tasks: it.info.tasks,
+            metrics: TaskMetrics { executor: None, pushed: None, ..it.metrics.clone() },
+        };
+        let metrics = sum(stages.iter().map(|stage| &stage.metrics));
+        let shown = |(key, value): &(String, String)| {
+            (key.clone(), asked.secrets.apply(key, value).to_owned())
+        };
+        Run {
+            id: id.to_owned(),
+            link,
+            name: application.name.clone(),
+            started: moment(application.started),
+            duration_ms: end.since_ms(application.started),
+            executors: status.executors().filter(|it| it.info.cores > 0).count(),
+            cores: status.executors().map(|it| u64::from(it.info.cores)).sum(),
+            metrics,
+            stages: stages.iter().map(stage).collect(),
+            settings: application.properties.iter().map(shown).collect(),
+        }
+    }
+
+    /// To one of its stages.
+    fn stage(&self, stage: &Stage) -> String {
+        let StageRef { stage, attempt } = stage.stage;
+        format!("{}stages/stage/?id={stage}&attempt={attempt}", self.link)
+    }
+}
+
+pub(crate) fn page(asked: &Asked<'_>, root: &str) -> Result<Markup, (u16, String)> {
+    let query = Query::parse(asked.query);
+    let ids: Vec<&str> = query.all("app").collect();
+    let [first, second] = ids[..] else {
+        return Err((
+            400,
+            format!("Mark two applications to compare them; these are {}.", ids.len()),
+        ));
+    };
+    let run = |id: &str| {
+        Run::of(asked, root, id).ok_or_else(|| (404, format!("There is no application {id} here.")))
+    };
+    let (mut before, mut after) = (run(first)?, run(second)?);
+    if before.started > after.started {
+        std::mem::swap(&mut before, &mut after);
+    }
+    let main = html! {
+        h1 { "Two runs compared" }
+        (totals(&before, &after))
+        (stages(&before, &after))
+        (settings(&before, &after))
+    };
+    Ok(frame::plain(root, "Compare", &[("All applications", format!("{root}/"))], &main))
+}
+
+/// `+1.2 s (+20 %)`
+fn change(before: u64, after: u64, unit: fn(u64) -> String) -> Markup {
+    let sign = if after >= before { "+" } else { "−" };
+    let by = after.abs_diff(before);
+    let share = if before > 0 {
+        format!(" ({sign}{:.0} %)", by as f64 * 100.0 / before as f64)
+    } else {
+        String::new()
+    };
+    let class = if by == 0 || before > 0 && by.saturating_mul(20) < before {
+        "dim"
+    } else if after > before {
+        "bad"
+    } else {
+        "fine"
+    };
+    let arrow = match class {
+        "bad" => "▲ ",
+        "fine" => "▼ ",
+        _ => "",
+    };
+    if by == 0 {
+        return html! { span.dim { "–" } };
+    }
+    html! { span class=(class) { (arrow) (sign) (unit(by)) (share) } }
+}
+
+fn totals(before: &Run, after: &Run) -> Markup {
+    type Number = (&'static str, fn(&Run) -> u64, fn(u64) -> String);
+    let numbers: [Number; 7] = [
+        ("Duration", |run| run.duration_ms, millis),
+        (
+            "Task time",
+            |run| run.stages.iter().fold(0, |sum, it| sum.saturating_add(it.task_time_ms)),
+            millis,
+        ),
+        ("Executors", |run| run.executors as u64, count),
+        ("Cores", |run| run.cores, count),
+        ("Input", |run| run.metrics.input_bytes, bytes),
+        ("Shuffle write", |run| run.metrics.shuffle_write_bytes, bytes),
+        ("Spilled to disk", |run| run.metrics.disk_bytes_spilled, bytes),
+    ];
+    html! {
+        table aria-label="Both runs" {
+            thead { tr { th scope="col" { "" span.hidden { "Number" } } @for run in [before, after] { th.num scope="col" { a href=(run.link) { (run.name) } br; span.dim { (run.id) br; (run.started) } } } th.num scope="col" { "Change" } } }
+            tbody { @for (name, of, unit) in numbers {
+                tr { th scope="row" data-label="Number" { (name) } td.num data-label="Before" { (unit(of(before))) } td.num data-label="After" { (unit(of(after))) } td.num data-label="Change" { (change(of(before), of(after), unit)) } }
+            } }
+        }
+    }
+}
+
+/// Stages that compute the same, in the order in which they were made; then those of one run only.
+fn matched<'a>(before: &'a Run, after: &'a Run) -> Vec<(Option<&'a Stage>, Option<&'a Stage>)> {
+    let mut left: BTreeMap<&str, VecDeque<&Stage>> = BTreeMap::new();
+    before.stages.iter().for_each(|stage| left.entry(&stage.name).or_default().push_back(stage));
+    let mut pairs: Vec<_> = after
+        .stages
+        .iter()
+        .map(|stage| {
+            let other = left.get_mut(stage.name.as_str()).and_then(VecDeque::pop_front);
+            (other, Some(stage))
+        })
+        .collect();
+    pairs.extend(left.into_values().flatten().map(|stage| (Some(stage), None)));
+    let slower = |(before, after): &(Option<&Stage>, Option<&Stage>)| {
+        let time = |it: &Option<&Stage>| it.map_or(0, |it| i128::from(it.duration_ms));
+        std::cmp::Reverse(time(after) - time(before))
+    };
+    pairs.sort_by_key(slower);
+    pairs
+}
+
+fn stages(before: &Run, after: &Run) -> Markup {
+    let pairs = matched(before, after);
+    let longest =
+        before.stages.iter().chain(&after.stages).map(|it| it.duration_ms).max().unwrap_or(0);
+    let cell = |run: &Run, stage: Option<&Stage>, label: &'static str| {
+        html! {
+            td.wide data-label=(label) {
+                @match stage {
+                    Some(it) => {
+                        (gauge(it.duration_ms, longest, &millis(it.duration_ms)))
+                        span.numbers { a href=(run.stage(it)) { "stage " (it.stage.stage) } " · " (millis(it.duration_ms)) " · " (count(it.tasks.into())) " tasks"
+                            @if it.metrics.disk_bytes_spilled > 0 { " · spill " (bytes(it.metrics.disk_bytes_spilled)) } }
+                    }
+                    None => span.dim { "not in this run" }
+                }
+            }
+        }
+    };
+    html! {
+        h2 { "Stages, those that got slower first" }
+        table aria-label="Stages" {
+            thead { tr { th scope="col" { "Stage" } th.wide scope="col" { "Before" } th.wide scope="col" { "After" } th.num scope="col" { "Change" } } }
+            tbody { @for (old, new) in pairs.iter().take(STAGES) {
+                tr {
+                    th scope="row" data-label="Stage" { (new.or(*old).map_or("", |it| &it.name)) }
+                    (cell(before, *old, "Before")) (cell(after, *new, "After"))
+                    td.num data-label="Change" { @if let (Some(old), Some(new)) = (old, new) { (change(old.duration_ms, new.duration_ms, millis)) } }
+                }
+            } }
+        }
+        @if pairs.len() > STAGES { p.dim { (pairs.len() - STAGES) " more stages changed less." } }
+    }
+}
+
+fn settings(before: &Run, after: &Run) -> Markup {
+    let keys: std::collections::BTreeSet<&String> =
+        before.settings.keys().chain(after.settings.keys()).collect();
+    let differ: Vec<_> = keys
+        .into_iter()
+        .filter(|key| before.settings.get(*key) != after.settings.get(*key))
+        .collect();
+    html! {
+        h2 { "Settings that differ" }
+        @if differ.is_empty() { p.empty { "None." } } @else {
+            table aria-label="Settings that differ" {
+                thead { tr { th scope="col" { "Setting" } th scope="col" { "Before" } th scope="col" { "After" } } }
+                tbody { @for key in differ {
+                    tr { th scope="row" data-label="Setting" { (key) } @for (run, label) in [(before, "Before"), (after, "After")] {
+                        td data-label=(label) { @match run.settings.get(key) { Some(value) => code { (value) }, None => span.dim { "not set" } } }
+                    } }
+                } }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// Opens every page in a real Chromium: light and dark, 400 and 1600 pixels wide, with and without script. Complains about errors in
+// the console, sideways scrolling, what axe finds serious, and text of applications that ran as a script.
+//
+//   node browser.mjs CONFIG     CONFIG: JSON with live, history, docs, report (addresses), modules, chromium, shots (a folder, or "")
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+
+const config = JSON.parse(process.argv[2]);
+const require = createRequire(config.modules + "/");
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const application = ["", "jobs/", "jobs/job/?id=0", "jobs/job/?id=4", "stages/", "stages/stage/?id=0", "stages/stage/?id=9", "storage/",
+  "storage/rdd/?id=0", "environment/", "executors/", "nowhere/"];
+const pages = [
+  ...application.map((path) => ["live-" + name(path), config.live + path]),
+  ...config.history.map(([title, url]) => [title, url]),
+  ["report", config.report],
+];
+function name(path) { return path.replace(/\W+/g, "-").replace(/^-|-$/g, "") || "overview"; }
+
+const complaints = [];
+let looked = 0;
+
+async function look(browser, title, url, { dark, width, script }) {
+  const where = `${title}, ${dark ? "dark" : "light"}, ${width} px${script ? "" : ", script off"}`;
+  const context = await browser.newContext({
+    viewport: { width, height: width < 600 ? 800 : 1000 }, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script,
+  });
+  const page = await context.newPage();
+  const is_refusal = title.includes("nowhere");
+  page.on("console", (message) => {
+    if (message.type() === "error" && !(is_refusal && message.text().includes("404"))) complaints.push(`${where}: console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => complaints.push(`${where}: error: ${error}`));
+  page.on("requestfailed", (request) => {
+    if (!request.url().endsWith("/events")) complaints.push(`${where}: failed: ${request.url()}`);
+  });
+  const response = await page.goto(url, { waitUntil: "load" });
+  if (response && response.status() !== (is_refusal ? 404 : 200)) complaints.push(`${where}: status ${response.status()}`);
+  if (await page.locator("h1").count() === 0) complaints.push(`${where}: no h1`);
+  if (script) await inspect(page, where, { axe: true });
+  if (config.shots) await page.screenshot({ path: `${config.shots}/${title}-${dark ? "dark" : "light"}-${width}${script ? "" : "-off"}.png`, fullPage: true });
+  await context.close();
+  looked += 1;
+}
+
+async function inspect(page, where) {
+  const found = await page.evaluate(() => ({
+    wide: document.documentElement.scrollWidth - window.innerWidth, evil: window.evil, inline: document.querySelectorAll("[style]").length,
+  }));
+  if (found.wide > 0) complaints.push(`${where}: scrolls sideways by ${found.wide} px`);
+  if (found.evil !== undefined) complaints.push(`${where}: a script of the application ran`);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  for (const it of violations.filter((it) => ["serious", "critical"].includes(it.impact))) {
+    complaints.push(`${where}: axe: ${it.id}: ${it.help}: ${it.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+  }
+}
+
+// A page of a running application follows it without being loaded again, stops when told to, and keeps what the reader opened.
+async function follows(browser) {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
+  const page = await context.newPage();
+  await page.goto(config.live);
+  const executors = () => page.evaluate(() => [...document.querySelectorAll(".facts div")].map((it) => it.textContent).find((it) => it.startsWith("Executors")));
+  await page.keyboard.press("Tab");
+  if (await page.evaluate(() => document.activeElement.className) !== "skip") complaints.push("follows: the first stop of the keyboard is no way to the content");
+  await page.evaluate(() => { window.mark = 1; document.querySelector("details").open = true; });
+  const first = await executors();
+  const deadline = Date.now() + 30000;
+  while (await executors() === first && Date.now() < deadline) await page.waitForTimeout(100);
+  if (await executors() === first) complaints.push("follows: the page does not change when the application does");
+  if (!await page.evaluate(() => window.mark === 1 && document.querySelector("details").open)) complaints.push("follows: it was loaded anew, or closed what was open");
+  await page.click("#pause");
+  await page.waitForTimeout(300);
+  const paused = await executors();
+  await page.waitForTimeout(4000);
+  if (await executors() !== paused) complaints.push("follows: it changes although it is paused");
+  await context.close();
+}
+
+// The pictures of the guide.
+async function picture(browser) {
+  const context = await browser.newContext({ viewport: { width: 1100, height: 780 }, colorScheme: "light" });
+  const page = await context.newPage();
+  for (const [title, path] of [["overview", ""], ["stage", "stages/stage/?id=0"], ["job", "jobs/job/?id=0"]]) {
+    await page.goto(config.docs + path);
+    await page.screenshot({ path: `${config.shots}/docs-${title}.png` });
+  }
+  await context.close();
+}
+
+const browser = await chromium.launch({
+  executablePath: config.chromium,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+try {
+  const only = process.env.FIRESTEEL_PAGES_ONLY;
+  for (const [title, url] of pages.filter(([title]) => !only || new RegExp(only).test(title))) {
+    for (const dark of [false, true]) {
+      for (const width of [400, 1600]) await look(browser, title, url, { dark, width, script: true });
+    }
+    await look(browser, title, url, { dark: false, width: 1600, script: false });
+  }
+  if (!only) await follows(browser);
+  if (config.shots) await picture(browser);
+} finally {
+  await browser.close();
+}
+console.log(`${looked} looks at ${pages.length} pages, ${complaints.length} complaints`);
+complaints.forEach((complaint) => console.log(complaint));
+process.exit(complaints.length ? 1 : 0);
