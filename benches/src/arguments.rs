@@ -1,6 +1,6 @@
 //! What `./bench` was asked for, or what is wrong with it.
 
-use crate::{chaos, cluster, history, memory, memory::Selection, rdd};
+use crate::{chaos, cluster, ha, history, memory, memory::Selection, rdd};
 
 /// A command with its flags.
 #[derive(Debug, PartialEq)]
@@ -9,6 +9,7 @@ pub(crate) enum Request {
     Rdd { rounds: usize, only: Vec<String> },
     Memory(Selection),
     Cluster { rounds: usize, only: Vec<String> },
+    Ha { rounds: usize, only: Vec<String> },
     History(history::Selection),
     Chaos(chaos::Options),
 }
@@ -37,6 +38,10 @@ pub(crate) fn parse(words: &[&str]) -> Result<Request, String> {
         "cluster" => {
             let flags = Flags::parse(rest, &["--rounds", "--only"], &cluster::NAMES)?;
             Ok(Request::Cluster { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
+        }
+        "ha" => {
+            let flags = Flags::parse(rest, &["--rounds", "--only"], &ha::NAMES)?;
+            Ok(Request::Ha { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
         }
         "history" => {
             let small = rest.first() == Some(&"--small");
@@ -133,6 +138,7 @@ mod tests {
             ("engine --only sort", "`--only` is no flag"),
             ("rdd --only terasort", "wordcount, sort, longs, join, group, distinct"),
             ("cluster --only sort", "speed, memory, jobs, faults, load"),
+            ("ha --only sort", "restart, failover, stopped, store, applications, state, clients"),
             ("memory --rounds 3", "`--rounds` is no flag"),
             ("memory --gigabytes 0.5", "not `0.5`"),
         ] {

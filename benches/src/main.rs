@@ -8,6 +8,7 @@
 //!   │                      └── job    what runs on each side and which number counts
 //!   ├── memory ── scratch          a place for large files
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
+//!   ├── ha                       masters that die, stand still, lose their store
 //!   ├── history                  history servers of both kinds, what writing event logs costs
 //!   ├── chaos                    `./chaos`: a cluster under random faults
 //!   │       all of them: process, output   run a child, read what it printed; table
@@ -25,6 +26,7 @@ mod cluster;
 mod contest;
 mod data;
 mod engine;
+mod ha;
 mod history;
 mod job;
 mod memory;
@@ -61,6 +63,7 @@ fn run(request: &Request) -> ExitCode {
         Request::Engine { rounds } => engine::run(*rounds),
         Request::Rdd { rounds, only } => rdd::run(*rounds, only),
         Request::Cluster { rounds, only } => cluster::run(*rounds, only),
+        Request::Ha { rounds, only } => ha::run(*rounds, only),
         Request::Memory(selection) => memory::run(selection),
         Request::History(selection) => history::run(selection),
     };

@@ -13,7 +13,7 @@
 //! nothing may be left of any of them.
 
 mod applications;
-mod clock;
+pub(crate) mod clock;
 mod cluster;
 mod disks;
 mod leaks;

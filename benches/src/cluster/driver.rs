@@ -76,6 +76,11 @@ impl Driver {
         }
     }
 
+    /// All it said that was waited for.
+    pub(crate) fn heard(&self) -> &[String] {
+        &self.heard
+    }
+
     /// Forgets what was said up to now, so that only what comes is waited for.
     pub(crate) fn catch_up(&mut self) {
         self.heard.extend(self.lines.try_iter().map(|(_, line)| line));

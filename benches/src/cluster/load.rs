@@ -35,7 +35,8 @@ fn put_under_load(site: &Site<'_>) -> Result<Load> {
     command.args([&site.url, &WORKERS.to_string(), &APPLICATIONS.to_string()]);
     let mut players = Driver::start(command)?;
     players.hear("LOADED", 1, LIMIT)?;
-    let megabytes = megabytes(site.master.id() as i32)?;
+    let master = site.master.as_ref().context("it has a master")?;
+    let megabytes = megabytes(master.id() as i32)?;
     let metrics = page::json(&site.page, "/metrics/master/json")?;
     let gauge = |name: &str| {
         let value = metrics["gauges"][name]["value"].as_f64();

@@ -56,6 +56,11 @@ impl Networks {
         format!("{}.{}", self.prefix, host + FIRST)
     }
 
+    /// What all their packets pass.
+    pub(crate) fn bridge(&self) -> &str {
+        &self.bridge
+    }
+
     /// The machine of this process, which every host reaches.
     pub(crate) fn here(&self) -> Spot {
         Spot { host: format!("{}.1", self.prefix), namespace: None }

@@ -96,35 +96,51 @@ pub(crate) struct Site<'a> {
     directory: PathBuf,
     pub(crate) url: String,
     pub(crate) page: String,
-    pub(crate) master: Child,
+    /// `None`: somebody else looks after its masters.
+    pub(crate) master: Option<Child>,
     pub(crate) workers: Vec<Child>,
 }
 
 impl<'a> Site<'a> {
     /// Starts it, and waits until the master knows all workers.
     pub(crate) fn start(kind: Kind<'a>, plan: &Plan) -> Result<Self> {
-        static SITES: AtomicU32 = AtomicU32::new(0);
-        let number = SITES.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{number}", std::process::id());
-        let directory = cache::directory("bench")?.join(format!("site-{mark}"));
-        fs::create_dir_all(&directory)?;
+        let (mark, directory) = ground()?;
         let (port, web) = (free_port()?, free_port()?);
         let host = &plan.master.host;
         let (url, page) = (format!("spark://{host}:{port}"), format!("{host}:{web}"));
         let words = ["--host", host, "--port", &port.to_string(), "--webui-port", &web.to_string()];
         let mut command = daemon(kind, &plan.master, "master", plan.is_local());
         command.args(words);
-        let master = start(command, &mark, &directory, "master")?;
+        let master = Some(start(command, &mark, &directory, "master")?);
         let local = plan.is_local();
         let mut site =
             Self { kind, local, mark, directory, url, page, master, workers: Vec::new() };
         until("a master", START, || site.overview().ok())?;
-        for (index, (cores, spot)) in plan.workers.iter().enumerate() {
-            let worker = site.worker(index, *cores, spot)?;
-            site.workers.push(worker);
-        }
+        site.start_workers(plan)?;
         site.wait_for_workers(plan.workers.len())?;
         Ok(site)
+    }
+
+    /// Workers of masters that are there already. Nobody waits until those know them.
+    pub(crate) fn following(
+        kind: Kind<'a>,
+        plan: &Plan,
+        url: String,
+        page: String,
+    ) -> Result<Self> {
+        let ((mark, directory), local) = (ground()?, plan.is_local());
+        let (master, workers) = (None, Vec::new());
+        let mut site = Self { kind, local, mark, directory, url, page, master, workers };
+        site.start_workers(plan)?;
+        Ok(site)
+    }
+
+    fn start_workers(&mut self, plan: &Plan) -> Result<()> {
+        for (index, (cores, spot)) in plan.workers.iter().enumerate() {
+            let worker = self.worker(index, *cores, spot)?;
+            self.workers.push(worker);
+        }
+        Ok(())
     }
 
     fn worker(&self, index: usize, cores: u32, spot: &Spot) -> Result<Child> {
@@ -201,6 +217,11 @@ impl<'a> Site<'a> {
         command.args(words);
     }
 
+    /// Where its processes work.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The executors that a worker has started and that run.
     pub(crate) fn executors_of(&self, worker: &Child) -> Vec<Running> {
         let mut found = processes::marked(&self.mark);
@@ -230,7 +251,7 @@ impl<'a> Site<'a> {
     }
 
     fn end(&mut self) {
-        for child in self.workers.iter_mut().chain([&mut self.master]) {
+        for child in self.workers.iter_mut().chain(&mut self.master) {
             let _ = processes::signal(child.id() as i32, Signal::TERM);
             let ended =
                 until("its end", Duration::from_secs(10), || child.try_wait().ok().flatten());
@@ -247,6 +268,16 @@ impl Drop for Site<'_> {
         self.end();
         let _ = processes::leftovers(&self.mark);
     }
+}
+
+/// A mark that no other cluster has, and a directory of that name.
+fn ground() -> Result<(String, PathBuf)> {
+    static SITES: AtomicU32 = AtomicU32::new(0);
+    let number = SITES.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{number}", std::process::id());
+    let directory = cache::directory("bench")?.join(format!("site-{mark}"));
+    fs::create_dir_all(&directory)?;
+    Ok((mark, directory))
 }
 
 /// Nobody else has it now; the moment until it is used is short.

@@ -50,7 +50,7 @@ pub(super) fn our_side<'a>(ours: Option<&'a Site<'a>>) -> Side<'a> {
 pub(super) fn memory(bench: &mut Bench, ours: Option<&Site<'_>>) {
     thread::sleep(IDLE);
     let resident = |pid: u32| megabytes(pid as i32);
-    let master = ours.map(|site| resident(site.master.id()));
+    let master = ours.and_then(|site| Some(resident(site.master.as_ref()?.id())));
     let master = master.and_then(|master| bench.tried("memory of the master", master));
     bench.bar("master_rss_mb", master, Target::AtMost(15.0));
     let workers = ours.map(|site| {

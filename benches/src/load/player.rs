@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use anyhow::Result;
 use firesteel_backend::command::Command;
 use firesteel_backend::{Address, AppId};
+use firesteel_conf::Conf;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, RpcAddress, RpcEnv, RpcOptions,
 };
@@ -30,7 +31,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A connection of its own.
 fn connect(runtime: &Runtime, master: &RpcAddress) -> Result<(RpcEnv, EndpointRef<ToMaster>)> {
-    let env = runtime.block_on(async { RpcEnv::client(RpcOptions::default()) });
+    // The master has the secret of its user, who is this process's.
+    let options = RpcOptions::from_process(&Conf::new())?;
+    let env = runtime.block_on(async { RpcEnv::client(options) });
     let master = env.endpoint_ref(&master.endpoint(MASTER))?;
     Ok((env, master))
 }

@@ -85,8 +85,8 @@ pub enum Mutant {
     TrustsAnyApplication,
     /// The master starts a supervised driver anew as soon as it declares its worker dead, which may only be cut off.
     RelaunchesDriversAtOnce,
-    /// The worker starts supervised drivers though no master has answered it for long.
-    StartsDriversWithoutLease,
+    /// The worker lets supervised drivers run, and starts them, though no master has answered it for long.
+    RunsDriversWithoutLease,
 }
 
 /// The mistake a core makes, if any.

@@ -188,10 +188,7 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["--master", "yarn", "/bin/true"], "YARN is not supported: write local"),
         (&["--master", "mesos://h:1", "/bin/true"], "not supported: write local"),
         (&["--master", "spark://h", "/bin/true"], "spark://host:port"),
-        (
-            &["--deploy-mode", "cluster", "/bin/true"],
-            "or --master spark://host:6066, not local[*]",
-        ),
+        (&["--deploy-mode", "cluster", "/bin/true"], "or --master spark://host:6066, not local[*]"),
         (&["--deploy-mode", "other", "/bin/true"], "client or cluster"),
         (&["--executor-memory", "lots", "/bin/true"], "--executor-memory"),
         (&["--executor-cores", "0", "/bin/true"], "--executor-cores"),

@@ -54,6 +54,7 @@ mod reading;
 mod reports;
 mod results;
 mod store;
+mod submitted;
 mod verdicts;
 mod world;
 

@@ -57,7 +57,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::AdoptsTheReleased), &["L01"]),
     (Mistake::Cluster(Mutant::TrustsAnyApplication), &["S27"]),
     (Mistake::Cluster(Mutant::RelaunchesDriversAtOnce), &["S36"]),
-    (Mistake::Cluster(Mutant::StartsDriversWithoutLease), &["S36"]),
+    (Mistake::Cluster(Mutant::RunsDriversWithoutLease), &["S36"]),
     (Mistake::Dag(DagMutant::IgnoresChecksums), &["S20"]),
     (Mistake::Dag(DagMutant::KeepsOutdatedOutputs), &["S20"]),
     (Mistake::Dag(DagMutant::DeliversTwoGenerations), &["S20"]),

@@ -1,19 +1,15 @@
 //! Masters, workers and executors as processes: feeds their cores, carries out what they decide.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_backend::command::Command;
 use firesteel_backend::executor::{self, ExecutorEffect, ExecutorEvent};
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::registry::RegistryEvent;
 use firesteel_backend::{Address, Peer};
 use firesteel_standalone_core::application::AppClientEvent;
-use firesteel_standalone_core::description::{
-    ApplicationDescription, DriverDescription, WorkerDescription,
-};
+use firesteel_standalone_core::description::{ApplicationDescription, WorkerDescription};
 use firesteel_standalone_core::master::{Master, MasterEffect, MasterEvent, MasterOptions};
 use firesteel_standalone_core::messages::{ToMaster, ToWorker};
 use firesteel_standalone_core::worker::{
@@ -29,10 +25,7 @@ use crate::lineage::Computed;
 use crate::memory::Memory;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::pieces::Gathered;
-use crate::plan::{
-    DRIVER_LEASE_MS, Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, SUBMITTED_CORES, SUBMITTED_MB,
-    WORKER_TIMEOUT_MS,
-};
+use crate::plan::{DRIVER_LEASE_MS, Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
 use crate::reading::Located;
 use crate::verdicts::{check_files_unused, check_kept};
 use crate::world::{Body, Event, Kind, ProcId, World};
@@ -461,65 +454,6 @@ impl World {
             Some(Body::Worker(node)) => Some(node.place),
             _ => None,
         }
-    }
-
-    fn spawn_submitted(
-        &mut self,
-        worker: ProcId,
-        id: DriverId,
-        DriverDescription { name, supervise, .. }: &DriverDescription,
-    ) -> Result<(), String> {
-        let Some(place) = self.place_of(worker) else { return Ok(()) };
-        let body = Body::Submitted { worker, id: id.clone(), supervised: *supervise };
-        let proc = self.add(Kind::Submitted, Machine::Worker(place), body);
-        self.tell(|_| format!("{name} runs as {id}, process {proc}"));
-        let before = supervise.then(|| self.supervised.insert(name.clone(), proc)).flatten();
-        if before.is_some_and(|before| self.procs[before].alive) {
-            return Err(format!("S36: {name} runs as {id} though it runs elsewhere"));
-        }
-        if let Some(Body::Worker(node)) = &mut self.procs[worker].body
-            && node.submitted.insert(id.clone(), proc).is_some()
-        {
-            return Err(format!("S05: {id} runs twice"));
-        }
-        let fails = self.faulty() && self.rng.bool();
-        self.counters.driver_restarts += u64::from(fails);
-        // Some run for longer than it takes to declare a worker dead.
-        let longer = if *supervise && self.aside.bool() { self.aside.u64(..15_000) } else { 0 };
-        let at = self.now + 50 + self.rng.u64(..1500) + longer;
-        let status = ExitStatus::Code(i32::from(fails));
-        self.push(at, Event::Dies { proc, status });
-        self.check_room(worker)
-    }
-
-    /// Whatever its worker does.
-    pub(crate) fn guard_is_due(&mut self, worker: ProcId) -> Result<(), String> {
-        let Some(Body::Worker(node)) = &self.procs[worker].body else { return Ok(()) };
-        if node.guard != self.now {
-            return Ok(());
-        }
-        for child in node.submitted.values().copied().collect::<Vec<_>>() {
-            if let Some(Body::Submitted { supervised: true, .. }) = &self.procs[child].body {
-                self.counters.drivers_fenced += 1;
-                self.die(child, ExitStatus::Signal(9), false)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn submit_driver(&mut self, supervise: bool) -> Result<(), String> {
-        let Some(master) = self.acting_process() else { return Ok(()) };
-        self.counters.submitted_drivers += 1;
-        let description = Arc::new(DriverDescription {
-            name: format!("submitted {}", self.counters.submitted_drivers),
-            cores: SUBMITTED_CORES,
-            memory_mb: SUBMITTED_MB,
-            supervise,
-            command: Command::default(),
-        });
-        let from = Peer(u64::MAX);
-        let message = ToMaster::RequestSubmitDriver { description };
-        self.feed_master(master, MasterEvent::Received { from, message })
     }
 
     pub(crate) fn feed_executor(

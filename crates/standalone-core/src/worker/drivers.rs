@@ -30,7 +30,7 @@ impl Worker {
 
     pub(super) fn start_waiting_drivers(&mut self, turn: &mut Turn<'_>) {
         for (id, description) in self.drivers.waiting() {
-            let ignores = self.options.planted.is(Mutant::StartsDriversWithoutLease);
+            let ignores = self.options.planted.is(Mutant::RunsDriversWithoutLease);
             let may_run = !description.supervise || ignores || self.lease.holds(turn.now);
             if may_run && self.has_capacity(description.cores, description.memory_mb) {
                 let report = self.drivers.start(&id, turn.now);

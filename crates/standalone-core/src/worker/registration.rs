@@ -1,5 +1,6 @@
 //! With whom a worker is registered, and how it gets there again.
 
+use firesteel_backend::mutant::Mutant;
 use firesteel_types::Tick;
 
 use super::core::WorkerEffect;
@@ -143,7 +144,9 @@ impl Worker {
     /// The master heard a report: supervised drivers may go on for so long after it was sent.
     pub(super) fn heartbeat_known(&mut self, turn: &mut Turn<'_>, number: u64) {
         let Some(until) = self.lease.is_answered(number) else { return };
-        turn.out.push(WorkerEffect::GuardDrivers { until });
+        if !self.options.planted.is(Mutant::RunsDriversWithoutLease) {
+            turn.out.push(WorkerEffect::GuardDrivers { until });
+        }
         self.start_waiting_drivers(turn);
     }
 

@@ -339,7 +339,7 @@ mod tests {
     use super::super::Entry;
     use super::*;
 
-    /// A store that elects whoever asks, and counts who resigns.
+    /// A store that elects every master that asks, and counts who resigns.
     struct Willing(Arc<AtomicUsize>);
 
     impl Recovery for Willing {

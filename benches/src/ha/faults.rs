@@ -1,0 +1,282 @@
+//! What becomes of an application whose master is killed, stands still, has a wrong clock or loses its store.
+
+use std::{
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+
+use super::{
+    Bench,
+    masters::{Masters, scratch},
+    zookeeper::ZooKeeper,
+};
+use crate::{
+    bars::Target,
+    chaos::clock::Clocks,
+    cluster::{
+        Spot,
+        driver::Driver,
+        processes,
+        site::{Kind, Programs},
+        wait::until,
+    },
+    spark::Spark,
+    table::{Spread, Table, Unit},
+};
+
+/// How long anything may take that happens at all: Spark's session with ZooKeeper lasts for a minute.
+const LIMIT: Duration = Duration::from_secs(240);
+/// So long ZooKeeper is gone.
+const GONE: Duration = Duration::from_secs(60);
+const HOUR_MS: i64 = 3_600_000;
+
+/// Tasks of a round before and after its shuffle, how long one takes, and what their numbers add up to.
+const TASKS: u64 = 40;
+const REDUCES: u64 = 2;
+const MILLIS: u64 = 50;
+const SUM: u64 = TASKS * (TASKS - 1) / 2;
+
+/// What an application saw of a fault.
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    /// From the fault until a master served everybody again.
+    seconds: f64,
+    executors_lost: usize,
+    tasks_rerun: u64,
+}
+
+/// Brings a fault about; the moment from which the time counts.
+type Strike<'s> = &'s mut dyn FnMut(&mut Masters<'_>) -> Result<Instant>;
+
+pub(super) fn measure(
+    bench: &mut Bench,
+    spark: Option<&Spark>,
+    programs: &Programs,
+    rounds: usize,
+    wanted: impl Fn(&str) -> bool,
+) {
+    let ours = Kind::Firesteel(programs);
+    let theirs = spark.map(Kind::Spark);
+    let mut table = Table::new(&["fault", "Spark", "Firesteel", "times faster"]);
+    if wanted("restart") {
+        compare(bench, &mut table, "restart", (theirs, ours), rounds, &restarted_with_directory);
+        alone(bench, &mut table, "restart_none", || with_none(ours));
+        alone(bench, &mut table, "clock", || with_wrong_clock(ours));
+    }
+    if wanted("failover") {
+        compare(bench, &mut table, "failover", (theirs, ours), rounds, &leader_killed);
+    }
+    if wanted("stopped") {
+        alone(bench, &mut table, "stopped", || leader_stopped(ours));
+    }
+    if wanted("store") {
+        alone(bench, &mut table, "store", || store_gone(ours));
+    }
+    println!("\n{table}");
+}
+
+/// One fault on both sides, in turns; the medians are compared.
+fn compare(
+    bench: &mut Bench,
+    table: &mut Table,
+    name: &str,
+    (theirs, ours): (Option<Kind<'_>>, Kind<'_>),
+    rounds: usize,
+    strike: &dyn Fn(Kind<'_>) -> Result<Outcome>,
+) {
+    let (mut spark, mut firesteel) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let outcome = theirs.and_then(|kind| bench.tried(&format!("{name}, Spark"), strike(kind)));
+        spark.extend(outcome);
+        firesteel.extend(bench.tried(&format!("{name}, Firesteel"), strike(ours)));
+    }
+    let median = |outcomes: &[Outcome]| {
+        Spread::of(outcomes.iter().map(|outcome| outcome.seconds)).map(|it| it.median)
+    };
+    let (spark, ours) = (median(&spark), median(&firesteel).filter(|_| firesteel.len() == rounds));
+    let ratio = spark.zip(ours).map(|(spark, ours)| spark / ours);
+    row(table, name, spark, ours);
+    harm(bench, name, (firesteel.len() == rounds).then_some(&firesteel[..]));
+    bench.bar(&format!("{name}_vs_spark"), ratio, Target::AtLeast(5.0));
+}
+
+/// One that Spark does not survive, or that says nothing about speed.
+fn alone(
+    bench: &mut Bench,
+    table: &mut Table,
+    name: &str,
+    strike: impl FnOnce() -> Result<Outcome>,
+) {
+    let outcome = bench.tried(name, strike());
+    row(table, name, None, outcome.map(|outcome| outcome.seconds));
+    harm(bench, name, outcome.as_ref().map(std::slice::from_ref));
+}
+
+fn row(table: &mut Table, name: &str, spark: Option<f64>, ours: Option<f64>) {
+    let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), |it| Unit::Seconds.show(it));
+    let ratio = spark.zip(ours).map_or("-".to_owned(), |(a, b)| format!("{:.1}", a / b));
+    table.push(vec![name.to_owned(), show(spark), show(ours), ratio]);
+}
+
+/// Nobody may have lost anything.
+fn harm(bench: &mut Bench, name: &str, outcomes: Option<&[Outcome]>) {
+    let sum = |of: fn(&Outcome) -> f64| outcomes.map(|all| all.iter().map(of).sum());
+    let lost = sum(|outcome| outcome.executors_lost as f64);
+    bench.bar(&format!("{name}_executors_lost"), lost, Target::AtMost(0.0));
+    let rerun = sum(|outcome| outcome.tasks_rerun as f64);
+    bench.bar(&format!("{name}_tasks_rerun"), rerun, Target::AtMost(0.0));
+}
+
+fn restarted_with_directory(kind: Kind<'_>) -> Result<Outcome> {
+    let directory = scratch("state")?;
+    observe(kind, 1, &file_system(&directory), &mut |masters: &mut Masters<'_>| {
+        let struck = Instant::now();
+        masters.kill(0)?;
+        masters.restart(0, |_| {})?;
+        Ok(struck)
+    })
+}
+
+fn with_none(kind: Kind<'_>) -> Result<Outcome> {
+    observe(kind, 1, &[], &mut |masters: &mut Masters<'_>| {
+        let struck = Instant::now();
+        masters.kill(0)?;
+        masters.restart(0, |_| {})?;
+        Ok(struck)
+    })
+}
+
+/// The master comes back with a clock that is an hour ahead, and once more with the right one.
+fn with_wrong_clock(kind: Kind<'_>) -> Result<Outcome> {
+    let directory = scratch("state")?;
+    let clocks = Clocks::make(&scratch("clocks")?, 1)?;
+    observe(kind, 1, &file_system(&directory), &mut |masters: &mut Masters<'_>| {
+        for offset in [HOUR_MS, 0] {
+            clocks.set(0, offset)?;
+            masters.kill(0)?;
+            masters.restart(0, |command| clocks.give(command, 0))?;
+            whole(masters)?;
+        }
+        Ok(Instant::now())
+    })
+}
+
+fn leader_killed(kind: Kind<'_>) -> Result<Outcome> {
+    let zookeeper = ZooKeeper::start(&scratch("zookeeper")?)?;
+    observe(kind, 3, &elected(&zookeeper), &mut |masters: &mut Masters<'_>| {
+        let (leader, _) = masters.leader().context("nobody leads")?;
+        let struck = Instant::now();
+        masters.kill(leader)?;
+        Ok(struck)
+    })
+}
+
+/// It stands still until another one leads, and goes on.
+fn leader_stopped(kind: Kind<'_>) -> Result<Outcome> {
+    let zookeeper = ZooKeeper::start(&scratch("zookeeper")?)?;
+    observe(kind, 2, &elected(&zookeeper), &mut |masters: &mut Masters<'_>| {
+        let (leader, _) = masters.leader().context("nobody leads")?;
+        let struck = Instant::now();
+        processes::signal(masters.pid(leader), Signal::STOP)?;
+        let other = 1 - leader;
+        let led =
+            until("another leader", LIMIT, || (masters.status(other) == "ALIVE").then_some(()));
+        processes::signal(masters.pid(leader), Signal::CONT)?;
+        led?;
+        until("the old one stands by", LIMIT, || {
+            (masters.status(leader) == "STANDBY").then_some(())
+        })?;
+        Ok(struck)
+    })
+}
+
+fn store_gone(kind: Kind<'_>) -> Result<Outcome> {
+    let mut zookeeper = ZooKeeper::start(&scratch("zookeeper")?)?;
+    let settings = elected(&zookeeper);
+    observe(kind, 2, &settings, &mut |masters: &mut Masters<'_>| {
+        zookeeper.kill()?;
+        sleep(GONE);
+        ensure!(masters.leader().is_none(), "a master leads without its store");
+        zookeeper.restart()?;
+        Ok(Instant::now())
+    })
+}
+
+fn file_system(directory: &Path) -> [(&'static str, String); 2] {
+    let directory = directory.join("state").display().to_string();
+    let _ = std::fs::create_dir_all(&directory); // Spark wants it to be there
+    [
+        ("spark.deploy.recoveryMode", "FILESYSTEM".to_owned()),
+        ("spark.deploy.recoveryDirectory", directory),
+    ]
+}
+
+fn elected(zookeeper: &ZooKeeper) -> [(&'static str, String); 2] {
+    let mode = ("spark.deploy.recoveryMode", "ZOOKEEPER".to_owned());
+    [mode, ("spark.deploy.zookeeper.url", zookeeper.address())]
+}
+
+/// An application that shuffles over and over on two executors, and what it sees of a fault.
+fn observe(
+    kind: Kind<'_>,
+    count: usize,
+    settings: &[(&str, String)],
+    strike: Strike<'_>,
+) -> Result<Outcome> {
+    let mut masters = Masters::start(kind, count, settings, &[1, 1])?;
+    let words = ["survive".to_owned(), TASKS.to_string(), MILLIS.to_string()].map(Into::into);
+    let mut driver = Driver::start(masters.site.submit(&Spot::loopback(), 2, &[], &words))?;
+    driver.hear("EXECUTOR added", 2, LIMIT)?;
+    driver.hear("ROUND", 1, LIMIT)?;
+    driver.hear("TASK", TASKS as usize / 4, LIMIT)?;
+    let pids = |masters: &Masters<'_>| -> Vec<i32> {
+        masters.site.executors().iter().map(|executor| executor.pid).collect()
+    };
+    let before = pids(&masters);
+    let struck = strike(&mut masters)?;
+    whole(&masters)?;
+    let seconds = struck.elapsed().as_secs_f64();
+    driver.hear("ROUND", 2, LIMIT)?;
+    let after = pids(&masters);
+    let gone = before.iter().filter(|pid| !after.contains(pid)).count();
+    let removed = driver.heard().iter().filter(|line| line.starts_with("EXECUTOR removed")).count();
+    let tasks_rerun = rerun(&driver.finish(LIMIT)?)?;
+    Ok(Outcome { seconds, executors_lost: gone.max(removed), tasks_rerun })
+}
+
+/// Waits until a master serves everybody.
+fn whole(masters: &Masters<'_>) -> Result<()> {
+    until("a master that knows all", LIMIT, || masters.is_whole(2).then_some(()))
+}
+
+/// How many tasks ran once more. Every round must have the right sum.
+fn rerun(lines: &[String]) -> Result<u64> {
+    let rounds: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("ROUND ")).collect();
+    ensure!(!rounds.is_empty(), "the application ended without a result");
+    for sum in &rounds {
+        ensure!(*sum == SUM.to_string(), "a round has the sum {sum}, not {SUM}");
+    }
+    let tasks = lines.iter().filter(|line| *line == "TASK").count() as u64;
+    Ok(tasks.saturating_sub(rounds.len() as u64 * (TASKS + REDUCES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REDUCES, SUM, TASKS, rerun};
+
+    #[test]
+    fn tasks_beyond_those_of_the_rounds_ran_twice_and_a_wrong_sum_is_an_error() {
+        let mut lines = vec!["TASK".to_owned(); 2 * (TASKS + REDUCES) as usize];
+        lines.extend([format!("ROUND {SUM}"), format!("ROUND {SUM}")]);
+        assert_eq!(rerun(&lines).unwrap(), 0);
+        lines.extend(["TASK".to_owned(), "EXECUTOR removed 1".to_owned()]);
+        assert_eq!(rerun(&lines).unwrap(), 1);
+        lines.push("ROUND 1".to_owned());
+        assert!(rerun(&lines).is_err());
+        assert!(rerun(&[]).is_err());
+    }
+}
