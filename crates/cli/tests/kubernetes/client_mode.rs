@@ -123,7 +123,7 @@ fn s18_a_used_up_quota_is_lived_with_and_more_executors_come_when_it_grows() {
     });
     let (ctx, seen) = start(builder(&turn), 1);
     assert_eq!(sum(&ctx), SUM, "with what there is");
-    assert_eq!((seen.active().len(), turn.running().len()), (1, 1));
+    assert_eq!((seen.active().len(), turn.pods("executor").len()), (1, 1));
     let since = Instant::now();
     let patch = kube::api::Patch::Merge(quota("5"));
     turn.cluster.block_on(quotas.patch("few", &Default::default(), &patch)).unwrap();
