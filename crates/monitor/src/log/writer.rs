@@ -240,7 +240,7 @@ fn name_of(app: &str, attempt: Option<&str>) -> String {
 /// who may write to the directory let it lead.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => OpenOptions::new().write(true).create_new(true).mode(0o660).open(path),
     }
 }

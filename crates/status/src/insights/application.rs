@@ -34,8 +34,8 @@ impl<'a> Busy<'a> {
     fn of(jobs: &[&'a JobStatus], now: Tick) -> Self {
         let mut sorted = jobs.to_vec();
         sorted.sort_by_key(|job| job.submitted);
-        let (mut spans, mut gap): (Vec<(Tick, Tick)>, Option<(u64, &JobStatus)>) =
-            (Vec::new(), None);
+        let mut spans: Vec<(Tick, Tick)> = Vec::new();
+        let mut gap: Option<(u64, &JobStatus)> = None;
         for job in sorted {
             let end = job.completed.unwrap_or(now).max(job.submitted);
             match spans.last_mut() {
