@@ -96,6 +96,9 @@ pub(crate) fn run(selection: &Selection) -> Result<Bars> {
     Ok(bench.bars)
 }
 
+/// Of the medians of the other side and of ours.
+type Ratio = fn(f64, f64) -> f64;
+
 /// Times in seconds and peaks in bytes of one side.
 #[derive(Default)]
 struct Measured {
@@ -148,7 +151,7 @@ impl Bench<'_> {
         name: &str,
         unit: Unit,
         [other, ours]: [&[f64]; 2],
-        bar: Option<(&str, fn(f64, f64) -> f64, Target)>,
+        bar: Option<(&str, Ratio, Target)>,
     ) {
         let spread = |values: &[f64]| Spread::of(values.iter().copied());
         let (other, ours) = (spread(other), spread(ours));
@@ -189,13 +192,11 @@ impl Bench<'_> {
             Ok((seconds, server.peak_bytes()?))
         };
         let [spark, ours] = self.both("open", open);
-        let faster =
-            Some(("history_open_vs_spark", ratio as fn(f64, f64) -> f64, Target::AtLeast(10.0)));
+        let faster = Some(("history_open_vs_spark", ratio as Ratio, Target::AtLeast(10.0)));
         self.row("open 1 M tasks", Unit::Seconds, [&spark.seconds, &ours.seconds], faster);
         let megabytes = |bytes: &[f64]| bytes.iter().map(|it| it / 1e6).collect::<Vec<_>>();
         let (theirs, bytes) = (megabytes(&spark.bytes), megabytes(&ours.bytes));
-        let smaller =
-            Some(("history_rss_vs_spark", part as fn(f64, f64) -> f64, Target::AtMost(0.2)));
+        let smaller = Some(("history_rss_vs_spark", part as Ratio, Target::AtMost(0.2)));
         self.row("open 1 M tasks, peak RSS", Unit::Megabytes, [&theirs, &bytes], smaller);
         let again = self.open_again(&logs);
         if let Err(error) = &again {
@@ -229,8 +230,7 @@ impl Bench<'_> {
             Ok((seconds, server.peak_bytes()?))
         };
         let [spark, ours] = self.both("list", list);
-        let faster =
-            Some(("history_list_vs_spark", ratio as fn(f64, f64) -> f64, Target::AtLeast(10.0)));
+        let faster = Some(("history_list_vs_spark", ratio as Ratio, Target::AtLeast(10.0)));
         self.row("list 10,000 logs", Unit::Seconds, [&spark.seconds, &ours.seconds], faster);
         Ok(())
     }
@@ -267,8 +267,7 @@ impl Bench<'_> {
                 self.problems.push(format!("{name}: {error:#}"));
             }
             let (without, with) = measured.unwrap_or_default();
-            let bar =
-                (format!("eventlog_{name}"), part as fn(f64, f64) -> f64, Target::AtMost(1.03));
+            let bar = (format!("eventlog_{name}"), part as Ratio, Target::AtMost(1.03));
             let cells = (format!("{name} with an event log"), [&without[..], &with[..]]);
             self.row(&cells.0, Unit::Seconds, cells.1, Some((&bar.0, bar.1, bar.2)));
         }

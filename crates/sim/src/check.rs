@@ -22,6 +22,8 @@ const DRIFT_MS: u64 = 50;
 const TURN_OVER_MS: u64 = 500;
 /// More executors of one application than this are not started by one worker in a second.
 const MOST_LAUNCHES: usize = 40;
+/// So many launches that failed in a row speak against a worker.
+const UNLUCKY: u32 = 3;
 
 /// S06: an order under a registration that is no more changes nothing.
 pub(crate) fn check_void_order(node: &WorkerNode, out: &[WorkerEffect]) -> Result<(), String> {
@@ -91,7 +93,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether a worker that the master counts on could run executors of the application.
+    /// Whether a worker that the master counts on could run executors of the application. One on which chance crashed several may
+    /// look to the master like one that cannot.
     fn could_run(&self, app: usize) -> bool {
         let plan = &self.plan.apps[app];
         let Some(master) = self.acting_master() else { return false };
@@ -105,7 +108,8 @@ impl World {
             });
             let status = id.and_then(|id| master.core.worker_status(id));
             let alive = status.is_some_and(|(status, _)| status == WorkerStatus::Alive);
-            large && alive && self.plan.bad_place != Some(place)
+            let crashed = worker.and_then(|worker| self.crashed.get(&worker)).copied().unwrap_or(0);
+            large && alive && self.plan.bad_place != Some(place) && crashed < UNLUCKY
         })
     }
 

@@ -48,6 +48,9 @@ impl World {
     fn crash_executor(&mut self) -> Result<(), String> {
         let Some(proc) = self.some(Kind::Executor) else { return Ok(()) };
         self.counters.executor_crashes += 1;
+        if let Some(Body::Executor(node)) = &self.procs[proc].body {
+            *self.crashed.entry(node.worker).or_default() += 1;
+        }
         let status = if self.rng.bool() { ExitStatus::Signal(9) } else { ExitStatus::Code(1) };
         self.die(proc, status, false)
     }

@@ -231,6 +231,8 @@ pub(crate) struct World {
     pub(crate) fetched: BTreeMap<(usize, usize), u64>,
     /// When executors were started in the last second, by application and worker.
     pub(crate) launches: BTreeMap<(usize, ProcId), VecDeque<u64>>,
+    /// How many executors chance crashed, by worker.
+    pub(crate) crashed: BTreeMap<ProcId, u32>,
     pub(crate) empty: Arc<[u8]>,
     over_since: Option<u64>,
     /// When a task did something to its executor that it always does.
@@ -269,6 +271,7 @@ impl World {
             supervised: BTreeMap::new(),
             fetched: BTreeMap::new(),
             launches: BTreeMap::new(),
+            crashed: BTreeMap::new(),
             empty: Arc::from([]),
             over_since: None,
             poisoned: None,
