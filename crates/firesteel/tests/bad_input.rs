@@ -327,7 +327,8 @@ fn master_urls_that_cannot_be_used_say_what_can() {
         ("yarn", &["YARN is not supported", "local[*]"]),
         ("mesos://host:5050", &["not supported"]),
         ("spark://no.such.host.invalid:7077", &["no.such.host.invalid", "check the host"]),
-        ("k8s://https://host:6443", &["k8s://", "standalone cluster", "local[N]"]),
+        // With the feature `kubernetes` its host is looked for; without it the text says so.
+        ("k8s://https://no.such.host.invalid:6443", &["k8s://", "not available"]),
         ("nomad://host", &["nomad://host", "no cluster manager", "local[N]"]),
     ] {
         fails_with(builder().master(master).build().map(drop), words);
