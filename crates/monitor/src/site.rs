@@ -1,7 +1,7 @@
 //! The hook for pages: what a server shows besides `/api/v1`. A [`Site`] is a function of a request; it never sees a socket.
 //!
 //! Updates are a stream of events to one browser. The server asks for the next one once a second, ends the stream after
-//! [`LASTS`] (browsers connect again by themselves), drops a browser that does not read for [`PATIENCE`], and has [`READERS`]
+//! `LASTS` (browsers connect again by themselves), drops a browser that does not read for `PATIENCE`, and has `READERS`
 //! streams at once.
 
 use std::sync::{Arc, Mutex};
