@@ -179,11 +179,11 @@ fn settings_without_effect_and_old_names_are_in_the_log() {
         "--conf",
         "spark.deploy.maxDrivers=3",
         "--conf",
-        "spark.ui.killEnabled=false",
+        "spark.ui.liveUpdate.period=1s",
     ]);
     let log = master.daemon.stderr();
     let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    let no_effect = "spark.deploy.maxDrivers and spark.ui.killEnabled have no effect here";
+    let no_effect = "spark.deploy.maxDrivers and spark.ui.liveUpdate.period have no effect here";
     assert_eq!((lines(no_effect), lines("no effect")), (1, 1), "{log}");
     let old_name =
         "spark.deploy.spreadOut (from --conf) is an old name of spark.deploy.spreadOutApps";
