@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use firesteel_standalone::worker::LAUNCHED_ROLE;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -50,6 +51,9 @@ fn launch(mut arguments: impl Iterator<Item = OsString>) -> String {
     }
     let mut command = Command::new(&program);
     command.args(arguments);
+    if let Some(role) = std::env::var_os(LAUNCHED_ROLE) {
+        command.env_remove(LAUNCHED_ROLE).env("FIRESTEEL_ROLE", role);
+    }
     let error = exec_when_idle(&mut command);
     format!("could not run {}: {error}", program.display())
 }

@@ -198,7 +198,8 @@ fn dead_workers_and_ended_applications_are_shown_as_spark_does() {
     for _ in 0..3 {
         cluster.app("fault");
         let app = cluster.apps.last().expect("just registered").clone();
-        cluster.hear(1, ToMaster::UnregisterApplication { app });
+        let of_app = 1000 + cluster.apps.len() as u64 - 1;
+        cluster.hear(of_app, ToMaster::UnregisterApplication { app });
     }
     let gone = MasterEvent::PeerDisconnected { peer: Peer(33581) };
     cluster.master.handle(cluster.now, gone, &mut Vec::new());

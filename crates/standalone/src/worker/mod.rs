@@ -38,6 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{StartError, web};
 pub use args::{Launcher, WorkerArgs};
+pub use process::LAUNCHED_ROLE;
 use shell::{Setting, Shell, WorkerEndpoint};
 
 /// How a worker ended.

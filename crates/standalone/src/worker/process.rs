@@ -29,6 +29,9 @@ use super::prepare::{Prepared, Progress};
 use super::reaper::Reaper;
 use crate::executable::{ExecutableError, Hashes};
 
+/// The role of the program that a launcher becomes. The launcher may contain an executor itself, and is none.
+pub const LAUNCHED_ROLE: &str = "FIRESTEEL_LAUNCHED_ROLE";
+
 /// How often, and after which time, to try again a program that is still open for writing.
 const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(10);
@@ -117,8 +120,14 @@ impl Launch {
             let failed = |source| LaunchError::Output { directory: directory(), source };
             logs::sink(&place.work, stream, self.output).map_err(failed)
         };
+        let mut variables = order.environment(place, (&self.host, self.bind.as_deref()), &self.url);
+        if self.launcher.is_some()
+            && let Some(role) = variables.remove("FIRESTEEL_ROLE")
+        {
+            variables.insert(LAUNCHED_ROLE.to_owned(), role);
+        }
         command
-            .envs(order.environment(place, (&self.host, self.bind.as_deref()), &self.url))
+            .envs(variables)
             .envs(self.log_urls(order, &place.work))
             .envs(self.secret_of(order))
             .current_dir(&place.work)
