@@ -215,8 +215,7 @@ impl Cache {
             return Err(FetchError::TooLarge { bytes, limit });
         }
         let (cache, name) = (self.clone(), name_of(&hash));
-        let promise = Promise { cache: self.clone(), name: name.clone() };
-        let partial = self.blocking(move || cache.begin(&name, bytes)).await?;
+        let (partial, promise) = self.blocking(move || cache.begin(&name, bytes)).await?;
         let fetched = fetch.run(self, partial).await;
         let path = cached.0.path.clone();
         let end = move || match fetched {
@@ -256,7 +255,7 @@ impl Cache {
     }
 
     /// The file to fetch into, and room for so many bytes in it.
-    fn begin(&self, name: &str, bytes: u64) -> Result<Partial, FetchError> {
+    fn begin(self: &Arc<Self>, name: &str, bytes: u64) -> Result<(Partial, Promise), FetchError> {
         let failed = |source| FetchError::Write { path: self.directory.clone(), source };
         ensure_private_directory(&self.directory).map_err(failed)?;
         // One after the other: each counts on what the others were promised.
@@ -265,9 +264,10 @@ impl Cache {
         if left.saturating_add(bytes) > self.options.max_bytes {
             return Err(FetchError::Full);
         }
-        promised.insert(name.to_owned(), bytes);
+        *promised.entry(name.to_owned()).or_default() += bytes;
         drop(promised);
-        Partial::open(&self.directory, name, bytes).map_err(failed)
+        let promise = Promise { cache: self.clone(), name: name.to_owned(), bytes };
+        Ok((Partial::open(&self.directory, name, bytes).map_err(failed)?, promise))
     }
 
     /// Removes what was not used for the longest time until there is room; returns how many bytes stay, with those that
@@ -385,15 +385,22 @@ impl StreamSource for Cache {
     }
 }
 
-/// Bytes that a download was promised, until it has ended.
+/// Bytes that a download was promised, until it has ended. Several may have one name, of which all but one tell a wrong length.
 struct Promise {
     cache: Arc<Cache>,
     name: String,
+    bytes: u64,
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        lock(&self.cache.promised).remove(&self.name);
+        let mut promised = lock(&self.cache.promised);
+        if let Some(bytes) = promised.get_mut(&self.name) {
+            *bytes -= self.bytes;
+            if *bytes == 0 {
+                promised.remove(&self.name);
+            }
+        }
     }
 }
 

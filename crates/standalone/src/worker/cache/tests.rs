@@ -255,6 +255,29 @@ async fn two_downloads_at_once_are_promised_no_more_than_there_is_room_for() {
 }
 
 #[tokio::test]
+async fn a_download_that_tells_another_length_takes_nobody_elses_promise_along() {
+    let text = long();
+    let bytes = text.len() as u64;
+    let driver = Driver { texts: vec![text.clone()], ..Driver::default() };
+    let scene = scene(driver, bytes * 3 / 2).await;
+    let valve = Valve::before(&scene.env, 100_000).await;
+    let sources = || vec![scene.driver_at(valve.address.clone())];
+    let first = scene.get_from(&text, sources());
+    let second = async {
+        until("the first has begun", || scene.files() == 1).await;
+        let wanted = Wanted { hash: hash_of(&text), bytes: bytes - 1, sources: sources() };
+        let error = scene.cache.obtain(&wanted, |_| {}).await.map(drop).unwrap_err();
+        let promised: u64 = lock(&scene.cache.promised).values().sum();
+        valve.open();
+        (error, promised)
+    };
+    let (first, (error, promised)) = tokio::join!(first, second);
+    assert!(matches!(*error, FetchError::Full), "{error}");
+    assert_eq!((promised, fs::read(first.unwrap().path()).unwrap()), (bytes, text));
+    assert!(lock(&scene.cache.promised).is_empty());
+}
+
+#[tokio::test]
 async fn a_download_goes_on_when_the_executor_that_wanted_it_is_gone() {
     let text = long();
     let scene = scene(Driver { texts: vec![text.clone()], ..Driver::default() }, 1 << 30).await;
