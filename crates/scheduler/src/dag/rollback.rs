@@ -70,13 +70,17 @@ impl DagScheduler {
     /// A map output came out different: attempts that run may have read the one before.
     pub(super) fn stop_readers(&mut self, turn: &mut Turn<'_>, map_stage: StageId, map: u32) {
         let name = self.stage_mut(map_stage).name();
+        let reason = format!("map output {map} of {name} has other records than before");
+        self.stop_running_readers(turn, map_stage, &reason);
+    }
+
+    fn stop_running_readers(&mut self, turn: &mut Turn<'_>, map_stage: StageId, reason: &str) {
         let children = self.stages[&map_stage].children.clone();
         for id in children {
             if !self.stages[&id].is_running() {
                 continue;
             }
-            let reason = format!("map output {map} of {name} has other records than before");
-            self.end_attempt(turn, id, Some(&reason), Leftover::Cancel);
+            self.end_attempt(turn, id, Some(reason), Leftover::Cancel);
             self.stage_mut(id).state = StageState::Resting;
             self.arm_resubmission(turn);
         }
@@ -115,6 +119,9 @@ impl DagScheduler {
         self.publish(turn, shuffle);
         self.drop_map_outputs(turn, shuffle, dropped);
         self.rest_readers(turn, shuffle, "they were computed from records that changed");
+        // The others read what is cached of the outputs that are no more: nothing that they bring counts.
+        let reason = "what it reads is cached, of records that changed";
+        self.stop_running_readers(turn, id, reason);
         assert!(self.stages.contains_key(&id), "resting readers end no job");
     }
 

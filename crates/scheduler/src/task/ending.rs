@@ -253,6 +253,8 @@ impl TaskScheduler {
             self.settle(now, newest, out);
         } else {
             self.round.offer_all_if(self.sets.of(attempt).requeue(index));
+            // It waits again, maybe where all were excluded while it ran.
+            self.exclusions.look_again();
         }
     }
 

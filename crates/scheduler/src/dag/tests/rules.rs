@@ -889,3 +889,33 @@ fn outputs_made_of_an_older_generation_are_not_read_beside_the_newer_one() {
     let lines = bench.succeed_with((3, 0), 0, 2, 8);
     assert!(lines.contains(&"run 4.0 [0]".to_string()), "and what was made of it: {lines:?}");
 }
+
+#[test]
+fn a_stage_that_reads_cached_partitions_of_records_that_changed_runs_again() {
+    let mut graph = Graph::default();
+    let source = graph.source(2);
+    let middle = graph.shuffled(&[&source], 2);
+    let shared = graph.shuffle(&middle);
+    let cached = graph.rdd(2, vec![shared.clone()]);
+    persist(&cached);
+    let direct = graph.rdd(2, vec![shared]);
+    let mut bench = Bench::new();
+    bench.submit(0, &cached);
+    bench.succeed_with((0, 0), 0, 1, 7);
+    bench.succeed_with((0, 0), 1, 2, 8);
+    bench.finish((1, 0), 2, 2);
+    (0..2).for_each(|partition| bench.cache(&cached, partition, 3, true));
+    bench.finish((2, 0), 2, 3);
+    bench.lose(2, true);
+    let lines = bench.submit(1, &cached);
+    assert!(lines.contains(&"run 5.0 [0 1]".to_string()), "from the cache: {lines:?}");
+    let lines = bench.submit(2, &direct);
+    assert!(lines.contains(&"run 3.0 [1]".to_string()), "{lines:?}");
+    let lines = bench.succeed_with((3, 0), 1, 3, 9);
+    assert!(lines.contains(&"run 4.0 [0 1]".to_string()), "{lines:?}");
+    assert!(lines.contains(&"cancel 5.0".to_string()), "what it would bring is void: {lines:?}");
+    bench.finish((4, 0), 2, 3);
+    let lines = bench.tick(200);
+    assert!(lines.contains(&"run 5.1 [0 1]".to_string()), "{lines:?}");
+    assert!(bench.finish((5, 1), 2, 3).contains(&"end 1 ok".to_string()));
+}

@@ -261,6 +261,28 @@ fn a_set_fails_when_every_executor_is_excluded_for_a_task() {
 }
 
 #[test]
+fn a_task_that_is_given_back_when_every_executor_was_excluded_meanwhile_fails_its_set() {
+    let limits =
+        ExclusionOptions { max_failed_tasks_per_executor_stage: 1, ..ExclusionOptions::default() };
+    let options = TaskOptions { exclusion: Some(limits), ..speculating() };
+    let mut rig = Rig::with_options(options, &[(1, "a", 2), (2, "b", 2)]);
+    rig.submit(set(0, 4));
+    rig.at(10).succeed(0, 1);
+    rig.at(10).succeed(1, 2);
+    rig.lines();
+    rig.tick(200);
+    let copies = ["launch t4 s0.0 p3.1 on 1 copy", "launch t5 s0.0 p2.1 on 2 copy", "wake at 300"];
+    rig.expect(&copies);
+    // The copies fail, and the originals run: nothing waits.
+    rig.at(210).fail(4, 1);
+    rig.at(220).fail(5, 2);
+    rig.lines();
+    rig.at(230).report(2, 1, killed());
+    let lines = rig.lines();
+    assert!(lines.iter().any(|line| line.contains("set 0.0 unschedulable")), "{lines:?}");
+}
+
+#[test]
 fn losing_the_last_executor_that_is_not_excluded_fails_the_set_but_losing_all_does_not() {
     let mut rig =
         Rig::with_options(excluding(ExclusionOptions::default()), &[(1, "a", 1), (2, "b", 1)]);
