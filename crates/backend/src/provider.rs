@@ -3,7 +3,7 @@
 //! of their own, and speak in the plain data of this file.
 //!
 //! ```text
-//!            SetTarget, Release, NodesExcluded, Registered, Stop
+//!            SetTarget, Release, NodesExcluded, Named, Registered, Stop
 //!  registry ──────────────────────────────────────────────────► provider ──► cluster manager
 //!           ◄──────────────────────────────────────────────────
 //!            Accepted, Ordered, Started, Preparing, Decommissioning, Ended, Capacity, Warning, Failed
@@ -97,6 +97,8 @@ pub enum ProviderCommand {
     NodesExcluded(BTreeSet<Host>),
     /// An executor registered with the driver.
     Registered(ExecutorId),
+    /// An executor registered before the cluster manager's answer came, and says what that calls the application.
+    Named(AppId),
     /// The application is over: let go of everything.
     Stop,
 }

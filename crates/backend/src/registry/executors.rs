@@ -59,12 +59,15 @@ impl Registry {
             return turn
                 .tell_executor(from, ToExecutor::RegisterExecutorFailed { refusal, message });
         }
-        let Introduction { executor, info, .. } = who;
+        let Introduction { app, executor, info, .. } = who;
         let is_new = self.roster.register(executor, from, turn.now);
         turn.tell_executor(from, ToExecutor::RegisteredExecutor);
         if is_new {
             turn.out
                 .push(RegistryEffect::Schedule(SchedulerInput::ExecutorAdded { executor, info }));
+            if self.app.is_none() {
+                turn.command(ProviderCommand::Named(app));
+            }
             turn.command(ProviderCommand::Registered(executor));
         }
     }

@@ -324,7 +324,8 @@ fn the_provider_hears_what_is_wanted_who_came_and_which_nodes_are_excluded() {
     let out = scene.feed(RegistryEvent::TargetChanged { total: 2 });
     assert_eq!(commands(&out), [ProviderCommand::SetTarget(2)]);
     let out = scene.feed(introduces(9, 7));
-    assert_eq!(commands(&out), [ProviderCommand::Registered(ExecutorId(7))]);
+    let named = ProviderCommand::Named(AppId::new("app"));
+    assert_eq!(commands(&out), [named, ProviderCommand::Registered(ExecutorId(7))]);
     assert_eq!(commands(&scene.feed(introduces(9, 7))), [], "it said so twice");
     let exclude =
         |node: &str, excluded| RegistryEvent::NodeExcluded { node: Host::new(node), excluded };

@@ -235,6 +235,8 @@ impl Allocator {
             }
             ProviderCommand::NodesExcluded(nodes) => self.nodes.exclude(nodes),
             ProviderCommand::Registered(executor) => self.registered(turn, executor),
+            // It named the application itself.
+            ProviderCommand::Named(_) => {}
             ProviderCommand::Stop => self.stop(turn),
         }
     }

@@ -77,6 +77,8 @@ pub struct AppClient {
     pub(super) jitter: Jitter,
     pub(super) masters: Masters,
     pub(super) app: Option<AppId>,
+    /// What executors say that a master calls it, whose answer has not come.
+    pub(super) hearsay: Option<AppId>,
     pub(super) executors: Executors,
     armed: Option<Tick>,
     pub(super) stale: u64,
@@ -91,6 +93,7 @@ impl AppClient {
             jitter,
             masters: Masters::new(),
             app: None,
+            hearsay: None,
             armed: None,
             stale: 0,
         }

@@ -99,6 +99,10 @@ impl AppClient {
                 }
             }
             ProviderCommand::NodesExcluded(nodes) => self.executors.excluded = nodes,
+            ProviderCommand::Named(app) => {
+                self.hearsay = Some(app);
+                return;
+            }
             ProviderCommand::Registered(executor) => {
                 self.executors.numbers.heard_of(executor);
                 self.executors.registered.insert(executor);

@@ -85,12 +85,14 @@ impl AppClient {
         let wait = self.jitter.around_ms(self.options.registration_wait_ms).max(1);
         let attempts = attempts.saturating_add(1);
         self.masters.link = Link::Registering { attempts, next: turn.now.plus_ms(wait) };
-        let first_executor = self.executors.first_number(self.app.is_some(), self.options.planted);
+        // A master that is not heard any more may have had executors started.
+        let previous = self.app.clone().or_else(|| self.hearsay.clone());
+        let first_executor = self.executors.first_number(previous.is_some(), self.options.planted);
         for master in 0..self.options.masters {
             let message = ToMaster::RegisterApplication {
                 description: self.options.description.clone(),
                 incarnation: self.options.incarnation,
-                previous: self.app.clone(),
+                previous: previous.clone(),
                 first_executor,
                 newest: self.masters.newest,
                 executors: self.executors.registered(),

@@ -305,3 +305,20 @@ fn a_shortage_is_reported_and_is_over_when_an_executor_is_ordered() {
     assert_eq!(shortage(&scene.feed(added(1))), Some(None));
     assert_eq!(shortage(&scene.feed(added(2))), None);
 }
+
+#[test]
+fn executors_tell_the_name_under_which_a_master_that_is_gone_took_the_application_in() {
+    let mut scene = Scene::new();
+    scene.feed(AppClientEvent::Ticked);
+    let named = ProviderCommand::Named(AppId::new("app"));
+    assert!(scene.feed(AppClientEvent::Command(named)).is_empty());
+    scene.feed(comes(0));
+    let out = scene.wait(60_000);
+    let previous = to_master(&out).into_iter().find_map(|message| match message {
+        ToMaster::RegisterApplication { previous, .. } => Some(previous),
+        _ => None,
+    });
+    assert_eq!(previous, Some(Some(AppId::new("app"))));
+    let accepted = ProviderEvent::Accepted { app: AppId::new("app") };
+    assert!(reports(&scene.feed(registered(5))).contains(&accepted), "it is told all the same");
+}

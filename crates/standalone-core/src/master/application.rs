@@ -34,6 +34,8 @@ pub(super) struct Executor {
     pub(super) memory_mb: u64,
     pub(super) state: ExecutorState,
     pub(super) ordered: Tick,
+    /// A master before this one ordered it: its driver may have counted on it before this one heard of it.
+    pub(super) inherited: bool,
     /// Since when its driver counts on it.
     pub(super) registered: Option<Tick>,
     /// How far its worker is with what it needs, and when that was last further than before.
@@ -41,10 +43,10 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    fn of(record: ExecutorRecord, state: ExecutorState, now: Tick) -> Self {
+    fn of(record: ExecutorRecord, state: ExecutorState, now: Tick, inherited: bool) -> Self {
         let ExecutorRecord { worker, cores, memory_mb, .. } = record;
         let (ordered, registered, preparing) = (now, None, None);
-        Executor { worker, cores, memory_mb, state, ordered, registered, preparing }
+        Executor { worker, cores, memory_mb, state, ordered, inherited, registered, preparing }
     }
 
     /// Whether its worker was fetching what it needs, and bytes came not longer ago than this.
@@ -113,7 +115,7 @@ impl Application {
         app.unknown = true;
         executors.into_iter().for_each(|record| {
             let id = record.executor;
-            app.insert(id, Executor::of(record, ExecutorState::Launching, now));
+            app.insert(id, Executor::of(record, ExecutorState::Launching, now, true));
         });
         app
     }
@@ -255,7 +257,7 @@ impl Application {
         let id = self.record.next_executor;
         let memory_mb = self.record.description.memory_per_executor_mb;
         let record = ExecutorRecord { executor: id, worker, cores, memory_mb };
-        self.insert(id, Executor::of(record, ExecutorState::Launching, now));
+        self.insert(id, Executor::of(record, ExecutorState::Launching, now, false));
         id
     }
 
@@ -288,7 +290,7 @@ impl Application {
         now: Tick,
     ) -> bool {
         let id = record.executor;
-        self.insert(id, Executor::of(record, state, now));
+        self.insert(id, Executor::of(record, state, now, true));
         !self.claimed.remove(&id)
     }
 

@@ -139,6 +139,10 @@ impl Master {
     ) {
         let memory_ms = self.options.crash_memory_ms;
         let Some(app) = self.apps.get_mut(&key.app) else { return };
+        // Nobody here knows whether it was used: that it ended says nothing of its node, unless its process never began.
+        if executor.inherited && executor.registered.is_none() && end != End::LaunchFailed {
+            return;
+        }
         match blame(end, executor.registered.is_some()) {
             Blame::Nobody => {}
             Blame::RunningTasks => app.launches_mut().crashed(turn.now, memory_ms),

@@ -382,3 +382,21 @@ fn a_master_that_stood_still_while_it_adopted_reads_what_came_before_it_kills() 
     heartbeat(&mut scene, 40, &id, &[0]);
     assert_eq!((kills(&scene), losses(&scene)), (0, 0));
 }
+
+#[test]
+fn what_a_master_before_started_and_now_ends_does_not_fail_the_application() {
+    let options = || MasterOptions { max_executor_retries: 1, ..elected() };
+    let (before, id) = running(options());
+    let mut scene = successor(&before, options());
+    let newest = before.master.term();
+    comes_back(&mut scene, 10, "a", newest, &id, &[0]);
+    let a = scene.registration();
+    comes_back(&mut scene, 10, "b", newest, &id, &[1]);
+    let b = scene.registration();
+    // Its driver lost both: they may have worked for hours.
+    registers_again(&mut scene, 40, newest, &id, &[]);
+    heartbeat(&mut scene, 40, &id, &[]);
+    scene.report("a", a, &key(&id, 0), How::Exits(56));
+    scene.report("b", b, &key(&id, 1), How::Exits(56));
+    assert_eq!(scene.master.view().active_apps.len(), 1);
+}

@@ -174,8 +174,17 @@ impl Worker {
 
     /// What runs goes on; a master is looked for, not all workers of a cluster at the same moment.
     pub(super) fn master_disconnected(&mut self, turn: &mut Turn<'_>, broken: usize) {
+        self.leave(turn, broken);
+        // A master that was asked over that connection may have taken this worker in, and waits for it for a heartbeat only.
+        if let Link::Registering { next, .. } = &mut self.link {
+            let soon = self.jitter.around_ms(self.options.fast_wait_ms / 8).max(1);
+            *next = turn.now.plus_ms(soon).min(*next);
+        }
+    }
+
+    fn leave(&mut self, turn: &mut Turn<'_>, left: usize) {
         match self.link {
-            Link::Registered { master, .. } if master == broken => {
+            Link::Registered { master, .. } if master == left => {
                 let WorkerOptions { first_wait_ms, fast_wait_ms, .. } = self.options;
                 let soon = self.jitter.below(first_wait_ms.min(fast_wait_ms / 8));
                 self.link = Link::registering_at(turn.now.plus_ms(soon));
@@ -193,7 +202,7 @@ impl Worker {
         reason: String,
         lasting: bool,
     ) {
-        self.master_disconnected(turn, master);
+        self.leave(turn, master);
         let Link::Registering { refusal, .. } = &mut self.link else { return };
         *refusal = Some(format!("no master answered: {reason}"));
         if lasting {

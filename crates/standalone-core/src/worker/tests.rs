@@ -453,3 +453,21 @@ fn a_worker_that_is_told_to_end_says_so_at_once_and_when_its_drivers_are_gone() 
     let mut nowhere = Scene::new();
     assert!(goodbyes(&nowhere.feed(WorkerEvent::StopRequested)).is_empty(), "it has no master");
 }
+
+#[test]
+fn a_connection_that_breaks_before_the_answer_came_is_followed_by_another_question_soon() {
+    let asks = |out: &[WorkerEffect]| {
+        let asked = out.iter().filter(|effect| {
+            matches!(effect, WorkerEffect::Send { message: ToMaster::RegisterWorker { .. }, .. })
+        });
+        asked.count() > 0
+    };
+    let mut scene = Scene::ready();
+    scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+    (0..120).for_each(|_| drop(scene.tick_after(1000)));
+    while !asks(&scene.tick_after(1000)) {}
+    scene.feed(unreachable(0, false));
+    assert!(!asks(&scene.tick_after(2000)), "nobody is there: it asks at its pace");
+    scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+    assert!(asks(&scene.tick_after(2000)), "that master may have taken it in");
+}
