@@ -4,10 +4,12 @@
 //! The world itself has one time, in which events happen and checks are made.
 
 use fastrand::Rng;
+use firesteel_backend::registry::RegistryEvent;
+use firesteel_standalone_core::application::AppClientEvent;
 use firesteel_types::Tick;
 
 use crate::plan::Plan;
-use crate::world::{ProcId, World};
+use crate::world::{Core, Event, Kind, ProcId, World};
 
 /// What a clock that is right would show when a run begins.
 const BEGIN_MS: i64 = 1_700_000_000_000;
@@ -103,6 +105,25 @@ impl World {
     /// When the process's clock showed that.
     pub(crate) fn moment_of(&self, proc: ProcId, tick: Tick) -> u64 {
         self.procs[proc].clock.moment_of(tick)
+    }
+
+    /// Carries out a core's `ArmTimer`.
+    pub(crate) fn arm(&mut self, proc: ProcId, core: Core, at: Tick) {
+        self.procs[proc].timers[core as usize].arm(at);
+        self.push(self.moment_of(proc, at), Event::Rings(proc, core));
+    }
+
+    /// Wakes a core if this is the moment that it asked for last.
+    pub(crate) fn ring(&mut self, proc: ProcId, core: Core) -> Result<(), String> {
+        let now = self.tick_of(proc);
+        if !self.procs[proc].timers[core as usize].rings(now) {
+            return Ok(());
+        }
+        match (self.procs[proc].kind, core) {
+            (Kind::Driver, Core::Main) => self.feed_driver(proc, RegistryEvent::Ticked),
+            (Kind::Driver, Core::Client) => self.feed_client(proc, AppClientEvent::Ticked),
+            _ => self.wake(proc),
+        }
     }
 
     /// Somebody sets a machine's clock, right or wrong. Processes that start there from now on see it.

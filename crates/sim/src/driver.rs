@@ -31,7 +31,7 @@ use crate::plan::{AppPlan, Flaw, NETWORK_TIMEOUT_MS, Poison, SETTLE_MS};
 use crate::port::Port;
 use crate::reading::Missing;
 use crate::results::shuffle_of;
-use crate::world::{Body, Event, Kind, ProcId, World};
+use crate::world::{Body, Core, Event, Kind, ProcId, World};
 
 pub(crate) struct Job {
     pub(crate) rdd: Arc<RddInfo>,
@@ -233,9 +233,7 @@ impl World {
                 self.submit_job(proc, None)?;
                 self.application_ended(proc, &reason)?;
             }
-            RegistryEffect::ArmTimer(at) => {
-                self.push(self.moment_of(proc, at), Event::Wakes(proc));
-            }
+            RegistryEffect::ArmTimer(at) => self.arm(proc, Core::Main, at),
             RegistryEffect::Drain => self.push(self.now, Event::Drained(proc)),
         }
         Ok(())

@@ -220,6 +220,7 @@ impl World {
                 self.push(at, Event::StartMaster(number.expect("one of the masters")));
             }
             Some(Body::Submitted { worker, id, .. }) => {
+                self.driver_gone = Some(self.now);
                 self.push(self.now + 1, Event::SubmittedExited { worker, id, status });
             }
             Some(Body::Driver(node)) => {

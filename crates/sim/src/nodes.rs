@@ -28,7 +28,7 @@ use crate::pieces::Gathered;
 use crate::plan::{DRIVER_LEASE_MS, Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
 use crate::reading::Located;
 use crate::verdicts::{check_files_unused, check_kept};
-use crate::world::{Body, Event, Kind, ProcId, World};
+use crate::world::{Body, Core, Event, Kind, ProcId, World};
 
 pub(crate) struct MasterNode {
     pub(crate) core: Master,
@@ -204,7 +204,22 @@ impl World {
         }
     }
 
-    /// A client hears that it has no connection.
+    /// A client hears that nobody takes its connection.
+    pub(crate) fn refused(&mut self, client: ProcId, target: usize) -> Result<(), String> {
+        let (master, reason, lasting) = (target, "connection refused".to_owned(), false);
+        match self.procs[client].kind {
+            Kind::Worker => {
+                self.feed_worker(client, WorkerEvent::MasterUnreachable { master, reason, lasting })
+            }
+            Kind::Driver => {
+                let gone = AppClientEvent::MasterUnreachable { master, reason, lasting };
+                self.feed_client(client, gone)
+            }
+            _ => self.disconnected(client, target),
+        }
+    }
+
+    /// A client hears that its connection is no more.
     pub(crate) fn disconnected(&mut self, client: ProcId, target: usize) -> Result<(), String> {
         match self.procs[client].kind {
             Kind::Worker => {
@@ -226,6 +241,7 @@ impl World {
         let before = (stale || foreign).then(|| (node.core.status(), node.core.totals()));
         let returning = returning(&node.core, &event);
         let looks = matches!(event, MasterEvent::Ticked);
+        let registers = is_registration(&event);
         let counted = if looks { self.counted_workers(&node.core) } else { Vec::new() };
         let mut out = Vec::new();
         node.core.handle(self.tick_of(proc), event, &mut out);
@@ -247,7 +263,7 @@ impl World {
             ));
         }
         self.procs[proc].body = Some(Body::Master(node));
-        let persisted = self.carry_out_for_master(proc, out)?;
+        let persisted = self.carry_out_for_master(proc, out, registers)?;
         match &self.procs[proc].body {
             Some(Body::Master(node)) if persisted => self.check_persisted(proc, &node.core),
             _ => Ok(()),
@@ -259,6 +275,7 @@ impl World {
         &mut self,
         proc: ProcId,
         effects: Vec<MasterEffect>,
+        registers: bool,
     ) -> Result<bool, String> {
         let mut persisted = false;
         for effect in effects {
@@ -275,15 +292,16 @@ impl World {
                     self.send(to.0 as usize, CLIENT, Message::ToWorker(stamped));
                 }
                 MasterEffect::SendApplication { to, stamped } => {
-                    self.check_removal(to, &stamped.message)?;
+                    // One that registers again is told what was decided long ago.
+                    if !registers {
+                        self.check_removal(to, &stamped.message)?;
+                    }
                     self.send(to.0 as usize, CLIENT, Message::ToApplication(stamped));
                 }
                 MasterEffect::Reply { to, .. } => {
                     self.send(to.0 as usize, CLIENT, Message::Reply);
                 }
-                MasterEffect::ArmTimer(at) => {
-                    self.push(self.moment_of(proc, at), Event::Wakes(proc))
-                }
+                MasterEffect::ArmTimer(at) => self.arm(proc, Core::Main, at),
             }
         }
         Ok(persisted)
@@ -372,7 +390,7 @@ impl World {
                 let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
                 check_kept(node, &keep)?;
             }
-            WorkerEffect::ArmTimer(at) => self.push(self.moment_of(proc, at), Event::Wakes(proc)),
+            WorkerEffect::ArmTimer(at) => self.arm(proc, Core::Main, at),
             WorkerEffect::Exit { code, reason } => {
                 self.tell(|_| format!("worker process {proc} gives up: {reason}"));
                 self.counters.worker_resignations += 1;
@@ -498,9 +516,7 @@ impl World {
                         node.killed.insert(task);
                     }
                 }
-                ExecutorEffect::ArmTimer(at) => {
-                    self.push(self.moment_of(proc, at), Event::Wakes(proc))
-                }
+                ExecutorEffect::ArmTimer(at) => self.arm(proc, Core::Main, at),
                 ExecutorEffect::Exit { code, reason } => {
                     self.tell(|_| format!("executor process {proc} ends: {reason}"));
                     self.die(proc, ExitStatus::Code(code), false)?;
@@ -531,6 +547,11 @@ fn returning(core: &Master, event: &MasterEvent) -> Option<(WorkerId, Registrati
     };
     let (registration, alive) = core.registration(&worker.id)?;
     (!alive).then(|| (worker.id.clone(), registration))
+}
+
+/// Whether a driver registers its application, maybe again.
+fn is_registration(event: &MasterEvent) -> bool {
+    matches!(event, MasterEvent::Received { message: ToMaster::RegisterApplication { .. }, .. })
 }
 
 /// Whether a message is about an application whose driver did not register over its connection.

@@ -11,7 +11,7 @@ use firesteel_standalone_core::messages::ToMaster;
 use firesteel_types::ExecutorId;
 
 use crate::network::Message;
-use crate::world::{Body, Event, ProcId, World};
+use crate::world::{Body, Core, Event, ProcId, World};
 
 /// What was said over the port and not heard yet.
 #[derive(Debug)]
@@ -42,9 +42,7 @@ impl World {
                     }
                 }
                 AppClientEffect::Report(event) => self.say(proc, Word::ToRegistry(event)),
-                AppClientEffect::ArmTimer(at) => {
-                    self.push(self.moment_of(proc, at), Event::Wakes(proc));
-                }
+                AppClientEffect::ArmTimer(at) => self.arm(proc, Core::Client, at),
             }
         }
         self.hear(proc)

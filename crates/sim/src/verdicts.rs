@@ -37,9 +37,10 @@ impl World {
     /// The process of a driver's executor.
     pub(crate) fn executor_of(&self, driver: ProcId, executor: ExecutorId) -> Option<ProcId> {
         let own = |body: &Body| matches!(body, Body::Executor(node) if node.driver == driver);
-        let mut all = self.executors.iter().filter(|(key, _)| key.executor == executor);
-        let found = all.find(|(_, proc)| self.procs[**proc].body.as_ref().is_some_and(own));
-        found.map(|(_, proc)| *proc)
+        let all = self.executors.iter().filter(|(key, _)| key.executor == executor);
+        // One that was registered anew counts from the start again.
+        let found = all.map(|(_, proc)| *proc);
+        found.filter(|proc| self.procs[*proc].body.as_ref().is_some_and(own)).max()
     }
 
     /// L10: an executor that sent its heartbeats is not removed for its silence, whatever its driver did instead of

@@ -9,6 +9,7 @@ use firesteel_backend::AppId;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::executor::ExecutorEvent;
 use firesteel_backend::registry::RegistryEvent;
+use firesteel_backend::timer::Timer;
 use firesteel_standalone_core::worker::WorkerEvent;
 use firesteel_standalone_core::{DriverId, ExecutorKey};
 use firesteel_types::{Host, TaskId};
@@ -46,10 +47,21 @@ pub(crate) struct Proc {
     pub(crate) body: Option<Body>,
     pub(crate) kind: Kind,
     pub(crate) clock: Clock,
+    /// The one timer of each of its cores, as the shells have it.
+    pub(crate) timers: [Timer; 2],
     pub(crate) paused_until: u64,
     /// Connections it made, by what it calls the other end.
     pub(crate) links: BTreeMap<usize, usize>,
     pub(crate) connections: Vec<usize>,
+}
+
+/// A core of a process, by its place among the process's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Core {
+    /// Of a driver: the registry of executors.
+    Main,
+    /// A driver's application client.
+    Client,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +95,8 @@ pub(crate) enum Event {
         target: usize,
     },
     Wakes(ProcId),
+    /// A moment that a core asked for has come; another one may count by now.
+    Rings(ProcId, Core),
     /// A driver has read all that had arrived.
     Drained(ProcId),
     /// What was said between a driver's registry and its provider is heard.
@@ -326,6 +340,7 @@ impl World {
             alive: true,
             body: Some(body),
             kind,
+            timers: Default::default(),
             paused_until: 0,
             links: BTreeMap::new(),
             connections: Vec::new(),
@@ -367,8 +382,9 @@ impl World {
         match event {
             Event::Arrives { connection, end } => self.arrives(connection, end),
             Event::Broken { connection, end } => self.broken(connection, end),
-            Event::Refused { client, target } => self.disconnected(client, target),
+            Event::Refused { client, target } => self.refused(client, target),
             Event::Wakes(proc) => self.wake(proc),
+            Event::Rings(proc, core) => self.ring(proc, core),
             Event::Drained(proc) => self.feed_driver(proc, RegistryEvent::Drained),
             Event::PortSpeaks(proc) => self.hear(proc),
             Event::NodeExcluded { driver, node, excluded } => {
@@ -427,6 +443,7 @@ impl World {
             Event::Broken { connection, end } => Some(self.connections[*connection].ends[*end]),
             Event::Refused { client: proc, .. }
             | Event::Wakes(proc)
+            | Event::Rings(proc, _)
             | Event::Drained(proc)
             | Event::PortSpeaks(proc)
             | Event::NodeExcluded { driver: proc, .. }

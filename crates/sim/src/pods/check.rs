@@ -107,7 +107,7 @@ impl Book {
             ProviderCommand::Registered(executor) => drop(self.registered.insert(*executor)),
             ProviderCommand::Release(executors) => self.released.extend(executors),
             ProviderCommand::Stop => self.released.extend(self.asked.iter()),
-            ProviderCommand::NodesExcluded(_) => {}
+            ProviderCommand::NodesExcluded(_) | ProviderCommand::Named(_) => {}
         }
     }
 

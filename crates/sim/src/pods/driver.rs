@@ -7,6 +7,7 @@ use firesteel_backend::Peer;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_backend::registry::{Registry, RegistryEffect, RegistryEvent, RegistryOptions};
+use firesteel_backend::timer::Timer;
 use firesteel_kubernetes_core::PodUid;
 use firesteel_kubernetes_core::allocator::{Allocator, AllocatorEffect, AllocatorEvent};
 use firesteel_scheduler::SchedulerInput;
@@ -28,6 +29,8 @@ pub(super) struct Driver {
     pub(super) generation: u64,
     pub(super) registry: Registry,
     pub(super) allocator: Allocator,
+    registry_timer: Timer,
+    allocator_timer: Timer,
     pub(super) stream: Option<Stream>,
     port: VecDeque<Word>,
     port_waits_until: u64,
@@ -60,6 +63,8 @@ impl World {
             generation,
             registry: Registry::new(options),
             allocator: Allocator::new(self.plan.options(generation, self.planted), jitter),
+            registry_timer: Timer::default(),
+            allocator_timer: Timer::default(),
             stream: None,
             port: VecDeque::new(),
             port_waits_until: 0,
@@ -71,6 +76,24 @@ impl World {
         self.feed_registry(generation, RegistryEvent::Ticked)?;
         self.after(500, Event::Bookmark(generation));
         Ok(())
+    }
+
+    /// A moment that the allocator asked for has come; another one may count by now.
+    pub(super) fn ring_allocator(&mut self, of: u64) -> Result<(), String> {
+        let now = self.tick();
+        match self.driver_of(of).is_some_and(|driver| driver.allocator_timer.rings(now)) {
+            true => self.feed_allocator(of, AllocatorEvent::Ticked),
+            false => Ok(()),
+        }
+    }
+
+    /// So for the registry.
+    pub(super) fn ring_registry(&mut self, of: u64) -> Result<(), String> {
+        let now = self.tick();
+        match self.driver_of(of).is_some_and(|driver| driver.registry_timer.rings(now)) {
+            true => self.feed_registry(of, RegistryEvent::Ticked),
+            false => Ok(()),
+        }
     }
 
     /// The driver process of this generation, if it is there.
@@ -120,6 +143,9 @@ impl World {
                 Ok(())
             }
             AllocatorEffect::ArmTimer(at) => {
+                if let Some(driver) = self.driver_of(of) {
+                    driver.allocator_timer.arm(at);
+                }
                 self.push(at.0.saturating_sub(1_000_000), Event::AllocatorWakes(of));
                 Ok(())
             }
@@ -162,6 +188,9 @@ impl World {
             }
             RegistryEffect::Warn { .. } => self.counters.shortages_told += 1,
             RegistryEffect::ArmTimer(at) => {
+                if let Some(driver) = self.driver_of(of) {
+                    driver.registry_timer.arm(at);
+                }
                 self.push(at.0.saturating_sub(1_000_000), Event::RegistryWakes(of))
             }
             RegistryEffect::Drain => return self.feed_registry(of, RegistryEvent::Drained),

@@ -209,8 +209,8 @@ impl World {
 
     fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::AllocatorWakes(of) => self.feed_allocator(of, AllocatorEvent::Ticked),
-            Event::RegistryWakes(of) => self.feed_registry(of, RegistryEvent::Ticked),
+            Event::AllocatorWakes(of) => self.ring_allocator(of),
+            Event::RegistryWakes(of) => self.ring_registry(of),
             Event::PortSpeaks(of) => self.hear(of),
             Event::RequestArrives(of, request, lost) => self.request_arrives(of, request, lost),
             Event::AnswerArrives(of, event) => self.answer_arrives(of, event),
