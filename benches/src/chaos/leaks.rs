@@ -71,7 +71,7 @@ fn left_files(cluster: &Cluster<'_>) -> impl Iterator<Item = String> {
 /// A worker that runs has one directory on its disk, with nothing in it but its lock.
 fn left_on(local: &Path) -> Vec<String> {
     let directories = entries(local);
-    let own = |path: &String| path.contains("/firesteel-local-");
+    let own = |path: &String| path.contains("/firesteel-worker-");
     if directories.len() > 1 || !directories.iter().all(own) {
         return directories;
     }
@@ -199,12 +199,12 @@ mod tests {
     fn a_disk_may_have_the_directory_of_its_worker_and_nothing_else() {
         let local = std::env::temp_dir().join(format!("firesteel-left-{}", std::process::id()));
         let make = |path: &str| std::fs::create_dir_all(local.join(path)).unwrap();
-        make("firesteel-local-1-1");
-        std::fs::write(local.join("firesteel-local-1-1/owner.lock"), "").unwrap();
+        make("firesteel-worker-1-1");
+        std::fs::write(local.join("firesteel-worker-1-1/owner.lock"), "").unwrap();
         assert_eq!(left_on(&local), Vec::<String>::new());
-        make("firesteel-local-1-1/app-1");
+        make("firesteel-worker-1-1/app-1");
         assert_eq!(left_on(&local).len(), 1);
-        make("firesteel-local-2-2");
+        make("firesteel-worker-2-2");
         assert_eq!(left_on(&local).len(), 2);
         std::fs::remove_dir_all(local).unwrap();
     }
