@@ -119,7 +119,7 @@ impl<P: Pipe> Eraser<P> {
 impl<P: 'static> Drop for Eraser<P> {
     fn drop(&mut self) {
         if let Some(pipe) = self.0.take() {
-            drop_flat(pipe);
+            drop_flat(Box::new(pipe));
         }
     }
 }
@@ -131,13 +131,13 @@ thread_local! {
 
 /// Drops a pipeline, and after it those that it alone held: thousands of steps, each in the one before, would be as many calls
 /// deep on whatever stack the caller has.
-fn drop_flat<P: 'static>(pipe: P) {
+fn drop_flat(pipe: Box<dyn Any>) {
     if DROPPING.try_with(|_| ()).is_err() {
         return; // The thread ends; what was not taken goes with `pipe`.
     }
     let first = DROPPING.with_borrow_mut(|dropping| match dropping {
         Some(waiting) => {
-            waiting.push(Box::new(pipe));
+            waiting.push(pipe);
             None
         }
         None => {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::error::ValueError;
 use super::structure::{Shapes, Structure, Written};
-use super::{Counter, Deserializer, Form, SEAL_BYTES, Taker, seal, write};
+use super::{Counter, Deserializer, Form, Read, SEAL_BYTES, seal, seal_in, write};
 use crate::{Data, WireError};
 
 /// Larger values are not read back before they are sent: there would be three of them in memory.
@@ -31,31 +31,52 @@ pub fn is_checking() -> bool {
     CHECKING.get()
 }
 
+/// A type, as far as a check needs to know it. The rest of a check is compiled once for all types, where it would be a
+/// large part of every program of a user's.
+#[derive(Clone, Copy)]
+struct DataType {
+    name: &'static str,
+    rewrite: fn(&[u8], &mut Vec<u8>) -> Result<Rewritten, ValueError>,
+}
+
+/// A value that was read, and written again.
+struct Rewritten {
+    /// How many bytes were read.
+    length: usize,
+    read: Structure,
+    has_aliases: bool,
+    has_unnamed: bool,
+    written: Structure,
+}
+
+fn rewrite<T: Data>(bytes: &[u8], again: &mut Vec<u8>) -> Result<Rewritten, ValueError> {
+    let mut from = Deserializer::<Structure>::new(bytes);
+    let value = T::deserialize(&mut from)?;
+    let written = write(again, &value)?.structure;
+    let (length, read) = (bytes.len() - from.bytes.len(), from.watch);
+    let Deserializer { has_aliases, has_unnamed, .. } = from;
+    Ok(Rewritten { length, read, has_aliases, has_unnamed, written })
+}
+
 /// Finds out whether a value would come back the same, if its type is not known to: for values that may or
 /// may not be sent.
 pub fn check<T: Data>(value: &T) -> Result<(), WireError> {
     if Form::of::<T>().is_plain {
         return Ok(());
     }
-    let mut length = Counter::default();
-    let Written { structure, shapes, .. } =
-        checking(|| write(&mut length, value)).map_err(refused::<T>)?;
-    let is_known = known::<T>().is_some_and(|known| shapes.are_in(known));
-    if is_known || length.0 > LARGEST {
-        return Ok(());
-    }
-    let mut bytes = Vec::with_capacity(length.0 + SEAL_BYTES);
-    checking(|| write(&mut bytes, value)).map_err(refused::<T>)?;
-    seal(&mut bytes, 0, &structure);
-    of_written::<T>(&bytes, structure, shapes).map(drop)
+    let count = || {
+        let mut length = Counter::default();
+        write(&mut length, value).map(|written| (written, length.0))
+    };
+    DataType::of::<T>().check(&count, &|out| write(out, value))
 }
 
 /// [`check`] of a type that nobody has seen.
 pub(crate) fn check_anew<T: Data>(value: &T) -> Result<(), WireError> {
-    let mut bytes = Vec::new();
-    let structure = write(&mut bytes, value).map_err(refused::<T>)?.structure;
+    let (of, mut bytes) = (DataType::of::<T>(), Vec::new());
+    let structure = write(&mut bytes, value).map_err(|error| of.refused(error))?.structure;
     seal(&mut bytes, 0, &structure);
-    checking(|| examine::<T>(&bytes, structure)).map_err(refused::<T>)
+    of.checking(&|| of.examine(&bytes, structure))
 }
 
 /// Checks an encoded value, if it shows something new; what is known of its type then.
@@ -64,26 +85,128 @@ pub(super) fn of_written<T: Data>(
     structure: Structure,
     shapes: Shapes,
 ) -> Result<Shapes, WireError> {
-    if let Some(known) = known::<T>()
-        && shapes.are_in(known)
-    {
-        return Ok(known);
-    }
-    checking(|| examine::<T>(bytes, structure)).map_err(refused::<T>)?;
-    Ok(with_seen(|seen| {
-        let known = seen.entry(std::any::type_name::<T>()).or_default();
-        known.join(shapes);
-        *known
-    }))
+    DataType::of::<T>().of_written(bytes, structure, shapes)
 }
 
 /// Checks an encoded value that shows nothing new.
 pub(super) fn sample<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), WireError> {
-    checking(|| round_trip::<T>(bytes, structure)).map_err(refused::<T>).map(drop)
+    let of = DataType::of::<T>();
+    of.checking(&|| of.round_trip(bytes, structure).map(drop))
 }
 
-fn known<T>() -> Option<Shapes> {
-    with_seen(|seen| seen.get(std::any::type_name::<T>()).copied())
+impl DataType {
+    fn of<T: Data>() -> Self {
+        DataType { name: std::any::type_name::<T>(), rewrite: rewrite::<T> }
+    }
+
+    fn check(
+        self,
+        count: &dyn Fn() -> Result<(Written, usize), ValueError>,
+        encode: &dyn Fn(&mut Vec<u8>) -> Result<Written, ValueError>,
+    ) -> Result<(), WireError> {
+        let (Written { structure, shapes, .. }, length) =
+            checking(count).map_err(|error| self.refused(error))?;
+        let is_known = self.known().is_some_and(|known| shapes.are_in(known));
+        if is_known || length > LARGEST {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(length + SEAL_BYTES);
+        checking(|| encode(&mut bytes)).map_err(|error| self.refused(error))?;
+        seal(&mut bytes, 0, &structure);
+        self.of_written(&bytes, structure, shapes).map(drop)
+    }
+
+    fn of_written(
+        self,
+        bytes: &[u8],
+        structure: Structure,
+        shapes: Shapes,
+    ) -> Result<Shapes, WireError> {
+        if let Some(known) = self.known()
+            && shapes.are_in(known)
+        {
+            return Ok(known);
+        }
+        self.checking(&|| self.examine(bytes, structure))?;
+        Ok(with_seen(|seen| {
+            let known = seen.entry(self.name).or_default();
+            known.join(shapes);
+            *known
+        }))
+    }
+
+    fn known(self) -> Option<Shapes> {
+        with_seen(|seen| seen.get(self.name).copied())
+    }
+
+    fn checking(self, work: &dyn Fn() -> Result<(), ValueError>) -> Result<(), WireError> {
+        checking(work).map_err(|error| self.refused(error))
+    }
+
+    /// What was read back of a sealed value, and what was written again, without its seal.
+    fn round_trip(
+        self,
+        bytes: &[u8],
+        structure: Structure,
+    ) -> Result<(Rewritten, Vec<u8>), ValueError> {
+        let mut again = Vec::with_capacity(bytes.len());
+        let value = (self.rewrite)(bytes, &mut again).map_err(ValueError::of_own_bytes)?;
+        value.as_read(&bytes[value.length..]).agrees_with(&value.written)?;
+        if value.length + SEAL_BYTES != bytes.len() {
+            return Err(ValueError::asymmetric("it wrote more than it read"));
+        }
+        let length = again.len();
+        seal(&mut again, 0, &value.written);
+        if value.written != structure || !are_alike(bytes, &again) {
+            return Err(ValueError::asymmetric(
+                "what it read back is another value than was written",
+            ));
+        }
+        again.truncate(length);
+        Ok((value, again))
+    }
+
+    /// A round trip, and more: for a value that shows something new.
+    fn examine(self, bytes: &[u8], structure: Structure) -> Result<(), ValueError> {
+        let (value, again) = self.round_trip(bytes, structure)?;
+        match value.has_aliases || value.has_unnamed {
+            true => self.no_byte_is_ignored(&bytes[..again.len()], &again),
+            false => Ok(()),
+        }
+    }
+
+    /// Where names cannot be compared, two elements look like one that both sides have, if each side skips another. But
+    /// then one is read that is never written: changing its bytes changes nothing of what is written again.
+    fn no_byte_is_ignored(self, bytes: &[u8], again: &[u8]) -> Result<(), ValueError> {
+        for place in 0..bytes.len().min(MOST_BYTES) {
+            let written = changes(bytes, place).filter_map(|changed| self.written_again(&changed));
+            let (mut ignored, mut noticed) = (false, false);
+            written.for_each(|other| if other == again { ignored = true } else { noticed = true });
+            if ignored && !noticed {
+                return Err(ValueError::asymmetric("it reads something that it never writes"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a value in these bytes, if there is one, looks like when it is written.
+    fn written_again(self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let value = (self.rewrite)(bytes, &mut out).ok()?;
+        (value.length == bytes.len()).then_some(out)
+    }
+
+    fn refused(self, source: ValueError) -> WireError {
+        WireError::Encode { type_name: self.name, source }
+    }
+}
+
+impl Rewritten {
+    /// As its reader has it, if these bytes are behind it.
+    fn as_read(&self, behind: &[u8]) -> Read {
+        let Rewritten { read: structure, has_aliases, length, .. } = *self;
+        Read { structure, has_aliases, seal: seal_in(behind), length }
+    }
 }
 
 fn with_seen<R>(look: impl FnOnce(&mut HashMap<&'static str, Shapes>) -> R) -> R {
@@ -102,47 +225,6 @@ fn checking<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// What was written again, without its seal.
-fn round_trip<T: Data>(bytes: &[u8], structure: Structure) -> Result<Vec<u8>, ValueError> {
-    let (value, length) = Taker::of::<T>().take::<T>(bytes).map_err(inner)?;
-    if length != bytes.len() {
-        return Err(ValueError::asymmetric("it wrote more than it read"));
-    }
-    let mut again = Vec::with_capacity(bytes.len());
-    let same = write(&mut again, &value)?.structure;
-    seal(&mut again, 0, &same);
-    if same != structure || !are_alike(bytes, &again) {
-        return Err(ValueError::asymmetric("what it read back is another value than was written"));
-    }
-    again.truncate(again.len() - SEAL_BYTES);
-    Ok(again)
-}
-
-/// A round trip, and more: for a value that shows something new.
-fn examine<T: Data>(bytes: &[u8], structure: Structure) -> Result<(), ValueError> {
-    let again = round_trip::<T>(bytes, structure)?;
-    no_byte_is_ignored::<T>(&bytes[..again.len()], &again)
-}
-
-/// Where names cannot be compared, two elements look like one that both sides have, if each side skips another. But
-/// then one is read that is never written: changing its bytes changes nothing of what is written again.
-fn no_byte_is_ignored<T: Data>(bytes: &[u8], again: &[u8]) -> Result<(), ValueError> {
-    let mut from = Deserializer::<Structure>::new(bytes);
-    T::deserialize(&mut from)?;
-    if !from.has_aliases && !from.has_unnamed {
-        return Ok(());
-    }
-    for place in 0..bytes.len().min(MOST_BYTES) {
-        let written = changes(bytes, place).filter_map(|changed| written_again::<T>(&changed));
-        let (mut ignored, mut noticed) = (false, false);
-        written.for_each(|other| if other == again { ignored = true } else { noticed = true });
-        if ignored && !noticed {
-            return Err(ValueError::asymmetric("it reads something that it never writes"));
-        }
-    }
-    Ok(())
-}
-
 /// These bytes with another one at `place`; and where a nothing may stand there (`None`, a text or list that is
 /// empty), with a something.
 fn changes(bytes: &[u8], place: usize) -> impl Iterator<Item = Vec<u8>> {
@@ -154,14 +236,6 @@ fn changes(bytes: &[u8], place: usize) -> impl Iterator<Item = Vec<u8>> {
     others.chain(longer)
 }
 
-/// What a value in these bytes, if there is one, looks like when it is written.
-fn written_again<T: Data>(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut from = Deserializer::<Structure>::new(bytes);
-    let value = T::deserialize(&mut from).ok()?;
-    let mut out = Vec::new();
-    (from.bytes.is_empty() && write(&mut out, &value).is_ok()).then_some(out)
-}
-
 /// Whether these are the same bytes in any order: maps of equal content differ in theirs.
 fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let count = |bytes: &[u8]| {
@@ -170,15 +244,4 @@ fn are_alike(one: &[u8], other: &[u8]) -> bool {
         counts
     };
     one == other || (one.len() == other.len() && count(one) == count(other))
-}
-
-fn inner(error: WireError) -> ValueError {
-    match error {
-        WireError::Decode { source, .. } => source,
-        other => ValueError::new(other.to_string()),
-    }
-}
-
-fn refused<T>(source: ValueError) -> WireError {
-    WireError::Encode { type_name: std::any::type_name::<T>(), source }
 }

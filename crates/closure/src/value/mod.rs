@@ -177,7 +177,7 @@ fn take_sealed<T: Data>(bytes: &[u8]) -> Result<(T, usize), WireError> {
         Err(error) => return Err(decode_error::<T>(error.of_own_bytes())),
     };
     let length = bytes.len() - from.bytes.len();
-    let seal = from.bytes.first_chunk::<SEAL_BYTES>().map(|seal| u32::from_le_bytes(*seal));
+    let seal = seal_in(from.bytes);
     if seal == Some(from.watch.seal(length)) {
         return Ok((value, length + SEAL_BYTES));
     }
@@ -199,15 +199,23 @@ impl Read {
     #[cold]
     fn again<T: Serialize>(self, value: T) -> Result<T, WireError> {
         let written = write(&mut Counter::default(), &value).map_err(decode_error::<T>)?.structure;
+        self.agrees_with(&written).map(|()| value).map_err(decode_error::<T>)
+    }
+
+    /// Whether it is what was written, if that is the sum of what it writes.
+    fn agrees_with(&self, written: &Structure) -> Result<(), ValueError> {
+        if self.seal == Some(self.structure.seal(self.length)) {
+            return Ok(());
+        }
         let fields_agree = self.has_aliases || written.fields == self.structure.fields;
         let body_agrees = written.body == self.structure.body;
         let what = match self.seal == Some(written.seal(self.length)) {
-            true if fields_agree && body_agrees => return Ok(value),
+            true if fields_agree && body_agrees => return Ok(()),
             true if body_agrees => "it writes other fields than it reads",
             _ if body_agrees && fields_agree => "it read a variant as another",
             _ => "it did not read what it wrote",
         };
-        Err(decode_error::<T>(ValueError::asymmetric(what)))
+        Err(ValueError::asymmetric(what))
     }
 }
 
@@ -220,6 +228,12 @@ fn write<T: Serialize>(out: &mut impl ser::Output, value: &T) -> Result<Written,
 #[inline]
 fn write_plain<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), ValueError> {
     value.serialize(&mut Serializer::<_, Unwatched>::new(out))
+}
+
+/// The seal that these bytes begin with.
+#[inline(always)]
+fn seal_in(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk::<SEAL_BYTES>().map(|seal| u32::from_le_bytes(*seal))
 }
 
 #[inline]

@@ -239,8 +239,17 @@ impl Node {
         }
     }
 
-    pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(mut self, pipe: P) -> Rdd<T, P> {
-        self.check_stack(size_of::<T>());
+    pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(self, pipe: P) -> Rdd<T, P> {
+        let (context, info, partitioner) = self.finish(size_of::<T>());
+        Rdd { context, info, pipe: Arc::new(pipe), partitioner, item: PhantomData }
+    }
+
+    /// All of an RDD but its pipeline, with items of this size. Compiled once, not for every pipeline.
+    fn finish(
+        mut self,
+        item: usize,
+    ) -> (Context, Arc<RddInfo>, Option<Arc<dyn Any + Send + Sync>>) {
+        self.check_stack(item);
         let (id, partitioner) = self.partitioner.unzip();
         let (dependencies, lent) = match &self.extras.checkpoint {
             None => (self.dependencies, None),
@@ -260,13 +269,7 @@ impl Node {
             info.storage_level.set(level.get());
         }
         info.attachment = Attachment(Some(Arc::new(self.extras)));
-        Rdd {
-            context: self.context,
-            info: Arc::new(info),
-            pipe: Arc::new(pipe),
-            partitioner,
-            item: PhantomData,
-        }
+        (self.context, Arc::new(info), partitioner)
     }
 }
 
