@@ -92,6 +92,16 @@ fn a_task_gets_its_own_part_of_a_collection() {
 }
 
 #[test]
+fn tasks_wait_for_their_turn_to_read_their_part_of_a_collection() {
+    let many = builder(1).master("local-cluster[1,64,2048]").config("spark.task.maxFailures", 1);
+    let (ctx, _) = started(many, 1);
+    let large = (0..64u8).map(|n| vec![n; 2_000_000]).collect::<Vec<_>>();
+    let items = ctx.parallelize_in(64, large);
+    let sum = items.map(|bytes| bytes.iter().map(|n| u64::from(*n)).sum::<u64>()).sum();
+    assert_eq!(sum.unwrap(), (0..64).sum::<u64>() * 2_000_000);
+}
+
+#[test]
 fn parts_of_collections_come_wherever_they_are_read() {
     let (ctx, _) = started(builder(2), 2);
     let lengths = |rdd: &Rdd<String, _>| rdd.map(|text| text.len() as u64).sum().unwrap();

@@ -217,9 +217,11 @@ impl StreamSource for Streams {
             }
             Some(StreamId::Items { code, source, partition }) => {
                 let code = self.code(code)?;
+                let place = self.cluster.item_places.clone().try_acquire_owned();
+                let place = place.map_err(|_| OpenError::Busy)?;
                 let items = items_answer(|out| code.encode_items(source, partition, out));
                 self.cluster.served_item_bytes.fetch_add(items.len() as u64, Ordering::Relaxed);
-                Ok(StreamBody::Bytes(items.into()))
+                Ok(StreamBody::Bytes(items.into()).holding(place))
             }
             Some(StreamId::Piece { broadcast, piece }) => {
                 let bytes = self.cluster.broadcasts.piece(broadcast, piece);

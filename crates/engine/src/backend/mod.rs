@@ -46,6 +46,7 @@ use firesteel_executor::node::{TaskOrder, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
 use firesteel_task::TaskReport;
 use firesteel_types::{BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, TaskId};
+use tokio::sync::Semaphore;
 
 use super::Engine;
 use super::job::StageCode;
@@ -116,6 +117,8 @@ pub(crate) struct Cluster {
     joining: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
     contents: Contents,
+    /// For partitions of parallelized collections on their way: each is encoded in memory.
+    item_places: Arc<Semaphore>,
     served_item_bytes: AtomicU64,
     sent_task_bytes: AtomicU64,
     fetched_result_bytes: AtomicU64,
@@ -124,6 +127,9 @@ pub(crate) struct Cluster {
     /// Results of one job beyond this are refused; 0: none are.
     max_result_bytes: u64,
 }
+
+/// To so many tasks at once the driver serves a partition of a parallelized collection; others ask again.
+const ITEMS_AT_ONCE: usize = 16;
 
 /// Whatever panicked under a lock, what it protects is whole: each change is one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -167,6 +173,7 @@ impl Cluster {
             joining: Condvar::new(),
             thread: Mutex::new(None),
             contents,
+            item_places: Arc::new(Semaphore::new(ITEMS_AT_ONCE)),
             served_item_bytes: AtomicU64::new(0),
             sent_task_bytes: AtomicU64::new(0),
             fetched_result_bytes: AtomicU64::new(0),

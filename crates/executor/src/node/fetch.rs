@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use firesteel_rpc::StreamError;
 use firesteel_shuffle::{MapOutput, Scratch, Slice};
@@ -14,6 +15,9 @@ use super::flow::{Outputs, Reader};
 use super::protocol::{
     BlockMasterReply, MapOutputLocations, StreamId, TaskOrder, ToBlockMaster, read_items,
 };
+
+/// How long a task waits for its turn to read of the driver.
+const TURN: Duration = Duration::from_secs(120);
 
 /// What one task sees.
 pub(super) struct TaskEnvironment {
@@ -160,7 +164,20 @@ impl Environment for TaskEnvironment {
 
     fn fetch_items(&self, source: u32, partition: u32) -> Result<Vec<u8>, TaskFailure> {
         let id = StreamId::Items { code: self.code, source, partition };
-        let answer = self.read_from_driver(&id).map_err(|error| {
+        let (begun, mut pause) = (Instant::now(), Duration::from_millis(5));
+        let answer = loop {
+            match self.read_from_driver(&id) {
+                Err(StreamError::Busy { .. }) if begun.elapsed() < TURN => {
+                    if let Some(reason) = self.kill.thrown() {
+                        return Err(TaskFailure::Killed { reason });
+                    }
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(200));
+                }
+                answer => break answer,
+            }
+        };
+        let answer = answer.map_err(|error| {
             let message = format!("partition {partition} of a parallelized collection: {error}");
             TaskFailure::Error { message }
         })?;
