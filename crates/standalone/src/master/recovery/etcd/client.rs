@@ -12,10 +12,13 @@ use serde_json::Value;
 /// The largest answer that is read.
 const LARGEST: u64 = 256 << 20;
 
+/// Codes of gRPC that say that a server cannot answer now, such as while the cluster elects a leader: deadline exceeded, unavailable.
+const PASSING: [i64; 2] = [4, 14];
+
 /// Why something did not work.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// No server could be reached, or it went away.
+    /// No server could be reached, it went away, or it has lost the others for now.
     Connection(io::Error),
     /// A server answered, and this is why it did not do it.
     Refused(String),
@@ -121,7 +124,12 @@ fn read(answer: &[u8]) -> Result<Value, Trouble> {
         (_, Some(value)) => {
             let error = value["message"].as_str().or(value["error"].as_str());
             let nested = value["error"]["message"].as_str();
-            Err(Trouble::Refused(error.or(nested).unwrap_or(status).to_owned()))
+            let why = error.or(nested).unwrap_or(status).to_owned();
+            let code = value["code"].as_i64().or(value["error"]["grpc_code"].as_i64());
+            match code.is_some_and(|code| PASSING.contains(&code)) {
+                true => Err(Trouble::Connection(io::Error::other(why))),
+                false => Err(Trouble::Refused(why)),
+            }
         }
         (_, None) => Err(Trouble::Nonsense),
     }
@@ -163,6 +171,10 @@ mod tests {
         assert!(matches!(refused, Err(Trouble::Refused(why)) if why == "not so"));
         let nested = answer("HTTP/1.0 200 OK\r\n\r\n{\"error\":{\"message\":\"no leader\"}}");
         assert!(matches!(nested, Err(Trouble::Refused(why)) if why == "no leader"));
+        let passing = answer(
+            "HTTP/1.0 503 Service Unavailable\r\n\r\n{\"error\":\"etcdserver: leader changed\",\"code\":14}",
+        );
+        assert!(matches!(passing, Err(Trouble::Connection(why)) if why.to_string().contains("leader changed")));
         assert!(matches!(
             answer("HTTP/1.0 404 Not Found\r\n\r\nno such page"),
             Err(Trouble::Nonsense)

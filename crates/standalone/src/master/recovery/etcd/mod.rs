@@ -238,10 +238,18 @@ impl Recovery for Etcd {
     }
 
     fn renew(&mut self) -> Result<Option<Duration>, RecoveryError> {
-        // A connection that breaks may be another one's in a moment: the lease is renewed long before its end.
-        let renewed = match self.prolong() {
-            Err(Trouble::Connection(_)) => self.prolong(),
-            renewed => renewed,
+        // A connection that breaks may be another one's in a moment, and a cluster elects a leader within seconds: the lease is
+        // renewed long before its end.
+        let asked = Instant::now();
+        let until = asked + self.led.as_ref().map_or(Duration::ZERO, |led| led.timeout / 4);
+        let renewed = loop {
+            let begun = Instant::now();
+            match self.prolong() {
+                Err(Trouble::Connection(_)) if begun + PAUSE < until => std::thread::sleep(PAUSE),
+                // It counts from when this was asked.
+                Ok(lease) => break Ok(lease + (begun - asked)),
+                trouble => break trouble,
+            }
         };
         renewed.map(Some).map_err(|trouble| self.failed(trouble))
     }
