@@ -411,3 +411,49 @@ fn an_ensemble_that_is_gone_for_a_while_harms_no_application() {
 fn an_ensemble_that_is_gone_for_a_while_harms_no_application_with_etcd() {
     store_gone(Service::Etcd);
 }
+
+/// The leader dies that a driver was uploaded to, before any worker has it; a submit waits for the driver.
+fn uploaded_to_a_leader_that_dies(service: Service) {
+    let (ensemble, here) = (Ensemble::start(service), tempfile::tempdir().unwrap());
+    let flags = ensemble.flags();
+    let mut masters: Vec<Master> = (0..2)
+        .map(|at| {
+            let store = here.path().join(format!("store-{at}"));
+            let store = format!("spark.firesteel.master.store.dir={}", store.display());
+            let own = ["--conf", &store];
+            let flags: Vec<&str> = flags.iter().map(String::as_str).chain(own).collect();
+            Master::start(&flags)
+        })
+        .collect();
+    let all: Vec<&str> =
+        masters.iter().map(|master| master.url.trim_start_matches("spark://")).collect();
+    let url = format!("spark://{}", all.join(","));
+    wait_until("a leader", || masters.iter().any(|master| master.json()["status"] == "ALIVE"));
+    let program = here.path().join("app");
+    std::fs::write(&program, "#!/bin/sh\nexit 0\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut submit = firesteel(&["submit", "--conf", "spark.authenticate=false", "--master", &url]);
+    submit.args(["--deploy-mode", "cluster", "--driver-memory", "100m", "--conf"]);
+    submit.args(["spark.standalone.submit.waitAppCompletion=true", program.to_str().unwrap()]);
+    let mut submit = Daemon::start(submit);
+    wait_until("a submission", || submit.stdout().contains("SUBMITTED"));
+    let leader = masters.iter().position(|master| master.json()["status"] == "ALIVE").unwrap();
+    masters[leader].daemon.kill();
+    let worker = Worker::of(&url, &["--cores", "1"]);
+    let status = submit.end();
+    assert!(status.success(), "{}{}", submit.stdout(), submit.stderr());
+    assert!(submit.stdout().contains("FINISHED"), "{}", submit.stdout());
+    drop(worker);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn what_was_uploaded_to_a_leader_that_dies_runs_and_a_submit_waits_for_it() {
+    uploaded_to_a_leader_that_dies(Service::ZooKeeper);
+}
+
+#[test]
+#[ignore = "needs an etcd server: apt-get install etcd-server"]
+fn what_was_uploaded_to_a_leader_that_dies_runs_and_a_submit_waits_for_it_with_etcd() {
+    uploaded_to_a_leader_that_dies(Service::Etcd);
+}
