@@ -78,7 +78,7 @@ pub(super) fn status(cluster: &Cluster, id: &str) -> Result<ExitCode, Failure> {
 }
 
 /// The gateway of the master that leads.
-async fn connect(cluster: &Cluster) -> Result<Gateway, Failure> {
+pub(crate) async fn connect(cluster: &Cluster) -> Result<Gateway, Failure> {
     let mut reasons = Vec::new();
     for address in &cluster.masters {
         match reach(cluster, address).await? {

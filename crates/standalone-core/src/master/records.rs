@@ -18,6 +18,8 @@ use crate::{DriverId, Incarnation, Term, WorkerId};
 pub struct WorkerRecord {
     /// As it introduced itself.
     pub worker: WorkerDescription,
+    /// It gets nothing more to do.
+    pub decommissioned: bool,
 }
 
 /// An executor as it is persisted, with its application.

@@ -67,7 +67,7 @@ impl Master {
         let Records { workers, apps, drivers, .. } = records;
         for record in workers.into_values() {
             let registration = self.ids.next_registration();
-            self.workers.insert(Worker::unknown(record.worker, registration, turn.now));
+            self.workers.insert(Worker::unknown(record, registration, turn.now));
         }
         let mut apps: Vec<ApplicationRecord> = apps.into_values().collect();
         apps.sort_by_key(|app| app.order);
@@ -331,8 +331,14 @@ impl Master {
             entry.book_driver(id.clone(), slot);
         }
         let (submitted, worker) = (turn.now, Some(worker.clone()));
-        let record =
-            DriverRecord { driver: id.clone(), description, submitted, worker, fence: None, whole: true };
+        let record = DriverRecord {
+            driver: id.clone(),
+            description,
+            submitted,
+            worker,
+            fence: None,
+            whole: true,
+        };
         self.drivers.insert(record, turn.now, 0);
         turn.touch_driver(id);
         Unknown::Adopted

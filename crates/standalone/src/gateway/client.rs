@@ -208,6 +208,23 @@ impl Gateway {
         }
     }
 
+    /// Has workers of this id, host or address get nothing more to do; what the master says, and how many executors and drivers
+    /// still run there.
+    pub async fn decommission(&self, name: &str) -> Result<(String, u64), GatewayError> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_name) {
+            let message =
+                format!("{name:?} is no worker: write its id, its host, or its host and port");
+            return Err(GatewayError::Refused { message });
+        }
+        let path = format!("/v1/workers/decommission/{name}");
+        let reply = self.ask("POST", &path, Vec::new()).await?;
+        match reply.success {
+            true => Ok((reply.message, reply.length.unwrap_or(0))),
+            false => Err(GatewayError::Refused { message: reply.message }),
+        }
+    }
+
     /// How far a driver is.
     pub async fn status(&self, id: &str) -> Result<DriverStatus, GatewayError> {
         let reply = self.ask("GET", &path("status", id)?, Vec::new()).await?;

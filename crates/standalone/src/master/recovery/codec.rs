@@ -161,7 +161,11 @@ fn change(key: &str, bytes: &[u8]) -> Result<Option<Change>, RecoveryError> {
         return Ok(Some(Change::PutTerm(decoded::<Term>(key, bytes)?)));
     }
     if key.starts_with(WORKER) {
-        return Ok(Some(Change::PutWorker(decoded::<WorkerRecord>(key, bytes)?)));
+        // Those of a master before this version end before the last field: nothing was decommissioned then.
+        let whole = decoded::<WorkerRecord>(key, bytes);
+        let older =
+            || decoded(key, bytes).map(|worker| WorkerRecord { worker, decommissioned: false });
+        return Ok(Some(Change::PutWorker(whole.or_else(|_| older())?)));
     }
     if key.starts_with(APP) {
         return Ok(Some(Change::PutApplication(decoded(key, bytes)?)));
