@@ -85,6 +85,12 @@ pub enum Mutant {
     TrustsAnyApplication,
     /// The master starts a supervised driver anew as soon as it declares its worker dead, which may only be cut off.
     RelaunchesDriversAtOnce,
+    /// The master starts executors on workers that were decommissioned.
+    UsesDecommissionedWorkers,
+    /// A worker that was decommissioned does not tell so the next master.
+    ForgetsItWasDecommissioned,
+    /// The driver never lets go of an executor that was decommissioned and has nothing to do.
+    KeepsDecommissionedExecutors,
     /// The worker lets supervised drivers run, and starts them, though no master has answered it for long.
     RunsDriversWithoutLease,
 }

@@ -1,5 +1,5 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
-//! stops daemons on several machines, `history` tells of applications that are over, `report` puts one of them into a file,
+//! stops daemons on several machines, `decommission` takes workers out of a cluster, `history` tells of applications that are over, `report` puts one of them into a file,
 //! `image` packs one for Kubernetes. Under the name `spark-submit` it is
 //! `firesteel submit`.
 //!
@@ -8,6 +8,7 @@
 mod background;
 mod cluster;
 mod daemons;
+mod decommission;
 mod history;
 mod image;
 mod launch;
@@ -51,6 +52,8 @@ enum Command {
     Report(report::ReportFlags),
     /// Starts, stops and looks after a master and the workers of a file.
     Cluster(cluster::ClusterFlags),
+    /// Takes workers out of a standalone cluster: they get nothing more to do.
+    Decommission(decommission::DecommissionFlags),
     /// Runs a master or a worker in the background.
     Daemon(background::DaemonFlags),
     /// Prints the script that completes this command in a shell.
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Image(flags) => ("image", image::run(&flags)),
         Command::Report(flags) => ("report", report::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
+        Command::Decommission(flags) => ("decommission", decommission::run(flags)),
         Command::Daemon(flags) => ("daemon", background::run(flags)),
         Command::Completions(flags) => ("completions", shell::completions(&flags)),
         Command::Man(flags) => ("man", shell::man(&flags)),

@@ -160,6 +160,40 @@ fn a_master_that_stands_still_for_long_kills_nothing_when_it_goes_on() {
     drop(workers);
 }
 
+/// Any failure that counted against a task would end the job.
+#[test]
+fn a_worker_that_is_decommissioned_in_the_middle_of_a_job_costs_it_no_failure() {
+    let master = Master::start(&[]);
+    let workers = [(); 2].map(|()| Worker::start(&master, &["--cores", "1"]));
+    let seen = Seen::default();
+    let ctx = builder(&master.url)
+        .config("spark.executor.heartbeatInterval", "500ms")
+        .config("spark.task.maxFailures", 1)
+        .listener(seen.clone())
+        .build()
+        .unwrap();
+    wait_until("two executors", || seen.counts().added == 2);
+    let id = master.json()["workers"][0]["id"].as_str().unwrap().to_owned();
+    let decommission = |name: &str| {
+        let open = ["decommission", "--conf", "spark.authenticate=false", "--master", &master.url];
+        firesteel(&open).args(["--wait", name]).output().unwrap()
+    };
+    let result = job(&ctx, &seen, || {
+        let output = decommission(&id);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && told.contains("nothing runs there any more"), "{told}");
+    });
+    assert_eq!(result, expected());
+    ctx.wait_for_listeners();
+    assert_eq!((seen.counts().added, seen.counts().removed), (2, 1), "there is no third worker");
+    assert_eq!((master.workers("DECOMMISSIONED"), master.workers("ALIVE")), (1, 1));
+    let unknown = decommission("nobody");
+    let told = String::from_utf8(unknown.stderr).unwrap();
+    assert!(unknown.status.code() == Some(1) && told.contains("There is no worker"), "{told}");
+    ctx.stop();
+    drop(workers);
+}
+
 #[test]
 fn two_masters_on_one_directory_and_directories_of_others_are_refused_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
@@ -410,4 +444,138 @@ fn an_ensemble_that_is_gone_for_a_while_harms_no_application() {
 #[ignore = "needs an etcd server: apt-get install etcd-server"]
 fn an_ensemble_that_is_gone_for_a_while_harms_no_application_with_etcd() {
     store_gone(Service::Etcd);
+}
+
+/// The leader dies that a driver was uploaded to, before any worker has it; a submit waits for the driver.
+fn uploaded_to_a_leader_that_dies(service: Service) {
+    let (ensemble, here) = (Ensemble::start(service), tempfile::tempdir().unwrap());
+    let flags = ensemble.flags();
+    let mut masters: Vec<Master> = (0..2)
+        .map(|at| {
+            let store = here.path().join(format!("store-{at}"));
+            let store = format!("spark.firesteel.master.store.dir={}", store.display());
+            let own = ["--conf", &store];
+            let flags: Vec<&str> = flags.iter().map(String::as_str).chain(own).collect();
+            Master::start(&flags)
+        })
+        .collect();
+    let all: Vec<&str> =
+        masters.iter().map(|master| master.url.trim_start_matches("spark://")).collect();
+    let url = format!("spark://{}", all.join(","));
+    wait_until("a leader", || masters.iter().any(|master| master.json()["status"] == "ALIVE"));
+    let program = here.path().join("app");
+    std::fs::write(&program, "#!/bin/sh\nexit 0\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let mut submit = firesteel(&["submit", "--conf", "spark.authenticate=false", "--master", &url]);
+    submit.args(["--deploy-mode", "cluster", "--driver-memory", "100m", "--conf"]);
+    submit.args(["spark.standalone.submit.waitAppCompletion=true", program.to_str().unwrap()]);
+    let mut submit = Daemon::start(submit);
+    wait_until("a submission", || submit.stdout().contains("SUBMITTED"));
+    let leader = masters.iter().position(|master| master.json()["status"] == "ALIVE").unwrap();
+    masters[leader].daemon.kill();
+    let worker = Worker::of(&url, &["--cores", "1"]);
+    let status = submit.end();
+    assert!(status.success(), "{}{}", submit.stdout(), submit.stderr());
+    assert!(submit.stdout().contains("FINISHED"), "{}", submit.stdout());
+    drop(worker);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn what_was_uploaded_to_a_leader_that_dies_runs_and_a_submit_waits_for_it() {
+    uploaded_to_a_leader_that_dies(Service::ZooKeeper);
+}
+
+#[test]
+#[ignore = "needs an etcd server: apt-get install etcd-server"]
+fn what_was_uploaded_to_a_leader_that_dies_runs_and_a_submit_waits_for_it_with_etcd() {
+    uploaded_to_a_leader_that_dies(Service::Etcd);
+}
+
+/// A master with this secret, or none; the ensemble has the state of another one.
+#[test]
+#[ignore = "needs a ZooKeeper server: apt-get install zookeeper"]
+fn masters_with_another_secret_can_neither_read_nor_take_what_a_cluster_has_in_an_ensemble() {
+    let (ensemble, here) = (Ensemble::start(Service::ZooKeeper), tempfile::tempdir().unwrap());
+    let flags = ensemble.flags();
+    let start = |secret: Option<&str>| {
+        let mut all: Vec<String> = flags.to_vec();
+        if let Some(secret) = secret {
+            let path = here.path().join(secret);
+            std::fs::write(&path, format!("the secret of {secret}, and long")).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+                .unwrap();
+            let file = format!("spark.authenticate.secret.file={}", path.display());
+            all.extend(["--conf".into(), "spark.authenticate=true".into()]);
+            all.extend(["--conf".into(), "spark.firesteel.master.rest.authenticate=true".into()]);
+            all.extend(["--conf".into(), file]);
+        }
+        Master::start(&all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let own = start(Some("ours"));
+    wait_until("a leader", || own.json()["status"] == "ALIVE");
+    for stranger in [start(Some("theirs")), start(None)] {
+        stranger.daemon.wait_for_stderr("masters with another secret");
+        assert_eq!(stranger.json()["status"], "STANDBY");
+    }
+    let second = start(Some("ours"));
+    wait_until("a standby", || second.json()["leader"] == own.url.as_str());
+}
+
+/// An authority, and a certificate of it for this machine, in PEM.
+fn certificates(directory: &Path) -> [String; 3] {
+    let openssl = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("openssl");
+        let output = command.args(arguments).current_dir(directory).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let request = ["req", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+    let own =
+        ["-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"];
+    openssl(&[&request[..], &own].concat());
+    let asked = ["-subj", "/CN=etcd", "-addext", "subjectAltName=IP:127.0.0.1"];
+    let asked = [&asked[..], &["-keyout", "etcd.key", "-out", "etcd.csr"]].concat();
+    openssl(&[&request[..], &asked].concat());
+    let signed =
+        ["x509", "-req", "-in", "etcd.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2"];
+    openssl(&[&signed[..], &["-copy_extensions", "copyall", "-out", "etcd.pem"]].concat());
+    ["ca.pem", "etcd.pem", "etcd.key"].map(|name| directory.join(name).to_str().unwrap().to_owned())
+}
+
+#[test]
+#[ignore = "needs an etcd server: apt-get install etcd-server"]
+fn etcd_is_spoken_to_over_tls_and_only_if_its_certificate_is_of_the_authority_that_was_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let [authority, chain, key] = certificates(directory.path());
+    let (port, peer_port) = (free_port(), free_port());
+    let clients = format!("https://127.0.0.1:{port}");
+    let peers = format!("http://127.0.0.1:{peer_port}");
+    let mut etcd = std::process::Command::new("etcd");
+    etcd.args(["--data-dir", "data", "--initial-cluster", &format!("default={peers}")]);
+    etcd.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+    etcd.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+    etcd.args(["--cert-file", &chain, "--key-file", &key]);
+    etcd.args(["--client-cert-auth", "--trusted-ca-file", &authority]);
+    etcd.current_dir(directory.path());
+    let _server = Daemon::start(etcd);
+    wait_until("a server", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let other = tempfile::tempdir().unwrap();
+    let [stranger, ..] = certificates(other.path());
+    let start = |trusted: &str| {
+        let settings = [
+            "spark.deploy.recoveryMode=ETCD".to_owned(),
+            format!("spark.firesteel.deploy.etcd.url={clients}"),
+            format!("spark.firesteel.deploy.etcd.trustStore={trusted}"),
+            format!("spark.firesteel.deploy.etcd.certChain={chain}"),
+            format!("spark.firesteel.deploy.etcd.privateKey={key}"),
+        ];
+        let flags = settings.iter().flat_map(|setting| ["--conf", setting]);
+        Master::start(&flags.collect::<Vec<_>>())
+    };
+    let deceived = start(&stranger);
+    deceived.daemon.wait_for_stderr("this master cannot lead");
+    let master = start(&authority);
+    wait_until("a leader", || master.json()["status"] == "ALIVE");
+    assert_eq!(deceived.json()["status"], "STANDBY");
 }

@@ -42,6 +42,11 @@ pub(crate) fn check_void_order(node: &WorkerNode, out: &[WorkerEffect]) -> Resul
     Ok(())
 }
 
+/// Whether a worker is one that lives, to its master.
+pub(crate) fn is_counted(status: WorkerStatus) -> bool {
+    matches!(status, WorkerStatus::Alive | WorkerStatus::Decommissioned)
+}
+
 impl World {
     /// S02: what a worker's processes really take is never more than it offers.
     pub(crate) fn check_room(&self, proc: ProcId) -> Result<(), String> {
@@ -158,8 +163,8 @@ impl World {
     fn check_worker_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
         let Some(Body::Worker(node)) = &self.procs[dead].body else { return Ok(()) };
         let status = self.acting_master().and_then(|master| master.core.worker_status(&node.id));
-        let (Some((WorkerStatus::Alive, heard)), Some(master)) = (status, self.acting_process())
-        else {
+        let status = status.filter(|(status, _)| is_counted(*status));
+        let (Some((_, heard)), Some(master)) = (status, self.acting_process()) else {
             self.counters.noticed_workers += 1;
             return Ok(());
         };
@@ -233,6 +238,7 @@ impl World {
         }
         self.tell(|_| "everything must have settled".to_owned());
         self.check_agreement()?;
+        self.check_decommissioned()?;
         self.check_blocks()?;
         self.check_pieces()?;
         for driver in self.drivers.clone().into_iter().flatten() {

@@ -87,6 +87,8 @@ counters! {
     store_unavailable,
     /// Writes that were not taken: the store was down, or another master leads.
     writes_refused,
+    /// Workers that an operator decommissioned.
+    workers_decommissioned,
     /// Writes in the middle of which, or just after which, their master died.
     writes_torn,
     /// Drivers that died.

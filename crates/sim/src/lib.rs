@@ -34,6 +34,7 @@ mod cached;
 mod check;
 mod clock;
 mod counters;
+mod decommission;
 mod driver;
 mod faults;
 mod launching;

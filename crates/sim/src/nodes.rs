@@ -248,6 +248,7 @@ impl World {
         node.core.assert_invariants();
         self.check_silent_workers(proc, &node.core, &counted)?;
         Self::check_order(&out)?;
+        self.check_launches(&node.core, &out)?;
         let now = (node.core.status(), node.core.totals());
         if before.is_some_and(|before| before.0 == now.0 && before.1 != now.1) {
             return Err(match foreign {

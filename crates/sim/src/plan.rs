@@ -136,6 +136,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// Drivers that the cluster runs: when they come, and whether they are supervised.
     pub(crate) submitted: Vec<(u64, bool)>,
+    /// When an operator decommissions a worker.
+    pub(crate) decommissions: Vec<u64>,
     /// No map output comes out as it did before.
     pub(crate) fickle: bool,
     pub(crate) quiet_at: u64,
@@ -218,6 +220,7 @@ fn fault_of_masters(rng: &mut Rng) -> Fault {
 /// The same with nothing that could cost an executor but its masters.
 fn with_masters_only(mut plan: Plan, rng: &mut Rng) -> Plan {
     plan.masters_only = true;
+    plan.decommissions.clear();
     plan.bad_place = None;
     (plan.loss, plan.repetition, plan.overtaking, plan.delay_ms) = (0, 0, 0, 2);
     (plan.panics, plan.task_crashes, plan.worker_attempts) = (0, 0, 60);
@@ -259,6 +262,7 @@ impl Plan {
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), fault(rng))).collect(),
             fickle: aside.u8(..4) == 0,
             submitted: (0..rng.u8(..3) / 2).map(|_| (rng.u64(..quiet_at), rng.bool())).collect(),
+            decommissions: (0..aside.u8(..4) / 2).map(|_| aside.u64(..quiet_at)).collect(),
             quiet_at,
         };
         if masters_only { with_masters_only(plan, rng) } else { plan }

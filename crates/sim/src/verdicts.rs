@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use firesteel_backend::AppId;
 use firesteel_standalone_core::WorkerId;
-use firesteel_standalone_core::master::{Master, RecoveryState, WorkerStatus};
+use firesteel_standalone_core::master::{Master, RecoveryState};
 use firesteel_types::ExecutorId;
 
+use crate::check::is_counted;
 use crate::network::SERVER;
 use crate::nodes::WorkerNode;
 use crate::plan::{HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
@@ -70,7 +71,7 @@ impl World {
         let workers = self.workers.iter().flatten().filter_map(|proc| {
             let Some(Body::Worker(node)) = &self.procs[*proc].body else { return None };
             let (status, _) = core.worker_status(&node.id)?;
-            (status == WorkerStatus::Alive).then(|| (node.id.clone(), *proc))
+            is_counted(status).then(|| (node.id.clone(), *proc))
         });
         workers.collect()
     }
@@ -88,8 +89,7 @@ impl World {
         }
         let faithful = [self.plan.loss, self.plan.repetition, self.plan.overtaking] == [0; 3];
         for (id, proc) in before {
-            let dead =
-                core.worker_status(id).is_none_or(|(status, _)| status != WorkerStatus::Alive);
+            let dead = core.worker_status(id).is_none_or(|(status, _)| !is_counted(status));
             let number = self.masters.iter().position(|number| *number == Some(master));
             let link = number.and_then(|number| self.procs[*proc].links.get(&number));
             let sent = |link| self.sent_heartbeats(*proc, master, link, WORKER_TIMEOUT_MS);

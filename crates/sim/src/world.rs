@@ -171,6 +171,8 @@ pub(crate) enum Event {
     VisitsStore(ProcId),
     StartDriver(usize),
     SubmitJob(ProcId),
+    /// An operator decommissions a worker.
+    DecommissionWorker,
     SubmitDriver {
         supervise: bool,
     },
@@ -313,6 +315,9 @@ impl World {
         for (at, supervise) in self.plan.submitted.clone() {
             self.push(at, Event::SubmitDriver { supervise });
         }
+        for at in self.plan.decommissions.clone() {
+            self.push(at, Event::DecommissionWorker);
+        }
         self.push(self.plan.quiet_at + SETTLE_MS, Event::SettleDue);
     }
 
@@ -429,6 +434,7 @@ impl World {
             Event::StartDriver(app) => self.start_driver(app),
             Event::SubmitJob(proc) => self.submit_job(proc, None),
             Event::SubmitDriver { supervise } => self.submit_driver(supervise),
+            Event::DecommissionWorker => self.decommission_some_worker(),
             Event::Strikes(fault) => self.strike(fault),
             Event::NoticeDue { dead, since } => self.check_noticed(dead, since),
             Event::OrphansDue { driver } => self.check_orphans(driver),

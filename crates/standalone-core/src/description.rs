@@ -62,6 +62,8 @@ pub enum ExecutorState {
     /// Ordered; its process is not known to run.
     Launching,
     Running,
+    /// Runs on a worker that was decommissioned: it ends what it does, and another one takes its place.
+    Decommissioned,
     /// Ended on order.
     Killed,
     /// Could not be started.
@@ -74,7 +76,8 @@ pub enum ExecutorState {
 
 impl ExecutorState {
     pub fn is_finished(self) -> bool {
-        !matches!(self, ExecutorState::Launching | ExecutorState::Running)
+        use ExecutorState::*;
+        !matches!(self, Launching | Running | Decommissioned)
     }
 
     /// How one in this state ended.
@@ -83,9 +86,10 @@ impl ExecutorState {
             ExecutorState::Exited => End::Exited(status),
             ExecutorState::Failed => End::LaunchFailed,
             ExecutorState::Killed => End::Told,
-            ExecutorState::Lost | ExecutorState::Launching | ExecutorState::Running => {
-                End::NodeLost
-            }
+            ExecutorState::Lost
+            | ExecutorState::Launching
+            | ExecutorState::Running
+            | ExecutorState::Decommissioned => End::NodeLost,
         }
     }
 
@@ -94,6 +98,7 @@ impl ExecutorState {
         match self {
             ExecutorState::Launching => "LAUNCHING",
             ExecutorState::Running => "RUNNING",
+            ExecutorState::Decommissioned => "DECOMMISSIONED",
             ExecutorState::Killed => "KILLED",
             ExecutorState::Failed => "FAILED",
             ExecutorState::Lost => "LOST",
@@ -189,6 +194,8 @@ pub struct WorkerState {
     pub drivers: Vec<DriverReport>,
     /// Applications it keeps something of.
     pub apps: Vec<AppId>,
+    /// It was decommissioned: a master that does not know that learns it.
+    pub decommissioned: bool,
 }
 
 /// How an executor was lost, as a driver needs to know it.

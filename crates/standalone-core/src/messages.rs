@@ -120,6 +120,10 @@ pub enum ToMaster {
         driver: DriverId,
     },
     RequestKillAllDrivers,
+    /// The workers of this id, at this host or at this address get nothing more to do: their machine is to be taken away.
+    RequestDecommissionWorkers {
+        name: String,
+    },
     /// Forget the applications and drivers that are over.
     RequestClearCompletedDriversAndApps,
     /// Does this master lead?
@@ -163,6 +167,12 @@ pub enum MasterReply {
         /// How far, if it is known.
         state: Option<DriverState>,
         worker: Option<(WorkerId, Address)>,
+    },
+    /// These workers are decommissioned; none if no worker is called that.
+    DecommissionResponse {
+        workers: Vec<WorkerId>,
+        /// Executors and drivers that still run there.
+        running: u32,
     },
     /// It was done, or it is so.
     Done,
@@ -221,6 +231,8 @@ pub enum ToWorker {
     DriverEndKnown { registration: Registration, driver: DriverId },
     /// Nothing of the application is needed any more.
     ApplicationFinished { app: AppId },
+    /// It gets nothing more to do, and tells so every master from now on.
+    DecommissionWorker { registration: Registration },
 }
 
 /// From a master to a driver.

@@ -44,6 +44,7 @@ fn messages_arrive_as_they_were_sent_and_a_part_of_one_is_none() {
             executors: vec![executor],
             drivers: vec![driver],
             apps: vec![key.app.clone()],
+            decommissioned: true,
         },
     });
     let registration = Registration(u64::MAX);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firesteel_scheduler::SchedulerInput;
-use firesteel_scheduler::messages::DagEvent;
+use firesteel_scheduler::messages::{DagEvent, TaskEvent};
 use firesteel_types::{ExecutorId, Host, TaskId, TaskOutcome, Tick};
 
 use super::options::RegistryOptions;
@@ -94,6 +94,12 @@ pub(super) struct Turn<'a> {
 impl Turn<'_> {
     pub(super) fn tell_executor(&mut self, to: Peer, message: ToExecutor) {
         self.out.push(RegistryEffect::SendExecutor { to, message });
+    }
+
+    /// The executor gets no more tasks.
+    pub(super) fn bar(&mut self, executor: ExecutorId) {
+        let barred = TaskEvent::ExecutorDecommissioned { executor };
+        self.out.push(RegistryEffect::Schedule(SchedulerInput::Task(barred)));
     }
 
     pub(super) fn command(&mut self, command: ProviderCommand) {

@@ -1,7 +1,6 @@
 //! Which executors count, when one is lost, and whose fault that is.
 
 use firesteel_scheduler::SchedulerInput;
-use firesteel_scheduler::messages::TaskEvent;
 use firesteel_types::{ExecutorId, ExecutorInfo, Tick};
 
 use super::core::{Registry, RegistryEffect, Turn};
@@ -43,7 +42,9 @@ impl Registry {
                 let who = Introduction { app, executor, info, hash, has_address };
                 self.register(turn, from, who);
             }
-            ToDriver::ExecutorHeartbeat { executor, .. } => self.heartbeat(turn, from, executor),
+            ToDriver::ExecutorHeartbeat { executor, running } => {
+                self.heartbeat(turn, from, executor, running.is_empty());
+            }
             ToDriver::StatusUpdate { executor, task, outcome, data } => {
                 if self.roster.heard(executor, from, turn.now) {
                     turn.out.push(RegistryEffect::ReportTask { executor, task, outcome, data });
@@ -69,6 +70,9 @@ impl Registry {
                 turn.command(ProviderCommand::Named(app));
             }
             turn.command(ProviderCommand::Registered(executor));
+            if self.roster.get(executor).is_some_and(|known| known.decommissioned) {
+                turn.bar(executor);
+            }
         }
     }
 
@@ -98,8 +102,14 @@ impl Registry {
         other.then(|| (Refusal::Duplicate, format!("there is an executor {id} already")))
     }
 
-    fn heartbeat(&mut self, turn: &mut Turn<'_>, from: Peer, id: ExecutorId) {
+    fn heartbeat(&mut self, turn: &mut Turn<'_>, from: Peer, id: ExecutorId, idle: bool) {
         let known = self.roster.heard(id, from, turn.now);
+        let leaves = self.roster.get(id).is_some_and(|executor| executor.decommissioned);
+        if known && idle && leaves && !self.options.planted.is(Mutant::KeepsDecommissionedExecutors)
+        {
+            let reason = "it was decommissioned, and its last task has ended";
+            return self.declare_dead(turn, id, End::Told, reason);
+        }
         if !known && (self.is_over() || self.is_lost(id)) {
             self.dropped_stale();
             return turn.tell_executor(from, ToExecutor::StopExecutor);
@@ -111,8 +121,7 @@ impl Registry {
     pub(super) fn executor_disconnected(&mut self, turn: &mut Turn<'_>, peer: Peer) {
         let Some(executor) = self.roster.disconnect(peer, turn.now) else { return };
         self.check_by(turn.now.plus_ms(self.options.reason_wait_ms));
-        let gone = TaskEvent::ExecutorDecommissioned { executor };
-        turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(gone)));
+        turn.bar(executor);
     }
 
     /// Executors that were silent for too long, never came, or are gone without a reason.
@@ -149,8 +158,7 @@ impl Registry {
         // None of them may get the tasks of another one.
         let bars = !self.options.planted.is(Mutant::RemovesOneByOne);
         for (id, ..) in gone.iter().filter(|(id, ..)| bars && self.roster.get(*id).is_some()) {
-            let barred = TaskEvent::ExecutorDecommissioned { executor: *id };
-            turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(barred)));
+            turn.bar(*id);
         }
         for (id, end, reason) in gone {
             self.declare_dead(turn, id, end, &reason);

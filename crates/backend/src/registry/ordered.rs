@@ -1,10 +1,8 @@
 //! Executors between order and registration, and what a provider's word about one means.
 
-use firesteel_scheduler::SchedulerInput;
-use firesteel_scheduler::messages::TaskEvent;
 use firesteel_types::ExecutorId;
 
-use super::core::{Registry, RegistryEffect, Turn};
+use super::core::{Registry, Turn};
 use crate::blame::End;
 use crate::mutant::Mutant;
 use crate::provider::{Preparing, ProviderCommand};
@@ -44,13 +42,12 @@ impl Registry {
         }
     }
 
-    /// It may end what it does, and gets nothing more.
+    /// It may end what it does, and gets nothing more. A heartbeat tells when it has: then the driver lets it go.
     pub(super) fn executor_decommissioning(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
         if !self.roster.decommission(executor) {
             return self.dropped_stale();
         }
-        let barred = TaskEvent::ExecutorDecommissioned { executor };
-        turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(barred)));
+        turn.bar(executor);
     }
 
     /// How it ended says whose fault that was. One that was never heard of may still come, and is refused then.

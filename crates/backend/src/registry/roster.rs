@@ -27,6 +27,8 @@ pub(super) struct Ordered {
     since: Tick,
     /// How far its node is with what it needs, if that was told.
     pub(super) preparing: Option<Preparing>,
+    /// Its cluster manager said that it ends.
+    decommissioned: bool,
 }
 
 /// All executors.
@@ -61,7 +63,9 @@ impl Roster {
     pub(super) fn order(&mut self, id: ExecutorId, now: Tick) -> bool {
         let lost = self.is_lost(id);
         if !lost && !self.registered.contains_key(&id) {
-            self.ordered.entry(id).or_insert(Ordered { since: now, preparing: None });
+            let (preparing, decommissioned) = (None, false);
+            let ordered = Ordered { since: now, preparing, decommissioned };
+            self.ordered.entry(id).or_insert(ordered);
         }
         !lost
     }
@@ -80,7 +84,7 @@ impl Roster {
         if let Some(ordered) = self.ordered.get_mut(&id)
             && preparing.is_further_than(ordered.preparing.unwrap_or_default())
         {
-            *ordered = Ordered { since: now, preparing: Some(preparing) };
+            (ordered.since, ordered.preparing) = (now, Some(preparing));
         }
         self.counts_on(id)
     }
@@ -98,15 +102,19 @@ impl Roster {
 
     /// It registered over this connection. False if it was registered before.
     pub(super) fn register(&mut self, id: ExecutorId, peer: Peer, now: Tick) -> bool {
-        self.ordered.remove(&id);
+        let ordered = self.ordered.remove(&id);
         let before = self.registered.get(&id);
-        let decommissioned = before.is_some_and(|before| before.decommissioned);
+        let decommissioned = before.is_some_and(|before| before.decommissioned)
+            || ordered.is_some_and(|ordered| ordered.decommissioned);
         let executor = Executor { peer, last_seen: now, disconnected: None, decommissioned };
         self.registered.insert(id, executor).is_none()
     }
 
-    /// Its cluster manager ends it. False if it is not registered, or that was said before.
+    /// Its cluster manager ends it. False if it is not registered yet, or that was said before.
     pub(super) fn decommission(&mut self, id: ExecutorId) -> bool {
+        if let Some(ordered) = self.ordered.get_mut(&id) {
+            ordered.decommissioned = true;
+        }
         let known = self.registered.get_mut(&id).filter(|known| !known.decommissioned);
         known.map(|known| known.decommissioned = true).is_some()
     }

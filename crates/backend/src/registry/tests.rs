@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firesteel_scheduler::SchedulerInput;
-use firesteel_types::{ExecutorId, Host, Tick};
+use firesteel_types::{ExecutorId, Host, TaskId, Tick};
 
 use super::*;
 use crate::blame::{End, ExitStatus};
@@ -217,6 +217,36 @@ fn an_executor_that_its_cluster_manager_ends_gets_no_more_tasks_and_blames_nobod
             _ => scene.wait(140_000),
         };
         assert_eq!(lost(&out), Some(false), "{how}");
+    }
+}
+
+#[test]
+fn a_decommissioned_executor_is_let_go_when_a_heartbeat_says_that_its_last_task_has_ended() {
+    let decommissioning = provider(ProviderEvent::Decommissioning { executor: ExecutorId(0) });
+    let heartbeat = |running| RegistryEvent::ReceivedExecutor {
+        from: Peer(9),
+        has_address: true,
+        message: ToDriver::ExecutorHeartbeat { executor: ExecutorId(0), running },
+    };
+    for first in [true, false] {
+        let mut scene = Scene::ready();
+        let out = if first {
+            scene.feed(introduces(9, 0));
+            scene.feed(heartbeat(vec![]));
+            assert!(!scene.registry.is_lost(ExecutorId(0)), "it may only have nothing to do");
+            scene.feed(decommissioning.clone())
+        } else {
+            scene.feed(ordered(0));
+            scene.feed(decommissioning.clone());
+            scene.feed(introduces(9, 0))
+        };
+        let barred = |effect: &RegistryEffect| {
+            matches!(effect, RegistryEffect::Schedule(SchedulerInput::Task(_)))
+        };
+        assert!(out.iter().any(barred), "{first}: {out:?}");
+        assert_eq!(lost(&scene.feed(heartbeat(vec![TaskId(7)]))), None);
+        let out = scene.feed(heartbeat(vec![]));
+        assert_eq!((lost(&out), released(&out)), (Some(false), vec![ExecutorId(0)]));
     }
 }
 

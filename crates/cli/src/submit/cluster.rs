@@ -37,22 +37,25 @@ const OF_THIS_MACHINE: [&str; 7] = [
 const POLL: Duration = Duration::from_secs(1);
 /// How many of these looks may fail in a row: a master may be restarted meanwhile.
 const FAILED_POLLS: u32 = 60;
+/// How many of them a master that leads may refuse: one that has just taken over may not have read all yet.
+const REFUSED_POLLS: u32 = 3;
 
 pub(super) fn submit(cluster: &Cluster, application: Application) -> Result<ExitCode, Failure> {
     daemons::runtime()?.block_on(async {
         let gateway = connect(cluster).await?;
         let submission = prepare(&gateway, &application).await?;
         let id = gateway.create(&submission).await?;
-        let ended = match cluster.conf.get(&entries::STANDALONE_SUBMIT_WAIT_APP_COMPLETION)? {
-            false => tell(&gateway, &id).await.unwrap_or_else(|error| {
-                println!("{id} SUBMITTED");
-                eprintln!("firesteel submit: {error}");
-                ExitCode::SUCCESS
-            }),
-            true => wait(&gateway, &id).await?,
-        };
+        copy_to_others(cluster, &gateway, &application).await;
+        if cluster.conf.get(&entries::STANDALONE_SUBMIT_WAIT_APP_COMPLETION)? {
+            return wait(cluster, gateway, &id).await;
+        }
+        let told = tell(&gateway, &id).await.unwrap_or_else(|error| {
+            println!("{id} SUBMITTED");
+            eprintln!("firesteel submit: {error}");
+            ExitCode::SUCCESS
+        });
         gateway.close().await;
-        Ok(ended)
+        Ok(told)
     })
 }
 
@@ -75,11 +78,17 @@ pub(super) fn status(cluster: &Cluster, id: &str) -> Result<ExitCode, Failure> {
 }
 
 /// The gateway of the master that leads.
-async fn connect(cluster: &Cluster) -> Result<Gateway, Failure> {
+pub(crate) async fn connect(cluster: &Cluster) -> Result<Gateway, Failure> {
     let mut reasons = Vec::new();
     for address in &cluster.masters {
         match reach(cluster, address).await? {
-            Ok(gateway) => return Ok(gateway),
+            Ok(gateway) => match gateway.check_leads() {
+                Ok(()) => return Ok(gateway),
+                Err(error) => {
+                    reasons.push(error.to_string());
+                    gateway.close().await;
+                }
+            },
             Err(error) => reasons.push(error.to_string()),
         }
     }
@@ -153,6 +162,34 @@ async fn prepare(gateway: &Gateway, application: &Application) -> Result<Submiss
     Ok(submission)
 }
 
+/// The other masters get copies: workers that start the driver later, or once more, find them there when the one that leads now
+/// is gone.
+async fn copy_to_others(cluster: &Cluster, leader: &Gateway, application: &Application) {
+    let Application { executable, files, .. } = application;
+    let here = match executable {
+        Place::Here(path) => Some(path),
+        Place::OnWorkers(_) => None,
+    };
+    let paths: Vec<_> = here.into_iter().chain(files.iter().map(|(_, path)| path)).collect();
+    let others = cluster.masters.iter().filter(|address| *address != leader.address());
+    for address in others.filter(|_| !paths.is_empty()) {
+        let copied = async {
+            let gateway = reach(cluster, address).await??;
+            for path in &paths {
+                upload(&gateway, path).await?;
+            }
+            gateway.close().await;
+            Ok::<_, Failure>(())
+        };
+        if let Err(error) = copied.await {
+            eprintln!(
+                "firesteel submit: {address} has no copy of what was uploaded, should {} be lost: {error}",
+                leader.address()
+            );
+        }
+    }
+}
+
 async fn upload(gateway: &Gateway, path: &Path) -> Result<Content, Failure> {
     let content = Content::of_file(path)
         .map_err(|error| format!("could not read {}: {error}", path.display()))?;
@@ -168,25 +205,54 @@ async fn tell(gateway: &Gateway, id: &str) -> Result<ExitCode, GatewayError> {
 }
 
 /// Says so whenever that changes, to the end.
-async fn wait(gateway: &Gateway, id: &str) -> Result<ExitCode, Failure> {
-    let (mut last, mut failed) = (String::new(), 0);
+async fn wait(cluster: &Cluster, gateway: Gateway, id: &str) -> Result<ExitCode, Failure> {
+    let (mut gateway, mut last) = (Some(gateway), String::new());
+    let (mut failed, mut refused) = (0, 0);
     loop {
-        match gateway.status(id).await {
+        match look(cluster, &mut gateway, id).await {
             Ok(status) => {
-                failed = 0;
+                (failed, refused) = (0, 0);
                 let now = line(id, &status);
                 if now != last {
                     println!("{now}");
                     last = now;
                 }
                 if !matches!(status.state.as_str(), "SUBMITTED" | "RUNNING" | "UNKNOWN") {
+                    close(gateway).await;
                     return Ok(exit_code(&status));
                 }
             }
-            Err(error) if !error.may_pass() || failed == FAILED_POLLS => return Err(error.into()),
-            Err(_) => failed += 1,
+            Err(error) => {
+                failed += 1;
+                refused += u32::from(gateway.is_some());
+                if refused > REFUSED_POLLS || failed > FAILED_POLLS {
+                    return Err(error);
+                }
+            }
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Asks the master that answered last, or, if that does not answer or does not lead any more, the one that does.
+async fn look(
+    cluster: &Cluster,
+    gateway: &mut Option<Gateway>,
+    id: &str,
+) -> Result<DriverStatus, Failure> {
+    if let Some(known) = gateway {
+        if let Ok(status) = known.status(id).await {
+            return Ok(status);
+        }
+        close(gateway.take()).await;
+    }
+    let leader = gateway.insert(connect(cluster).await?);
+    Ok(leader.status(id).await?)
+}
+
+async fn close(gateway: Option<Gateway>) {
+    if let Some(gateway) = gateway {
+        gateway.close().await;
     }
 }
 

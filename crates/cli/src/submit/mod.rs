@@ -13,7 +13,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use crate::Failure;
+pub(crate) use cluster::connect;
 pub(crate) use flags::SubmitFlags;
+pub(crate) use plan::cluster as cluster_of;
 use plan::{Action, Application};
 
 pub(crate) fn run(flags: SubmitFlags) -> Result<ExitCode, Failure> {

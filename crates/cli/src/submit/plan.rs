@@ -52,7 +52,7 @@ impl Place {
 
 /// The masters to ask, and what is to be known for that.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     pub(super) masters: Vec<RpcAddress>,
     pub(super) conf: Conf,
 }
@@ -127,7 +127,7 @@ fn asked_cluster(flag: &str, conf: &Conf) -> Result<Cluster, Failure> {
 }
 
 /// The masters of the settings, which have to be of a standalone cluster.
-fn cluster(conf: &Conf, instead: &str) -> Result<Cluster, Failure> {
+pub(crate) fn cluster(conf: &Conf, instead: &str) -> Result<Cluster, Failure> {
     let text = conf.get_raw(entries::MASTER.key()).ok_or(instead)?;
     let Master::Standalone { masters } = text.parse()? else {
         return Err(format!("{instead}, not {text}").into());

@@ -254,7 +254,7 @@ fn a_name_or_an_address_that_is_taken_is_refused_and_its_owner_stays() {
             cores: 1,
             memory_mb: 1,
         };
-        let state = WorkerState { number: 1, executors: vec![], drivers: vec![], apps: vec![] };
+        let state = WorkerState { number: 1, ..WorkerState::default() };
         let message = ToMaster::RegisterWorker { worker, state, newest: Term(0) };
         let (reason, retry) = runtime.block_on(claim(&master.url, message));
         assert!(reason.contains(needle) && retry == may_retry, "{reason}");

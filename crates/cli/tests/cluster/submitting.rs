@@ -209,6 +209,29 @@ fn an_upload_is_kept_by_its_hash_and_not_sent_twice() {
 }
 
 #[test]
+fn all_masters_of_a_cluster_get_what_is_uploaded_and_one_that_is_not_there_is_named() {
+    let (stores, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = script(&here, "app", "exit 0");
+    let hash = blake3::hash(&std::fs::read(&program).unwrap()).to_hex().to_string();
+    let [one, other, gone] = ["one", "other", "gone"].map(|name| {
+        let told = format!("spark.firesteel.master.store.dir={}/{name}", stores.path().display());
+        Master::start(&["--conf", &told])
+    });
+    let at = |master: &Master| master.url.trim_start_matches("spark://").to_owned();
+    let url = format!("spark://{},{},{}", at(&one), at(&other), at(&gone));
+    let missing = at(&gone);
+    drop(gone);
+    let arguments = ["--deploy-mode", "cluster", program.to_str().unwrap()];
+    let output = submit(&url, &arguments);
+    let told = text(&output.stderr);
+    assert!(output.status.success() && text(&output.stdout).contains("SUBMITTED"), "{told}");
+    assert!(told.contains(&format!("{missing} has no copy of what was uploaded")), "{told}");
+    for name in ["one", "other"] {
+        assert!(stores.path().join(name).join(&hash).exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_driver_in_a_cluster_with_a_secret_is_submitted_by_messages_and_told_the_secret_by_its_worker()
 {
     let directory = tempfile::tempdir().unwrap();

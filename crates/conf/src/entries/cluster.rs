@@ -258,13 +258,26 @@ entries! {
         DEPLOY_ZOOKEEPER_DIR: String = Entry::new("spark.deploy.zookeeper.dir", "/spark")
             .since("0.8.1").for_cluster();
 
-        /// The servers of `ETCD`, as `http://host:2379,http://host:2379`.
+        /// The servers of `ETCD`, as `http://host:2379,http://host:2379`, or `https://` with
+        /// `spark.firesteel.deploy.etcd.trustStore`.
         DEPLOY_ETCD_URL: Option<String> = Entry::optional("spark.firesteel.deploy.etcd.url")
             .example("http://127.0.0.1:2379").since("Firesteel 0.1.0").for_cluster();
 
         /// What the keys of `ETCD` begin with: the election and the state of the masters of one cluster.
         DEPLOY_ETCD_DIR: String = Entry::new("spark.firesteel.deploy.etcd.dir", "/spark")
             .since("Firesteel 0.1.0").for_cluster();
+
+        /// The certificate of the authority that signed those of etcd's servers, a PEM file: for `https://`.
+        DEPLOY_ETCD_TRUST_STORE: Option<String> = Entry::optional("spark.firesteel.deploy.etcd.trustStore")
+            .example("/etc/firesteel/etcd-ca.pem").since("Firesteel 0.1.0").for_cluster();
+
+        /// The certificate that a master shows to etcd's servers, a PEM file with the ones that signed it. Not set: none.
+        DEPLOY_ETCD_CERT_CHAIN: Option<String> = Entry::optional("spark.firesteel.deploy.etcd.certChain")
+            .example("/etc/firesteel/etcd-client.pem").since("Firesteel 0.1.0").for_cluster();
+
+        /// The key of `spark.firesteel.deploy.etcd.certChain`, a PEM file.
+        DEPLOY_ETCD_PRIVATE_KEY: Option<String> = Entry::optional("spark.firesteel.deploy.etcd.privateKey")
+            .example("/etc/firesteel/etcd-client.key").since("Firesteel 0.1.0").for_cluster();
 
         /// How long the leader among masters that share a store may be silent before another one is elected.
         DEPLOY_SESSION_TIMEOUT: Duration = Entry::new("spark.firesteel.deploy.sessionTimeout", "10s")

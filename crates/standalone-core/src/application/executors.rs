@@ -127,6 +127,9 @@ impl AppClient {
     pub(super) fn updated(&mut self, turn: &mut Turn<'_>, update: ExecutorUpdate) {
         let ExecutorUpdate { executor, state, end } = update;
         self.executors.numbers.heard_of(executor);
+        if state == ExecutorState::Decommissioned {
+            return turn.report(ProviderEvent::Decommissioning { executor });
+        }
         if !state.is_finished() {
             let node = self.executors.ordered.get(&executor).cloned();
             if let Some(node) = node.filter(|_| state == ExecutorState::Running) {

@@ -75,6 +75,8 @@ pub(super) struct Application {
     /// Those that were adopted, or could have been, and are over.
     dropped: BTreeSet<ExecutorId>,
     cores_granted: u32,
+    /// Those on decommissioned workers, and their cores: it may have others in their place.
+    decommissioned: (u32, u32),
     launches: Launches,
     /// How many of its executors have ever registered with its driver, as far as that told.
     registrations: u64,
@@ -98,6 +100,7 @@ impl Application {
             claimed: BTreeSet::new(),
             dropped: BTreeSet::new(),
             cores_granted: 0,
+            decommissioned: (0, 0),
             launches: Launches::default(),
             registrations: 0,
             excluded: BTreeSet::new(),
@@ -214,9 +217,10 @@ impl Application {
     pub(super) fn demand(&self, default_cores: Option<u32>) -> Option<Demand> {
         let description = &self.record.description;
         let cores = description.max_cores.or(default_cores).unwrap_or(u32::MAX);
-        let has = self.executors.len() as u32;
+        let (leaving, leaving_cores) = self.decommissioned;
+        let has = self.executors.len() as u32 - leaving;
         let demand = Demand {
-            cores: cores.saturating_sub(self.cores_granted),
+            cores: cores.saturating_sub(self.cores_granted - leaving_cores),
             cores_per_executor: description.cores_per_executor,
             memory_mb: description.memory_per_executor_mb,
             executors: self.limit.map_or(u32::MAX, |all| all.saturating_sub(has)),
@@ -307,6 +311,10 @@ impl Application {
         let removed = self.executors.remove(&executor)?;
         self.will_not_adopt(executor);
         self.cores_granted -= removed.cores;
+        if removed.state == ExecutorState::Decommissioned {
+            self.decommissioned.0 -= 1;
+            self.decommissioned.1 -= removed.cores;
+        }
         self.starving_since = now;
         Some(removed)
     }
@@ -325,6 +333,22 @@ impl Application {
             executor.state = state;
         }
         Some(further)
+    }
+
+    /// The worker of a running executor gets nothing more to do. False if there is no such executor, or that is known.
+    pub(super) fn decommission(&mut self, id: ExecutorId) -> bool {
+        let running = |executor: &&mut Executor| executor.state == ExecutorState::Running;
+        let Some(executor) = self.executors.get_mut(&id).filter(running) else { return false };
+        executor.state = ExecutorState::Decommissioned;
+        self.decommissioned.0 += 1;
+        self.decommissioned.1 += executor.cores;
+        true
+    }
+
+    /// Those on decommissioned workers.
+    pub(super) fn decommissioned(&self) -> impl Iterator<Item = ExecutorId> {
+        let leaves = |executor: &Executor| executor.state == ExecutorState::Decommissioned;
+        self.executors.iter().filter(move |(_, executor)| leaves(executor)).map(|(id, _)| *id)
     }
 
     /// A worker says how far it is with what an executor needs: true if that is further than was known.
@@ -410,6 +434,9 @@ impl Application {
         let id = &self.record.app;
         let cores: u32 = self.executors.values().map(|executor| executor.cores).sum();
         assert_eq!(cores, self.cores_granted, "S01: cores of {id}");
+        let leaving = self.decommissioned().map(|id| self.executors[&id].cores);
+        let leaving = leaving.fold((0, 0), |(count, all), cores| (count + 1, all + cores));
+        assert_eq!(leaving, self.decommissioned, "S01: decommissioned executors of {id}");
         let last = self.executors.keys().next_back();
         let next = self.record.next_executor;
         assert!(

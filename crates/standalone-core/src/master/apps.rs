@@ -125,6 +125,7 @@ impl Master {
             let update = ExecutorUpdate { executor, state: ExecutorState::Lost, end };
             turn.tell_app(from, ToApplication::ExecutorUpdated(update));
         }
+        self.tell_decommissioned(turn, id, &registered);
         self.set_limit(turn, id, limit);
     }
 

@@ -241,6 +241,7 @@ impl Master {
             | ToMaster::RequestKillDriver { .. }
             | ToMaster::RequestDriverStatus { .. }
             | ToMaster::RequestKillAllDrivers
+            | ToMaster::RequestDecommissionWorkers { .. }
             | ToMaster::RequestClearCompletedDriversAndApps
             | ToMaster::RequestReadyz => {
                 turn.reply(from, MasterReply::MasterInStandby { leader });
@@ -323,6 +324,9 @@ impl Master {
             ToMaster::RequestKillAllDrivers => {
                 self.kill_all_drivers(turn);
                 turn.reply(from, MasterReply::Done);
+            }
+            ToMaster::RequestDecommissionWorkers { name } => {
+                self.decommission_workers(turn, from, &name);
             }
             ToMaster::RequestClearCompletedDriversAndApps => {
                 self.apps.clear_completed();

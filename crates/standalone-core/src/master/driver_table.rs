@@ -54,12 +54,17 @@ impl Driver {
         self.record.fence.as_ref().map(|_| self.fenced_until)
     }
 
-    /// Its worker has it. One that registers brings what was not persisted: secrets.
-    pub(super) fn started(&mut self, description: Option<Arc<DriverDescription>>) {
+    /// Its worker has it. One that registers brings what was not persisted: secrets. True if not all was known before.
+    pub(super) fn started(&mut self, description: Option<Arc<DriverDescription>>) -> bool {
         self.started = true;
-        if let Some(description) = description {
-            self.record.description = description;
-        }
+        let Some(description) = description else { return false };
+        self.record.description = description;
+        !std::mem::replace(&mut self.record.whole, true)
+    }
+
+    /// Whether all is known that it takes to start it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.record.whole
     }
 
     /// Whether its worker has not told of it for so long after the order.

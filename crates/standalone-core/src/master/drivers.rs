@@ -63,7 +63,8 @@ impl Master {
         let id = self.ids.next_driver(turn.now);
         let (fence, fence_ms) = fence.unzip();
         let (submitted, worker) = (turn.now, None);
-        let record = DriverRecord { driver: id.clone(), description, submitted, worker, fence };
+        let record =
+            DriverRecord { driver: id.clone(), description, submitted, worker, fence, whole: true };
         self.drivers.insert(record, turn.now, fence_ms.unwrap_or(0));
         turn.touch_driver(&id);
         self.agenda.reschedule();
@@ -130,7 +131,10 @@ impl Master {
             return;
         }
         if let Some(driver) = driver {
-            return driver.started(report.description);
+            if driver.started(report.description) {
+                turn.touch_driver(&id);
+            }
+            return;
         }
         match self.adopt_driver(turn, worker, &report) {
             Unknown::Adopted => {
@@ -189,11 +193,12 @@ impl Master {
     }
 
     /// Its worker is gone: another one of it takes its place, if it is supervised. Not before it has surely ended: the worker may
-    /// only have been cut off, and ends it when it has not been answered for long enough (S36).
+    /// only have been cut off, and ends it when it has not been answered for long enough (S36). One of which this master knows only
+    /// what may be read by anybody cannot be started.
     pub(super) fn driver_lost(&mut self, turn: &mut Turn<'_>, id: &DriverId, heard: Tick) {
         let Some(driver) = self.drivers.get(id) else { return };
         let (description, worker) = (driver.description().clone(), driver.worker().cloned());
-        if description.supervise {
+        if description.supervise && driver.is_whole() {
             let over = heard.plus_ms(self.options.fence_ms());
             let fenced = self.options.driver_lease_ms > 0 && over > turn.now;
             let fences = fenced && !self.options.planted.is(Mutant::RelaunchesDriversAtOnce);

@@ -137,6 +137,10 @@ impl Master {
         end: End,
         cause: &str,
     ) {
+        // Whatever becomes of one that was to end is nobody's fault (S12).
+        if executor.state == ExecutorState::Decommissioned {
+            return;
+        }
         let memory_ms = self.options.crash_memory_ms;
         let Some(app) = self.apps.get_mut(&key.app) else { return };
         // Nobody here knows whether it was used: that it ended says nothing of its node, unless its process never began.
@@ -185,7 +189,7 @@ impl Master {
             let WorkerDescription { id, cores: has_cores, memory_mb: has_mb, .. } =
                 worker.description();
             let large = *has_cores >= cores && *has_mb >= memory_mb;
-            large && !app.launches().is_hopeless(id, limit)
+            large && !worker.is_decommissioned() && !app.launches().is_hopeless(id, limit)
         })
     }
 

@@ -122,6 +122,76 @@ fn a_master_that_takes_over_goes_on_waiting_for_a_driver_that_may_still_run() {
     assert_eq!(launched(&scene), [11]);
 }
 
+/// A store that takes a write in parts took the part in which the worker was removed, and the master was gone.
+#[test]
+fn a_driver_whose_workers_end_was_written_and_its_own_was_not_never_runs_twice() {
+    for supervise in [true, false] {
+        let mut before = Scene::new(MasterOptions::default());
+        before.add_worker(10, "a", 2, 1000);
+        before.hear(1, driver(supervise));
+        let mut records = before.records.clone();
+        records.workers.clear();
+        let mut scene = Scene::standing_by(MasterOptions::default());
+        (scene.now, scene.number) = (before.now, before.number);
+        scene.elect(records);
+        let b = scene.add_worker(11, "b", 2, 1000);
+        later_with_b(&mut scene, b, 120_000);
+        assert_eq!(launched(&scene), [0; 0], "{supervise}: it may run on a");
+        later_with_b(&mut scene, b, 30_000);
+        let again = if supervise { vec![11] } else { vec![] };
+        assert_eq!(launched(&scene), again, "{supervise}");
+    }
+}
+
+#[test]
+fn a_driver_that_has_no_place_on_its_worker_waits_until_that_says_that_it_does_not_run_it() {
+    let mut before = Scene::new(MasterOptions::default());
+    before.add_worker(10, "a", 2, 1000);
+    before.hear(1, driver(false));
+    let id = before.master.view().active_drivers[0].driver.clone();
+    let mut records = before.records.clone();
+    let worker = records.workers.get_mut(&WorkerId::new("a")).unwrap();
+    worker.worker.memory_mb = 1;
+    let mut scene = Scene::standing_by(MasterOptions::default());
+    (scene.now, scene.number) = (before.now, before.number);
+    scene.elect(records);
+    let a = scene.add_worker(10, "a", 1, 1);
+    scene.add_worker(11, "b", 2, 1000);
+    assert_eq!(launched(&scene), [0; 0]);
+    heartbeat(&mut scene, 10, "a", a, &[]);
+    assert_eq!(launched(&scene), [11]);
+    assert_eq!(scene.master.view().active_drivers[0].driver, id, "it is still the same");
+}
+
+/// Where records are not sealed, they have no secrets: its worker, which has, is gone.
+#[test]
+fn a_driver_of_which_not_all_is_known_is_not_started_without_the_rest() {
+    let (before, id, _) = supervised();
+    let mut records = before.records.clone();
+    records.drivers.get_mut(&id).unwrap().whole = false;
+    let mut scene = Scene::standing_by(MasterOptions::default());
+    (scene.now, scene.number) = (before.now, before.number);
+    scene.elect(records.clone());
+    let b = scene.add_worker(11, "b", 4, 1000);
+    later_with_b(&mut scene, b, 240_000);
+    assert_eq!(launched(&scene), [0; 0]);
+    assert_eq!(scene.master.view().completed_drivers[0].state, DriverState::Error);
+
+    let mut scene = Scene::standing_by(MasterOptions::default());
+    (scene.now, scene.number) = (before.now, before.number + 1);
+    scene.elect(records);
+    let b = scene.add_worker(11, "b", 4, 1000);
+    let ToMaster::RequestSubmitDriver { description } = driver(true) else { panic!() };
+    let (state, description) = (DriverState::Running, Some(description));
+    let (cores, memory_mb, end) = (1, 100, None);
+    let report = DriverReport { driver: id, cores, memory_mb, state, description, end };
+    let state = WorkerState { number: 99, drivers: vec![report], ..WorkerState::default() };
+    scene.register_worker(10, worker("a", 2, 1000), state);
+    scene.cut_off(10);
+    later_with_b(&mut scene, b, 240_000);
+    assert_eq!(launched(&scene), [11], "its worker told all of it");
+}
+
 #[test]
 fn a_worker_that_says_goodbye_is_missed_by_nobody() {
     let (mut scene, id, registration) = supervised();

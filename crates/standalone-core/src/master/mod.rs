@@ -7,6 +7,7 @@
 //!      core ──────────────┼ apps       registration, heartbeats, end
 //!        │                ├ executors  reports, failures in a row, end
 //!        │                ├ drivers    submission, end, another one in its place
+//!        │                ├ decommission  workers that get nothing more to do
 //!        │                └ recovery   election, what those before it knew, the end of its term
 //!        ▼
 //!     schedule ── placement: drivers first, then executors, first come first served
@@ -30,6 +31,9 @@ mod app_table;
 mod application;
 mod apps;
 mod core;
+mod decommission;
+#[cfg(test)]
+mod decommission_tests;
 mod driver_table;
 mod drivers;
 mod executors;

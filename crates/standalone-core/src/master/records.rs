@@ -18,6 +18,8 @@ use crate::{DriverId, Incarnation, Term, WorkerId};
 pub struct WorkerRecord {
     /// As it introduced itself.
     pub worker: WorkerDescription,
+    /// It gets nothing more to do.
+    pub decommissioned: bool,
 }
 
 /// An executor as it is persisted, with its application.
@@ -64,6 +66,9 @@ pub struct DriverRecord {
     pub worker: Option<WorkerId>,
     /// The one whose place it takes, while that may still run.
     pub fence: Option<Fence>,
+    /// Its description is as it was submitted. A store that cannot seal what it holds leaves secrets out: then only its worker
+    /// knows the rest.
+    pub whole: bool,
 }
 
 /// One change of what is persisted.

@@ -14,10 +14,10 @@ use firesteel_types::{ExecutorId, Tick};
 use super::application::Application;
 use super::core::{Master, MasterEffect, Turn};
 use super::ids::LARGEST_TERM;
-use super::records::{ApplicationRecord, DriverRecord, ExecutorRecord, Records};
+use super::records::{ApplicationRecord, DriverRecord, ExecutorRecord, Fence, Records};
 use super::state::ApplicationState;
 use super::worker_table::{Slot, Worker};
-use crate::description::{DriverReport, ExecutorReport, ExecutorState};
+use crate::description::{DriverDescription, DriverReport, ExecutorReport, ExecutorState};
 use crate::messages::{Follower, ToApplication, ToWorker};
 use crate::{ExecutorKey, Term, WorkerId};
 
@@ -67,7 +67,7 @@ impl Master {
         let Records { workers, apps, drivers, .. } = records;
         for record in workers.into_values() {
             let registration = self.ids.next_registration();
-            self.workers.insert(Worker::unknown(record.worker, registration, turn.now));
+            self.workers.insert(Worker::unknown(record, registration, turn.now));
         }
         let mut apps: Vec<ApplicationRecord> = apps.into_values().collect();
         apps.sort_by_key(|app| app.order);
@@ -94,23 +94,30 @@ impl Master {
         self.apps.restore(record, executors, turn.now);
     }
 
-    fn restore_driver(&mut self, turn: &mut Turn<'_>, mut record: DriverRecord) {
-        let slot =
-            Slot { cores: record.description.cores, memory_mb: record.description.memory_mb };
-        let id = record.driver.clone();
-        let worker = record.worker.take();
-        let booked = worker.filter(|worker| match self.workers.get_mut(worker) {
-            Some(worker) if worker.has_capacity(slot) => {
-                worker.book_driver(id.clone(), slot);
-                true
+    /// A store that takes a write in several parts may have taken only the first of them: a driver whose worker is not there was
+    /// lost with it, and one that has no place on its worker is not to run twice.
+    fn restore_driver(&mut self, turn: &mut Turn<'_>, record: DriverRecord) {
+        let DriverDescription { cores, memory_mb, .. } = *record.description;
+        let (id, slot, fence_ms) =
+            (record.driver.clone(), Slot { cores, memory_mb }, self.options.fence_ms());
+        let place = record.worker.clone().map(|worker| (self.workers.get_mut(&worker), worker));
+        match place {
+            None => self.drivers.insert(record, turn.now, fence_ms),
+            Some((Some(entry), _)) if entry.has_capacity(slot) => {
+                entry.book_driver(id, slot);
+                self.drivers.insert(record, turn.now, fence_ms);
             }
-            _ => false,
-        });
-        if booked.is_none() {
-            turn.touch_driver(&id);
+            Some((Some(_), worker)) => {
+                turn.touch_driver(&id);
+                let fence = Some(Fence { driver: id, worker });
+                let record = DriverRecord { worker: None, fence, ..record };
+                self.drivers.insert(record, turn.now, fence_ms);
+            }
+            Some((None, _)) => {
+                self.drivers.insert(record, turn.now, fence_ms);
+                self.driver_lost(turn, &id, turn.now);
+            }
         }
-        let fence_ms = self.options.fence_ms();
-        self.drivers.insert(DriverRecord { worker: booked, ..record }, turn.now, fence_ms);
     }
 
     /// False if there is no such worker, or it has too little.
@@ -324,8 +331,14 @@ impl Master {
             entry.book_driver(id.clone(), slot);
         }
         let (submitted, worker) = (turn.now, Some(worker.clone()));
-        let record =
-            DriverRecord { driver: id.clone(), description, submitted, worker, fence: None };
+        let record = DriverRecord {
+            driver: id.clone(),
+            description,
+            submitted,
+            worker,
+            fence: None,
+            whole: true,
+        };
         self.drivers.insert(record, turn.now, 0);
         turn.touch_driver(id);
         Unknown::Adopted

@@ -30,7 +30,7 @@ fn comes_back(scene: &mut Scene, from: u64, name: &str, newest: Term, app: &AppI
     };
     let executors = runs.iter().map(report).collect();
     let apps = vec![app.clone()];
-    let state = WorkerState { number: scene.number, executors, drivers: Vec::new(), apps };
+    let state = WorkerState { number: scene.number, executors, apps, ..WorkerState::default() };
     let worker = worker(name, 2, 1000);
     scene.hear(from, ToMaster::RegisterWorker { worker, state, newest });
 }

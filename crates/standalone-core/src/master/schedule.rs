@@ -27,7 +27,10 @@ impl Master {
 
     /// What live workers have left, of those that have any cores left.
     fn capacities(&self) -> Vec<(WorkerId, Capacity)> {
-        let open = self.workers.iter().filter(|worker| worker.fits(1, 0));
+        let ignores = self.ignores_decommissioning();
+        let open = self.workers.iter().filter(|worker| {
+            worker.fits(1, 0) || ignores && worker.is_alive() && worker.free_cores() > 0
+        });
         open.map(|worker| {
             let capacity =
                 Capacity { cores: worker.free_cores(), memory_mb: worker.free_memory_mb() };

@@ -30,6 +30,8 @@ impl RecoveryState {
 pub enum WorkerStatus {
     /// It gets work.
     Alive,
+    /// It ends what it does, and gets nothing more.
+    Decommissioned,
     /// It was declared dead.
     Dead,
     /// It was known to the master before this one and has not answered.
@@ -41,6 +43,7 @@ impl WorkerStatus {
     pub fn name(self) -> &'static str {
         match self {
             WorkerStatus::Alive => "ALIVE",
+            WorkerStatus::Decommissioned => "DECOMMISSIONED",
             WorkerStatus::Dead => "DEAD",
             WorkerStatus::Unknown => "UNKNOWN",
         }

@@ -33,6 +33,8 @@ pub(super) struct Worker {
     disconnected: Option<Tick>,
     registration: Registration,
     status: WorkerStatus,
+    /// It gets nothing more to do, for as long as its process lives.
+    decommissioned: bool,
     last_heartbeat: Tick,
     /// The largest number of its reports.
     reported: u64,
@@ -55,6 +57,7 @@ impl Worker {
             disconnected: None,
             registration,
             status: WorkerStatus::Alive,
+            decommissioned: false,
             last_heartbeat: now,
             reported: 0,
             executors: BTreeMap::new(),
@@ -65,13 +68,32 @@ impl Worker {
     }
 
     /// A worker of a master before this one, which has not answered yet.
-    pub(super) fn unknown(
-        description: WorkerDescription,
-        registration: Registration,
-        now: Tick,
-    ) -> Self {
+    pub(super) fn unknown(record: WorkerRecord, registration: Registration, now: Tick) -> Self {
+        let WorkerRecord { worker, decommissioned } = record;
         let status = WorkerStatus::Unknown;
-        Worker { status, ..Worker::new(description, UNREACHED, registration, now) }
+        let worker = Worker::new(worker, UNREACHED, registration, now);
+        Worker { status, decommissioned, ..worker }
+    }
+
+    /// It gets nothing more to do. False if that is so already.
+    pub(super) fn decommission(&mut self) -> bool {
+        !std::mem::replace(&mut self.decommissioned, true)
+    }
+
+    pub(super) fn is_decommissioned(&self) -> bool {
+        self.decommissioned
+    }
+
+    /// Whether somebody means it by this: its id, its host, or its address.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        let WorkerDescription { id, address, .. } = &self.description;
+        *id.0 == *name || *address.host.0 == *name || address.to_string() == name
+    }
+
+    /// What is known of the same process goes on.
+    pub(super) fn succeed(&mut self, before: &Worker) {
+        let same = before.description.incarnation == self.description.incarnation;
+        self.decommissioned |= before.decommissioned && same;
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -90,7 +112,8 @@ impl Worker {
     /// What is persisted of it: nothing, of a dead one.
     pub(super) fn record(&self) -> Option<WorkerRecord> {
         let counts = self.status != WorkerStatus::Dead;
-        counts.then(|| WorkerRecord { worker: self.description.clone() })
+        let (worker, decommissioned) = (&self.description, self.decommissioned);
+        counts.then(|| WorkerRecord { worker: worker.clone(), decommissioned })
     }
 
     pub(super) fn id(&self) -> &WorkerId {
@@ -114,7 +137,10 @@ impl Worker {
     }
 
     pub(super) fn status(&self) -> WorkerStatus {
-        self.status
+        match self.status {
+            WorkerStatus::Alive if self.decommissioned => WorkerStatus::Decommissioned,
+            status => status,
+        }
     }
 
     pub(super) fn last_heartbeat(&self) -> Tick {
@@ -151,7 +177,7 @@ impl Worker {
 
     pub(super) fn fits(&self, cores: u32, memory_mb: u64) -> bool {
         let reached = self.is_alive() && !self.is_disconnected();
-        reached && self.has_capacity(Slot { cores, memory_mb })
+        reached && !self.decommissioned && self.has_capacity(Slot { cores, memory_mb })
     }
 
     pub(super) fn has_capacity(&self, slot: Slot) -> bool {
@@ -217,6 +243,11 @@ impl Worker {
         self.drivers.keys()
     }
 
+    /// How many executors and drivers are counted on there.
+    pub(super) fn processes(&self) -> u32 {
+        (self.executors.len() + self.drivers.len()) as u32
+    }
+
     /// The worker is dead, and nothing is booked on it any more: gives back what was.
     pub(super) fn declare_dead(&mut self) -> (Vec<ExecutorKey>, Vec<DriverId>) {
         self.status = WorkerStatus::Dead;
@@ -228,7 +259,7 @@ impl Worker {
     pub(super) fn view(&self) -> WorkerView {
         WorkerView {
             worker: self.description.clone(),
-            status: self.status,
+            status: self.status(),
             cores_used: self.cores_used,
             memory_used_mb: self.memory_used_mb,
             last_heartbeat: self.last_heartbeat,

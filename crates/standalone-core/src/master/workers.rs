@@ -112,6 +112,7 @@ impl Master {
     /// What is counted on there and was not mentioned stays booked: its order is repeated. There is capacity for it.
     fn rebook(&mut self, mut entry: Worker) {
         if let Some(before) = self.workers.get(entry.id()) {
+            entry.succeed(before);
             for (key, slot) in before.executor_slots() {
                 if !entry.holds_executor(key) {
                     entry.book_executor(key.clone(), slot);
@@ -206,6 +207,7 @@ impl Master {
 
     /// Compares what a worker says with what is booked, and repeats what it has not heard.
     fn reconcile(&mut self, turn: &mut Turn<'_>, id: &WorkerId, state: WorkerState) {
+        let knows_its_end = state.decommissioned;
         let known: Vec<ExecutorKey> = state.executors.iter().map(|r| r.key.clone()).collect();
         for report in state.executors {
             self.executor_reported(turn, id, report);
@@ -219,6 +221,7 @@ impl Master {
         for app in state.apps.into_iter().filter(is_over) {
             turn.tell_worker(worker.peer(), ToWorker::ApplicationFinished { app });
         }
+        self.reconcile_decommission(turn, id, knows_its_end);
     }
 
     /// Repeats launches that the worker does not know, and kills that it has not confirmed.

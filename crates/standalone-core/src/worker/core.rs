@@ -140,6 +140,8 @@ pub struct Worker {
     pub(super) drivers: Drivers,
     pub(super) memory: Memory,
     next_clean_up: Option<Tick>,
+    /// It gets nothing more to do.
+    decommissioned: bool,
     /// Masters that will never take it in.
     pub(super) hopeless: BTreeSet<usize>,
     armed: Option<Tick>,
@@ -161,6 +163,7 @@ impl Worker {
             drivers: Drivers::default(),
             memory: Memory::default(),
             next_clean_up: None,
+            decommissioned: false,
             hopeless: BTreeSet::new(),
             armed: None,
             stopped: false,
@@ -273,6 +276,11 @@ impl Worker {
                 }
             }
             ToWorker::ApplicationFinished { app } => self.application_finished(turn, &app),
+            ToWorker::DecommissionWorker { registration } => {
+                if self.obeys(registration) {
+                    self.decommissioned = true;
+                }
+            }
         }
     }
 
@@ -340,11 +348,13 @@ impl Worker {
 
     /// All it has to tell.
     pub(super) fn state(&mut self) -> WorkerState {
+        let forgets = self.options.planted.is(Mutant::ForgetsItWasDecommissioned);
         WorkerState {
             number: self.next_number(),
             executors: self.executors.reports(),
             drivers: self.drivers.reports(),
             apps: self.memory.open_apps(),
+            decommissioned: self.decommissioned && !forgets,
         }
     }
 
@@ -367,6 +377,11 @@ impl Worker {
     /// Whether it is registered with a master.
     pub fn is_registered(&self) -> bool {
         matches!(self.link, Link::Registered { .. })
+    }
+
+    /// Whether it gets nothing more to do.
+    pub fn is_decommissioned(&self) -> bool {
+        self.decommissioned
     }
 
     /// The newest registration it has heard of: the one it obeys.

@@ -118,10 +118,12 @@ struct Reply {
     length: Option<u64>,
 }
 
-/// A gateway that answers.
+/// A gateway that answers. Its master leads, or else it only takes what is uploaded.
 pub struct Gateway {
     address: RpcAddress,
     way: Way,
+    /// Why its master does not lead, if it does not.
+    standby: Option<String>,
 }
 
 enum Way {
@@ -135,9 +137,7 @@ impl Gateway {
         address: RpcAddress,
         key: Option<TokenKey>,
     ) -> Result<Self, GatewayError> {
-        let gateway = Self { address, way: Way::Http { key } };
-        gateway.check_ready().await?;
-        Ok(gateway)
+        Self { address, way: Way::Http { key }, standby: None }.greeted().await
     }
 
     /// Inside messages, with the secret of `options`.
@@ -148,9 +148,7 @@ impl Gateway {
         let env = RpcEnv::client(options);
         let endpoint = env.endpoint_ref(&address.endpoint(GATEWAY));
         let endpoint = endpoint.map_err(|error| unreachable(&address, error))?;
-        let gateway = Self { address, way: Way::Messages { endpoint, env } };
-        gateway.check_ready().await?;
-        Ok(gateway)
+        Self { address, way: Way::Messages { endpoint, env }, standby: None }.greeted().await
     }
 
     /// Closes its connections.
@@ -160,14 +158,33 @@ impl Gateway {
         }
     }
 
-    async fn check_ready(&self) -> Result<(), GatewayError> {
+    /// Where it is.
+    pub fn address(&self) -> &RpcAddress {
+        &self.address
+    }
+
+    /// An error unless its master leads.
+    pub fn check_leads(&self) -> Result<(), GatewayError> {
+        match &self.standby {
+            None => Ok(()),
+            Some(reason) => {
+                let (address, reason) = (self.address.clone(), reason.clone());
+                Err(GatewayError::NotReady { address, reason })
+            }
+        }
+    }
+
+    async fn greeted(mut self) -> Result<Self, GatewayError> {
         let address = self.address.clone();
         let answer = self.call("GET", "/v1/submissions/readyz", Vec::new()).await?;
         let Some(reply) = parse(&answer) else { return Err(GatewayError::NotRest { address }) };
         match answer.status {
-            200 if reply.success => Ok(()),
+            200 if reply.success => Ok(self),
             403 => Err(GatewayError::Forbidden { address, reason: reply.message }),
-            503 => Err(GatewayError::NotReady { address, reason: reply.message }),
+            503 => {
+                self.standby = Some(reply.message);
+                Ok(self)
+            }
             _ => Err(GatewayError::Refused { message: reply.message }),
         }
     }
@@ -187,6 +204,23 @@ impl Gateway {
         let reply = self.ask("POST", &path("kill", id)?, Vec::new()).await?;
         match reply.success {
             true => Ok(reply.message),
+            false => Err(GatewayError::Refused { message: reply.message }),
+        }
+    }
+
+    /// Has workers of this id, host or address get nothing more to do; what the master says, and how many executors and drivers
+    /// still run there.
+    pub async fn decommission(&self, name: &str) -> Result<(String, u64), GatewayError> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_name) {
+            let message =
+                format!("{name:?} is no worker: write its id, its host, or its host and port");
+            return Err(GatewayError::Refused { message });
+        }
+        let path = format!("/v1/workers/decommission/{name}");
+        let reply = self.ask("POST", &path, Vec::new()).await?;
+        match reply.success {
+            true => Ok((reply.message, reply.length.unwrap_or(0))),
             false => Err(GatewayError::Refused { message: reply.message }),
         }
     }

@@ -74,7 +74,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     let web_address = web.as_ref().map(|web| web.address.clone());
     options.url = format!("spark://{address}");
     options.web_ui = web_address.as_ref().map_or_else(String::new, |web| format!("http://{web}"));
-    let records = recovery::of(&args.conf, args.recovery.as_ref())?;
+    let records = recovery::of(&args.conf, secret.as_ref(), args.recovery.as_ref())?;
     options.elected = records.as_ref().is_some_and(|records| records.has_rivals());
     let codec = Codec::new(&args.conf, secret.as_ref())?;
     let (outbox, writer) = match records {

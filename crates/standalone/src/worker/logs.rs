@@ -54,6 +54,27 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
+/// The name of a full file.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!("--{number:04}"));
+    name.into()
+}
+
+/// Numbers of full files that are there, in order.
+fn full_files(path: &Path) -> io::Result<Vec<u64>> {
+    let (Some(directory), Some(stream)) = (path.parent(), path.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let start = format!("{}--", stream.to_string_lossy());
+    let number = |entry: fs::DirEntry| {
+        entry.file_name().to_str()?.strip_prefix(&start)?.parse::<u64>().ok()
+    };
+    let mut numbers: Vec<u64> = fs::read_dir(directory)?.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
 /// A file that is replaced when it is full.
 struct Roll {
     path: PathBuf,
@@ -65,10 +86,14 @@ struct Roll {
 }
 
 impl Roll {
+    /// Goes on where a process before it ended: a driver that is started again prints to the same files.
     fn new(path: PathBuf, rolling: Rolling) -> io::Result<Self> {
         let file = open(&path)?;
         let written = file.metadata()?.len();
-        Ok(Self { path, rolling, file, written, next: 0, full: VecDeque::new() })
+        let numbers = full_files(&path)?;
+        let next = numbers.last().map_or(0, |last| last + 1);
+        let full = numbers.into_iter().map(|number| numbered(&path, number)).collect();
+        Ok(Self { path, rolling, file, written, next, full })
     }
 
     /// Takes all there is. A disk that refuses costs the output, never the process: it is read on.
@@ -104,11 +129,10 @@ impl Roll {
     }
 
     fn begin_another(&mut self) -> io::Result<()> {
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!("--{:04}", self.next));
+        let name = numbered(&self.path, self.next);
         self.next += 1;
         fs::rename(&self.path, &name)?;
-        self.full.push_back(name.into());
+        self.full.push_back(name);
         (self.file, self.written) = (open(&self.path)?, 0);
         while self.rolling.retained.is_some_and(|retained| self.full.len() > retained) {
             let oldest = self.full.pop_front().expect("there are some");
@@ -127,8 +151,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stdout");
         let rolling = Rolling { max_bytes: 4, retained: Some(2) };
-        Roll::new(path, rolling).unwrap().copy(&b"aaaabbbbccccddddee"[..]).unwrap();
-        let mut files: Vec<(String, String)> = fs::read_dir(directory.path())
+        Roll::new(path.clone(), rolling).unwrap().copy(&b"aaaabbbbccccddddee"[..]).unwrap();
+        let expected = [("stdout", "ee"), ("stdout--0002", "cccc"), ("stdout--0003", "dddd")];
+        assert_eq!(files_in(directory.path()), owned(&expected));
+        Roll::new(path, rolling).unwrap().copy(&b"ffgggghh"[..]).unwrap();
+        let expected = [("stdout", "hh"), ("stdout--0004", "eeff"), ("stdout--0005", "gggg")];
+        assert_eq!(files_in(directory.path()), owned(&expected), "the next process goes on");
+    }
+
+    fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
+        files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    fn files_in(directory: &Path) -> Vec<(String, String)> {
+        let mut files: Vec<(String, String)> = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .map(|path| {
@@ -137,7 +173,6 @@ mod tests {
             })
             .collect();
         files.sort();
-        let expected = [("stdout", "ee"), ("stdout--0002", "cccc"), ("stdout--0003", "dddd")];
-        assert_eq!(files, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+        files
     }
 }

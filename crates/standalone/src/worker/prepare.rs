@@ -131,22 +131,30 @@ impl Launch {
             // Workers ask for proofs as this one does.
             secret: secret.clone().filter(|_| kind == SourceKind::Driver || self.keyring.is_some()),
         };
-        let driver = match order {
+        let drivers = match order {
             Order::Executor { .. } => {
-                source(SourceKind::Driver, &served.address, APPLICATION_IDENTITY)
+                vec![source(SourceKind::Driver, &served.address, APPLICATION_IDENTITY)]
             }
-            // What a driver of the cluster needs, its master serves to the cluster's workers.
-            Order::Driver { .. } => Source {
-                secret: self.secret(),
-                ..source(SourceKind::Driver, &served.address, DEFAULT_IDENTITY)
-            },
+            // What a driver of the cluster needs, its master serves to the cluster's workers; another one, if that is gone.
+            Order::Driver { .. } => {
+                let taken = RpcAddress::new(&*served.address.host.0, served.address.port);
+                let others = self.masters.iter().filter(|master| **master != taken).cloned();
+                let all = [taken.clone()].into_iter().chain(others);
+                let of = |address| Source {
+                    kind: SourceKind::Driver,
+                    address,
+                    identity: DEFAULT_IDENTITY.to_owned(),
+                    secret: self.secret(),
+                };
+                all.map(of).collect()
+            }
         };
         let peers = order.peers().into_iter().flat_map(|(app, peers)| {
             let source = &source;
             peers.iter().map(move |peer| source(SourceKind::Worker, peer, app))
         });
         let own = |other: &Source| other.address.endpoint(WORKER).to_string() == self.url;
-        [driver].into_iter().chain(peers).filter(|other| !own(other)).collect()
+        drivers.into_iter().chain(peers).filter(|other| !own(other)).collect()
     }
 
     /// The cluster's secret, if it has one.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::command::Command as Told;
-use firesteel_rpc::{Keyring, SECRET_VARIABLE};
+use firesteel_rpc::{Keyring, RpcAddress, SECRET_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -73,6 +73,8 @@ pub(super) struct Launch {
     pub(super) bind: Option<String>,
     /// The worker's own name.
     pub(super) url: String,
+    /// Its masters, which keep what was uploaded for drivers.
+    pub(super) masters: Vec<RpcAddress>,
     /// Who may dial the worker, if they have to prove it.
     pub(super) keyring: Option<Keyring>,
     /// What the worker waits for before it ends.
@@ -252,6 +254,7 @@ mod tests {
             host: "localhost".to_owned(),
             bind: None,
             url: String::new(),
+            masters: Vec::new(),
             keyring: None,
             tasks,
         })

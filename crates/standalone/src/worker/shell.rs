@@ -77,6 +77,7 @@ impl Setting {
             host: host.clone(),
             bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
+            masters: args.masters.clone(),
             keyring: args.rpc.keyring.clone(),
             tasks,
         };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use firesteel_backend::command::Command;
 use firesteel_conf::{Conf, ConfError, REDACTED, Redaction, entries};
 use firesteel_rpc::Secret;
 use firesteel_standalone_core::Term;
@@ -69,8 +70,8 @@ impl Codec {
             }
             Change::RemoveApplication(id) => remove(format!("{APP}{id}")),
             Change::PutDriver(record) => {
-                let (record, whole) = self.without_secrets_of_driver(record);
-                put(format!("{DRIVER}{}", record.driver), encoded(&(record, whole)))
+                let record = self.without_secrets_of_driver(record);
+                put(format!("{DRIVER}{}", record.driver), encoded(&record))
             }
             Change::RemoveDriver(id) => remove(format!("{DRIVER}{id}")),
         }
@@ -85,20 +86,18 @@ impl Codec {
         record
     }
 
-    /// And whether nothing was left out.
-    fn without_secrets_of_driver(&self, mut record: DriverRecord) -> (DriverRecord, bool) {
-        if self.key.is_some() {
-            return (record, true);
-        }
+    /// One secret is enough to leave all arguments and variables out: the word after `--password` does not look like one.
+    fn without_secrets_of_driver(&self, mut record: DriverRecord) -> DriverRecord {
         let is_secret = |name: &str, value: &str| self.redaction.apply(name, value) == REDACTED;
-        let mut description = (*record.description).clone();
-        let command = &mut description.command;
-        let before = command.environment.len() + command.arguments.len();
-        command.environment.retain(|name, value| !is_secret(name, value));
-        command.arguments.retain(|argument| !is_secret("", argument));
-        let whole = before == command.environment.len() + command.arguments.len();
-        record.description = Arc::new(description);
-        (record, whole)
+        let Command { arguments, environment, .. } = &record.description.command;
+        let any = environment.iter().any(|(name, value)| is_secret(name, value))
+            || arguments.iter().any(|argument| is_secret("", argument));
+        if self.key.is_none() && any {
+            let mut description = (*record.description).clone();
+            (description.command.arguments, description.command.environment) = Default::default();
+            (record.description, record.whole) = (Arc::new(description), false);
+        }
+        record
     }
 
     fn seal(&self, name: &str, mut bytes: Vec<u8>) -> Vec<u8> {
@@ -162,14 +161,18 @@ fn change(key: &str, bytes: &[u8]) -> Result<Option<Change>, RecoveryError> {
         return Ok(Some(Change::PutTerm(decoded::<Term>(key, bytes)?)));
     }
     if key.starts_with(WORKER) {
-        return Ok(Some(Change::PutWorker(decoded::<WorkerRecord>(key, bytes)?)));
+        // Those of a master before this version end before the last field: nothing was decommissioned then.
+        let whole = decoded::<WorkerRecord>(key, bytes);
+        let older =
+            || decoded(key, bytes).map(|worker| WorkerRecord { worker, decommissioned: false });
+        return Ok(Some(Change::PutWorker(whole.or_else(|_| older())?)));
     }
     if key.starts_with(APP) {
         return Ok(Some(Change::PutApplication(decoded(key, bytes)?)));
     }
     if key.starts_with(DRIVER) {
-        let (record, whole): (DriverRecord, bool) = decoded(key, bytes)?;
-        if !whole && record.worker.is_none() {
+        let record: DriverRecord = decoded(key, bytes)?;
+        if !record.whole && record.worker.is_none() {
             tracing::error!(
                 driver = %record.driver,
                 "this driver waited for a worker and is lost: its command holds secrets, which a cluster without a secret \
@@ -185,7 +188,6 @@ fn change(key: &str, bytes: &[u8]) -> Result<Option<Change>, RecoveryError> {
 #[cfg(test)]
 mod tests {
     use firesteel_backend::AppId;
-    use firesteel_backend::command::Command;
     use firesteel_standalone_core::description::{ApplicationDescription, DriverDescription};
     use firesteel_standalone_core::{DriverId, Incarnation, WorkerId};
     use firesteel_types::{ExecutorId, Tick};
@@ -231,7 +233,8 @@ mod tests {
             command: command(),
         };
         let (driver, description) = (DriverId::new("driver-1"), Arc::new(description));
-        let driver = DriverRecord { driver, description, submitted: Tick(6), worker, fence: None };
+        let (submitted, fence, whole) = (Tick(6), None, true);
+        let driver = DriverRecord { driver, description, submitted, worker, fence, whole };
         vec![
             Change::PutTerm(Term(3)),
             Change::PutApplication(app),
@@ -281,14 +284,27 @@ mod tests {
      {
         let plain = codec(None);
         let waiting = stored(&plain, changes(None));
-        assert!(!holds(&waiting, SECRET) && holds(&waiting, "a.txt"));
+        assert!(!holds(&waiting, SECRET) && !holds(&waiting, "a.txt"));
         assert!(plain.records(waiting).unwrap().drivers.is_empty());
         let running = stored(&plain, changes(Some(WorkerId::new("w"))));
         let records = plain.records(running).unwrap();
         assert_eq!((records.drivers.len(), records.apps.len()), (1, 1));
+        let driver = &records.drivers[&DriverId::new("driver-1")];
+        assert!(!driver.whole, "its worker knows the rest");
         let app = &records.apps[&AppId::new("app-1")];
         assert!(app.description.command.environment.is_empty(), "its driver brings it again");
         assert_eq!((app.limit, app.order, app.next_executor), (Some(2), 4, ExecutorId(9)));
+    }
+
+    #[test]
+    fn what_follows_the_name_of_a_secret_is_not_stored_either() {
+        let arguments = vec!["--password".to_owned(), "hunter2".to_owned()];
+        let command = Command { program: "/bin/app".into(), arguments, ..Command::default() };
+        let mut all = changes(None);
+        let Change::PutDriver(record) = &mut all[2] else { panic!() };
+        let description = DriverDescription { command, ..(*record.description).clone() };
+        record.description = Arc::new(description);
+        assert!(!holds(&stored(&codec(None), all), "hunter2"));
     }
 
     #[test]

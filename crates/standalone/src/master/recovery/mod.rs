@@ -25,9 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firesteel_conf::{Conf, RecoveryMode, entries};
+use firesteel_rpc::Secret;
 
 pub(super) use codec::Codec;
 pub use etcd::Etcd;
+use etcd::EtcdTls;
 pub use filesystem::FileSystem;
 pub(super) use outbox::{Job, Outbox, Running};
 pub use zookeeper::ZooKeeper;
@@ -123,11 +125,13 @@ pub enum RecoveryError {
     ZooKeeper { servers: String, trouble: String },
     #[error(
         "spark.firesteel.deploy.etcd.url is {url:?}: spark.deploy.recoveryMode=ETCD needs servers as \
-         http://host:2379,http://host:2379 (TLS is not spoken there: let a proxy of this machine do that)"
+         http://host:2379,http://host:2379 or https://"
     )]
     EtcdUrl { url: String },
     #[error("spark.firesteel.deploy.etcd.dir is {directory:?}: write a path such as /spark")]
     EtcdDirectory { directory: String },
+    #[error("{setting}: {reason}")]
+    EtcdTls { setting: &'static str, reason: String },
     #[error("etcd at {servers}: {trouble}")]
     Etcd { servers: String, trouble: String },
     #[error("the record {key} cannot be read: {what}")]
@@ -156,6 +160,7 @@ impl fmt::Debug for RecoveryFactory {
 /// The store that settings ask for; `None` for none.
 pub(super) fn of(
     conf: &Conf,
+    secret: Option<&Secret>,
     custom: Option<&RecoveryFactory>,
 ) -> Result<Option<Box<dyn Recovery>>, StartError> {
     match conf.get(&entries::DEPLOY_RECOVERY_MODE)? {
@@ -170,13 +175,18 @@ pub(super) fn of(
             let url = conf.get(&entries::DEPLOY_ZOOKEEPER_URL)?.unwrap_or_default();
             let directory = conf.get(&entries::DEPLOY_ZOOKEEPER_DIR)?;
             let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
-            Ok(Some(Box::new(ZooKeeper::new(&url, &directory, timeout)?)))
+            let store = ZooKeeper::new(&url, &directory, timeout)?;
+            Ok(Some(Box::new(match secret {
+                Some(secret) => store.owned_by(secret),
+                None => store,
+            })))
         }
         RecoveryMode::Etcd => {
             let url = conf.get(&entries::DEPLOY_ETCD_URL)?.unwrap_or_default();
             let directory = conf.get(&entries::DEPLOY_ETCD_DIR)?;
             let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
-            Ok(Some(Box::new(Etcd::new(&url, &directory, timeout)?)))
+            let tls = EtcdTls::from_conf(conf)?;
+            Ok(Some(Box::new(Etcd::new(&url, &directory, timeout)?.with_tls(&tls)?)))
         }
         RecoveryMode::Custom => {
             let RecoveryFactory(make) = custom.ok_or(RecoveryError::NoCustom)?;

@@ -181,6 +181,7 @@ fn message(asked: &Request) -> ToMaster {
         Request::Status(driver) => ToMaster::RequestDriverStatus { driver: driver.clone() },
         Request::KillAll => ToMaster::RequestKillAllDrivers,
         Request::Clear => ToMaster::RequestClearCompletedDriversAndApps,
+        Request::Decommission(name) => ToMaster::RequestDecommissionWorkers { name: name.clone() },
         _ => ToMaster::RequestReadyz,
     }
 }
@@ -192,6 +193,7 @@ fn told(asked: &Request, reply: MasterReply) -> Reply {
         Request::Status(_) => ("SubmissionStatusResponse", "request driver statuses"),
         Request::KillAll => ("KillAllSubmissionResponse", "kill drivers"),
         Request::Clear => ("ClearResponse", "clear completed drivers and apps"),
+        Request::Decommission(_) => ("DecommissionResponse", "decommission workers"),
         _ => ("ReadyzResponse", "be ready"),
     };
     match (asked, reply) {
@@ -200,6 +202,9 @@ fn told(asked: &Request, reply: MasterReply) -> Reply {
         }
         (Request::Status(driver), MasterReply::DriverStatusResponse { state, worker, .. }) => {
             Reply::status(driver, state, worker)
+        }
+        (Request::Decommission(name), MasterReply::DecommissionResponse { workers, running }) => {
+            Reply::decommissioned(name, &workers, running)
         }
         (Request::KillAll, MasterReply::Done) => {
             Reply::done(action, "Kill request for all drivers submitted")

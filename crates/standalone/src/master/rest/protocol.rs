@@ -33,6 +33,8 @@ pub(super) enum Request {
     KillAll,
     Clear,
     Readyz,
+    /// Workers of this id, host or address get nothing more to do. Not of Spark's.
+    Decommission(String),
     /// How much of this content is there?
     Held(Content),
     /// The body is a piece of this content, from this byte on.
@@ -50,7 +52,7 @@ pub(super) struct Reply {
     driver_state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     highest_protocol_version: Option<&'static str>,
-    /// How many bytes of a content are there. Not of Spark's.
+    /// How many bytes of a content are there, or how many processes. Not of Spark's.
     #[serde(skip_serializing_if = "Option::is_none")]
     length: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +140,19 @@ impl Reply {
         }
     }
 
+    /// Success is that there are such workers; the length is what still runs there.
+    pub(super) fn decommissioned(name: &str, workers: &[WorkerId], running: u32) -> Self {
+        let named = workers.iter().map(WorkerId::to_string).collect::<Vec<_>>().join(", ");
+        let message = match workers.is_empty() {
+            true => format!("There is no worker of the id, host or address {name}"),
+            false => {
+                format!("{named} decommissioned: {running} executors and drivers still run there")
+            }
+        };
+        let (message, length) = (Some(message), Some(running.into()));
+        Reply { message, length, ..Reply::new("DecommissionResponse", !workers.is_empty()) }
+    }
+
     /// Success is that all of it is there.
     pub(super) fn held(Held { length, whole }: Held) -> Self {
         Reply { length: Some(length), ..Reply::new("ContentResponse", whole) }
@@ -189,6 +204,7 @@ pub(super) fn read(
     match parts.next() {
         Some("submissions") => {}
         Some("content") => return content(method, parts.next(), parts.next()),
+        Some("workers") => return decommission(method, parts.next(), parts.next()),
         _ => return Err(refused("Missing the /submissions prefix.")),
     }
     let (action, id) = (parts.next(), parts.next());
@@ -216,6 +232,22 @@ pub(super) fn read(
         Some("clear") => Ok(Request::Clear),
         Some("readyz") => Ok(Request::Readyz),
         _ => submission::read(body, site),
+    }
+}
+
+/// `/v1/workers/decommission/NAME`. Not of Spark's.
+fn decommission(
+    method: &Method,
+    action: Option<&str>,
+    name: Option<&str>,
+) -> Result<Request, Refusal> {
+    match (action, name) {
+        _ if *method != Method::POST => {
+            let message = format!("HTTP method {method} is not supported by this URL: use POST");
+            Err(refusal(405, message))
+        }
+        (Some("decommission"), Some(name)) => Ok(Request::Decommission(name.to_owned())),
+        _ => Err(refusal(400, "Workers are decommissioned by /v1/workers/decommission/NAME.")),
     }
 }
 
@@ -461,6 +493,15 @@ mod tests {
         assert!(matches!(asks("POST", "/v1/submissions/killall", ""), Ok(Request::KillAll)));
         assert!(matches!(asks("POST", "/v1/submissions/clear", ""), Ok(Request::Clear)));
         assert!(matches!(asks("GET", "/v1/submissions/readyz", ""), Ok(Request::Readyz)));
+        let decommission = asks("POST", "/v1/workers/decommission/h:7", "");
+        assert!(matches!(decommission, Ok(Request::Decommission(name)) if name == "h:7"));
+        for (method, path, status) in [
+            ("GET", "/v1/workers/decommission/h", 405),
+            ("POST", "/v1/workers/decommission", 400),
+            ("POST", "/v1/workers/kill/h", 400),
+        ] {
+            assert_eq!(asks(method, path, "").unwrap_err().0, status, "{method} {path}");
+        }
     }
 
     #[test]

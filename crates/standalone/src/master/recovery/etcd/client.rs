@@ -3,19 +3,25 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// The largest answer that is read.
 const LARGEST: u64 = 256 << 20;
 
+/// Codes of gRPC that say that a server cannot answer now, such as while the cluster elects a leader: deadline exceeded, unavailable.
+const PASSING: [i64; 2] = [4, 14];
+
 /// Why something did not work.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// No server could be reached, or it went away.
+    /// No server could be reached, it went away, or it has lost the others for now.
     Connection(io::Error),
     /// A server answered, and this is why it did not do it.
     Refused(String),
@@ -42,32 +48,62 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// `host:port` of an address such as `http://host:2379`; `None` if it is none.
-pub(super) fn server(url: &str) -> Option<String> {
-    let address = match url.split_once("://") {
-        Some(("http", rest)) => rest.trim_end_matches('/'),
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    /// `host:port`
+    address: String,
+    /// What its certificate names; `None`: it does not speak TLS.
+    name: Option<String>,
+}
+
+/// A server of an address such as `http://host:2379`; `None` if it is none.
+pub(super) fn server(url: &str) -> Option<Server> {
+    let (speaks_tls, address) = match url.split_once("://") {
+        Some(("http", rest)) => (false, rest.trim_end_matches('/')),
+        Some(("https", rest)) => (true, rest.trim_end_matches('/')),
         Some(_) => return None,
-        None => url,
+        None => (false, url),
     };
     let (host, port) = address.rsplit_once(':')?;
-    (!host.is_empty() && port.parse::<u16>().is_ok()).then(|| address.to_owned())
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let is_one = !host.is_empty() && port.parse::<u16>().is_ok();
+    let name = speaks_tls.then(|| bare.to_owned());
+    is_one.then(|| Server { address: address.to_owned(), name })
 }
 
 #[derive(Debug)]
 pub(super) struct Client {
     /// The one that answered last comes first.
-    servers: Vec<String>,
+    servers: Vec<Server>,
     /// How long each may take for each step.
     wait: Duration,
+    /// Whom to trust, and what to prove, where a server speaks TLS.
+    tls: Option<Arc<ClientConfig>>,
 }
 
+/// A connection, whatever is around its bytes.
+trait Connection: Read + Write {}
+impl<T: Read + Write> Connection for T {}
+
 impl Client {
-    pub(super) fn new(servers: Vec<String>, wait: Duration) -> Self {
-        Self { servers, wait: wait.max(Duration::from_millis(100)) }
+    pub(super) fn new(servers: Vec<Server>, wait: Duration) -> Self {
+        Self { servers, wait: wait.max(Duration::from_millis(100)), tls: None }
+    }
+
+    pub(super) fn set_tls(&mut self, tls: Arc<ClientConfig>) {
+        self.tls = Some(tls);
+    }
+
+    /// Whether a server speaks TLS, and nothing says whom to trust.
+    pub(super) fn lacks_tls(&self) -> bool {
+        self.tls.is_none() && self.servers.iter().any(|server| server.name.is_some())
     }
 
     pub(super) fn servers(&self) -> String {
-        self.servers.join(",")
+        let addresses: Vec<&str> =
+            self.servers.iter().map(|server| server.address.as_str()).collect();
+        addresses.join(",")
     }
 
     /// Asks the first server that answers. A server that has lost the others refuses: then another one is asked, too.
@@ -85,14 +121,24 @@ impl Client {
         Err(trouble)
     }
 
-    fn ask(&self, server: &str, what: &str, body: &Value) -> Result<Value, Trouble> {
-        let address = server.to_socket_addrs()?.next();
-        let address =
-            address.ok_or_else(|| io::Error::other(format!("{server} has no address")))?;
-        let mut connection = TcpStream::connect_timeout(&address, self.wait)?;
+    fn connect(&self, server: &Server) -> io::Result<Box<dyn Connection>> {
+        let address = server.address.to_socket_addrs()?.next();
+        let address = address
+            .ok_or_else(|| io::Error::other(format!("{} has no address", server.address)))?;
+        let connection = TcpStream::connect_timeout(&address, self.wait)?;
         connection.set_read_timeout(Some(self.wait))?;
         connection.set_write_timeout(Some(self.wait))?;
-        let body = body.to_string();
+        let Some((name, tls)) = server.name.as_ref().zip(self.tls.clone()) else {
+            return Ok(Box::new(connection));
+        };
+        let name = ServerName::try_from(name.clone()).map_err(io::Error::other)?;
+        let session = ClientConnection::new(tls, name).map_err(io::Error::other)?;
+        Ok(Box::new(StreamOwned::new(session, connection)))
+    }
+
+    fn ask(&self, server: &Server, what: &str, body: &Value) -> Result<Value, Trouble> {
+        let mut connection = self.connect(server)?;
+        let (server, body) = (&server.address, body.to_string());
         // In this version of HTTP an answer ends with its connection.
         let head = format!(
             "POST /v3/{what} HTTP/1.0\r\nHost: {server}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -100,7 +146,11 @@ impl Client {
         );
         connection.write_all(format!("{head}{body}").as_bytes())?;
         let mut answer = Vec::new();
-        connection.take(LARGEST).read_to_end(&mut answer)?;
+        match connection.take(LARGEST).read_to_end(&mut answer) {
+            // Without a last word of TLS: an answer that was cut off is none.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
+            read => drop(read?),
+        }
         read(&answer)
     }
 }
@@ -121,7 +171,12 @@ fn read(answer: &[u8]) -> Result<Value, Trouble> {
         (_, Some(value)) => {
             let error = value["message"].as_str().or(value["error"].as_str());
             let nested = value["error"]["message"].as_str();
-            Err(Trouble::Refused(error.or(nested).unwrap_or(status).to_owned()))
+            let why = error.or(nested).unwrap_or(status).to_owned();
+            let code = value["code"].as_i64().or(value["error"]["grpc_code"].as_i64());
+            match code.is_some_and(|code| PASSING.contains(&code)) {
+                true => Err(Trouble::Connection(io::Error::other(why))),
+                false => Err(Trouble::Refused(why)),
+            }
         }
         (_, None) => Err(Trouble::Nonsense),
     }
@@ -163,6 +218,12 @@ mod tests {
         assert!(matches!(refused, Err(Trouble::Refused(why)) if why == "not so"));
         let nested = answer("HTTP/1.0 200 OK\r\n\r\n{\"error\":{\"message\":\"no leader\"}}");
         assert!(matches!(nested, Err(Trouble::Refused(why)) if why == "no leader"));
+        let passing = answer(
+            "HTTP/1.0 503 Service Unavailable\r\n\r\n{\"error\":\"etcdserver: leader changed\",\"code\":14}",
+        );
+        assert!(
+            matches!(passing, Err(Trouble::Connection(why)) if why.to_string().contains("leader changed"))
+        );
         assert!(matches!(
             answer("HTTP/1.0 404 Not Found\r\n\r\nno such page"),
             Err(Trouble::Nonsense)

@@ -11,12 +11,14 @@
 //! not answered is sent again, and whichever of the two comes late changes nothing.
 
 mod client;
+mod tls;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::client::{Client, Trouble, decoded, encoded, number};
+use self::client::{Client, Server, Trouble, decoded, encoded, number};
+pub(super) use self::tls::EtcdTls;
 use super::{Elected, Entry, Recovery, RecoveryError};
 
 /// A transaction takes so many changes, and so many bytes: less than etcd does.
@@ -66,7 +68,7 @@ impl Etcd {
     /// Servers as `http://host:2379`, separated by commas; a directory such as `/spark`.
     pub fn new(url: &str, directory: &str, timeout: Duration) -> Result<Self, RecoveryError> {
         let refused = || RecoveryError::EtcdUrl { url: url.to_owned() };
-        let servers: Option<Vec<String>> =
+        let servers: Option<Vec<Server>> =
             url.split(',').map(str::trim).filter(|it| !it.is_empty()).map(client::server).collect();
         let servers = servers.filter(|servers| !servers.is_empty()).ok_or_else(refused)?;
         let directory = directory.trim_end_matches('/').to_owned();
@@ -75,6 +77,17 @@ impl Etcd {
         }
         let client = Client::new(servers, timeout / 3);
         Ok(Self { client, directory, timeout, url: String::new(), led: None, leader: None })
+    }
+
+    /// How its servers are told from others, and what they are shown: for `https://`.
+    pub(super) fn with_tls(mut self, tls: &EtcdTls) -> Result<Self, RecoveryError> {
+        if let Some(config) = tls.config()? {
+            self.client.set_tls(config);
+        }
+        match self.client.lacks_tls() {
+            true => Err(tls.missing()),
+            false => Ok(self),
+        }
     }
 
     fn failed(&self, trouble: Trouble) -> RecoveryError {
@@ -238,10 +251,18 @@ impl Recovery for Etcd {
     }
 
     fn renew(&mut self) -> Result<Option<Duration>, RecoveryError> {
-        // A connection that breaks may be another one's in a moment: the lease is renewed long before its end.
-        let renewed = match self.prolong() {
-            Err(Trouble::Connection(_)) => self.prolong(),
-            renewed => renewed,
+        // A connection that breaks may be another one's in a moment, and a cluster elects a leader within seconds: the lease is
+        // renewed long before its end.
+        let asked = Instant::now();
+        let until = asked + self.led.as_ref().map_or(Duration::ZERO, |led| led.timeout / 4);
+        let renewed = loop {
+            let begun = Instant::now();
+            match self.prolong() {
+                Err(Trouble::Connection(_)) if begun + PAUSE < until => std::thread::sleep(PAUSE),
+                // It counts from when this was asked.
+                Ok(lease) => break Ok(lease + (begun - asked)),
+                trouble => break trouble,
+            }
         };
         renewed.map(Some).map_err(|trouble| self.failed(trouble))
     }
@@ -268,10 +289,12 @@ mod tests {
     #[test]
     fn addresses_and_directories_that_cannot_be_are_refused_with_what_to_write() {
         let timeout = Duration::from_secs(10);
-        for url in ["http://a:2379", "http://a:2379, b:2379", "http://[::1]:2379/"] {
+        for url in
+            ["http://a:2379", "http://a:2379, b:2379", "http://[::1]:2379/", "https://a:2379"]
+        {
             assert!(Etcd::new(url, "/spark/", timeout).is_ok(), "{url}");
         }
-        for url in ["", "a", "http://a", "https://a:2379", "http://a:b", "http://a:1/path"] {
+        for url in ["", "a", "http://a", "ftp://a:2379", "http://a:b", "https://a:1/path"] {
             let error = Etcd::new(url, "/spark", timeout).unwrap_err();
             assert!(error.to_string().contains("spark.firesteel.deploy.etcd.url"), "{error}");
         }
@@ -279,6 +302,17 @@ mod tests {
             let error = Etcd::new("http://a:1", directory, timeout).unwrap_err();
             assert!(error.to_string().contains("spark.firesteel.deploy.etcd.dir"), "{error}");
         }
+    }
+
+    #[test]
+    fn tls_without_somebody_to_trust_is_refused_with_what_to_set() {
+        let store = |url| Etcd::new(url, "/spark", Duration::from_secs(10)).unwrap();
+        let error = store("https://a:2379").with_tls(&EtcdTls::default()).unwrap_err();
+        assert!(error.to_string().contains("spark.firesteel.deploy.etcd.trustStore"), "{error}");
+        assert!(store("http://a:2379").with_tls(&EtcdTls::default()).is_ok());
+        let tls = EtcdTls { trust_store: Some("/nowhere.pem".into()), ..EtcdTls::default() };
+        let error = store("https://a:2379").with_tls(&tls).unwrap_err();
+        assert!(error.to_string().contains("/nowhere.pem"), "{error}");
     }
 
     #[test]

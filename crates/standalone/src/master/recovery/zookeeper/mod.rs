@@ -16,12 +16,17 @@ mod wire;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use firesteel_rpc::Secret;
+
 use self::session::{Session, Trouble};
 use self::wire::{Code, Op};
 use super::{Elected, Entry, Recovery, RecoveryError};
 
 /// More bytes than this go in several transactions: an ensemble refuses more than `jute.maxbuffer`, 1 MiB.
 const LARGEST_WRITE: usize = 512 << 10;
+
+/// What the password is made for of a secret.
+const PURPOSE: &str = "firesteel 2026-11-18 nodes of masters";
 
 /// A place in a ZooKeeper ensemble.
 #[derive(Debug)]
@@ -40,6 +45,8 @@ pub struct ZooKeeper {
     url: String,
     /// The first candidate, if that is another one's, and what it says.
     first: Option<(String, String)>,
+    /// What masters of this cluster prove: nobody else may read or change their nodes.
+    credentials: Option<Secret>,
 }
 
 impl ZooKeeper {
@@ -58,8 +65,27 @@ impl ZooKeeper {
             return Err(RecoveryError::ZooKeeperDirectory { directory });
         }
         let (session, candidate, keys) = (None, None, BTreeSet::new());
-        let (url, first) = (String::new(), None);
-        Ok(Self { servers, directory, timeout, session, candidate, keys, writes: 0, url, first })
+        let (url, first, writes, credentials) = (String::new(), None, 0, None);
+        Ok(Self {
+            servers,
+            directory,
+            timeout,
+            session,
+            candidate,
+            keys,
+            writes,
+            url,
+            first,
+            credentials,
+        })
+    }
+
+    /// Its nodes are for those who have this secret. A password made of it crosses the network, and not the secret itself.
+    pub fn owned_by(mut self, secret: &Secret) -> Self {
+        let key = blake3::derive_key(PURPOSE, secret.expose().as_bytes());
+        let text = format!("firesteel:{}", blake3::Hash::from_bytes(key).to_hex());
+        self.credentials = Secret::new(&text, "of ZooKeeper").ok();
+        self
     }
 
     fn election(&self) -> String {
@@ -81,12 +107,13 @@ impl ZooKeeper {
     fn session(&mut self) -> Result<&mut Session, Trouble> {
         if self.session.is_none() {
             self.candidate = None;
-            self.session = Some(Session::open(&self.servers, self.timeout)?);
+            let credentials = self.credentials.clone();
+            self.session = Some(Session::open(&self.servers, self.timeout, credentials)?);
         }
         Ok(self.session.as_mut().expect("just opened"))
     }
 
-    /// A node that stays, with all above it.
+    /// A node that stays, with all above it. Those above the directory are not ours alone.
     fn ensure(&mut self, path: &str) -> Result<(), Trouble> {
         for (at, _) in path.char_indices().filter(|(at, letter)| *at > 0 && *letter == '/') {
             self.ensure_one(&path[..at])?;
@@ -95,7 +122,12 @@ impl ZooKeeper {
     }
 
     fn ensure_one(&mut self, path: &str) -> Result<(), Trouble> {
-        match self.session()?.create(path, b"", wire::PERSISTENT) {
+        let above = path.len() < self.directory.len();
+        let created = match above {
+            true => self.session()?.create_open(path),
+            false => self.session()?.create(path, b"", wire::PERSISTENT),
+        };
+        match created {
             Ok(_) | Err(Trouble::Refused(Code::NODE_EXISTS)) => Ok(()),
             Err(trouble) => Err(trouble),
         }

@@ -6,7 +6,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wire::{Code, Op, Reader, Writer, kind};
+use firesteel_rpc::Secret;
+
+use super::wire::{AUTH_REQUEST, Code, Op, Owner, Reader, Writer, kind};
 
 /// The largest answer that is read.
 const LARGEST: usize = 64 << 20;
@@ -34,6 +36,10 @@ impl fmt::Display for Trouble {
             Trouble::Connection(error) => write!(f, "{error}"),
             Trouble::Refused(Code::SESSION_EXPIRED) => f.write_str("the session is over"),
             Trouble::Refused(Code::NO_NODE) => f.write_str("a node that was there is gone"),
+            Trouble::Refused(Code::NO_AUTH | Code::AUTH_FAILED) => f.write_str(
+                "the nodes are those of masters with another secret (spark.authenticate.secret): give all masters the same, or \
+                 another spark.deploy.zookeeper.dir",
+            ),
             Trouble::Refused(Code(code)) => write!(f, "it refused a request with error {code}"),
             Trouble::Nonsense => f.write_str("it answered something else than ZooKeeper does"),
             Trouble::NoSession => f.write_str("there is no session"),
@@ -54,6 +60,8 @@ pub(super) struct Session {
     timeout: Duration,
     id: i64,
     password: Vec<u8>,
+    /// What this session proves, and who then owns what it creates; `None`: nothing, and everybody.
+    credentials: Option<Secret>,
     connection: Option<TcpStream>,
     requests: i32,
     /// The last change that a server told of: one that does not know it yet would show what was before.
@@ -64,12 +72,17 @@ pub(super) struct Session {
 
 impl Session {
     /// A new session with the first server that takes it.
-    pub(super) fn open(servers: &[String], timeout: Duration) -> Result<Self, Trouble> {
+    pub(super) fn open(
+        servers: &[String],
+        timeout: Duration,
+        credentials: Option<Secret>,
+    ) -> Result<Self, Trouble> {
         let mut session = Session {
             servers: servers.to_vec(),
             timeout,
             id: 0,
             password: vec![0; PASSWORD],
+            credentials,
             connection: None,
             requests: 0,
             seen: 0,
@@ -124,8 +137,16 @@ impl Session {
         };
         (self.id, self.password) = (id, password);
         (self.timeout, self.heard) = (Duration::from_millis(timeout), Instant::now());
+        if let Some(credentials) = &self.credentials {
+            authenticate(&mut connection, credentials.expose())?;
+        }
         self.connection = Some(connection);
         Ok(())
+    }
+
+    /// Who owns what this session creates.
+    fn owner(&self) -> Owner {
+        self.credentials.as_ref().map_or(Owner::World, |_| Owner::Session)
     }
 
     /// Sends a request once and waits for its answer.
@@ -190,7 +211,23 @@ impl Session {
         data: &[u8],
         flags: i32,
     ) -> Result<String, Trouble> {
-        let answer = self.call(kind::CREATE, &|request| request.create(path, data, flags))?;
+        self.create_for(self.owner(), path, data, flags)
+    }
+
+    /// A node that stays, for everybody.
+    pub(super) fn create_open(&mut self, path: &str) -> Result<String, Trouble> {
+        self.create_for(Owner::World, path, b"", super::wire::PERSISTENT)
+    }
+
+    fn create_for(
+        &mut self,
+        owner: Owner,
+        path: &str,
+        data: &[u8],
+        flags: i32,
+    ) -> Result<String, Trouble> {
+        let answer =
+            self.call(kind::CREATE, &|request| request.create(path, data, flags, owner))?;
         Reader(&answer).text().ok_or(Trouble::Nonsense)
     }
 
@@ -217,7 +254,8 @@ impl Session {
 
     /// All or nothing. A connection that breaks leaves open which.
     pub(super) fn multi(&mut self, ops: &[Op]) -> Result<(), Trouble> {
-        let answer = self.call(kind::MULTI, &|request| request.multi(ops))?;
+        let owner = self.owner();
+        let answer = self.call(kind::MULTI, &|request| request.multi(ops, owner))?;
         let done = Reader(&answer).multi().ok_or(Trouble::Nonsense)?;
         done.map_err(Trouble::Refused)
     }
@@ -225,6 +263,22 @@ impl Session {
     pub(super) fn close(mut self) {
         if self.connection.is_some() {
             let _ = self.call(kind::CLOSE_SESSION, &|request| request);
+        }
+    }
+}
+
+/// A connection proves anew who asks.
+fn authenticate(connection: &mut TcpStream, credentials: &str) -> Result<(), Trouble> {
+    connection.write_all(&Writer::auth(credentials).framed())?;
+    loop {
+        let frame = read_frame(connection)?;
+        let mut answer = Reader(&frame);
+        let (answered, _, code) = (answer.int(), answer.long(), answer.int());
+        if answered.ok_or(Trouble::Nonsense)? == AUTH_REQUEST {
+            return match code.ok_or(Trouble::Nonsense)? {
+                0 => Ok(()),
+                code => Err(Trouble::Refused(Code(code))),
+            };
         }
     }
 }
@@ -277,7 +331,7 @@ mod tests {
             answer(&mut connection, Writer::default().int(number).long(78).int(-101));
             (first, second)
         });
-        let mut session = Session::open(&servers, Duration::from_secs(10)).unwrap();
+        let mut session = Session::open(&servers, Duration::from_secs(10), None).unwrap();
         assert!(session.exists("/a").unwrap());
         assert!(!session.exists("/a").unwrap());
         assert_eq!(server.join().unwrap(), (0, 77));

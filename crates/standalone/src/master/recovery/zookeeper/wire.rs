@@ -14,11 +14,23 @@ pub(super) mod kind {
     pub(in super::super) const GET_CHILDREN: i32 = 8;
     pub(in super::super) const CHECK: i32 = 13;
     pub(in super::super) const MULTI: i32 = 14;
+    pub(in super::super) const AUTH: i32 = 100;
     pub(in super::super) const CLOSE_SESSION: i32 = -11;
 }
 
-/// Read, write, create, delete, administer: everybody who reaches the ensemble, as Spark has it. Records are sealed.
+/// The number of a request that proves who asks.
+pub(super) const AUTH_REQUEST: i32 = -4;
+/// Read, write, create, delete, administer.
 const ALL_RIGHTS: i32 = 31;
+
+/// Who has all rights on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Everybody who reaches the ensemble, as Spark has it.
+    World,
+    /// Who has proved the same as this session.
+    Session,
+}
 /// Whatever version a node has.
 const ANY_VERSION: i32 = -1;
 /// Bytes about a node that nobody here reads.
@@ -30,8 +42,10 @@ pub(super) struct Code(pub(super) i32);
 
 impl Code {
     pub(super) const NO_NODE: Code = Code(-101);
+    pub(super) const NO_AUTH: Code = Code(-102);
     pub(super) const NODE_EXISTS: Code = Code(-110);
     pub(super) const SESSION_EXPIRED: Code = Code(-112);
+    pub(super) const AUTH_FAILED: Code = Code(-115);
 }
 
 /// A part of a transaction.
@@ -85,12 +99,22 @@ impl Writer {
         self
     }
 
-    pub(super) fn create(self, path: &str, data: &[u8], flags: i32) -> Self {
-        let created = self.bytes(path.as_bytes()).bytes(data);
-        created.int(1).int(ALL_RIGHTS).bytes(b"world").bytes(b"anyone").int(flags)
+    pub(super) fn create(self, path: &str, data: &[u8], flags: i32, owner: Owner) -> Self {
+        let created = self.bytes(path.as_bytes()).bytes(data).int(1).int(ALL_RIGHTS);
+        let owned = match owner {
+            Owner::World => created.bytes(b"world").bytes(b"anyone"),
+            Owner::Session => created.bytes(b"auth").bytes(b""),
+        };
+        owned.int(flags)
     }
 
-    pub(super) fn multi(mut self, ops: &[Op]) -> Self {
+    /// A name and a password, for the scheme `digest`.
+    pub(super) fn auth(credentials: &str) -> Self {
+        let request = Writer::request(AUTH_REQUEST, kind::AUTH).int(0);
+        request.bytes(b"digest").bytes(credentials.as_bytes())
+    }
+
+    pub(super) fn multi(mut self, ops: &[Op], owner: Owner) -> Self {
         for op in ops {
             let kind = match op {
                 Op::Check { .. } => kind::CHECK,
@@ -104,7 +128,7 @@ impl Writer {
                     self.bytes(path.as_bytes()).int(ANY_VERSION)
                 }
                 Op::Set { path, data } => self.bytes(path.as_bytes()).bytes(data).int(ANY_VERSION),
-                Op::Create { path, data } => self.create(path, data, PERSISTENT),
+                Op::Create { path, data } => self.create(path, data, PERSISTENT, owner),
             };
         }
         self.int(-1).bool(true).int(-1)
