@@ -56,6 +56,8 @@ pub enum Mutant {
     ForgivesNodes,
     /// A missing right is waited for.
     AwaitsRights,
+    /// A pod that has the name of one that is asked for is this application's, or is in its way.
+    TakesPodsOfOthers,
 }
 
 /// The mistake that an allocator makes, if any.

@@ -4,7 +4,7 @@
 //! and kubelet are passed on to people word for word.
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_backend::{named_id, numbered_id};
+use firesteel_backend::{AppId, named_id, numbered_id};
 use firesteel_types::{ExecutorId, Host};
 
 use crate::cause::Cause;
@@ -71,12 +71,14 @@ pub struct Container {
     pub state: ContainerState,
 }
 
-/// A pod of this application.
+/// A pod of this application, or of another one that has a name this one wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub name: PodName,
     pub uid: PodUid,
     pub version: Version,
+    /// Whose it is: label `spark-app-selector`, or the annotation that says the same, which admission webhooks leave alone.
+    pub app: Option<AppId>,
     /// Label `spark-exec-id`.
     pub executor: Option<ExecutorId>,
     /// Which driver process created it.

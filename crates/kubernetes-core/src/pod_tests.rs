@@ -7,6 +7,7 @@ fn pod() -> Pod {
         name: PodName::new("a-exec-1"),
         uid: PodUid::new("u"),
         version: Version(1),
+        app: Some(AppId::new("app")),
         executor: Some(ExecutorId(1)),
         generation: Some(Generation(1)),
         inactive: false,

@@ -35,6 +35,9 @@ const RESERVED: [&str; 8] = [
     VERSION,
 ];
 
+/// An annotation of executors' pods: whose they are, where an admission webhook takes labels away.
+pub(crate) const OWNER: &str = "firesteel.io/application";
+
 /// An annotation of the driver's pod: how many processes of the driver there were.
 pub(crate) const PROCESSES: &str = "firesteel.io/driver-processes";
 

@@ -119,6 +119,10 @@ impl Allocator {
     fn created(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, answer: CreateAnswer) {
         let CreateAnswer { pod, existed } = answer;
         self.observer.knows(pod.version);
+        let takes = self.options.planted.is(Mutant::TakesPodsOfOthers);
+        if existed && pod.app.as_ref() != Some(&self.options.app) && !takes {
+            return self.name_is_taken(executor);
+        }
         let labelled =
             pod.executor == Some(executor) && pod.generation == Some(self.options.generation);
         if pod.generation.is_none() || !existed && !labelled {
@@ -138,6 +142,12 @@ impl Allocator {
         if existed {
             self.see(turn, pod);
         }
+    }
+
+    /// Another application's pod has its name, or somebody's who gave it no label: it stays, and the number is left out.
+    fn name_is_taken(&mut self, executor: ExecutorId) {
+        self.slots.remove(executor, &self.options.deadlines);
+        self.numbers.heard_of(executor);
     }
 
     fn not_created(

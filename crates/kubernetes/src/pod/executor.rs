@@ -57,6 +57,8 @@ impl ExecutorPods {
         let (mut pod, mut container) = parts::base(conf, Role::Executor, app, &application.name)?;
         let labels = pod.metadata.labels.get_or_insert_default();
         labels.insert(labels::RESOURCE_PROFILE.to_owned(), "0".to_owned());
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::OWNER.to_owned(), app.to_owned());
         pod.metadata.owner_references = owner.map(|owner| vec![owner.reference()]);
         // Where driver and executors have one image, they have one executable; else the image says which it is.
         if owner.is_some_and(|owner| owner.image == container.image) && container.command.is_none()
@@ -217,6 +219,7 @@ mod tests {
             (&"7".into(), &"executor".into())
         );
         assert_eq!(labels["firesteel-driver-generation"], "3");
+        assert_eq!(pod["metadata"]["annotations"]["firesteel.io/application"], "spark-1");
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
         assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
         assert_eq!(pod["spec"]["containers"][0]["command"][0], "/opt/app/pi");

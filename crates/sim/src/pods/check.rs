@@ -182,6 +182,9 @@ impl World {
     }
 
     fn check_delete(&self, uid: &PodUid) -> Result<(), String> {
+        if self.server.is_strangers(uid) {
+            return Err(format!("S37: {uid} is another application's, and is deleted"));
+        }
         let Some(pod) = self.server.get(uid) else { return Ok(()) };
         let truth = self.book.truth.get(uid).copied().unwrap_or_default();
         let process = self.processes.get(uid);

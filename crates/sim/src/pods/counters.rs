@@ -13,6 +13,8 @@ crate::counters::counters! {
     requests_late,
     /// Pods that were there already when they were asked for.
     pods_adopted,
+    /// Pods of another application that had the name of one that was asked for.
+    names_taken,
     /// Lists that were out of date.
     lists_stale,
     /// Changes that a watch left out.

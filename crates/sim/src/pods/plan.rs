@@ -107,6 +107,8 @@ pub(super) struct Plan {
     pub(super) faults: Vec<(u64, Fault)>,
     /// The second node never comes back; whether its processes run on.
     pub(super) gone: Option<bool>,
+    /// The executor whose name a pod of another application has.
+    pub(super) stranger: Option<u32>,
     pub(super) quiet_at: u64,
 }
 
@@ -163,6 +165,7 @@ impl Plan {
             delay_ms: 2 + rng.u64(..3) * rng.u64(..30),
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), Fault::draw(rng))).collect(),
             gone: (rng.u8(..8) == 0 && obstacle == Obstacle::None).then(|| rng.bool()),
+            stranger: (rng.u8(..8) == 0).then(|| first_number(1) + rng.u32(..4)),
             quiet_at,
         }
     }

@@ -103,6 +103,7 @@ impl Scene {
             name: pod_name("a", ExecutorId(id)),
             uid: PodUid::new(&format!("uid-{id}")),
             version: Version(self.version),
+            app: Some(AppId::new("app")),
             executor: Some(ExecutorId(id)),
             generation: Some(OWN),
             inactive: false,
