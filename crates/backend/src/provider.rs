@@ -3,7 +3,7 @@
 //! of their own, and speak in the plain data of this file.
 //!
 //! ```text
-//!            SetTarget, Release, NodesExcluded, Registered, Stop
+//!            SetTarget, Release, NodesExcluded, Registered, Disconnected, Silent, Stop
 //!  registry ──────────────────────────────────────────────────► provider ──► cluster manager
 //!           ◄──────────────────────────────────────────────────
 //!            Accepted, Ordered, Started, Preparing, Decommissioning, Ended, Capacity, Warning, Failed
@@ -97,6 +97,11 @@ pub enum ProviderCommand {
     NodesExcluded(BTreeSet<Host>),
     /// An executor registered with the driver.
     Registered(ExecutorId),
+    /// Its connection broke for good: it does no more work. Its end is still to be told, which may say why; [`Self::Release`] follows if
+    /// that does not come soon.
+    Disconnected(ExecutorId),
+    /// No heartbeat of it came for too long: its node may be gone, before its cluster manager knows. [`Self::Release`] follows.
+    Silent(ExecutorId),
     /// The application is over: let go of everything.
     Stop,
 }

@@ -88,7 +88,10 @@ impl Provider for Processes {
             ProviderCommand::SetTarget(target) => running.target = target,
             ProviderCommand::Release(executors) => running.released.extend(executors),
             ProviderCommand::Stop => running.over = true,
-            ProviderCommand::NodesExcluded(_) | ProviderCommand::Registered(_) => {}
+            ProviderCommand::NodesExcluded(_)
+            | ProviderCommand::Registered(_)
+            | ProviderCommand::Disconnected(_)
+            | ProviderCommand::Silent(_) => {}
         }
     }
 

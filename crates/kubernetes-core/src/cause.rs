@@ -11,6 +11,7 @@
 use std::fmt;
 
 use firesteel_backend::blame::{Blame, End, ExitStatus, blame};
+use firesteel_types::Host;
 
 use crate::pod::Said;
 
@@ -29,6 +30,8 @@ pub enum Cause {
     Disrupted(Said),
     /// The kubelet did not let the pod start, or ended it with its node.
     NodeRefused(Said),
+    /// The kubelet of this node did not take the pod in time.
+    NodeSilent(Host),
     /// The API server does not know the pod any more, and its end was not seen.
     Vanished,
     /// It ran and did not register in time.
@@ -56,9 +59,11 @@ impl Cause {
             Cause::Exited(status) => End::Exited(*status),
             Cause::OutOfMemory => End::Exited(Some(ExitStatus::Signal(9))),
             Cause::OwnLimit(_) => End::Exited(None),
-            Cause::Deleted | Cause::Disrupted(_) | Cause::NodeRefused(_) | Cause::Vanished => {
-                End::NodeLost
-            }
+            Cause::Deleted
+            | Cause::Disrupted(_)
+            | Cause::NodeRefused(_)
+            | Cause::NodeSilent(_)
+            | Cause::Vanished => End::NodeLost,
             Cause::NeverRegistered => End::NeverRegistered,
             Cause::ImagePull(_) | Cause::BadConfig(_) | Cause::NeverStarted(_) => End::LaunchFailed,
             Cause::NeverScheduled(_)
@@ -101,6 +106,9 @@ impl fmt::Display for Cause {
             Cause::NodeRefused(said) => {
                 write!(f, "its node refused its pod ({}): {}", said.reason, said.words())
             }
+            Cause::NodeSilent(node) => {
+                write!(f, "the kubelet of its node {node} did not take its pod: the node may be gone")
+            }
             Cause::Vanished => f.write_str("its pod does not exist any more"),
             Cause::NeverRegistered => f.write_str("it ran and never registered with the driver"),
             Cause::ImagePull(words) => write!(f, "its image could not be pulled: {words}"),
@@ -131,6 +139,7 @@ mod tests {
             Cause::Deleted,
             Cause::Disrupted(said.clone()),
             Cause::NodeRefused(said),
+            Cause::NodeSilent(Host::new("n")),
             Cause::Vanished,
         ] {
             assert!(cause.is_by_platform() && !cause.is_by_application(), "{cause:?}");

@@ -36,6 +36,10 @@ pub struct Deadlines {
     pub seen_ms: u64,
     /// Without a node.
     pub scheduled_ms: u64,
+    /// With a node, until its kubelet takes it.
+    pub accepted_ms: u64,
+    /// The same, where nothing is heard of what else is on that node.
+    pub doubted_ms: u64,
     /// With a node, until its container runs (`spark.kubernetes.allocation.executor.timeout`).
     pub started_ms: u64,
     /// Its image cannot be pulled.
@@ -58,6 +62,8 @@ impl Default for Deadlines {
             request_ms: 10_000,
             seen_ms: 30_000,
             scheduled_ms: 600_000,
+            accepted_ms: 30_000,
+            doubted_ms: 2_000,
             started_ms: 600_000,
             image_ms: 120_000,
             registered_ms: 100_000,

@@ -115,6 +115,8 @@ pub enum Obstacle {
 pub enum Verdict {
     /// It waits for a node; the scheduler's words if it looked for one in vain.
     Pending(Option<String>),
+    /// It has a node, whose kubelet has not taken it: a kubelet that does says so of each container at once.
+    Assigned(Host),
     /// It has a node and does not run yet.
     Scheduled(Host, Option<Obstacle>),
     /// The executor's process runs.
@@ -140,6 +142,7 @@ impl Pod {
             (_, Phase::Unknown) => Verdict::Unknown,
             (None, _) => Verdict::Pending(self.unschedulable.clone()),
             (Some(node), _) if self.executor_runs() => Verdict::Running(node.clone()),
+            (Some(node), _) if self.containers.is_empty() => Verdict::Assigned(node.clone()),
             (Some(node), _) => Verdict::Scheduled(node.clone(), self.obstacle()),
         }
     }

@@ -51,6 +51,12 @@ fn a_pod_waits_for_a_node_with_the_words_of_the_scheduler() {
 }
 
 #[test]
+fn a_pod_is_its_kubelets_once_the_kubelet_says_something_of_its_containers() {
+    let assigned = Pod { node: Some(Host::new("n")), ..pod() };
+    assert_eq!(assigned.verdict(true), Verdict::Assigned(Host::new("n")));
+}
+
+#[test]
 fn what_keeps_a_container_from_starting_has_a_kind_and_the_words_of_the_kubelet() {
     let node = Host::new("n");
     assert_eq!(waits("ContainerCreating", ""), Verdict::Scheduled(node.clone(), None));

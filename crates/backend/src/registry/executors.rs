@@ -110,6 +110,7 @@ impl Registry {
         self.check_by(turn.now.plus_ms(self.options.reason_wait_ms));
         let gone = TaskEvent::ExecutorDecommissioned { executor };
         turn.out.push(RegistryEffect::Schedule(SchedulerInput::Task(gone)));
+        turn.command(ProviderCommand::Disconnected(executor));
     }
 
     /// Executors that were silent for too long, never came, or are gone without a reason.
@@ -163,6 +164,9 @@ impl Registry {
         reason: &str,
     ) {
         self.lose(turn, id, end, reason);
+        if end == End::Silent {
+            turn.command(ProviderCommand::Silent(id));
+        }
         turn.command(ProviderCommand::Release(vec![id]));
     }
 

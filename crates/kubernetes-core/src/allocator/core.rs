@@ -31,6 +31,8 @@ pub struct PodRequest {
     pub attempt: u32,
     /// Nodes it must not be placed on.
     pub avoid: BTreeSet<Host>,
+    /// Nodes it is placed on only if no other one takes it: nothing has been heard of them.
+    pub last_choice: BTreeSet<Host>,
 }
 
 /// The API server has the pod.
@@ -235,6 +237,8 @@ impl Allocator {
             }
             ProviderCommand::NodesExcluded(nodes) => self.nodes.exclude(nodes),
             ProviderCommand::Registered(executor) => self.registered(turn, executor),
+            ProviderCommand::Disconnected(executor) => self.disconnected(executor),
+            ProviderCommand::Silent(executor) => self.silent(turn, executor),
             ProviderCommand::Stop => self.stop(turn),
         }
     }
@@ -306,7 +310,7 @@ impl Allocator {
         let gate = self.backoff.requests_until();
         let dues = [
             self.round_due(turn.now),
-            self.slots.due(&self.options),
+            self.slots.due(&self.options, &self.nodes),
             self.graves.due().map(|due| due.max(gate)),
             self.observer.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),

@@ -45,10 +45,11 @@ impl Allocator {
         self.round_made(turn.now);
         let own = self.nodes.excluded_by_failures(turn.now);
         let avoid = self.nodes.excluded(turn.now);
+        let last_choice = self.nodes.suspects(turn.now);
         let Some(slot) = self.slots.get_mut(executor) else { return };
         let (name, attempt) = (slot.name().clone(), slot.request(turn.now, own));
         let generation = self.options.generation;
-        let request = PodRequest { executor, name, generation, attempt, avoid };
+        let request = PodRequest { executor, name, generation, attempt, avoid, last_choice };
         turn.out.push(AllocatorEffect::CreatePod(request));
     }
 
@@ -203,6 +204,23 @@ impl Allocator {
         self.failures.registered();
         if let Some(node) = slot.node() {
             self.nodes.succeeded(node);
+        }
+    }
+
+    /// Its connection is gone for good: another one is asked for now, and not when its kubelet has told how it ended.
+    pub(super) fn disconnected(&mut self, executor: ExecutorId) {
+        match self.slots.get_mut(executor) {
+            Some(slot) => slot.cut_off(),
+            None => self.dropped_stale(),
+        }
+    }
+
+    /// Nothing is heard of it. Scheduler and node controller may take its node for well for a minute yet.
+    pub(super) fn silent(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
+        let node = self.slots.get(executor).and_then(|slot| slot.node().cloned());
+        let Some(node) = node else { return self.dropped_stale() };
+        if !self.options.planted.is(Mutant::TrustsSilentNodes) {
+            self.nodes.suspect(node, turn.now);
         }
     }
 

@@ -76,15 +76,25 @@ impl Allocator {
         }
         slot.exists(pod.uid.clone(), pod.version);
         slot.is_on(pod.node.clone());
-        let leaving = slot.is_leaving();
+        let known = match slot.stage() {
+            Stage::Leaving(cause) => Some(cause.clone()),
+            _ => None,
+        };
+        let leaving = known.is_some();
         let counts_on = self.options.planted.is(Mutant::CountsTerminatingPods);
         match pod.verdict(self.options.all_containers) {
-            Verdict::Over(_) if leaving => self.end(turn, executor, Cause::Deleted),
+            Verdict::Over(_) if leaving => {
+                self.end(turn, executor, known.unwrap_or(Cause::Deleted));
+            }
             Verdict::Over(cause) => self.end_with(turn, executor, cause, Remains::Ended),
             Verdict::Terminating(_) if counts_on => {}
             Verdict::Terminating(cause) => self.leaves(turn, executor, cause),
             _ if leaving => {}
             Verdict::Pending(words) => self.enters(turn, executor, Stage::Pending(words), None),
+            Verdict::Assigned(node) => {
+                self.backoff.scheduled();
+                self.enters(turn, executor, Stage::Assigned, Some(node));
+            }
             Verdict::Scheduled(node, obstacle) => self.scheduled(turn, executor, node, obstacle),
             Verdict::Running(node) => self.enters(turn, executor, Stage::Running, Some(node)),
             Verdict::Unknown => {}

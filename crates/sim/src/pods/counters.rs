@@ -105,6 +105,10 @@ crate::counters::counters! {
     pods_kept,
     /// Nodes that pods avoided.
     nodes_avoided,
+    /// Nodes that were the last choice for a pod.
+    nodes_last_choice,
+    /// Nodes that vanished in the quiet.
+    nodes_vanished,
     /// Applications that ended for what stood in their way.
     apps_failed,
     /// Applications that heard why executors were missing.

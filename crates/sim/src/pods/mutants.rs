@@ -33,6 +33,8 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::ForgivesNodes, &["S35"]),
     (Mutant::AwaitsRights, &["L01"]),
     (Mutant::TakesPodsOfOthers, &["S37"]),
+    (Mutant::TrustsSilentNodes, &["L23"]),
+    (Mutant::AwaitsKubelets, &["L23"]),
 ];
 
 /// What the first of so many runs broke that broke something, with this mistake.

@@ -64,6 +64,10 @@ impl World {
             self.after(250, Event::SchedulerLooks(uid.clone()));
             return Ok(());
         }
+        let (last, rather): (Vec<Host>, Vec<Host>) =
+            fits.into_iter().partition(|node| self.server.is_last_choice(uid, node));
+        self.counters.nodes_last_choice += last.len() as u64;
+        let fits = if rather.is_empty() { last } else { rather };
         let node = fits[self.rng.usize(..fits.len())].clone();
         self.server.change(uid, |pod| (pod.node, pod.unschedulable) = (Some(node), None));
         self.changed();

@@ -20,6 +20,9 @@ pub(super) const DEADLINE_MS: u64 = 60_000;
 pub(super) const LOOK_MS: u64 = 500;
 /// A deleted pod is replaced by an executor that works within this time.
 pub(super) const NOTICE_MS: u64 = 3500;
+/// Executors on a node that vanishes are replaced by others that work within the network timeout, a look of the registry, and this
+/// time. Scheduler and node controller know nothing of it until then.
+pub(super) const VANISHED_MS: u64 = NETWORK_TIMEOUT_MS * 9 / 8 + NOTICE_MS;
 /// How long requests may take.
 pub(super) const REQUEST_MS: u64 = 700;
 /// How long it takes until nodes that are silent count as such, and until their pods are deleted.
@@ -189,6 +192,8 @@ impl Plan {
                 request_ms: REQUEST_MS,
                 seen_ms: 1500,
                 scheduled_ms: 4000,
+                accepted_ms: 5000,
+                doubted_ms: 400,
                 started_ms: 2500,
                 image_ms: 1500,
                 registered_ms: 1500,

@@ -39,6 +39,7 @@ pub(super) struct Server {
     pods: BTreeMap<PodName, Arc<Pod>>,
     names: BTreeMap<PodUid, PodName>,
     avoid: BTreeMap<PodUid, BTreeSet<Host>>,
+    last_choice: BTreeMap<PodUid, BTreeSet<Host>>,
     /// A pod of another application, with a name of this one's.
     stranger: Option<Arc<Pod>>,
     history: Vec<Entry>,
@@ -83,6 +84,7 @@ impl Server {
             pods: BTreeMap::new(),
             names: BTreeMap::new(),
             avoid: BTreeMap::new(),
+            last_choice: BTreeMap::new(),
             stranger: plan.stranger.map(stranger),
             history: Vec::new(),
             remembered: 0,
@@ -128,6 +130,10 @@ impl Server {
 
     pub(super) fn may_be_on(&self, uid: &PodUid, node: &Host) -> bool {
         self.avoid.get(uid).is_none_or(|avoid| !avoid.contains(node))
+    }
+
+    pub(super) fn is_last_choice(&self, uid: &PodUid, node: &Host) -> bool {
+        self.last_choice.get(uid).is_some_and(|nodes| nodes.contains(node))
     }
 
     /// Changes a pod that exists.
@@ -212,6 +218,7 @@ impl Server {
         });
         self.names.insert(pod.uid.clone(), pod.name.clone());
         self.avoid.insert(pod.uid.clone(), request.avoid.clone());
+        self.last_choice.insert(pod.uid.clone(), request.last_choice.clone());
         self.pods.insert(pod.name.clone(), pod.clone());
         let version = self.version();
         self.history.push(Entry { version, before: None, after: Some(pod.clone()) });

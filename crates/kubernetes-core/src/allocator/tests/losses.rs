@@ -70,6 +70,67 @@ fn s06_s07_a_pod_that_is_drained_or_preempted_works_to_its_end_while_another_one
 }
 
 #[test]
+fn s07_a_preempted_executor_that_ends_before_its_pod_goes_is_still_said_to_have_been_preempted() {
+    let mut scene = Scene::working(options(), 1);
+    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let pod = Pod { terminating: true, disruption, ..scene.running(1) };
+    scene.sees(pod);
+    // The kubelet's update may come without the condition.
+    let pod = Pod { terminating: true, ..scene.ended(1, 143, "Error") };
+    let out = scene.sees(pod);
+    assert_eq!(ends(&out), [(1, End::NodeLost)]);
+    assert!(reason(&out).contains("higher priority"), "{}", reason(&out));
+}
+
+#[test]
+fn s08_a_node_of_which_nothing_is_heard_is_the_last_choice_until_an_executor_registers_there() {
+    let mut scene = Scene::working(options(), 2);
+    scene.command(ProviderCommand::Silent(ExecutorId(1)));
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    assert_eq!((asked(&out), last_choices(&out)), (vec![3], vec![Host::new("n")]));
+    assert_eq!(avoided(&out), [], "where there is no other node, it may do");
+    scene.works(3);
+    let out = scene.command(ProviderCommand::SetTarget(3));
+    assert_eq!((asked(&out), last_choices(&out)), (vec![4], vec![]), "it was not the node");
+}
+
+#[test]
+fn s08_a_pod_whose_kubelet_does_not_take_it_is_replaced_and_sooner_on_a_silent_node() {
+    for (silent, seconds) in [(false, 30), (true, 2)] {
+        let mut scene = Scene::working(options(), 1);
+        scene.command(ProviderCommand::SetTarget(2));
+        let assigned = Pod { node: Some(Host::new("n")), ..scene.pod(2) };
+        scene.answers(2, Ok(assigned.clone()));
+        scene.sees(Pod { version: Version(scene.version + 1), ..assigned });
+        if silent {
+            scene.command(ProviderCommand::Silent(ExecutorId(1)));
+        }
+        let mut waited = 0;
+        let out = loop {
+            let out = scene.wait(1000);
+            waited += 1;
+            if !ends(&out).is_empty() {
+                break out;
+            }
+            assert!(waited < 40, "it is waited for");
+        };
+        assert_eq!((waited, ends(&out)), (seconds, vec![(2, End::NodeLost)]));
+        assert!(reason(&out).contains("kubelet of its node n"), "{}", reason(&out));
+        assert_eq!((asked(&out), last_choices(&out)), (vec![3], vec![Host::new("n")]));
+    }
+}
+
+#[test]
+fn s04_another_one_is_asked_for_when_the_connection_breaks_and_not_when_the_kubelet_tells_why() {
+    let mut scene = Scene::working(options(), 2);
+    let out = scene.command(ProviderCommand::Disconnected(ExecutorId(1)));
+    assert_eq!((asked(&out), ends(&out), scene.allocator.healthy()), (vec![3], vec![], 1));
+    let pod = scene.ended(1, 137, "OOMKilled");
+    let out = scene.sees(pod);
+    assert!(asked(&out).is_empty() && reason(&out).contains("OOMKilled"), "{}", reason(&out));
+}
+
+#[test]
 fn s07_executors_that_are_lost_again_and_again_are_replaced_more_and_more_slowly() {
     let mut scene = Scene::working(options(), 1);
     let mut waits = Vec::new();

@@ -186,6 +186,14 @@ fn avoided(out: &[AllocatorEffect]) -> Vec<Host> {
     asked.unwrap_or_default()
 }
 
+fn last_choices(out: &[AllocatorEffect]) -> Vec<Host> {
+    let asked = out.iter().find_map(|effect| match effect {
+        AllocatorEffect::CreatePod(request) => Some(request.last_choice.iter().cloned().collect()),
+        _ => None,
+    });
+    asked.unwrap_or_default()
+}
+
 /// UIDs of pods to be deleted, and whether by force.
 fn deletes(out: &[AllocatorEffect]) -> Vec<(String, bool)> {
     let deletes = out.iter().filter_map(|effect| match effect {
