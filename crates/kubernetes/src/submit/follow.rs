@@ -1,6 +1,6 @@
 //! How far a driver is, to its end: the exit code of the application is the submitter's.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firesteel_kubernetes_core::api::ApiError;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
@@ -13,6 +13,8 @@ use crate::answer::within;
 
 /// So long an API server may not answer before the submitter does not wait any more. The driver goes on.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// It is not asked more often than this, whatever `spark.kubernetes.report.interval` says.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Tells how far a driver is, whenever that changes.
 pub(super) async fn to_the_end(
@@ -23,14 +25,14 @@ pub(super) async fn to_the_end(
 ) -> Result<Outcome, Error> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let id = format!("{}:{}", cluster.namespace, driver.name);
-    let (mut last, mut failing) = (String::new(), Duration::ZERO);
+    let (mut last, mut failing) = (String::new(), None::<Instant>);
     loop {
         match within(cluster.limit, pods.get(&driver.name)).await {
             Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
                 return Ok(gone(&id, tell));
             }
             Ok(pod) => {
-                failing = Duration::ZERO;
+                failing = None;
                 let look = look(&pod, &driver.container);
                 let line = format!("{id} {}", look.words);
                 if line != last {
@@ -47,14 +49,14 @@ pub(super) async fn to_the_end(
                     cluster.refused(format!("show the driver's pod {}", driver.name), error)
                 );
             }
-            Err(error) if failing >= PATIENCE => {
+            Err(error) if failing.is_some_and(|since| since.elapsed() >= PATIENCE) => {
                 return Err(
                     cluster.refused(format!("show the driver's pod {}", driver.name), error)
                 );
             }
-            Err(_) => failing += interval,
+            Err(_) => drop(failing.get_or_insert_with(Instant::now)),
         }
-        tokio::time::sleep(interval).await;
+        tokio::time::sleep(interval.max(LEAST_INTERVAL)).await;
     }
 }
 
