@@ -48,6 +48,8 @@ pub enum Cause {
     Released,
     /// Fewer are wanted, or it is to be placed elsewhere.
     Unwanted,
+    /// Another one takes its place now and then, as its user wants.
+    Rolled,
     /// A driver process that is gone had asked for it.
     PreviousGeneration,
 }
@@ -69,6 +71,7 @@ impl Cause {
             Cause::NeverScheduled(_)
             | Cause::Released
             | Cause::Unwanted
+            | Cause::Rolled
             | Cause::PreviousGeneration => End::Told,
         }
     }
@@ -107,7 +110,10 @@ impl fmt::Display for Cause {
                 write!(f, "its node refused its pod ({}): {}", said.reason, said.words())
             }
             Cause::NodeSilent(node) => {
-                write!(f, "the kubelet of its node {node} did not take its pod: the node may be gone")
+                write!(
+                    f,
+                    "the kubelet of its node {node} did not take its pod: the node may be gone"
+                )
             }
             Cause::Vanished => f.write_str("its pod does not exist any more"),
             Cause::NeverRegistered => f.write_str("it ran and never registered with the driver"),
@@ -120,6 +126,9 @@ impl fmt::Display for Cause {
             Cause::NeverScheduled(Some(words)) => write!(f, "no node could take its pod: {words}"),
             Cause::NeverScheduled(None) => f.write_str("its pod was not given a node in time"),
             Cause::Released => f.write_str("the driver removed it"),
+            Cause::Rolled => {
+                f.write_str("its time was over (spark.kubernetes.executor.rollInterval)")
+            }
             Cause::Unwanted => f.write_str("it is not wanted any more"),
             Cause::PreviousGeneration => {
                 f.write_str("a driver process that is gone had asked for it")
@@ -152,7 +161,7 @@ mod tests {
                 "{cause:?}"
             );
         }
-        for cause in [Cause::Released, Cause::Unwanted, Cause::PreviousGeneration] {
+        for cause in [Cause::Released, Cause::Unwanted, Cause::Rolled, Cause::PreviousGeneration] {
             assert_eq!((cause.end(), cause.counts(true)), (End::Told, false), "{cause:?}");
         }
         assert!(Cause::NeverRegistered.counts(false) && Cause::NeverStarted(None).counts(false));

@@ -75,6 +75,20 @@ impl Default for Deadlines {
     }
 }
 
+/// Which executor is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollPolicy {
+    Id,
+    AddTime,
+}
+
+/// Executors are replaced one by one (`spark.kubernetes.executor.rollInterval`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roll {
+    pub interval_ms: u64,
+    pub policy: RollPolicy,
+}
+
 /// How long to wait before something is tried again.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
@@ -125,6 +139,8 @@ pub struct AllocatorOptions {
     pub short_lived_ms: u64,
     /// How long executors may be missing before the user hears why.
     pub shortage_ms: u64,
+    /// `None`: executors stay as long as they work.
+    pub roll: Option<Roll>,
     pub deadlines: Deadlines,
     pub waits: Waits,
     /// For the simulator.
@@ -153,6 +169,7 @@ impl AllocatorOptions {
             node_excluded_ms: 60_000,
             short_lived_ms: 30_000,
             shortage_ms: 10_000,
+            roll: None,
             deadlines: Deadlines::default(),
             waits: Waits::default(),
             planted: Planted::default(),

@@ -60,7 +60,12 @@ impl Said {
 pub enum ContainerState {
     Waiting(Said),
     Running,
-    Terminated { exit_code: i32, reason: String },
+    Terminated {
+        exit_code: i32,
+        reason: String,
+        /// What it left to be read: its termination message, or the end of its log.
+        message: String,
+    },
 }
 
 /// A container of a pod.
@@ -152,6 +157,18 @@ impl Pod {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
+    /// The last lines that a container said which failed, the executor's before all others, on one line.
+    pub fn last_words(&self) -> Option<String> {
+        let said = |container: &Container| match &container.state {
+            ContainerState::Terminated { exit_code, message, .. } if *exit_code != 0 => {
+                last_lines(message)
+            }
+            _ => None,
+        };
+        let executor = self.containers.iter().filter(|one| one.is_executor).find_map(said);
+        executor.or_else(|| self.containers.iter().find_map(said))
+    }
+
     fn executor_state(&self) -> Option<&ContainerState> {
         let executor = self.containers.iter().find(|container| container.is_executor);
         executor.map(|container| &container.state)
@@ -172,7 +189,9 @@ impl Pod {
         let mut ended: Vec<&Container> = self.containers.iter().filter(ends).collect();
         ended.sort_by_key(|container| !container.is_executor);
         let found = ended.first().and_then(|container| match &container.state {
-            ContainerState::Terminated { exit_code, reason } => Some((*exit_code, reason.as_str())),
+            ContainerState::Terminated { exit_code, reason, .. } => {
+                Some((*exit_code, reason.as_str()))
+            }
             _ => None,
         });
         (found.is_some() || self.is_over()).then_some(found)
@@ -227,6 +246,25 @@ impl Pod {
             _ => Obstacle::Other(words),
         })
     }
+}
+
+/// So many lines and characters of a log are shown in a sentence.
+const LAST_LINES: usize = 3;
+const LAST_CHARACTERS: usize = 300;
+
+/// The end of a text on one line, if it has any.
+pub fn last_lines(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take(LAST_LINES)
+        .collect();
+    let joined = lines.into_iter().rev().collect::<Vec<_>>().join(" / ");
+    let plain: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
+    let end: String = plain[plain.len().saturating_sub(LAST_CHARACTERS)..].iter().collect();
+    (!end.is_empty()).then_some(end)
 }
 
 /// Container runtimes write a signal as 128 more than its number.

@@ -167,6 +167,7 @@ pub struct Allocator {
     next_round: Tick,
     /// Whether a pod was ever asked for.
     requested: bool,
+    rolls_at: Option<Tick>,
     armed: Option<Tick>,
     stale: u64,
 }
@@ -192,6 +193,7 @@ impl Allocator {
             told: Told::default(),
             next_round: Tick(0),
             requested: false,
+            rolls_at: None,
             armed: None,
             stale: 0,
             options,
@@ -250,6 +252,7 @@ impl Allocator {
         }
         self.expire(turn);
         self.lose_patience(turn);
+        self.roll(turn);
         self.allocate(turn);
         self.delete_due(turn);
         self.observe(turn);
@@ -308,7 +311,9 @@ impl Allocator {
             return;
         }
         let gate = self.backoff.requests_until();
+        let roll = self.roll_due();
         let dues = [
+            roll,
             self.round_due(turn.now),
             self.slots.due(&self.options, &self.nodes),
             self.graves.due().map(|due| due.max(gate)),
@@ -343,6 +348,10 @@ impl Allocator {
     pub(super) fn round_made(&mut self, now: Tick) {
         self.requested = true;
         self.next_round = now.plus_ms(self.options.batch_delay_ms);
+    }
+
+    pub(super) fn rolls_at(&mut self) -> &mut Option<Tick> {
+        &mut self.rolls_at
     }
 
     pub(super) fn told(&mut self) -> &mut Told {

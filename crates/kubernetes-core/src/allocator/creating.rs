@@ -169,7 +169,7 @@ impl Allocator {
             self.slots.remove(executor, &self.options.deadlines);
         }
         if matches!(error, ApiError::Quota(_)) && planted.is(Mutant::CountsQuota) {
-            self.count_failure(turn, executor, &Cause::NeverStarted(None));
+            self.count_failure(turn, executor, "a quota is used up");
         }
         self.request_refused(turn, &error);
         let nothing = self.slots.healthy() == 0;

@@ -51,6 +51,8 @@ pub(super) struct Slot {
     avoids: bool,
     /// Its connection to the driver is gone for good: it does not count.
     cut_off: bool,
+    /// What it said last, if it failed.
+    last_words: Option<String>,
 }
 
 impl Slot {
@@ -68,6 +70,7 @@ impl Slot {
             doubtful: false,
             avoids: false,
             cut_off: false,
+            last_words: None,
         }
     }
 
@@ -103,8 +106,21 @@ impl Slot {
         self.avoids
     }
 
+    pub(super) fn said_last(&mut self, words: Option<String>) {
+        self.last_words = words.or(self.last_words.take());
+    }
+
+    pub(super) fn last_words(&self) -> Option<&str> {
+        self.last_words.as_deref()
+    }
+
     pub(super) fn cut_off(&mut self) {
         self.cut_off = true;
+    }
+
+    /// Whether it is registered, and is to stay.
+    pub(super) fn is_working(&self) -> bool {
+        self.registered.is_some() && self.counts()
     }
 
     /// Whether it works, or is on its way to.
@@ -217,7 +233,9 @@ impl Slot {
             Stage::Created => after(deadlines.seen_ms),
             _ if self.registered.is_some() => None,
             Stage::Pending(_) => after(deadlines.scheduled_ms),
-            Stage::Assigned if options.planted.is(Mutant::AwaitsKubelets) => after(deadlines.started_ms),
+            Stage::Assigned if options.planted.is(Mutant::AwaitsKubelets) => {
+                after(deadlines.started_ms)
+            }
             Stage::Assigned => {
                 let suspected = self.node.as_ref().and_then(|node| nodes.suspected(node));
                 let soon = suspected.map(|at| at.max(self.since).plus_ms(deadlines.doubted_ms));
@@ -295,7 +313,7 @@ impl Slots {
 
     /// Registered, and not about to end.
     pub(super) fn healthy(&self) -> u32 {
-        self.count(|slot| slot.registered.is_some() && slot.counts())
+        self.count(Slot::is_working)
     }
 
     /// Those that are healthy or on their way to be.

@@ -8,7 +8,6 @@ use firesteel_types::{ExecutorId, Tick};
 
 use super::core::{Allocator, Turn};
 use super::slots::{Slot, Stage};
-use crate::cause::Cause;
 use crate::mutant::Mutant;
 use crate::pod::Obstacle;
 
@@ -81,8 +80,8 @@ pub(super) struct Told {
 
 impl Told {
     /// An executor is over.
-    pub(super) fn ended(&mut self, executor: ExecutorId, cause: &Cause) {
-        self.loss = Some((executor, cause.to_string()));
+    pub(super) fn ended(&mut self, executor: ExecutorId, reason: String) {
+        self.loss = Some((executor, reason));
     }
 
     /// When the user is to hear something, or hear again.
@@ -117,7 +116,9 @@ impl Allocator {
             },
             Stage::Created => Why::Created,
             Stage::Pending(words) => Why::Unscheduled(words.clone()),
-            Stage::Assigned => Why::Assigned(slot.node().map(ToString::to_string).unwrap_or_default()),
+            Stage::Assigned => {
+                Why::Assigned(slot.node().map(ToString::to_string).unwrap_or_default())
+            }
             Stage::Scheduled(obstacle) => {
                 Why::Starting(obstacle.as_ref().map(|(_, obstacle)| match obstacle {
                     Obstacle::Image(words) | Obstacle::Config(words) | Obstacle::Other(words) => {

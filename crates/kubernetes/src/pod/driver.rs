@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use firesteel_conf::{Conf, Entry, REDACTED, entries};
 use firesteel_kubernetes_core::names::LONGEST_PREFIX;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, ContainerPort, Pod, PodSpec, Secret, Service, ServicePort,
-    ServiceSpec, Volume, VolumeMount,
+    ConfigMap, ConfigMapVolumeSource, ContainerPort, EnvVar, Pod, PodSpec, Secret, Service,
+    ServicePort, ServiceSpec, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -56,21 +56,7 @@ impl DriverPod {
         pod.metadata.name = Some(name.to_owned());
         container.command = Some(vec![program.to_owned()]);
         container.args = Some(arguments.to_vec());
-        let secret = secret_name(name);
-        let variables = container.env.get_or_insert_default();
-        let hidden = hidden_variables(settings);
-        let of_user = named(settings, DRIVER_ENV);
-        variables.extend(of_user.map(|(name, value)| match hidden.contains_key(name) {
-            true => secret_variable(name, &secret, name),
-            false => variable(name, value),
-        }));
-        variables.extend([
-            variable("SPARK_CONF_DIR", CONF_DIR),
-            variable("SPARK_APPLICATION_ID", app),
-            variable_of_pod(DRIVER_ADDRESS, "status.podIP"),
-            secret_variable(CONF_VARIABLE, &secret, CONF_VARIABLE),
-            secret_variable(APPLICATION_SECRET, &secret, APPLICATION_SECRET),
-        ]);
+        container.env.get_or_insert_default().extend(environment(settings, app, name));
         let ports =
             [("driver-rpc-port", RPC_PORT), ("blockmanager", BLOCK_PORT), ("spark-ui", UI_PORT)];
         let ports = ports.map(|(name, port)| ContainerPort {
@@ -260,6 +246,24 @@ fn secrets_of(settings: &Conf) -> Vec<(String, String)> {
     let hidden = hidden.filter(|(key, _)| !stays(key));
     let value = |key: &str| settings.get_raw(key).unwrap_or_default().to_owned();
     hidden.map(|(key, _)| (key.to_owned(), value(key))).collect()
+}
+
+/// The variables of the driver: its user's, then what it is told. What may not be shown is in its secret.
+fn environment(settings: &Conf, app: &str, name: &str) -> Vec<EnvVar> {
+    let (secret, hidden) = (secret_name(name), hidden_variables(settings));
+    let of_user = named(settings, DRIVER_ENV);
+    let of_user = of_user.map(|(name, value)| match hidden.contains_key(name) {
+        true => secret_variable(name, &secret, name),
+        false => variable(name, value),
+    });
+    let told = [
+        variable("SPARK_CONF_DIR", CONF_DIR),
+        variable("SPARK_APPLICATION_ID", app),
+        variable_of_pod(DRIVER_ADDRESS, "status.podIP"),
+        secret_variable(CONF_VARIABLE, &secret, CONF_VARIABLE),
+        secret_variable(APPLICATION_SECRET, &secret, APPLICATION_SECRET),
+    ];
+    of_user.chain(told).collect()
 }
 
 /// Variables of the driver whose names say that they may not be shown.

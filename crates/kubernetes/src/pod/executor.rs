@@ -68,8 +68,8 @@ impl ExecutorPods {
         annotations.insert(labels::OWNER.to_owned(), app.to_owned());
         pod.metadata.owner_references = owner.map(|owner| vec![owner.reference()]);
         // Where driver and executors have one image, they have one executable; else the image says which it is.
-        if owner.is_some_and(|owner| owner.image == container.image) && container.command.is_none()
-        {
+        let same = owner.is_some_and(|owner| owner.image == container.image);
+        if same && container.command.is_none() {
             container.command = Some(vec![application.command.program.clone()]);
             container.args = Some(application.command.arguments.clone());
         }
@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn an_executors_pod_has_its_number_its_owner_and_what_it_is_told() {
-        let owner =
-            Owner { image: Some("pi:1".to_owned()), ..Owner::new("d", "u") };
+        let owner = Owner { image: Some("pi:1".to_owned()), ..Owner::new("d", "u") };
         let pods = ExecutorPods::new(&application(&[]), "spark-1", Some(&owner)).unwrap();
         let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
         assert_eq!(pod["metadata"]["name"], "pi-1-exec-7");
@@ -266,8 +265,7 @@ mod tests {
 
     #[test]
     fn another_image_says_itself_which_executable_is_run() {
-        let owner =
-            Owner { image: Some("notebook".to_owned()), ..Owner::new("d", "u") };
+        let owner = Owner { image: Some("notebook".to_owned()), ..Owner::new("d", "u") };
         for owner in [None, Some(&owner)] {
             let pods = ExecutorPods::new(&application(&[]), "spark-1", owner).unwrap();
             let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();

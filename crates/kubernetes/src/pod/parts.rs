@@ -96,6 +96,8 @@ pub(super) fn base(
     }
     container.image_pull_policy =
         Some(conf.get(&entries::KUBERNETES_IMAGE_PULL_POLICY)?.to_string());
+    // The end of the log of one that fails is in its status then, where everybody looks who asks why.
+    container.termination_message_policy.get_or_insert_with(|| "FallbackToLogsOnError".to_owned());
     container.resources = Some(resources(conf, role, container.resources.take())?);
     mark(conf, role, app, name, &mut pod)?;
     let spec = pod.spec.get_or_insert_with(PodSpec::default);
@@ -308,7 +310,10 @@ mod tests {
             let (pod, _) = base(&settings, role, "spark-1", "My job").unwrap();
             let labels = pod.metadata.labels.unwrap();
             assert!(!labels.contains_key(labels::INACTIVE), "{labels:?}");
-            assert_eq!((labels["team"].as_str(), labels["spark-role"].as_str()), ("a", role.word()));
+            assert_eq!(
+                (labels["team"].as_str(), labels["spark-role"].as_str()),
+                ("a", role.word())
+            );
             assert_eq!(pod.metadata.namespace, None);
             assert_eq!(pod.spec.unwrap().restart_policy.as_deref(), Some(policy));
         }
@@ -332,6 +337,8 @@ mod tests {
         assert_eq!(spec.image_pull_secrets.unwrap().len(), 2);
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(container.env.unwrap()[0].name, "TOKEN");
+        let policy = container.termination_message_policy.as_deref();
+        assert_eq!(policy, Some("FallbackToLogsOnError"));
         assert_eq!(
             (container.image.as_deref(), container.name.as_str()),
             (Some("pi:1"), EXECUTOR_CONTAINER)

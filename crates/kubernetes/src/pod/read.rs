@@ -79,7 +79,8 @@ fn state(container: &ContainerStatus) -> ContainerState {
     let state = container.state.as_ref();
     if let Some(ended) = state.and_then(|state| state.terminated.as_ref()) {
         let reason = ended.reason.clone().unwrap_or_default();
-        return ContainerState::Terminated { exit_code: ended.exit_code, reason };
+        let message = ended.message.clone().unwrap_or_default();
+        return ContainerState::Terminated { exit_code: ended.exit_code, reason, message };
     }
     if state.is_some_and(|state| state.running.is_some()) {
         return ContainerState::Running;

@@ -68,11 +68,15 @@ async fn not_created(
     if error == ApiError::Conflict {
         return Error::value(
             "spark.kubernetes.driver.pod.name",
-            format!("there is a pod {name} already: choose another name, or end it with firesteel submit --kill {namespace}:{name}"),
+            format!(
+                "there is a pod {name} already: choose another name, or end it with firesteel submit --kill {namespace}:{name}"
+            ),
         );
     }
     if error.is_unanswered() && !is_withdrawn(cluster, pods, name, mark).await {
-        what = format!("say whether it did {what} (firesteel submit --kill {namespace}:{name} ends it)");
+        what = format!(
+            "say whether it did {what} (firesteel submit --kill {namespace}:{name} ends it)"
+        );
     }
     cluster.refused(what, error)
 }
@@ -185,7 +189,9 @@ mod tests {
     use super::*;
     use crate::fake::{Answer, ApiServer, Asked, refuses};
 
-    async fn created(answers: impl FnMut(&Asked) -> Answer + Send + 'static) -> (Result<Driver, Error>, ApiServer) {
+    async fn created(
+        answers: impl FnMut(&Asked) -> Answer + Send + 'static,
+    ) -> (Result<Driver, Error>, ApiServer) {
         let server = ApiServer::start(answers).await;
         let cluster = Cluster {
             client: server.client.clone(),
@@ -234,7 +240,9 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn what_goes_with_a_pod_and_is_refused_takes_the_pod_with_it() {
         let (result, server) = created(|(line, body)| match line.as_str() {
-            line if line.contains("/services") => refuses(403, "services is forbidden: cannot create"),
+            line if line.contains("/services") => {
+                refuses(403, "services is forbidden: cannot create")
+            }
             line if line.starts_with("POST") => with_uid(body, "u-2"),
             _ => Some((200, json!({"kind": "Status", "status": "Success"}))),
         })
@@ -251,7 +259,9 @@ mod tests {
             let old = json!({"metadata": {"name": "x", "uid": "old", "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": "pi-driver", "uid": "gone"}]}});
             match line.split_once(' ').unwrap() {
-                ("POST", path) if path.contains("/configmaps") && there => refuses(409, "already exists"),
+                ("POST", path) if path.contains("/configmaps") && there => {
+                    refuses(409, "already exists")
+                }
                 ("POST", _) => with_uid(body, "u-3"),
                 ("GET", _) => Some((200, old)),
                 _ => {
@@ -262,7 +272,8 @@ mod tests {
         })
         .await;
         assert_eq!(result.unwrap().uid, "u-3");
-        let deleted = server.asked().into_iter().find(|(line, _)| line.starts_with("DELETE")).unwrap();
+        let deleted =
+            server.asked().into_iter().find(|(line, _)| line.starts_with("DELETE")).unwrap();
         assert_eq!(deleted.1["preconditions"]["uid"], "old");
     }
 }

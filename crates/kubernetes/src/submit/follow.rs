@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use firesteel_kubernetes_core::api::ApiError;
+use firesteel_kubernetes_core::pod::last_lines;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::Api;
 
@@ -96,7 +97,8 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let code = exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
     let is_over = phase.starts_with("Succeeded") || phase.starts_with("Failed");
-    let outcome = is_over.then(|| Outcome { exit_code, succeeded: phase.starts_with("Succeeded") });
+    let succeeded = phase.starts_with("Succeeded");
+    let outcome = is_over.then_some(Outcome { exit_code, succeeded });
     Look { words: format!("{phase}{code}{why}"), outcome }
 }
 
@@ -109,8 +111,14 @@ fn obstacle(state: &ContainerState) -> Option<String> {
         let words = waiting.message.clone().unwrap_or_default();
         format!("{}: {words}", waiting.reason.clone().unwrap_or_default())
     });
-    let ended = state.terminated.as_ref().and_then(|ended| ended.reason.clone());
-    waiting.or(ended.filter(|reason| reason != "Completed" && reason != "Error"))
+    let ended = state.terminated.as_ref();
+    let reason = ended.and_then(|ended| ended.reason.clone());
+    let reason = reason.filter(|reason| reason != "Completed" && reason != "Error");
+    let failed = ended.filter(|ended| ended.exit_code != 0);
+    let words = failed.and_then(|ended| last_lines(ended.message.as_deref()?));
+    let words = words.map(|words| format!("it said last: {words}"));
+    let ended: Vec<String> = reason.into_iter().chain(words).collect();
+    waiting.or((!ended.is_empty()).then(|| ended.join("; ")))
 }
 
 #[cfg(test)]
@@ -133,8 +141,13 @@ mod tests {
         let failed = seen(
             json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 3, "reason": "Error"}}))}),
         );
-        assert_eq!(failed.outcome, Some(Outcome { exit_code: Some(3), succeeded: false }));
+        let wanted = Outcome { exit_code: Some(3), succeeded: false };
+        assert_eq!(failed.outcome, Some(wanted));
         assert_eq!(failed.words, "Failed, exit code 3");
+        let killed = seen(
+            json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "a\nb\n"}}))}),
+        );
+        assert_eq!(killed.words, "Failed, exit code 137 (OOMKilled; it said last: a / b)");
         let done = seen(
             json!({"phase": "Succeeded", "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
         );

@@ -2,6 +2,7 @@
 
 use firesteel_backend::blame::ExitStatus;
 
+use super::reason as reason_of;
 use super::*;
 use crate::options::Keep;
 
@@ -42,6 +43,27 @@ fn s04_memory_is_named_when_it_was_memory() {
     let pod = scene.ended(1, 137, "OOMKilled");
     let out = scene.sees(pod);
     assert!(reason(&out).contains("spark.executor.memoryOverhead"), "{}", reason(&out));
+}
+
+#[test]
+fn s13_s34_what_failed_executors_said_last_is_told_and_ends_with_the_application() {
+    let settings = AllocatorOptions { max_failures: Some(1), ..options() };
+    let (mut scene, _) = Scene::wanting(settings, 1);
+    let mut out = Vec::new();
+    for id in 1..=2 {
+        let pod = scene.pod(id);
+        scene.answers(id, Ok(pod));
+        let (reason, message) =
+            ("Error".to_owned(), "starting\nno such file: /data/x\n".to_owned());
+        let state = ContainerState::Terminated { exit_code: 1, reason, message };
+        let pod = scene.on_node(id, Phase::Failed, state);
+        out = scene.sees(pod);
+        assert!(reason_of(&out).contains("no such file: /data/x"), "{}", reason_of(&out));
+        let told = scene.allocator.shortage(scene.now).unwrap_or_default();
+        assert!(told.contains("it said last: starting / no such file: /data/x"), "{told}");
+        scene.wait(1000);
+    }
+    assert!(failed(&out).is_some_and(|words| words.contains("no such file: /data/x")));
 }
 
 #[test]
@@ -90,7 +112,8 @@ fn s08_a_node_of_which_nothing_is_heard_is_the_last_choice_until_an_executor_reg
     assert_eq!((asked(&out), last_choices(&out)), (vec![3], vec![Host::new("n")]));
     assert_eq!(avoided(&out), [], "where there is no other node, it may do");
     scene.works(3);
-    let out = scene.command(ProviderCommand::SetTarget(3));
+    scene.command(ProviderCommand::SetTarget(3));
+    let out = scene.wait(1000);
     assert_eq!((asked(&out), last_choices(&out)), (vec![4], vec![]), "it was not the node");
 }
 

@@ -127,7 +127,11 @@ impl Scene {
     }
 
     fn ended(&mut self, id: u32, exit_code: i32, reason: &str) -> Pod {
-        let state = ContainerState::Terminated { exit_code, reason: reason.to_owned() };
+        let state = ContainerState::Terminated {
+            exit_code,
+            reason: reason.to_owned(),
+            message: String::new(),
+        };
         self.on_node(id, Phase::Failed, state)
     }
 
