@@ -16,6 +16,8 @@ mod error;
 #[cfg(test)]
 mod fake;
 mod labels;
+#[cfg(test)]
+mod manifests;
 mod pod;
 pub mod provider;
 pub mod submit;

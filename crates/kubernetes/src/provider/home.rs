@@ -105,7 +105,8 @@ mod tests {
             refusals.pop().unwrap_or(answer)
         })
         .await;
-        let requests = Requests::new(server.client.clone(), "jobs", "spark-1", Duration::from_secs(5));
+        let requests =
+            Requests::new(server.client.clone(), "jobs", "spark-1", Duration::from_secs(5));
         let home = Home::find(&requests, "d").await.unwrap();
         assert_eq!((home.process, home.owner.uid.as_str()), (5, "u"));
         assert_eq!(home.owner.secret, Some(("d-conf-secret".to_owned(), "k".to_owned())));
