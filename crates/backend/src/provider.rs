@@ -3,7 +3,7 @@
 //! of their own, and speak in the plain data of this file.
 //!
 //! ```text
-//!            SetTarget, Release, NodesExcluded, Named, Registered, Stop
+//!            SetTarget, Release, NodesExcluded, Named, Registered, Disconnected, Silent, Stop
 //!  registry ──────────────────────────────────────────────────► provider ──► cluster manager
 //!           ◄──────────────────────────────────────────────────
 //!            Accepted, Ordered, Started, Preparing, Decommissioning, Ended, Capacity, Warning, Failed
@@ -99,6 +99,11 @@ pub enum ProviderCommand {
     Registered(ExecutorId),
     /// An executor registered before the cluster manager's answer came, and says what that calls the application.
     Named(AppId),
+    /// Its connection broke for good: it does no more work. Its end is still to be told, which may say why; [`Self::Release`] follows if
+    /// that does not come soon.
+    Disconnected(ExecutorId),
+    /// No heartbeat of it came for too long: its node may be gone, before its cluster manager knows. [`Self::Release`] follows.
+    Silent(ExecutorId),
     /// The application is over: let go of everything.
     Stop,
 }

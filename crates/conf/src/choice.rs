@@ -151,6 +151,19 @@ impl Choice for Unschedulable {
         &[("wait", Self::Wait), ("shrink", Self::Shrink), ("fail", Self::Fail)];
 }
 
+/// Which executor is replaced by another one now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollPolicy {
+    /// The one with the smallest id.
+    Id,
+    /// The one that registered first.
+    AddTime,
+}
+
+impl Choice for RollPolicy {
+    const WORDS: &'static [(&'static str, Self)] = &[("ID", Self::Id), ("ADD_TIME", Self::AddTime)];
+}
+
 /// How the tasks of a local master reach the threads that run them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalTransport {

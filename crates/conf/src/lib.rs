@@ -52,7 +52,7 @@ mod warning;
 
 pub use choice::{
     Choice, CompressionCodec, DeployMode, LocalTransport, PullPolicy, RecoveryMode, RestFilter,
-    RollingStrategy, SchedulingMode, Unschedulable,
+    RollPolicy, RollingStrategy, SchedulingMode, Unschedulable,
 };
 pub use conf::{Conf, Origin, Setting};
 pub use duration::{TimeUnit, format_duration, parse_duration};

@@ -90,7 +90,9 @@ impl Provider for Processes {
             ProviderCommand::Stop => running.over = true,
             ProviderCommand::NodesExcluded(_)
             | ProviderCommand::Named(_)
-            | ProviderCommand::Registered(_) => {}
+            | ProviderCommand::Registered(_)
+            | ProviderCommand::Disconnected(_)
+            | ProviderCommand::Silent(_) => {}
         }
     }
 

@@ -62,6 +62,11 @@ impl ApiError {
         }
     }
 
+    /// Whether it is to be asked again later.
+    pub fn is_throttled(&self) -> bool {
+        matches!(self, ApiError::Throttled { .. })
+    }
+
     /// Whether nothing is known of what became of the request: a server that fails may have carried it out before.
     pub fn is_unanswered(&self) -> bool {
         matches!(self, ApiError::Unreachable(_) | ApiError::Unavailable(_))

@@ -11,6 +11,7 @@
 use std::fmt;
 
 use firesteel_backend::blame::{Blame, End, ExitStatus, blame};
+use firesteel_types::Host;
 
 use crate::pod::Said;
 
@@ -29,6 +30,8 @@ pub enum Cause {
     Disrupted(Said),
     /// The kubelet did not let the pod start, or ended it with its node.
     NodeRefused(Said),
+    /// The kubelet of this node did not take the pod in time.
+    NodeSilent(Host),
     /// The API server does not know the pod any more, and its end was not seen.
     Vanished,
     /// It ran and did not register in time.
@@ -45,6 +48,8 @@ pub enum Cause {
     Released,
     /// Fewer are wanted, or it is to be placed elsewhere.
     Unwanted,
+    /// Another one takes its place now and then, as its user wants.
+    Rolled,
     /// A driver process that is gone had asked for it.
     PreviousGeneration,
 }
@@ -56,14 +61,17 @@ impl Cause {
             Cause::Exited(status) => End::Exited(*status),
             Cause::OutOfMemory => End::Exited(Some(ExitStatus::Signal(9))),
             Cause::OwnLimit(_) => End::Exited(None),
-            Cause::Deleted | Cause::Disrupted(_) | Cause::NodeRefused(_) | Cause::Vanished => {
-                End::NodeLost
-            }
+            Cause::Deleted
+            | Cause::Disrupted(_)
+            | Cause::NodeRefused(_)
+            | Cause::NodeSilent(_)
+            | Cause::Vanished => End::NodeLost,
             Cause::NeverRegistered => End::NeverRegistered,
             Cause::ImagePull(_) | Cause::BadConfig(_) | Cause::NeverStarted(_) => End::LaunchFailed,
             Cause::NeverScheduled(_)
             | Cause::Released
             | Cause::Unwanted
+            | Cause::Rolled
             | Cause::PreviousGeneration => End::Told,
         }
     }
@@ -101,6 +109,12 @@ impl fmt::Display for Cause {
             Cause::NodeRefused(said) => {
                 write!(f, "its node refused its pod ({}): {}", said.reason, said.words())
             }
+            Cause::NodeSilent(node) => {
+                write!(
+                    f,
+                    "the kubelet of its node {node} did not take its pod: the node may be gone"
+                )
+            }
             Cause::Vanished => f.write_str("its pod does not exist any more"),
             Cause::NeverRegistered => f.write_str("it ran and never registered with the driver"),
             Cause::ImagePull(words) => write!(f, "its image could not be pulled: {words}"),
@@ -112,6 +126,9 @@ impl fmt::Display for Cause {
             Cause::NeverScheduled(Some(words)) => write!(f, "no node could take its pod: {words}"),
             Cause::NeverScheduled(None) => f.write_str("its pod was not given a node in time"),
             Cause::Released => f.write_str("the driver removed it"),
+            Cause::Rolled => {
+                f.write_str("its time was over (spark.kubernetes.executor.rollInterval)")
+            }
             Cause::Unwanted => f.write_str("it is not wanted any more"),
             Cause::PreviousGeneration => {
                 f.write_str("a driver process that is gone had asked for it")
@@ -131,6 +148,7 @@ mod tests {
             Cause::Deleted,
             Cause::Disrupted(said.clone()),
             Cause::NodeRefused(said),
+            Cause::NodeSilent(Host::new("n")),
             Cause::Vanished,
         ] {
             assert!(cause.is_by_platform() && !cause.is_by_application(), "{cause:?}");
@@ -143,7 +161,7 @@ mod tests {
                 "{cause:?}"
             );
         }
-        for cause in [Cause::Released, Cause::Unwanted, Cause::PreviousGeneration] {
+        for cause in [Cause::Released, Cause::Unwanted, Cause::Rolled, Cause::PreviousGeneration] {
             assert_eq!((cause.end(), cause.counts(true)), (End::Told, false), "{cause:?}");
         }
         assert!(Cause::NeverRegistered.counts(false) && Cause::NeverStarted(None).counts(false));

@@ -56,6 +56,12 @@ pub enum Mutant {
     ForgivesNodes,
     /// A missing right is waited for.
     AwaitsRights,
+    /// A pod that has the name of one that is asked for is this application's, or is in its way.
+    TakesPodsOfOthers,
+    /// A node of which nothing is heard gets pods as any other; Spark's.
+    TrustsSilentNodes,
+    /// A pod whose node does not take it is waited for as one that starts; Spark's.
+    AwaitsKubelets,
 }
 
 /// The mistake that an allocator makes, if any.

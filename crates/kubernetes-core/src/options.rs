@@ -36,6 +36,10 @@ pub struct Deadlines {
     pub seen_ms: u64,
     /// Without a node.
     pub scheduled_ms: u64,
+    /// With a node, until its kubelet takes it.
+    pub accepted_ms: u64,
+    /// The same, where nothing is heard of what else is on that node.
+    pub doubted_ms: u64,
     /// With a node, until its container runs (`spark.kubernetes.allocation.executor.timeout`).
     pub started_ms: u64,
     /// Its image cannot be pulled.
@@ -58,6 +62,8 @@ impl Default for Deadlines {
             request_ms: 10_000,
             seen_ms: 30_000,
             scheduled_ms: 600_000,
+            accepted_ms: 30_000,
+            doubted_ms: 2_000,
             started_ms: 600_000,
             image_ms: 120_000,
             registered_ms: 100_000,
@@ -67,6 +73,20 @@ impl Default for Deadlines {
             api_ms: 600_000,
         }
     }
+}
+
+/// Which executor is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollPolicy {
+    Id,
+    AddTime,
+}
+
+/// Executors are replaced one by one (`spark.kubernetes.executor.rollInterval`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roll {
+    pub interval_ms: u64,
+    pub policy: RollPolicy,
 }
 
 /// How long to wait before something is tried again.
@@ -119,6 +139,8 @@ pub struct AllocatorOptions {
     pub short_lived_ms: u64,
     /// How long executors may be missing before the user hears why.
     pub shortage_ms: u64,
+    /// `None`: executors stay as long as they work.
+    pub roll: Option<Roll>,
     pub deadlines: Deadlines,
     pub waits: Waits,
     /// For the simulator.
@@ -147,6 +169,7 @@ impl AllocatorOptions {
             node_excluded_ms: 60_000,
             short_lived_ms: 30_000,
             shortage_ms: 10_000,
+            roll: None,
             deadlines: Deadlines::default(),
             waits: Waits::default(),
             planted: Planted::default(),

@@ -4,7 +4,7 @@
 //! and kubelet are passed on to people word for word.
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_backend::{named_id, numbered_id};
+use firesteel_backend::{AppId, named_id, numbered_id};
 use firesteel_types::{ExecutorId, Host};
 
 use crate::cause::Cause;
@@ -60,7 +60,12 @@ impl Said {
 pub enum ContainerState {
     Waiting(Said),
     Running,
-    Terminated { exit_code: i32, reason: String },
+    Terminated {
+        exit_code: i32,
+        reason: String,
+        /// What it left to be read: its termination message, or the end of its log.
+        message: String,
+    },
 }
 
 /// A container of a pod.
@@ -71,12 +76,14 @@ pub struct Container {
     pub state: ContainerState,
 }
 
-/// A pod of this application.
+/// A pod of this application, or of another one that has a name this one wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub name: PodName,
     pub uid: PodUid,
     pub version: Version,
+    /// Whose it is: label `spark-app-selector`, or the annotation that says the same, which admission webhooks leave alone.
+    pub app: Option<AppId>,
     /// Label `spark-exec-id`.
     pub executor: Option<ExecutorId>,
     /// Which driver process created it.
@@ -113,6 +120,8 @@ pub enum Obstacle {
 pub enum Verdict {
     /// It waits for a node; the scheduler's words if it looked for one in vain.
     Pending(Option<String>),
+    /// It has a node, whose kubelet has not taken it: a kubelet that does says so of each container at once.
+    Assigned(Host),
     /// It has a node and does not run yet.
     Scheduled(Host, Option<Obstacle>),
     /// The executor's process runs.
@@ -138,6 +147,7 @@ impl Pod {
             (_, Phase::Unknown) => Verdict::Unknown,
             (None, _) => Verdict::Pending(self.unschedulable.clone()),
             (Some(node), _) if self.executor_runs() => Verdict::Running(node.clone()),
+            (Some(node), _) if self.containers.is_empty() => Verdict::Assigned(node.clone()),
             (Some(node), _) => Verdict::Scheduled(node.clone(), self.obstacle()),
         }
     }
@@ -145,6 +155,18 @@ impl Pod {
     /// Whether nothing of it runs any more, and nothing ever will.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// The last lines that a container said which failed, the executor's before all others, on one line.
+    pub fn last_words(&self) -> Option<String> {
+        let said = |container: &Container| match &container.state {
+            ContainerState::Terminated { exit_code, message, .. } if *exit_code != 0 => {
+                last_lines(message)
+            }
+            _ => None,
+        };
+        let executor = self.containers.iter().filter(|one| one.is_executor).find_map(said);
+        executor.or_else(|| self.containers.iter().find_map(said))
     }
 
     fn executor_state(&self) -> Option<&ContainerState> {
@@ -167,7 +189,9 @@ impl Pod {
         let mut ended: Vec<&Container> = self.containers.iter().filter(ends).collect();
         ended.sort_by_key(|container| !container.is_executor);
         let found = ended.first().and_then(|container| match &container.state {
-            ContainerState::Terminated { exit_code, reason } => Some((*exit_code, reason.as_str())),
+            ContainerState::Terminated { exit_code, reason, .. } => {
+                Some((*exit_code, reason.as_str()))
+            }
             _ => None,
         });
         (found.is_some() || self.is_over()).then_some(found)
@@ -222,6 +246,25 @@ impl Pod {
             _ => Obstacle::Other(words),
         })
     }
+}
+
+/// So many lines and characters of a log are shown in a sentence.
+const LAST_LINES: usize = 3;
+const LAST_CHARACTERS: usize = 300;
+
+/// The end of a text on one line, if it has any.
+pub fn last_lines(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take(LAST_LINES)
+        .collect();
+    let joined = lines.into_iter().rev().collect::<Vec<_>>().join(" / ");
+    let plain: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
+    let end: String = plain[plain.len().saturating_sub(LAST_CHARACTERS)..].iter().collect();
+    (!end.is_empty()).then_some(end)
 }
 
 /// Container runtimes write a signal as 128 more than its number.

@@ -7,6 +7,7 @@ fn pod() -> Pod {
         name: PodName::new("a-exec-1"),
         uid: PodUid::new("u"),
         version: Version(1),
+        app: Some(AppId::new("app")),
         executor: Some(ExecutorId(1)),
         generation: Some(Generation(1)),
         inactive: false,
@@ -27,7 +28,10 @@ fn on_node(phase: Phase, state: ContainerState) -> Pod {
 
 fn ended(exit_code: i32, reason: &str) -> Pod {
     let phase = if exit_code == 0 { Phase::Succeeded } else { Phase::Failed };
-    on_node(phase, ContainerState::Terminated { exit_code, reason: reason.to_owned() })
+    on_node(
+        phase,
+        ContainerState::Terminated { exit_code, reason: reason.to_owned(), message: String::new() },
+    )
 }
 
 fn waits(reason: &str, message: &str) -> Verdict {
@@ -47,6 +51,32 @@ fn a_pod_waits_for_a_node_with_the_words_of_the_scheduler() {
     let words = "0/3 nodes are available: 3 Insufficient cpu.".to_owned();
     let waiting = Pod { unschedulable: Some(words.clone()), ..pod() };
     assert_eq!(waiting.verdict(true), Verdict::Pending(Some(words)));
+}
+
+#[test]
+fn the_end_of_a_log_is_shown_on_one_line_and_a_long_one_is_cut() {
+    let said = |is_executor, exit_code, message: &str| Container {
+        is_executor,
+        state: ContainerState::Terminated {
+            exit_code,
+            reason: "Error".to_owned(),
+            message: message.to_owned(),
+        },
+    };
+    let words = |containers| Pod { containers, ..pod() }.last_words();
+    let log = "one\ntwo\n\n  three\u{1b}[0m\nfour\n\n";
+    let both = vec![said(false, 2, "of another"), said(true, 1, log)];
+    assert_eq!(words(both).as_deref(), Some("two / three[0m / four"));
+    assert_eq!(words(vec![said(true, 0, log)]), None, "it did not fail");
+    assert_eq!(words(vec![said(true, 1, " \n")]), None);
+    let long = words(vec![said(true, 1, &"ä".repeat(2000))]).unwrap();
+    assert_eq!(long.chars().count(), 300);
+}
+
+#[test]
+fn a_pod_is_its_kubelets_once_the_kubelet_says_something_of_its_containers() {
+    let assigned = Pod { node: Some(Host::new("n")), ..pod() };
+    assert_eq!(assigned.verdict(true), Verdict::Assigned(Host::new("n")));
 }
 
 #[test]
@@ -115,14 +145,26 @@ fn a_pod_that_is_deleted_or_refused_by_its_node_is_nobodys_fault() {
 #[test]
 fn another_container_that_fails_ends_the_executor_only_if_all_are_looked_at() {
     let mut pod = on_node(Phase::Running, ContainerState::Running);
-    let state = ContainerState::Terminated { exit_code: 2, reason: "Error".to_owned() };
+    let state = ContainerState::Terminated {
+        exit_code: 2,
+        reason: "Error".to_owned(),
+        message: String::new(),
+    };
     pod.containers.insert(0, Container { is_executor: false, state });
     assert_eq!(cause(&pod), Cause::Exited(Some(ExitStatus::Code(2))));
     assert!(matches!(pod.verdict(false), Verdict::Running(_)));
-    let done = ContainerState::Terminated { exit_code: 0, reason: "Completed".to_owned() };
+    let done = ContainerState::Terminated {
+        exit_code: 0,
+        reason: "Completed".to_owned(),
+        message: String::new(),
+    };
     pod.containers[0].state = done;
     assert!(matches!(pod.verdict(true), Verdict::Running(_)), "it did what it was to do");
-    let own = ContainerState::Terminated { exit_code: 7, reason: "Error".to_owned() };
+    let own = ContainerState::Terminated {
+        exit_code: 7,
+        reason: "Error".to_owned(),
+        message: String::new(),
+    };
     pod.containers[1].state = own;
     assert_eq!(cause(&pod), Cause::Exited(Some(ExitStatus::Code(7))), "though the pod runs on");
 }

@@ -23,8 +23,8 @@ pub(crate) const GENERATION: &str = "firesteel-driver-generation";
 /// Which version it is of.
 pub(crate) const VERSION: &str = "spark-version";
 
-/// What users may not set.
-const RESERVED: [&str; 8] = [
+/// What neither users nor their templates set.
+pub(crate) const RESERVED: [&str; 8] = [
     APPLICATION,
     APPLICATION_NAME,
     ROLE,
@@ -35,6 +35,11 @@ const RESERVED: [&str; 8] = [
     VERSION,
 ];
 
+/// An annotation of executors' pods: whose they are, where an admission webhook takes labels away.
+pub(crate) const OWNER: &str = "firesteel.io/application";
+
+/// An annotation of the driver's pod: which call of `submit` created it.
+pub(crate) const SUBMISSION: &str = "firesteel.io/submission";
 /// An annotation of the driver's pod: how many processes of the driver there were.
 pub(crate) const PROCESSES: &str = "firesteel.io/driver-processes";
 

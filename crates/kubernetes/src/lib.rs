@@ -13,7 +13,11 @@
 mod answer;
 mod connect;
 mod error;
+#[cfg(test)]
+mod fake;
 mod labels;
+#[cfg(test)]
+mod manifests;
 mod pod;
 pub mod provider;
 pub mod submit;
@@ -23,6 +27,10 @@ pub use provider::Kubernetes;
 
 /// What the driver's pod tells its process of its address; Spark's name.
 pub(crate) const DRIVER_ADDRESS: &str = "SPARK_DRIVER_BIND_ADDRESS";
+
+/// What the driver's pod tells its process of the secret that it shares with its executors. It is kept where pods are not: who may look
+/// at pods does not see it.
+pub(crate) const APPLICATION_SECRET: &str = "FIRESTEEL_APPLICATION_SECRET";
 
 /// The version of the engine.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -122,6 +122,7 @@ impl Registry {
         let Some(executor) = self.roster.disconnect(peer, turn.now) else { return };
         self.check_by(turn.now.plus_ms(self.options.reason_wait_ms));
         turn.bar(executor);
+        turn.command(ProviderCommand::Disconnected(executor));
     }
 
     /// Executors that were silent for too long, never came, or are gone without a reason.
@@ -174,6 +175,9 @@ impl Registry {
         reason: &str,
     ) {
         self.lose(turn, id, end, reason);
+        if end == End::Silent {
+            turn.command(ProviderCommand::Silent(id));
+        }
         turn.command(ProviderCommand::Release(vec![id]));
     }
 

@@ -37,12 +37,26 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Writes the archive; one that could not be finished is removed.
+    /// Writes the archive. What was there before stays until it is whole; one that could not be finished is removed.
     pub(super) fn write(self, output: &Path) -> Result<(), Failure> {
         let failed = |error: io::Error| format!("could not write {}: {error}", output.display());
-        let written = File::create(output).and_then(|file| self.archive(BufWriter::new(file)));
+        let is_output =
+            |entry: &&Entry| std::fs::canonicalize(output).is_ok_and(|it| it == entry.file);
+        if let Some(entry) = self.entries.iter().find(is_output) {
+            let file = entry.file.display();
+            return Err(format!(
+                "{file} goes into the image: write the archive (-o) to another file"
+            )
+            .into());
+        }
+        let mut unfinished = output.as_os_str().to_owned();
+        unfinished.push(".part");
+        let unfinished = PathBuf::from(unfinished);
+        let written = File::create(&unfinished)
+            .and_then(|file| self.archive(BufWriter::new(file)))
+            .and_then(|()| std::fs::rename(&unfinished, output));
         if written.is_err() {
-            let _ = std::fs::remove_file(output);
+            let _ = std::fs::remove_file(&unfinished);
         }
         Ok(written.map_err(failed)?)
     }
@@ -224,5 +238,26 @@ mod tests {
             manifest["layers"][0]["size"],
             all[&path(&manifest["layers"][0]["digest"])].len()
         );
+    }
+
+    #[test]
+    fn an_archive_is_not_written_over_what_goes_into_it_nor_left_unfinished() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().canonicalize().unwrap().join("pi");
+        std::fs::write(&file, "an executable").unwrap();
+        let image = |file: &Path| Image {
+            tag: "docker.io/me/pi:1".to_owned(),
+            entrypoint: "/opt/app/pi".to_owned(),
+            entries: vec![Entry::new("opt/app/pi", file)],
+        };
+        let refused = image(&file).write(&file).unwrap_err().to_string();
+        assert!(refused.contains("another file"), "{refused}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"an executable");
+        let archive = directory.path().join("pi.tar");
+        std::fs::write(&archive, "the last one").unwrap();
+        assert!(image(&directory.path().join("gone")).write(&archive).is_err());
+        assert_eq!(std::fs::read(&archive).unwrap(), b"the last one");
+        image(&file).write(&archive).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "and nothing else");
     }
 }

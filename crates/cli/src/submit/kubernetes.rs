@@ -96,8 +96,32 @@ impl Request {
 /// The application's, as far as it is known.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     match outcome.exit_code {
+        // Kubernetes can end a driver that exits with 0 when it is told to: that is no success.
+        Some(0) if !outcome.succeeded => ExitCode::FAILURE,
         Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         None if outcome.succeeded => ExitCode::SUCCESS,
         None => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_application_that_succeeded_has_the_exit_code_of_success() {
+        for (exit_code, succeeded, wanted) in [
+            (Some(3), false, ExitCode::from(3)),
+            (Some(0), true, ExitCode::SUCCESS),
+            (None, true, ExitCode::SUCCESS),
+            (None, false, ExitCode::FAILURE),
+            (Some(0), false, ExitCode::FAILURE),
+            (Some(300), false, ExitCode::FAILURE),
+        ] {
+            let outcome = Outcome { exit_code, succeeded };
+            // Exit codes cannot be compared, but for how they are shown.
+            let found = super::exit_code(&outcome);
+            assert_eq!(format!("{found:?}"), format!("{wanted:?}"), "{outcome:?}");
+        }
     }
 }

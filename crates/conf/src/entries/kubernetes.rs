@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::entry::{AnyEntry, Entry};
-use crate::{ByteSize, ByteUnit, PullPolicy, TimeUnit, Unschedulable};
+use crate::{ByteSize, ByteUnit, PullPolicy, RollPolicy, TimeUnit, Unschedulable};
 
 entries! {
     /// Of applications on Kubernetes.
@@ -269,6 +269,17 @@ entries! {
         KUBERNETES_EXECUTOR_GRACE_PERIOD: Duration =
             Entry::new("spark.kubernetes.executor.terminationGracePeriodSeconds", "30s")
             .time_unit(TimeUnit::Seconds).since("3.3.0").for_cluster();
+
+        /// How often one executor is told to end and replaced by another one, so that none grows old. It takes no more tasks, and may finish those
+        /// it has within its grace period. Left out while executors are missing. `0`: never.
+        KUBERNETES_EXECUTOR_ROLL_INTERVAL: Duration =
+            Entry::new("spark.kubernetes.executor.rollInterval", "0s")
+            .time_unit(TimeUnit::Seconds).since("3.3.0").for_cluster();
+
+        /// Which one: `ID` (the smallest) or `ADD_TIME` (the one that registered first). Spark has more, and `OUTLIER` as its default.
+        KUBERNETES_EXECUTOR_ROLL_POLICY: RollPolicy =
+            Entry::new("spark.kubernetes.executor.rollPolicy", "ADD_TIME")
+            .since("3.3.0").for_cluster();
 
         /// Whether any container of a pod that fails ends its executor, or only the executor's own.
         KUBERNETES_CHECK_ALL_CONTAINERS: bool =

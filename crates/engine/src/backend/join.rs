@@ -103,7 +103,8 @@ impl Opened {
         check_cores(cores, cpus_per_task).map_err(refused)?;
         let options = provider.rpc_options(&conf).map_err(refused)?;
         // Where one is needed at all, this application has one that no other knows.
-        let secret = options.keyring.is_some().then(Secret::generate);
+        let own = || provider.application_secret().unwrap_or_else(Secret::generate);
+        let secret = options.keyring.is_some().then(own);
         let bind = bind_to(&conf, provider).map_err(|error| {
             refused(format!(
                 "its address cannot be found ({error}): check the host, or set spark.driver.host"

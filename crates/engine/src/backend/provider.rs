@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 use firesteel_backend::command::Command;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_conf::{Conf, Master};
-use firesteel_rpc::RpcOptions;
+use firesteel_rpc::{RpcOptions, Secret};
 use tokio::runtime::Handle;
 
 use super::actor::ActorMessage;
@@ -44,6 +44,12 @@ pub trait Provider: Send {
     /// How the application's processes prove who they are.
     fn rpc_options(&self, conf: &Conf) -> std::result::Result<RpcOptions, String> {
         RpcOptions::from_process(conf).map_err(|error| error.to_string())
+    }
+
+    /// The secret that driver and executors of this application share, if the cluster manager keeps one for them. `None`: the driver
+    /// makes one up.
+    fn application_secret(&self) -> Option<Secret> {
+        None
     }
 
     /// The name by which executors reach this process, unless `spark.driver.host` says so.

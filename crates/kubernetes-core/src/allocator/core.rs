@@ -31,6 +31,8 @@ pub struct PodRequest {
     pub attempt: u32,
     /// Nodes it must not be placed on.
     pub avoid: BTreeSet<Host>,
+    /// Nodes it is placed on only if no other one takes it: nothing has been heard of them.
+    pub last_choice: BTreeSet<Host>,
 }
 
 /// The API server has the pod.
@@ -165,6 +167,7 @@ pub struct Allocator {
     next_round: Tick,
     /// Whether a pod was ever asked for.
     requested: bool,
+    rolls_at: Option<Tick>,
     armed: Option<Tick>,
     stale: u64,
 }
@@ -190,6 +193,7 @@ impl Allocator {
             told: Told::default(),
             next_round: Tick(0),
             requested: false,
+            rolls_at: None,
             armed: None,
             stale: 0,
             options,
@@ -237,6 +241,8 @@ impl Allocator {
             ProviderCommand::Registered(executor) => self.registered(turn, executor),
             // It named the application itself.
             ProviderCommand::Named(_) => {}
+            ProviderCommand::Disconnected(executor) => self.disconnected(executor),
+            ProviderCommand::Silent(executor) => self.silent(turn, executor),
             ProviderCommand::Stop => self.stop(turn),
         }
     }
@@ -248,6 +254,7 @@ impl Allocator {
         }
         self.expire(turn);
         self.lose_patience(turn);
+        self.roll(turn);
         self.allocate(turn);
         self.delete_due(turn);
         self.observe(turn);
@@ -306,9 +313,11 @@ impl Allocator {
             return;
         }
         let gate = self.backoff.requests_until();
+        let roll = self.roll_due();
         let dues = [
+            roll,
             self.round_due(turn.now),
-            self.slots.due(&self.options),
+            self.slots.due(&self.options, &self.nodes),
             self.graves.due().map(|due| due.max(gate)),
             self.observer.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),
@@ -341,6 +350,10 @@ impl Allocator {
     pub(super) fn round_made(&mut self, now: Tick) {
         self.requested = true;
         self.next_round = now.plus_ms(self.options.batch_delay_ms);
+    }
+
+    pub(super) fn rolls_at(&mut self) -> &mut Option<Tick> {
+        &mut self.rolls_at
     }
 
     pub(super) fn told(&mut self) -> &mut Told {

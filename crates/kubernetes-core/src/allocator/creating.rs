@@ -45,10 +45,11 @@ impl Allocator {
         self.round_made(turn.now);
         let own = self.nodes.excluded_by_failures(turn.now);
         let avoid = self.nodes.excluded(turn.now);
+        let last_choice = self.nodes.suspects(turn.now);
         let Some(slot) = self.slots.get_mut(executor) else { return };
         let (name, attempt) = (slot.name().clone(), slot.request(turn.now, own));
         let generation = self.options.generation;
-        let request = PodRequest { executor, name, generation, attempt, avoid };
+        let request = PodRequest { executor, name, generation, attempt, avoid, last_choice };
         turn.out.push(AllocatorEffect::CreatePod(request));
     }
 
@@ -119,6 +120,10 @@ impl Allocator {
     fn created(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, answer: CreateAnswer) {
         let CreateAnswer { pod, existed } = answer;
         self.observer.knows(pod.version);
+        let takes = self.options.planted.is(Mutant::TakesPodsOfOthers);
+        if existed && pod.app.as_ref() != Some(&self.options.app) && !takes {
+            return self.name_is_taken(executor);
+        }
         let labelled =
             pod.executor == Some(executor) && pod.generation == Some(self.options.generation);
         if pod.generation.is_none() || !existed && !labelled {
@@ -140,6 +145,12 @@ impl Allocator {
         }
     }
 
+    /// Another application's pod has its name, or somebody's who gave it no label: it stays, and the number is left out.
+    fn name_is_taken(&mut self, executor: ExecutorId) {
+        self.slots.remove(executor, &self.options.deadlines);
+        self.numbers.heard_of(executor);
+    }
+
     fn not_created(
         &mut self,
         turn: &mut Turn<'_>,
@@ -158,7 +169,7 @@ impl Allocator {
             self.slots.remove(executor, &self.options.deadlines);
         }
         if matches!(error, ApiError::Quota(_)) && planted.is(Mutant::CountsQuota) {
-            self.count_failure(turn, executor, &Cause::NeverStarted(None));
+            self.count_failure(turn, executor, "a quota is used up");
         }
         self.request_refused(turn, &error);
         let nothing = self.slots.healthy() == 0;
@@ -193,6 +204,23 @@ impl Allocator {
         self.failures.registered();
         if let Some(node) = slot.node() {
             self.nodes.succeeded(node);
+        }
+    }
+
+    /// Its connection is gone for good: another one is asked for now, and not when its kubelet has told how it ended.
+    pub(super) fn disconnected(&mut self, executor: ExecutorId) {
+        match self.slots.get_mut(executor) {
+            Some(slot) => slot.cut_off(),
+            None => self.dropped_stale(),
+        }
+    }
+
+    /// Nothing is heard of it. Scheduler and node controller may take its node for well for a minute yet.
+    pub(super) fn silent(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
+        let node = self.slots.get(executor).and_then(|slot| slot.node().cloned());
+        let Some(node) = node else { return self.dropped_stale() };
+        if !self.options.planted.is(Mutant::TrustsSilentNodes) {
+            self.nodes.suspect(node, turn.now);
         }
     }
 

@@ -14,7 +14,7 @@ impl Allocator {
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
         let options = &self.options;
         let late = self.slots.iter().filter(|(_, slot)| {
-            slot.deadline(options).is_some_and(|deadline| deadline <= turn.now)
+            slot.deadline(options, &self.nodes).is_some_and(|deadline| deadline <= turn.now)
         });
         let late: Vec<_> = late.map(|(executor, _)| executor).collect();
         late.into_iter().for_each(|executor| self.expired(turn, executor));
@@ -35,6 +35,7 @@ impl Allocator {
                 self.observer.want_list(turn.now);
             }
             Stage::Pending(words) => self.never_scheduled(turn, executor, words),
+            Stage::Assigned => self.never_accepted(turn, executor),
             Stage::Scheduled(Some((_, Obstacle::Image(words)))) => {
                 self.end(turn, executor, Cause::ImagePull(words));
             }
@@ -72,6 +73,14 @@ impl Allocator {
         }
         self.backoff.crowded(turn.now, &cause.to_string());
         self.end(turn, executor, cause);
+    }
+
+    /// Its node does not take it: it is not what it seems to the scheduler.
+    fn never_accepted(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
+        let node = self.slots.get(executor).and_then(|slot| slot.node().cloned());
+        let Some(node) = node else { return };
+        self.nodes.suspect(node.clone(), turn.now);
+        self.end(turn, executor, Cause::NodeSilent(node));
     }
 
     /// Its grace period is over, and its node does not say so: nothing that runs there counts any more.

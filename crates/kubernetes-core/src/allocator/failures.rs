@@ -62,11 +62,14 @@ pub(super) struct Nodes {
     excluded_ms: u64,
     by_driver: BTreeSet<Host>,
     records: BTreeMap<Host, Record>,
+    /// Nothing is heard of these, since when.
+    suspects: BTreeMap<Host, Tick>,
 }
 
 impl Nodes {
     pub(super) fn new(limit: u32, excluded_ms: u64) -> Self {
-        Nodes { limit, excluded_ms, by_driver: BTreeSet::new(), records: BTreeMap::new() }
+        let (by_driver, records) = (BTreeSet::new(), BTreeMap::new());
+        Nodes { limit, excluded_ms, by_driver, records, suspects: BTreeMap::new() }
     }
 
     /// The driver excludes these and no others.
@@ -89,6 +92,25 @@ impl Nodes {
     /// An executor registered there.
     pub(super) fn succeeded(&mut self, node: &Host) {
         self.records.remove(node);
+        self.suspects.remove(node);
+    }
+
+    /// Nothing is heard of what is there.
+    pub(super) fn suspect(&mut self, node: Host, now: Tick) {
+        self.suspects.retain(|_, since| now.since_ms(*since) < self.excluded_ms);
+        self.suspects.insert(node, now);
+    }
+
+    /// Since when that is so, if it is.
+    pub(super) fn suspected(&self, node: &Host) -> Option<Tick> {
+        self.suspects.get(node).copied()
+    }
+
+    /// All of which that is so now.
+    pub(super) fn suspects(&self, now: Tick) -> BTreeSet<Host> {
+        let lately = |since: &Tick| now.since_ms(*since) < self.excluded_ms;
+        let lately = self.suspects.iter().filter(|(_, since)| lately(since));
+        lately.map(|(node, _)| node.clone()).take(MOST_NODES).collect()
     }
 
     /// No other node can take pods: these may.

@@ -21,6 +21,7 @@
 //! | `seeing` | what lists and watches say about executors, and when one is over |
 //! | `expiring` | deadlines of stages |
 //! | `deleting` | pods that are to go, until they are gone |
+//! | `rolling` | which executor is replaced so that none grows old |
 //! | `observing` | when to list, where to watch from |
 //! | `why` | why executors are missing |
 //!
@@ -37,6 +38,7 @@ mod graves;
 mod kept;
 mod observer;
 mod observing;
+mod rolling;
 mod seeing;
 mod slots;
 #[cfg(test)]

@@ -76,15 +76,26 @@ impl Allocator {
         }
         slot.exists(pod.uid.clone(), pod.version);
         slot.is_on(pod.node.clone());
-        let leaving = slot.is_leaving();
+        slot.said_last(pod.last_words());
+        let known = match slot.stage() {
+            Stage::Leaving(cause) => Some(cause.clone()),
+            _ => None,
+        };
+        let leaving = known.is_some();
         let counts_on = self.options.planted.is(Mutant::CountsTerminatingPods);
         match pod.verdict(self.options.all_containers) {
-            Verdict::Over(_) if leaving => self.end(turn, executor, Cause::Deleted),
+            Verdict::Over(_) if leaving => {
+                self.end(turn, executor, known.unwrap_or(Cause::Deleted));
+            }
             Verdict::Over(cause) => self.end_with(turn, executor, cause, Remains::Ended),
             Verdict::Terminating(_) if counts_on => {}
             Verdict::Terminating(cause) => self.leaves(turn, executor, cause),
             _ if leaving => {}
             Verdict::Pending(words) => self.enters(turn, executor, Stage::Pending(words), None),
+            Verdict::Assigned(node) => {
+                self.backoff.scheduled();
+                self.enters(turn, executor, Stage::Assigned, Some(node));
+            }
             Verdict::Scheduled(node, obstacle) => self.scheduled(turn, executor, node, obstacle),
             Verdict::Running(node) => self.enters(turn, executor, Stage::Running, Some(node)),
             Verdict::Unknown => {}
@@ -204,9 +215,13 @@ impl Allocator {
             true => Cause::Exited(None).end(),
             false => cause.end(),
         };
-        turn.report(ProviderEvent::Ended { executor, end, reason: cause.to_string() });
-        self.told().ended(executor, &cause);
-        self.judge(turn, executor, &slot, &cause);
+        let reason = match slot.last_words().filter(|_| cause.is_by_application()) {
+            Some(words) => format!("{cause}; it said last: {words}"),
+            None => cause.to_string(),
+        };
+        turn.report(ProviderEvent::Ended { executor, end, reason: reason.clone() });
+        self.told().ended(executor, reason.clone());
+        self.judge(turn, executor, &slot, &cause, &reason);
         match remains {
             Remains::Nothing => self.backoff.freed(turn.now),
             Remains::Ended if self.kept.keeps(&cause, planted) => self.keep(turn, slot),
@@ -215,7 +230,14 @@ impl Allocator {
     }
 
     /// What its end means for the application, its node and the next one.
-    fn judge(&mut self, turn: &mut Turn<'_>, executor: ExecutorId, slot: &Slot, cause: &Cause) {
+    fn judge(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        slot: &Slot,
+        cause: &Cause,
+        reason: &str,
+    ) {
         let registered = slot.registered().is_some();
         let lived = slot.registered().map(|since| turn.now.since_ms(since));
         let is_loss = cause.counts(registered) || cause.is_by_platform();
@@ -235,7 +257,7 @@ impl Allocator {
             && !self.options.planted.is(Mutant::ForgivesApplication);
         let blames = self.options.planted.is(Mutant::BlamesApplication) && cause.is_by_platform();
         if by_application || blames {
-            self.count_failure(turn, executor, cause);
+            self.count_failure(turn, executor, reason);
         }
         let hopeless = matches!(cause, Cause::ImagePull(_) | Cause::BadConfig(_));
         if hopeless && self.slots.healthy() == 0 && !self.failures.any_registered() {
@@ -247,15 +269,15 @@ impl Allocator {
         &mut self,
         turn: &mut Turn<'_>,
         executor: ExecutorId,
-        cause: &Cause,
+        reason: &str,
     ) {
         self.failures.count(turn.now);
         if let Some((failed, limit)) = self.failures.exceeded(turn.now, self.target()) {
-            let reason = format!(
+            let words = format!(
                 "{failed} executors failed, more than the limit of {limit} (spark.executor.maxNumFailures); the last \
-                 one was executor {executor}: {cause}"
+                 one was executor {executor}: {reason}"
             );
-            self.fail(turn, reason);
+            self.fail(turn, words);
         }
     }
 

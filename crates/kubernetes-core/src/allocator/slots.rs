@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use firesteel_types::{ExecutorId, Host, Tick};
 
+use super::failures::Nodes;
 use crate::cause::Cause;
 use crate::mutant::Mutant;
 use crate::options::{AllocatorOptions, Deadlines};
@@ -21,7 +22,9 @@ pub(super) enum Stage {
     Created,
     /// It has no node; the scheduler's words.
     Pending(Option<String>),
-    /// It has a node; since when something keeps it from starting.
+    /// It has this node, whose kubelet has not taken it yet.
+    Assigned,
+    /// Its node's kubelet has it; since when something keeps it from starting.
     Scheduled(Option<(Tick, Obstacle)>),
     Running,
     /// It is about to end, and does not count.
@@ -46,6 +49,10 @@ pub(super) struct Slot {
     doubtful: bool,
     /// Whether it was to avoid nodes that this allocator excluded by itself.
     avoids: bool,
+    /// Its connection to the driver is gone for good: it does not count.
+    cut_off: bool,
+    /// What it said last, if it failed.
+    last_words: Option<String>,
 }
 
 impl Slot {
@@ -62,6 +69,8 @@ impl Slot {
             asked: now,
             doubtful: false,
             avoids: false,
+            cut_off: false,
+            last_words: None,
         }
     }
 
@@ -95,6 +104,28 @@ impl Slot {
 
     pub(super) fn avoids(&self) -> bool {
         self.avoids
+    }
+
+    pub(super) fn said_last(&mut self, words: Option<String>) {
+        self.last_words = words.or(self.last_words.take());
+    }
+
+    pub(super) fn last_words(&self) -> Option<&str> {
+        self.last_words.as_deref()
+    }
+
+    pub(super) fn cut_off(&mut self) {
+        self.cut_off = true;
+    }
+
+    /// Whether it is registered, and is to stay.
+    pub(super) fn is_working(&self) -> bool {
+        self.registered.is_some() && self.counts()
+    }
+
+    /// Whether it works, or is on its way to.
+    fn counts(&self) -> bool {
+        !self.is_leaving() && !self.cut_off
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -191,7 +222,7 @@ impl Slot {
     }
 
     /// When its time in this stage is over.
-    pub(super) fn deadline(&self, options: &AllocatorOptions) -> Option<Tick> {
+    pub(super) fn deadline(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {
         let deadlines = &options.deadlines;
         let after = |ms: u64| Some(self.since.plus_ms(ms));
         match &self.stage {
@@ -202,6 +233,14 @@ impl Slot {
             Stage::Created => after(deadlines.seen_ms),
             _ if self.registered.is_some() => None,
             Stage::Pending(_) => after(deadlines.scheduled_ms),
+            Stage::Assigned if options.planted.is(Mutant::AwaitsKubelets) => {
+                after(deadlines.started_ms)
+            }
+            Stage::Assigned => {
+                let suspected = self.node.as_ref().and_then(|node| nodes.suspected(node));
+                let soon = suspected.map(|at| at.max(self.since).plus_ms(deadlines.doubted_ms));
+                after(deadlines.accepted_ms).into_iter().chain(soon).min()
+            }
             Stage::Scheduled(Some((since, Obstacle::Image(_)))) => {
                 after(deadlines.started_ms).min(Some(since.plus_ms(deadlines.image_ms)))
             }
@@ -274,18 +313,18 @@ impl Slots {
 
     /// Registered, and not about to end.
     pub(super) fn healthy(&self) -> u32 {
-        self.count(|slot| slot.registered.is_some() && !slot.is_leaving())
+        self.count(Slot::is_working)
     }
 
     /// Those that are healthy or on their way to be.
     pub(super) fn counted(&self) -> u32 {
-        self.count(|slot| !slot.is_leaving())
+        self.count(Slot::counts)
     }
 
     /// The same, as Spark has it that does not see what it asked for.
     pub(super) fn counted_if_seen(&self) -> u32 {
         self.count(|slot| {
-            !slot.is_leaving() && !matches!(slot.stage, Stage::Requested { .. } | Stage::Created)
+            slot.counts() && !matches!(slot.stage, Stage::Requested { .. } | Stage::Created)
         })
     }
 
@@ -301,7 +340,7 @@ impl Slots {
         self.slots.values().any(Slot::awaits_request)
     }
 
-    pub(super) fn due(&self, options: &AllocatorOptions) -> Option<Tick> {
-        self.slots.values().filter_map(|slot| slot.deadline(options)).min()
+    pub(super) fn due(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {
+        self.slots.values().filter_map(|slot| slot.deadline(options, nodes)).min()
     }
 }

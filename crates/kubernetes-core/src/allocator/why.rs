@@ -8,7 +8,6 @@ use firesteel_types::{ExecutorId, Tick};
 
 use super::core::{Allocator, Turn};
 use super::slots::{Slot, Stage};
-use crate::cause::Cause;
 use crate::mutant::Mutant;
 use crate::pod::Obstacle;
 
@@ -37,6 +36,8 @@ pub enum Why {
     Created,
     /// It has no node; the scheduler's words.
     Unscheduled(Option<String>),
+    /// It has this node, whose kubelet has not taken it.
+    Assigned(String),
     /// It has a node and does not run yet; the kubelet's words.
     Starting(Option<String>),
     /// It runs and has not registered.
@@ -57,6 +58,9 @@ impl fmt::Display for Why {
             Why::Created => f.write_str("its pod was created and has not been seen yet"),
             Why::Unscheduled(Some(words)) => write!(f, "no node can take its pod: {words}"),
             Why::Unscheduled(None) => f.write_str("its pod waits for the scheduler"),
+            Why::Assigned(node) => {
+                write!(f, "the kubelet of node {node} has not taken its pod yet")
+            }
             Why::Starting(Some(words)) => write!(f, "its container cannot start: {words}"),
             Why::Starting(None) => f.write_str("its container is being created"),
             Why::Registering => f.write_str("it runs and has not registered with the driver yet"),
@@ -76,8 +80,8 @@ pub(super) struct Told {
 
 impl Told {
     /// An executor is over.
-    pub(super) fn ended(&mut self, executor: ExecutorId, cause: &Cause) {
-        self.loss = Some((executor, cause.to_string()));
+    pub(super) fn ended(&mut self, executor: ExecutorId, reason: String) {
+        self.loss = Some((executor, reason));
     }
 
     /// When the user is to hear something, or hear again.
@@ -112,6 +116,9 @@ impl Allocator {
             },
             Stage::Created => Why::Created,
             Stage::Pending(words) => Why::Unscheduled(words.clone()),
+            Stage::Assigned => {
+                Why::Assigned(slot.node().map(ToString::to_string).unwrap_or_default())
+            }
             Stage::Scheduled(obstacle) => {
                 Why::Starting(obstacle.as_ref().map(|(_, obstacle)| match obstacle {
                     Obstacle::Image(words) | Obstacle::Config(words) | Obstacle::Other(words) => {

@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firesteel_conf::{Conf, REDACTED, entries};
+use firesteel_conf::{Conf, Entry, REDACTED, entries};
+use firesteel_kubernetes_core::names::LONGEST_PREFIX;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, ContainerPort, Pod, PodSpec, Secret, Service, ServicePort,
-    ServiceSpec, Volume, VolumeMount,
+    ConfigMap, ConfigMapVolumeSource, ContainerPort, EnvVar, Pod, PodSpec, Secret, Service,
+    ServicePort, ServiceSpec, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::parts::{self, Role, owned, secret_variable};
 use crate::labels::{self, named, variable, variable_of_pod};
-use crate::{DRIVER_ADDRESS, Error};
+use crate::{APPLICATION_SECRET, DRIVER_ADDRESS, Error, unique};
 
 /// Where the driver finds its settings.
 const CONF_DIR: &str = "/opt/spark/conf";
 const CONF_FILE: &str = "spark-defaults.conf";
 /// Settings in a variable; they win over the file's.
 const CONF_VARIABLE: &str = "FIRESTEEL_CONF";
+/// What settings of the driver's variables begin with.
+const DRIVER_ENV: &str = "spark.kubernetes.driverEnv.";
 
 const RPC_PORT: u16 = 7078;
 const BLOCK_PORT: u16 = 7079;
@@ -36,6 +39,8 @@ pub(crate) struct DriverPod {
     template: Option<(String, String)>,
     service_labels: BTreeMap<String, String>,
     service_annotations: BTreeMap<String, String>,
+    /// What its process shares with its executors.
+    secret: firesteel_rpc::Secret,
 }
 
 impl DriverPod {
@@ -51,18 +56,7 @@ impl DriverPod {
         pod.metadata.name = Some(name.to_owned());
         container.command = Some(vec![program.to_owned()]);
         container.args = Some(arguments.to_vec());
-        let secrets = secrets_of(settings);
-        let variables = container.env.get_or_insert_default();
-        let of_user = named(settings, "spark.kubernetes.driverEnv.");
-        variables.extend(of_user.map(|(name, value)| variable(name, value)));
-        variables.extend([
-            variable("SPARK_CONF_DIR", CONF_DIR),
-            variable("SPARK_APPLICATION_ID", app),
-            variable_of_pod(DRIVER_ADDRESS, "status.podIP"),
-        ]);
-        if !secrets.is_empty() {
-            variables.push(secret_variable(CONF_VARIABLE, &secret_name(name), CONF_VARIABLE));
-        }
+        container.env.get_or_insert_default().extend(environment(settings, app, name));
         let ports =
             [("driver-rpc-port", RPC_PORT), ("blockmanager", BLOCK_PORT), ("spark-ui", UI_PORT)];
         let ports = ports.map(|(name, port)| ContainerPort {
@@ -81,6 +75,8 @@ impl DriverPod {
             Volume { name: mount.name.clone(), config_map: Some(source), ..Volume::default() };
         container.volume_mounts.get_or_insert_default().push(mount);
         let own = container.name.clone();
+        // Not created, only found out whether they could be: here is somebody who can put it right.
+        parts::base(settings, Role::Executor, "", "")?;
         let template = executor_template(settings)?;
         let mut told = told(settings, app, name)?;
         if let Some((file, _)) = &template {
@@ -103,6 +99,7 @@ impl DriverPod {
             service_annotations: named(settings, "spark.kubernetes.driver.service.annotation.")
                 .map(owned)
                 .collect(),
+            secret: firesteel_rpc::Secret::generate(),
         })
     }
 
@@ -153,20 +150,23 @@ impl DriverPod {
         ConfigMap { metadata, data: Some(data), immutable: Some(true), ..ConfigMap::default() }
     }
 
-    /// Those that may not be shown, if there are any.
-    pub(crate) fn secret(&self, owner: OwnerReference) -> Option<Secret> {
-        let secrets = secrets_of(&self.settings);
+    /// Those that may not be shown, and the secret that driver and executors share.
+    pub(crate) fn secret(&self, owner: OwnerReference) -> Secret {
         let mut conf = Conf::new();
-        for (key, value) in &secrets {
+        for (key, value) in &secrets_of(&self.settings) {
             conf.set(key, value);
         }
-        let data = [(CONF_VARIABLE.to_owned(), conf.to_properties())];
-        (!secrets.is_empty()).then(|| Secret {
+        let mut data = hidden_variables(&self.settings);
+        data.extend([
+            (CONF_VARIABLE.to_owned(), conf.to_properties()),
+            (APPLICATION_SECRET.to_owned(), self.secret.expose().to_owned()),
+        ]);
+        Secret {
             metadata: self.metadata(secret_name(&self.name), owner),
-            string_data: Some(data.into()),
+            string_data: Some(data),
             immutable: Some(true),
             ..Secret::default()
-        })
+        }
     }
 }
 
@@ -174,8 +174,6 @@ impl DriverPod {
 fn executor_template(settings: &Conf) -> Result<Option<(String, String)>, Error> {
     let entry = &entries::KUBERNETES_EXECUTOR_POD_TEMPLATE_FILE;
     let Some(path) = settings.get(entry)? else { return Ok(None) };
-    // Not created, only found out whether they could be.
-    parts::base(settings, Role::Executor, "", "")?;
     let path = PathBuf::from(path.strip_prefix("file://").unwrap_or(&path));
     let kind = path.extension().is_some_and(|extension| extension == "json");
     let file = if kind { "executor-pod-template.json" } else { "executor-pod-template.yaml" };
@@ -184,9 +182,19 @@ fn executor_template(settings: &Conf) -> Result<Option<(String, String)>, Error>
     Ok(Some((file.to_owned(), text)))
 }
 
+/// Credentials of drivers that no cluster runs: one in a pod has its account.
+const CLIENT_MODE: [&Entry<Option<String>>; 5] = [
+    &entries::KUBERNETES_CA_CERT_FILE,
+    &entries::KUBERNETES_CLIENT_KEY_FILE,
+    &entries::KUBERNETES_CLIENT_CERT_FILE,
+    &entries::KUBERNETES_OAUTH_TOKEN,
+    &entries::KUBERNETES_OAUTH_TOKEN_FILE,
+];
+
 /// Settings that stay with the process that submits: what proves who that is, and what is of its machine only.
 fn stays(key: &str) -> bool {
     key.starts_with("spark.kubernetes.authenticate.submission.")
+        || CLIENT_MODE.iter().any(|entry| entry.key() == key)
         || key == entries::KUBERNETES_CONTEXT.key()
         || key == entries::DRIVER_HOST.key()
         || key == entries::DRIVER_BIND_ADDRESS.key()
@@ -206,9 +214,7 @@ fn told(settings: &Conf, app: &str, name: &str) -> Result<Conf, Error> {
     told.set(entries::MASTER.key(), format!("k8s://{}", crate::connect::IN_CLUSTER));
     told.set(entries::APP_ID.key(), app);
     told.set(entries::KUBERNETES_DRIVER_POD_NAME.key(), name);
-    let chosen = settings.get(&entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX)?;
-    let prefix = chosen.unwrap_or_else(|| name.strip_suffix("-driver").unwrap_or(name).to_owned());
-    told.set(entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX.key(), prefix);
+    told.set(entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX.key(), executor_prefix(settings, name)?);
     for (entry, port) in
         [(&entries::DRIVER_PORT, RPC_PORT), (&entries::BLOCK_MANAGER_PORT, BLOCK_PORT)]
     {
@@ -219,12 +225,53 @@ fn told(settings: &Conf, app: &str, name: &str) -> Result<Conf, Error> {
     Ok(told)
 }
 
+/// What the names of executors' pods begin with: as the driver's, if that is short enough.
+fn executor_prefix(settings: &Conf, driver: &str) -> Result<String, Error> {
+    let entry = &entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX;
+    if let Some(chosen) = settings.get(entry)? {
+        labels::check_name(entry.key(), &chosen, LONGEST_PREFIX)?;
+        return Ok(chosen);
+    }
+    let stem = driver.strip_suffix("-driver").unwrap_or(driver);
+    if stem.len() <= LONGEST_PREFIX {
+        return Ok(stem.to_owned());
+    }
+    let unique = unique();
+    Ok(format!("{}-{unique}", labels::as_name(stem, LONGEST_PREFIX - unique.len() - 1)))
+}
+
 /// The settings of an application that may not be shown.
 fn secrets_of(settings: &Conf) -> Vec<(String, String)> {
     let hidden = settings.redacted().filter(|(_, value)| *value == REDACTED);
     let hidden = hidden.filter(|(key, _)| !stays(key));
     let value = |key: &str| settings.get_raw(key).unwrap_or_default().to_owned();
     hidden.map(|(key, _)| (key.to_owned(), value(key))).collect()
+}
+
+/// The variables of the driver: its user's, then what it is told. What may not be shown is in its secret.
+fn environment(settings: &Conf, app: &str, name: &str) -> Vec<EnvVar> {
+    let (secret, hidden) = (secret_name(name), hidden_variables(settings));
+    let of_user = named(settings, DRIVER_ENV);
+    let of_user = of_user.map(|(name, value)| match hidden.contains_key(name) {
+        true => secret_variable(name, &secret, name),
+        false => variable(name, value),
+    });
+    let told = [
+        variable("SPARK_CONF_DIR", CONF_DIR),
+        variable("SPARK_APPLICATION_ID", app),
+        variable_of_pod(DRIVER_ADDRESS, "status.podIP"),
+        secret_variable(CONF_VARIABLE, &secret, CONF_VARIABLE),
+        secret_variable(APPLICATION_SECRET, &secret, APPLICATION_SECRET),
+    ];
+    of_user.chain(told).collect()
+}
+
+/// Variables of the driver whose names say that they may not be shown.
+fn hidden_variables(settings: &Conf) -> BTreeMap<String, String> {
+    let hidden = settings.redacted().filter(|(_, value)| *value == REDACTED);
+    let hidden = hidden.filter_map(|(key, _)| Some((key.strip_prefix(DRIVER_ENV)?, key)));
+    let value = |key: &str| settings.get_raw(key).unwrap_or_default().to_owned();
+    hidden.map(|(name, key)| (name.to_owned(), value(key))).collect()
 }
 
 fn service_name(driver: &str) -> String {
@@ -253,6 +300,8 @@ mod tests {
             ("spark.kubernetes.authenticate.submission.oauthToken", "of-the-submitter"),
             ("spark.hadoop.fs.s3a.secret.key", "hush"),
             ("spark.kubernetes.driverEnv.GREETING", "hello"),
+            ("spark.kubernetes.driverEnv.API_TOKEN", "for-the-driver"),
+            ("spark.kubernetes.authenticate.oauthTokenFile", "/home/of-the-submitter"),
             ("spark.kubernetes.authenticate.driver.serviceAccountName", "spark"),
         ] {
             conf.set(key, value);
@@ -261,7 +310,7 @@ mod tests {
     }
 
     fn owner() -> OwnerReference {
-        Owner { name: "pi-1-driver".to_owned(), uid: "u".to_owned(), image: None }.reference()
+        Owner::new("pi-1-driver", "u").reference()
     }
 
     #[test]
@@ -280,10 +329,37 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
         }
         assert!(!text.contains("hush") && !text.contains("of-the-submitter"), "{text}");
-        let secret = driver.secret(owner()).unwrap();
-        let text = &secret.string_data.unwrap()[CONF_VARIABLE];
+        let data = driver.secret(owner()).string_data.unwrap();
+        let text = &data[CONF_VARIABLE];
         assert!(text.contains("hush") && !text.contains("of-the-submitter"), "{text}");
+        let pod = serde_json::to_string(&driver.pod).unwrap();
+        assert!(!pod.contains("for-the-driver") && data["API_TOKEN"] == "for-the-driver", "{pod}");
+        assert!(data[APPLICATION_SECRET].len() > 30 && !pod.contains(&data[APPLICATION_SECRET]));
         assert_eq!(map.metadata.owner_references.unwrap()[0].name, "pi-1-driver");
+    }
+
+    #[test]
+    fn what_its_executors_cannot_have_is_refused_before_a_driver_is_created() {
+        let planned = |settings: &[(&str, &str)], name: &str| {
+            let mut conf = Conf::new();
+            conf.set("spark.kubernetes.container.image", "pi:1");
+            for (key, value) in settings {
+                conf.set(*key, value);
+            }
+            DriverPod::new(&conf, ("spark-1", name), "/pi", &[])
+        };
+        for (key, value) in [
+            ("spark.kubernetes.executor.limit.cores", "many"),
+            ("spark.kubernetes.executor.label.spark-role", "driver"),
+            ("spark.kubernetes.executor.podNamePrefix", &"x".repeat(60)),
+        ] {
+            let refused = planned(&[(key, value)], "pi-driver").unwrap_err().to_string();
+            assert!(refused.contains(key), "{refused}");
+        }
+        let long = planned(&[], &"a".repeat(59)).unwrap();
+        let prefix = long.settings.get(&entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX).unwrap();
+        let prefix = prefix.unwrap();
+        assert!(prefix.len() <= LONGEST_PREFIX && prefix.starts_with("aaa"), "{prefix}");
     }
 
     #[test]

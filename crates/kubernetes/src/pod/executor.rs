@@ -5,13 +5,14 @@ use firesteel_backend::command::variable as told;
 use firesteel_conf::{Conf, entries};
 use firesteel_engine::ApplicationSpec;
 use firesteel_kubernetes_core::allocator::PodRequest;
+use firesteel_rpc::SECRET_VARIABLE;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, Pod, PodSpec,
+    NodeSelectorTerm, Pod, PodSpec, PreferredSchedulingTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::parts::{self, Role};
+use super::parts::{self, Role, secret_variable};
 use crate::Error;
 use crate::labels::{self, variable, variable_of_pod};
 
@@ -24,9 +25,15 @@ pub(crate) struct Owner {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) image: Option<String>,
+    /// The secret and its key that hold the application's secret, if the driver has it from there.
+    pub(crate) secret: Option<(String, String)>,
 }
 
 impl Owner {
+    pub(crate) fn new(name: &str, uid: &str) -> Self {
+        Owner { name: name.to_owned(), uid: uid.to_owned(), image: None, secret: None }
+    }
+
     /// As its pods refer to it.
     pub(crate) fn reference(&self) -> OwnerReference {
         OwnerReference {
@@ -57,14 +64,17 @@ impl ExecutorPods {
         let (mut pod, mut container) = parts::base(conf, Role::Executor, app, &application.name)?;
         let labels = pod.metadata.labels.get_or_insert_default();
         labels.insert(labels::RESOURCE_PROFILE.to_owned(), "0".to_owned());
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::OWNER.to_owned(), app.to_owned());
         pod.metadata.owner_references = owner.map(|owner| vec![owner.reference()]);
         // Where driver and executors have one image, they have one executable; else the image says which it is.
-        if owner.is_some_and(|owner| owner.image == container.image) && container.command.is_none()
-        {
+        let same = owner.is_some_and(|owner| owner.image == container.image);
+        if same && container.command.is_none() {
             container.command = Some(vec![application.command.program.clone()]);
             container.args = Some(application.command.arguments.clone());
         }
-        variables(application, app, &mut container)?;
+        let secret = owner.and_then(|owner| owner.secret.as_ref());
+        variables(application, app, secret, &mut container)?;
         let port = i32::try_from(conf.get(&entries::BLOCK_MANAGER_PORT)?).unwrap_or_default();
         if port > 0 {
             let name = Some(BLOCK_PORT.to_owned());
@@ -105,6 +115,10 @@ impl ExecutorPods {
         if !avoid.is_empty() {
             keep_off(spec, avoid);
         }
+        let last: Vec<String> = request.last_choice.iter().map(ToString::to_string).collect();
+        if !last.is_empty() {
+            rather_not(spec, &last);
+        }
         pod
     }
 }
@@ -112,13 +126,18 @@ impl ExecutorPods {
 fn variables(
     application: &ApplicationSpec,
     app: &str,
+    secret: Option<&(String, String)>,
     container: &mut Container,
 ) -> Result<(), Error> {
     let conf: &Conf = &application.conf;
     let (cores, memory) = (parts::executor_cores(conf)?, parts::executor_memory_mb(conf)?);
     let all = container.env.get_or_insert_default();
     let environment = &application.command.environment;
-    all.extend(environment.iter().map(|(name, value)| variable(name, value)));
+    all.extend(environment.iter().map(|(name, value)| match secret {
+        // Who may look at pods may not be who may look at secrets.
+        Some((secret, key)) if name == SECRET_VARIABLE => secret_variable(name, secret, key),
+        _ => variable(name, value),
+    }));
     all.extend([
         variable(told::APP_ID, app),
         variable(told::CORES, cores.to_string()),
@@ -164,6 +183,21 @@ fn keep_off(spec: &mut PodSpec, nodes: Vec<String>) {
     }
 }
 
+/// Prefers any node that is none of these, over all else that is preferred.
+fn rather_not(spec: &mut PodSpec, nodes: &[String]) {
+    let other = |node: &String| NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(vec![node.clone()]),
+    };
+    let match_fields = Some(nodes.iter().map(other).collect());
+    let preference = NodeSelectorTerm { match_fields, ..NodeSelectorTerm::default() };
+    let affinity = spec.affinity.get_or_insert_with(Affinity::default);
+    let affinity = affinity.node_affinity.get_or_insert_with(NodeAffinity::default);
+    let preferred = &mut affinity.preferred_during_scheduling_ignored_during_execution;
+    preferred.get_or_insert_default().push(PreferredSchedulingTerm { preference, weight: 100 });
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -194,6 +228,7 @@ mod tests {
             generation: Generation(3),
             attempt: 1,
             avoid: avoid.iter().map(|node| Host::new(node)).collect::<BTreeSet<_>>(),
+            last_choice: BTreeSet::new(),
         }
     }
 
@@ -204,8 +239,7 @@ mod tests {
 
     #[test]
     fn an_executors_pod_has_its_number_its_owner_and_what_it_is_told() {
-        let owner =
-            Owner { name: "d".to_owned(), uid: "u".to_owned(), image: Some("pi:1".to_owned()) };
+        let owner = Owner { image: Some("pi:1".to_owned()), ..Owner::new("d", "u") };
         let pods = ExecutorPods::new(&application(&[]), "spark-1", Some(&owner)).unwrap();
         let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
         assert_eq!(pod["metadata"]["name"], "pi-1-exec-7");
@@ -217,6 +251,7 @@ mod tests {
             (&"7".into(), &"executor".into())
         );
         assert_eq!(labels["firesteel-driver-generation"], "3");
+        assert_eq!(pod["metadata"]["annotations"]["firesteel.io/application"], "spark-1");
         assert_eq!(pod["spec"]["restartPolicy"], "Never");
         assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
         assert_eq!(pod["spec"]["containers"][0]["command"][0], "/opt/app/pi");
@@ -230,13 +265,38 @@ mod tests {
 
     #[test]
     fn another_image_says_itself_which_executable_is_run() {
-        let owner =
-            Owner { name: "d".to_owned(), uid: "u".to_owned(), image: Some("notebook".to_owned()) };
+        let owner = Owner { image: Some("notebook".to_owned()), ..Owner::new("d", "u") };
         for owner in [None, Some(&owner)] {
             let pods = ExecutorPods::new(&application(&[]), "spark-1", owner).unwrap();
             let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
             assert!(pod["spec"]["containers"][0]["command"].is_null());
         }
+    }
+
+    #[test]
+    fn the_applications_secret_is_not_in_pods_where_the_cluster_keeps_it() {
+        let mut told = application(&[]);
+        told.command.environment.insert(SECRET_VARIABLE.to_owned(), "hush".to_owned());
+        let secret = Some(("d-conf-secret".to_owned(), "key".to_owned()));
+        let owner = Owner { secret, ..Owner::new("d", "u") };
+        let pods = ExecutorPods::new(&told, "spark-1", Some(&owner)).unwrap();
+        let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
+        assert!(!pod.to_string().contains("hush"), "{pod}");
+        let from = &variable_of(&pod, SECRET_VARIABLE)["valueFrom"]["secretKeyRef"];
+        assert_eq!((&from["name"], &from["key"]), (&"d-conf-secret".into(), &"key".into()));
+    }
+
+    #[test]
+    fn a_node_that_is_the_last_choice_may_be_chosen() {
+        let pods = ExecutorPods::new(&application(&[]), "spark-1", None).unwrap();
+        let request = PodRequest { last_choice: [Host::new("a")].into(), ..request(&[]) };
+        let pod = serde_json::to_value(pods.pod(&request)).unwrap();
+        let affinity = &pod["spec"]["affinity"]["nodeAffinity"];
+        assert!(affinity["requiredDuringSchedulingIgnoredDuringExecution"].is_null());
+        let preferred = &affinity["preferredDuringSchedulingIgnoredDuringExecution"][0];
+        assert_eq!(preferred["weight"], 100);
+        let field = &preferred["preference"]["matchFields"][0];
+        assert_eq!((&field["operator"], &field["values"][0]), (&"NotIn".into(), &"a".into()));
     }
 
     #[test]

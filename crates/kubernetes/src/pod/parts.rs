@@ -96,6 +96,8 @@ pub(super) fn base(
     }
     container.image_pull_policy =
         Some(conf.get(&entries::KUBERNETES_IMAGE_PULL_POLICY)?.to_string());
+    // The end of the log of one that fails is in its status then, where everybody looks who asks why.
+    container.termination_message_policy.get_or_insert_with(|| "FallbackToLogsOnError".to_owned());
     container.resources = Some(resources(conf, role, container.resources.take())?);
     mark(conf, role, app, name, &mut pod)?;
     let spec = pod.spec.get_or_insert_with(PodSpec::default);
@@ -108,7 +110,10 @@ pub(super) fn base(
 
 /// Labels and annotations: the user's, over those of the template, and those by which the pod is found over all.
 fn mark(conf: &Conf, role: Role, app: &str, name: &str, pod: &mut Pod) -> Result<(), Error> {
+    // It goes where this application's pods go, and no label of a template hides it.
+    pod.metadata.namespace = None;
     let of_pod = pod.metadata.labels.get_or_insert_default();
+    of_pod.retain(|name, _| !labels::RESERVED.contains(&name.as_str()));
     of_pod.extend(labels::of_user(conf, &role.key("label."))?);
     of_pod.insert(labels::APPLICATION.to_owned(), app.to_owned());
     of_pod.insert(labels::APPLICATION_NAME.to_owned(), labels::as_label(name));
@@ -122,7 +127,11 @@ fn mark(conf: &Conf, role: Role, app: &str, name: &str, pod: &mut Pod) -> Result
 }
 
 fn place(conf: &Conf, role: Role, spec: &mut PodSpec) -> Result<(), Error> {
-    spec.restart_policy.get_or_insert_with(|| "Never".to_owned());
+    match role {
+        // One that ended is over: a process that comes after it would have its number.
+        Role::Executor => spec.restart_policy = Some("Never".to_owned()),
+        Role::Driver => drop(spec.restart_policy.get_or_insert_with(|| "Never".to_owned())),
+    }
     let both = named(conf, "spark.kubernetes.node.selector.").map(owned);
     let own = named(conf, &role.key("node.selector.")).map(owned).collect::<Vec<_>>();
     let selectors: BTreeMap<String, String> = both.chain(own).collect();
@@ -215,7 +224,7 @@ fn quantity(
 ) -> Result<Option<Quantity>, Error> {
     let Some(text) = text else { return Ok(None) };
     let number = text.strip_suffix('m').unwrap_or(&text);
-    match number.parse::<f64>().is_ok_and(|amount| amount > 0.0) {
+    match number.parse::<f64>().is_ok_and(|amount| amount > 0.0 && amount.is_finite()) {
         true => Ok(Some(Quantity(text))),
         false => Err(Error::value(
             entry.key(),
@@ -289,6 +298,28 @@ mod tests {
     }
 
     #[test]
+    fn a_template_cannot_hide_a_pod_nor_have_an_executor_started_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pod.yaml");
+        let text = "metadata:\n  namespace: elsewhere\n  labels: {spark-exec-inactive: 'true', spark-role: x, team: a}\n\
+                    spec:\n  restartPolicy: OnFailure\n  containers: []\n";
+        std::fs::write(&path, text).unwrap();
+        let path = path.display().to_string();
+        for (role, policy) in [(Role::Executor, "Never"), (Role::Driver, "OnFailure")] {
+            let settings = conf(&[(&role.key("podTemplateFile"), &path)]);
+            let (pod, _) = base(&settings, role, "spark-1", "My job").unwrap();
+            let labels = pod.metadata.labels.unwrap();
+            assert!(!labels.contains_key(labels::INACTIVE), "{labels:?}");
+            assert_eq!(
+                (labels["team"].as_str(), labels["spark-role"].as_str()),
+                ("a", role.word())
+            );
+            assert_eq!(pod.metadata.namespace, None);
+            assert_eq!(pod.spec.unwrap().restart_policy.as_deref(), Some(policy));
+        }
+    }
+
+    #[test]
     fn what_users_say_about_pods_is_in_them_and_an_image_is_needed() {
         let settings = conf(&[
             ("spark.kubernetes.executor.label.team", "a"),
@@ -306,6 +337,8 @@ mod tests {
         assert_eq!(spec.image_pull_secrets.unwrap().len(), 2);
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(container.env.unwrap()[0].name, "TOKEN");
+        let policy = container.termination_message_policy.as_deref();
+        assert_eq!(policy, Some("FallbackToLogsOnError"));
         assert_eq!(
             (container.image.as_deref(), container.name.as_str()),
             (Some("pi:1"), EXECUTOR_CONTAINER)

@@ -1,5 +1,6 @@
 //! A pod of the API as the allocator sees it: the few fields that decide.
 
+use firesteel_backend::AppId;
 use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, Said};
 use firesteel_kubernetes_core::{Generation, PodName, PodUid, Version};
 use firesteel_types::{ExecutorId, Host};
@@ -11,6 +12,8 @@ use crate::labels;
 pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
     let about = &seen.metadata;
     let label = |name: &str| about.labels.as_ref().and_then(|labels| labels.get(name));
+    let annotation = |name: &str| about.annotations.as_ref().and_then(|all| all.get(name));
+    let app = label(labels::APPLICATION).or_else(|| annotation(labels::OWNER));
     let nothing = PodStatus::default();
     let status = seen.status.as_ref().unwrap_or(&nothing);
     let node = seen.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
@@ -18,6 +21,7 @@ pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
         name: PodName::new(about.name.as_deref()?),
         uid: PodUid::new(about.uid.as_deref()?),
         version: version(about.resource_version.as_deref()),
+        app: app.map(|app| AppId::new(app)),
         executor: label(labels::EXECUTOR_ID).and_then(|id| id.parse().ok()).map(ExecutorId),
         generation: label(labels::GENERATION).and_then(|it| it.parse().ok()).map(Generation),
         inactive: label(labels::INACTIVE).is_some_and(|inactive| inactive == "true"),
@@ -75,7 +79,8 @@ fn state(container: &ContainerStatus) -> ContainerState {
     let state = container.state.as_ref();
     if let Some(ended) = state.and_then(|state| state.terminated.as_ref()) {
         let reason = ended.reason.clone().unwrap_or_default();
-        return ContainerState::Terminated { exit_code: ended.exit_code, reason };
+        let message = ended.message.clone().unwrap_or_default();
+        return ContainerState::Terminated { exit_code: ended.exit_code, reason, message };
     }
     if state.is_some_and(|state| state.running.is_some()) {
         return ContainerState::Running;
@@ -98,6 +103,7 @@ mod tests {
             "metadata": {
                 "name": "pi-exec-7", "uid": "u-1", "resourceVersion": "42",
                 "labels": {"spark-exec-id": "7", "firesteel-driver-generation": "3"},
+                "annotations": {"firesteel.io/application": "spark-1"},
             },
             "spec": {"nodeName": "n1", "containers": []},
             "status": status,
@@ -115,6 +121,7 @@ mod tests {
         let running = pod(own(json!({"running": {}})));
         assert_eq!((running.version, running.executor), (Version(42), Some(ExecutorId(7))));
         assert_eq!(running.generation, Some(Generation(3)));
+        assert_eq!(running.app, Some(AppId::new("spark-1")), "though it lost its label");
         assert_eq!(running.verdict(true), Verdict::Running(Host::new("n1")));
         let killed = pod(own(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})));
         assert_eq!(killed.verdict(true), Verdict::Over(Cause::OutOfMemory));

@@ -140,7 +140,15 @@ fn volume(
         .get("mount.path")
         .ok_or_else(|| Error::value(format!("{key}.mount.path"), "it is not set, and needed"))?;
     let mut mount = mount(name.to_owned(), (*path).to_owned());
-    mount.read_only = said.get("mount.readOnly").map(|text| *text == "true");
+    mount.read_only = match said.get("mount.readOnly").copied() {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(other) => {
+            let reason = format!("`{other}` is neither true nor false");
+            return Err(Error::value(format!("{key}.mount.readOnly"), reason));
+        }
+    };
     mount.sub_path = said.get("mount.subPath").map(|text| (*text).to_owned());
     Ok((volume, mount))
 }
@@ -196,9 +204,13 @@ mod tests {
             ("volumes.cephfs.a.mount.path", "/x", "`cephfs` is not a kind"),
             ("volumes.emptyDir.a.mount.pat", "/x", "no such setting"),
             ("volumes.emptyDir.a.options.size", "1g", "no such option"),
+            ("volumes.emptyDir.a.mount.readOnly", "yes", "neither true nor false"),
             ("volumes.emptyDir", "/x", "KIND.NAME.mount.path"),
         ] {
-            let refused = added(&[(key, value)]).unwrap_err().to_string();
+            let path = [("volumes.emptyDir.a.mount.path", "/x")];
+            let path = path.iter().filter(|_| key.ends_with("readOnly")).copied();
+            let settings: Vec<_> = path.chain([(key, value)]).collect();
+            let refused = added(&settings).unwrap_err().to_string();
             assert!(
                 refused.contains(words) && refused.starts_with("spark.kubernetes.executor."),
                 "{refused}"

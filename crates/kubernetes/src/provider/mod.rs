@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::connect::{Caller, Connection};
 use crate::pod::ExecutorPods;
-use crate::{DRIVER_ADDRESS, Error, labels, unique};
+use crate::{APPLICATION_SECRET, DRIVER_ADDRESS, Error, labels, unique};
 use home::Home;
 use requests::Requests;
 use shell::{Shell, tell_driver_pod};
@@ -173,6 +173,11 @@ impl Provider for PodProvider {
             options.authenticate_as(identity.map_err(|error| error.to_string())?);
         }
         Ok(options)
+    }
+
+    fn application_secret(&self) -> Option<Secret> {
+        let text = std::env::var(APPLICATION_SECRET).ok()?;
+        Secret::new(&text, "in FIRESTEEL_APPLICATION_SECRET").ok()
     }
 
     fn driver_host(&self) -> io::Result<String> {

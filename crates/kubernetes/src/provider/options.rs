@@ -6,7 +6,7 @@ use firesteel_backend::AppId;
 use firesteel_conf::{Conf, Unschedulable as Policy, entries};
 use firesteel_kubernetes_core::Generation;
 use firesteel_kubernetes_core::names::LONGEST_PREFIX;
-use firesteel_kubernetes_core::options::{AllocatorOptions, Keep, Unschedulable};
+use firesteel_kubernetes_core::options::{AllocatorOptions, Keep, Roll, RollPolicy, Unschedulable};
 
 use crate::{Error, labels, unique};
 
@@ -60,6 +60,12 @@ pub(super) fn of(
         Policy::Shrink => Unschedulable::Shrink,
         Policy::Fail => Unschedulable::Fail,
     };
+    let interval_ms = millis(conf.get(&entries::KUBERNETES_EXECUTOR_ROLL_INTERVAL)?);
+    let policy = match conf.get(&entries::KUBERNETES_EXECUTOR_ROLL_POLICY)? {
+        firesteel_conf::RollPolicy::Id => RollPolicy::Id,
+        firesteel_conf::RollPolicy::AddTime => RollPolicy::AddTime,
+    };
+    options.roll = (interval_ms > 0).then_some(Roll { interval_ms, policy });
     options.max_failures = conf.get(&entries::EXECUTOR_MAX_NUM_FAILURES)?;
     options.failures_validity_ms =
         conf.get(&entries::EXECUTOR_FAILURES_VALIDITY_INTERVAL)?.map(millis);

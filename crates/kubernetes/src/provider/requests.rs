@@ -65,8 +65,12 @@ impl Requests {
     }
 
     async fn ask<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
-        let _turn = self.turns.acquire().await;
-        within(self.limit, request).await
+        // The wait for a turn is part of a request's time: the allocator counts on none being sent after it.
+        within(self.limit, async {
+            let _turn = self.turns.acquire().await;
+            request.await
+        })
+        .await
     }
 
     /// Creates a pod, or finds the one of its name.

@@ -1,6 +1,7 @@
 //! Drivers by `namespace:name`, where the name may end with `*`.
 
 use firesteel_conf::{Conf, entries};
+use firesteel_kubernetes_core::api::ApiError;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
@@ -94,8 +95,13 @@ pub async fn kill(
         let name = pod.metadata.name.unwrap_or_default();
         let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
         let deleted = within(cluster.limit, pods.delete(&name, &parameters)).await;
-        deleted
-            .map_err(|error| cluster.refused(format!("delete the driver's pod {name}"), error))?;
+        match deleted {
+            // It went meanwhile, and the others are yet to be told.
+            Ok(_) | Err(ApiError::NotFound) => {}
+            Err(error) => {
+                return Err(cluster.refused(format!("delete the driver's pod {name}"), error));
+            }
+        }
         tell(&format!("{}:{name} is told to end", cluster.namespace));
     }
     Ok(Outcome { exit_code: None, succeeded: true })

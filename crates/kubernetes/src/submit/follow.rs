@@ -1,8 +1,9 @@
 //! How far a driver is, to its end: the exit code of the application is the submitter's.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firesteel_kubernetes_core::api::ApiError;
+use firesteel_kubernetes_core::pod::last_lines;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::Api;
 
@@ -13,6 +14,8 @@ use crate::answer::within;
 
 /// So long an API server may not answer before the submitter does not wait any more. The driver goes on.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// It is not asked more often than this, whatever `spark.kubernetes.report.interval` says.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Tells how far a driver is, whenever that changes.
 pub(super) async fn to_the_end(
@@ -23,14 +26,14 @@ pub(super) async fn to_the_end(
 ) -> Result<Outcome, Error> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let id = format!("{}:{}", cluster.namespace, driver.name);
-    let (mut last, mut failing) = (String::new(), Duration::ZERO);
+    let (mut last, mut failing) = (String::new(), None::<Instant>);
     loop {
         match within(cluster.limit, pods.get(&driver.name)).await {
             Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
                 return Ok(gone(&id, tell));
             }
             Ok(pod) => {
-                failing = Duration::ZERO;
+                failing = None;
                 let look = look(&pod, &driver.container);
                 let line = format!("{id} {}", look.words);
                 if line != last {
@@ -47,14 +50,14 @@ pub(super) async fn to_the_end(
                     cluster.refused(format!("show the driver's pod {}", driver.name), error)
                 );
             }
-            Err(error) if failing >= PATIENCE => {
+            Err(error) if failing.is_some_and(|since| since.elapsed() >= PATIENCE) => {
                 return Err(
                     cluster.refused(format!("show the driver's pod {}", driver.name), error)
                 );
             }
-            Err(_) => failing += interval,
+            Err(_) => drop(failing.get_or_insert_with(Instant::now)),
         }
-        tokio::time::sleep(interval).await;
+        tokio::time::sleep(interval.max(LEAST_INTERVAL)).await;
     }
 }
 
@@ -94,7 +97,8 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let code = exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
     let is_over = phase.starts_with("Succeeded") || phase.starts_with("Failed");
-    let outcome = is_over.then(|| Outcome { exit_code, succeeded: phase.starts_with("Succeeded") });
+    let succeeded = phase.starts_with("Succeeded");
+    let outcome = is_over.then_some(Outcome { exit_code, succeeded });
     Look { words: format!("{phase}{code}{why}"), outcome }
 }
 
@@ -107,8 +111,14 @@ fn obstacle(state: &ContainerState) -> Option<String> {
         let words = waiting.message.clone().unwrap_or_default();
         format!("{}: {words}", waiting.reason.clone().unwrap_or_default())
     });
-    let ended = state.terminated.as_ref().and_then(|ended| ended.reason.clone());
-    waiting.or(ended.filter(|reason| reason != "Completed" && reason != "Error"))
+    let ended = state.terminated.as_ref();
+    let reason = ended.and_then(|ended| ended.reason.clone());
+    let reason = reason.filter(|reason| reason != "Completed" && reason != "Error");
+    let failed = ended.filter(|ended| ended.exit_code != 0);
+    let words = failed.and_then(|ended| last_lines(ended.message.as_deref()?));
+    let words = words.map(|words| format!("it said last: {words}"));
+    let ended: Vec<String> = reason.into_iter().chain(words).collect();
+    waiting.or((!ended.is_empty()).then(|| ended.join("; ")))
 }
 
 #[cfg(test)]
@@ -131,8 +141,13 @@ mod tests {
         let failed = seen(
             json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 3, "reason": "Error"}}))}),
         );
-        assert_eq!(failed.outcome, Some(Outcome { exit_code: Some(3), succeeded: false }));
+        let wanted = Outcome { exit_code: Some(3), succeeded: false };
+        assert_eq!(failed.outcome, Some(wanted));
         assert_eq!(failed.words, "Failed, exit code 3");
+        let killed = seen(
+            json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "a\nb\n"}}))}),
+        );
+        assert_eq!(killed.words, "Failed, exit code 137 (OOMKilled; it said last: a / b)");
         let done = seen(
             json!({"phase": "Succeeded", "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
         );

@@ -107,7 +107,10 @@ impl Book {
             ProviderCommand::Registered(executor) => drop(self.registered.insert(*executor)),
             ProviderCommand::Release(executors) => self.released.extend(executors),
             ProviderCommand::Stop => self.released.extend(self.asked.iter()),
-            ProviderCommand::NodesExcluded(_) | ProviderCommand::Named(_) => {}
+            ProviderCommand::Disconnected(executor) => drop(self.leaving.insert(*executor)),
+            ProviderCommand::NodesExcluded(_)
+            | ProviderCommand::Named(_)
+            | ProviderCommand::Silent(_) => {}
         }
     }
 
@@ -182,6 +185,9 @@ impl World {
     }
 
     fn check_delete(&self, uid: &PodUid) -> Result<(), String> {
+        if self.server.is_strangers(uid) {
+            return Err(format!("S38: {uid} is another application's, and is deleted"));
+        }
         let Some(pod) = self.server.get(uid) else { return Ok(()) };
         let truth = self.book.truth.get(uid).copied().unwrap_or_default();
         let process = self.processes.get(uid);
@@ -325,6 +331,16 @@ impl World {
             return Some(format!("{there:?} are counted on, and {working:?} work"));
         }
         self.pods_differ(&there)
+    }
+
+    /// What is missing of the executors that there can be, whatever else is left (L23).
+    pub(super) fn lacking(&self) -> Option<String> {
+        let there: Executors = self.driver.as_ref()?.registry.executors().collect();
+        let working = self.processes.keys().filter(|uid| self.works(uid));
+        let working: Executors =
+            working.filter_map(|uid| self.processes.get(uid)?.executor).collect();
+        let (count, expected) = (there.intersection(&working).count(), self.expected());
+        (count < expected).then(|| format!("{count} executors work, and not {expected}"))
     }
 
     fn pods_differ(&self, there: &Executors) -> Option<String> {

@@ -13,6 +13,8 @@ crate::counters::counters! {
     requests_late,
     /// Pods that were there already when they were asked for.
     pods_adopted,
+    /// Pods of another application that had the name of one that was asked for.
+    names_taken,
     /// Lists that were out of date.
     lists_stale,
     /// Changes that a watch left out.
@@ -103,6 +105,10 @@ crate::counters::counters! {
     pods_kept,
     /// Nodes that pods avoided.
     nodes_avoided,
+    /// Nodes that were the last choice for a pod.
+    nodes_last_choice,
+    /// Nodes that vanished in the quiet.
+    nodes_vanished,
     /// Applications that ended for what stood in their way.
     apps_failed,
     /// Applications that heard why executors were missing.

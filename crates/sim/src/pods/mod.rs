@@ -46,7 +46,9 @@ use driver::Driver;
 use faults::Fault;
 pub use mutants::{POD_MUTANTS, first_pod_violation};
 use nodes::Node;
-use plan::{DEADLINE_MS, GONE_MS, LOOK_MS, NOTICE_MS, Plan};
+use plan::{
+    DEADLINE_MS, GONE, GONE_MS, LOOK_MS, NETWORK_TIMEOUT_MS, NOTICE_MS, Obstacle, Plan, VANISHED_MS,
+};
 use processes::Process;
 use requests::Request;
 use server::Server;
@@ -87,6 +89,8 @@ enum Event {
     Looks,
     /// Was the deleted pod replaced?
     ChecksNotice,
+    /// Was what was on the node that vanished?
+    ChecksVanished,
     Ends,
 }
 
@@ -97,6 +101,8 @@ enum Part {
     Quiet,
     /// A pod was deleted in the quiet.
     Noticing,
+    /// A node vanished in the quiet.
+    NodeGone,
     /// The application was told to end.
     Ending,
     Over,
@@ -116,6 +122,7 @@ struct World {
     counters: PodCounters,
     part: Part,
     quiet_since: u64,
+    ends_at: u64,
     server: Server,
     nodes: Vec<Node>,
     processes: BTreeMap<PodUid, Process>,
@@ -145,6 +152,7 @@ impl World {
             counters: PodCounters::default(),
             part: Part::Faults,
             quiet_since: 0,
+            ends_at: u64::MAX,
             nodes,
             processes: BTreeMap::new(),
             driver: None,
@@ -232,6 +240,8 @@ impl World {
             Event::QuietBegins => self.begin_quiet(),
             Event::Looks => self.look(),
             Event::ChecksNotice => self.check_notice(),
+            Event::ChecksVanished => self.check_vanished(),
+            Event::Ends if self.now < self.ends_at => Ok(()),
             Event::Ends => Err(self.too_late()),
         }
     }
@@ -243,9 +253,14 @@ impl World {
         for node in 0..self.nodes.len() {
             self.return_node(node, false)?;
         }
-        self.after(DEADLINE_MS, Event::Ends);
+        self.end_by(self.now + DEADLINE_MS);
         self.after(LOOK_MS, Event::Looks);
         Ok(())
+    }
+
+    fn end_by(&mut self, at: u64) {
+        self.ends_at = at;
+        self.push(at, Event::Ends);
     }
 
     fn look(&mut self) -> Result<(), String> {
@@ -291,8 +306,49 @@ impl World {
                 "L21: a pod was deleted in the quiet, and {NOTICE_MS} ms later: {missing}"
             ));
         }
+        match self.node_may_vanish() {
+            true => self.vanish(),
+            false => self.stop_application(),
+        }
+    }
+
+    fn stop_application(&mut self) -> Result<(), String> {
         self.part = Part::Ending;
         self.feed_registry(self.generation, RegistryEvent::Stopped)
+    }
+
+    /// Whether the first node has room for all, and nothing else keeps executors from coming soon.
+    fn node_may_vanish(&self) -> bool {
+        let plain = self.plan.obstacle == Obstacle::None && self.plan.gone.is_none();
+        let paced = self.plan.max_pending < self.target || self.nodes.iter().any(|node| node.bad);
+        plain && !paced && self.target > 0 && self.not_settled().is_none()
+    }
+
+    /// The second node vanishes, and nobody but those who miss what is on it knows for long. At the same moment a pod is deleted: its
+    /// successor may be placed there.
+    fn vanish(&mut self) -> Result<(), String> {
+        self.part = Part::NodeGone;
+        self.counters.nodes_vanished += 1;
+        self.end_by(self.ends_at + 2 * VANISHED_MS);
+        let name = self.nodes[GONE].name.clone();
+        (self.nodes[GONE].kubelet, self.nodes[GONE].reachable) = (false, false);
+        self.book.node_lost(self.server.live().filter(|pod| pod.node.as_ref() == Some(&name)));
+        if let Some(uid) = self.processes.keys().find(|uid| self.works(uid)).cloned() {
+            self.delete_by_platform(&uid, None, true)?;
+        }
+        self.after(3 * NETWORK_TIMEOUT_MS, Event::NodeControllerActs(GONE));
+        self.after(VANISHED_MS, Event::ChecksVanished);
+        Ok(())
+    }
+
+    fn check_vanished(&mut self) -> Result<(), String> {
+        if let Some(lacking) = self.lacking() {
+            return Err(format!(
+                "L23: a node vanished in the quiet, and {VANISHED_MS} ms later: {lacking}"
+            ));
+        }
+        self.return_node(GONE, false)?;
+        self.stop_application()
     }
 
     fn too_late(&self) -> String {

@@ -32,6 +32,9 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::SaysNothing, &["L22"]),
     (Mutant::ForgivesNodes, &["S35"]),
     (Mutant::AwaitsRights, &["L01"]),
+    (Mutant::TakesPodsOfOthers, &["S38"]),
+    (Mutant::TrustsSilentNodes, &["L23"]),
+    (Mutant::AwaitsKubelets, &["L23"]),
 ];
 
 /// What the first of so many runs broke that broke something, with this mistake.

@@ -64,6 +64,10 @@ impl World {
             self.after(250, Event::SchedulerLooks(uid.clone()));
             return Ok(());
         }
+        let (last, rather): (Vec<Host>, Vec<Host>) =
+            fits.into_iter().partition(|node| self.server.is_last_choice(uid, node));
+        self.counters.nodes_last_choice += last.len() as u64;
+        let fits = if rather.is_empty() { last } else { rather };
         let node = fits[self.rng.usize(..fits.len())].clone();
         self.server.change(uid, |pod| (pod.node, pod.unschedulable) = (Some(node), None));
         self.changed();
@@ -204,7 +208,7 @@ impl World {
             return Ok(());
         }
         let phase = if exit_code == 0 { Phase::Succeeded } else { Phase::Failed };
-        let state = ContainerState::Terminated { exit_code, reason: reason.to_owned() };
+        let state = ContainerState::Terminated { exit_code, reason: reason.to_owned(), message: String::new() };
         self.server.change(uid, |pod| (pod.phase, pod.containers) = (phase, container(state)));
         if pod.terminating {
             self.server.remove(uid);

@@ -20,6 +20,9 @@ pub(super) const DEADLINE_MS: u64 = 60_000;
 pub(super) const LOOK_MS: u64 = 500;
 /// A deleted pod is replaced by an executor that works within this time.
 pub(super) const NOTICE_MS: u64 = 3500;
+/// Executors on a node that vanishes are replaced by others that work within the network timeout, a look of the registry, and this
+/// time. Scheduler and node controller know nothing of it until then.
+pub(super) const VANISHED_MS: u64 = NETWORK_TIMEOUT_MS * 9 / 8 + NOTICE_MS;
 /// How long requests may take.
 pub(super) const REQUEST_MS: u64 = 700;
 /// How long it takes until nodes that are silent count as such, and until their pods are deleted.
@@ -107,6 +110,8 @@ pub(super) struct Plan {
     pub(super) faults: Vec<(u64, Fault)>,
     /// The second node never comes back; whether its processes run on.
     pub(super) gone: Option<bool>,
+    /// The executor whose name a pod of another application has.
+    pub(super) stranger: Option<u32>,
     pub(super) quiet_at: u64,
 }
 
@@ -163,6 +168,7 @@ impl Plan {
             delay_ms: 2 + rng.u64(..3) * rng.u64(..30),
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), Fault::draw(rng))).collect(),
             gone: (rng.u8(..8) == 0 && obstacle == Obstacle::None).then(|| rng.bool()),
+            stranger: (rng.u8(..8) == 0).then(|| first_number(1) + rng.u32(..4)),
             quiet_at,
         }
     }
@@ -186,6 +192,8 @@ impl Plan {
                 request_ms: REQUEST_MS,
                 seen_ms: 1500,
                 scheduled_ms: 4000,
+                accepted_ms: 5000,
+                doubted_ms: 400,
                 started_ms: 2500,
                 image_ms: 1500,
                 registered_ms: 1500,

@@ -156,7 +156,10 @@ impl World {
     fn create(&mut self, request: PodRequest) -> AllocatorEvent {
         let answer = match self.server.by_name(&request.name) {
             Some(pod) => {
-                self.counters.pods_adopted += 1;
+                match self.server.is_strangers(&pod.uid) {
+                    true => self.counters.names_taken += 1,
+                    false => self.counters.pods_adopted += 1,
+                }
                 Ok(Box::new(CreateAnswer { pod: Pod::clone(pod), existed: true }))
             }
             None => match self.server.refuses_pod(self.now) {

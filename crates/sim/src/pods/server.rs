@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use firesteel_backend::AppId;
 use firesteel_kubernetes_core::allocator::{Change, PodList, PodRequest};
 use firesteel_kubernetes_core::api::ApiError;
 use firesteel_kubernetes_core::pod::{Phase, Pod};
-use firesteel_kubernetes_core::{PodName, PodUid, Version};
-use firesteel_types::Host;
+use firesteel_kubernetes_core::{Generation, PodName, PodUid, Version};
+use firesteel_kubernetes_core::names::pod_name;
+use firesteel_types::{ExecutorId, Host};
 
 use super::plan::{Obstacle, Plan};
 
@@ -37,6 +39,9 @@ pub(super) struct Server {
     pods: BTreeMap<PodName, Arc<Pod>>,
     names: BTreeMap<PodUid, PodName>,
     avoid: BTreeMap<PodUid, BTreeSet<Host>>,
+    last_choice: BTreeMap<PodUid, BTreeSet<Host>>,
+    /// A pod of another application, with a name of this one's.
+    stranger: Option<Arc<Pod>>,
     history: Vec<Entry>,
     /// Changes before this one are forgotten, and all that happened before this version.
     remembered: usize,
@@ -45,6 +50,27 @@ pub(super) struct Server {
     /// How many pods are allowed at all.
     limit: u32,
     trouble: Trouble,
+}
+
+/// It has the name of this executor's.
+fn stranger(executor: u32) -> Arc<Pod> {
+    let name = pod_name("app", ExecutorId(executor));
+    Arc::new(Pod {
+        name,
+        uid: PodUid::new("stranger"),
+        version: Version(1),
+        app: Some(AppId::new("other")),
+        executor: Some(ExecutorId(executor)),
+        generation: Some(Generation(0)),
+        inactive: false,
+        phase: Phase::Running,
+        status: None,
+        node: None,
+        unschedulable: None,
+        disruption: None,
+        terminating: false,
+        containers: Vec::new(),
+    })
 }
 
 impl Server {
@@ -58,6 +84,8 @@ impl Server {
             pods: BTreeMap::new(),
             names: BTreeMap::new(),
             avoid: BTreeMap::new(),
+            last_choice: BTreeMap::new(),
+            stranger: plan.stranger.map(stranger),
             history: Vec::new(),
             remembered: 0,
             compacted: Version(0),
@@ -84,7 +112,11 @@ impl Server {
     }
 
     pub(super) fn by_name(&self, name: &PodName) -> Option<&Arc<Pod>> {
-        self.pods.get(name)
+        self.pods.get(name).or(self.stranger.as_ref().filter(|pod| pod.name == *name))
+    }
+
+    pub(super) fn is_strangers(&self, uid: &PodUid) -> bool {
+        self.stranger.as_ref().is_some_and(|pod| pod.uid == *uid)
     }
 
     pub(super) fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
@@ -98,6 +130,10 @@ impl Server {
 
     pub(super) fn may_be_on(&self, uid: &PodUid, node: &Host) -> bool {
         self.avoid.get(uid).is_none_or(|avoid| !avoid.contains(node))
+    }
+
+    pub(super) fn is_last_choice(&self, uid: &PodUid, node: &Host) -> bool {
+        self.last_choice.get(uid).is_some_and(|nodes| nodes.contains(node))
     }
 
     /// Changes a pod that exists.
@@ -168,6 +204,7 @@ impl Server {
             name: request.name.clone(),
             uid: PodUid::new(&format!("u{}", self.version)),
             version: self.version(),
+            app: Some(AppId::new("app")),
             executor: Some(request.executor).filter(|_| !relabels),
             generation: Some(request.generation).filter(|_| !relabels),
             inactive: false,
@@ -181,6 +218,7 @@ impl Server {
         });
         self.names.insert(pod.uid.clone(), pod.name.clone());
         self.avoid.insert(pod.uid.clone(), request.avoid.clone());
+        self.last_choice.insert(pod.uid.clone(), request.last_choice.clone());
         self.pods.insert(pod.name.clone(), pod.clone());
         let version = self.version();
         self.history.push(Entry { version, before: None, after: Some(pod.clone()) });

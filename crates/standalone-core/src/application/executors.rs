@@ -108,6 +108,8 @@ impl AppClient {
                 self.executors.registered.insert(executor);
                 self.executors.registrations += 1;
             }
+            // The master has its own heartbeats of workers.
+            ProviderCommand::Disconnected(_) | ProviderCommand::Silent(_) => return,
             ProviderCommand::Stop => return self.stop(turn),
         }
         self.send_heartbeat(turn);

@@ -165,6 +165,20 @@ fn s27_an_admission_webhook_that_says_no_is_told_and_one_that_takes_labels_ends_
 }
 
 #[test]
+fn a_pod_of_another_application_with_the_same_name_is_left_alone_and_its_number_left_out() {
+    for other in [Some(AppId::new("other")), None] {
+        let (mut scene, _) = Scene::wanting(options(), 1);
+        let generation = Some(Generation(9)).filter(|_| other.is_some());
+        let pod = Pod { app: other, generation, ..scene.running(1) };
+        let answer = Ok(Box::new(CreateAnswer { pod, existed: true }));
+        let created = AllocatorEvent::Created { executor: ExecutorId(1), attempt: 1, answer };
+        let out = scene.feed(created);
+        assert_eq!((deletes(&out), failed(&out)), (vec![], None));
+        assert_eq!(asked(&scene.wait(1000)), [2]);
+    }
+}
+
+#[test]
 fn a_pod_that_a_process_before_this_one_created_is_deleted_and_its_number_is_left_out() {
     let (mut scene, _) = Scene::wanting(options(), 1);
     let pod = Pod { generation: Some(Generation(4)), ..scene.running(1) };

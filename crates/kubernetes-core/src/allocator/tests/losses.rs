@@ -2,6 +2,7 @@
 
 use firesteel_backend::blame::ExitStatus;
 
+use super::reason as reason_of;
 use super::*;
 use crate::options::Keep;
 
@@ -45,6 +46,27 @@ fn s04_memory_is_named_when_it_was_memory() {
 }
 
 #[test]
+fn s13_s34_what_failed_executors_said_last_is_told_and_ends_with_the_application() {
+    let settings = AllocatorOptions { max_failures: Some(1), ..options() };
+    let (mut scene, _) = Scene::wanting(settings, 1);
+    let mut out = Vec::new();
+    for id in 1..=2 {
+        let pod = scene.pod(id);
+        scene.answers(id, Ok(pod));
+        let (reason, message) =
+            ("Error".to_owned(), "starting\nno such file: /data/x\n".to_owned());
+        let state = ContainerState::Terminated { exit_code: 1, reason, message };
+        let pod = scene.on_node(id, Phase::Failed, state);
+        out = scene.sees(pod);
+        assert!(reason_of(&out).contains("no such file: /data/x"), "{}", reason_of(&out));
+        let told = scene.allocator.shortage(scene.now).unwrap_or_default();
+        assert!(told.contains("it said last: starting / no such file: /data/x"), "{told}");
+        scene.wait(1000);
+    }
+    assert!(failed(&out).is_some_and(|words| words.contains("no such file: /data/x")));
+}
+
+#[test]
 fn s05_an_eviction_for_its_own_limit_is_the_applications_fault() {
     let mut scene = Scene::working(options(), 1);
     let status =
@@ -67,6 +89,68 @@ fn s06_s07_a_pod_that_is_drained_or_preempted_works_to_its_end_while_another_one
     let out = scene.sees_gone(pod);
     assert_eq!(ends(&out), [(1, End::NodeLost)]);
     assert!(reason(&out).contains("higher priority") && keeps(&out) == 0);
+}
+
+#[test]
+fn s07_a_preempted_executor_that_ends_before_its_pod_goes_is_still_said_to_have_been_preempted() {
+    let mut scene = Scene::working(options(), 1);
+    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let pod = Pod { terminating: true, disruption, ..scene.running(1) };
+    scene.sees(pod);
+    // The kubelet's update may come without the condition.
+    let pod = Pod { terminating: true, ..scene.ended(1, 143, "Error") };
+    let out = scene.sees(pod);
+    assert_eq!(ends(&out), [(1, End::NodeLost)]);
+    assert!(reason(&out).contains("higher priority"), "{}", reason(&out));
+}
+
+#[test]
+fn s08_a_node_of_which_nothing_is_heard_is_the_last_choice_until_an_executor_registers_there() {
+    let mut scene = Scene::working(options(), 2);
+    scene.command(ProviderCommand::Silent(ExecutorId(1)));
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    assert_eq!((asked(&out), last_choices(&out)), (vec![3], vec![Host::new("n")]));
+    assert_eq!(avoided(&out), [], "where there is no other node, it may do");
+    scene.works(3);
+    scene.command(ProviderCommand::SetTarget(3));
+    let out = scene.wait(1000);
+    assert_eq!((asked(&out), last_choices(&out)), (vec![4], vec![]), "it was not the node");
+}
+
+#[test]
+fn s08_a_pod_whose_kubelet_does_not_take_it_is_replaced_and_sooner_on_a_silent_node() {
+    for (silent, seconds) in [(false, 30), (true, 2)] {
+        let mut scene = Scene::working(options(), 1);
+        scene.command(ProviderCommand::SetTarget(2));
+        let assigned = Pod { node: Some(Host::new("n")), ..scene.pod(2) };
+        scene.answers(2, Ok(assigned.clone()));
+        scene.sees(Pod { version: Version(scene.version + 1), ..assigned });
+        if silent {
+            scene.command(ProviderCommand::Silent(ExecutorId(1)));
+        }
+        let mut waited = 0;
+        let out = loop {
+            let out = scene.wait(1000);
+            waited += 1;
+            if !ends(&out).is_empty() {
+                break out;
+            }
+            assert!(waited < 40, "it is waited for");
+        };
+        assert_eq!((waited, ends(&out)), (seconds, vec![(2, End::NodeLost)]));
+        assert!(reason(&out).contains("kubelet of its node n"), "{}", reason(&out));
+        assert_eq!((asked(&out), last_choices(&out)), (vec![3], vec![Host::new("n")]));
+    }
+}
+
+#[test]
+fn s04_another_one_is_asked_for_when_the_connection_breaks_and_not_when_the_kubelet_tells_why() {
+    let mut scene = Scene::working(options(), 2);
+    let out = scene.command(ProviderCommand::Disconnected(ExecutorId(1)));
+    assert_eq!((asked(&out), ends(&out), scene.allocator.healthy()), (vec![3], vec![], 1));
+    let pod = scene.ended(1, 137, "OOMKilled");
+    let out = scene.sees(pod);
+    assert!(asked(&out).is_empty() && reason(&out).contains("OOMKilled"), "{}", reason(&out));
 }
 
 #[test]

@@ -103,6 +103,7 @@ impl Scene {
             name: pod_name("a", ExecutorId(id)),
             uid: PodUid::new(&format!("uid-{id}")),
             version: Version(self.version),
+            app: Some(AppId::new("app")),
             executor: Some(ExecutorId(id)),
             generation: Some(OWN),
             inactive: false,
@@ -126,7 +127,11 @@ impl Scene {
     }
 
     fn ended(&mut self, id: u32, exit_code: i32, reason: &str) -> Pod {
-        let state = ContainerState::Terminated { exit_code, reason: reason.to_owned() };
+        let state = ContainerState::Terminated {
+            exit_code,
+            reason: reason.to_owned(),
+            message: String::new(),
+        };
         self.on_node(id, Phase::Failed, state)
     }
 
@@ -180,6 +185,14 @@ fn asked(out: &[AllocatorEffect]) -> Vec<u32> {
 fn avoided(out: &[AllocatorEffect]) -> Vec<Host> {
     let asked = out.iter().find_map(|effect| match effect {
         AllocatorEffect::CreatePod(request) => Some(request.avoid.iter().cloned().collect()),
+        _ => None,
+    });
+    asked.unwrap_or_default()
+}
+
+fn last_choices(out: &[AllocatorEffect]) -> Vec<Host> {
+    let asked = out.iter().find_map(|effect| match effect {
+        AllocatorEffect::CreatePod(request) => Some(request.last_choice.iter().cloned().collect()),
         _ => None,
     });
     asked.unwrap_or_default()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::options::Unschedulable;
+use crate::options::{Roll, RollPolicy};
 
 #[test]
 fn nothing_is_asked_for_before_the_pods_of_processes_before_are_known() {
@@ -156,4 +157,27 @@ fn the_user_hears_of_a_shortage_that_lasts_and_of_its_end() {
     assert_eq!(shortage(&scene.wait(9000)), None, "it may come soon");
     assert!(shortage(&scene.wait(3000)).flatten().is_some_and(|words| words.contains("1 of 1")));
     assert_eq!(shortage(&scene.works(1)), Some(None));
+}
+
+#[test]
+fn executors_roll_one_by_one_and_none_while_another_one_is_missing() {
+    let roll = Some(Roll { interval_ms: 60_000, policy: RollPolicy::AddTime });
+    let mut scene = Scene::working(AllocatorOptions { roll, ..options() }, 2);
+    let quiet = scene.wait(50_000);
+    assert_eq!((deletes(&quiet), asked(&quiet)), (vec![], vec![]));
+    let out = scene.wait(10_000);
+    assert_eq!((deletes(&out), asked(&out)), (vec![("uid-1".to_owned(), false)], vec![3]));
+    assert_eq!((ends(&out), scene.allocator.healthy()), (vec![], 1), "it finishes its tasks");
+    let pod = Pod { terminating: true, ..scene.ended(1, 0, "Completed") };
+    let out = scene.sees_gone(pod);
+    assert_eq!(ends(&out), [(1, End::Told)], "nobody's fault");
+    assert!(reason(&out).contains("rollInterval") && failed(&out).is_none());
+    assert!(
+        deletes(&scene.wait(60_000)).is_empty(),
+        "the one that is to take its place is not there"
+    );
+    scene.works(3);
+    let out = scene.wait(60_000);
+    assert_eq!((deletes(&out).len(), asked(&out)), (1, vec![4]));
+    assert_eq!(deletes(&out)[0].0, "uid-2", "the one that has been there for longest");
 }
