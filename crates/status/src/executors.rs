@@ -27,8 +27,10 @@ pub struct ExecutorStatus {
     /// When it was lost, and why.
     pub removed: Option<(Tick, String)>,
     pub tasks: TaskCounts,
-    /// From launch to end, milliseconds.
+    /// From launch to end, milliseconds; of those that have ended.
     pub task_time_ms: u64,
+    /// When the tasks that run were launched, added up: how long they have run so far needs no look at each of them.
+    launched_ms: u128,
     /// What its tasks that have ended cost.
     pub metrics: TaskMetrics,
     /// Bytes of blocks in memory.
@@ -58,6 +60,7 @@ impl ExecutorStatus {
             removed: None,
             tasks: TaskCounts::default(),
             task_time_ms: 0,
+            launched_ms: 0,
             metrics: TaskMetrics::default(),
             memory_used: 0,
             disk_used: 0,
@@ -67,6 +70,12 @@ impl ExecutorStatus {
             is_excluded: false,
             excluded_in: BTreeSet::new(),
         }
+    }
+
+    /// How long the tasks that run have run until `now`, all together, milliseconds.
+    pub fn running_ms(&self, now: Tick) -> u64 {
+        let most = u128::from(self.tasks.active) * u128::from(now.0);
+        u64::try_from(most.saturating_sub(self.launched_ms)).unwrap_or(u64::MAX)
     }
 
     /// Whether it was not lost.
@@ -126,8 +135,11 @@ impl Executors {
         self.all.get_mut(&executor).map(change);
     }
 
-    pub(crate) fn task_started(&mut self, executor: ExecutorId) {
-        self.change(executor, |executor| executor.tasks.active += 1);
+    pub(crate) fn task_started(&mut self, task: &TaskInfo) {
+        self.change(task.executor, |executor| {
+            executor.tasks.active += 1;
+            executor.launched_ms = executor.launched_ms.saturating_add(task.launched.0.into());
+        });
     }
 
     pub(crate) fn task_ended(
@@ -139,6 +151,9 @@ impl Executors {
     ) {
         self.change(task.executor, |executor| {
             executor.tasks.ended(failure);
+            let launched = executor.launched_ms.saturating_sub(task.launched.0.into());
+            // A log may have lost the start of a task.
+            executor.launched_ms = if executor.tasks.active == 0 { 0 } else { launched };
             executor.task_time_ms =
                 executor.task_time_ms.saturating_add(at.since_ms(task.launched));
             if let Some(cost) = cost {

@@ -120,7 +120,7 @@ impl AppStatus {
     }
 
     fn task_started(&mut self, task: TaskInfo) {
-        self.executors.task_started(task.executor);
+        self.executors.task_started(&task);
         let jobs = self.stages.task_started(task);
         self.jobs.task_started(jobs);
     }
