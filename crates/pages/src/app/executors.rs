@@ -23,7 +23,7 @@ const COLUMNS: [Column; 7] = [
 ];
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "state", Order::Ascending);
+    let mut listing = Listing::of(&frame.query, "state", Order::Ascending);
     let all: Vec<&ExecutorStatus> = status
         .executors()
         .filter(|it| {
@@ -31,7 +31,8 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
             listing.finds(&[&status.executor_name(it.executor), &it.info.host.0, reason])
         })
         .collect();
-    let (executors, total) = listing.cut(all, |a, b| compare(&listing.sort, a, b));
+    let sort = listing.sort.clone();
+    let (executors, total) = listing.cut(all, |a, b| compare(&sort, a, b));
     let rows = executors.iter().map(|it| row(status, it)).collect();
     html! {
         h1 { "Executors" }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::{said, size};
 use crate::badge;
-use crate::frame::{Frame, Place};
+use crate::frame::Frame;
 use crate::list::{self, Column, Listing, number_column, text_column};
 use crate::text::{count, micros, millis, moment, short};
 
@@ -59,7 +59,13 @@ pub(crate) fn section(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus
             && executor.is_none_or(|name| status.executor_name(task.info.executor) == name)
             && (listing.search.is_empty() || is_found(status, task, &listing))
     };
-    let page = stage.tasks(wanted, sort(&listing.sort), listing.order, listing.paging());
+    let mut shown = listing.clone();
+    let cut = |shown: &Listing| stage.tasks(wanted, sort(&shown.sort), shown.order, shown.paging());
+    let mut page = cut(&shown);
+    if page.items.is_empty() && page.total > 0 {
+        shown.limit(page.total);
+        page = cut(&shown);
+    }
     let rows = page.items.iter().map(|task| row(frame, status, task)).collect();
     let states = STATES.map(|(key, _)| (key, key.replace('-', " ")));
     html! {
@@ -70,9 +76,9 @@ pub(crate) fn section(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus
             }
             (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
             @if page.items.is_empty() { p.empty { "No task is like that." } } @else {
-                (list::pager(frame, &listing, page.total))
-                (list::table(frame, &listing, "Tasks", &COLUMNS, rows))
-                (list::pager(frame, &listing, page.total))
+                (list::pager(frame, &shown, page.total))
+                (list::table(frame, &shown, "Tasks", &COLUMNS, rows))
+                (list::pager(frame, &shown, page.total))
             }
         }
     }
@@ -92,10 +98,9 @@ fn is_found(status: &AppStatus, task: &TaskStatus, listing: &Listing) -> bool {
 
 fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> {
     let (info, metrics) = (&task.info, task.metrics().unwrap_or_default());
-    let took = task.ended.unwrap_or(match frame.place {
-        Place::Live => frame.now,
-        _ => info.launched,
-    });
+    // A log that just ends does not tell how long a task ran.
+    let ended = task.ended.or(frame.is_live().then_some(frame.now));
+    let took = ended.map(|ended| ended.since_ms(info.launched));
     vec![
         html! { (count(info.index.into())) @if info.attempt > 0 { " " span.dim { "attempt " (info.attempt) } } @if info.speculative { " " span.dim { "copy" } } },
         html! {
@@ -108,7 +113,7 @@ fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> 
         html! { a href=(frame.executor(info.executor)) { (status.executor_name(info.executor)) } " " span.dim { (info.host.0) } },
         said(info.locality.as_str().replace('_', " ").to_lowercase()),
         said(moment(info.launched).get(11..).unwrap_or_default()),
-        said(millis(took.since_ms(info.launched))),
+        took.map_or_else(|| html! { span.dim { "–" } }, |took| said(millis(took))),
         said(micros(metrics.cpu_time_ns / 1000)),
         size(metrics.input_bytes),
         size(metrics.shuffle_read_bytes()),
