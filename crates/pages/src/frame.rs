@@ -12,7 +12,7 @@ use crate::assets;
 use crate::badge;
 use crate::known::Known;
 use crate::live::fingerprint;
-use crate::text::{encoded, moment};
+use crate::text::{encoded, moment, short};
 
 /// Where a page is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +219,7 @@ pub(crate) fn page(
 ) -> Markup {
     let application = status.application();
     let name = if application.name.is_empty() { "Application" } else { &application.name };
+    let name = &short(name, 300);
     let events = format!("{}/events", frame.home);
     let is_live = frame.is_live() && application.ended.is_none();
     let header = html! {

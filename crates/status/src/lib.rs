@@ -44,7 +44,7 @@ pub use page::{Order, Page, Paging};
 pub use retention::Retention;
 pub use stages::{ExecutorTotals, StageState, StageStatus, TaskCounts};
 pub use storage::{CachedBlock, RddStatus};
-pub use tasks::{TaskSort, TaskState, TaskStatus};
+pub use tasks::{TaskSelection, TaskSort, TaskState, TaskStatus};
 pub use totals::Totals;
 
 /// What is known of the application itself.

@@ -17,7 +17,7 @@ const NAMED: usize = 6;
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let until = frame.until(None);
     html! {
-        h1 { (status.application().name) }
+        h1 { (named(&status.application().name)) }
         (summary(frame, status, until))
         (insights::of_application(frame, status))
         (failures(frame, status))

@@ -6,6 +6,7 @@ use firesteel_status::{AppStatus, StageState, StageStatus, TaskState, TaskStatus
 use firesteel_types::{TaskMetrics, Tick};
 use maud::{Markup, html};
 
+use super::tasks::Picked;
 use super::times::Times;
 use super::{
     LONGEST, facts, insights, kill, named, said, size, stages, task_time_ms, tasks, volumes,
@@ -39,7 +40,8 @@ struct Look {
 }
 
 impl Look {
-    fn at(stage: &StageStatus, until: Tick) -> Self {
+    /// `picked` gets every task as well: there may be a million of them.
+    fn at<'a>(stage: &'a StageStatus, until: Tick, mut picked: Option<&mut Picked<'a>>) -> Self {
         let start = stage.first_task.or(stage.info.submitted).unwrap_or(until);
         let stream = Stream::new(start, stage.completed.unwrap_or(until).max(start));
         let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
@@ -48,7 +50,11 @@ impl Look {
         let mut metrics = TaskMetrics::default();
         for task in stage.every_task() {
             let is_told = task.read_metrics(&mut metrics);
-            look.add(task, is_told.then_some(&metrics));
+            let told = is_told.then_some(&metrics);
+            look.add(task, told);
+            if let Some(picked) = &mut picked {
+                picked.add(task, told);
+            }
         }
         look
     }
@@ -76,16 +82,21 @@ impl Look {
 }
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let mut picked = Picked::of(frame, status);
+    let look = Look::at(stage, frame.until(stage.completed), Some(&mut picked));
     html! {
         h1 { "Stage " (stage.info.stage.stage) @if stage.info.stage.attempt > 0 { " (attempt " (stage.info.stage.attempt) ")" } ": " (named(&stage.info.name)) }
-        (pictures(frame, status, stage))
-        (tasks::section(frame, status, stage))
+        (drawn(frame, status, stage, look))
+        (tasks::section(frame, stage, picked))
     }
 }
 
 /// Everything but the list of tasks.
 pub(crate) fn pictures(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    let look = Look::at(stage, frame.until(stage.completed));
+    drawn(frame, status, stage, Look::at(stage, frame.until(stage.completed), None))
+}
+
+fn drawn(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus, look: Look) -> Markup {
     let far_ms = if look.duration.max() > 0 { look.duration.far() } else { 0 };
     html! {
         (summary(frame, status, stage))

@@ -1,6 +1,8 @@
 //! The tasks of a stage attempt: those that run and those that took longest first, unless it is asked for otherwise.
 
-use firesteel_status::{AppStatus, Order, StageStatus, TaskSort, TaskState, TaskStatus};
+use firesteel_status::{
+    AppStatus, Order, StageStatus, TaskSelection, TaskSort, TaskState, TaskStatus,
+};
 use firesteel_types::TaskMetrics;
 use maud::{Markup, html};
 
@@ -49,29 +51,67 @@ fn sort(key: &str) -> TaskSort {
     }
 }
 
-pub(crate) fn section(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "duration", Order::Descending);
-    let state =
-        frame.query.get("state").and_then(|key| STATES.iter().find(|(known, _)| *known == key));
-    let executor = frame.query.get("executor").filter(|text| !text.is_empty());
-    let wanted = |task: &TaskStatus| {
-        state.is_none_or(|(_, state)| task.state == *state)
-            && executor.is_none_or(|name| status.executor_name(task.info.executor) == name)
-            && (listing.search.is_empty() || is_found(status, task, &listing))
-    };
-    let mut shown = listing.clone();
-    let cut = |shown: &Listing| stage.tasks(wanted, sort(&shown.sort), shown.order, shown.paging());
-    let mut page = cut(&shown);
+/// Which tasks are asked for.
+struct Wanted<'a> {
+    status: &'a AppStatus,
+    listing: Listing,
+    state: Option<TaskState>,
+    executor: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(frame: &'a Frame<'_>, status: &'a AppStatus) -> Self {
+        let listing = Listing::of(&frame.query, "duration", Order::Descending);
+        let state = frame.query.get("state");
+        let state = state.and_then(|key| STATES.iter().find(|(known, _)| *known == key));
+        let executor = frame.query.get("executor").filter(|text| !text.is_empty());
+        Wanted { status, listing, state: state.map(|(_, state)| *state), executor }
+    }
+
+    fn includes(&self, task: &TaskStatus) -> bool {
+        let name = || self.status.executor_name(task.info.executor);
+        self.state.is_none_or(|state| task.state == state)
+            && self.executor.is_none_or(|wanted| name() == wanted)
+            && (self.listing.search.is_empty() || is_found(self.status, task, &self.listing))
+    }
+}
+
+/// The page of tasks that is asked for: takes them one after the other, together with everything else that looks at all of them.
+pub(crate) struct Picked<'a> {
+    wanted: Wanted<'a>,
+    selection: TaskSelection<'a>,
+}
+
+impl<'a> Picked<'a> {
+    pub(crate) fn of(frame: &'a Frame<'_>, status: &'a AppStatus) -> Self {
+        let wanted = Wanted::of(frame, status);
+        let listing = &wanted.listing;
+        let selection = TaskSelection::new(sort(&listing.sort), listing.order, listing.paging());
+        Picked { wanted, selection }
+    }
+
+    pub(crate) fn add(&mut self, task: &'a TaskStatus, metrics: Option<&TaskMetrics>) {
+        if self.wanted.includes(task) {
+            self.selection.add(task, metrics);
+        }
+    }
+}
+
+pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>) -> Markup {
+    let Picked { wanted, selection } = picked;
+    let (status, mut shown) = (wanted.status, wanted.listing.clone());
+    let mut page = selection.page();
     if page.items.is_empty() && page.total > 0 {
         shown.limit(page.total);
-        page = cut(&shown);
+        let includes = |task: &TaskStatus| wanted.includes(task);
+        page = stage.tasks(includes, sort(&shown.sort), shown.order, shown.paging());
     }
     let rows = page.items.iter().map(|task| row(frame, status, task)).collect();
     let states = STATES.map(|(key, _)| (key, key.replace('-', " ")));
     html! {
         section aria-labelledby="tasks" {
             h2 #tasks { "Tasks" }
-            @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > remembered(stage) {
+            @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > stage.remembered_tasks() as u64 {
                 p.dim { "Those that ended last: spark.ui.retainedTasks." }
             }
             (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
@@ -82,10 +122,6 @@ pub(crate) fn section(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus
             }
         }
     }
-}
-
-fn remembered(stage: &StageStatus) -> u64 {
-    stage.every_task().count() as u64
 }
 
 fn is_found(status: &AppStatus, task: &TaskStatus, listing: &Listing) -> bool {
