@@ -11,6 +11,7 @@ use crate::AppStatus;
 use crate::metrics;
 use crate::stages::{TaskCounts, rise};
 use crate::storage::Change;
+use crate::usage::Usage;
 
 /// One executor, or the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct ExecutorStatus {
     pub max_off_heap_memory: Option<u64>,
     /// The most it used; `None` until one of its tasks ends or it tells.
     pub peak: Option<ExecutorMetrics>,
+    /// What it used over time, as it and its tasks told.
+    pub usage: Usage,
     /// Whether it gets no tasks of the application.
     pub is_excluded: bool,
     /// Stage attempts whose tasks it does not get.
@@ -67,6 +70,7 @@ impl ExecutorStatus {
             rdd_blocks: 0,
             max_off_heap_memory: None,
             peak: None,
+            usage: Usage::default(),
             is_excluded: false,
             excluded_in: BTreeSet::new(),
         }
@@ -161,6 +165,23 @@ impl Executors {
             }
             let peak = cost.and_then(|cost| cost.executor.as_deref());
             rise(&mut executor.peak, peak);
+            if let Some(peak) = peak {
+                executor.usage.add(at, peak, executor.metrics.cpu_time_ns);
+            }
+        });
+    }
+
+    /// What an executor told of itself, and the processor time of its running tasks so far.
+    pub(crate) fn used(
+        &mut self,
+        executor: ExecutorId,
+        metrics: &ExecutorMetrics,
+        running_ns: u64,
+        at: Tick,
+    ) {
+        self.change(executor, |executor| {
+            let cpu_ns = executor.metrics.cpu_time_ns.saturating_add(running_ns);
+            executor.usage.add(at, metrics, cpu_ns);
         });
     }
 

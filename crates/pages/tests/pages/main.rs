@@ -419,6 +419,18 @@ fn a_log_that_just_ends_ends_with_the_last_that_it_says_of_a_task() {
     );
 }
 
+#[test]
+fn executors_show_memory_and_processors_over_time_on_axes_of_their_own_page() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let page = get(&live, "/executors/").text;
+    assert_eq!(page.matches("svg class=\"usage\"").count(), 4, "{page}");
+    assert!(
+        page.contains("resident memory, up to <strong>") && page.contains("2.0 processors at most"),
+        "{page}"
+    );
+    assert!(page.len() < 60_000, "{}", page.len());
+}
+
 /// How long pages of large applications take, and what they weigh: for `./bench pages`, which runs this optimised.
 #[test]
 #[ignore = "a measurement: ./bench pages runs it optimised"]
