@@ -2,6 +2,7 @@
 
 mod browser;
 mod made;
+mod open;
 mod serving;
 
 use std::path::{Path, PathBuf};
