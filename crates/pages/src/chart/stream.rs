@@ -385,8 +385,9 @@ mod tests {
 
     /// The lowest edge of everything, and the height of the picture.
     fn lowest(text: &str) -> (u32, u32) {
-        let first =
-            |text: &str, mark: &str| text.split(mark).nth(1)?.split('"').next()?.parse().ok();
+        let first = |text: &str, mark: &str| -> Option<u32> {
+            text.split(mark).nth(1)?.split('"').next()?.parse().ok()
+        };
         let rects = text.split("<rect").skip(1).filter_map(|rest| first(rest, " y=\""));
         let paths = text
             .split('M')
