@@ -82,5 +82,24 @@ fn find(history: &History, wanted: &str) -> Result<ApplicationEntry, Failure> {
 fn file_name(id: &str) -> PathBuf {
     let harmless = |it: &char| it.is_ascii_alphanumeric() || "._-".contains(*it);
     let clean: String = id.chars().filter(harmless).collect();
-    format!("{}.html", clean.trim_start_matches('.')).into()
+    let clean = clean.trim_start_matches('.');
+    format!("{}.html", if clean.is_empty() { "application" } else { clean }).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_file_name_that_is_seen_whatever_the_id_is() {
+        let names = ["app-1", "../../etc/passwd", "äöü", "", "..."].map(file_name);
+        let expected = [
+            "app-1.html",
+            "etcpasswd.html",
+            "application.html",
+            "application.html",
+            "application.html",
+        ];
+        assert_eq!(names, expected.map(PathBuf::from));
+    }
 }

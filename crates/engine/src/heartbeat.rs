@@ -157,6 +157,7 @@ impl Engine {
         for peak in &stages {
             state.peaks.note(peak.stage, executor, peak.metrics);
         }
-        self.post(Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks });
+        let at = Some(self.now());
+        self.post(Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks, at });
     }
 }

@@ -53,3 +53,78 @@ pub(crate) fn mark() -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// The colours of a part of the style sheet, by their names.
+    fn colours(text: &str) -> BTreeMap<&str, [f64; 3]> {
+        let pairs =
+            text.split("--").skip(1).filter_map(|rest| rest.split(';').next()?.split_once(": #"));
+        pairs
+            .map(|(name, hex)| {
+                let wide: String = match hex.len() {
+                    3 => hex.chars().flat_map(|it| [it, it]).collect(),
+                    _ => hex.to_owned(),
+                };
+                let part =
+                    |at: usize| f64::from(u8::from_str_radix(&wide[at..at + 2], 16).unwrap());
+                (name, [part(0), part(2), part(4)])
+            })
+            .collect()
+    }
+
+    /// As WCAG has it.
+    fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
+        let light = |colour: [f64; 3]| {
+            let [red, green, blue] = colour.map(|part| match part / 255.0 {
+                part if part <= 0.04045 => part / 12.92,
+                part => ((part + 0.055) / 1.055).powf(2.4),
+            });
+            0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05
+        };
+        let (one, other) = (light(one), light(other));
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn text_can_be_read_on_what_it_stands_on_in_light_and_dark() {
+        let pairs = [
+            ("ink", "paper"),
+            ("ink", "soft"),
+            ("dim", "paper"),
+            ("dim", "soft"),
+            ("link", "paper"),
+            ("link", "soft"),
+            ("bad", "paper"),
+            ("bad", "bad-soft"),
+            ("dim", "bad-soft"),
+            ("link", "bad-soft"),
+            ("fine", "paper"),
+            ("ink", "good-soft"),
+            ("ink", "busy-soft"),
+            ("ink", "bad-soft"),
+            ("ink", "rest"),
+            // Names in bars: those that are done, failed, far from others, running.
+            ("on", "cpu"),
+            ("on", "bad"),
+            ("on-hot", "hot"),
+            ("on-busy", "write"),
+        ];
+        let (light, dark) = STYLE.split_once("@media (prefers-color-scheme: dark)").unwrap();
+        let dark = dark.split("* {").next().unwrap();
+        for (part, text) in [("light", light), ("dark", dark)] {
+            let colours = colours(text);
+            for (front, back) in pairs {
+                let ratio = contrast(colours[front], colours[back]);
+                assert!(ratio >= 4.5, "{part}: {front} on {back} is {ratio:.2}");
+            }
+        }
+        // What the style sheet says of those bars.
+        assert!(STYLE.contains("svg .c-busy text.on { fill: var(--on-busy); }"));
+        assert!(STYLE.contains("svg .c-hot text.on { fill: var(--on-hot); }"));
+    }
+}

@@ -1,5 +1,7 @@
 //! What all pages have around them: head, navigation, foot; and where links lead.
 
+use std::collections::BTreeSet;
+
 use firesteel_conf::Redaction;
 use firesteel_monitor::rest::Query;
 use firesteel_status::{AppStatus, Order, Paging};
@@ -10,7 +12,7 @@ use crate::assets;
 use crate::badge;
 use crate::known::Known;
 use crate::live::fingerprint;
-use crate::text::{encoded, moment};
+use crate::text::{encoded, moment, short};
 
 /// Where a page is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,14 @@ pub(crate) enum Place {
     History,
     /// In a file of its own, with all other pages of the application.
     Report,
+}
+
+/// What a report has a place for: links lead nowhere else.
+#[derive(Default)]
+pub(crate) struct Drawn {
+    pub(crate) jobs: BTreeSet<JobId>,
+    pub(crate) stages: BTreeSet<StageRef>,
+    pub(crate) executors: BTreeSet<ExecutorId>,
 }
 
 /// What a page needs to know besides the status.
@@ -42,6 +52,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) secrets: &'a Redaction,
     /// Proves that a form comes from a page of ours; `None`: nothing can be killed.
     pub(crate) token: Option<&'a str>,
+    /// Of a report.
+    pub(crate) drawn: Drawn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +100,18 @@ impl Frame<'_> {
 
     pub(crate) fn job(&self, job: JobId) -> String {
         match self.place {
-            Place::Report => format!("#job-{job}"),
+            Place::Report if self.drawn.jobs.contains(&job) => format!("#job-{job}"),
+            Place::Report => Tab::Jobs.anchor().to_owned(),
             _ => format!("{}/jobs/job/?id={job}", self.home),
         }
     }
 
     pub(crate) fn stage(&self, stage: StageRef) -> String {
+        let is_drawn = self.drawn.stages.contains(&stage);
         let StageRef { stage, attempt } = stage;
         match self.place {
-            Place::Report => format!("#stage-{stage}-{attempt}"),
+            Place::Report if is_drawn => format!("#stage-{stage}-{attempt}"),
+            Place::Report => Tab::Stages.anchor().to_owned(),
             _ => format!("{}/stages/stage/?id={stage}&attempt={attempt}", self.home),
         }
     }
@@ -111,7 +126,10 @@ impl Frame<'_> {
     /// To where an executor stands on the page of executors.
     pub(crate) fn executor(&self, executor: ExecutorId) -> String {
         match self.place {
-            Place::Report => format!("#executor-{executor}"),
+            Place::Report if self.drawn.executors.contains(&executor) => {
+                format!("#executor-{executor}")
+            }
+            Place::Report => Tab::Executors.anchor().to_owned(),
             _ => format!("{}/executors/#executor-{executor}", self.home),
         }
     }
@@ -151,7 +169,7 @@ pub(crate) fn end(place: Place, status: &AppStatus, now: Tick) -> Tick {
 /// The latest moment that a status knows of.
 fn last_moment(status: &AppStatus) -> Tick {
     let stages = status.stages(|_| true, Order::Ascending, Paging::ALL).items;
-    let of_stages = stages.iter().filter_map(|stage| stage.completed.or(stage.first_task));
+    let of_stages = stages.iter().filter_map(|stage| stage.completed.or(stage.last_task));
     let of_executors =
         status.executors().map(|it| it.removed.as_ref().map_or(it.added, |(at, _)| *at));
     let of_jobs = status.jobs(|_| true, Order::Ascending, Paging::ALL).items;
@@ -201,6 +219,7 @@ pub(crate) fn page(
 ) -> Markup {
     let application = status.application();
     let name = if application.name.is_empty() { "Application" } else { &application.name };
+    let name = &short(name, 300);
     let events = format!("{}/events", frame.home);
     let is_live = frame.is_live() && application.ended.is_none();
     let header = html! {

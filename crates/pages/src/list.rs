@@ -12,8 +12,11 @@ use crate::text::count;
 /// How many rows a page has unless it is asked for another number, and the most it can be asked for.
 const ROWS: usize = 50;
 const ROWS_AT_MOST: usize = 200;
+/// No list has more pages.
+const LAST_PAGE: usize = u32::MAX as usize;
 
 /// Which part of a list is asked for, and in which order.
+#[derive(Clone)]
 pub(crate) struct Listing {
     pub(crate) sort: String,
     pub(crate) order: Order,
@@ -36,7 +39,7 @@ impl Listing {
         Listing {
             sort: query.get("sort").unwrap_or(sort).to_owned(),
             order,
-            page: number("page").unwrap_or(1).max(1) - 1,
+            page: number("page").unwrap_or(1).clamp(1, LAST_PAGE) - 1,
             size: number("size").unwrap_or(ROWS).clamp(1, ROWS_AT_MOST),
             search: query.get("q").unwrap_or_default().trim().to_lowercase(),
         }
@@ -52,9 +55,18 @@ impl Listing {
             || texts.iter().any(|text| text.to_lowercase().contains(&self.search))
     }
 
+    /// Who asks for a page behind the last one gets the last one: lists shrink while people read them.
+    pub(crate) fn limit(&mut self, total: usize) {
+        self.page = self.page.min(self.last(total));
+    }
+
+    fn last(&self, total: usize) -> usize {
+        total.saturating_sub(1) / self.size
+    }
+
     /// The page of `all` that is asked for, sorted by `compare`, and how many there are.
     pub(crate) fn cut<T>(
-        &self,
+        &mut self,
         mut all: Vec<T>,
         compare: impl Fn(&T, &T) -> Ordering,
     ) -> (Vec<T>, usize) {
@@ -62,6 +74,7 @@ impl Listing {
             Order::Ascending => compare(a, b),
             Order::Descending => compare(b, a),
         });
+        self.limit(all.len());
         let (total, Paging { offset, length }) = (all.len(), self.paging());
         (all.into_iter().skip(offset).take(length).collect(), total)
     }
@@ -136,14 +149,17 @@ fn heading(frame: &Frame<'_>, listing: &Listing, column: &Column) -> Markup {
     }
 }
 
-/// Which rows are shown, and links to others. Nothing if there are no others.
+/// Which rows are shown, and links to others, which a report does not have. Nothing if there are no others.
 pub(crate) fn pager(frame: &Frame<'_>, listing: &Listing, total: usize) -> Markup {
     let Paging { offset, .. } = listing.paging();
-    if total <= listing.size && offset == 0 || frame.place == Place::Report {
+    if total <= listing.size && offset == 0 {
         return html! {};
     }
-    let last = total.saturating_sub(1) / listing.size;
+    let last = listing.last(total);
     let (from, to) = ((offset + 1).min(total), (offset + listing.size).min(total));
+    if frame.place == Place::Report {
+        return html! { p.dim { (count(from as u64)) "–" (count(to as u64)) " of " (count(total as u64)) ": the pages of a history server have all of them." } };
+    }
     let link = |title: &str, page: usize, is_there: bool| {
         let number = (page + 1).to_string();
         html! {

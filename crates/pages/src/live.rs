@@ -56,6 +56,8 @@ pub(crate) fn fingerprint(status: &AppStatus) -> u64 {
             executor.disk_used,
             executor.removed.is_some(),
             executor.is_excluded,
+            // With every heartbeat.
+            executor.usage.samples().last().map(|sample| sample.at),
         )
             .hash(&mut hasher);
     }

@@ -8,7 +8,7 @@ use firesteel_types::{JobId, RddId, StageId, StageRef};
 use maud::{Markup, html};
 
 use crate::app::{environment, executors, job, jobs, kill, overview, stage, stages, storage};
-use crate::frame::{self, Frame, Place, Tab};
+use crate::frame::{self, Drawn, Frame, Place, Tab};
 use crate::known::Known;
 use crate::recent::Recent;
 use crate::{assets, history, live};
@@ -130,6 +130,7 @@ impl Pages {
                 known: &self.known,
                 secrets: asked.secrets,
                 token: asked.served.control().and(self.token.as_deref()),
+                drawn: Drawn::default(),
             };
             found = of_status(&frame, status);
         });

@@ -11,6 +11,7 @@ use crate::AppStatus;
 use crate::metrics;
 use crate::stages::{TaskCounts, rise};
 use crate::storage::Change;
+use crate::usage::Usage;
 
 /// One executor, or the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +28,10 @@ pub struct ExecutorStatus {
     /// When it was lost, and why.
     pub removed: Option<(Tick, String)>,
     pub tasks: TaskCounts,
-    /// From launch to end, milliseconds.
+    /// From launch to end, milliseconds; of those that have ended.
     pub task_time_ms: u64,
+    /// When the tasks that run were launched, added up: how long they have run so far needs no look at each of them.
+    launched_ms: u128,
     /// What its tasks that have ended cost.
     pub metrics: TaskMetrics,
     /// Bytes of blocks in memory.
@@ -41,6 +44,8 @@ pub struct ExecutorStatus {
     pub max_off_heap_memory: Option<u64>,
     /// The most it used; `None` until one of its tasks ends or it tells.
     pub peak: Option<ExecutorMetrics>,
+    /// What it used over time, as it and its tasks told.
+    pub usage: Usage,
     /// Whether it gets no tasks of the application.
     pub is_excluded: bool,
     /// Stage attempts whose tasks it does not get.
@@ -58,15 +63,23 @@ impl ExecutorStatus {
             removed: None,
             tasks: TaskCounts::default(),
             task_time_ms: 0,
+            launched_ms: 0,
             metrics: TaskMetrics::default(),
             memory_used: 0,
             disk_used: 0,
             rdd_blocks: 0,
             max_off_heap_memory: None,
             peak: None,
+            usage: Usage::default(),
             is_excluded: false,
             excluded_in: BTreeSet::new(),
         }
+    }
+
+    /// How long the tasks that run have run until `now`, all together, milliseconds.
+    pub fn running_ms(&self, now: Tick) -> u64 {
+        let most = u128::from(self.tasks.active) * u128::from(now.0);
+        u64::try_from(most.saturating_sub(self.launched_ms)).unwrap_or(u64::MAX)
     }
 
     /// Whether it was not lost.
@@ -126,8 +139,11 @@ impl Executors {
         self.all.get_mut(&executor).map(change);
     }
 
-    pub(crate) fn task_started(&mut self, executor: ExecutorId) {
-        self.change(executor, |executor| executor.tasks.active += 1);
+    pub(crate) fn task_started(&mut self, task: &TaskInfo) {
+        self.change(task.executor, |executor| {
+            executor.tasks.active += 1;
+            executor.launched_ms = executor.launched_ms.saturating_add(task.launched.0.into());
+        });
     }
 
     pub(crate) fn task_ended(
@@ -139,6 +155,9 @@ impl Executors {
     ) {
         self.change(task.executor, |executor| {
             executor.tasks.ended(failure);
+            let launched = executor.launched_ms.saturating_sub(task.launched.0.into());
+            // A log may have lost the start of a task.
+            executor.launched_ms = if executor.tasks.active == 0 { 0 } else { launched };
             executor.task_time_ms =
                 executor.task_time_ms.saturating_add(at.since_ms(task.launched));
             if let Some(cost) = cost {
@@ -146,6 +165,23 @@ impl Executors {
             }
             let peak = cost.and_then(|cost| cost.executor.as_deref());
             rise(&mut executor.peak, peak);
+            if let Some(peak) = peak {
+                executor.usage.add(at, peak, executor.metrics.cpu_time_ns);
+            }
+        });
+    }
+
+    /// What an executor told of itself, and the processor time of its running tasks so far.
+    pub(crate) fn used(
+        &mut self,
+        executor: ExecutorId,
+        metrics: &ExecutorMetrics,
+        running_ns: u64,
+        at: Tick,
+    ) {
+        self.change(executor, |executor| {
+            let cpu_ns = executor.metrics.cpu_time_ns.saturating_add(running_ns);
+            executor.usage.add(at, metrics, cpu_ns);
         });
     }
 

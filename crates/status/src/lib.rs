@@ -4,7 +4,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `jobs`, `stages`, `tasks` | what runs and what ran, within [`Retention`] |
-//! | `executors`, `storage` | who runs it, what they hold |
+//! | `executors`, `usage`, `storage` | who runs it, what they use over time, what they hold |
 //! | `metrics` | what tasks cost, added up and packed |
 //! | `totals` | what happened since the application began, whatever of it is forgotten |
 //! | `page` | a part of a long list, sorted |
@@ -26,6 +26,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,8 +45,9 @@ pub use page::{Order, Page, Paging};
 pub use retention::Retention;
 pub use stages::{ExecutorTotals, StageState, StageStatus, TaskCounts};
 pub use storage::{CachedBlock, RddStatus};
-pub use tasks::{TaskSort, TaskState, TaskStatus};
+pub use tasks::{TaskSelection, TaskSort, TaskState, TaskStatus};
 pub use totals::Totals;
+pub use usage::{Usage, UsageSample};
 
 /// What is known of the application itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,6 +92,8 @@ pub struct AppStatus {
     executors: Executors,
     storage: Storage,
     totals: Totals,
+    /// When the last thing happened to a task.
+    latest: Tick,
     names: BTreeMap<ExecutorId, Arc<str>>,
     unknown_events: u64,
     lost_events: u64,
@@ -105,6 +109,7 @@ impl AppStatus {
             executors: Executors::new(retention.dead_executors),
             storage: Storage::default(),
             totals: Totals::default(),
+            latest: Tick(0),
             names: BTreeMap::new(),
             unknown_events: 0,
             lost_events: 0,
@@ -120,7 +125,8 @@ impl AppStatus {
     }
 
     fn task_started(&mut self, task: TaskInfo) {
-        self.executors.task_started(task.executor);
+        self.latest = self.latest.max(task.launched);
+        self.executors.task_started(&task);
         let jobs = self.stages.task_started(task);
         self.jobs.task_started(jobs);
     }
@@ -160,6 +166,7 @@ impl AppStatus {
             Event::TaskStart { task, .. } => self.task_started(task.clone()),
             Event::TaskGettingResult { task, .. } => self.stages.getting_result(task),
             Event::TaskEnd { task, failure, metrics, at } => {
+                self.latest = self.latest.max(*at);
                 let jobs = self.stages.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
                 self.jobs.task_ended(jobs, task, failure.as_ref());
                 self.executors.task_ended(task, failure.as_ref(), metrics.as_deref(), *at);
@@ -199,8 +206,12 @@ impl AppStatus {
                     .for_each(|executor| self.stages.excluded(*stage, executor));
             }
             Event::NodeUnexcluded { host, .. } => self.executors.node_unexcluded(host),
-            Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks } => {
+            Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks, at } => {
                 self.executors.metrics(*executor, *metrics);
+                let running = tasks.iter().map(|task| task.metrics.cpu_time_ns);
+                let running = running.fold(0u64, u64::saturating_add);
+                let at = at.unwrap_or(self.latest);
+                self.executors.used(*executor, metrics, running, at);
                 for peak in stages {
                     self.stages.peaked(peak.stage, *executor, peak.metrics);
                 }

@@ -94,6 +94,8 @@ pub struct StageStatus {
     pub state: StageState,
     /// When its first task was launched.
     pub first_task: Option<Tick>,
+    /// When the last thing happened to one of its tasks, as far as that is known.
+    pub last_task: Option<Tick>,
     /// When it ended; `None` while it runs.
     pub completed: Option<Tick>,
     pub failure: Option<String>,
@@ -132,6 +134,11 @@ impl StageStatus {
     /// One task, if it is remembered.
     pub fn task(&self, task: TaskId) -> Option<&TaskStatus> {
         self.table.get(task)
+    }
+
+    /// How many tasks are remembered.
+    pub fn remembered_tasks(&self) -> usize {
+        self.table.len()
     }
 
     /// All tasks that are remembered, mostly in the order they were launched.
@@ -187,6 +194,7 @@ impl Stages {
             jobs: BTreeSet::new(),
             state: StageState::Pending,
             first_task: None,
+            last_task: None,
             completed: None,
             failure: None,
             tasks: TaskCounts::default(),
@@ -282,6 +290,7 @@ impl Stages {
         let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
         let first = stage.first_task.map_or(task.launched, |first| first.min(task.launched));
         stage.first_task = Some(first);
+        stage.last_task = stage.last_task.max(Some(task.launched));
         stage.copies.active += u32::from(task.speculative);
         stage.tasks.active += 1;
         stage.executors.entry(task.executor).or_default().tasks.active += 1;
@@ -317,6 +326,7 @@ impl Stages {
         at: Tick,
     ) -> &BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&task.stage) else { return &NOBODY };
+        stage.last_task = stage.last_task.max(Some(at));
         stage.tasks.ended(failure);
         count_killed(&mut stage.killed, failure);
         if task.speculative {

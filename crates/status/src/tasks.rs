@@ -108,8 +108,8 @@ pub enum TaskSort {
 }
 
 impl TaskSort {
-    /// A number, or two, that sorts as the task does.
-    fn key(self, task: &TaskStatus) -> (u64, u64) {
+    /// A number, or two, that sorts as the task does. `metrics` are what it cost, where somebody told.
+    fn key(self, task: &TaskStatus, metrics: Option<&TaskMetrics>) -> (u64, u64) {
         match self {
             TaskSort::Id => (0, 0),
             TaskSort::Index => (task.info.index.into(), task.info.attempt.into()),
@@ -118,7 +118,7 @@ impl TaskSort {
             TaskSort::Executor => (task.info.executor.0.into(), 0),
             TaskSort::Launched => (task.info.launched.0, 0),
             TaskSort::Duration => (task.duration_ms().unwrap_or(u64::MAX), 0),
-            TaskSort::Metric(metric) => (task.metrics().as_ref().map_or(0, metric), 0),
+            TaskSort::Metric(metric) => (metrics.map_or(0, metric), 0),
         }
     }
 }
@@ -217,6 +217,10 @@ impl Tasks {
         self.all.len() * (size_of::<TaskStatus>() + size_of::<TaskId>() + METRICS)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &TaskStatus> {
         self.all.iter()
     }
@@ -228,15 +232,80 @@ impl Tasks {
         order: Order,
         paging: Paging,
     ) -> Page<&TaskStatus> {
-        let all = self.all.iter().filter(|task| wanted(task));
-        let keyed = all.map(|task| (sort.key(task), task.info.task, task)).collect();
-        let compare = |a: &Keyed<'_>, b: &Keyed<'_>| (a.0, a.1).cmp(&(b.0, b.1));
-        let Page { items, total } = Page::cut(keyed, compare, order, paging);
-        Page { items: items.into_iter().map(|(_, _, task)| task).collect(), total }
+        let mut selection = TaskSelection::new(sort, order, paging);
+        let (mut metrics, is_by_metric) =
+            (TaskMetrics::default(), matches!(sort, TaskSort::Metric(_)));
+        for task in self.all.iter().filter(|task| wanted(task)) {
+            let is_told = is_by_metric && task.read_metrics(&mut metrics);
+            selection.add(task, is_told.then_some(&metrics));
+        }
+        selection.page()
     }
 }
 
 type Keyed<'a> = ((u64, u64), TaskId, &'a TaskStatus);
+
+fn compare(a: &Keyed<'_>, b: &Keyed<'_>) -> Ordering {
+    (a.0, a.1).cmp(&(b.0, b.1))
+}
+
+/// A page of tasks that are looked at one after the other: holds about as many as the pages up to this one have, not all of them.
+#[derive(Debug)]
+pub struct TaskSelection<'a> {
+    sort: TaskSort,
+    order: Order,
+    paging: Paging,
+    /// So many can be on this page or before it.
+    wanted: usize,
+    best: Vec<Keyed<'a>>,
+    /// What comes behind this one is on a later page.
+    last: Option<Keyed<'a>>,
+    total: usize,
+}
+
+impl<'a> TaskSelection<'a> {
+    pub fn new(sort: TaskSort, order: Order, paging: Paging) -> Self {
+        let wanted = paging.offset.saturating_add(paging.length);
+        TaskSelection { sort, order, paging, wanted, best: Vec::new(), last: None, total: 0 }
+    }
+
+    fn compare(&self, a: &Keyed<'_>, b: &Keyed<'_>) -> Ordering {
+        match self.order {
+            Order::Ascending => compare(a, b),
+            Order::Descending => compare(b, a),
+        }
+    }
+
+    /// Takes one more. `metrics`, of [`TaskStatus::read_metrics`], are looked at only where they sort.
+    pub fn add(&mut self, task: &'a TaskStatus, metrics: Option<&TaskMetrics>) {
+        self.total += 1;
+        let keyed = (self.sort.key(task, metrics), task.info.task, task);
+        let is_later = |last| self.compare(&keyed, last).is_gt();
+        if self.wanted == 0 || self.last.as_ref().is_some_and(is_later) {
+            return;
+        }
+        self.best.push(keyed);
+        if self.best.len() > self.wanted.saturating_mul(2).saturating_add(SPARE) {
+            self.drop_later();
+        }
+    }
+
+    fn drop_later(&mut self) {
+        let (mut best, at) = (std::mem::take(&mut self.best), self.wanted - 1);
+        best.select_nth_unstable_by(at, |a, b| self.compare(a, b));
+        best.truncate(self.wanted);
+        self.last = best.last().copied();
+        self.best = best;
+    }
+
+    pub fn page(self) -> Page<&'a TaskStatus> {
+        let Page { items, .. } = Page::cut(self.best, compare, self.order, self.paging);
+        Page { items: items.into_iter().map(|(_, _, task)| task).collect(), total: self.total }
+    }
+}
+
+/// So many more are held, so that few are sorted often.
+const SPARE: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -274,6 +343,43 @@ mod tests {
             assert_eq!(tasks.get(TaskId(id)).and_then(|task| task.ended), Some(Tick(id)));
         }
         assert!(tasks.get(TaskId(40)).is_none());
+    }
+
+    #[test]
+    fn a_page_of_tasks_is_what_sorting_all_of_them_would_give() {
+        let mut tasks = Tasks::new(usize::MAX);
+        for id in 0..2000u64 {
+            let info = TaskInfo { index: (id * 7919 % 400) as u32, ..info(id) };
+            tasks.started(info.clone());
+            let metrics = TaskMetrics { input_bytes: id * 31 % 97, ..TaskMetrics::default() };
+            tasks.ended(&info, None, Some(&metrics), Tick(id * 131 % 50));
+        }
+        let by_input = TaskSort::Metric(|metrics| metrics.input_bytes);
+        for sort in [TaskSort::Id, TaskSort::Index, TaskSort::Duration, by_input] {
+            let keyed =
+                |task: &TaskStatus| (sort.key(task, task.metrics().as_ref()), task.info.task);
+            let mut sorted: Vec<&TaskStatus> = tasks.iter().collect();
+            sorted.sort_by_key(|task| keyed(task));
+            for order in [Order::Ascending, Order::Descending] {
+                for (offset, length) in
+                    [(0, 0), (0, 1), (0, 50), (50, 50), (1950, 100), (5000, 9), (0, usize::MAX)]
+                {
+                    let page = tasks.page(|_| true, sort, order, Paging { offset, length });
+                    let wanted: Vec<&TaskStatus> = match order {
+                        Order::Ascending => {
+                            sorted.iter().copied().skip(offset).take(length).collect()
+                        }
+                        Order::Descending => {
+                            sorted.iter().rev().copied().skip(offset).take(length).collect()
+                        }
+                    };
+                    assert!(
+                        page.items == wanted && page.total == 2000,
+                        "{sort:?} {order:?} {offset} {length}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -320,6 +320,7 @@ impl Decoder {
             metrics,
             stages: stages.collect(),
             tasks: read.running,
+            at: None,
         }
     }
 }

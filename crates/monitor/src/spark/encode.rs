@@ -291,7 +291,9 @@ fn write_of_executors(event: &Event, extent: Extent, out: &mut Vec<u8>) {
 }
 
 fn metrics_update(event: &Event, out: &mut Vec<u8>) {
-    let Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks } = event else { return };
+    let Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks, .. } = event else {
+        return;
+    };
     let of_all = (Int(-1), Int(-1), metrics);
     let of_stages = stages.iter().map(|peak| {
         let (stage, attempt) = stage_numbers(peak.stage);

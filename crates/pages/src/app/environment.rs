@@ -10,8 +10,10 @@ use crate::frame::{Frame, Place};
 use crate::list::{self, Listing};
 use crate::text::{counted, short};
 
-/// So many entries of a list are shown; a search finds the others.
+/// So many entries of a list are shown, and so many characters of each; a search finds the others.
 const ROWS: usize = 400;
+const VALUE: usize = 300;
+const LONG: usize = 4000;
 
 /// What is known of a setting: its default, and what it does.
 struct Known {
@@ -49,16 +51,17 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         @if differ.is_empty() { p.empty { "None." } } @else {
             table aria-label="Settings that differ from their defaults" {
                 thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "Default" } th scope="col" { "What it does" } } }
-                tbody { @for (key, value) in &differ {
+                tbody { @for (key, value) in differ.iter().take(ROWS) {
                     @let about = known.get(key.as_str());
                     tr {
-                        th scope="row" data-label="Setting" { (key) }
-                        td data-label="Value" { code { (frame.secrets.apply(key, value)) } }
+                        th scope="row" data-label="Setting" { (short(key, VALUE)) }
+                        td data-label="Value" { (said(frame, key, value)) }
                         td data-label="Default" { @match about { Some(Known { default: Some(default), .. }) => code { (default) }, Some(_) => span.dim { "not set" }, None => span.dim { "–" } } }
                         td.dim data-label="What it does" { (about.map_or_else(|| "Firesteel has no such setting.".to_owned(), |it| short(&it.doc, 160))) }
                     }
                 } }
             }
+            (left_out(differ.len()))
         }
         (folded(frame, &listing, "Settings at their defaults", same.into_iter().cloned().collect()))
         (folded(frame, &listing, "Runtime", pairs(&application.runtime)))
@@ -77,7 +80,6 @@ fn folded(
     let pairs: Vec<_> = pairs
         .into_iter()
         .filter(|(key, value)| listing.finds(&[key, frame.secrets.apply(key, value)]))
-        .take(ROWS)
         .collect();
     let is_open = !listing.search.is_empty() || title == "Runtime" && frame.place != Place::Report;
     html! {
@@ -86,13 +88,28 @@ fn folded(
                 summary { h2 { (title) } " " span.dim { (counted(pairs.len() as u64, "entry").replace("entrys", "entries")) } }
                 table aria-label=(title) {
                     thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
-                    tbody { @for (key, value) in &pairs {
-                        tr { th scope="row" data-label="Name" { (key) } td data-label="Value" { code { (short(frame.secrets.apply(key, value), 300)) } } }
+                    tbody { @for (key, value) in pairs.iter().take(ROWS) {
+                        tr { th scope="row" data-label="Name" { (short(key, VALUE)) } td data-label="Value" { (said(frame, key, value)) } }
                     } }
                 }
+                (left_out(pairs.len()))
             }
         }
     }
+}
+
+/// A value without its secrets. A class path takes pages: it is folded.
+fn said(frame: &Frame<'_>, key: &str, value: &str) -> Markup {
+    let value = frame.secrets.apply(key, value);
+    html! {
+        @if value.chars().count() <= VALUE { code { (value) } } @else {
+            details { summary { code { (short(value, VALUE)) } } pre { (short(value, LONG)) } }
+        }
+    }
+}
+
+fn left_out(entries: usize) -> Markup {
+    html! { @if entries > ROWS { p.dim { (ROWS) " of " (entries) " entries: search for the others." } } }
 }
 
 fn profiles(status: &AppStatus) -> Markup {

@@ -7,23 +7,24 @@ use firesteel_types::ExecutorId;
 use maud::{Markup, html};
 
 use crate::badge::badge;
-use crate::chart::gauge;
+use crate::chart::{gauge, usage};
 use crate::frame::Frame;
 use crate::list::{self, Column, Listing, number_column, text_column};
 use crate::text::{bytes, count, counted, millis, percent, time};
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     text_column("Executor", "id"),
     text_column("State", "state"),
     text_column("Slots in use", "active"),
     number_column("Tasks", "tasks"),
     number_column("Task time", "time"),
     text_column("Memory", "memory"),
+    text_column("Over time", ""),
     number_column("Data", "data"),
 ];
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "state", Order::Ascending);
+    let mut listing = Listing::of(&frame.query, "state", Order::Ascending);
     let all: Vec<&ExecutorStatus> = status
         .executors()
         .filter(|it| {
@@ -31,14 +32,17 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
             listing.finds(&[&status.executor_name(it.executor), &it.info.host.0, reason])
         })
         .collect();
-    let (executors, total) = listing.cut(all, |a, b| compare(&listing.sort, a, b));
-    let rows = executors.iter().map(|it| row(status, it)).collect();
+    let sort = listing.sort.clone();
+    let (executors, total) = listing.cut(all, |a, b| compare(&sort, a, b));
+    let span = usage::Span::of(status, frame.end);
+    let rows = executors.iter().map(|it| row(status, it, &span)).collect();
     html! {
         h1 { "Executors" }
         (missing(status))
         (lost(status))
         (list::search(frame, "Executor, host or reason", &[]))
         (list::pager(frame, &listing, total))
+        (span.key())
         (list::table(frame, &listing, "Executors", &COLUMNS, rows))
         (list::pager(frame, &listing, total))
     }
@@ -120,7 +124,7 @@ fn lost(status: &AppStatus) -> Markup {
     }
 }
 
-fn row(status: &AppStatus, executor: &ExecutorStatus) -> Vec<Markup> {
+fn row(status: &AppStatus, executor: &ExecutorStatus, span: &usage::Span) -> Vec<Markup> {
     vec![
         who(status, executor),
         state(executor),
@@ -128,6 +132,7 @@ fn row(status: &AppStatus, executor: &ExecutorStatus) -> Vec<Markup> {
         work(executor),
         spent(executor),
         memory(executor),
+        span.draw(executor),
         data(executor),
     ]
 }

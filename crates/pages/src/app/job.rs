@@ -1,14 +1,17 @@
 //! One job: its stages as a picture and as a table.
 
+use std::collections::BTreeSet;
+
 use firesteel_status::{AppStatus, JobState, JobStatus, StageState, StageStatus};
+use firesteel_types::StageId;
 use maud::{Markup, html};
 
-use super::{facts, job_name, kill, said, stages, task_time_ms};
+use super::{LONGEST, facts, job_name, kill, named, said, stages, task_time_ms};
 use crate::badge;
 use crate::chart::dag::{self, Node};
 use crate::chart::progress;
 use crate::frame::Frame;
-use crate::text::{bytes, counted, millis, time};
+use crate::text::{bytes, counted, millis, short, time};
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Markup {
     let known = status.stages_of(job.job);
@@ -35,9 +38,10 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Ma
         all.push(("Tags", said(tags.join(", "))));
     }
     html! {
-        h1 #(format!("job-{}", job.job)) { "Job " (job.job) ": " (job_name(job)) }
+        h1 #(format!("job-{}", job.job)) { "Job " (job.job) ": " (named(job_name(job))) }
         (facts(&all))
-        @if let JobState::Failed { reason } = &job.state { section.alert { h2 { "✕ Why it failed" } pre { (reason) } } }
+        @if job_name(job).len() > named(job_name(job)).len() { details { summary { "Its whole description" } pre { (short(job_name(job), LONGEST)) } } }
+        @if let JobState::Failed { reason } = &job.state { section.alert { h2 { "✕ Why it failed" } pre { (short(reason, LONGEST)) } } }
         @if job.state == JobState::Running { (kill::form(frame, "job", job.job.0)) }
         h2 { "Stages" }
         @if known.len() < job.stages.len() { p.dim { (counted((job.stages.len() - known.len()) as u64, "stage")) " of it are forgotten: spark.ui.retainedStages." } }
@@ -52,7 +56,9 @@ pub(crate) fn picture(frame: &Frame<'_>, stages: &[&StageStatus]) -> Markup {
     match stages.len() {
         0 => html! {},
         1..=dag::AT_MOST => {
-            dag::draw(&stages.iter().map(|stage| node(frame, stage, most)).collect::<Vec<_>>())
+            let there: BTreeSet<StageId> = stages.iter().map(|it| it.info.stage.stage).collect();
+            let nodes = stages.iter().map(|stage| node(frame, stage, most, &there));
+            dag::draw(&nodes.collect::<Vec<_>>())
         }
         many => {
             html! { p.dim { "A picture of " (many) " stages would help nobody: see the table." } }
@@ -60,7 +66,7 @@ pub(crate) fn picture(frame: &Frame<'_>, stages: &[&StageStatus]) -> Markup {
     }
 }
 
-fn node(frame: &Frame<'_>, stage: &StageStatus, most: f64) -> Node {
+fn node(frame: &Frame<'_>, stage: &StageStatus, most: f64, there: &BTreeSet<StageId>) -> Node {
     let metrics = &stage.metrics;
     let read = metrics.input_bytes.saturating_add(metrics.shuffle_read_bytes());
     let written = metrics.output_bytes;
@@ -80,7 +86,7 @@ fn node(frame: &Frame<'_>, stage: &StageStatus, most: f64) -> Node {
         id: stage.info.stage.stage.0,
         title: format!("{}Stage {}", sign(stage.state), stage.info.stage.stage),
         duration: stages::duration(frame, stage).map_or_else(String::new, millis),
-        name: stage.info.name.to_string(),
+        name: named(&stage.info.name),
         bytes: words.join(" · "),
         part: task_time_ms(stage) as f64 / most,
         class: match stage.state {
@@ -91,7 +97,7 @@ fn node(frame: &Frame<'_>, stage: &StageStatus, most: f64) -> Node {
             StageState::Skipped => "skipped",
         },
         link: frame.stage(stage.info.stage),
-        parents: stage.info.parents.iter().map(|parent| parent.0).collect(),
+        parents: stage.info.parents.iter().filter(|it| there.contains(it)).map(|it| it.0).collect(),
         flows: (metrics.shuffle_write_bytes, bytes(metrics.shuffle_write_bytes)),
     }
 }

@@ -6,7 +6,7 @@ use firesteel_status::{AppStatus, JobState, JobStatus, Order, Paging};
 use firesteel_types::ExecutorId;
 use maud::{Markup, html};
 
-use super::{job_name, said};
+use super::{job_name, named, said};
 use crate::badge;
 use crate::chart::progress;
 use crate::chart::timeline::{self, Entry, Moment};
@@ -25,7 +25,7 @@ const COLUMNS: [Column; 7] = [
 ];
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "id", Order::Descending);
+    let mut listing = Listing::of(&frame.query, "id", Order::Descending);
     let state = frame.query.get("state").unwrap_or_default();
     let wanted = |job: &JobStatus| {
         let group = job.properties.group().unwrap_or_default();
@@ -33,7 +33,8 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
             && listing.finds(&[job_name(job), &job.name, group, &job.job.to_string()])
     };
     let all = status.jobs(wanted, Order::Ascending, Paging::ALL).items;
-    let (jobs, total) = listing.cut(all, |a, b| compare(frame, &listing.sort, a, b));
+    let sort = listing.sort.clone();
+    let (jobs, total) = listing.cut(all, |a, b| compare(frame, &sort, a, b));
     let rows = jobs.iter().map(|job| row(frame, job)).collect();
     html! {
         h1 { "Jobs" }
@@ -86,7 +87,7 @@ pub(crate) fn entries(frame: &Frame<'_>, jobs: &[&JobStatus]) -> Vec<Entry> {
     let entry = |job: &&JobStatus| Entry {
         from: job.submitted,
         to: frame.until(job.completed),
-        name: format!("{} {}", job.job, job_name(job)),
+        name: format!("{} {}", job.job, named(job_name(job))),
         class: match job.state {
             JobState::Running => "c-busy",
             JobState::Succeeded => "c-cpu",
@@ -119,8 +120,8 @@ fn row(frame: &Frame<'_>, job: &JobStatus) -> Vec<Markup> {
     vec![
         html! { a href=(frame.job(job.job)) { (job.job) } },
         html! {
-            a href=(frame.job(job.job)) { (name) }
-            @if *name != *job.name { br; span.dim { (job.name) } }
+            a href=(frame.job(job.job)) { (named(name)) }
+            @if *name != *job.name { br; span.dim { (named(&job.name)) } }
             @if let Some(group) = job.properties.group() { br; span.dim { "group " (group) } }
         },
         badge::job(&job.state),

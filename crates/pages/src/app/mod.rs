@@ -29,11 +29,20 @@ use firesteel_status::{JobStatus, StageStatus};
 use firesteel_types::TaskMetrics;
 use maud::{Markup, html};
 
-use crate::text::bytes;
+use crate::text::{bytes, short};
+
+/// So many characters of what an application says are shown.
+pub(crate) const LONGEST: usize = 20_000;
+const NAME: usize = 300;
 
 /// What a job is called: what the user says it does, or its last stage.
 pub(crate) fn job_name(job: &JobStatus) -> &str {
     job.properties.description().filter(|text| !text.trim().is_empty()).unwrap_or(&job.name)
+}
+
+/// What a user called something, as far as it fits into a table: a description may be a whole program.
+pub(crate) fn named(text: &str) -> String {
+    short(text, NAME)
 }
 
 /// A term and what there is to say, beside others.

@@ -5,7 +5,7 @@ use firesteel_types::{ExecutorId, Tick};
 use maud::{Markup, html};
 
 use super::times::Times;
-use super::{facts, job_name, said, sum, task_time_ms, volumes};
+use super::{facts, job_name, named, said, sum, task_time_ms, volumes};
 use super::{insights, stages as all_stages};
 use crate::chart::{gauge, load, progress, stacked};
 use crate::frame::{Frame, Tab};
@@ -17,7 +17,7 @@ const NAMED: usize = 6;
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let until = frame.until(None);
     html! {
-        h1 { (status.application().name) }
+        h1 { (named(&status.application().name)) }
         (summary(frame, status, until))
         (insights::of_application(frame, status))
         (failures(frame, status))
@@ -91,14 +91,14 @@ fn running(frame: &Frame<'_>, status: &AppStatus) -> Markup {
                 h2 #running { "Running" }
                 @for job in jobs.iter().take(NAMED) {
                     div.run {
-                        p { a href=(frame.job(job.job)) { "Job " (job.job) } " " (job_name(job)) " " span.dim { (millis(frame.until(job.completed).since_ms(job.submitted))) } }
+                        p { a href=(frame.job(job.job)) { "Job " (job.job) } " " (named(job_name(job))) " " span.dim { (millis(frame.until(job.completed).since_ms(job.submitted))) } }
                         (progress(job.completed_indices.into(), job.tasks.active.into(), job.tasks.failed.into(), job.tasks_total.saturating_sub(job.skipped_tasks).into()))
                     }
                 }
                 @if jobs.len() > NAMED { p { a href=(frame.tab(Tab::Jobs)) { (counted((jobs.len() - NAMED) as u64, "more job")) } } }
                 @for stage in status.active_stages().take(NAMED) {
                     div.run.inner {
-                        p { a href=(frame.stage(stage.info.stage)) { "Stage " (stage.info.stage.stage) } " " (stage.info.name) }
+                        p { a href=(frame.stage(stage.info.stage)) { "Stage " (stage.info.stage.stage) } " " (named(&stage.info.name)) }
                         (progress(stage.completed_indices().into(), stage.tasks.active.into(), stage.tasks.failed.into(), stage.info.tasks.into()))
                     }
                 }
@@ -124,7 +124,7 @@ fn slowest(frame: &Frame<'_>, status: &AppStatus) -> Markup {
                         @let lasted = all_stages::duration(frame, stage).unwrap_or(0);
                         tr {
                             td data-label="Stage" { a href=(frame.stage(stage.info.stage)) { "Stage " (stage.info.stage.stage) } @if stage.info.stage.attempt > 0 { " (attempt " (stage.info.stage.attempt) ")" } }
-                            td data-label="Name" { (stage.info.name) }
+                            td data-label="Name" { (named(&stage.info.name)) }
                             td.num data-label="Duration" { (millis(lasted)) }
                             td.num data-label="Task time" { (millis(took)) }
                             td.wide data-label="Share" { (gauge(took, most, &format!("{} of {}", millis(took), millis(most)))) }

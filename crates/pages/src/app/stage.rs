@@ -6,8 +6,11 @@ use firesteel_status::{AppStatus, StageState, StageStatus, TaskState, TaskStatus
 use firesteel_types::{TaskMetrics, Tick};
 use maud::{Markup, html};
 
+use super::tasks::Picked;
 use super::times::Times;
-use super::{facts, insights, kill, said, size, stages, task_time_ms, tasks, volumes};
+use super::{
+    LONGEST, facts, insights, kill, named, said, size, stages, task_time_ms, tasks, volumes,
+};
 use crate::badge;
 use crate::chart::spread::{self, Spread};
 use crate::chart::stream::Stream;
@@ -21,6 +24,8 @@ const FAILURES: usize = 5;
 const ALIKE: usize = 160;
 /// So many executors are shown.
 const EXECUTORS: usize = 50;
+/// So many jobs, other stages and attempts are named.
+const NAMED: usize = 20;
 
 /// All that one look at every task gives.
 struct Look {
@@ -35,7 +40,8 @@ struct Look {
 }
 
 impl Look {
-    fn at(stage: &StageStatus, until: Tick) -> Self {
+    /// `picked` gets every task as well: there may be a million of them.
+    fn at<'a>(stage: &'a StageStatus, until: Tick, mut picked: Option<&mut Picked<'a>>) -> Self {
         let start = stage.first_task.or(stage.info.submitted).unwrap_or(until);
         let stream = Stream::new(start, stage.completed.unwrap_or(until).max(start));
         let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
@@ -44,7 +50,11 @@ impl Look {
         let mut metrics = TaskMetrics::default();
         for task in stage.every_task() {
             let is_told = task.read_metrics(&mut metrics);
-            look.add(task, is_told.then_some(&metrics));
+            let told = is_told.then_some(&metrics);
+            look.add(task, told);
+            if let Some(picked) = &mut picked {
+                picked.add(task, told);
+            }
         }
         look
     }
@@ -72,16 +82,21 @@ impl Look {
 }
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let mut picked = Picked::of(frame, status);
+    let look = Look::at(stage, frame.until(stage.completed), Some(&mut picked));
     html! {
-        h1 { "Stage " (stage.info.stage.stage) @if stage.info.stage.attempt > 0 { " (attempt " (stage.info.stage.attempt) ")" } ": " (stage.info.name) }
-        (pictures(frame, status, stage))
-        (tasks::section(frame, status, stage))
+        h1 { "Stage " (stage.info.stage.stage) @if stage.info.stage.attempt > 0 { " (attempt " (stage.info.stage.attempt) ")" } ": " (named(&stage.info.name)) }
+        (drawn(frame, status, stage, look))
+        (tasks::section(frame, stage, picked))
     }
 }
 
 /// Everything but the list of tasks.
 pub(crate) fn pictures(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    let look = Look::at(stage, frame.until(stage.completed));
+    drawn(frame, status, stage, Look::at(stage, frame.until(stage.completed), None))
+}
+
+fn drawn(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus, look: Look) -> Markup {
     let far_ms = if look.duration.max() > 0 { look.duration.far() } else { 0 };
     html! {
         (summary(frame, status, stage))
@@ -136,27 +151,28 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
     }
     all.push((
         "Jobs",
-        html! { @for job in stage.jobs.iter().take(20) { a href=(frame.job(*job)) { (job) } " " } },
+        html! { @for job in stage.jobs.iter().take(NAMED) { a href=(frame.job(*job)) { (job) } " " } },
     ));
     if !stage.info.parents.is_empty() {
-        all.push(("Reads", html! { @for parent in &stage.info.parents {
+        let parents = &stage.info.parents;
+        all.push(("Reads", html! { @for parent in parents.iter().take(NAMED) {
             @match status.last_attempt(*parent) {
                 Some(parent) => a href=(frame.stage(parent.info.stage)) { "stage " (parent.info.stage.stage) },
                 None => { "stage " (parent) }
             }
             " "
-        } }));
+        } @if parents.len() > NAMED { "and " (counted((parents.len() - NAMED) as u64, "more stage")) } }));
     }
     let attempts: Vec<_> = status
         .attempts(stage.info.stage.stage)
         .filter(|it| it.info.stage != stage.info.stage)
         .collect();
     if !attempts.is_empty() {
-        all.push(("Other attempts", html! { @for it in attempts { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
+        all.push(("Other attempts", html! { @for it in attempts.iter().rev().take(NAMED) { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
     }
     html! {
         (facts(&all))
-        @if let Some(details) = &stage.info.details { details { summary { "Call site" } pre { (details) } } }
+        @if let Some(details) = &stage.info.details { details { summary { "Call site" } pre { (short(details, LONGEST)) } } }
     }
 }
 
@@ -166,11 +182,11 @@ fn failed(stage: &StageStatus, failures: &BTreeMap<String, (u64, String)>) -> Ma
     html! {
         @if stage.failure.is_some() || !kinds.is_empty() {
             section.alert {
-                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre { (failure) } }
+                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre { (short(failure, LONGEST)) } }
                 @if !kinds.is_empty() {
                     h2 { "Failures of tasks, by what they say" }
                     @for (kind, (count, text)) in kinds.iter().take(FAILURES) {
-                        details { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, 20_000)) } }
+                        details { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
                     }
                     @if kinds.len() > FAILURES { p.dim { (counted((kinds.len() - FAILURES) as u64, "more kind")) "." } }
                 }

@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use firesteel_status::{AppStatus, Order, Paging, StageState, StageStatus};
 use maud::{Markup, html};
 
-use super::{said, size, task_time_ms};
+use super::{named, said, size, task_time_ms};
 use crate::badge;
 use crate::chart::progress;
-use crate::frame::Frame;
+use crate::frame::{Frame, Tab};
 use crate::list::{self, Column, Listing, number_column, text_column};
-use crate::text::{count, millis};
+use crate::text::{count, counted, millis};
 
 const COLUMNS: [Column; 11] = [
     number_column("Stage", "id"),
@@ -30,14 +30,15 @@ const COLUMNS: [Column; 11] = [
 const ROWS: usize = 200;
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "id", Order::Descending);
+    let mut listing = Listing::of(&frame.query, "id", Order::Descending);
     let state = frame.query.get("state").unwrap_or_default();
     let wanted = |stage: &StageStatus| {
         let id = stage.info.stage.stage.to_string();
         (state.is_empty() || key(stage.state) == state) && listing.finds(&[&stage.info.name, &id])
     };
     let all = status.stages(wanted, Order::Ascending, Paging::ALL).items;
-    let (stages, total) = listing.cut(all, |a, b| compare(frame, &listing.sort, a, b));
+    let sort = listing.sort.clone();
+    let (stages, total) = listing.cut(all, |a, b| compare(frame, &sort, a, b));
     let rows = stages.iter().map(|stage| row(frame, stage)).collect();
     html! {
         h1 { "Stages" }
@@ -53,7 +54,10 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
 /// The stages of a job, all of them, in the order of their ids.
 pub(crate) fn short_table(frame: &Frame<'_>, stages: &[&StageStatus]) -> Markup {
     let rows = stages.iter().take(ROWS).map(|stage| row(frame, stage)).collect();
-    list::fixed_table("Stages of the job", &COLUMNS, rows)
+    html! {
+        (list::fixed_table("Stages of the job", &COLUMNS, rows))
+        @if stages.len() > ROWS { p.dim { (counted((stages.len() - ROWS) as u64, "more stage")) ": see " a href=(frame.tab(Tab::Stages)) { "all stages" } "." } }
+    }
 }
 
 fn key(state: StageState) -> &'static str {
@@ -113,7 +117,7 @@ fn row(frame: &Frame<'_>, stage: &StageStatus) -> Vec<Markup> {
     let (metrics, info) = (&stage.metrics, &stage.info);
     vec![
         html! { a href=(frame.stage(info.stage)) { (info.stage.stage) @if info.stage.attempt > 0 { "." (info.stage.attempt) } } },
-        html! { a href=(frame.stage(info.stage)) { (info.name) } },
+        html! { a href=(frame.stage(info.stage)) { (named(&info.name)) } },
         badge::stage(stage.state),
         duration(frame, stage).map_or_else(|| html! { span.dim { "–" } }, |ms| said(millis(ms))),
         said(millis(task_time_ms(stage))),

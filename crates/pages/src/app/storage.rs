@@ -30,12 +30,13 @@ const PARTITIONS: [Column; 4] = [
 ];
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "memory", Order::Descending);
+    let mut listing = Listing::of(&frame.query, "memory", Order::Descending);
     let all: Vec<&RddStatus> = status
         .rdds()
         .filter(|rdd| listing.finds(&[&rdd.rdd.name, &rdd.rdd.id.to_string()]))
         .collect();
-    let (rdds, total) = listing.cut(all, |a, b| compare(&listing.sort, a, b));
+    let sort = listing.sort.clone();
+    let (rdds, total) = listing.cut(all, |a, b| compare(&sort, a, b));
     let rows = rdds.iter().map(|rdd| row(frame, rdd)).collect();
     html! {
         h1 { "Storage" }
@@ -79,9 +80,10 @@ fn row(frame: &Frame<'_>, rdd: &RddStatus) -> Vec<Markup> {
 }
 
 pub(crate) fn rdd(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "id", Order::Ascending);
+    let mut listing = Listing::of(&frame.query, "id", Order::Ascending);
     let all = rdd.partitions.iter().collect();
-    let (partitions, total) = listing.cut(all, |a, b| compare_partitions(&listing.sort, a, b));
+    let sort = listing.sort.clone();
+    let (partitions, total) = listing.cut(all, |a, b| compare_partitions(&sort, a, b));
     let rows = partitions.iter().map(|partition| partition_row(frame, status, partition)).collect();
     html! {
         h1 { "RDD " (rdd.rdd.id) ": " (rdd.rdd.name) }

@@ -1,12 +1,14 @@
 //! The tasks of a stage attempt: those that run and those that took longest first, unless it is asked for otherwise.
 
-use firesteel_status::{AppStatus, Order, StageStatus, TaskSort, TaskState, TaskStatus};
+use firesteel_status::{
+    AppStatus, Order, StageStatus, TaskSelection, TaskSort, TaskState, TaskStatus,
+};
 use firesteel_types::TaskMetrics;
 use maud::{Markup, html};
 
 use super::{said, size};
 use crate::badge;
-use crate::frame::{Frame, Place};
+use crate::frame::Frame;
 use crate::list::{self, Column, Listing, number_column, text_column};
 use crate::text::{count, micros, millis, moment, short};
 
@@ -49,37 +51,77 @@ fn sort(key: &str) -> TaskSort {
     }
 }
 
-pub(crate) fn section(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    let listing = Listing::of(&frame.query, "duration", Order::Descending);
-    let state =
-        frame.query.get("state").and_then(|key| STATES.iter().find(|(known, _)| *known == key));
-    let executor = frame.query.get("executor").filter(|text| !text.is_empty());
-    let wanted = |task: &TaskStatus| {
-        state.is_none_or(|(_, state)| task.state == *state)
-            && executor.is_none_or(|name| status.executor_name(task.info.executor) == name)
-            && (listing.search.is_empty() || is_found(status, task, &listing))
-    };
-    let page = stage.tasks(wanted, sort(&listing.sort), listing.order, listing.paging());
+/// Which tasks are asked for.
+struct Wanted<'a> {
+    status: &'a AppStatus,
+    listing: Listing,
+    state: Option<TaskState>,
+    executor: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(frame: &'a Frame<'_>, status: &'a AppStatus) -> Self {
+        let listing = Listing::of(&frame.query, "duration", Order::Descending);
+        let state = frame.query.get("state");
+        let state = state.and_then(|key| STATES.iter().find(|(known, _)| *known == key));
+        let executor = frame.query.get("executor").filter(|text| !text.is_empty());
+        Wanted { status, listing, state: state.map(|(_, state)| *state), executor }
+    }
+
+    fn includes(&self, task: &TaskStatus) -> bool {
+        let name = || self.status.executor_name(task.info.executor);
+        self.state.is_none_or(|state| task.state == state)
+            && self.executor.is_none_or(|wanted| name() == wanted)
+            && (self.listing.search.is_empty() || is_found(self.status, task, &self.listing))
+    }
+}
+
+/// The page of tasks that is asked for: takes them one after the other, together with everything else that looks at all of them.
+pub(crate) struct Picked<'a> {
+    wanted: Wanted<'a>,
+    selection: TaskSelection<'a>,
+}
+
+impl<'a> Picked<'a> {
+    pub(crate) fn of(frame: &'a Frame<'_>, status: &'a AppStatus) -> Self {
+        let wanted = Wanted::of(frame, status);
+        let listing = &wanted.listing;
+        let selection = TaskSelection::new(sort(&listing.sort), listing.order, listing.paging());
+        Picked { wanted, selection }
+    }
+
+    pub(crate) fn add(&mut self, task: &'a TaskStatus, metrics: Option<&TaskMetrics>) {
+        if self.wanted.includes(task) {
+            self.selection.add(task, metrics);
+        }
+    }
+}
+
+pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>) -> Markup {
+    let Picked { wanted, selection } = picked;
+    let (status, mut shown) = (wanted.status, wanted.listing.clone());
+    let mut page = selection.page();
+    if page.items.is_empty() && page.total > 0 {
+        shown.limit(page.total);
+        let includes = |task: &TaskStatus| wanted.includes(task);
+        page = stage.tasks(includes, sort(&shown.sort), shown.order, shown.paging());
+    }
     let rows = page.items.iter().map(|task| row(frame, status, task)).collect();
     let states = STATES.map(|(key, _)| (key, key.replace('-', " ")));
     html! {
         section aria-labelledby="tasks" {
             h2 #tasks { "Tasks" }
-            @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > remembered(stage) {
+            @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > stage.remembered_tasks() as u64 {
                 p.dim { "Those that ended last: spark.ui.retainedTasks." }
             }
             (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
             @if page.items.is_empty() { p.empty { "No task is like that." } } @else {
-                (list::pager(frame, &listing, page.total))
-                (list::table(frame, &listing, "Tasks", &COLUMNS, rows))
-                (list::pager(frame, &listing, page.total))
+                (list::pager(frame, &shown, page.total))
+                (list::table(frame, &shown, "Tasks", &COLUMNS, rows))
+                (list::pager(frame, &shown, page.total))
             }
         }
     }
-}
-
-fn remembered(stage: &StageStatus) -> u64 {
-    stage.every_task().count() as u64
 }
 
 fn is_found(status: &AppStatus, task: &TaskStatus, listing: &Listing) -> bool {
@@ -92,10 +134,9 @@ fn is_found(status: &AppStatus, task: &TaskStatus, listing: &Listing) -> bool {
 
 fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> {
     let (info, metrics) = (&task.info, task.metrics().unwrap_or_default());
-    let took = task.ended.unwrap_or(match frame.place {
-        Place::Live => frame.now,
-        _ => info.launched,
-    });
+    // A log that just ends does not tell how long a task ran.
+    let ended = task.ended.or(frame.is_live().then_some(frame.now));
+    let took = ended.map(|ended| ended.since_ms(info.launched));
     vec![
         html! { (count(info.index.into())) @if info.attempt > 0 { " " span.dim { "attempt " (info.attempt) } } @if info.speculative { " " span.dim { "copy" } } },
         html! {
@@ -108,7 +149,7 @@ fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> 
         html! { a href=(frame.executor(info.executor)) { (status.executor_name(info.executor)) } " " span.dim { (info.host.0) } },
         said(info.locality.as_str().replace('_', " ").to_lowercase()),
         said(moment(info.launched).get(11..).unwrap_or_default()),
-        said(millis(took.since_ms(info.launched))),
+        took.map_or_else(|| html! { span.dim { "–" } }, |took| said(millis(took))),
         said(micros(metrics.cpu_time_ns / 1000)),
         size(metrics.input_bytes),
         size(metrics.shuffle_read_bytes()),

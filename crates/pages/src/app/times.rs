@@ -15,6 +15,7 @@ pub(crate) struct Times {
     fetching: u64,
     writing: u64,
     overhead: u64,
+    running: u64,
     idle: u64,
 }
 
@@ -29,26 +30,39 @@ impl Times {
         let cpu =
             if metrics.cpu_time_ns == 0 { rest } else { (metrics.cpu_time_ns / 1000).min(rest) };
         let overhead = task_time_ms.saturating_mul(1000).saturating_sub(run);
-        Times { cpu, garbage, blocked: rest - cpu, fetching, writing, overhead, idle: 0 }
+        Times {
+            cpu,
+            garbage,
+            blocked: rest - cpu,
+            fetching,
+            writing,
+            overhead,
+            running: 0,
+            idle: 0,
+        }
     }
 
     pub(crate) fn of_stage(stage: &StageStatus) -> Self {
         Self::of(&stage.metrics, task_time_ms(stage))
     }
 
-    /// Of all executors, with the time that their cores had nothing to do.
+    /// Of all executors, with the tasks that still run and the time that cores had nothing to do.
     pub(crate) fn of_application(status: &AppStatus, until: Tick) -> Self {
         let mut sum = Times::of(&TaskMetrics::default(), 0);
         for executor in status.executors() {
             let own = Times::of(&executor.metrics, executor.task_time_ms);
-            let there = core_time_us(executor, until);
+            let gone = executor.removed.as_ref().map_or(until, |(at, _)| *at);
+            let running = executor.running_ms(gone).saturating_mul(1000);
+            let there = core_time_us(executor, gone);
             sum.cpu = sum.cpu.saturating_add(own.cpu);
             sum.garbage = sum.garbage.saturating_add(own.garbage);
             sum.blocked = sum.blocked.saturating_add(own.blocked);
             sum.fetching = sum.fetching.saturating_add(own.fetching);
             sum.writing = sum.writing.saturating_add(own.writing);
             sum.overhead = sum.overhead.saturating_add(own.overhead);
-            let idle = there.saturating_sub(executor.task_time_ms.saturating_mul(1000));
+            sum.running = sum.running.saturating_add(running);
+            let busy = executor.task_time_ms.saturating_mul(1000).saturating_add(running);
+            let idle = there.saturating_sub(busy);
             sum.idle = sum.idle.saturating_add(idle);
         }
         sum
@@ -89,12 +103,65 @@ impl Times {
                 self.overhead,
                 "From launch to report, besides the task's own code",
             ),
+            part(
+                "Tasks that still run",
+                "c-busy",
+                self.running,
+                "From their launch until now: what they did is told when they end",
+            ),
             part("Idle cores", "c-idle", self.idle, "Cores of executors that ran no task"),
         ]
     }
 }
 
-fn core_time_us(executor: &ExecutorStatus, until: Tick) -> u64 {
-    let gone = executor.removed.as_ref().map_or(until, |(at, _)| *at);
+fn core_time_us(executor: &ExecutorStatus, gone: Tick) -> u64 {
     gone.since_ms(executor.added).saturating_mul(1000).saturating_mul(executor.info.cores.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use firesteel_status::Retention;
+    use firesteel_types::event::Locality;
+    use firesteel_types::{
+        Event, ExecutorId, ExecutorInfo, Host, StageId, StageRef, TaskId, TaskInfo,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_core_with_a_task_that_still_runs_is_not_idle() {
+        let retention = Retention { jobs: 9, stages: 9, tasks: 9, dead_executors: 9 };
+        let (mut status, executor, host) =
+            (AppStatus::new(retention), ExecutorId(1), Host::new("a"));
+        let info = ExecutorInfo::new(host.clone(), 2);
+        status.take(Event::ExecutorAdded { executor, info, at: Tick(1000) });
+        let task = TaskInfo {
+            task: TaskId(0),
+            stage: StageRef { stage: StageId(0), attempt: 0 },
+            partition: 0,
+            index: 0,
+            attempt: 0,
+            executor,
+            host,
+            speculative: false,
+            locality: Locality::Any,
+            launched: Tick(2000),
+        };
+        status.take(Event::TaskStart { task: task.clone(), at: Tick(2000) });
+        let times = |status: &AppStatus, now: u64| {
+            let times = Times::of_application(status, Tick(now));
+            (times.running / 1000, times.overhead / 1000, times.idle / 1000)
+        };
+        assert_eq!(times(&status, 11_000), (9000, 0, 11_000));
+        status.take(Event::TaskEnd {
+            task: task.clone(),
+            failure: None,
+            metrics: None,
+            at: Tick(11_000),
+        });
+        assert_eq!(times(&status, 11_000), (0, 9000, 11_000));
+        // An end without a beginning, as in a log that lost events.
+        status.take(Event::TaskEnd { task, failure: None, metrics: None, at: Tick(11_000) });
+        assert_eq!(times(&status, 11_000).0, 0);
+    }
 }

@@ -3,15 +3,16 @@
 //! A stage stands right of all that it reads. A line over several columns goes through a place of its own in each, so that it
 //! crosses no box. Places in a column follow the middle of what they are connected with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use maud::{Markup, html};
 
 use crate::text::{place, short};
 
-/// Of more stages no picture helps.
+/// Of more stages no picture helps, nor of lines that pass more columns.
 pub(crate) const AT_MOST: usize = 200;
+const PASSED: usize = 2000;
 const WIDTH: f64 = 190.0;
 const BOX: f64 = 72.0;
 const GAP_X: f64 = 64.0;
@@ -83,10 +84,23 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(nodes: &[Node]) -> Self {
+    /// `None`: too many lines.
+    fn of(nodes: &[Node]) -> Option<Self> {
         let places: BTreeMap<u32, usize> =
             nodes.iter().enumerate().map(|(index, node)| (node.id, index)).collect();
         let layer_of = layers(nodes, &places);
+        let parents = |node: &Node| -> BTreeSet<usize> {
+            node.parents.iter().filter_map(|parent| places.get(parent)).copied().collect()
+        };
+        let passed = nodes.iter().zip(&layer_of).map(|(node, layer)| {
+            parents(node)
+                .iter()
+                .map(|parent| 1 + layer.saturating_sub(layer_of[*parent]))
+                .sum::<usize>()
+        });
+        if passed.sum::<usize>() > PASSED {
+            return None;
+        }
         let spot = |(index, layer): (usize, &usize)| Spot {
             layer: *layer,
             node: Some(index),
@@ -99,9 +113,7 @@ impl Layout {
             layers: Vec::new(),
         };
         for (child, node) in nodes.iter().enumerate() {
-            for parent in node.parents.iter().filter_map(|parent| places.get(parent)) {
-                layout.line(*parent, child);
-            }
+            parents(node).into_iter().for_each(|parent| layout.line(parent, child));
         }
         let count = layout.spots.iter().map(|spot| spot.layer + 1).max().unwrap_or(0);
         layout.layers = vec![Vec::new(); count];
@@ -109,7 +121,7 @@ impl Layout {
             layout.layers[spot.layer].push(index);
         }
         (0..4).for_each(|round| layout.arrange(round % 2 == 0));
-        layout
+        Some(layout)
     }
 
     fn line(&mut self, parent: usize, child: usize) {
@@ -199,7 +211,9 @@ impl Layout {
 
 /// The picture; its own width, in a part of the page that can be scrolled.
 pub(crate) fn draw(nodes: &[Node]) -> Markup {
-    let layout = Layout::of(nodes);
+    let Some(layout) = Layout::of(nodes) else {
+        return html! { p.dim { "A picture of so many lines between stages would help nobody: see the table." } };
+    };
     let (width, height) = (layout.layers.len() as f64 * (WIDTH + GAP_X) - GAP_X, layout.height());
     let most = nodes.iter().map(|node| node.flows.0).max().unwrap_or(0).max(1) as f64;
     html! {
@@ -266,7 +280,7 @@ mod tests {
                 node(id, &parents)
             })
             .collect();
-        let layout = Layout::of(&nodes);
+        let layout = Layout::of(&nodes).unwrap();
         for row in &layout.layers {
             for pair in row.windows(2) {
                 let (above, below) = (&layout.spots[pair[0]], &layout.spots[pair[1]]);
@@ -276,6 +290,16 @@ mod tests {
         assert!(layout.lines.iter().all(|(_, way)| {
             way.windows(2).all(|pair| layout.spots[pair[0]].layer < layout.spots[pair[1]].layer)
         }));
+    }
+
+    #[test]
+    fn a_log_whose_stages_all_read_each_other_costs_a_sentence() {
+        let all: Vec<u32> = (0..200).collect();
+        let nodes: Vec<Node> = (0..200u32).map(|id| node(id, &all[..id as usize])).collect();
+        assert!(draw(&nodes).into_string().contains("so many lines"));
+        // The same parent again and again is one line.
+        let twice = [node(0, &[]), node(1, &[0; 100_000])];
+        assert_eq!(Layout::of(&twice).unwrap().lines.len(), 1);
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! | `dag` | the stages of a job and what flows between them |
 //! | `timeline` | jobs and executors over time |
 //! | `load` | how many of the cores were used |
+//! | `usage` | memory and processors of an executor over time |
 
 pub(crate) mod dag;
 pub(crate) mod load;
 pub(crate) mod spread;
 pub(crate) mod stream;
 pub(crate) mod timeline;
+pub(crate) mod usage;
 
 use maud::{Markup, html};
 

@@ -63,13 +63,19 @@ impl Spread {
         self.max
     }
 
+    fn is_exact(&self) -> bool {
+        self.count as usize <= EXACT
+    }
+
     /// The task at this share of all, sorted: as Spark picks it.
     fn quantile(&self, share: f64) -> u64 {
         let at = ((share * self.count as f64) as u64).min(self.count.saturating_sub(1));
-        if self.count as usize <= EXACT {
-            let mut sorted = self.exact.clone();
-            sorted.sort_unstable();
-            return sorted.get(at as usize).copied().unwrap_or(0);
+        if self.is_exact() {
+            let mut all = self.exact.clone();
+            return match all.is_empty() {
+                true => 0,
+                false => *all.select_nth_unstable(at as usize).1,
+            };
         }
         let mut seen = 0;
         let found = self.counts.iter().position(|count| {
@@ -93,6 +99,9 @@ impl Spread {
     }
 
     fn beyond(&self, limit: u64) -> u64 {
+        if self.is_exact() {
+            return self.exact.iter().filter(|value| **value > limit).count() as u64;
+        }
         let there = self.counts.iter().enumerate().skip(bucket(limit));
         there.filter(|(index, _)| middle(*index) > limit).map(|(_, count)| u64::from(*count)).sum()
     }
@@ -203,6 +212,10 @@ mod tests {
             (few.quartiles(), few.far(), few.beyond(few.far())),
             ([80, 80, 80, 80, 4000], 160, 3)
         );
+        // Just twice the 75 % mark is not beyond it.
+        let mut even = Spread::default();
+        (0..8).for_each(|n| even.add(if n < 7 { 1001 } else { 2002 }));
+        assert_eq!((even.far(), even.beyond(even.far())), (2002, 0));
         (0..100_000).for_each(|n| many.add(n));
         let [min, low, median, high, max] = many.quartiles();
         assert_eq!((min, max), (0, 99_999));

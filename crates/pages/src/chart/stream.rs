@@ -49,6 +49,9 @@ struct Slot {
     busy: Vec<(u16, u16)>,
 }
 
+/// Of each executor that is drawn, where its rows begin and how many there are.
+type Tops = BTreeMap<ExecutorId, (u32, usize)>;
+
 /// Gathers the tasks of a stage, one after the other.
 pub(crate) struct Stream {
     start: u64,
@@ -167,15 +170,15 @@ impl Stream {
         }
     }
 
-    /// Where each executor's label and rows begin, and the height of all.
-    fn rows(&self) -> (BTreeMap<ExecutorId, u32>, u32, usize) {
+    /// Where each executor's rows begin and how many of them are drawn, the height of all, and how many rows that are.
+    fn rows(&self) -> (Tops, u32, usize) {
         let (mut tops, mut height, mut drawn) = (BTreeMap::new(), 0, 0);
         for (executor, slots) in &self.slots {
             if drawn >= ROWS {
                 break;
             }
-            tops.insert(*executor, height + LABEL);
             let shown = slots.len().min(ROWS - drawn);
+            tops.insert(*executor, (height + LABEL, shown));
             drawn += shown;
             height += LABEL + ROW * shown as u32 + 4;
         }
@@ -187,7 +190,8 @@ impl Stream {
         self.coarsen();
         let (tops, height, drawn) = self.rows();
         let all: usize = self.slots.values().map(Vec::len).sum();
-        let in_rows = |bar: &&Bar| tops.contains_key(&bar.executor) && bar.slot < ROWS;
+        let in_rows =
+            |bar: &&Bar| tops.get(&bar.executor).is_some_and(|(_, shown)| bar.slot < *shown);
         let far: Vec<&Bar> = self
             .longest
             .iter()
@@ -204,7 +208,7 @@ impl Stream {
         html! {
             svg.stream width="100%" height=(height + 18) role="group" aria-label=(label) {
                 (time_axis(self.span, height))
-                @for (executor, top) in &tops {
+                @for (executor, (top, _)) in &tops {
                     text.label x="0" y=(top - 4) { "Executor " (status.executor_name(*executor)) @if let Some(it) = status.executor(*executor) { " · " (it.info.host.0) } }
                 }
                 @if self.is_one_by_one() {
@@ -239,12 +243,11 @@ impl Stream {
         }
     }
 
-    fn path(&self, tops: &BTreeMap<ExecutorId, u32>) -> String {
+    fn path(&self, tops: &Tops) -> String {
         let mut path = String::new();
-        for (executor, top) in tops {
-            for (slot, y) in
-                self.slots[executor].iter().take(ROWS).zip((*top..).step_by(ROW as usize))
-            {
+        for (executor, (top, shown)) in tops {
+            let slots = self.slots[executor].iter().take(*shown);
+            for (slot, y) in slots.zip((*top..).step_by(ROW as usize)) {
                 for (from, to) in &slot.busy {
                     let width = to - from;
                     let _ = write!(path, "M{from} {y}h{width}v11h-{width}z");
@@ -254,11 +257,11 @@ impl Stream {
         path
     }
 
-    fn y(&self, bar: &Bar, tops: &BTreeMap<ExecutorId, u32>) -> u32 {
-        tops.get(&bar.executor).copied().unwrap_or(0) + ROW * bar.slot as u32
+    fn y(&self, bar: &Bar, tops: &Tops) -> u32 {
+        tops.get(&bar.executor).map_or(0, |(top, _)| *top) + ROW * bar.slot as u32
     }
 
-    fn marked(&self, bar: &Bar, tops: &BTreeMap<ExecutorId, u32>, class: &str) -> Markup {
+    fn marked(&self, bar: &Bar, tops: &Tops, class: &str) -> Markup {
         let (x, y) = (bar.from as f64 / self.span as f64, self.y(bar, tops));
         let width = bar.took_ms as f64 / self.span as f64;
         html! {
@@ -272,7 +275,7 @@ impl Stream {
     }
 
     /// A task with what it did, in that order.
-    fn one(&self, bar: &Bar, tops: &BTreeMap<ExecutorId, u32>, far_ms: u64) -> Markup {
+    fn one(&self, bar: &Bar, tops: &Tops, far_ms: u64) -> Markup {
         if bar.is_bad || far_ms > 0 && bar.took_ms > far_ms {
             return self.marked(bar, tops, if bar.is_bad { "c-bad" } else { "c-hot" });
         }
@@ -311,4 +314,97 @@ fn phases(took_ms: u64, metrics: &TaskMetrics) -> [u64; 4] {
     let wait = (metrics.shuffle_fetch_wait_us / 1000).min(run);
     let write = (metrics.shuffle_write_time_ns / 1_000_000).min(run - wait);
     [over, wait, write, result]
+}
+
+#[cfg(test)]
+mod tests {
+    use firesteel_status::Retention;
+    use firesteel_types::event::Locality;
+    use firesteel_types::{
+        Event, ExecutorInfo, Host, StageId, StageInfo, StageRef, TaskId, TaskInfo,
+    };
+
+    use super::*;
+
+    /// A stage whose tasks all run at once, on executors of `slots` each.
+    fn at_once(executors: u32, slots: u32) -> AppStatus {
+        let limit = 100_000;
+        let retention = Retention { jobs: limit, stages: limit, tasks: limit, dead_executors: 9 };
+        let mut status = AppStatus::new(retention);
+        let stage = StageRef { stage: StageId(0), attempt: 0 };
+        let info = StageInfo {
+            stage,
+            name: "map".into(),
+            tasks: executors * slots,
+            parents: Vec::new(),
+            rdds: Vec::new().into(),
+            shuffle_map: false,
+            submitted: None,
+            completed: None,
+            details: None,
+            resource_profile: 0,
+        };
+        status.take(Event::StageSubmitted {
+            stage: info,
+            properties: Default::default(),
+            at: Tick(0),
+        });
+        for index in 0..executors * slots {
+            let executor = ExecutorId(index / slots);
+            let host = Host::new("localhost");
+            status.take(Event::ExecutorAdded {
+                executor,
+                info: ExecutorInfo::new(host.clone(), slots),
+                at: Tick(0),
+            });
+            let task = TaskInfo {
+                task: TaskId(index.into()),
+                stage,
+                partition: index,
+                index,
+                attempt: 0,
+                executor,
+                host,
+                speculative: false,
+                locality: Locality::Any,
+                launched: Tick(10),
+            };
+            status.take(Event::TaskStart { task: task.clone(), at: Tick(10) });
+            let failure = None;
+            status.take(Event::TaskEnd { task, failure, metrics: None, at: Tick(900) });
+        }
+        status
+    }
+
+    fn drawn(status: &AppStatus) -> String {
+        let mut stream = Stream::new(Tick(0), Tick(1000));
+        let stage = status.last_attempt(StageId(0)).unwrap();
+        stage.every_task().for_each(|task| stream.add(task, None));
+        stream.draw(status, 100).into_string()
+    }
+
+    /// The lowest edge of everything, and the height of the picture.
+    fn lowest(text: &str) -> (u32, u32) {
+        let first = |text: &str, mark: &str| -> Option<u32> {
+            text.split(mark).nth(1)?.split('"').next()?.parse().ok()
+        };
+        let rects = text.split("<rect").skip(1).filter_map(|rest| first(rest, " y=\""));
+        let paths = text
+            .split('M')
+            .skip(1)
+            .filter_map(|rest| rest.split('h').next()?.split(' ').nth(1)?.parse::<u32>().ok());
+        let lowest = rects.chain(paths).max().unwrap();
+        (lowest + 11, first(text, "<svg class=\"stream\" width=\"100%\" height=\"").unwrap())
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_left_out_and_drawn_over_nothing() {
+        // Few tasks, one by one; many tasks, as stretches; 48 rows are drawn of 64 and of 400.
+        for (executors, slots) in [(2, 32), (4, 100)] {
+            let text = drawn(&at_once(executors, slots));
+            let (lowest, height) = lowest(&text);
+            assert!(lowest <= height, "{lowest} of {height}");
+            assert!(text.contains("more slots not drawn"), "{text}");
+        }
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup
                 }
             }
             @for (entry, from, to, y, name, side) in placed {
-                a href=(entry.link) {
+                a class=(entry.class) href=(entry.link) {
                     title { (entry.name) ": " (millis(entry.to.since_ms(entry.from))) }
                     rect class=(entry.class) x=(share(from)) y=(y + 3) width="3" height="16" rx="2" {}
                     rect class=(entry.class) x=(share(from)) y=(y + 3) width=(share(to - from)) height="16" rx="2" {}

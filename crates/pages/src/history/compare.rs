@@ -9,13 +9,16 @@ use firesteel_types::{StageRef, TaskMetrics};
 use maud::{Markup, html};
 
 use super::link;
-use crate::app::{sum, task_time_ms};
+use crate::app::{named, sum, task_time_ms};
 use crate::chart::gauge;
 use crate::frame::{self, Place};
-use crate::text::{bytes, count, millis, moment};
+use crate::text::{bytes, count, millis, moment, short};
 
 /// So many stages are listed.
 const STAGES: usize = 100;
+/// So many settings, and so many characters of each.
+const SETTINGS: usize = 400;
+const VALUE: usize = 300;
 
 /// What is compared of a stage.
 #[derive(Clone)]
@@ -62,7 +65,7 @@ impl Run {
         let stages = status.stages(ran, Order::Ascending, Paging::ALL).items;
         let stage = |it: &&StageStatus| Stage {
             stage: it.info.stage,
-            name: it.info.name.to_string(),
+            name: named(&it.info.name),
             duration_ms: it
                 .info
                 .submitted
@@ -241,12 +244,13 @@ fn settings(before: &Run, after: &Run) -> Markup {
         @if differ.is_empty() { p.empty { "None." } } @else {
             table aria-label="Settings that differ" {
                 thead { tr { th scope="col" { "Setting" } th scope="col" { "Before" } th scope="col" { "After" } } }
-                tbody { @for key in differ {
-                    tr { th scope="row" data-label="Setting" { (key) } @for (run, label) in [(before, "Before"), (after, "After")] {
-                        td data-label=(label) { @match run.settings.get(key) { Some(value) => code { (value) }, None => span.dim { "not set" } } }
+                tbody { @for key in differ.iter().take(SETTINGS) {
+                    tr { th scope="row" data-label="Setting" { (short(key, VALUE)) } @for (run, label) in [(before, "Before"), (after, "After")] {
+                        td data-label=(label) { @match run.settings.get(*key) { Some(value) => code { (short(value, VALUE)) }, None => span.dim { "not set" } } }
                     } }
                 } }
             }
+            @if differ.len() > SETTINGS { p.dim { (differ.len() - SETTINGS) " more settings differ." } }
         }
     }
 }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::link;
 use crate::badge::badge;
-use crate::frame::{self, Frame, Place};
+use crate::frame::{self, Drawn, Frame, Place};
 use crate::known::Known;
 use crate::list::{self, Column, Listing, number_column, text_column};
 use crate::text::{encoded, millis, time};
@@ -40,13 +40,15 @@ pub(crate) fn page(asked: &Asked<'_>, root: &str) -> Markup {
         known: &known,
         secrets: asked.secrets,
         token: None,
+        drawn: Drawn::default(),
     };
-    let listing = Listing::of(&frame.query, "started", Order::Descending);
+    let mut listing = Listing::of(&frame.query, "started", Order::Descending);
     let all = asked.served.list();
     let count_all = all.len();
     let wanted: Vec<&ApplicationEntry> =
         all.iter().filter(|entry| is_wanted(&frame.query, &listing, entry)).collect();
-    let (entries, total) = listing.cut(wanted, |a, b| compare(&listing.sort, a, b));
+    let sort = listing.sort.clone();
+    let (entries, total) = listing.cut(wanted, |a, b| compare(&sort, a, b));
     let rows = entries.iter().map(|entry| row(&frame, entry)).collect();
     let main = html! {
         h1 { "Applications" }

@@ -7,9 +7,9 @@ use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
 use firesteel_status::{AppStatus, Retention};
 use firesteel_types::event::{Locality, RddDescription, RddScope, StageRdd};
 use firesteel_types::{
-    BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, Host, JobError, JobId,
-    Properties, RddId, StageId, StageInfo, StageRef, StorageLevel, TaskFailure, TaskId, TaskInfo,
-    TaskMetrics, Tick,
+    BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, JobError,
+    JobId, Properties, RddId, RunningTask, StageId, StageInfo, StageRef, StorageLevel, TaskFailure,
+    TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 /// Runs where it is not escaped: in text, in an attribute, in a script.
@@ -59,6 +59,7 @@ impl Made {
     pub(crate) fn events(self, tell: &mut dyn FnMut(Event)) {
         self.beginning(tell);
         (0..4).for_each(|id| self.executor(id, tell));
+        (0..4).for_each(|id| self.heartbeats(id, tell));
         let mut task = 0;
         let mut at = self.start + 3000;
         for job in 0..self.jobs {
@@ -219,6 +220,30 @@ fn metrics(index: u32, took_ms: u64, is_slow: bool) -> TaskMetrics {
 }
 
 impl Made {
+    /// Every 200 ms: memory that grows, two of four cores busy.
+    fn heartbeats(self, id: u32, tell: &mut dyn FnMut(Event)) {
+        let from = self.start + 1000 + u64::from(id) * 300;
+        for (number, at) in (from..self.start + 9000).step_by(200).enumerate() {
+            let metrics = ExecutorMetrics {
+                resident_memory: (100 << 20) + number as u64 * (u64::from(id) + 1) * (3 << 20),
+                ..ExecutorMetrics::default()
+            };
+            let cpu_time_ns = number as u64 * 400_000_000;
+            let running = RunningTask {
+                task: TaskId(u64::MAX),
+                stage: StageRef { stage: StageId(u32::MAX), attempt: 0 },
+                metrics: TaskMetrics { cpu_time_ns, ..TaskMetrics::default() },
+            };
+            tell(Event::ExecutorMetricsUpdate {
+                executor: ExecutorId(id),
+                metrics,
+                stages: Vec::new(),
+                tasks: vec![running],
+                at: Some(Tick(at)),
+            });
+        }
+    }
+
     fn executor(self, id: u32, tell: &mut dyn FnMut(Event)) {
         let mut info = ExecutorInfo::new(Host::new(&format!("node-{id}.example.org")), 4);
         info.log_urls = BTreeMap::from([

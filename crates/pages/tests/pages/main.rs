@@ -2,6 +2,7 @@
 
 mod browser;
 mod made;
+mod open;
 mod serving;
 
 use std::path::{Path, PathBuf};
@@ -11,9 +12,11 @@ use firesteel_monitor::rest::Applications;
 use firesteel_monitor::site::{Asked, Shown, ShownBody, Site};
 use firesteel_monitor::{History, HistoryOptions};
 use firesteel_pages::{Pages, report};
+use firesteel_status::{AppStatus, Order, Paging, Retention};
 use firesteel_types::event::Locality;
 use firesteel_types::{
-    Event, ExecutorId, ExecutorInfo, Host, StageId, StageRef, TaskId, TaskInfo, TaskMetrics, Tick,
+    Event, ExecutorId, ExecutorInfo, Host, JobId, Properties, StageId, StageRef, TaskId, TaskInfo,
+    TaskMetrics, Tick,
 };
 
 use made::{Fixed, Made, START};
@@ -328,6 +331,105 @@ fn numbers_at_their_limits_are_shown_and_break_nothing() {
     {
         assert_eq!(get(&served, path).status, 200, "{path}");
     }
+}
+
+#[test]
+fn a_page_behind_the_last_one_is_the_last_one() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    for (path, rows) in [
+        ("/executors/?page=18446744073709551615", "executor-0"),
+        ("/storage/?page=18446744073709551615&size=200", "/storage/rdd/?id=0"),
+        ("/jobs/?page=99&size=20", "/jobs/job/?id=0"),
+        ("/stages/?page=99&size=20&order=asc", "/stages/stage/?id=23"),
+        ("/stages/stage/?id=0&page=5000&sort=index&order=asc", "data-label=\"Task\">199"),
+    ] {
+        let got = get(&live, path);
+        assert!(got.status == 200 && got.text.contains(rows), "{path}: {}", got.text);
+        assert!(!got.text.contains("is like that"), "{path}");
+    }
+}
+
+fn anchors_without_a_place(text: &str) -> Vec<&str> {
+    let anchors = text.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next());
+    anchors.filter(|anchor| !text.contains(&format!("id=\"{anchor}\""))).collect()
+}
+
+#[test]
+fn a_report_of_many_jobs_says_what_it_leaves_out_and_links_to_nothing_that_is_not_there() {
+    let mut status = Made { is_over: true, jobs: 250, ..Made::SMALL }.status();
+    for id in 10..300 {
+        let info = ExecutorInfo::new(Host::new("many"), 1);
+        status.take(Event::ExecutorAdded { executor: ExecutorId(id), info, at: Tick(START) });
+    }
+    let text = report(&status, &secrets(), Tick(START + 100_000));
+    assert_eq!(anchors_without_a_place(&text), Vec::<&str>::new());
+    for said in ["1–200 of 250:", "1–200 of 500:", "1–200 of 294:", "230 shorter jobs not drawn"]
+    {
+        assert!(text.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn many_settings_and_long_texts_do_not_make_a_large_page() {
+    let mut status = Made { is_over: true, ..Made::SMALL }.status();
+    let long = "x".repeat(1 << 20);
+    let mut properties: Vec<_> =
+        (0..5000).map(|n| (format!("spark.mine.{n}"), "value".to_owned())).collect();
+    properties.push((format!("spark.{long}"), long.clone()));
+    let others = std::collections::BTreeMap::from([("Hadoop".to_owned(), properties.clone())]);
+    status.take(Event::EnvironmentUpdate {
+        properties,
+        runtime: Default::default(),
+        resources: Default::default(),
+        others,
+    });
+    let failed = firesteel_types::JobError::Told { message: long.clone() };
+    let stage = status.stages(|_| true, Order::Ascending, Paging::ALL).items[0].info.clone();
+    let (properties, at) =
+        (Properties::default().with(Properties::DESCRIPTION, &long), Tick(START));
+    let properties = std::sync::Arc::new(properties);
+    status.take(Event::JobStart { job: JobId(77), properties, stages: vec![stage.clone()], at });
+    status.take(Event::StageCompleted { stage, failure: Some(long), at });
+    status.take(Event::JobEnd { job: JobId(77), result: Err(failed), at });
+    let history = Fixed::new(vec![status], false);
+    for path in ["environment/", "jobs/", "jobs/job/?id=77", "stages/stage/?id=0", ""] {
+        let got = get(&history, &format!("/history/app-skewed-join/{path}"));
+        assert!(got.status == 200 && got.text.len() < 200 << 10, "{path}: {}", got.text.len());
+    }
+    let page = get(&history, "/history/app-skewed-join/environment/").text;
+    assert_eq!(page.matches("400 of 5001 entries").count(), 2, "those that differ, and Hadoop's");
+    let both = get(&history, "/compare/?app=app-skewed-join&app=app-skewed-join");
+    assert!(both.status == 200 && both.text.len() < 200 << 10, "{}", both.text.len());
+}
+
+#[test]
+fn a_log_that_just_ends_ends_with_the_last_that_it_says_of_a_task() {
+    let limit = 1000;
+    let mut status =
+        AppStatus::new(Retention { jobs: limit, stages: limit, tasks: limit, dead_executors: 9 });
+    Made { jobs: 1, tasks: 8, ..Made::SMALL }.events(&mut |event| match event {
+        Event::ExecutorRemoved { .. } => {}
+        event => status.take(event),
+    });
+    let history = Fixed::new(vec![status], false);
+    let page = get(&history, "/history/app-skewed-join/stages/stage/?id=1").text;
+    assert!(page.contains("<dt>Duration</dt><dd>103 ms</dd>"), "{page}");
+    assert!(
+        !page.contains("data-label=\"Duration\">0 ms"),
+        "how long those ran that never ended is not known"
+    );
+}
+
+#[test]
+fn executors_show_memory_and_processors_over_time_on_axes_of_their_own_page() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let page = get(&live, "/executors/").text;
+    assert_eq!(page.matches("svg class=\"usage\"").count(), 4, "{page}");
+    assert!(
+        page.contains("resident memory, up to <strong>") && page.contains("2.0 processors at most"),
+        "{page}"
+    );
+    assert!(page.len() < 60_000, "{}", page.len());
 }
 
 /// How long pages of large applications take, and what they weigh: for `./bench pages`, which runs this optimised.

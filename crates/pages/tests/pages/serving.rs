@@ -22,7 +22,7 @@ pub(crate) fn serve(served: Arc<Fixed>) -> Server {
     Server::start_with(served, Arc::new(Pages::default()), options).unwrap()
 }
 
-fn send(address: SocketAddr, request: &str) -> TcpStream {
+pub(crate) fn send(address: SocketAddr, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -35,7 +35,7 @@ fn whole(address: SocketAddr, request: &str) -> String {
     text
 }
 
-fn get(address: SocketAddr, path: &str, more: &str) -> String {
+pub(crate) fn get(address: SocketAddr, path: &str, more: &str) -> String {
     whole(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"))
 }
 

@@ -166,6 +166,8 @@ pub enum Event {
         stages: Vec<StagePeak>,
         /// Its running tasks, where they tell what they cost before they end.
         tasks: Vec<RunningTask>,
+        /// `None`: nobody tells, as in Spark's logs.
+        at: Option<Tick>,
     },
     /// A stage attempt ends: the most that one executor used while it ran tasks of it. Posted before
     /// [`Event::StageCompleted`], of executors that were looked at meanwhile.

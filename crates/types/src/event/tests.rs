@@ -310,6 +310,7 @@ fn of_executors() -> Vec<Event> {
             metrics,
             stages: vec![StagePeak { stage: STAGE, metrics }],
             tasks: vec![running],
+            at: None,
         },
         Event::StageExecutorMetrics { stage: STAGE, executor, metrics },
     ]
