@@ -75,6 +75,11 @@ impl Book {
         }
     }
 
+    /// Its name is another application's: it is asked for no more.
+    pub(super) fn name_taken(&mut self, executor: ExecutorId) {
+        self.ended.insert(executor);
+    }
+
     pub(super) fn failed_by_app(&mut self, uid: &PodUid) {
         self.failures += 1;
         self.truth.entry(uid.clone()).or_default().by_app = true;

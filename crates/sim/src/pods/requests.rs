@@ -114,6 +114,12 @@ impl World {
         {
             self.book.wait_until(self.now + ms);
         }
+        if let AllocatorEvent::Created { executor, answer: Ok(answer), .. } = &event
+            && self.server.is_strangers(&answer.pod.uid)
+            && of == self.generation
+        {
+            self.book.name_taken(*executor);
+        }
         self.feed_allocator(of, event)
     }
 
