@@ -208,7 +208,11 @@ impl World {
             return Ok(());
         }
         let phase = if exit_code == 0 { Phase::Succeeded } else { Phase::Failed };
-        let state = ContainerState::Terminated { exit_code, reason: reason.to_owned(), message: String::new() };
+        let state = ContainerState::Terminated {
+            exit_code,
+            reason: reason.to_owned(),
+            message: String::new(),
+        };
         self.server.change(uid, |pod| (pod.phase, pod.containers) = (phase, container(state)));
         if pod.terminating {
             self.server.remove(uid);

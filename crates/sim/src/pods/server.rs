@@ -6,9 +6,9 @@ use std::sync::Arc;
 use firesteel_backend::AppId;
 use firesteel_kubernetes_core::allocator::{Change, PodList, PodRequest};
 use firesteel_kubernetes_core::api::ApiError;
+use firesteel_kubernetes_core::names::pod_name;
 use firesteel_kubernetes_core::pod::{Phase, Pod};
 use firesteel_kubernetes_core::{Generation, PodName, PodUid, Version};
-use firesteel_kubernetes_core::names::pod_name;
 use firesteel_types::{ExecutorId, Host};
 
 use super::plan::{Obstacle, Plan};

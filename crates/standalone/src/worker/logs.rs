@@ -67,9 +67,8 @@ fn full_files(path: &Path) -> io::Result<Vec<u64>> {
         return Ok(Vec::new());
     };
     let start = format!("{}--", stream.to_string_lossy());
-    let number = |entry: fs::DirEntry| {
-        entry.file_name().to_str()?.strip_prefix(&start)?.parse::<u64>().ok()
-    };
+    let number =
+        |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(&start)?.parse::<u64>().ok();
     let mut numbers: Vec<u64> = fs::read_dir(directory)?.flatten().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
