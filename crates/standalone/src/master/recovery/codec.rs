@@ -284,7 +284,7 @@ mod tests {
      {
         let plain = codec(None);
         let waiting = stored(&plain, changes(None));
-        assert!(!holds(&waiting, SECRET) && !holds(&waiting, "a.txt"));
+        assert!(!holds(&waiting, SECRET));
         assert!(plain.records(waiting).unwrap().drivers.is_empty());
         let running = stored(&plain, changes(Some(WorkerId::new("w"))));
         let records = plain.records(running).unwrap();
