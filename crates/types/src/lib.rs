@@ -4,6 +4,7 @@
 //! pure scheduler cores, the executors, the driver and the simulator can all depend on it.
 
 pub mod block;
+pub mod date;
 pub mod event;
 pub mod id;
 pub mod lineage;
