@@ -1,6 +1,6 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
 //! stops daemons on several machines, `history` tells of applications that are over, `report` puts one of them into a file,
-//! `image` packs one for Kubernetes. Under the name `spark-submit` it is
+//! `logs` prints what executors print, `image` packs one for Kubernetes. Under the name `spark-submit` it is
 //! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
@@ -11,6 +11,7 @@ mod daemons;
 mod history;
 mod image;
 mod launch;
+mod logs;
 mod machine;
 mod master;
 mod report;
@@ -47,6 +48,8 @@ enum Command {
     History(history::HistoryFlags),
     /// Packs an application into an image for Kubernetes.
     Image(image::ImageFlags),
+    /// Prints what the executors of an application, or a driver of the cluster, have printed.
+    Logs(logs::LogsFlags),
     /// Writes one file with everything of an application, to be mailed or archived.
     Report(report::ReportFlags),
     /// Starts, stops and looks after a master and the workers of a file.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Submit(flags) => ("submit", submit::run(flags)),
         Command::History(flags) => ("history", history::run(flags)),
         Command::Image(flags) => ("image", image::run(&flags)),
+        Command::Logs(flags) => ("logs", logs::run(&flags)),
         Command::Report(flags) => ("report", report::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
         Command::Daemon(flags) => ("daemon", background::run(flags)),

@@ -9,6 +9,7 @@
 
 pub mod child;
 mod environment;
+pub mod log;
 #[cfg(feature = "cluster")]
 pub mod node;
 mod options;
