@@ -12,6 +12,7 @@ pub mod map_status;
 pub mod outcome;
 pub mod properties;
 pub mod storage_level;
+pub mod thread;
 
 pub use block::{BlockLocation, BlockStatus, MapAttempt, MapOutputLocation, RddBlock};
 pub use event::{
@@ -27,3 +28,4 @@ pub use map_status::{MapOutputSizes, MapStatus};
 pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};
 pub use properties::Properties;
 pub use storage_level::{SharedStorageLevel, StorageLevel};
+pub use thread::ThreadInfo;

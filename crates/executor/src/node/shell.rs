@@ -24,11 +24,11 @@ use firesteel_rpc::{
 };
 use firesteel_shuffle::Scratch;
 use firesteel_task::{KillSwitch, SparkFiles};
-use firesteel_types::{TaskFailure, TaskId, TaskOutcome, Tick};
+use firesteel_types::{TaskFailure, TaskId, TaskOutcome, ThreadInfo, Tick};
 
 use super::block_manager::{BlockManager, Blocks, lock};
 use super::cached::{REPLICAS, Replicas};
-use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
+use super::protocol::{BLOCKS, BlockMasterReply, THREADS, TaskOrder, TellThreads, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
 use crate::panics::drop_guarded;
@@ -213,12 +213,31 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     env.serve_streams(manager.clone());
     env.register(BLOCKS, Blocks(manager.clone()))?;
     env.register(REPLICAS, Replicas(manager.clone()))?;
+    env.register(THREADS, Threads)?;
     let peer = runtime.block_on(introduce(&manager, address)).map_err(|error| {
         let message = format!("its driver at {} does not answer: {error}", settings.driver);
         eprintln!("firesteel executor: {message}");
         std::process::exit(exit::DRIVER_LOST)
     })?;
     start(&settings, &env, manager, peer)
+}
+
+/// The endpoint that tells what the threads of this process do.
+struct Threads;
+
+impl Endpoint for Threads {
+    type Message = TellThreads;
+
+    async fn receive(
+        &mut self,
+        _: TellThreads,
+        caller: Caller<Vec<ThreadInfo>>,
+        context: &Context<TellThreads>,
+    ) -> Result<(), HandlerError> {
+        // Some files for each thread.
+        context.env().runtime().spawn_blocking(move || caller.reply(crate::threads()));
+        Ok(())
+    }
 }
 
 /// The shell, once there is one: for the thread of signals.
