@@ -11,6 +11,7 @@
 //! | [`numbers`] | which number the next executor has |
 //! | [`timer`] | when a core is woken next, for its shell |
 //! | [`command`] | how an executor is started |
+//! | [`log_url`] | where its output is read, by a pattern |
 //! | [`wire`] | how all this travels |
 //!
 //! Architecture Invariant: an executor is lost once and for ever (S04). A broken connection, missing heartbeats and the
@@ -21,6 +22,7 @@ pub mod command;
 pub mod executor;
 pub mod id;
 pub mod jitter;
+pub mod log_url;
 pub mod mutant;
 pub mod numbers;
 pub mod protocol;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firesteel_conf::{Conf, ConfError, Loader, Origin, entries};
-use firesteel_pages::SheetTable;
+use firesteel_conf::{Conf, ConfError, Loader, LogLevel, Origin, entries};
+use firesteel_pages::{SheetPage, SheetTable};
 use firesteel_rpc::{RpcOptions, user_secret};
 use firesteel_standalone::{Drawing, Sheet, Table};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::level_filters::LevelFilter;
 
 use crate::Failure;
 
@@ -35,12 +36,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The settings of flags, variables and files, and what RPC makes of them.
+    /// The settings of flags, variables and files, and what RPC makes of them. From then on this process logs.
     pub(crate) fn settings(&self) -> Result<(Conf, RpcOptions), Failure> {
         let mut conf = load(self.properties_file.as_deref(), &self.settings)?;
         if self.insecure {
             conf.insert(entries::INSECURE.key(), true, Origin::Flag { flag: "--insecure" });
         }
+        log(&conf)?;
         conf.validate()?;
         for warning in conf.warnings() {
             tracing::warn!("{warning}");
@@ -84,7 +86,13 @@ pub(crate) fn draw_pages() {
         for Table { heading, columns, rows } in &sheet.tables {
             tables.push(SheetTable { heading, columns, rows });
         }
-        firesteel_pages::sheet(&sheet.title, &sheet.lines, &tables)
+        firesteel_pages::sheet(&SheetPage {
+            title: &sheet.title,
+            lines: &sheet.lines,
+            links: &sheet.links,
+            text: sheet.text.as_deref(),
+            tables: &tables,
+        })
     }
     firesteel_standalone::draw_with(Drawing { page, asset: firesteel_pages::asset });
 }
@@ -139,9 +147,22 @@ pub(crate) fn load(file: Option<&std::path::Path>, settings: &[String]) -> Resul
     Ok(Loader::new().arguments(arguments).environment(variables).load()?.conf)
 }
 
-/// Lines on standard error, warnings of all crates among them.
-pub(crate) fn log() {
+fn tracing_level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// Lines on standard error, warnings of all crates among them, as `spark.log.level` says.
+pub(crate) fn log(conf: &Conf) -> Result<(), ConfError> {
+    let level = conf.get(&entries::LOG_LEVEL)?.unwrap_or(LogLevel::Info);
     tracing_subscriber::fmt()
+        .with_max_level(tracing_level(level))
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(false)
@@ -152,6 +173,7 @@ pub(crate) fn log() {
         usual(panic);
         std::process::abort();
     }));
+    Ok(())
 }
 
 /// One thread is enough for what master and worker do, and small.

@@ -34,12 +34,12 @@ pub(crate) struct HistoryFlags {
 }
 
 pub(crate) fn run(flags: HistoryFlags) -> Result<ExitCode, Failure> {
-    daemons::log();
     let mut conf = daemons::load(flags.properties_file.as_deref(), &flags.settings)?;
     if let Some(directory) = &flags.dir {
         let origin = Origin::Flag { flag: "--dir" };
         conf.insert(entries::HISTORY_LOG_DIRECTORY.key(), directory, origin);
     }
+    daemons::log(&conf)?;
     conf.validate()?;
     conf.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let set = conf.get(&entries::HISTORY_UI_PORT)?;

@@ -1,6 +1,7 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
-//! stops daemons on several machines, `decommission` takes workers out of a cluster, `history` tells of applications that are over, `report` puts one of them into a file,
-//! `image` packs one for Kubernetes. Under the name `spark-submit` it is
+//! stops daemons on several machines, `decommission` takes workers out of a cluster, `history` tells of applications that are over,
+//! `report` puts one of them into a file, `logs` prints what executors print, `image` packs one for Kubernetes. Under the name
+//! `spark-submit` it is
 //! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
@@ -12,6 +13,7 @@ mod decommission;
 mod history;
 mod image;
 mod launch;
+mod logs;
 mod machine;
 mod master;
 mod report;
@@ -48,6 +50,8 @@ enum Command {
     History(history::HistoryFlags),
     /// Packs an application into an image for Kubernetes.
     Image(image::ImageFlags),
+    /// Prints what the executors of an application, or a driver of the cluster, have printed.
+    Logs(logs::LogsFlags),
     /// Writes one file with everything of an application, to be mailed or archived.
     Report(report::ReportFlags),
     /// Starts, stops and looks after a master and the workers of a file.
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Submit(flags) => ("submit", submit::run(flags)),
         Command::History(flags) => ("history", history::run(flags)),
         Command::Image(flags) => ("image", image::run(&flags)),
+        Command::Logs(flags) => ("logs", logs::run(&flags)),
         Command::Report(flags) => ("report", report::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
         Command::Decommission(flags) => ("decommission", decommission::run(flags)),

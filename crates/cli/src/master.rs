@@ -21,7 +21,6 @@ pub(crate) struct MasterFlags {
 }
 
 pub(crate) fn run(flags: MasterFlags) -> Result<ExitCode, Failure> {
-    daemons::log();
     daemons::draw_pages();
     let args = check(&flags)?;
     daemons::runtime()?.block_on(async {

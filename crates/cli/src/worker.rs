@@ -35,7 +35,6 @@ pub(crate) struct WorkerFlags {
 }
 
 pub(crate) fn run(flags: WorkerFlags) -> Result<ExitCode, Failure> {
-    daemons::log();
     daemons::draw_pages();
     let args = check(flags)?;
     daemons::runtime()?.block_on(async {

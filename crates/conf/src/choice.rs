@@ -1,6 +1,7 @@
 //! Entries whose values are a few words, each an enumeration of its own.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::value::{Refusal, Rules, Value};
 
@@ -50,10 +51,72 @@ impl Choice for SchedulingMode {
 pub enum RollingStrategy {
     /// When one is full.
     Size,
+    /// When an hour, a day or the like is over.
+    Time,
 }
 
 impl Choice for RollingStrategy {
-    const WORDS: &'static [(&'static str, Self)] = &[("size", Self::Size)];
+    const WORDS: &'static [(&'static str, Self)] = &[("size", Self::Size), ("time", Self::Time)];
+}
+
+/// What a process tells on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// What may become a failure.
+    Warn,
+    /// What happens.
+    Info,
+    /// What happens, in detail.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// Spark's names; there is nothing worse than an error here.
+impl Choice for LogLevel {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("OFF", Self::Off),
+        ("ERROR", Self::Error),
+        ("FATAL", Self::Error),
+        ("WARN", Self::Warn),
+        ("INFO", Self::Info),
+        ("DEBUG", Self::Debug),
+        ("TRACE", Self::Trace),
+        ("ALL", Self::Trace),
+    ];
+}
+
+/// For how long one file of output is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollingInterval(pub Duration);
+
+impl RollingInterval {
+    /// Spark's shortest.
+    const SHORTEST: Duration = Duration::from_secs(60);
+}
+
+impl Value for RollingInterval {
+    fn parse(text: &str, rules: &Rules) -> Result<Self, Refusal> {
+        let seconds = match text.to_ascii_lowercase().as_str() {
+            "daily" => 86_400,
+            "hourly" => 3600,
+            "minutely" => 60,
+            number => number.parse::<u32>().map_err(|_| Refusal::of_kind::<Self>(rules))?,
+        };
+        let interval = Duration::from_secs(seconds.into());
+        match interval < Self::SHORTEST {
+            true => Err(Refusal { reason: "expected 60 seconds or more".to_owned() }),
+            false => Ok(RollingInterval(interval)),
+        }
+    }
+
+    fn kind(_: &Rules) -> String {
+        "daily, hourly, minutely or a number of seconds".to_owned()
+    }
 }
 
 /// What looks at requests over HTTP before anything else does.

@@ -51,8 +51,8 @@ mod value;
 mod warning;
 
 pub use choice::{
-    Choice, CompressionCodec, DeployMode, LocalTransport, PullPolicy, RecoveryMode, RestFilter,
-    RollPolicy, RollingStrategy, SchedulingMode, Unschedulable,
+    Choice, CompressionCodec, DeployMode, LocalTransport, LogLevel, PullPolicy, RecoveryMode,
+    RestFilter, RollPolicy, RollingInterval, RollingStrategy, SchedulingMode, Unschedulable,
 };
 pub use conf::{Conf, Origin, Setting};
 pub use duration::{TimeUnit, format_duration, parse_duration};

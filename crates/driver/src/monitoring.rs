@@ -13,12 +13,11 @@ mod with_monitor {
     use firesteel_engine::{Engine, Listener};
     use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
-    use firesteel_monitor::threads::{self, ThreadData};
     use firesteel_monitor::{EventLog, Server, ServerOptions, metrics};
     use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
     use firesteel_task::Environment as _;
-    use firesteel_types::{Event, ExecutorId, JobId, StageId};
+    use firesteel_types::{Event, ExecutorId, JobId, StageId, ThreadInfo};
 
     use crate::{Error, Result};
 
@@ -121,9 +120,8 @@ mod with_monitor {
             Some(driver_metrics(&engine, self.namespace.as_deref()))
         }
 
-        /// Executors are other processes, unless the driver runs the tasks itself.
-        fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadData>> {
-            (executor == ExecutorId::DRIVER).then(threads::of_this_process)
+        fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
+            self.engine.upgrade()?.threads(executor)
         }
 
         fn tells_executors(&self) -> bool {

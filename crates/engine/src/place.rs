@@ -10,7 +10,7 @@ use firesteel_executor::Forgotten;
 use firesteel_scheduler::SchedulerInput;
 use firesteel_types::{
     BlockLocation, Event, ExecutorId, ExecutorInfo, Host, MapAttempt, MapOutputLocation, RddBlock,
-    RddId, ShuffleId, TaskId,
+    RddId, ShuffleId, TaskId, ThreadInfo,
 };
 
 use super::backend::{Cluster, ClusterManager, NewCluster, claimant, dispatch};
@@ -137,6 +137,15 @@ impl Place {
             Place::Cluster(cluster) => cluster.address(),
         };
         address.unwrap_or_else(|| (Host::new("localhost"), 0))
+    }
+
+    /// What the threads of an executor do; `None`: nobody tells. Waits for its answer.
+    pub(super) fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
+        match self {
+            _ if executor == ExecutorId::DRIVER => Some(firesteel_executor::threads()),
+            Place::Threads { .. } => None,
+            Place::Cluster(cluster) => cluster.threads(executor),
+        }
     }
 
     /// The id that a cluster gave the application.

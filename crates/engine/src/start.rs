@@ -48,6 +48,9 @@ impl Engine {
         managers: &[Arc<dyn ClusterManager>],
     ) -> Result<Arc<Engine>> {
         firesteel_storage::raise_open_file_limit();
+        if let Some(level) = conf.get(&entries::LOG_LEVEL)? {
+            firesteel_executor::log::to_stderr(level);
+        }
         if cfg!(panic = "abort") {
             let message = "tasks end by unwinding: build with panic = \"unwind\"".to_owned();
             return Err(Error::Unsupported { message });

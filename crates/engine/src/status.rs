@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use firesteel_status::{AppStatus, Retention};
-use firesteel_types::Event;
+use firesteel_types::{Event, ExecutorId, ThreadInfo};
 
 use crate::Engine;
 
@@ -102,6 +102,12 @@ impl Engine {
         look(&self.status.read().status)
     }
 
+    /// What the threads of an executor, or of the driver, do; `None`: there is no such executor, or it does not answer within a
+    /// while. Waits for it.
+    pub fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
+        self.place.threads(executor)
+    }
+
     /// Tells the status and all listeners. When several threads post, all hear the events in one order.
     #[inline]
     pub(crate) fn post(&self, event: Event) {
@@ -112,7 +118,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firesteel_types::{ExecutorId, ExecutorInfo, Host, Tick};
+    use firesteel_types::{ExecutorInfo, Host, Tick};
 
     fn status() -> Status {
         Status::new(Retention { jobs: 1, stages: 1, tasks: 1, dead_executors: 1 })

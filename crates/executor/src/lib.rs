@@ -9,6 +9,7 @@
 
 pub mod child;
 mod environment;
+pub mod log;
 #[cfg(feature = "cluster")]
 pub mod node;
 mod options;
@@ -16,6 +17,7 @@ mod panics;
 mod protocol;
 mod runner;
 mod survey;
+mod threads;
 mod timing;
 mod usage;
 pub mod variables;
@@ -25,6 +27,7 @@ pub use options::{STACK_BYTES, codec_if};
 pub use panics::{catch, drop_guarded};
 pub use protocol::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 pub use runner::{run_encoded, run_task};
+pub use threads::threads;
 pub use usage::usage;
 
 firesteel_closure::before_main!(if crate::child::is_executor => crate::child::take_over);

@@ -11,8 +11,8 @@ use firesteel_task::{
 };
 use firesteel_types::{AccumulatorId, TaskMetrics, TaskOutcome};
 
-use crate::panics;
 use crate::timing::Started;
+use crate::{panics, threads};
 
 /// Runs a body as it is.
 pub fn run_task(
@@ -21,6 +21,7 @@ pub fn run_task(
     kill: Arc<KillSwitch>,
     environment: Arc<dyn Environment>,
 ) -> TaskReport {
+    let _runs = threads::runs(&identity);
     let task = TaskContext::new(identity, kill, environment);
     let started = Started::now();
     spilled::take();
@@ -92,6 +93,7 @@ pub(crate) fn run_decoded(
     kill: Arc<KillSwitch>,
     environment: Arc<dyn Environment>,
 ) -> TaskReport<Vec<u8>> {
+    let _runs = threads::runs(&identity);
     let task = TaskContext::new(identity, kill, environment);
     let started = Started::now();
     spilled::take();

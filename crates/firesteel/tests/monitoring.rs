@@ -145,6 +145,41 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
 }
 
 #[test]
+fn the_threads_of_an_executor_are_told_with_the_task_that_one_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = builder("local-cluster[1,1,512]", directory.path()).build().unwrap();
+    let (address, id) = (ctx.ui_address().unwrap(), ctx.application_id().to_owned());
+    let path = |executor: &str| format!("/api/v1/applications/{id}/executors/{executor}/threads");
+    let running = ctx.clone();
+    let job = std::thread::spawn(move || {
+        let slow = running.range_in(1, 0..1u64, 1).map(|n| {
+            std::thread::sleep(std::time::Duration::from_secs(1000));
+            n
+        });
+        slow.count()
+    });
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let threads = get(address, &path("0"));
+        if threads.contains("\"Executor task launch worker for task 0.0 in stage 0.0 (TID 0)") {
+            assert!(
+                threads.contains("\"threadName\" : \"firesteel-signa\"")
+                    || threads.contains("firesteel-rpc"),
+                "{threads}"
+            );
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{threads}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(get(address, &path("7")).contains("Executor does not exist."));
+    assert!(get(address, &path("x")).contains("neither 'driver' nor number"));
+    ctx.cancel_all_jobs();
+    assert!(job.join().unwrap().is_err());
+    ctx.stop();
+}
+
+#[test]
 fn a_directory_for_logs_that_is_missing_is_told_at_the_start() {
     let refused =
         builder("local[1]", Path::new("/no/such/place")).build().err().expect("it is refused");

@@ -79,6 +79,8 @@ fn default_file() -> Option<PathBuf> {
 
 /// What sinks of Spark's are called by their classes.
 const PACKAGE: &str = "org.apache.spark.metrics.sink.";
+/// The longest time between reports: clocks do not go on for ever.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 /// Answered by the port that a process has anyway.
 const SERVED: [&str; 2] = ["MetricsServlet", "PrometheusServlet"];
 
@@ -177,7 +179,7 @@ impl Asked<'_> {
             })?;
         let unit = self.get("unit").unwrap_or("seconds").to_lowercase();
         let seconds = match unit.as_str() {
-            "milliseconds" => return Ok(Duration::from_millis(period.max(1000))),
+            "milliseconds" => return Ok(Duration::from_millis(period.max(1000)).min(LONGEST)),
             "seconds" => 1,
             "minutes" => 60,
             "hours" => 3600,
@@ -187,7 +189,11 @@ impl Asked<'_> {
                 return Err(self.refused(text));
             }
         };
-        Ok(Duration::from_secs(period.saturating_mul(seconds)))
+        let period = Duration::from_secs(period.saturating_mul(seconds));
+        if period > LONGEST {
+            return Err(self.refused(format!("period={text}: it is a year at most")));
+        }
+        Ok(period)
     }
 }
 
@@ -235,6 +241,13 @@ mod tests {
             (vec![("*.sink.g.class", "GraphiteSink"), ("*.sink.g.host", "h")], "port=:"),
             (vec![("*.sink.c.class", "ConsoleSink"), ("*.sink.c.period", "0")], "period=0"),
             (vec![("*.sink.c.class", "ConsoleSink"), ("*.sink.c.unit", "ages")], "unit=ages"),
+            (
+                vec![
+                    ("*.sink.c.class", "ConsoleSink"),
+                    ("*.sink.c.period", "18446744073709551615"),
+                ],
+                "it is a year at most",
+            ),
             (vec![("*.sink.x.period", "1")], "no sink of the class \"\""),
         ];
         for (settings, text) in table {

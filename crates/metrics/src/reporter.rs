@@ -1,6 +1,6 @@
 //! The thread that tells sinks how things stand.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,11 +10,17 @@ use crate::{Metrics, SinkOptions, Source};
 /// A failing sink is told of so often.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
+/// Who drops a reporter waits so long for its last report: a machine may not be found, and a source not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Reports until it is dropped, and once more then.
 #[derive(Debug)]
 pub struct Reporter {
     stop: Option<Sender<()>>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
+    patience: Duration,
 }
 
 struct Due {
@@ -56,8 +62,10 @@ impl Reporter {
             return None;
         }
         let (stop, stopped) = channel::<()>();
+        let (ending, ended) = channel::<()>();
         let thread = std::thread::Builder::new().name("firesteel-metrics".to_owned());
         let spawned = thread.spawn(move || {
+            let _ending = ending;
             loop {
                 let next = sinks.iter().map(|due| due.next).min().unwrap_or(begin);
                 let wait = next.saturating_duration_since(Instant::now());
@@ -70,7 +78,10 @@ impl Reporter {
             sinks.iter_mut().for_each(|due| due.report(&metrics));
         });
         match spawned {
-            Ok(thread) => Some(Reporter { stop: Some(stop), thread: Some(thread) }),
+            Ok(thread) => {
+                let (stop, thread) = (Some(stop), Some(thread));
+                Some(Reporter { stop, ended, thread, patience: PATIENCE })
+            }
             Err(error) => {
                 tracing::warn!(%error, "no metrics are reported: no thread for it");
                 None
@@ -91,11 +102,41 @@ fn report_due(sinks: &mut [Due], source: &Source) {
 impl Drop for Reporter {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // The source may hold on to what holds this.
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
-            }
+        let Some(thread) = self.thread.take() else { return };
+        // The source may hold on to what holds this.
+        if thread.thread().id() == std::thread::current().id() {
+            return;
         }
+        match self.ended.recv_timeout(self.patience) {
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("the last metrics were not reported in time");
+            }
+            _ => drop(thread.join()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::SinkKind;
+
+    #[test]
+    fn a_report_that_never_ends_does_not_hold_up_the_end_of_the_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let kind = SinkKind::Csv { directory: directory.path().to_owned() };
+        let sink = SinkOptions { name: "s".to_owned(), period: Duration::from_secs(1000), kind };
+        let (hold, held) = channel::<()>();
+        let held = Mutex::new(held);
+        let source = move || {
+            let _ = held.lock().unwrap().recv();
+            Metrics::new("")
+        };
+        let mut reporter = Reporter::start(vec![sink], Arc::new(source)).unwrap();
+        reporter.patience = Duration::from_millis(10);
+        drop(reporter);
+        drop(hold);
     }
 }

@@ -9,7 +9,7 @@
 //! | `metrics` | metrics of applications |
 //! | `rest` | answers of `/api/v1`: functions of a status and a path |
 //! | `history` | a directory of logs: listing, opening, cleaning |
-//! | `threads` | what the threads of this process do |
+//! | `threads` | what the threads of a process do, in answers |
 //! | `server`, `hosts` | HTTP |
 //! | `site` | the hook for pages: what the server shows besides `/api/v1` |
 //!
@@ -27,7 +27,7 @@ pub mod rest;
 pub mod server;
 pub mod site;
 pub mod spark;
-pub mod threads;
+mod threads;
 
 pub use history::{History, HistoryError, HistoryOptions};
 pub use log::{EventLog, EventLogError};

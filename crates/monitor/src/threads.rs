@@ -1,20 +1,18 @@
-//! What the threads of this process do, as far as the system tells: name, state, processor time, and where in the system
-//! a thread waits. Where in the program it is only a debugger can tell.
+//! The threads of a driver or an executor in answers of the REST API: Spark's `ThreadStackTrace`, with what there is of it. Without
+//! the calls of a thread, which a process without a virtual machine cannot tell of its own.
 
-use std::fs;
-use std::path::Path;
-
+use firesteel_types::ThreadInfo;
 use serde::Serialize;
 
-/// `ThreadStackTrace`, with what there is of it.
+/// `ThreadStackTrace`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ThreadData {
+pub(crate) struct ThreadData {
     thread_id: u64,
     thread_name: String,
     thread_state: &'static str,
     stack_trace: Stack,
-    blocked_by_lock: String,
+    blocked_by_lock: &'static str,
     holding_locks: [(); 0],
     synchronizers: [(); 0],
     monitors: [(); 0],
@@ -30,56 +28,36 @@ struct Stack {
     elems: Vec<String>,
 }
 
-/// So many threads are told of.
-const AT_MOST: usize = 10_000;
-
-/// All threads of this process, by their ids.
-pub fn of_this_process() -> Vec<ThreadData> {
-    of(Path::new("/proc/self/task"))
-}
-
-fn of(tasks: &Path) -> Vec<ThreadData> {
-    let entries = fs::read_dir(tasks).into_iter().flatten().flatten().take(AT_MOST);
-    let mut threads: Vec<ThreadData> = entries.filter_map(|entry| thread(&entry.path())).collect();
-    threads.sort_by_key(|thread| thread.thread_id);
-    threads
-}
-
-/// One thread; `None`: it has ended meanwhile.
-fn thread(directory: &Path) -> Option<ThreadData> {
-    let thread_id = directory.file_name()?.to_str()?.parse().ok()?;
-    let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    let (before, fields) = stat.rsplit_once(')')?;
-    let name = before.split_once('(')?.1.to_owned();
-    let mut fields = fields.split_whitespace();
-    let state = fields.next()?;
-    let ticks: Vec<u64> = fields.skip(10).take(2).filter_map(|it| it.parse().ok()).collect();
-    let place = fs::read_to_string(directory.join("wchan")).unwrap_or_default();
-    let place = Some(place.trim()).filter(|place| !place.is_empty() && *place != "0");
-    let mut elems: Vec<String> =
-        place.map(|place| format!("kernel.{place}\n")).into_iter().collect();
-    if let [user, system] = ticks[..] {
-        elems
-            .push(format!("processor time: {user} ticks in the program, {system} in the system\n"));
+impl From<ThreadInfo> for ThreadData {
+    fn from(thread: ThreadInfo) -> Self {
+        let ThreadInfo { id, name, state, user_ms, system_ms, waits_in, task } = thread;
+        let place = waits_in.map(|place| format!("kernel.{place}\n"));
+        let time =
+            format!("processor time: {user_ms} ms in the program, {system_ms} ms in the system\n");
+        // The system cuts names after fifteen letters: what a task is called does not fit.
+        let thread_name = match task {
+            Some(task) => format!("Executor task launch worker for {task} [{name}]"),
+            None => name,
+        };
+        ThreadData {
+            thread_id: id,
+            thread_name,
+            thread_state: match state {
+                'R' => "RUNNABLE",
+                'Z' | 'X' => "TERMINATED",
+                _ => "WAITING",
+            },
+            stack_trace: Stack { elems: place.into_iter().chain([time]).collect() },
+            blocked_by_lock: "",
+            holding_locks: [],
+            synchronizers: [],
+            monitors: [],
+            suspended: matches!(state, 'T' | 't'),
+            in_native: true,
+            is_daemon: true,
+            priority: 5,
+        }
     }
-    Some(ThreadData {
-        thread_id,
-        thread_name: name,
-        thread_state: match state {
-            "R" => "RUNNABLE",
-            "Z" | "X" => "TERMINATED",
-            _ => "WAITING",
-        },
-        stack_trace: Stack { elems },
-        blocked_by_lock: String::new(),
-        holding_locks: [],
-        synchronizers: [],
-        monitors: [],
-        suspended: matches!(state, "T" | "t"),
-        in_native: true,
-        is_daemon: true,
-        priority: 5,
-    })
 }
 
 #[cfg(test)]
@@ -87,21 +65,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_told_of_by_its_name_until_it_ends() {
-        let (sender, ended) = std::sync::mpsc::channel::<()>();
-        let (ready, began) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("looked-at".to_owned());
-        let running = thread.spawn(move || {
-            ready.send(()).unwrap();
-            let _ = ended.recv();
-        });
-        began.recv().unwrap();
-        let is_told = || of_this_process().iter().any(|it| it.thread_name == "looked-at");
-        assert!(is_told());
-        drop(sender);
-        running.unwrap().join().unwrap();
-        let json = serde_json::to_value(of_this_process()).unwrap();
-        assert!(json[0]["threadState"].is_string() && json[0]["stackTrace"]["elems"].is_array());
-        assert_eq!(of(Path::new("/nowhere")), []);
+    fn a_thread_is_told_with_its_task_and_where_it_waits() {
+        let thread = ThreadInfo {
+            id: 7,
+            name: "firesteel-task-".to_owned(),
+            state: 'S',
+            user_ms: 12,
+            system_ms: 3,
+            waits_in: Some("futex_wait".to_owned()),
+            task: Some("task 5.0 in stage 3.0 (TID 17)".to_owned()),
+        };
+        let json = serde_json::to_value(ThreadData::from(thread.clone())).unwrap();
+        let name =
+            "Executor task launch worker for task 5.0 in stage 3.0 (TID 17) [firesteel-task-]";
+        assert_eq!((&json["threadName"], &json["threadState"]), (&name.into(), &"WAITING".into()));
+        assert_eq!(json["stackTrace"]["elems"][0], "kernel.futex_wait\n");
+        let states =
+            ['R', 'Z', 'T'].map(|state| ThreadData::from(ThreadInfo { state, ..thread.clone() }));
+        assert_eq!(
+            states.each_ref().map(|it| it.thread_state),
+            ["RUNNABLE", "TERMINATED", "WAITING"]
+        );
+        assert!(states[2].suspended && !states[0].suspended);
     }
 }

@@ -14,14 +14,29 @@ pub struct SheetTable<'a> {
     pub rows: &'a [Vec<String>],
 }
 
+/// A page of a master or a worker.
+#[derive(Default)]
+pub struct SheetPage<'a> {
+    pub title: &'a str,
+    pub lines: &'a [String],
+    /// What they are called, and where they lead.
+    pub links: &'a [(String, String)],
+    /// Lines of text as a process printed them.
+    pub text: Option<&'a str>,
+    pub tables: &'a [SheetTable<'a>],
+}
+
 /// So many rows of a table are shown.
 const ROWS: usize = 500;
 
 /// A whole page, as HTML.
-pub fn sheet(title: &str, lines: &[String], tables: &[SheetTable<'_>]) -> String {
+pub fn sheet(page: &SheetPage<'_>) -> String {
+    let SheetPage { title, lines, links, text, tables } = *page;
     let main = html! {
         h1 { (title) }
         @for text in lines { (line(text)) }
+        @if !links.is_empty() { p { @for (name, to) in links { a href=(to) { (name) } " " } } }
+        @if let Some(text) = text { pre { (text) } }
         @for table in tables { (section(table)) }
         p { a href="/json/" { "as JSON" } }
     };
@@ -99,7 +114,14 @@ mod tests {
         let rows = [vec!["3 of 8".to_owned(), "DEAD".to_owned(), evil.clone()]];
         let columns = ["Cores", "State", "Name"].map(str::to_owned);
         let table = SheetTable { heading: "Workers", columns: &columns, rows: &rows };
-        let text = sheet(&evil, &["Cores: 3 of 8 used".to_owned(), evil.clone()], &[table]);
+        let text = sheet(&SheetPage {
+            title: &evil,
+            lines: &["Cores: 3 of 8 used".to_owned(), evil.clone()],
+            links: &[(evil.clone(), "/log?a=1&b=2".to_owned())],
+            text: Some(&evil),
+            tables: &[table],
+        });
+        assert!(text.contains("href=\"/log?a=1&amp;b=2\""), "{text}");
         assert_eq!(
             (text.matches("37.5%").count(), text.contains("✕ </span>DEAD")),
             (2, true),

@@ -7,32 +7,19 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
+    year: i64,
+    month: i64,
+    day: i64,
     weekday: usize,
     seconds: u64,
 }
 
-/// The calendar's day, by counting from a March in whose year a leap day would come last.
+/// The calendar's day.
 fn civil(at: Tick) -> Civil {
     let seconds = at.0 / 1000;
     let days = seconds / 86_400;
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_based = (5 * day_of_year + 2) / 153;
-    let month = if march_based < 10 { march_based + 3 } else { march_based - 9 };
-    Civil {
-        year: year_of_era + era * 400 + u64::from(month <= 2),
-        month,
-        day: day_of_year - (153 * march_based + 2) / 5 + 1,
-        weekday: (days % 7) as usize,
-        seconds: seconds % 86_400,
-    }
+    let (year, month, day) = firesteel_types::date::civil(days as i64);
+    Civil { year, month, day, weekday: (days % 7) as usize, seconds: seconds % 86_400 }
 }
 
 /// As in ids: `20261115175124`.

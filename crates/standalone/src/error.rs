@@ -42,6 +42,12 @@ pub enum StartError {
          spark.authenticate out to have one, or, if that is meant, set spark.firesteel.master.rest.authenticate=false"
     )]
     RestWithoutToken,
+    /// Readers of output are to prove something, and nothing is there to prove it with.
+    #[error(
+        "spark.firesteel.worker.logs.authenticate=true needs a secret: leave spark.authenticate out to have one, or set \
+         spark.firesteel.worker.logs.authenticate=false"
+    )]
+    LogsWithoutToken,
     /// The key of tokens.
     #[error(transparent)]
     TokenKey(#[from] TokenKeyError),

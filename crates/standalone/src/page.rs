@@ -4,11 +4,15 @@
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// A page: a title, sentences, tables.
+/// A page: a title, sentences, links, text, tables.
 #[derive(Debug, Default)]
 pub struct Sheet {
     pub title: String,
     pub lines: Vec<String>,
+    /// What they are called, and where they lead.
+    pub links: Vec<(String, String)>,
+    /// Lines of text as a process printed them.
+    pub text: Option<String>,
     pub tables: Vec<Table>,
 }
 
@@ -54,6 +58,18 @@ impl Html {
         self
     }
 
+    /// A link to a page of this server.
+    pub(crate) fn link(mut self, name: &str, to: &str) -> Self {
+        self.0.links.push((name.to_owned(), to.to_owned()));
+        self
+    }
+
+    /// What a process printed.
+    pub(crate) fn text(mut self, text: &str) -> Self {
+        self.0.text = Some(text.to_owned());
+        self
+    }
+
     /// A table with a heading; `rows` are cells of text.
     pub(crate) fn table(mut self, heading: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
@@ -77,6 +93,12 @@ fn plain(sheet: &Sheet) -> String {
     );
     for line in &sheet.lines {
         let _ = writeln!(html, "<p>{}</p>", escape(line));
+    }
+    for (name, to) in &sheet.links {
+        let _ = writeln!(html, "<a href=\"{}\">{}</a>", escape(to), escape(name));
+    }
+    if let Some(text) = &sheet.text {
+        let _ = writeln!(html, "<pre>{}</pre>", escape(text));
     }
     for table in &sheet.tables {
         let _ =
@@ -122,8 +144,9 @@ mod tests {
     fn a_name_cannot_smuggle_in_markup() {
         let name = "<script>alert('x & \"y\"')</script>";
         let rows = vec![row![name]];
-        let html = Html::new(name).line(name).table(name, &[name], rows).finish();
+        let html = Html::new(name).line(name).link(name, name).text(name);
+        let html = html.table(name, &[name], rows).finish();
         assert!(!html.contains("<script>") && !html.contains("alert('"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;").count(), 6, "{html}");
+        assert_eq!(html.matches("&lt;script&gt;").count(), 9, "{html}");
     }
 }

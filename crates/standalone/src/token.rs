@@ -15,6 +15,8 @@ use serde_json::Value;
 
 /// What the key is made for of a secret.
 const PURPOSE: &str = "firesteel rest 2026 token";
+/// What the key of readers is made for of that.
+const LOGS_PURPOSE: &str = "firesteel worker logs 2026 token";
 /// For how long a token of our own counts. It is used at once.
 const LIFETIME: Duration = Duration::from_secs(300);
 /// How far clocks may differ.
@@ -60,6 +62,16 @@ impl TokenKey {
         }
         let secret = rpc.identity.as_ref().map(|identity| identity.secret().expose());
         Ok(secret.map(|secret| Self(blake3::derive_key(PURPOSE, secret.as_bytes()).into())))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(key: Vec<u8>) -> Self {
+        Self(key)
+    }
+
+    /// The key of tokens for readers of output: with one of these nothing can be submitted, should a server that is no worker get it.
+    pub fn for_logs(&self) -> Self {
+        Self(blake3::derive_key(LOGS_PURPOSE, &self.0).into())
     }
 
     /// A token for a request that is made now.

@@ -73,12 +73,61 @@ pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
+    pub(crate) query: Query,
     /// Whether a web page made somebody's browser ask.
     pub(crate) by_a_page: bool,
     /// What proves who asks.
     pub(crate) authorization: Option<String>,
     /// What came with it, or nothing if that is longer than is read.
     pub(crate) body: Option<Bytes>,
+}
+
+/// What stands behind the question mark: names and values, decoded.
+pub(crate) struct Query(Vec<(String, String)>);
+
+/// So many parameters of a request are looked at.
+const PARAMETERS: usize = 100;
+
+impl Query {
+    pub(crate) fn parse(text: &str) -> Self {
+        let pair = |part: &str| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            (decoded(name), decoded(value))
+        };
+        let parts = text.split('&').filter(|part| !part.is_empty());
+        Self(parts.take(PARAMETERS).map(pair).collect())
+    }
+
+    /// The first value of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Without percent signs; what is no text then is replaced.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let hex =
+            behind.get(..2).filter(|hex| *first == b'%' && hex.iter().all(u8::is_ascii_hexdigit));
+        let byte = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(if *first == b'+' { b' ' } else { *first }));
+        rest = if byte.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// With percent signs where something else than letters, digits and `plain` is.
+pub(crate) fn encoded(text: &[u8], plain: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for &byte in text {
+        let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        match is_plain || plain.as_bytes().contains(&byte) {
+            true => encoded.push(char::from(byte)),
+            false => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
@@ -232,11 +281,12 @@ async fn answer(
                 limit => Limited::new(body, limit).collect().await.ok().map(Collected::to_bytes),
             };
             let (method, path) = (head.method, head.uri.path().to_owned());
+            let query = Query::parse(head.uri.query().unwrap_or_default());
             let by_a_page = head.headers.contains_key(ORIGIN);
             let authorization = head.headers.get(AUTHORIZATION);
             let authorization =
                 authorization.and_then(|value| value.to_str().ok()).map(str::to_owned);
-            let asked = HttpRequest { method, path, by_a_page, authorization, body };
+            let asked = HttpRequest { method, path, query, by_a_page, authorization, body };
             Ok(handler(asked).await)
         }
     });
@@ -251,7 +301,8 @@ async fn answer(
     }
 }
 
-fn respond(method: &Method, path: &str, pages: &Pages) -> HttpResponse {
+/// The page of a path, or a refusal.
+pub(crate) fn respond(method: &Method, path: &str, pages: &Pages) -> HttpResponse {
     if method != Method::GET && method != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -289,6 +340,16 @@ pub(crate) fn answer_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_what_is_broken_stays() {
+        let text = "a b&c=d/é%+";
+        assert_eq!(decoded(&encoded(text.as_bytes(), "/")), text);
+        assert_eq!(encoded(b"/a b", "/"), "/a%20b");
+        let query = Query::parse("a=1%2c2&b&a=3&c=x+y&&d=%zz%4");
+        let values = ["a", "b", "c", "d", "e"].map(|name| query.get(name));
+        assert_eq!(values, [Some("1,2"), Some(""), Some("x y"), Some("%zz%4"), None]);
+    }
 
     async fn ask(address: &RpcAddress) -> String {
         let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.unwrap();

@@ -135,6 +135,18 @@ impl Executors {
         }
     }
 
+    /// Where the driver's output can be read, and what else is told of it.
+    pub(crate) fn driver_told(
+        &mut self,
+        log_urls: &BTreeMap<String, String>,
+        attributes: &BTreeMap<String, String>,
+    ) {
+        self.change(ExecutorId::DRIVER, |driver| {
+            driver.info.log_urls.clone_from(log_urls);
+            driver.info.attributes.clone_from(attributes);
+        });
+    }
+
     fn change(&mut self, executor: ExecutorId, change: impl FnOnce(&mut ExecutorStatus)) {
         self.all.get_mut(&executor).map(change);
     }

@@ -139,7 +139,10 @@ impl AppStatus {
             | Event::ApplicationStart { .. }
             | Event::ApplicationEnd { .. }
             | Event::EnvironmentUpdate { .. }
-            | Event::ResourceProfileAdded { .. } => self.application.apply(event),
+            | Event::ResourceProfileAdded { .. } => {
+                self.application.apply(event);
+                self.tell_driver();
+            }
             Event::JobStart { job, properties, stages, at } => {
                 self.stages.job_started(*job, stages);
                 self.storage.stages_made(stages);
@@ -187,6 +190,7 @@ impl AppStatus {
         match event {
             Event::ExecutorAdded { executor, info, at } => {
                 self.executors.added(*executor, info, *at);
+                self.tell_driver();
             }
             Event::ExecutorRemoved { executor, reason, at } => {
                 self.executors.removed(*executor, reason, *at);
@@ -223,6 +227,7 @@ impl AppStatus {
             }
             Event::BlockManagerAdded { id, max_memory, max_off_heap_memory, at } => {
                 self.executors.block_manager_added(id, *max_memory, *max_off_heap_memory, *at);
+                self.tell_driver();
             }
             Event::BlockManagerRemoved { id, .. } => self.storage.executor_removed(id.executor),
             Event::BlockUpdated { block, executor, memory_bytes, disk_bytes, .. } => {
@@ -240,6 +245,14 @@ impl AppStatus {
                 self.lost_events = self.lost_events.saturating_add(*events);
             }
             _ => self.unknown_events += 1,
+        }
+    }
+
+    /// What the application tells of its driver is told among the executors too, whichever of both came first.
+    fn tell_driver(&mut self) {
+        let Application { driver_log_urls, driver_attributes, .. } = &self.application;
+        if !driver_log_urls.is_empty() || !driver_attributes.is_empty() {
+            self.executors.driver_told(driver_log_urls, driver_attributes);
         }
     }
 

@@ -452,3 +452,27 @@ fn totals_count_what_is_forgotten_and_no_end_of_what_never_began() {
     assert_eq!((totals.tasks_completed, totals.metrics.input_records), (3, 15));
     assert_eq!((totals.last_job_ms, status.job(JobId(0))), (98, None));
 }
+
+#[test]
+fn the_driver_is_listed_with_what_the_application_tells_of_it_whichever_came_first() {
+    let url = BTreeMap::from([("stderr".to_owned(), "http://h/e".to_owned())]);
+    let zone = BTreeMap::from([("ZONE".to_owned(), "north".to_owned())]);
+    let application = Event::ApplicationStart {
+        name: "n".to_owned(),
+        app_id: "a".to_owned(),
+        attempt_id: None,
+        user: "u".to_owned(),
+        driver_log_urls: url.clone(),
+        driver_attributes: zone.clone(),
+        at: Tick(1),
+    };
+    let id = BlockManagerId { executor: ExecutorId::DRIVER, host: Host::new("h"), port: 1 };
+    let manager =
+        Event::BlockManagerAdded { id, max_memory: 1, max_off_heap_memory: None, at: Tick(2) };
+    for events in [[&application, &manager], [&manager, &application]] {
+        let mut status = status();
+        events.into_iter().for_each(|event| status.apply(event));
+        let driver = &status.executor(ExecutorId::DRIVER).unwrap().info;
+        assert_eq!((&driver.log_urls, &driver.attributes), (&url, &zone));
+    }
+}

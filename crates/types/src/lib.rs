@@ -4,6 +4,7 @@
 //! pure scheduler cores, the executors, the driver and the simulator can all depend on it.
 
 pub mod block;
+pub mod date;
 pub mod event;
 pub mod id;
 pub mod lineage;
@@ -11,6 +12,7 @@ pub mod map_status;
 pub mod outcome;
 pub mod properties;
 pub mod storage_level;
+pub mod thread;
 
 pub use block::{BlockLocation, BlockStatus, MapAttempt, MapOutputLocation, RddBlock};
 pub use event::{
@@ -26,3 +28,4 @@ pub use map_status::{MapOutputSizes, MapStatus};
 pub use outcome::{JobError, StageRef, TaskFailure, TaskOutcome};
 pub use properties::Properties;
 pub use storage_level::{SharedStorageLevel, StorageLevel};
+pub use thread::ThreadInfo;

@@ -5,6 +5,7 @@ mod application;
 mod daemon;
 mod joining;
 mod leaving;
+mod logs;
 mod replay;
 mod rest;
 mod running;

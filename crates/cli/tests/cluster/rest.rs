@@ -16,7 +16,7 @@ fn post(master: &Master, path: &str, body: &str) -> (String, Value) {
 }
 
 /// Submits a script of a shell; its id.
-fn submit(master: &Master, script: &str) -> String {
+pub(crate) fn submit(master: &Master, script: &str) -> String {
     let submission = json!({
         "action": "CreateSubmissionRequest",
         "appResource": "file:/bin/sh",

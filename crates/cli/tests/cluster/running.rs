@@ -153,7 +153,9 @@ fn output_is_kept_in_files_of_limited_size() {
         fs::read_to_string(&current).is_ok_and(|text| text.ends_with("last\n"))
     });
     let errors = directory.join("stderr");
-    wait_until("what went wrong", || fs::read_to_string(&errors).is_ok_and(|t| t == "trouble\n"));
+    wait_until("what went wrong", || {
+        fs::read_to_string(&errors).is_ok_and(|text| text.ends_with("trouble\n"))
+    });
     let sizes: Vec<u64> = fs::read_dir(&directory)
         .unwrap()
         .map(|entry| entry.unwrap())

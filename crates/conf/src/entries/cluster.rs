@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::entry::{AnyEntry, Entry};
-use crate::{ByteSize, ByteUnit, RecoveryMode, RestFilter, RollingStrategy, TimeUnit};
+use crate::{
+    ByteSize, ByteUnit, RecoveryMode, RestFilter, RollingInterval, RollingStrategy, TimeUnit,
+};
 
 entries! {
     /// Of applications on a cluster, and of its master and workers.
@@ -369,8 +371,8 @@ entries! {
             Entry::new("spark.worker.driverTerminateTimeout", "10s")
             .since("2.1.0").for_cluster();
 
-        /// How a worker keeps the output files of executors small: `size` begins a new file when one
-        /// is full. When it is not set, one file has it all.
+        /// How a worker keeps the output files of executors and drivers small: `size` begins a new file when one
+        /// is full, `time` when an interval is over. When it is not set, one file has it all.
         EXECUTOR_LOGS_ROLLING_STRATEGY: Option<RollingStrategy> =
             Entry::optional("spark.executor.logs.rolling.strategy")
             .example("size").since("1.1.0").for_cluster();
@@ -381,10 +383,23 @@ entries! {
             .formerly(&["spark.executor.logs.rolling.size.maxBytes"])
             .byte_unit(ByteUnit::Byte).positive().since("1.4.0").for_cluster();
 
+        /// When the next file of output begins, with the strategy `time`: by the clock of UTC, `daily` at midnight. Nothing
+        /// shorter than a minute is taken.
+        EXECUTOR_LOGS_ROLLING_INTERVAL: RollingInterval =
+            Entry::new("spark.executor.logs.rolling.time.interval", "daily")
+            .since("1.1.0").for_cluster();
+
         /// How many full files of output are kept, of each stream of an executor. When it is not set: all.
         EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES: Option<u32> =
             Entry::optional("spark.executor.logs.rolling.maxRetainedFiles")
             .positive().example("5").since("1.1.0").for_cluster();
+
+        /// Whether who reads output of executors and drivers at a worker's port needs a token, as for `spark.master.rest.enabled`:
+        /// `firesteel logs` has it, browsers do not. When it is not set: if other machines reach the port, and there is a
+        /// secret or a key to sign with.
+        WORKER_LOGS_AUTHENTICATE: Option<bool> =
+            Entry::optional("spark.firesteel.worker.logs.authenticate")
+            .example("false").since("Firesteel 0.1.0").for_cluster();
 
         /// Whether a worker removes the work directories of old applications.
         WORKER_CLEANUP_ENABLED: bool = Entry::new("spark.worker.cleanup.enabled", "true")

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::entry::{AnyEntry, Entry};
 use crate::redaction::Redaction;
 use crate::{
-    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, Master, SchedulingMode,
+    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, LogLevel, Master,
+    SchedulingMode,
 };
 
 /// Declares the entries of each category with their documentation, and collects them in a list.
@@ -63,6 +64,12 @@ entries! {
 
         /// Whether the settings are logged at INFO when the application starts, redacted.
         LOG_CONF: bool = Entry::new("spark.logConf", "false").since("0.9.0");
+
+        /// What is told on standard error: by executors, `WARN` when it is not set; by a driver whose program has no subscriber of
+        /// the crate `tracing`, nothing when it is not set; by `firesteel master`, `worker` and `history`, `INFO` when it is not
+        /// set. `FATAL` is `ERROR`, `ALL` is `TRACE`.
+        LOG_LEVEL: Option<LogLevel> = Entry::optional("spark.log.level")
+            .example("DEBUG").since("3.5.0");
 
         /// Values are hidden in logs and in the UI when this regular expression is found in their
         /// key or in themselves.
@@ -269,6 +276,12 @@ entries! {
 
         /// The port for that; 0: any. If it is taken, the next ones are tried, up to `spark.port.maxRetries`.
         UI_PORT: u32 = Entry::new("spark.ui.port", "4040").between(0.0, 65_535.0).since("0.7.0");
+
+        /// Where the output of executors is to be read, instead of where their cluster manager says: `{{APP_ID}}`,
+        /// `{{EXECUTOR_ID}}` and `{{NAME}}` of an attribute (`SPARK_EXECUTOR_ATTRIBUTE_NAME`) are replaced, and `{{FILE_NAME}}`
+        /// by `stdout` and `stderr`, or by the names in the attribute `LOG_FILES`. If one is not known, it has no effect.
+        UI_CUSTOM_EXECUTOR_LOG_URL: Option<String> = Entry::optional("spark.ui.custom.executor.log.url")
+            .example("https://logs.example.org/{{APP_ID}}/{{EXECUTOR_ID}}/{{FILE_NAME}}").since("3.0.0");
 
         /// Whether jobs and stages can be killed from the pages of the application.
         UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");

@@ -9,7 +9,8 @@ use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::wire;
 use firesteel_closure::ExecutableHash;
 use firesteel_executor::node::{
-    BLOCKS, BlockMasterReply, MapOutputLocations, NextPiece, StreamId, ToBlockMaster, items_answer,
+    BLOCKS, BlockMasterReply, MapOutputLocations, NextPiece, StreamId, THREADS, ToBlockMaster,
+    items_answer,
 };
 use firesteel_rpc::{
     Caller, Context, Endpoint, HandlerError, OpenError, Peer, StreamBody, StreamSource,
@@ -53,11 +54,12 @@ impl Endpoint for Scheduler {
         _: &Context<ToDriver>,
     ) -> Result<(), HandlerError> {
         let connection = caller.peer().connection;
-        let link = match self.known.insert(connection) {
-            true => caller.endpoint_ref(wire::EXECUTOR).zip(caller.endpoint_ref(BLOCKS)),
-            false => None,
+        let link = || {
+            let tasks = caller.endpoint_ref(wire::EXECUTOR)?;
+            let (blocks, threads) = (caller.endpoint_ref(BLOCKS)?, caller.endpoint_ref(THREADS)?);
+            Some(Box::new(Link { tasks, blocks, threads }))
         };
-        let link = link.map(|(tasks, blocks)| Box::new(Link { tasks, blocks }));
+        let link = if self.known.insert(connection) { link() } else { None };
         let bytes = match &message {
             ToDriver::StatusUpdate { data, .. } => data.len() as u64,
             ToDriver::RegisterExecutor { .. } | ToDriver::ExecutorHeartbeat { .. } => 0,

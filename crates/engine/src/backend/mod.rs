@@ -34,7 +34,7 @@ mod standalone;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -42,10 +42,12 @@ use std::time::Duration;
 use firesteel_backend::protocol::ToExecutor;
 use firesteel_conf::{ByteSize, Conf, entries};
 use firesteel_executor::Forgotten;
-use firesteel_executor::node::{TaskOrder, ToBlocks};
+use firesteel_executor::node::{TaskOrder, TellThreads, ToBlocks};
 use firesteel_rpc::{EndpointRef, Message, RpcAddress, RpcEnv, RpcError};
 use firesteel_task::TaskReport;
-use firesteel_types::{BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, TaskId};
+use firesteel_types::{
+    BlockLocation, BlockManagerId, ExecutorId, Host, RddBlock, TaskId, ThreadInfo,
+};
 use tokio::sync::Semaphore;
 
 use super::Engine;
@@ -66,6 +68,8 @@ pub use provider::{ApplicationSpec, ClusterManager, Provider, Reports};
 const CODE_SENT_ALONG: usize = 1 << 20;
 /// So many stages' code an executor is known to have; the oldest is sent again if it is needed.
 const CODE_KNOWN: usize = 256;
+/// How long an executor may take to tell what its threads do.
+const THREADS_TIME: Duration = Duration::from_secs(10);
 /// So many replicas are asked for in one message.
 const REPLICAS_ASKED: usize = 10_000;
 
@@ -74,6 +78,7 @@ const REPLICAS_ASKED: usize = 10_000;
 struct Link {
     tasks: EndpointRef<ToExecutor>,
     blocks: EndpointRef<ToBlocks>,
+    threads: EndpointRef<TellThreads>,
 }
 
 /// An executor that may get tasks.
@@ -280,6 +285,18 @@ impl Cluster {
                 let _ = cluster.send_patiently(executor, &to, message).await;
             });
         }
+    }
+
+    /// What the threads of an executor do; `None`: there is no such one, or it does not answer. Waits for it, on no thread of the
+    /// engine's.
+    pub(super) fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
+        let threads = lock(&self.executors).get(&executor)?.link.threads.clone();
+        let (answer, answered) = sync_channel(1);
+        self.env.runtime().spawn(async move {
+            let told = tokio::time::timeout(THREADS_TIME, threads.ask(TellThreads)).await;
+            let _ = answer.send(told.ok().and_then(Result::ok));
+        });
+        answered.recv_timeout(THREADS_TIME + THREADS_TIME).ok()?
     }
 
     /// Tells an executor something about its blocks. Never waits.

@@ -33,7 +33,8 @@ mod work;
 
 pub use protocol::{
     BLOCK_MASTER, BLOCKS, BlockMasterReply, Bundle, DRIVER_URL, MapOutputLocations, NextPiece,
-    SETTINGS, StreamId, TaskData, TaskOrder, TaskOutput, ToBlockMaster, ToBlocks, items_answer,
+    SETTINGS, StreamId, THREADS, TaskData, TaskOrder, TaskOutput, TellThreads, ToBlockMaster,
+    ToBlocks, items_answer,
 };
 
 /// Before `main`: works for the driver that the environment names, and ends with it.

@@ -13,7 +13,7 @@ use firesteel_task::{TaskIdentity, TaskReport};
 use firesteel_types::{
     AccumulatorId, BlockLocation, BlockStatus, BroadcastId, ExecutorId, ExecutorMetrics,
     MapAttempt, MapOutputLocation, RddBlock, RddId, RunningTask, ShuffleId, StagePeak, TaskFailure,
-    TaskId,
+    TaskId, ThreadInfo,
 };
 
 use crate::Forgotten;
@@ -22,6 +22,9 @@ use crate::Forgotten;
 pub const BLOCK_MASTER: &str = "BlockManagerMaster";
 /// The name of an executor's endpoint that is told what is to become of its blocks.
 pub const BLOCKS: &str = "BlockManagerEndpoint";
+
+/// The name of an executor's endpoint that tells what its threads do.
+pub const THREADS: &str = "ThreadDump";
 
 /// The driver's address for a new executor: `spark://driver@host:port`.
 pub const DRIVER_URL: &str = "FIRESTEEL_DRIVER_URL";
@@ -223,6 +226,14 @@ pub enum ToBlocks {
 
 impl Message for ToBlocks {
     type Reply = ();
+}
+
+/// To an executor's [`THREADS`]: what do its threads do?
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TellThreads;
+
+impl Message for TellThreads {
+    type Reply = Vec<ThreadInfo>;
 }
 
 /// What can be read as a stream, from a driver or an executor.

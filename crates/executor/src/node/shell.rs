@@ -11,23 +11,24 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use firesteel_backend::executor::{Executor, ExecutorEffect, ExecutorEvent, ExecutorOptions, exit};
 use firesteel_backend::jitter::Jitter;
+use firesteel_backend::log_url;
 use firesteel_backend::mutant::Planted;
 use firesteel_backend::protocol::{ToDriver, ToExecutor};
 use firesteel_backend::timer::Timer;
 use firesteel_backend::wire;
 use firesteel_closure::{ExecutableHash, SameExecutable, WireError, from_bytes};
-use firesteel_conf::entries;
+use firesteel_conf::{LogLevel, entries};
 use firesteel_rpc::{
     BindTo, Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv,
     RpcError, RpcOptions,
 };
 use firesteel_shuffle::Scratch;
 use firesteel_task::{KillSwitch, SparkFiles};
-use firesteel_types::{TaskFailure, TaskId, TaskOutcome, Tick};
+use firesteel_types::{TaskFailure, TaskId, TaskOutcome, ThreadInfo, Tick};
 
 use super::block_manager::{BlockManager, Blocks, lock};
 use super::cached::{REPLICAS, Replicas};
-use super::protocol::{BLOCKS, BlockMasterReply, TaskOrder, ToBlockMaster};
+use super::protocol::{BLOCKS, BlockMasterReply, THREADS, TaskOrder, TellThreads, ToBlockMaster};
 use super::settings::{Settings, StartError};
 use super::work::{self, Assignment, Workplace};
 use crate::panics::drop_guarded;
@@ -190,6 +191,7 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     // Its worker has put them here before it started this process.
     SparkFiles::set_root_directory(std::env::current_dir()?);
     let settings = Settings::read(|name| std::env::var(name).ok())?;
+    crate::log::to_stderr(settings.conf.get(&entries::LOG_LEVEL)?.unwrap_or(LogLevel::Warn));
     if settings.node.is_some() {
         end_when_told()?;
     }
@@ -211,12 +213,31 @@ pub(super) fn run() -> Result<Infallible, StartError> {
     env.serve_streams(manager.clone());
     env.register(BLOCKS, Blocks(manager.clone()))?;
     env.register(REPLICAS, Replicas(manager.clone()))?;
+    env.register(THREADS, Threads)?;
     let peer = runtime.block_on(introduce(&manager, address)).map_err(|error| {
         let message = format!("its driver at {} does not answer: {error}", settings.driver);
         eprintln!("firesteel executor: {message}");
         std::process::exit(exit::DRIVER_LOST)
     })?;
     start(&settings, &env, manager, peer)
+}
+
+/// The endpoint that tells what the threads of this process do.
+struct Threads;
+
+impl Endpoint for Threads {
+    type Message = TellThreads;
+
+    async fn receive(
+        &mut self,
+        _: TellThreads,
+        caller: Caller<Vec<ThreadInfo>>,
+        context: &Context<TellThreads>,
+    ) -> Result<(), HandlerError> {
+        // Some files for each thread.
+        context.env().runtime().spawn_blocking(move || caller.reply(crate::threads()));
+        Ok(())
+    }
 }
 
 /// The shell, once there is one: for the thread of signals.
@@ -255,6 +276,23 @@ async fn introduce(
     }
 }
 
+/// Those of `spark.ui.custom.executor.log.url`, if that says something.
+fn custom_log_urls(
+    settings: &Settings,
+    urls: BTreeMap<String, String>,
+    attributes: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, StartError> {
+    let Some(pattern) = settings.conf.get(&entries::UI_CUSTOM_EXECUTOR_LOG_URL)? else {
+        return Ok(urls);
+    };
+    let who = (&settings.app, settings.executor);
+    Ok(log_url::apply(&pattern, who, attributes, &urls).unwrap_or_else(|name| {
+        let key = entries::UI_CUSTOM_EXECUTOR_LOG_URL.key();
+        tracing::warn!("{key} has no effect: {{{{{name}}}}} is not known here");
+        urls
+    }))
+}
+
 fn start(
     settings: &Settings,
     env: &RpcEnv,
@@ -264,6 +302,7 @@ fn start(
     let conf = &settings.conf;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let [log_urls, attributes] = variables::of_executor();
+    let log_urls = custom_log_urls(settings, log_urls, &attributes)?;
     let options = ExecutorOptions {
         app: settings.app.clone(),
         executor: settings.executor,

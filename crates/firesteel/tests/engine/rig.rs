@@ -1,11 +1,14 @@
-//! Contexts for tests, one shared context per transport, and waiting for a condition.
+//! Contexts for tests, shared contexts for some transports, and waiting for a condition. Whatever a test does, the log of its
+//! context gives the status that the context had (S18).
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use firesteel::status::{AppStatus, Retention};
 use firesteel::types::Event;
 use firesteel::{Builder, Context};
+use firesteel_monitor::{Encoder, Extent, Replay};
 
 /// No test waits longer than this for anything.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -23,24 +26,46 @@ pub(crate) fn builder(master: &str) -> Builder {
         .config("spark.scheduler.listenerbus.eventqueue.capacity", 1_000_000)
 }
 
+/// A context whose status is compared with that of its log when it goes.
+pub(crate) struct Logged {
+    _heard: Heard,
+    context: Context,
+}
+
+impl Deref for Logged {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
+
 /// A context of one's own with two threads.
-pub(crate) fn context() -> Context {
-    builder("local[2]").build().unwrap()
+pub(crate) fn context() -> Logged {
+    context_over("direct", "local[2]")
+}
+
+fn over(transport: &str, master: &str) -> Builder {
+    builder(master).config("spark.firesteel.local.transport", transport)
 }
 
 /// A context of one's own in a transport.
-pub(crate) fn context_over(transport: &str, master: &str) -> Context {
-    builder(master).config("spark.firesteel.local.transport", transport).build().unwrap()
+pub(crate) fn context_over(transport: &str, master: &str) -> Logged {
+    let (context, _heard) = Heard::attach(over(transport, master));
+    Logged { _heard, context }
 }
 
-/// Runs a check in each transport. The contexts are shared by all tests of this process, which run
-/// at the same time: as good as a test of its own.
+/// Runs a check in each transport. The contexts of those through which tasks go in their wire form are shared by all tests of this
+/// process, which run at the same time: as good as a test of its own.
 pub(crate) fn on_every_transport(check: impl Fn(&Context)) {
     static CONTEXTS: OnceLock<Vec<Context>> = OnceLock::new();
     let contexts = CONTEXTS.get_or_init(|| {
-        TRANSPORTS.into_iter().map(|transport| context_over(transport, "local[2]")).collect()
+        let shared = TRANSPORTS.into_iter().skip(1);
+        shared.map(|transport| over(transport, "local[2]").build().unwrap()).collect()
     });
-    for (transport, context) in TRANSPORTS.into_iter().zip(contexts) {
+    eprintln!("transport: {}", TRANSPORTS[0]);
+    check(&context_over(TRANSPORTS[0], "local[2]"));
+    for (transport, context) in TRANSPORTS.into_iter().skip(1).zip(contexts) {
         eprintln!("transport: {transport}");
         check(context);
     }
@@ -62,8 +87,8 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Everything a context's listeners heard. When the last one goes, it is replayed: the status that comes out has to be
-/// the context's own.
+/// Everything a context's listeners heard. When the last one goes, it is replayed, as it is and as an event log: the status that
+/// comes out has to be the context's own.
 #[derive(Clone)]
 pub(crate) struct Heard(Arc<Inner>);
 
@@ -85,6 +110,18 @@ impl Inner {
         }
         status
     }
+
+    /// The status that the lines of an event log give (S18).
+    fn logged(&self) -> AppStatus {
+        let extent = Extent { block_updates: true, executor_metrics: true };
+        let (mut encoder, mut lines) = (Encoder::new(extent), Vec::new());
+        self.events.lock().unwrap().iter().for_each(|event| encoder.encode(event, &mut lines));
+        encoder.finish(&mut lines);
+        let mut replay = Replay::new(self.retention);
+        lines.split(|byte| *byte == b'\n').for_each(|line| replay.line(line));
+        assert_eq!(replay.unreadable(), 0, "S18: {}", String::from_utf8_lossy(&lines));
+        replay.status().clone()
+    }
 }
 
 impl Drop for Inner {
@@ -92,6 +129,7 @@ impl Drop for Inner {
         if !std::thread::panicking() {
             // Jobs may still run: what has happened since is in one of them only.
             wait_until("a replay gives the status", || (self.status)() == self.replayed());
+            wait_until("S18: the event log gives the status", || (self.status)() == self.logged());
         }
     }
 }

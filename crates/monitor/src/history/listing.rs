@@ -1,6 +1,7 @@
 //! Which applications a directory of logs has. Of each log the beginning is read, and the end: enough to list it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +16,7 @@ use crate::spark::{Decoder, quick_name};
 const TAIL: u64 = 1 << 20;
 /// The start of an application is within the first of its lines, which have so many bytes at most: what has no start there
 /// is no log.
-const HEAD: usize = 64 << 20;
+const HEAD: u64 = 64 << 20;
 const LONGEST: usize = 16 << 20;
 /// So few logs are not worth a thread.
 const FEW: usize = 16;
@@ -36,10 +37,12 @@ pub(super) struct Listed {
 /// All logs, by their paths.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// `None`: a log without an application, or one that could not be read.
+    /// `None`: a log without an application.
     logs: BTreeMap<PathBuf, (LogSource, Option<Listed>)>,
     /// The logs of each application.
     ids: BTreeMap<String, BTreeSet<PathBuf>>,
+    /// Logs that the system did not let us read: it may the next time.
+    refused: BTreeSet<PathBuf>,
 }
 
 impl Listing {
@@ -48,13 +51,32 @@ impl Listing {
         let paths: BTreeSet<&Path> = found.iter().map(|log| log.path.as_path()).collect();
         let gone = self.logs.keys().filter(|path| !paths.contains(path.as_path()));
         gone.cloned().collect::<Vec<_>>().iter().for_each(|path| self.remove(path));
+        self.refused.retain(|path| paths.contains(path.as_path()));
         let changed =
             |log: &&LogSource| self.logs.get(&log.path).is_none_or(|(old, _)| old != *log);
         found.iter().filter(changed).cloned().collect()
     }
 
+    /// Takes what was read of a log; `false`: nothing was, for now.
+    pub(super) fn take(&mut self, log: LogSource, read: io::Result<Option<Listed>>) -> bool {
+        match read {
+            Ok(listed) => {
+                self.insert(log, listed);
+                true
+            }
+            Err(error) => {
+                self.remove(&log.path);
+                if self.refused.insert(log.path.clone()) {
+                    tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
+                }
+                false
+            }
+        }
+    }
+
     pub(super) fn insert(&mut self, log: LogSource, listed: Option<Listed>) {
         self.remove(&log.path);
+        self.refused.remove(&log.path);
         if let Some(listed) = &listed {
             self.ids.entry(listed.id.clone()).or_default().insert(log.path.clone());
         }
@@ -143,7 +165,10 @@ fn attempt_of(log: &LogSource, listed: &Listed, source: &str) -> AttemptEntry {
 }
 
 /// Reads what the list shows of many logs, several at once.
-pub(super) fn read_all(logs: &[LogSource], take: &(dyn Fn(LogSource, Option<Listed>) + Sync)) {
+pub(super) fn read_all(
+    logs: &[LogSource],
+    take: &(dyn Fn(LogSource, io::Result<Option<Listed>>) + Sync),
+) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -161,8 +186,8 @@ pub(super) fn read_all(logs: &[LogSource], take: &(dyn Fn(LogSource, Option<List
 }
 
 /// Reads what the list shows; `None`: there is no application in it.
-fn read(log: &LogSource) -> Option<Listed> {
-    let (mut listed, mut found, mut seen) = (Listed::default(), false, 0);
+fn read(log: &LogSource) -> io::Result<Option<Listed>> {
+    let (mut listed, mut found) = (Listed::default(), false);
     let mut begin = |line: &[u8]| {
         match quick_name(line) {
             Some("SparkListenerLogStart" | "SparkListenerApplicationStart") | None => {
@@ -170,13 +195,9 @@ fn read(log: &LogSource) -> Option<Listed> {
             }
             _ => {}
         }
-        seen += line.len();
-        !found && seen < HEAD
+        !found
     };
-    if let Err(error) = Lines::up_to(LONGEST).read(log, &mut begin) {
-        tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
-        return None;
-    }
+    Lines::up_to(LONGEST, HEAD).read(log, &mut begin)?;
     let mut end = |line: &[u8]| {
         if quick_name(line) == Some("SparkListenerApplicationEnd") {
             listed.take(line);
@@ -185,7 +206,7 @@ fn read(log: &LogSource) -> Option<Listed> {
     };
     let _ = last_lines(log, TAIL, &mut end);
     // Spark leaves out what has no id as well.
-    (!listed.id.is_empty()).then_some(listed)
+    Ok((!listed.id.is_empty()).then_some(listed))
 }
 
 impl Listed {
@@ -206,5 +227,28 @@ impl Listed {
             _ => {}
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_the_system_did_not_let_us_read_is_tried_again_and_others_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        ["a", "b"]
+            .iter()
+            .for_each(|name| std::fs::write(directory.path().join(name), "x").unwrap());
+        let logs = ["a", "b"].map(|name| LogSource::at(&directory.path().join(name)).unwrap());
+        let mut listing = Listing::default();
+        assert_eq!(listing.retain(&logs), logs);
+        assert!(!listing.take(logs[0].clone(), Err(io::Error::other("too many open files"))));
+        assert!(listing.take(logs[1].clone(), Ok(None)));
+        assert_eq!(listing.retain(&logs), [logs[0].clone()]);
+        assert!(listing.take(logs[0].clone(), Ok(None)));
+        assert_eq!((listing.retain(&logs), listing.refused.len()), (Vec::new(), 0));
+        assert!(!listing.take(logs[0].clone(), Err(io::Error::other("gone"))));
+        assert_eq!((listing.retain(&[]), listing.refused.len()), (Vec::new(), 0));
     }
 }

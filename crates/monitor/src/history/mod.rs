@@ -21,6 +21,7 @@ mod zip;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -152,8 +153,11 @@ impl History {
         let before = lock(&self.listing).counts();
         let changed = lock(&self.listing).retain(&found);
         // Not under the lock: a long log takes its time.
-        listing::read_all(&changed, &|log, listed| lock(&self.listing).insert(log, listed));
-        let is_changed = !changed.is_empty() || before != lock(&self.listing).counts();
+        let taken = AtomicBool::new(false);
+        listing::read_all(&changed, &|log, read| {
+            taken.fetch_or(lock(&self.listing).take(log, read), Ordering::Relaxed);
+        });
+        let is_changed = taken.into_inner() || before != lock(&self.listing).counts();
         if let Some(index) = self.opened.index().filter(|_| is_changed) {
             index.store_listing(&lock(&self.listing).entries());
         }

@@ -12,6 +12,11 @@ use super::{Codec, LogSource};
 const LONGEST: usize = 256 << 20;
 const BUFFER: usize = 256 << 10;
 
+/// A compressed file stands for so many times its bytes at most, and for this much in any case: beyond that nothing of it is
+/// read. What applications tell is a twentieth when it is compressed, a file made to occupy a reader a thirty-thousandth.
+const RATIO: u64 = 1000;
+const AT_LEAST: u64 = 64 << 20;
+
 /// How far a log was read: the next reader goes on there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -29,19 +34,22 @@ pub struct Lines {
     pub broken: u64,
     /// Longer lines are read over.
     longest: usize,
+    /// So many bytes more are read.
+    left: u64,
     line: Vec<u8>,
 }
 
 impl Default for Lines {
     fn default() -> Self {
-        Lines::up_to(LONGEST)
+        Lines::up_to(LONGEST, u64::MAX)
     }
 }
 
 impl Lines {
-    /// Of lines of so many bytes.
-    pub(crate) fn up_to(longest: usize) -> Self {
-        Lines { position: Position::default(), broken: 0, longest, line: Vec::new() }
+    /// Of lines of so many bytes, and of so many bytes altogether, whether or not there are lines among them.
+    pub(crate) fn up_to(longest: usize, bytes: u64) -> Self {
+        let position = Position::default();
+        Lines { position, broken: 0, longest, left: bytes, line: Vec::new() }
     }
 
     /// Gives each whole line to `take`, until that says `false`. Of a log in progress, what follows the last line end
@@ -76,14 +84,15 @@ impl Lines {
                 Box::new(file)
             }
             codec => {
-                let mut reader = codec.reader(file)?;
+                let most = part.bytes.saturating_mul(RATIO).max(AT_LEAST);
+                let mut reader = codec.reader(file)?.take(most);
                 let skipped =
                     io::copy(&mut (&mut reader).take(self.position.offset), &mut io::sink());
                 if !matches!(skipped, Ok(skipped) if skipped == self.position.offset) {
                     // It was written anew, or ends where it did not before: nothing more to be had.
                     return Ok(true);
                 }
-                reader
+                Box::new(reader)
             }
         };
         self.read_lines(BufReader::with_capacity(BUFFER, from), grows, take)
@@ -111,6 +120,9 @@ impl Lines {
             if found.is_empty() {
                 return Ok(self.last_line(grows, length, take));
             }
+            if self.left == 0 {
+                return Ok(false);
+            }
             let Some(end) = memchr::memchr(b'\n', found) else {
                 let count = found.len();
                 too_long |= self.line.len() + count > self.longest;
@@ -119,10 +131,12 @@ impl Lines {
                     false => self.line.extend_from_slice(found),
                 }
                 length += count as u64;
+                self.left = self.left.saturating_sub(count as u64);
                 from.consume(count);
                 continue;
             };
             length += end as u64 + 1;
+            self.left = self.left.saturating_sub(end as u64 + 1);
             self.position.offset += std::mem::take(&mut length);
             let goes_on = match (too_long, self.line.is_empty()) {
                 (true, _) => {
@@ -167,7 +181,8 @@ fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidData | UnexpectedEof | Other) && error.raw_os_error().is_none()
 }
 
-/// The last lines of a log, without reading what is before them where that can be left out.
+/// The last lines of a log of so many bytes, without reading what is before them where that can be left out. Lines that are
+/// longer than that are left out.
 pub(crate) fn last_lines(
     log: &LogSource,
     bytes: u64,
@@ -178,7 +193,66 @@ pub(crate) fn last_lines(
         Codec::None => last.bytes.saturating_sub(bytes),
         _ => 0,
     };
-    let mut lines =
-        Lines { position: Position { number: last.number, offset }, ..Lines::default() };
+    let longest = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let position = Position { number: last.number, offset };
+    let mut lines = Lines { position, ..Lines::up_to(longest, u64::MAX) };
     lines.read(log, take)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use super::*;
+
+    /// A reader that counts what is taken from it.
+    struct Counted<'a>(&'a mut u64);
+
+    impl Read for Counted<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            to.fill(b'x');
+            *self.0 += to.len() as u64;
+            assert!(*self.0 < 100 << 20, "it is read without an end");
+            Ok(to.len())
+        }
+    }
+
+    #[test]
+    fn a_file_without_line_ends_is_not_read_for_ever() {
+        let (mut read, mut lines) = (0, Lines::up_to(1 << 20, 4 << 20));
+        let from = BufReader::with_capacity(BUFFER, Counted(&mut read));
+        assert!(!lines.read_lines(from, false, &mut |_| panic!("there is no line")).unwrap());
+        assert!(read <= (4 << 20) + 2 * BUFFER as u64, "{read}");
+    }
+
+    #[test]
+    fn what_is_within_the_bytes_is_read_and_no_line_more() {
+        let (mut lines, mut seen) = (Lines::up_to(10, 7), Vec::new());
+        let mut take = |line: &[u8]| {
+            seen.push(line.to_vec());
+            true
+        };
+        lines.read_lines(Cursor::new(b"abc\ndef\nghi\n"), false, &mut take).unwrap();
+        assert_eq!(seen, [b"abc".to_vec(), b"def".to_vec()]);
+    }
+
+    #[test]
+    fn a_small_file_that_stands_for_very_much_is_not_unpacked_to_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("app-1.zstd");
+        let mut to = zstd::stream::write::Encoder::new(File::create(&path).unwrap(), 1).unwrap();
+        // 256 MiB of empty lines, which take some 10 KiB.
+        let lines = vec![b'\n'; 1 << 20];
+        (0..256).for_each(|_| to.write_all(&lines).unwrap());
+        to.finish().unwrap();
+        let (log, mut count) = (LogSource::at(&path).unwrap(), 0u64);
+        assert!(log.bytes < 60 << 10, "{}", log.bytes);
+        Lines::default()
+            .read(&log, &mut |_| {
+                count += 1;
+                true
+            })
+            .unwrap();
+        assert_eq!(count, AT_LEAST);
+    }
 }

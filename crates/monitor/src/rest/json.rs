@@ -3,6 +3,7 @@
 use std::io;
 
 use firesteel_types::Tick;
+use firesteel_types::date::civil;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 
@@ -128,19 +129,6 @@ impl std::fmt::Display for Date {
         let ms = ms % 1000;
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}GMT")
     }
-}
-
-/// Year, month and day of a number of days since 1970 (Hinnant's `civil_from_days`).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// The number of days since 1970 (Hinnant's `days_from_civil`).

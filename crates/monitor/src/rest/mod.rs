@@ -24,11 +24,10 @@ mod tasks;
 use firesteel_conf::Redaction;
 use firesteel_metrics::Metrics;
 use firesteel_status::AppStatus;
-use firesteel_types::{ExecutorId, JobId, StageId, Tick};
+use firesteel_types::{ExecutorId, JobId, StageId, ThreadInfo, Tick};
 use serde::Serialize;
 
 use crate::metrics;
-use crate::threads::ThreadData;
 use applications::{ApplicationData, AttemptData, Wanted};
 
 pub use applications::{ApplicationEntry, AttemptEntry};
@@ -67,8 +66,8 @@ pub trait Applications {
         false
     }
 
-    /// What the threads of an executor, or of the driver, do; `None`: nobody can tell.
-    fn threads(&self, _executor: ExecutorId) -> Option<Vec<ThreadData>> {
+    /// What the threads of an executor, or of the driver, do; `None`: nobody can tell. May wait for the executor's answer.
+    fn threads(&self, _executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
         None
     }
 

@@ -13,6 +13,7 @@ use super::query::Query;
 use super::stages::{Detail, JobData, StageData, in_states, job_state, stage_state};
 use super::tasks::TaskData;
 use super::{Answer, Applications, Ask};
+use crate::threads::ThreadData;
 
 /// The first part of a path behind the application; anything else is an attempt.
 pub(super) const NAMES: [&str; 11] = [
@@ -55,13 +56,46 @@ impl Asked<'_> {
         if (self.resource, self.rest) == ("logs", &[][..]) {
             return self.logs(applications);
         }
+        if let ("executors", [executor, "threads"]) = (self.resource, self.rest) {
+            return self.threads(applications, executor);
+        }
         let mut answered = None;
         let mut look = |status: &AppStatus| {
-            let about = About { status, secrets, query, ask, applications };
+            let about = About { status, secrets, query, ask };
             answered = Some(about.answer(self.resource, self.rest));
         };
         applications.with_status(self.id, self.attempt, &mut look);
         answered.unwrap_or_else(|| Err(Answer::text(404, format!("no such app: {}", self.key()))))
+    }
+
+    /// The texts are Spark's. An executor is waited for, and nobody waits for its status meanwhile.
+    fn threads(&self, applications: &dyn Applications, executor: &str) -> Result<Answer, Answer> {
+        let refused = |status, text: &str| Err(Answer::text(status, text.to_owned()));
+        let is_number = !executor.is_empty() && executor.bytes().all(|byte| byte.is_ascii_digit());
+        let id = executor.parse().map_or(ExecutorId::DRIVER, ExecutorId);
+        let mut is_active = None;
+        let mut look =
+            |status: &AppStatus| is_active = status.executor(id).map(|it| it.is_active());
+        if !applications.with_status(self.id, self.attempt, &mut look) {
+            return refused(404, &format!("no such app: {}", self.key()));
+        }
+        if executor != "driver" && !is_number {
+            return refused(400, "Invalid executorId: neither 'driver' nor number.");
+        }
+        if !applications.is_live() {
+            return refused(503, "Thread dumps not available through the history server.");
+        }
+        match is_active {
+            None => refused(404, "Executor does not exist."),
+            Some(false) => refused(400, "Executor is not active."),
+            Some(true) => match applications.threads(id) {
+                Some(threads) => {
+                    let data: Vec<_> = threads.into_iter().map(ThreadData::from).collect();
+                    Ok(Answer::json(&data))
+                }
+                None => refused(404, "No thread dump is available."),
+            },
+        }
     }
 
     fn key(&self) -> String {
@@ -93,7 +127,6 @@ struct About<'a> {
     secrets: &'a Redaction,
     query: &'a Query,
     ask: &'a Ask<'a>,
-    applications: &'a dyn Applications,
 }
 
 impl About<'_> {
@@ -113,7 +146,6 @@ impl About<'_> {
                 self.task_list(self.number(stage)?, self.number(attempt)?)
             }
             ("executors", []) => Ok(self.executors(true)),
-            ("executors", [executor, "threads"]) => self.threads(executor),
             ("allexecutors", []) => Ok(self.executors(false)),
             ("allmiscellaneousprocess" | "sql", []) => Ok(Answer::json(&[(); 0])),
             ("storage", ["rdd"]) => Ok(self.rdds()),
@@ -272,29 +304,6 @@ impl About<'_> {
             false => data.sort_by(|a, b| a.id.cmp(&b.id)),
         }
         Answer::json(&data)
-    }
-
-    /// The texts are Spark's.
-    fn threads(&self, executor: &str) -> Result<Answer, Answer> {
-        let is_number = !executor.is_empty() && executor.bytes().all(|byte| byte.is_ascii_digit());
-        if executor != "driver" && !is_number {
-            let text = "Invalid executorId: neither 'driver' nor number.";
-            return Err(Answer::text(400, text.to_owned()));
-        }
-        if !self.applications.is_live() {
-            let text = "Thread dumps not available through the history server.";
-            return Err(Answer::text(503, text.to_owned()));
-        }
-        let id = executor.parse().map_or(ExecutorId::DRIVER, ExecutorId);
-        let refused = |status, text: &str| Err(Answer::text(status, text.to_owned()));
-        match self.status.executor(id) {
-            None => refused(404, "Executor does not exist."),
-            Some(it) if !it.is_active() => refused(400, "Executor is not active."),
-            Some(_) => match self.applications.threads(id) {
-                Some(threads) => Ok(Answer::json(&threads)),
-                None => refused(404, "No thread dump is available."),
-            },
-        }
     }
 
     fn rdds(&self) -> Answer {

@@ -1,4 +1,4 @@
-//! One request over HTTP, over a connection of its own.
+//! One request over HTTP, over a connection of its own: to a gateway, or to any server for what it shows.
 
 use std::io;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const ANSWER: usize = 1 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HttpError {
+pub enum HttpError {
     /// Nobody listens there.
     #[error("{0}")]
     Connect(#[source] io::Error),
@@ -42,14 +42,28 @@ pub(super) async fn call(
     token: Option<&str>,
     call: Call,
 ) -> Result<Answer, HttpError> {
-    timeout(TIME, exchange(address, token, call)).await.unwrap_or(Err(HttpError::Late))
+    let asked = timeout(TIME, exchange(address, token, call, ANSWER)).await;
+    let (status, body) = asked.unwrap_or(Err(HttpError::Late))?;
+    Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned() })
+}
+
+/// Status and body of what a server shows at a path, if that is no longer than `most`.
+pub async fn get(
+    address: &RpcAddress,
+    path: &str,
+    token: Option<&str>,
+    most: usize,
+) -> Result<(u16, Bytes), HttpError> {
+    let call = Call { method: "GET".to_owned(), path: path.to_owned(), body: Vec::new() };
+    timeout(TIME, exchange(address, token, call, most)).await.unwrap_or(Err(HttpError::Late))
 }
 
 async fn exchange(
     address: &RpcAddress,
     token: Option<&str>,
     call: Call,
-) -> Result<Answer, HttpError> {
+    most: usize,
+) -> Result<(u16, Bytes), HttpError> {
     let target = (address.host.as_str(), address.port);
     let stream = TcpStream::connect(target).await.map_err(HttpError::Connect)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -65,10 +79,9 @@ async fn exchange(
     let request = request.body(Full::new(Bytes::from(call.body)))?;
     let answered = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, ANSWER).collect().await;
+        let body = Limited::new(body, most).collect().await;
         let body = body.map_err(|error| HttpError::Answer(error.to_string()))?.to_bytes();
-        let body = String::from_utf8_lossy(&body).into_owned();
-        Ok::<_, HttpError>(Answer { status: head.status.as_u16(), body })
+        Ok::<_, HttpError>((head.status.as_u16(), body))
     };
     tokio::pin!(answered);
     tokio::select! {

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 pub use client::{DriverStatus, Gateway, GatewayError, Submission};
+pub use http::{HttpError, get};
 
 /// Whether an address is of this machine: then nobody else hears what is sent there. Also if nobody listens there.
 pub async fn is_here(address: &RpcAddress) -> bool {

@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firesteel_conf::{ByteSize, Conf, ConfError, entries};
+use firesteel_conf::{ByteSize, Conf, ConfError, RollingStrategy, entries};
 use firesteel_rpc::{RpcAddress, RpcOptions};
 use firesteel_standalone_core::description::WorkerDescription;
 use firesteel_standalone_core::worker::{CleanUp, DownloadOptions, WorkerOptions};
 
 use super::cache::CacheOptions;
-use super::logs::{Output, Rolling};
+use super::log_page::{Readers, reaches_others};
+use super::logs::{Full, Output, Rolling};
 use crate::master::millis;
+use crate::{StartError, TokenKey};
 
 /// What a worker is started with.
 #[derive(Clone, Debug)]
@@ -113,11 +115,26 @@ impl WorkerArgs {
         if self.inherit_output {
             return Ok(Output::Inherited);
         }
-        let ByteSize(max_bytes) = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_SIZE)?;
-        let retained = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES)?;
-        let strategy = self.conf.get(&entries::EXECUTOR_LOGS_ROLLING_STRATEGY)?;
+        let conf = &self.conf;
+        let full = match conf.get(&entries::EXECUTOR_LOGS_ROLLING_STRATEGY)? {
+            None => return Ok(Output::Files),
+            Some(RollingStrategy::Size) => {
+                Full::Bytes(conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_SIZE)?.0)
+            }
+            Some(RollingStrategy::Time) => {
+                Full::Interval(conf.get(&entries::EXECUTOR_LOGS_ROLLING_INTERVAL)?.0)
+            }
+        };
+        let retained = conf.get(&entries::EXECUTOR_LOGS_ROLLING_MAX_RETAINED_FILES)?;
         let retained = retained.map(|files| files as usize);
-        let rolling = Rolling { max_bytes, retained };
-        Ok(strategy.map_or(Output::Files, |_| Output::RollingFiles(rolling)))
+        Ok(Output::RollingFiles(Rolling { full, retained }))
+    }
+
+    /// Who may read the output of processes at its port.
+    pub(super) fn log_readers(&self, web_host: &str) -> Result<Readers, StartError> {
+        let key = TokenKey::from_settings(&self.conf, &self.rpc)?;
+        let asked = self.conf.get(&entries::WORKER_LOGS_AUTHENTICATE)?;
+        let key = key.map(|key| key.for_logs());
+        Readers::of(asked, key, reaches_others(&self.host) || reaches_others(web_host))
     }
 }

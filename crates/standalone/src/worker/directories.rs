@@ -56,6 +56,11 @@ impl Directories {
         Ok(Self { work, temporary, placing: Mutex::new(()), removed: AtomicU64::new(0) })
     }
 
+    /// Where all of them are.
+    pub(super) fn work(&self) -> &Path {
+        &self.work
+    }
+
     /// Where what drivers serve is kept.
     pub(super) fn cache(&self) -> PathBuf {
         self.work.join("cache")

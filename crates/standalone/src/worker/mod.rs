@@ -11,6 +11,7 @@
 //! | `process` | one child process from its start to its end |
 //! | `reaper` | the end of all children, when the worker itself is killed |
 //! | `logs` | what a child prints, in files |
+//! | `log_files`, `log_page` | the same, read back over HTTP |
 //! | `directories` | work directories: made, cleared, removed |
 //! | `temporary` | directories for temporary files, on one disk or several |
 //! | `pages` | what can be seen of it |
@@ -19,6 +20,8 @@ mod args;
 mod cache;
 mod directories;
 mod fetch;
+mod log_files;
+mod log_page;
 mod logs;
 mod order;
 mod pages;
@@ -38,6 +41,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{StartError, web};
 pub use args::{Launcher, WorkerArgs};
+use log_page::Logs;
 pub use process::LAUNCHED_ROLE;
 use shell::{Setting, Shell, WorkerEndpoint};
 
@@ -82,6 +86,7 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
         None => None,
     };
     let web_address = web.as_ref().map(|web| web.address.clone());
+    let readers = args.log_readers(&address.host)?;
     let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
     let shell = Arc::new(Shell::new(setting));
     shell.remove_leftovers();
@@ -93,7 +98,8 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
         tasks.spawn(web::hold_until(stop.clone(), reporter));
     }
     if let Some(web) = web {
-        tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
+        let handler = pages::handler(shell.clone(), Logs { work: shell.work(), readers });
+        tasks.spawn(web::serve(web, handler, 0, stop.clone()));
     }
     let id = shell.id().clone();
     Ok(RunningWorker { id, address, web_address, shell, env, stop, tasks })

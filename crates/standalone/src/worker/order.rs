@@ -11,11 +11,13 @@ use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Identity, variable};
-use firesteel_conf::process_variables;
+use firesteel_conf::{Redaction, process_variables};
 use firesteel_standalone_core::description::{ApplicationDescription, DriverDescription};
 use firesteel_standalone_core::{DriverId, ExecutorKey};
 
 use super::directories::{Directories, Place};
+use super::log_page;
+use crate::web::encoded;
 
 /// Variables of the worker's own that are not for its processes.
 pub(super) const NOT_INHERITED: [&str; 6] = [
@@ -120,35 +122,90 @@ impl Order {
         environment
     }
 
-    /// Where its output can be read: in files of this machine.
-    pub(super) fn log_urls(&self, host: &str, work: &Path) -> [(String, String); 2] {
+    /// Where its output can be read: at the worker's port, or, without one, in files of this machine.
+    pub(super) fn log_urls(
+        &self,
+        (host, web): (&str, Option<&str>),
+        work: &Path,
+    ) -> [(String, String); 2] {
         let work = absolute(work).unwrap_or_else(|_| work.to_owned());
+        let url = |stream: &str| match web {
+            Some(web) => format!("{web}{}", log_page::location(&self.key(), stream)),
+            None => file_url(host, &work.join(stream)),
+        };
         let prefix = match self {
             Order::Executor { .. } => process_variables::EXECUTOR_LOG_URL,
             Order::Driver { .. } => process_variables::DRIVER_LOG_URL,
         };
-        ["stdout", "stderr"].map(|stream| {
-            (format!("{prefix}{}", stream.to_uppercase()), file_url(host, &work.join(stream)))
-        })
+        log_page::STREAMS.map(|stream| (format!("{prefix}{}", stream.to_uppercase()), url(stream)))
     }
+
+    /// What its output on standard error begins with, as Spark has it: the command, without secrets and without variables.
+    pub(super) fn header(&self, program: &Path, secrets: &Redaction) -> String {
+        let what = match self {
+            Order::Executor { .. } => "Spark Executor Command",
+            Order::Driver { .. } => "Launch Command",
+        };
+        let program = program.to_string_lossy().into_owned();
+        let command = std::iter::once(program).chain(shown(&self.command().arguments, secrets));
+        let command: Vec<String> = command.map(|part| format!("\"{part}\"")).collect();
+        format!("{what}: {}\n{}\n\n", command.join(" "), "=".repeat(40))
+    }
+}
+
+/// Arguments without secrets: of `name=value` the value, of `--name value` what follows, if the name or the value looks like one.
+fn shown(arguments: &[String], secrets: &Redaction) -> Vec<String> {
+    let before = std::iter::once("").chain(arguments.iter().map(String::as_str));
+    let one = |(before, argument): (&str, &String)| {
+        // A line of its own would look as if the process had printed it.
+        let argument = argument.replace(['\n', '\r'], " ");
+        match argument.split_once('=') {
+            Some((name, value)) => format!("{name}={}", secrets.apply(name, value)),
+            None if argument.starts_with('-') => argument,
+            None => {
+                let name = if before.starts_with('-') { before } else { "" };
+                secrets.apply(name, &argument).to_owned()
+            }
+        }
+    };
+    before.zip(arguments).map(one).collect()
 }
 
 /// The URL of a file of a machine.
 fn file_url(host: &str, path: &Path) -> String {
-    let mut url = format!("file://{host}");
-    for &byte in path.as_os_str().as_bytes() {
-        let is_plain = byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
-        match is_plain {
-            true => url.push(char::from(byte)),
-            false => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
+    format!("file://{host}{}", encoded(path.as_os_str().as_bytes(), "/"))
 }
 
 #[cfg(test)]
 mod tests {
+    use firesteel_conf::{Conf, entries};
+
     use super::*;
+
+    #[test]
+    fn the_command_is_told_without_its_secrets() {
+        let secrets = Conf::default().get(&entries::REDACTION_REGEX).unwrap();
+        let arguments = [
+            "--conf",
+            "spark.my.password=hunter2",
+            "--api-token",
+            "abc",
+            "input.txt",
+            "two\nlines",
+            "spark.ui.port=1",
+        ];
+        let arguments = arguments.map(str::to_owned);
+        let expected = [
+            "--conf",
+            "spark.my.password=*********(redacted)",
+            "--api-token",
+            "*********(redacted)",
+            "input.txt",
+            "two lines",
+            "spark.ui.port=1",
+        ];
+        assert_eq!(shown(&arguments, &secrets), expected);
+    }
 
     #[test]
     fn the_url_of_a_file_names_its_machine_and_has_nothing_in_it_that_means_something_else() {

@@ -1,18 +1,41 @@
-//! The worker's pages: `/json/` and `/metrics/` with Spark's names, and `/` for a quick look. Commands and their
-//! variables are never shown: they carry secrets.
+//! The worker's pages: `/json/` and `/metrics/` with Spark's names, `/` for a quick look, and what its processes print. Commands
+//! and their variables are never shown: they carry secrets.
 
 use std::sync::Arc;
 
 use firesteel_conf::Conf;
 use firesteel_metrics::{Metrics, MetricsError, Reporter, SinkOptions, json, prometheus};
+use hyper::{Method, StatusCode};
 use serde_json::Value;
 
+use super::log_page::{self, Logs};
 use super::order::Order;
 use super::shell::{Shell, View};
 use crate::page::{Html, row};
-use crate::web::{Page, Pages};
+use crate::web::{Answering, HttpHandler, HttpRequest, Page, Pages, answer_of, respond};
 
-pub(super) fn of(shell: Arc<Shell>) -> Pages {
+/// Answers requests for pages, and for what processes print.
+pub(super) fn handler(shell: Arc<Shell>, logs: Logs) -> HttpHandler {
+    let (pages, logs) = (of(shell), Arc::new(logs));
+    Arc::new(move |asked: HttpRequest| -> Answering {
+        let is_log =
+            Logs::is_path(&asked.path) && [Method::GET, Method::HEAD].contains(&asked.method);
+        if !is_log {
+            return Box::pin(std::future::ready(respond(&asked.method, &asked.path, &pages)));
+        }
+        let logs = logs.clone();
+        Box::pin(async move {
+            // A disk may take its time; the worker has a thread for everything else.
+            let read = tokio::task::spawn_blocking(move || logs.answer(&asked));
+            read.await.unwrap_or_else(|_| {
+                let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "it could not be read\n");
+                answer_of(status, "text/plain;charset=utf-8", text)
+            })
+        })
+    })
+}
+
+fn of(shell: Arc<Shell>) -> Pages {
     Arc::new(move |path| match path {
         "/json" | "/json/" => Some(Page::json(state(&shell.view()))),
         path if path.starts_with("/metrics/") => metrics(path, &shell.view()),
@@ -92,8 +115,14 @@ fn overview(view: &View) -> String {
     let (cores, memory) = view.used;
     let master = view.master.as_ref().map_or("none yet", |master| &master.url);
     let (all_cores, all_memory) = (view.worker.cores, view.worker.memory_mb);
-    Html::new(&format!("Firesteel worker {}", view.worker.id))
-        .line(&format!("Master: {master}"))
+    let mut page = Html::new(&format!("Firesteel worker {}", view.worker.id));
+    for order in view.processes.iter().take(LINKED) {
+        for stream in log_page::STREAMS {
+            let name = format!("{stream} of {}", name(order));
+            page = page.link(&name, &log_page::location(&order.key(), stream));
+        }
+    }
+    page.line(&format!("Master: {master}"))
         .line(&format!("Cores: {cores} of {all_cores} used"))
         .line(&format!("Memory: {memory} of {all_memory} MB used"))
         .table(
@@ -104,13 +133,23 @@ fn overview(view: &View) -> String {
         .finish()
 }
 
+/// Of so many processes the output is linked to.
+const LINKED: usize = 100;
+
+fn name(order: &Order) -> String {
+    match order {
+        Order::Executor { key, .. } => format!("executor {key}"),
+        Order::Driver { driver, .. } => driver.to_string(),
+    }
+}
+
 fn process(order: &Order) -> Vec<String> {
     match order {
-        Order::Executor { key, description, cores, memory_mb, .. } => {
-            row![format!("executor {key}"), description.name, cores, memory_mb]
+        Order::Executor { description, cores, memory_mb, .. } => {
+            row![name(order), description.name, cores, memory_mb]
         }
-        Order::Driver { driver, description } => {
-            row![driver, description.name, description.cores, description.memory_mb]
+        Order::Driver { description, .. } => {
+            row![name(order), description.name, description.cores, description.memory_mb]
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::command::Command as Told;
+use firesteel_conf::Redaction;
 use firesteel_rpc::{Keyring, RpcAddress, SECRET_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
@@ -75,6 +76,10 @@ pub(super) struct Launch {
     pub(super) url: String,
     /// Its masters, which keep what was uploaded for drivers.
     pub(super) masters: Vec<RpcAddress>,
+    /// Where its pages are, if it has some.
+    pub(super) web: Option<String>,
+    /// What is not shown of commands.
+    pub(super) secrets: Redaction,
     /// Who may dial the worker, if they have to prove it.
     pub(super) keyring: Option<Keyring>,
     /// What the worker waits for before it ends.
@@ -117,10 +122,14 @@ impl Launch {
         for variable in NOT_INHERITED {
             command.env_remove(variable);
         }
-        let sink = |stream| {
+        let sink = |stream: &str| {
             let directory = || place.work.display().to_string();
             let failed = |source| LaunchError::Output { directory: directory(), source };
-            logs::sink(&place.work, stream, self.output).map_err(failed)
+            let header = match stream {
+                "stderr" => order.header(prepared.program(told), &self.secrets),
+                _ => String::new(),
+            };
+            logs::sink(&place.work, stream, self.output, &header).map_err(failed)
         };
         let mut variables = order.environment(place, (&self.host, self.bind.as_deref()), &self.url);
         if self.launcher.is_some()
@@ -152,7 +161,9 @@ impl Launch {
     fn log_urls(&self, order: &Order, work: &Path) -> Vec<(String, String)> {
         match self.output {
             Output::Inherited => Vec::new(),
-            Output::Files | Output::RollingFiles(_) => order.log_urls(&self.host, work).into(),
+            Output::Files | Output::RollingFiles(_) => {
+                order.log_urls((&self.host, self.web.as_deref()), work).into()
+            }
         }
     }
 
@@ -255,6 +266,10 @@ mod tests {
             bind: None,
             url: String::new(),
             masters: Vec::new(),
+            web: None,
+            secrets: firesteel_conf::Conf::default()
+                .get(&firesteel_conf::entries::REDACTION_REGEX)
+                .unwrap(),
             keyring: None,
             tasks,
         })

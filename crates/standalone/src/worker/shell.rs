@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use firesteel_backend::Address;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::provider::Preparing;
+use firesteel_conf::entries;
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
@@ -78,6 +80,8 @@ impl Setting {
             bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
             masters: args.masters.clone(),
+            web: web.map(|web| format!("http://{web}")),
+            secrets: args.conf.get(&entries::REDACTION_REGEX)?,
             keyring: args.rpc.keyring.clone(),
             tasks,
         };
@@ -206,6 +210,11 @@ impl Shell {
     pub(super) async fn remove_temporary_files(&self) {
         self.blocking(|launch| launch.directories.temporary.remove_all());
         self.tasks.wait().await;
+    }
+
+    /// Where processes work.
+    pub(super) fn work(&self) -> PathBuf {
+        self.launch.directories.work().to_owned()
     }
 
     pub(super) fn view(&self) -> View {

@@ -1,0 +1,209 @@
+//! Which streams an application has, as its REST API or its history says, or a driver, as its master says.
+
+use firesteel_rpc::RpcAddress;
+use firesteel_standalone::gateway;
+use serde_json::Value;
+
+use crate::Failure;
+
+/// The longest answer that is read: a few kilobytes for each executor.
+const ANSWER: usize = 256 << 20;
+/// Where an application or a history server of this machine is looked for.
+const PLACES: [&str; 5] = [
+    "http://127.0.0.1:4040",
+    "http://127.0.0.1:4041",
+    "http://127.0.0.1:4042",
+    "http://127.0.0.1:4043",
+    "http://127.0.0.1:18080",
+];
+/// Where the page of a master of this machine is.
+const MASTER: &str = "http://127.0.0.1:8080";
+
+/// What one process prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    /// `executor 3`
+    pub(super) name: String,
+    /// Where it can be read.
+    pub(super) url: String,
+}
+
+/// A URL as an address and what follows it, with a slash in front.
+pub(super) fn taken_apart(url: &str) -> Result<(RpcAddress, String), Failure> {
+    let rest = url
+        .strip_prefix("http://")
+        .ok_or_else(|| format!("{url} cannot be read from here: only http:// can"))?;
+    let (place, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') && !port.contains(']') => {
+            (host, port.parse().map_err(|_| format!("{url} has no port that could be one"))?)
+        }
+        _ => (place, 80),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() || host.contains('@') {
+        return Err(format!("{url} has no host: write http://host:4040").into());
+    }
+    Ok((RpcAddress::new(host, port), path.to_owned()))
+}
+
+/// What a server shows; `None`: it knows nothing of that.
+async fn ask(base: &str, path: &str) -> Result<Option<Value>, Failure> {
+    let (address, prefix) = taken_apart(base)?;
+    let path = format!("{}{path}", prefix.trim_end_matches('/'));
+    let (status, body) = gateway::get(&address, &path, None, ANSWER)
+        .await
+        .map_err(|error| format!("{base} does not answer: {error}"))?;
+    match status {
+        200 => Ok(Some(serde_json::from_slice(&body).map_err(|error| {
+            format!("{base} answers something else than JSON ({error}): is it an application or a history server?")
+        })?)),
+        404 => Ok(None),
+        other => Err(format!("{base}{path}: HTTP {other}: {}", String::from_utf8_lossy(&body)).into()),
+    }
+}
+
+/// The streams of an application's executors, or of a driver that a cluster runs.
+pub(super) async fn streams(
+    url: Option<&str>,
+    application: &str,
+    executor: Option<&str>,
+    stream: &str,
+) -> Result<Vec<Stream>, Failure> {
+    let is_plain = |text: &str| {
+        !text.is_empty()
+            && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(&it))
+    };
+    if !is_plain(application) {
+        return Err(format!("{application:?} is no id of an application or a driver").into());
+    }
+    if application.starts_with("driver-") {
+        return of_driver(url.unwrap_or(MASTER), application, stream).await;
+    }
+    let path = format!("/api/v1/applications/{application}/allexecutors");
+    let (places, is_told) = match &url {
+        Some(url) => (std::slice::from_ref(url), true),
+        None => (&PLACES[..], false),
+    };
+    for place in places {
+        match ask(place, &path).await {
+            Ok(Some(executors)) => return of_executors(&executors, application, executor, stream),
+            Err(error) if is_told => return Err(error),
+            _ => {}
+        }
+    }
+    let text = format!(
+        "nobody at {} knows the application {application}: say with --url where its pages are, or those of its history server",
+        places.join(", ")
+    );
+    Err(text.into())
+}
+
+fn of_executors(
+    executors: &Value,
+    application: &str,
+    wanted: Option<&str>,
+    stream: &str,
+) -> Result<Vec<Stream>, Failure> {
+    let (mut found, mut without) = (Vec::new(), Vec::new());
+    for executor in executors.as_array().into_iter().flatten() {
+        let id = executor["id"].as_str().unwrap_or_default();
+        if wanted.is_some_and(|wanted| wanted != id) {
+            continue;
+        }
+        let name = if id == "driver" { id.to_owned() } else { format!("executor {id}") };
+        // A pattern of the user's without the names of files has one for all.
+        let logs = &executor["executorLogs"];
+        match logs[stream].as_str().or(logs["log"].as_str()) {
+            Some(url) => found.push(Stream { name, url: url.to_owned() }),
+            None => without.push(name),
+        }
+    }
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let text = match (wanted, without.is_empty()) {
+        (Some(wanted), true) => format!("{application} has no executor {wanted}"),
+        _ => format!(
+            "nobody keeps what the executors of {application} print: they print where the driver does, or their cluster \
+             manager tells no URL of it"
+        ),
+    };
+    Err(text.into())
+}
+
+async fn of_driver(master: &str, driver: &str, stream: &str) -> Result<Vec<Stream>, Failure> {
+    let state = ask(master, "/json/").await?.ok_or_else(|| format!("{master} is no master"))?;
+    Ok(vec![driver_in(&state, driver, stream)?])
+}
+
+/// The stream of a driver on the worker that a master names.
+fn driver_in(state: &Value, driver: &str, stream: &str) -> Result<Stream, Failure> {
+    let listed = |name: &str| state[name].as_array().into_iter().flatten();
+    let mut drivers = listed("activedrivers").chain(listed("completeddrivers"));
+    let found = drivers.find(|it| it["id"] == driver);
+    let found = found.ok_or_else(|| format!("the master knows no driver {driver}"))?;
+    let worker = listed("workers").find(|worker| worker["id"] == found["worker"]);
+    let web = worker.and_then(|worker| worker["webuiaddress"].as_str()).filter(|it| !it.is_empty());
+    let state = found["state"].as_str().unwrap_or("unknown");
+    let web =
+        web.ok_or_else(|| format!("no worker that is there has run {driver} (state: {state})"))?;
+    let url = format!("{web}/logPage/?driverId={driver}&logType={stream}");
+    Ok(Stream { name: driver.to_owned(), url })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart_and_what_is_none_is_refused() {
+        let apart =
+            |url: &str| taken_apart(url).map(|(at, path)| (at.host.to_string(), at.port, path));
+        let table = [
+            ("http://h:1/logPage/?a=b", ("h", 1, "/logPage/?a=b")),
+            ("http://h:1", ("h", 1, "/")),
+            ("http://h/x", ("h", 80, "/x")),
+            ("http://[::1]:9/", ("::1", 9, "/")),
+        ];
+        for (url, (host, port, path)) in table {
+            assert_eq!(apart(url).unwrap(), (host.to_owned(), port, path.to_owned()), "{url}");
+        }
+        for url in ["https://h:1/", "file://h/x", "http://", "http://h:x/", "http://u@h:1/", "h:1"]
+        {
+            assert!(apart(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn executors_are_found_by_their_ids_and_those_without_logs_are_told() {
+        let executors = json!([
+            {"id": "driver", "executorLogs": {}},
+            {"id": "0", "executorLogs": {"stdout": "u", "stderr": "v"}},
+            {"id": "1", "executorLogs": {"log": "w"}},
+        ]);
+        let of = |wanted: Option<&str>, stream| of_executors(&executors, "app-1", wanted, stream);
+        let stream = |name: &str, url: &str| Stream { name: name.to_owned(), url: url.to_owned() };
+        let (first, second) = (stream("executor 0", "v"), stream("executor 1", "w"));
+        assert_eq!(of(None, "stderr").unwrap(), [first.clone(), second]);
+        assert_eq!(of(Some("0"), "stderr").unwrap(), [first]);
+        assert!(of(Some("7"), "stderr").unwrap_err().to_string().contains("no executor 7"));
+        assert!(of(Some("driver"), "stderr").unwrap_err().to_string().contains("nobody keeps"));
+    }
+
+    #[test]
+    fn a_driver_is_found_on_its_worker() {
+        let state = json!({
+            "workers": [{"id": "w-1", "webuiaddress": "http://h:8081"}],
+            "activedrivers": [{"id": "driver-1", "worker": "w-1", "state": "RUNNING"}],
+            "completeddrivers": [{"id": "driver-2", "worker": "w-2", "state": "FINISHED"}],
+        });
+        let url = driver_in(&state, "driver-1", "stdout").unwrap().url;
+        assert_eq!(url, "http://h:8081/logPage/?driverId=driver-1&logType=stdout");
+        let refused = |driver| driver_in(&state, driver, "stdout").unwrap_err().to_string();
+        assert!(refused("driver-2").contains("state: FINISHED"));
+        assert!(refused("driver-3").contains("knows no driver"));
+    }
+}

@@ -1,0 +1,178 @@
+//! A stream of a worker, read piece by piece and printed as it is.
+
+use std::io::Write;
+
+use firesteel_rpc::RpcAddress;
+use firesteel_standalone::{TokenKey, gateway};
+
+use super::find::{Stream, taken_apart};
+use crate::Failure;
+
+/// How many bytes are asked for at once: what a worker gives at most.
+const PIECE: u64 = 1 << 20;
+/// The longest head of an answer.
+const HEAD: usize = 64 << 10;
+/// How often in a row a worker may not answer, when a stream is followed.
+const TRIES: u32 = 10;
+
+/// Where in a stream the next piece begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    /// So many bytes before its end.
+    Last(u64),
+    At(u64),
+}
+
+/// A stream, read so far.
+pub(super) struct Reader<'a> {
+    stream: Stream,
+    address: RpcAddress,
+    /// With everything but the range.
+    path: String,
+    next: Position,
+    key: Option<&'a TokenKey>,
+    /// Whether something of it was read.
+    is_known: bool,
+    failures: u32,
+}
+
+/// The head of an answer, `==== Bytes 5-9 of 12 of NAME ====`, as from, to and end, and what follows it.
+fn parsed(answer: &[u8]) -> Option<((u64, u64, u64), &[u8])> {
+    let end = answer.iter().take(HEAD).position(|byte| *byte == b'\n')?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?.strip_prefix("==== Bytes ")?;
+    let (range, rest) = head.split_once(" of ")?;
+    let (from, to) = range.split_once('-')?;
+    let numbers = (from.parse().ok()?, to.parse().ok()?, rest.split(' ').next()?.parse().ok()?);
+    Some((numbers, &answer[end + 1..]))
+}
+
+impl<'a> Reader<'a> {
+    /// Of the last bytes, or of all if it is 0.
+    pub(super) fn open(
+        stream: Stream,
+        bytes: u64,
+        key: Option<&'a TokenKey>,
+    ) -> Result<Self, Failure> {
+        let (address, path) = taken_apart(&stream.url)?;
+        let query = path.strip_prefix("/logPage/?").or(path.strip_prefix("/logPage?"));
+        let query = query.ok_or_else(|| {
+            let Stream { name, url } = &stream;
+            format!("the log of {name} is at {url}, which is no worker's")
+        })?;
+        let path = format!("/log?{query}");
+        let next = if bytes == 0 { Position::At(0) } else { Position::Last(bytes) };
+        Ok(Reader { stream, address, path, next, key, is_known: false, failures: 0 })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.stream.name
+    }
+
+    fn request(&self) -> String {
+        match self.next {
+            // As far as a worker goes back; of more, from where that begins.
+            Position::Last(bytes) => format!("{}&byteLength={}", self.path, bytes.min(PIECE)),
+            Position::At(position) => format!("{}&offset={position}&byteLength={PIECE}", self.path),
+        }
+    }
+
+    async fn piece(&self) -> Result<Vec<u8>, Failure> {
+        let token = self.key.map(TokenKey::sign);
+        let (name, most) = (&self.stream.name, PIECE as usize + HEAD);
+        let (status, body) = gateway::get(&self.address, &self.request(), token.as_deref(), most)
+            .await
+            .map_err(|error| {
+                format!("the worker of {name} at {} does not answer: {error}", self.address)
+            })?;
+        match status {
+            200 => Ok(body.to_vec()),
+            401 => {
+                let text = format!(
+                    "the worker at {} shows output to those only who have the secret of the cluster: set spark.authenticate=true and \
+                     spark.authenticate.secret.file as they are set there",
+                    self.address
+                );
+                Err(text.into())
+            }
+            other => {
+                let text = String::from_utf8_lossy(&body);
+                Err(format!("{name}: HTTP {other}: {}", text.trim_end()).into())
+            }
+        }
+    }
+
+    /// Prints what there is by now, behind a heading if there is one; whether that was something. When it is followed, a worker that
+    /// was there before may not answer for a while.
+    pub(super) async fn print(
+        &mut self,
+        heading: Option<&str>,
+        follows: bool,
+    ) -> Result<bool, Failure> {
+        let mut printed = false;
+        loop {
+            let answer = match self.piece().await {
+                Ok(answer) => answer,
+                Err(_) if follows && self.is_known && self.failures < TRIES => {
+                    self.failures += 1;
+                    return Ok(printed);
+                }
+                Err(error) => return Err(error),
+            };
+            (self.failures, self.is_known) = (0, true);
+            let ((from, to, end), said) = parsed(&answer).ok_or_else(|| {
+                format!("{} is no worker's log: {}", self.stream.url, self.stream.name)
+            })?;
+            // More than a piece is to be printed: from the beginning of it.
+            if let Position::Last(bytes) = self.next
+                && bytes > PIECE
+                && from > 0
+            {
+                self.next = Position::At(end.saturating_sub(bytes));
+                continue;
+            }
+            if !said.is_empty() {
+                let mut out = std::io::stdout().lock();
+                if let Some(heading) = heading.filter(|_| !printed) {
+                    writeln!(out, "==> {heading} <==")?;
+                }
+                out.write_all(said)?;
+                out.flush()?;
+                printed = true;
+            }
+            self.next = Position::At(to);
+            if to >= end || said.is_empty() {
+                return Ok(printed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_an_answer_tells_where_it_is_from() {
+        let answer = b"==== Bytes 5-9 of 12 of app-1/0/stderr ====\nabc\n";
+        assert_eq!(parsed(answer), Some(((5, 9, 12), &b"abc\n"[..])));
+        for other in
+            [&b"<html>"[..], b"==== Bytes 5 of 12 ====\n", b"==== Bytes a-b of c of d ====\n", b""]
+        {
+            assert_eq!(parsed(other), None);
+        }
+    }
+
+    #[test]
+    fn ranges_are_asked_for_and_other_urls_are_told() {
+        let stream = |url: &str| Stream { name: "executor 0".to_owned(), url: url.to_owned() };
+        let url = "http://h:1/logPage/?appId=a&executorId=0&logType=stderr";
+        let mut reader = Reader::open(stream(url), 10, None).unwrap();
+        assert_eq!(reader.request(), "/log?appId=a&executorId=0&logType=stderr&byteLength=10");
+        reader.next = Position::At(7);
+        let asked = "/log?appId=a&executorId=0&logType=stderr&offset=7&byteLength=1048576";
+        assert_eq!(reader.request(), asked);
+        let refused = |url: &str| Reader::open(stream(url), 10, None).err().unwrap().to_string();
+        assert!(refused("http://logs.example.org/a/0").contains("which is no worker's"));
+        assert!(refused("file://h/work/app/0/stderr").contains("only http://"));
+    }
+}

@@ -1,0 +1,101 @@
+//! `firesteel logs`: what executors and drivers print, read from the workers that started them.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `find` | which streams there are, and where they can be read |
+//! | `follow` | a stream, read piece by piece |
+
+mod find;
+mod follow;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use firesteel_rpc::RpcOptions;
+use firesteel_standalone::TokenKey;
+
+use crate::Failure;
+use crate::daemons::{self, Ending};
+use find::Stream;
+use follow::Reader;
+
+/// How often a stream is looked at for more.
+const EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Args)]
+pub(crate) struct LogsFlags {
+    /// The application's id, or the id of a driver that the cluster runs (driver-...).
+    application: String,
+    /// The executor: its number, or driver [default: all].
+    executor: Option<String>,
+    /// Goes on with what is printed from now on, until it is interrupted.
+    #[arg(short, long)]
+    follow: bool,
+    /// What the process prints to.
+    #[arg(long, default_value = "stderr", value_parser = ["stdout", "stderr"])]
+    stream: String,
+    /// How many bytes of the end, all when it is 0.
+    #[arg(long, value_name = "NUM", default_value_t = 102_400)]
+    bytes: u64,
+    /// Prints where the logs are, instead of the logs.
+    #[arg(long)]
+    urls: bool,
+    /// Who knows the application: its own pages, the history server; of a driver, the page of its master [default: what answers on
+    /// this machine at 4040 to 4043, 18080; of a driver, at 8080].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A file of settings, instead of spark-defaults.conf.
+    #[arg(long, value_name = "FILE")]
+    properties_file: Option<PathBuf>,
+    /// A setting; can be repeated.
+    #[arg(long = "conf", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn run(flags: &LogsFlags) -> Result<ExitCode, Failure> {
+    let conf = daemons::load(flags.properties_file.as_deref(), &flags.settings)?;
+    conf.validate()?;
+    let rpc = RpcOptions::from_process(&conf)?;
+    let key = TokenKey::from_settings(&conf, &rpc)?.map(|key| key.for_logs());
+    daemons::runtime()?.block_on(async {
+        let mut ending = Ending::listen()?;
+        tokio::select! {
+            printed = print(flags, key.as_ref()) => printed,
+            () = ending.told() => Ok(ExitCode::SUCCESS),
+        }
+    })
+}
+
+async fn print(flags: &LogsFlags, key: Option<&TokenKey>) -> Result<ExitCode, Failure> {
+    let streams = find::streams(
+        flags.url.as_deref(),
+        &flags.application,
+        flags.executor.as_deref(),
+        &flags.stream,
+    )
+    .await?;
+    if flags.urls {
+        streams.iter().for_each(|Stream { name, url }| println!("{name}\t{url}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut readers = Vec::new();
+    for stream in streams {
+        readers.push(Reader::open(stream, flags.bytes, key)?);
+    }
+    let many = readers.len() > 1;
+    let mut last = None;
+    loop {
+        for (index, reader) in readers.iter_mut().enumerate() {
+            let heading = (many && last != Some(index)).then(|| reader.name().to_owned());
+            if reader.print(heading.as_deref(), flags.follow).await? {
+                last = Some(index);
+            }
+        }
+        if !flags.follow {
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}

@@ -1,0 +1,261 @@
+//! The output of executors and drivers over HTTP, as Spark's workers have it: `/log` as text, `/logPage` as a page.
+//!
+//! ```text
+//! /log?appId=APP&executorId=ID&logType=stderr                     the last 100 KiB
+//! /log?driverId=ID&logType=stdout&offset=0&byteLength=1000        from a position on
+//! ```
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
+
+use super::log_files::{self, Part};
+use super::order::ProcessKey;
+use crate::page::Html;
+use crate::web::{HttpRequest, HttpResponse, Query, answer_of, encoded};
+use crate::{StartError, TokenKey};
+
+/// What is read when nobody says how much: Spark's default.
+const DEFAULT: u64 = 100 << 10;
+/// What is read at most, whatever is asked for.
+const MOST: u64 = 1 << 20;
+/// The streams of a process.
+pub(super) const STREAMS: [&str; 2] = ["stderr", "stdout"];
+
+/// Who may read the output of processes.
+#[derive(Debug)]
+pub(super) enum Readers {
+    All,
+    /// Who has a token of this key.
+    WithToken(TokenKey),
+}
+
+/// Whether others than this machine get to what is bound there.
+pub(super) fn reaches_others(host: &str) -> bool {
+    host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl Readers {
+    /// As the setting says, or, without a word, whoever has proven it where others could ask.
+    pub(super) fn of(
+        asked: Option<bool>,
+        key: Option<TokenKey>,
+        reaches_others: bool,
+    ) -> Result<Self, StartError> {
+        match (asked, key) {
+            (Some(true), None) => Err(StartError::LogsWithoutToken),
+            (Some(true), Some(key)) => Ok(Readers::WithToken(key)),
+            (None, Some(key)) if reaches_others => Ok(Readers::WithToken(key)),
+            _ => Ok(Readers::All),
+        }
+    }
+}
+
+/// Answers requests for output.
+#[derive(Debug)]
+pub(super) struct Logs {
+    pub(super) work: PathBuf,
+    pub(super) readers: Readers,
+}
+
+/// The path and query of a stream's page.
+pub(super) fn location(key: &ProcessKey, stream: &str) -> String {
+    match key {
+        ProcessKey::Executor(key) => format!(
+            "/logPage/?appId={}&executorId={}&logType={stream}",
+            encoded(key.app.0.as_bytes(), ""),
+            key.executor
+        ),
+        ProcessKey::Driver(driver) => {
+            format!("/logPage/?driverId={}&logType={stream}", encoded(driver.0.as_bytes(), ""))
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted<'a> {
+    /// Directories below the work directory.
+    parts: Vec<&'a str>,
+    stream: &'static str,
+    from: Option<u64>,
+    length: u64,
+}
+
+fn number(query: &Query, name: &str) -> Result<Option<u64>, String> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    // Spark takes a position before the beginning for the beginning.
+    let number =
+        text.parse::<i128>().map_err(|_| format!("Error: {name}={text:?} is no number"))?;
+    Ok(Some(u64::try_from(number.max(0)).unwrap_or(u64::MAX)))
+}
+
+impl<'a> Wanted<'a> {
+    fn of(query: &'a Query) -> Result<Self, String> {
+        let [app, executor, driver] =
+            ["appId", "executorId", "driverId"].map(|name| query.get(name));
+        let parts = match (app, executor, driver) {
+            (Some(app), Some(executor), None) => vec![app, executor],
+            (None, None, Some(driver)) => vec![driver],
+            _ => {
+                let text = "Request must specify either application or driver identifiers";
+                return Err(text.to_owned());
+            }
+        };
+        let asked = query.get("logType").unwrap_or_default();
+        let stream = STREAMS.into_iter().find(|stream| *stream == asked);
+        let stream = stream
+            .ok_or_else(|| format!("Error: Log type must be one of {}", STREAMS.join(", ")))?;
+        let length = number(query, "byteLength")?.unwrap_or(DEFAULT).min(MOST);
+        Ok(Wanted { parts, stream, from: number(query, "offset")?, length })
+    }
+
+    fn name(&self) -> String {
+        self.parts.iter().copied().chain([self.stream]).collect::<Vec<_>>().join("/")
+    }
+
+    /// The same stream from another position on.
+    fn link(&self, from: Option<u64>) -> String {
+        let names: &[&str] = match self.parts.len() {
+            1 => &["driverId"],
+            _ => &["appId", "executorId"],
+        };
+        let mut link = "/logPage/?".to_owned();
+        for (name, part) in names.iter().zip(&self.parts) {
+            let _ = write!(link, "{name}={}&", encoded(part.as_bytes(), ""));
+        }
+        let _ = write!(link, "logType={}&byteLength={}", self.stream, self.length);
+        if let Some(from) = from {
+            let _ = write!(link, "&offset={from}");
+        }
+        link
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<bytes::Bytes>) -> HttpResponse {
+    answer_of(status, "text/plain;charset=utf-8", text)
+}
+
+impl Logs {
+    /// Whether a path is one of these.
+    pub(super) fn is_path(path: &str) -> bool {
+        matches!(path, "/log" | "/log/" | "/logPage" | "/logPage/")
+    }
+
+    /// Answers one request. Blocks: files are read.
+    pub(super) fn answer(&self, asked: &HttpRequest) -> HttpResponse {
+        if let Readers::WithToken(key) = &self.readers
+            && let Err(refusal) = key.check(asked.authorization.as_deref())
+        {
+            let text = format!(
+                "{refusal}\nThe output of processes is for those who have the secret of the cluster: read it with `firesteel logs`, or \
+                 set spark.firesteel.worker.logs.authenticate=false on the worker to show it to everybody who reaches this port.\n"
+            );
+            let mut refused = plain(StatusCode::UNAUTHORIZED, text);
+            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return refused;
+        }
+        let wanted = match Wanted::of(&asked.query) {
+            Ok(wanted) => wanted,
+            Err(refusal) => return plain(StatusCode::BAD_REQUEST, format!("{refusal}\n")),
+        };
+        let Wanted { parts, stream, from, length } = &wanted;
+        match log_files::read(&self.work, parts, stream, *from, *length) {
+            Ok(part) if asked.path.starts_with("/logPage") => page(&wanted, &part),
+            Ok(part) => plain(StatusCode::OK, text(&wanted, part)),
+            Err(error) => {
+                let status = match error.kind() {
+                    ErrorKind::NotFound => StatusCode::NOT_FOUND,
+                    _ => StatusCode::BAD_REQUEST,
+                };
+                let name = wanted.name();
+                plain(status, format!("Error getting logs due to exception: {name:?}: {error}\n"))
+            }
+        }
+    }
+}
+
+/// Spark's head, then the bytes as they are.
+fn text(wanted: &Wanted<'_>, part: Part) -> Vec<u8> {
+    let Part { from, to, end, bytes } = part;
+    let mut text =
+        format!("==== Bytes {from}-{to} of {end} of {} ====\n", wanted.name()).into_bytes();
+    text.extend(bytes);
+    text
+}
+
+fn page(wanted: &Wanted<'_>, part: &Part) -> HttpResponse {
+    let Part { from, to, end, bytes } = part;
+    let said: Cow<'_, str> = String::from_utf8_lossy(bytes);
+    let mut page = Html::new(&wanted.name())
+        .line(&format!("Bytes {from} to {to} of {end}."))
+        .link("all processes", "/");
+    if *from > 0 {
+        let before = wanted.link(Some(from.saturating_sub(wanted.length)));
+        page = page.link("beginning", &wanted.link(Some(0))).link("before", &before);
+    }
+    if to < end {
+        page = page.link("after", &wanted.link(Some(*to)));
+    }
+    let page = page.link("end", &wanted.link(None)).text(&said).finish();
+    answer_of(StatusCode::OK, "text/html;charset=utf-8", page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(query: &str) -> Result<(Vec<String>, &'static str, Option<u64>, u64), String> {
+        let query = Query::parse(query);
+        let wanted = Wanted::of(&query)?;
+        let parts = wanted.parts.iter().map(|part| (*part).to_owned()).collect();
+        Ok((parts, wanted.stream, wanted.from, wanted.length))
+    }
+
+    #[test]
+    fn requests_are_sparks_and_no_range_is_too_large() {
+        let parts =
+            |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
+        let app = parts(&["app-1", "0"]);
+        let query = "appId=app-1&executorId=0&logType=stderr";
+        assert_eq!(wanted(query), Ok((app.clone(), "stderr", None, 102_400)));
+        let range = |range: &str| wanted(&format!("{query}&{range}")).map(|it| (it.2, it.3));
+        assert_eq!(range("offset=7&byteLength=5"), Ok((Some(7), 5)));
+        assert_eq!(range("offset=-7&byteLength=-5"), Ok((Some(0), 0)));
+        let huge = "offset=99999999999999999999&byteLength=99999999999999999999";
+        assert_eq!(range(huge), Ok((Some(u64::MAX), MOST)));
+        assert!(range("offset=x").unwrap_err().contains("offset=\"x\" is no number"));
+        let driver = wanted("driverId=driver%2D1&logType=stdout").unwrap();
+        assert_eq!((driver.0, driver.1), (parts(&["driver-1"]), "stdout"));
+        for query in
+            ["", "appId=a&logType=stdout", "appId=a&executorId=0&driverId=d&logType=stdout"]
+        {
+            assert!(wanted(query).unwrap_err().contains("either application or driver"), "{query}");
+        }
+        for stream in ["out", "../../x", "stdout/../stderr", ""] {
+            let refused = wanted(&format!("driverId=d&logType={stream}")).unwrap_err();
+            assert!(refused.contains("must be one of stderr, stdout"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn who_may_read_is_said_or_follows_from_who_reaches_the_port() {
+        let key = || TokenKey::of(vec![7; 32]);
+        let needs = |asked, key, others| {
+            matches!(Readers::of(asked, key, others).unwrap(), Readers::WithToken(_))
+        };
+        assert!(!needs(None, Some(key()), false) && needs(None, Some(key()), true));
+        assert!(needs(Some(true), Some(key()), false) && !needs(Some(false), Some(key()), true));
+        assert!(!needs(None, None, true));
+        assert!(Readers::of(Some(true), None, false).is_err());
+        let hosts =
+            ["localhost", "127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "node-1", "10.0.0.1"];
+        let reached = hosts.map(reaches_others);
+        assert_eq!(reached, [false, false, false, false, true, true, true, true]);
+    }
+}
