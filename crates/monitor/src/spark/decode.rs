@@ -320,7 +320,7 @@ impl Decoder {
             metrics,
             stages: stages.collect(),
             tasks: read.running,
-            at: None,
+            at: read.at,
         }
     }
 }

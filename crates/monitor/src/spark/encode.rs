@@ -291,7 +291,7 @@ fn write_of_executors(event: &Event, extent: Extent, out: &mut Vec<u8>) {
 }
 
 fn metrics_update(event: &Event, out: &mut Vec<u8>) {
-    let Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks, .. } = event else {
+    let Event::ExecutorMetricsUpdate { executor, metrics, stages, tasks, at } = event else {
         return;
     };
     let of_all = (Int(-1), Int(-1), metrics);
@@ -309,6 +309,7 @@ fn metrics_update(event: &Event, out: &mut Vec<u8>) {
         accumulators: [],
         peaks: peaks.collect(),
         running: tasks.clone(),
+        at: *at,
     };
     put("SparkListenerExecutorMetricsUpdate", update, out);
 }

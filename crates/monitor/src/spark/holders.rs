@@ -144,6 +144,9 @@ pub(crate) struct MetricsUpdate<'a> {
     /// Ours: what running tasks cost so far. Spark tells it by updates of internal accumulators.
     #[serde(rename = "Firesteel", skip_serializing_if = "Vec::is_empty")]
     pub(crate) running: Vec<firesteel_types::RunningTask>,
+    /// Ours: when it was told, in milliseconds since 1970.
+    #[serde(rename = "Firesteel Timestamp", skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<firesteel_types::Tick>,
 }
 
 /// Of a stage attempt, or of all (-1).

@@ -149,7 +149,7 @@ fn of_executors() -> Vec<Event> {
             metrics,
             stages: vec![StagePeak { stage: STAGE, metrics }],
             tasks: vec![running],
-            at: None,
+            at: Some(at),
         },
         Event::StageExecutorMetrics { stage: STAGE, executor, metrics },
         Event::BlockUpdated {
