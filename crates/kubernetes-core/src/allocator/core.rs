@@ -73,7 +73,7 @@ pub enum AllocatorEvent {
     /// The answer to [`AllocatorEffect::ListPods`].
     Listed { number: u64, answer: Result<PodList, ApiError> },
     /// Of the watch of this number.
-    Watched { number: u64, change: Change },
+    Watched { number: u64, change: Box<Change> },
     /// The watch of this number is over: the server closed it, or for this reason.
     WatchEnded { number: u64, error: Option<ApiError> },
     /// A moment asked for by [`AllocatorEffect::ArmTimer`] has come; the first one starts the allocator.
@@ -214,7 +214,7 @@ impl Allocator {
             }
             AllocatorEvent::Deleted { uid, answer } => self.delete_answered(turn, &uid, answer),
             AllocatorEvent::Listed { number, answer } => self.listed(turn, number, answer),
-            AllocatorEvent::Watched { number, change } => self.watched(turn, number, change),
+            AllocatorEvent::Watched { number, change } => self.watched(turn, number, *change),
             AllocatorEvent::WatchEnded { number, error } => self.watch_ended(turn, number, error),
             AllocatorEvent::Ticked => self.ticked(turn),
         }

@@ -178,7 +178,9 @@ impl Shell {
                 Ok(mut changes) => loop {
                     match changes.next().await {
                         Some(Ok(change)) => {
-                            let _ = events.send(AllocatorEvent::Watched { number, change }).await;
+                            let _ = events
+                                .send(AllocatorEvent::Watched { number, change: Box::new(change) })
+                                .await;
                         }
                         Some(Err(error)) => break Some(error),
                         None => break None,

@@ -265,7 +265,10 @@ impl World {
             let skipped = self.in_percent(self.plan.skipped);
             self.counters.changes_skipped += u64::from(skipped && change.is_some());
             if let Some(change) = change.filter(|_| !skipped) {
-                self.feed_allocator(of, AllocatorEvent::Watched { number, change })?;
+                self.feed_allocator(
+                    of,
+                    AllocatorEvent::Watched { number, change: Box::new(change) },
+                )?;
             }
         }
         Ok(())
@@ -278,7 +281,7 @@ impl World {
         self.deliver_changes(of)?;
         let Some(Stream { number, .. }) = self.stream(of) else { return Ok(()) };
         let change = Change::Bookmark(self.server.version());
-        self.feed_allocator(of, AllocatorEvent::Watched { number, change })
+        self.feed_allocator(of, AllocatorEvent::Watched { number, change: Box::new(change) })
     }
 
     /// The server ends the watch that is open.

@@ -141,12 +141,12 @@ impl Scene {
 
     fn sees(&mut self, pod: Pod) -> Vec<AllocatorEffect> {
         let (number, change) = (self.watch, Change::Applied(pod));
-        self.feed(AllocatorEvent::Watched { number, change })
+        self.feed(AllocatorEvent::Watched { number, change: Box::new(change) })
     }
 
     fn sees_gone(&mut self, pod: Pod) -> Vec<AllocatorEffect> {
         let (number, change) = (self.watch, Change::Deleted(pod));
-        self.feed(AllocatorEvent::Watched { number, change })
+        self.feed(AllocatorEvent::Watched { number, change: Box::new(change) })
     }
 
     fn answers(&mut self, id: u32, answer: Result<Pod, ApiError>) -> Vec<AllocatorEffect> {

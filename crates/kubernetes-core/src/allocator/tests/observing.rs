@@ -15,7 +15,7 @@ fn a_watch_begins_where_the_list_ended_and_goes_on_where_it_was() {
     scene.wait(5000);
     let number = scene.watch;
     let change = Change::Bookmark(Version(500));
-    scene.feed(AllocatorEvent::Watched { number, change });
+    scene.feed(AllocatorEvent::Watched { number, change: Box::new(change) });
     assert_eq!(watches(&ended_watch(&mut scene, None)), [500]);
     assert_eq!(
         watches(&ended_watch(&mut scene, None)),
@@ -125,7 +125,7 @@ fn a_watch_of_which_nothing_is_heard_is_opened_again() {
     assert!(scene.watch > before);
     let (number, change) = (before, Change::Deleted(scene.running(1)));
     assert_eq!(
-        ends(&scene.feed(AllocatorEvent::Watched { number, change })),
+        ends(&scene.feed(AllocatorEvent::Watched { number, change: Box::new(change) })),
         [],
         "the old one is not heard"
     );
