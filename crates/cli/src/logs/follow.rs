@@ -36,8 +36,11 @@ pub(super) struct Reader<'a> {
     failures: u32,
 }
 
+/// From, to, and where the stream ends.
+type Range = (u64, u64, u64);
+
 /// The head of an answer, `==== Bytes 5-9 of 12 of NAME ====`, as from, to and end, and what follows it.
-fn parsed(answer: &[u8]) -> Option<((u64, u64, u64), &[u8])> {
+fn parsed(answer: &[u8]) -> Option<(Range, &[u8])> {
     let end = answer.iter().take(HEAD).position(|byte| *byte == b'\n')?;
     let head = std::str::from_utf8(&answer[..end]).ok()?.strip_prefix("==== Bytes ")?;
     let (range, rest) = head.split_once(" of ")?;

@@ -73,12 +73,20 @@ async fn not_created(
             ),
         );
     }
-    if error.is_unanswered() && !is_withdrawn(cluster, pods, name, mark).await {
+    if error.is_unanswered()
+        && !was_not_sent(&error)
+        && !is_withdrawn(cluster, pods, name, mark).await
+    {
         what = format!(
             "say whether it did {what} (firesteel submit --kill {namespace}:{name} ends it)"
         );
     }
     cluster.refused(what, error)
+}
+
+/// Whether there was no connection to send the request over.
+fn was_not_sent(error: &ApiError) -> bool {
+    matches!(error, ApiError::Unreachable(words) if words.contains("client error (Connect)"))
 }
 
 /// Whether it is sure that there is no pod of this submission.
