@@ -28,21 +28,26 @@ impl World {
         self.feed_master(master, MasterEvent::Received { from, message })
     }
 
-    /// S37: a master orders nothing of a worker that it knows to be decommissioned.
-    pub(crate) fn check_launches(&self, core: &Master, out: &[MasterEffect]) -> Result<(), String> {
+    /// S37: a master orders nothing of a worker that it knows to be decommissioned. What it ordered before it repeats until it
+    /// hears of it: that may run.
+    pub(crate) fn check_launches(
+        &mut self,
+        core: &Master,
+        out: &[MasterEffect],
+    ) -> Result<(), String> {
         for effect in out {
             let MasterEffect::SendWorker { to, stamped } = effect else { continue };
-            let launches = matches!(
-                stamped.message,
-                ToWorker::LaunchExecutor { .. } | ToWorker::LaunchDriver { .. }
-            );
-            let Some(connection) = self.connections.get(to.0 as usize).filter(|_| launches) else {
-                continue;
+            let what = match &stamped.message {
+                ToWorker::LaunchExecutor { key, .. } => key.to_string(),
+                ToWorker::LaunchDriver { driver, .. } => driver.to_string(),
+                _ => continue,
             };
-            if let Some(Body::Worker(node)) = &self.procs[connection.ends[CLIENT]].body
-                && core.is_decommissioned(&node.id)
-            {
-                return Err(format!("S37: {} is decommissioned and gets work", node.id));
+            let Some(connection) = self.connections.get(to.0 as usize) else { continue };
+            let worker = connection.ends[CLIENT];
+            let Some(Body::Worker(node)) = &self.procs[worker].body else { continue };
+            let id = node.id.clone();
+            if self.ordered.insert((worker, what)) && core.is_decommissioned(&id) {
+                return Err(format!("S37: {id} is decommissioned and gets work"));
             }
         }
         Ok(())

@@ -255,6 +255,8 @@ pub(crate) struct World {
     pub(crate) poisoned: Option<u64>,
     /// When a driver died last.
     pub(crate) driver_gone: Option<u64>,
+    /// Executors and drivers that workers were to start.
+    pub(crate) ordered: BTreeSet<(ProcId, String)>,
     pub(crate) counters: Counters,
 }
 
@@ -292,6 +294,7 @@ impl World {
             over_since: None,
             poisoned: None,
             driver_gone: None,
+            ordered: BTreeSet::new(),
             counters: Counters::default(),
             plan,
         };

@@ -36,7 +36,7 @@ impl Default for Usage {
 }
 
 impl UsageSample {
-    /// Takes the next one in, if both are of one step. Processor time never falls, whoever tells it.
+    /// Takes the next one in, if both are of one step. Processor time never falls, in whatever order samples come.
     fn merge(&mut self, next: &UsageSample, step_ms: u64) -> bool {
         if next.at.since_ms(self.from) >= step_ms {
             return false;

@@ -41,7 +41,7 @@ pub(super) fn reaches_others(host: &str) -> bool {
 }
 
 impl Readers {
-    /// As the setting says, or, without a word, whoever has proven it where others could ask.
+    /// As the setting says, or, without a word, readers prove it where others could ask.
     pub(super) fn of(
         asked: Option<bool>,
         key: Option<TokenKey>,
