@@ -210,7 +210,10 @@ fn page(wanted: &Wanted<'_>, part: &Part) -> HttpResponse {
 mod tests {
     use super::*;
 
-    fn wanted(query: &str) -> Result<(Vec<String>, &'static str, Option<u64>, u64), String> {
+    /// Directories, stream, first byte and length.
+    type Found = (Vec<String>, &'static str, Option<u64>, u64);
+
+    fn wanted(query: &str) -> Result<Found, String> {
         let query = Query::parse(query);
         let wanted = Wanted::of(&query)?;
         let parts = wanted.parts.iter().map(|part| (*part).to_owned()).collect();
