@@ -431,6 +431,12 @@ impl World {
                     return Err(format!("S20: determinate stages are rolled back: {reason}"));
                 }
             }
+            // A worker that is taken out of the cluster may have been the last good one.
+            Err(JobError::Cancelled { reason, .. })
+                if reason.contains("in a row") && self.counters.workers_decommissioned > 0 =>
+            {
+                self.counters.jobs_failed += 1;
+            }
             Err(error) if last => {
                 return Err(format!("L02: a job that nothing disturbs fails: {error}"));
             }

@@ -6,7 +6,7 @@ use super::simulate_pods;
 
 /// Every mistake, with the beginnings of the ids of the rules that it breaks.
 pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
-    (Mutant::CountsSeenPodsOnly, &["S14"]),
+    (Mutant::CountsSeenPodsOnly, &["S14", "S12"]),
     (Mutant::AwaitsLostCreates, &["L01", "L03"]),
     (Mutant::TakesNewNumbers, &["S14", "S31"]),
     (Mutant::AwaitsUnseenPods, &["L01", "L22"]),
@@ -34,7 +34,7 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::AwaitsRights, &["L01"]),
     (Mutant::TakesPodsOfOthers, &["S38"]),
     (Mutant::TrustsSilentNodes, &["L23"]),
-    (Mutant::AwaitsKubelets, &["L23"]),
+    (Mutant::AwaitsKubelets, &["L23", "S12"]),
 ];
 
 /// What the first of so many runs broke that broke something, with this mistake.
