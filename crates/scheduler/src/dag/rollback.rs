@@ -75,6 +75,9 @@ impl DagScheduler {
     }
 
     fn stop_running_readers(&mut self, turn: &mut Turn<'_>, map_stage: StageId, reason: &str) {
+        if self.options.planted.is(Mutant::CountsRolledBackAttempts) {
+            return;
+        }
         let children = self.stages[&map_stage].children.clone();
         for id in children {
             if !self.stages[&id].is_running() {
@@ -121,9 +124,7 @@ impl DagScheduler {
         self.rest_readers(turn, shuffle, "they were computed from records that changed");
         // The others read what is cached of the outputs that are no more: nothing that they bring counts.
         let reason = "what it reads is cached, of records that changed";
-        if !self.options.planted.is(Mutant::CountsRolledBackAttempts) {
-            self.stop_running_readers(turn, id, reason);
-        }
+        self.stop_running_readers(turn, id, reason);
         assert!(self.stages.contains_key(&id), "resting readers end no job");
     }
 
