@@ -26,8 +26,6 @@ pub enum Mutant {
     NotesOutdatedBlocks,
     /// Readers get pieces of broadcast values from lost holders.
     AssignsPiecesOfLostHolders,
-    /// Attempts that were rolled back go on, and their successes count (engine review 5, cluster review 1).
-    CountsRolledBackAttempts,
     /// Losses of executors count against the attempt of a stage that saw them, not against its task (confirmed case 4).
     CountsLossesByAttempt,
 }

@@ -72,7 +72,6 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::NeverReplicatesAgain), &["L08"]),
     (Mistake::Dag(DagMutant::NotesOutdatedBlocks), &["S20", "L08"]),
     (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
-    (Mistake::Dag(DagMutant::CountsRolledBackAttempts), &["S20"]),
     (Mistake::Dag(DagMutant::CountsLossesByAttempt), &["L06", "L02"]),
     (Mistake::Memory(MemoryMutant::GrantsTwice), &["S26"]),
     (Mistake::Memory(MemoryMutant::NeverWaits), &["L12"]),

@@ -60,9 +60,6 @@ impl DagScheduler {
     /// Whether the task read other records than its stage reads now.
     pub(super) fn is_rolled_back(&self, task: &TaskInfo) -> bool {
         let Some(stage) = self.stages.get(&task.stage.stage) else { return false };
-        if self.options.planted.is(Mutant::CountsRolledBackAttempts) {
-            return false;
-        }
         task.stage.attempt < stage.first_valid_attempt
             || stage.reads != self.generations_read(stage)
     }
@@ -75,9 +72,6 @@ impl DagScheduler {
     }
 
     fn stop_running_readers(&mut self, turn: &mut Turn<'_>, map_stage: StageId, reason: &str) {
-        if self.options.planted.is(Mutant::CountsRolledBackAttempts) {
-            return;
-        }
         let children = self.stages[&map_stage].children.clone();
         for id in children {
             if !self.stages[&id].is_running() {
