@@ -23,7 +23,15 @@ const UNLOCKED: Duration = Duration::from_secs(3600);
 /// The lock of a directory's owner. It is held until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct OwnerLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for OwnerLock {
+    /// Closing the file is not enough: a child process that another thread has forked, and that has not come to its `exec` yet,
+    /// holds the same open file and with it the lock.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl OwnerLock {
@@ -34,7 +42,7 @@ impl OwnerLock {
         let file = File::create_new(&making)?;
         file.lock()?;
         fs::rename(making, directory.join(LOCK))?;
-        Ok(OwnerLock { _file: file })
+        Ok(OwnerLock { file })
     }
 }
 
@@ -182,12 +190,14 @@ mod tests {
         }
         fs::write(&file, "not a directory").unwrap();
         let owner = OwnerLock::take(&locked).unwrap();
+        let of_a_forked_child = owner.file.try_clone().unwrap();
         [&old, &locked, &file].into_iter().for_each(|path| make_old(path));
         remove_abandoned(root.path(), PREFIX);
         assert!(!old.exists() && young.exists() && locked.exists() && file.exists());
         drop(owner);
         remove_abandoned(root.path(), PREFIX);
         assert!(!locked.exists());
+        drop(of_a_forked_child);
     }
 
     #[test]

@@ -31,11 +31,22 @@ pub struct FileSystem {
 
 #[derive(Debug)]
 struct Open {
-    /// Locked as long as it is open.
-    _lock: File,
+    _lock: Lock,
     journal: File,
     length: u64,
     entries: BTreeMap<String, Vec<u8>>,
+}
+
+/// The locked file of a directory.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a child process that another thread has forked, and that has not come to its `exec` yet,
+    /// holds the same open file and with it the lock.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl FileSystem {
@@ -61,6 +72,7 @@ impl FileSystem {
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
+        let lock = Lock(lock);
         let entries = self.read()?;
         // What a write left that was cut off goes; from here on the end of the file is the end of a frame.
         let (journal, length) = self.rewrite(&entries)?;
@@ -287,6 +299,16 @@ mod tests {
         first.resign();
         assert!(first.write(&[put("term", "9")]).is_err(), "it does not lead any more");
         assert_eq!(second.try_lead().unwrap().unwrap().entries.len(), 1);
+    }
+
+    #[test]
+    fn a_directory_is_free_at_once_though_a_forked_child_still_holds_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, _) = led(directory.path());
+        let of_a_child = store.open.as_ref().unwrap()._lock.0.try_clone().unwrap();
+        drop(store);
+        led(directory.path());
+        drop(of_a_child);
     }
 
     #[test]
