@@ -316,7 +316,7 @@ impl World {
         let tasks = node.scheduler.tasks();
         let AppPlan { locality_wait_ms, excludes, .. } = self.plan.apps[node.app];
         let patient = locality_wait_ms > 0 || excludes;
-        if tasks.has_free_slot() && tasks.waiting_tasks() > 0 && !patient {
+        if !patient && tasks.waits_needlessly(self.tick_of(proc)) {
             return Err("L04: a task waits although a slot is free".to_owned());
         }
         self.procs[proc].body = Some(Body::Driver(node));

@@ -2,6 +2,8 @@
 //!
 //! For tests and the simulator, after every event; costs time in proportion to all tasks.
 
+use firesteel_types::{ExecutorId, Tick};
+
 use super::core::TaskScheduler;
 use super::set::SetState;
 
@@ -24,10 +26,25 @@ impl TaskScheduler {
         assert!(self.round.is_empty(), "S17: leftovers");
     }
 
+    /// Whether a task waits although an executor is free that it need not avoid (L04). Where tasks wait to be near their data, or
+    /// executors are excluded, that may be right.
+    pub fn waits_needlessly(&self, now: Tick) -> bool {
+        let free: Vec<ExecutorId> = self.executors.with_a_free_slot().collect();
+        let fits = |set: &SetState, index| {
+            free.iter().any(|id| set.slots().avoids(index, *id, now).is_none())
+        };
+        let mut waiting =
+            self.sets.iter().filter(|set| set.is_active() && set.waiting().count() > 0);
+        waiting.any(|set| {
+            let mut indexes = 0..set.slots().count() as u32;
+            indexes.any(|index| set.waiting().contains(index) && fits(set, index))
+        })
+    }
+
     /// Offers every free core once more and gives back how many tasks that launches: none, after
     /// any event, or an offer was forgotten (L04).
     #[cfg(test)]
-    pub(super) fn forgotten_launches(&mut self, now: firesteel_types::Tick) -> usize {
+    pub(super) fn forgotten_launches(&mut self, now: Tick) -> usize {
         let before = self.attempts.count();
         self.round.offer_all();
         self.offer(now, &mut Vec::new());

@@ -227,11 +227,6 @@ impl TaskScheduler {
         self.executors.free_cores()
     }
 
-    /// Whether some executor could take a task at once.
-    pub fn has_free_slot(&self) -> bool {
-        self.executors.has_offer()
-    }
-
     /// Attempts that were launched and have not ended.
     pub fn running_tasks(&self) -> usize {
         self.attempts.count()

@@ -15,6 +15,9 @@ use crate::messages::{TaskEffect, TaskSetFailure};
 use crate::mutant::Mutant;
 
 const LOST_THE_RACE: &str = "another attempt succeeded";
+/// How long a task that failed is for other executors than the one it failed on, if there are any. What fails at once, on a disk
+/// that is full, would else use up all its attempts there while the others are busy.
+const ELSEWHERE_MS: u64 = 1000;
 
 /// A report of a task's end, by the executor that ran it.
 pub(super) struct Report {
@@ -226,9 +229,11 @@ impl TaskScheduler {
         let active = set.is_active() && set.slots().is_open(index);
         let matters = if lost { self.sets.wait_for(attempt) } else { active };
         if matters && failure.counts() {
+            let elsewhere = self.executors.has_other_executor(attempt.executor);
             let set = self.sets.of(attempt);
             if !lost {
-                set.note_failure(index);
+                let avoided = (attempt.executor, now.plus_ms(ELSEWHERE_MS));
+                set.note_failure(index, elsewhere.then_some(avoided));
             }
             if set.record_exclusion(now, attempt, out) {
                 self.exclusions.look_again();

@@ -277,9 +277,9 @@ impl Executors {
         usable > u32::from(self.is_usable(id))
     }
 
-    /// Whether some executor can take a task.
-    pub(super) fn has_offer(&self) -> bool {
-        !self.offerable.is_empty()
+    /// Those that can take a task.
+    pub(super) fn with_a_free_slot(&self) -> impl Iterator<Item = ExecutorId> {
+        self.offerable.iter().map(|(_, id)| *id)
     }
 
     pub(super) fn count(&self) -> usize {

@@ -55,7 +55,7 @@ pub(super) enum Answer {
     Launch { index: u32, locality: Locality, speculative: bool },
     /// There is a task, but further from its data than asked for.
     Later,
-    /// Nothing now, but a farther level opens at that moment.
+    /// Nothing now, but there may be at that moment: a farther level opens, or an executor is avoided no longer.
     Held { until: Tick },
     /// Nothing for this executor.
     Nothing,

@@ -1,4 +1,4 @@
-//! When the next locality level of a set may open, and offers are due because of it.
+//! When the next locality level of a set may open, or an executor is avoided no longer, and offers are due because of it.
 //!
 //! Never late (L04); early is harmless. A set has at most one moment booked.
 

@@ -3,6 +3,8 @@
 //! Invariant S10: a partition has at most one live attempt, two when one of them is a speculative
 //! copy. A set is dropped once it is over and nothing of it runs (S17).
 
+use std::cell::Cell;
+
 use firesteel_types::event::Locality;
 use firesteel_types::{ExecutorId, Host, StageRef, TaskId, TaskInfo, TaskMetrics, Tick};
 
@@ -196,12 +198,18 @@ impl SetState {
         if exclusion.is_some_and(|set| set.excludes(offer.executor, offer.host).is_some()) {
             return Answer::Nothing;
         }
+        let avoided = Cell::new(None::<Tick>);
         let allowed = |index| {
-            exclusion
-                .is_none_or(|set| set.excludes_task(index, offer.executor, offer.host).is_none())
+            let excluded = exclusion
+                .is_some_and(|set| set.excludes_task(index, offer.executor, offer.host).is_some());
+            let until = self.slots.avoids(index, offer.executor, offer.now);
+            if !excluded {
+                avoided.set(avoided.get().into_iter().chain(until).min());
+            }
+            !excluded && until.is_none()
         };
         let answer = self.waiting.answer(offer, allowed);
-        if self.copies.is_empty() || matches!(answer, Answer::Launch { .. } | Answer::Later) {
+        if matches!(answer, Answer::Launch { .. } | Answer::Later) {
             return answer;
         }
         let fits = |index: &u32| {
@@ -214,7 +222,11 @@ impl SetState {
                 locality: self.waiting.locality_of(index, offer.executor, offer.host),
                 speculative: true,
             },
-            None => answer,
+            None => match (answer, avoided.get()) {
+                (Answer::Held { until }, Some(other)) => Answer::Held { until: until.min(other) },
+                (Answer::Nothing, Some(until)) => Answer::Held { until },
+                (answer, _) => answer,
+            },
         }
     }
 
@@ -281,9 +293,9 @@ impl SetState {
         self.retire();
     }
 
-    /// A failure that counts against the task.
-    pub(super) fn note_failure(&mut self, index: u32) {
-        self.slots.note_failure(index);
+    /// A failure that counts against the task, and the executor that is to be avoided until then because of it.
+    pub(super) fn note_failure(&mut self, index: u32, avoided: Option<(ExecutorId, Tick)>) {
+        self.slots.note_failure(index, avoided);
     }
 
     /// A failure that counts against its executor. False if nobody excludes any.

@@ -2,7 +2,7 @@
 //!
 //! Invariant S10: a partition has at most two live attempts. What is counted over all tasks is counted here alone.
 
-use firesteel_types::{ExecutorId, TaskId};
+use firesteel_types::{ExecutorId, TaskId, Tick};
 
 /// How far a partition is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,16 @@ struct Slot {
     attempts: u32,
     /// Failures that count.
     failures: u32,
+    /// Where it failed last, and until when others are preferred to it.
+    avoided: Option<(ExecutorId, Tick)>,
     progress: Progress,
     live: [Option<TaskId>; 2],
 }
 
 impl Slot {
     fn new(partition: u32) -> Self {
-        Slot { partition, attempts: 0, failures: 0, progress: Progress::Open, live: [None; 2] }
+        let progress = Progress::Open;
+        Slot { partition, attempts: 0, failures: 0, avoided: None, progress, live: [None; 2] }
     }
 
     fn live(&self) -> impl Iterator<Item = TaskId> {
@@ -116,9 +119,17 @@ impl Slots {
         *place.expect("S10: an attempt left that was not live") = None;
     }
 
-    /// A failure that counts.
-    pub(super) fn note_failure(&mut self, index: u32) {
-        self.slot_mut(index).failures += 1;
+    /// A failure that counts, and the executor that is to be avoided until then because of it.
+    pub(super) fn note_failure(&mut self, index: u32, avoided: Option<(ExecutorId, Tick)>) {
+        let slot = self.slot_mut(index);
+        slot.failures += 1;
+        slot.avoided = avoided;
+    }
+
+    /// Until when the task is to be run on another executor, if that is still to come.
+    pub(super) fn avoids(&self, index: u32, executor: ExecutorId, now: Tick) -> Option<Tick> {
+        let (avoided, until) = self.slot(index).avoided?;
+        (avoided == executor && until > now).then_some(until)
     }
 
     /// The partition's first success.

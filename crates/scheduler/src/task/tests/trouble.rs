@@ -34,6 +34,35 @@ fn an_executor_that_was_lost_never_comes_back() {
 }
 
 #[test]
+fn a_task_that_failed_waits_a_second_for_another_executor() {
+    let mut rig = Rig::with(&[(1, "a", 1), (2, "b", 1)]);
+    rig.submit(set(0, 2));
+    rig.expect(&["launch t0 s0.0 p0.0 on 1", "launch t1 s0.0 p1.0 on 2"]);
+    rig.fail(0, 1);
+    rig.expect(&["ended t0 p0: failed", "wake at 1000"]);
+    rig.tick(999);
+    rig.expect(&["wake at 1000"]);
+    rig.succeed(1, 2);
+    rig.expect(&["ended t1 p1: success", "launch t2 s0.0 p0.1 on 2"]);
+    rig.fail(2, 2);
+    rig.expect(&["ended t2 p0: failed", "launch t3 s0.0 p0.2 on 1"]);
+    rig.lose(2, false, false);
+    rig.fail(3, 1);
+    rig.expect(&["ended t3 p0: failed", "launch t4 s0.0 p0.3 on 1"]);
+}
+
+#[test]
+fn a_task_that_failed_goes_back_to_its_executor_when_no_other_was_free_for_a_second() {
+    let mut rig = Rig::with(&[(1, "a", 1), (2, "b", 1)]);
+    rig.submit(set(0, 2));
+    rig.lines();
+    rig.at(10).fail(0, 1);
+    rig.expect(&["ended t0 p0: failed", "wake at 1010"]);
+    rig.tick(1010);
+    rig.expect(&["launch t2 s0.0 p0.1 on 1"]);
+}
+
+#[test]
 fn an_executor_added_twice_counts_once() {
     let mut rig = Rig::with(&[(1, "a", 1), (1, "b", 8)]);
     rig.submit(set(0, 3));
