@@ -4,6 +4,7 @@
 //   node browser.mjs CONFIG     CONFIG: JSON with live, history, docs, report (addresses), modules, chromium, shots (a folder, or "")
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 
 const config = JSON.parse(process.argv[2]);
 const require = createRequire(config.modules + "/");
@@ -97,12 +98,14 @@ const browser = await chromium.launch({
 });
 try {
   const only = process.env.FIRESTEEL_PAGES_ONLY;
-  for (const [title, url] of pages.filter(([title]) => !only || new RegExp(only).test(title))) {
-    for (const dark of [false, true]) {
-      for (const width of [400, 1600]) await look(browser, title, url, { dark, width, script: true });
-    }
-    await look(browser, title, url, { dark: false, width: 1600, script: false });
-  }
+  const looks = pages.filter(([title]) => !only || new RegExp(only).test(title)).flatMap(([title, url]) => [
+    ...[false, true].flatMap((dark) => [400, 1600].map((width) => [title, url, { dark, width, script: true }])),
+    [title, url, { dark: false, width: 1600, script: false }],
+  ]);
+  // axe keeps one processor busy: as many looks at once as there are processors.
+  await Promise.all(Array.from({ length: availableParallelism() }, async () => {
+    for (let next = looks.shift(); next; next = looks.shift()) await look(browser, ...next);
+  }));
   if (!only) await follows(browser);
   if (config.shots) await picture(browser);
 } finally {
