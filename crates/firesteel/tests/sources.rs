@@ -343,6 +343,68 @@ fn rows_are_saved_as_json_and_csv_and_read_back() {
 }
 
 #[test]
+fn an_empty_text_in_csv_comes_back_as_one_and_nothing_as_none() {
+    type Row = (Option<String>, String, Option<u32>, Option<String>);
+    let text = |text: &str| Some(text.to_owned());
+    let rows: [Row; 4] = [
+        (text(""), String::new(), None, None),
+        (None, "a".to_owned(), Some(1), text("")),
+        (None, String::new(), None, None),
+        (text("#c\n\"'\\"), "b".to_owned(), Some(21), text("")),
+    ];
+    let lines = CsvOptions::new().multi_line(true);
+    let tabs = lines.clone().delimiter(b'\t').quote(b'\'').escape(b'\\').comment(b'#');
+    for ctx in contexts() {
+        let scratch = Scratch::new();
+        for (n, form) in
+            [lines.clone(), tabs.clone(), lines.clone().delimiter(b'1')].iter().enumerate()
+        {
+            let out = scratch.path(&n.to_string());
+            let saved = ctx.parallelize_in(1, rows.clone());
+            saved.save_as_csv_with(&out, form, &SaveOptions::new()).unwrap();
+            assert_eq!(
+                ctx.csv_with::<Row>(&out, form).unwrap().collect().unwrap(),
+                rows,
+                "{form:?}"
+            );
+        }
+        let file = std::fs::read_to_string(scratch.path("0/part-00000.csv")).unwrap();
+        assert!(file.starts_with("\"\",\"\",,\n,a,1,\"\"\n,\"\",,\n"), "{file}");
+
+        let people = [person("Ada", 36, Some("")), person("", 7, None)];
+        let (out, form) = (scratch.path("people"), CsvOptions::new().header(true));
+        ctx.parallelize(people.clone()).save_as_csv_with(&out, &form, &SaveOptions::new()).unwrap();
+        assert_eq!(ctx.csv_with::<Person>(&out, &form).unwrap().collect().unwrap(), people);
+    }
+}
+
+#[test]
+fn a_quoted_empty_field_is_none_where_it_can_be_no_text_and_where_it_is_asked_to_be() {
+    let (ctx, scratch) = (context(), Scratch::new());
+    type Row = (String, Option<u32>, Option<String>, Option<char>);
+    let quoted = scratch
+        .write("quoted.csv", "\"\",\"\",\"\",\"\"\r\n\"a\",\"1\",\"b\",\"c\"\r\n\"\",,,\"\"");
+    let row = |third: Option<&str>| (String::new(), None, third.map(str::to_owned), None);
+    let full = ("a".to_owned(), Some(1), Some("b".to_owned()), Some('c'));
+    let rows = ctx.csv::<Row>(&quoted).unwrap();
+    assert_eq!(rows.collect().unwrap(), [row(Some("")), full.clone(), row(None)]);
+    let rows = ctx.csv_with::<Row>(&quoted, &CsvOptions::new().null_value("")).unwrap();
+    assert_eq!(rows.collect().unwrap(), [row(None), full, row(None)]);
+    let wrong = scratch.write("wrong.csv", "\"\",x,\"\",c\n");
+    let words = ["wrong.csv", "line 1", "column 2", "invalid digit", "\"x\""];
+    is_fatal(fails_with(ctx.csv::<Row>(&wrong).unwrap().count(), &words));
+
+    // A line of nothing is no row: with one column, nothing is quoted, too.
+    let (one, none) = (scratch.path("one"), [None, Some("a".to_owned())]);
+    ctx.parallelize(none.clone()).save_as_csv(&one).unwrap();
+    assert_eq!(ctx.csv::<Option<String>>(&one).unwrap().collect().unwrap(), none);
+    let refused = ctx.parallelize([Some(String::new())]).save_as_csv(scratch.path("refused"));
+    is_fatal(fails_with(refused, &["no CSV form", "only field", "come back as `None`"]));
+    ctx.parallelize([String::new()]).save_as_csv(scratch.path("text")).unwrap();
+    assert_eq!(ctx.csv::<String>(&scratch.path("text")).unwrap().collect().unwrap(), [""]);
+}
+
+#[test]
 fn an_item_without_a_form_in_the_format_ends_the_job_and_leaves_nothing() {
     let (ctx, scratch) = (context(), Scratch::new());
     let nested = ctx.parallelize([((1, 2), std::collections::BTreeMap::from([((1, 2), 3)]))]);
@@ -353,6 +415,17 @@ fn an_item_without_a_form_in_the_format_ends_the_job_and_leaves_nothing() {
         maps.save_as_csv(scratch.path("csv")),
         &["no CSV form", "structs or tuples"],
     ));
+    #[derive(Serialize, Deserialize)]
+    struct Lists {
+        of: Vec<u8>,
+    }
+    let form = CsvOptions::new().header(true);
+    let lists = ctx.parallelize([Lists { of: vec![1, 2] }]);
+    let saved = lists.save_as_csv_with(scratch.path("csv"), &form, &SaveOptions::new());
+    is_fatal(fails_with(saved, &["no CSV form", "with a header", "`of` is not"]));
+    let uneven = ctx.parallelize_in(1, [vec![1, 2], vec![3]]);
+    let words = ["no CSV form", "has 1 field(s), but the row before has 2"];
+    is_fatal(fails_with(uneven.save_as_csv(scratch.path("csv")), &words));
     assert!(scratch.names().is_empty());
     assert_usable(&ctx);
 }

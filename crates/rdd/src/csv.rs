@@ -3,6 +3,9 @@
 //! A row is a line, unless [`CsvOptions::multi_line`] says that quoted fields hold newlines: then a
 //! file cannot be entered in its middle, and is one partition. As in Spark, that is not the default.
 
+mod empty;
+mod row;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -16,6 +19,9 @@ use firesteel_task::{TaskContext, fail_for_good};
 use crate::Pipe;
 use crate::malformed::{Malformed, ParseMode, shown};
 use crate::text::{LineEnds, Lines, Split, TO_THE_END};
+
+use empty::EmptyTexts;
+use row::RowEncoder;
 
 /// A row is not longer: more is a quote that was not closed.
 const LARGEST_ROW: usize = 256 << 20;
@@ -100,7 +106,7 @@ impl CsvOptions {
     }
 
     /// A field that holds just this is empty: `None` where the type has an `Option`. So is a field that
-    /// holds nothing.
+    /// holds nothing; one that is quoted and empty, `""`, is an empty text, unless this is `""`.
     #[must_use]
     pub fn null_value(mut self, null_value: impl Into<String>) -> Self {
         self.null_value = Some(null_value.into());
@@ -152,14 +158,14 @@ impl CsvOptions {
         self.multi_line
     }
 
-    /// A writer of rows in this form.
-    pub(crate) fn writer<W: std::io::Write>(&self, out: W) -> csv::Writer<W> {
-        let mut builder = csv::WriterBuilder::new();
-        builder.has_headers(self.header).delimiter(self.delimiter).quote(self.quote);
+    /// Writes rows in this form.
+    pub(crate) fn encoder(&self) -> RowEncoder {
+        let mut builder = csv_core::WriterBuilder::new();
+        builder.delimiter(self.delimiter).quote(self.quote).comment(self.comment);
         if let Some(escape) = self.escape {
             builder.double_quote(false).escape(escape);
         }
-        builder.from_writer(out)
+        RowEncoder::new(builder.build(), self.header)
     }
 
     fn parser(&self) -> csv_core::Reader {
@@ -228,7 +234,12 @@ struct Rows {
     parser: csv_core::Reader,
     /// How much of the current line is parsed: a carriage return ends a row too.
     parsed: usize,
+    /// Where in the current line the row starts, or goes on.
+    started: usize,
+    /// The lines of the row before the current one.
+    earlier: Vec<u8>,
     record: ByteRecord,
+    empty_texts: EmptyTexts,
     fields: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -238,8 +249,11 @@ impl Rows {
         Rows {
             lines: Lines::open(split, LineEnds::Newline, task.clone()),
             parser: options.parser(),
+            empty_texts: EmptyTexts::new(options.parser(), options.quote),
             options,
             parsed: 0,
+            started: 0,
+            earlier: Vec::new(),
             record: ByteRecord::new(),
             fields: vec![0; 1024],
             ends: vec![0; 32],
@@ -251,7 +265,8 @@ impl Rows {
         loop {
             let (offset, row) = self.advance(data_starts)?;
             let item = row.and_then(|()| {
-                convert(&self.record, header).map_err(|problem| self.explained(problem))
+                convert(&self.record, header, &mut self.empty_texts)
+                    .map_err(|problem| self.explained(problem))
             });
             match item {
                 Ok(item) => return Some(item),
@@ -283,6 +298,8 @@ impl Rows {
     fn parse(&mut self) -> Result<(), Malformed> {
         let (mut filled, mut count) = (0, 0);
         let mut at_end = false;
+        self.started = self.parsed;
+        self.earlier.clear();
         loop {
             let input = if at_end { &b"\n"[..] } else { &self.lines.bytes()[self.parsed..] };
             let (result, read, written, ended) =
@@ -301,16 +318,20 @@ impl Rows {
                     at_end = true;
                 }
                 ReadRecordResult::InputEmpty
-                    if !at_end && self.options.multi_line && self.lines.advance().is_some() =>
-                {
-                    self.parsed = 0;
-                }
+                    if !at_end && self.options.multi_line && self.goes_on() => {}
                 _ => return Err(self.unclosed(filled)),
             }
         }
-        self.skip_line_end();
         self.keep_fields(count);
+        self.skip_line_end();
         Ok(())
+    }
+
+    /// Takes the next line, in which the row goes on, if there is one.
+    fn goes_on(&mut self) -> bool {
+        self.earlier.extend_from_slice(&self.lines.bytes()[self.started..]);
+        (self.started, self.parsed) = (0, 0);
+        self.lines.advance().is_some()
     }
 
     /// A carriage return has ended the row already; the newline behind it ends nothing.
@@ -324,13 +345,29 @@ impl Rows {
     fn keep_fields(&mut self, count: usize) {
         let CsvOptions { trim, null_value, .. } = &self.options;
         self.record.clear();
-        let mut start = 0;
+        let (mut start, mut has_empty) = (0, false);
         for end in &self.ends[..count] {
             let field = &self.fields[start..*end];
+            has_empty |= field.is_empty();
             let field = if *trim { field.trim_ascii() } else { field };
             let is_null = null_value.as_ref().is_some_and(|null| null.as_bytes() == field);
             self.record.push_field(if is_null { b"" } else { field });
             start = *end;
+        }
+        match has_empty && null_value.as_deref() != Some("") {
+            true => self.find_empty_texts(),
+            false => self.empty_texts.clear(),
+        }
+    }
+
+    fn find_empty_texts(&mut self) {
+        let line = self.lines.bytes();
+        let row = &line[self.started..self.parsed.min(line.len())];
+        if self.earlier.is_empty() {
+            self.empty_texts.find(row);
+        } else {
+            self.earlier.extend_from_slice(row);
+            self.empty_texts.find(&self.earlier);
         }
     }
 
@@ -362,19 +399,27 @@ impl Rows {
     }
 }
 
-fn convert<T: Data>(record: &ByteRecord, header: Option<&ByteRecord>) -> Result<T, Malformed> {
-    match header {
-        Some(header) if header.len() != record.len() => Err(Malformed {
-            reason: format!(
-                "the row has {} field(s), but the header has {}",
-                record.len(),
-                header.len()
-            ),
-            column: None,
-            value: joined(record),
-        }),
-        _ => record.deserialize(header).map_err(|error| misfit(record, header, &error)),
-    }
+fn convert<T: Data>(
+    record: &ByteRecord,
+    header: Option<&ByteRecord>,
+    empty_texts: &mut EmptyTexts,
+) -> Result<T, Malformed> {
+    let converted = match header {
+        Some(header) if header.len() != record.len() => {
+            return Err(Malformed {
+                reason: format!(
+                    "the row has {} field(s), but the header has {}",
+                    record.len(),
+                    header.len()
+                ),
+                column: None,
+                value: joined(record),
+            });
+        }
+        _ if empty_texts.is_empty() => record.deserialize(header),
+        _ => empty_texts.deserialize(record, header),
+    };
+    converted.map_err(|error| misfit(record, header, &error))
 }
 
 #[cold]

@@ -206,29 +206,20 @@ impl<T: Serialize> RowFormat<T> for CsvRows {
     fn write<W: Write + Send>(
         &self,
         items: impl Iterator<Item = T>,
-        out: W,
+        mut out: W,
     ) -> Result<(W, u64), WriteError> {
-        let mut writer = self.options.0.writer(out);
+        let mut rows = self.options.0.encoder();
         let mut records = 0;
         for item in items {
-            writer.serialize(&item).map_err(csv_error)?;
+            let row = rows.encode(&item).map_err(|reason| {
+                WriteError::Row(format!(
+                    "an item has no CSV form: {reason}; rows are structs or tuples of simple values"
+                ))
+            })?;
+            out.write_all(row)?;
             records += 1;
         }
-        let out = writer
-            .into_inner()
-            .map_err(|error| io::Error::new(error.error().kind(), error.error().to_string()))?;
         Ok((out, records))
-    }
-}
-
-#[cold]
-fn csv_error(error: csv::Error) -> WriteError {
-    let text = error.to_string();
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => WriteError::Io(error),
-        _ => WriteError::Row(format!(
-            "an item has no CSV form: {text}; rows are structs or tuples of simple values"
-        )),
     }
 }
 
