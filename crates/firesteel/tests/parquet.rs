@@ -151,7 +151,11 @@ fn columns_that_are_missing_or_of_another_type_are_named_with_both_types() {
     let words = ["part-00000.parquet", "column \"city\" is ", "Utf8", "u32 is expected"];
     is_fatal(fails_with(retyped.count(), &words));
     let narrowed = ctx.parquet::<Narrowed>(&out).unwrap();
-    is_fatal(fails_with(narrowed.count(), &["part-00000.parquet", "do not fit", "Narrowed"]));
+    let words =
+        ["part-00000.parquet", "do not fit", "Narrowed", "column \"id\": a value is too large"];
+    let error = fails_with(narrowed.count(), &words);
+    assert!(!error.to_string().contains("Error:"), "{error}");
+    is_fatal(error);
     let numbers = ctx.range(0..10u64);
     is_fatal(fails_with(numbers.save_as_parquet(scratch.path("n")), &["no columns", "structs"]));
     let bzip2 = SaveOptions::new().compression(Compression::Bzip2);
@@ -159,4 +163,54 @@ fn columns_that_are_missing_or_of_another_type_are_named_with_both_types() {
     is_fatal(fails_with(trips.save_as_parquet_with(scratch.path("n"), &bzip2), &["no bzip2"]));
     assert_eq!(scratch.names(), ["trips"]);
     assert_usable(&ctx);
+}
+
+#[test]
+fn an_enum_with_data_is_refused_by_the_name_of_its_field() {
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    enum Shape {
+        Circle(f64),
+        Square { side: f64 },
+        Point,
+    }
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    struct Drawn {
+        id: u64,
+        shape: Shape,
+    }
+    let (ctx, scratch) = (context(), Scratch::new());
+    let shapes = [Shape::Circle(1.0), Shape::Square { side: 2.0 }, Shape::Point];
+    let drawn = shapes.into_iter().enumerate().map(|(id, shape)| Drawn { id: id as u64, shape });
+    let drawn = ctx.parallelize(drawn.collect::<Vec<_>>());
+    let words =
+        ["Drawn has no columns", "field `shape` is an enum with data", "enums without data"];
+    let error = fails_with(drawn.save_as_parquet(scratch.path("drawn")), &words);
+    assert!(!error.to_string().contains("TracingOptions"), "{error}");
+    is_fatal(error);
+    assert!(scratch.names().is_empty());
+}
+
+#[test]
+fn a_type_that_refuses_an_empty_text_is_read_with_all_its_fields() {
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    struct City(String);
+    impl<'de> Deserialize<'de> for City {
+        fn deserialize<D: serde::Deserializer<'de>>(
+            from: D,
+        ) -> std::result::Result<Self, D::Error> {
+            let name = String::deserialize(from)?;
+            let refused = || serde::de::Error::custom("a city has a name");
+            (!name.is_empty()).then_some(City(name)).ok_or_else(refused)
+        }
+    }
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Stay {
+        city: City,
+        id: u64,
+    }
+    let (ctx, scratch) = (context(), Scratch::new());
+    let out = scratch.path("trips");
+    ctx.parallelize((0..9).map(trip).collect::<Vec<_>>()).save_as_parquet(&out).unwrap();
+    let stays = ctx.parquet::<Stay>(&out).unwrap().collect().unwrap();
+    assert_eq!(stays[8], Stay { city: City("city 1".to_owned()), id: 8 });
 }

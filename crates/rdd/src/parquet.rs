@@ -17,6 +17,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{ChunkReader, Length};
 use serde::de::DeserializeOwned;
+use serde_arrow::ErrorKind;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use firesteel_closure::{Data, Value, wire};
@@ -25,13 +26,15 @@ use firesteel_task::{TaskContext, fail_for_good, fail_with};
 
 use crate::Pipe;
 use crate::memory::Meter;
-use crate::shape::fields_of;
+use crate::shape::{fields_of, is_known};
 use crate::text::fail_reading;
 use crate::write::{RowFormat, WriteError};
 
 /// Rows that are turned at once, or fewer if they have so many bytes.
 const BATCH_ROWS: usize = 4096;
 const BATCH_BYTES: usize = 8 << 20;
+const ROWS: &str = "a row is a struct of bools, numbers of up to 64 bits, texts, bytes and enums without data, and of \
+                    options, lists, maps, tuples and structs of these; dates and times are saved as texts or numbers";
 /// A row group is written when it has so many encoded bytes.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
@@ -100,7 +103,8 @@ fn open<T: DeserializeOwned>(split: ParquetSplit) -> (ParquetRecordBatchReader, 
     let builder = ParquetRecordBatchReaderBuilder::try_new(chunks)
         .unwrap_or_else(|error| fail_damaged(&location, error));
     let schema = builder.schema().clone();
-    let wanted = fields_of::<T>();
+    // If only some fields are known, the others are among the columns all the same.
+    let wanted = fields_of::<T>().filter(|_| is_known::<T>());
     let roots = (0..schema.fields().len()).filter(|index| {
         let name = schema.field(*index).name();
         wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(field, _)| field == name))
@@ -204,8 +208,8 @@ fn fail_misfit<T: DeserializeOwned>(
         })
         .collect();
     let problems = match problems.is_empty() {
-        true => String::new(),
-        false => format!("{}; ", problems.join(", ")),
+        true => told("column", error),
+        false => problems.join(", "),
     };
     let columns: Vec<String> = schema
         .fields()
@@ -213,10 +217,35 @@ fn fail_misfit<T: DeserializeOwned>(
         .map(|field| format!("{}: {}", field.name(), field.data_type()))
         .collect();
     fail_for_good(format!(
-        "{location}: rows do not fit {}: {problems}the file has {}; {error}",
+        "{location}: rows do not fit {}: {problems}; the file has {}",
         std::any::type_name::<T>(),
         columns.join(", ")
     ))
+}
+
+/// What is wrong with a value, and where. What serde_arrow advises is for programs that call it.
+#[cold]
+fn told(what: &str, error: &serde_arrow::Error) -> String {
+    let place = place_in(error).map_or(String::new(), |place| format!("{what} {place:?}: "));
+    let message = error.message();
+    let of_the_type = message
+        .strip_prefix("deserialization failed: ")
+        .or_else(|| message.strip_prefix("serialization failed: "));
+    let reason = match (error.kind(), of_the_type) {
+        (ErrorKind::NullabilityViolation { .. }, _) => {
+            "a value is null, which only an `Option` can be"
+        }
+        (_, Some(of_the_type)) => of_the_type,
+        (_, None) => "a value is too large, or of another kind than the type wants",
+    };
+    format!("{place}{reason}")
+}
+
+/// The field that an error is about, which serde_arrow says only in its text: `... (field: "$.vendor.name", ...)`.
+fn place_in(error: &serde_arrow::Error) -> Option<String> {
+    let text = error.to_string();
+    let (_, place) = text.rsplit_once("\"$.")?;
+    place.split_once('"').map(|(place, _)| place.to_owned())
 }
 
 /// Whether a column's type can be what a field wants; where that is not plain, it can.
@@ -292,14 +321,53 @@ impl<T: Data> RowFormat<T> for ParquetRows {
 
 /// The columns follow from the type alone, so that all files of a directory have the same.
 fn columns_of<T: DeserializeOwned>() -> Result<Vec<FieldRef>, WriteError> {
-    let options =
-        TracingOptions::default().map_as_struct(false).enums_without_data_as_strings(true);
-    Vec::<FieldRef>::from_type::<T>(options).map_err(|error| {
-        let name = std::any::type_name::<T>();
-        WriteError::Row(format!(
-            "{name} has no columns: {error}; rows are structs of values, options, lists and structs"
-        ))
-    })
+    // With null fields allowed, a field without a column is found by its path, below.
+    let options = TracingOptions::default()
+        .map_as_struct(false)
+        .enums_without_data_as_strings(true)
+        .allow_null_fields(true);
+    let refused = |reason: String| {
+        WriteError::Row(format!("{} has no columns: {reason}; {ROWS}", std::any::type_name::<T>()))
+    };
+    let columns = Vec::<FieldRef>::from_type::<T>(options)
+        .map_err(|error| refused(no_columns::<T>(&error)))?;
+    match columns.iter().find_map(|column| no_column(column.name(), column)) {
+        _ if columns.is_empty() => Err(refused("it has no fields".to_owned())),
+        Some(reason) => Err(refused(reason)),
+        None => Ok(columns),
+    }
+}
+
+#[cold]
+fn no_columns<T: DeserializeOwned>(error: &serde_arrow::Error) -> String {
+    let Some(fields) = fields_of::<T>() else { return "it is no struct".to_owned() };
+    let is_wide = |shape: &str| shape.contains("i128") || shape.contains("u128");
+    let wide = fields.into_iter().find(|(_, shape)| is_wide(shape)).map(|(name, _)| name);
+    match place_in(error).or(wide) {
+        Some(place) => format!(
+            "the type of field `{place}` does not say what it holds: it refuses an empty text or 0, holds itself, \
+             or depends on the data"
+        ),
+        None => "the type of a field does not say what it holds".to_owned(),
+    }
+}
+
+/// Why Parquet has no column for what is at `path`, if it has none.
+fn no_column(path: &str, field: &FieldRef) -> Option<String> {
+    let reason = match field.data_type() {
+        DataType::Union(..) => "is an enum with data",
+        DataType::Null => "holds nothing",
+        DataType::Struct(fields) if fields.is_empty() => "is a struct without fields",
+        DataType::Struct(fields) => {
+            let inside = |field: &FieldRef| no_column(&format!("{path}.{}", field.name()), field);
+            return fields.iter().find_map(inside);
+        }
+        DataType::List(items) | DataType::LargeList(items) | DataType::Map(items, _) => {
+            return no_column(path, items);
+        }
+        _ => return None,
+    };
+    Some(format!("field `{path}` {reason}"))
 }
 
 fn write_rows<W: Write + Send, T: Data>(
@@ -310,8 +378,9 @@ fn write_rows<W: Write + Send, T: Data>(
     if rows.is_empty() {
         return Ok(());
     }
-    let batch: RecordBatch = serde_arrow::to_record_batch(fields, rows)
-        .map_err(|error| WriteError::Row(format!("an item has no row: {error}")))?;
+    let batch: RecordBatch = serde_arrow::to_record_batch(fields, rows).map_err(|error| {
+        WriteError::Row(format!("an item has no row: {}", told("field", &error)))
+    })?;
     writer.write(&batch).map_err(write_failed)?;
     if writer.in_progress_size() >= ROW_GROUP_BYTES {
         writer.flush().map_err(write_failed)?;
@@ -336,6 +405,58 @@ mod tests {
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Row {
         text: String,
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    enum Shape {
+        Circle(f64),
+        Square { side: f64 },
+        Point,
+    }
+
+    /// As dates of chrono are read: from a text, and not from any.
+    #[derive(serde::Serialize)]
+    struct Day(String);
+
+    impl<'de> serde::Deserialize<'de> for Day {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            let text = <String as serde::Deserialize>::deserialize(from)?;
+            let refused = || serde::de::Error::custom("premature end of input");
+            (text.len() == 10).then_some(Day(text)).ok_or_else(refused)
+        }
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Holding<T> {
+        id: u64,
+        what: T,
+        after: bool,
+    }
+
+    #[test]
+    fn a_type_without_columns_is_told_by_its_field_in_our_own_words() {
+        type Reason = Result<Vec<FieldRef>, WriteError>;
+        let cases: [(Reason, &str); 10] = [
+            (columns_of::<Holding<Shape>>(), "field `what` is an enum with data"),
+            (columns_of::<Holding<Option<Vec<Shape>>>>(), "field `what` is an enum with data"),
+            (columns_of::<Holding<Holding<Shape>>>(), "field `what.what` is an enum with data"),
+            (columns_of::<Holding<()>>(), "field `what` holds nothing"),
+            (columns_of::<Holding<Day>>(), "type of field `what` does not say"),
+            (columns_of::<Holding<u128>>(), "type of field `what` does not say"),
+            (columns_of::<Holding<serde_json::Value>>(), "type of field `what` does not say"),
+            (columns_of::<Shape>(), "it is no struct"),
+            (columns_of::<u64>(), "it is no struct"),
+            (columns_of::<Option<Row>>(), "it is no struct"),
+        ];
+        for (columns, expected) in cases {
+            let Err(WriteError::Row(reason)) = &columns else { panic!("{expected}: {columns:?}") };
+            assert!(reason.contains(expected), "{expected}: {reason}");
+            assert!(reason.contains("a row is a struct of"), "{reason}");
+            for theirs in ["TracingOptions", "from_type", "from_samples", "Error:"] {
+                assert!(!reason.contains(theirs), "{reason}");
+            }
+        }
+        assert!(columns_of::<Holding<std::collections::BTreeMap<String, (char, f32)>>>().is_ok());
     }
 
     #[test]

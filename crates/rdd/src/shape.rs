@@ -40,6 +40,13 @@ pub(crate) fn fields_of<T: de::DeserializeOwned>() -> Option<Vec<(String, String
     Some(found)
 }
 
+/// Whether the whole of a struct's shape is known, and not just what comes before a refused value.
+#[cfg(feature = "parquet")]
+pub(crate) fn is_known<T: de::DeserializeOwned>() -> bool {
+    let shape = shape_of::<T>();
+    shape.matches('{').count() == shape.matches('}').count()
+}
+
 /// Where the first shape in a list of them ends: at a comma outside of all brackets.
 #[cfg(feature = "parquet")]
 fn end_of_shape(text: &str) -> usize {
@@ -319,6 +326,13 @@ mod tests {
         Right,
     }
 
+    #[cfg(feature = "parquet")]
+    #[derive(Serialize, Deserialize)]
+    struct Eithers {
+        first: Either,
+        second: u64,
+    }
+
     #[test]
     fn a_shape_says_what_a_type_reads() {
         assert_eq!(shape_of::<u64>(), "u64");
@@ -338,6 +352,7 @@ mod tests {
         let expected = expected.map(|(name, shape)| (name.to_owned(), shape.to_owned()));
         assert_eq!(fields_of::<Word>().unwrap(), expected);
         assert_eq!(fields_of::<(u8, u8)>(), None);
+        assert!(is_known::<Word>() && !is_known::<Eithers>());
     }
 
     #[test]
