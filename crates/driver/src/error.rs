@@ -108,7 +108,9 @@ pub enum Error {
         source: std::sync::Arc<io::Error>,
     },
     /// The output directory is already there.
-    #[error("output directory {path:?} already exists; remove it or choose another")]
+    #[error(
+        "output directory {path:?} already exists; remove it or choose another, or replace it with SaveOptions::overwrite"
+    )]
     OutputExists {
         /// The directory.
         path: PathBuf,

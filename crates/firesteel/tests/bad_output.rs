@@ -165,3 +165,40 @@ fn without_validation_the_old_output_is_replaced_as_a_whole_or_stays() {
     assert_eq!(scratch.names(), ["file", "link", "other", "out"]);
     assert_usable(&ctx);
 }
+
+#[test]
+fn one_save_replaces_its_old_output_or_refuses_to_whatever_the_setting_says() {
+    for validates in [true, false] {
+        let ctx = builder().config("spark.hadoop.validateOutputSpecs", validates).build().unwrap();
+        let scratch = Scratch::new();
+        let (out, numbers) = (scratch.path("out"), ctx.range_in(2, 0..3u64, 1));
+        ctx.range_in(5, 0..50u64, 1).save_as_text_file(&out).unwrap();
+        let refusing = SaveOptions::new().overwrite(false);
+        let refused = numbers.save_as_text_file_with(&out, &refusing);
+        fails_with(refused, &["already exists", "SaveOptions::overwrite"]);
+        assert_eq!(read(&out).len(), 50);
+        let replacing = SaveOptions::new().overwrite(true);
+        let failing = numbers.map(|x| {
+            assert!(x != 2, "on purpose");
+            x
+        });
+        fails_with(failing.save_as_text_file_with(&out, &replacing), &["on purpose"]);
+        assert_eq!(read(&out).len(), 50);
+        numbers.save_as_text_file_with(&out, &replacing).unwrap();
+        assert_eq!(names_in(&out), ["_SUCCESS", "part-00000", "part-00001"]);
+        assert_eq!(read(&out), ["0", "1", "2"]);
+
+        let pairs = numbers.map(|n| (n, n));
+        pairs.save_as_csv_with(&out, &CsvOptions::new(), &replacing).unwrap();
+        assert_eq!(names_in(&out), ["_SUCCESS", "part-00000.csv", "part-00001.csv"]);
+        pairs.save_as_json_lines_with(&out, &replacing).unwrap();
+        assert_eq!(names_in(&out), ["_SUCCESS", "part-00000.json", "part-00001.json"]);
+        #[cfg(feature = "parquet")]
+        {
+            let zstd = replacing.compression(Compression::Zstd);
+            pairs.save_as_parquet_with(&out, &zstd).unwrap();
+            assert_eq!(names_in(&out), ["_SUCCESS", "part-00000.parquet", "part-00001.parquet"]);
+        }
+        assert_eq!(scratch.names(), ["out"]);
+    }
+}

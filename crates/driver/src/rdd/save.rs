@@ -21,10 +21,12 @@ use crate::{Rdd, Result, input};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SaveOptions {
     compression: Option<Compression>,
+    /// `None`: as `spark.hadoop.validateOutputSpecs` says.
+    overwrite: Option<bool>,
 }
 
 impl SaveOptions {
-    /// Not compressed.
+    /// Not compressed, and into a new directory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -35,11 +37,25 @@ impl SaveOptions {
         self.compression = Some(compression);
         self
     }
+
+    /// Whether a directory that exists is replaced, once the new one is written completely, or refused;
+    /// unless this is called, `spark.hadoop.validateOutputSpecs` decides.
+    #[must_use]
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = Some(overwrite);
+        self
+    }
+
+    /// For a format that compresses inside of its files.
+    #[cfg(feature = "parquet")]
+    fn uncompressed(self) -> Self {
+        SaveOptions { compression: None, ..self }
+    }
 }
 
 /// Saving: one file per partition, in a new directory that appears only when everything is written:
 /// `part-00000`, ..., and `_SUCCESS`. A directory that exists is refused, or replaced with
-/// `spark.hadoop.validateOutputSpecs=false`.
+/// [`SaveOptions::overwrite`] or `spark.hadoop.validateOutputSpecs=false`.
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     /// One line per item.
     #[track_caller]
@@ -151,7 +167,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     {
         let format = firesteel_rdd::parquet::ParquetRows::new(options.compression);
         let site = CallSite::here("save_as_parquet_with");
-        self.save(site, directory.as_ref(), &SaveOptions::default(), format)
+        self.save(site, directory.as_ref(), &options.uncompressed(), format)
     }
 
     fn save<F: RowFormat<T>>(
@@ -161,7 +177,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         options: &SaveOptions,
         format: F,
     ) -> Result<()> {
-        let replace = !self.context.conf().get(&entries::VALIDATE_OUTPUT_SPECS)?;
+        let replace = match options.overwrite {
+            Some(overwrite) => overwrite,
+            None => !self.context.conf().get(&entries::VALIDATE_OUTPUT_SPECS)?,
+        };
         let target = match directory.to_str() {
             Some(text) => Location::parse(text, &input::store_options(self.context.conf())),
             None => Location::Local(directory.to_owned()),
