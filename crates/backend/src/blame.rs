@@ -98,6 +98,16 @@ mod tests {
     }
 
     #[test]
+    fn signal_11_is_told_as_what_it_most_often_is_and_other_ends_are_not() {
+        let overflow = ExitStatus::Signal(11).to_string();
+        assert!(overflow.starts_with("signal 11 (a segmentation fault"), "{overflow}");
+        assert!(overflow.contains("stack overflow: the stack of a task has 16 MiB"), "{overflow}");
+        for other in [ExitStatus::Signal(9), ExitStatus::Signal(6), ExitStatus::Code(11)] {
+            assert!(!other.to_string().contains("stack overflow"), "{other}");
+        }
+    }
+
+    #[test]
     fn silence_and_a_broken_connection_count_against_tasks_and_orders_do_not() {
         for (end, registered, unregistered) in [
             (End::Silent, Blame::RunningTasks, Blame::Node),
