@@ -29,6 +29,8 @@ pub(super) struct Stored {
 
 impl Stored {
     fn is_evictable(&self) -> bool {
+        #[cfg(test)]
+        tests::look();
         self.memory_bytes > 0 && !self.leaving
     }
 }
@@ -141,7 +143,11 @@ impl BlockMap {
 
     fn others(&self, id: Option<BlockId>) -> impl Iterator<Item = &InMemory> {
         let own = id.and_then(rdd_of);
-        let is_other = move |rdd: Option<RddId>| own.is_none() || rdd != own;
+        let is_other = move |rdd: Option<RddId>| {
+            #[cfg(test)]
+            tests::look();
+            own.is_none() || rdd != own
+        };
         self.in_memory.iter().filter(move |(rdd, _)| is_other(**rdd)).map(|(_, own)| own)
     }
 }
@@ -149,7 +155,17 @@ impl BlockMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::Arc;
+
+    thread_local! {
+        /// At how many blocks and RDDs the map has looked to find out what can be evicted.
+        static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn look() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
 
     fn stored(memory_bytes: u64, last_used: u64) -> Stored {
         let (level, number) = (StorageLevel::MEMORY_ONLY, last_used);
@@ -214,11 +230,14 @@ mod tests {
             map.insert(id, stored(1, u64::from(n) + 1));
             map.touch(id, 1_000_000 + u64::from(n));
         }
-        let mut evicted = 0;
+        let (rdds, mut evicted) = (10, 0);
+        LOOKS.set(0);
         while let Some(id) = map.oldest_beside(None) {
             assert_eq!(id, BlockId::Rdd(RddId(evicted % 10), evicted));
             map.remove(&id);
             evicted += 1;
+            let looks = LOOKS.replace(0);
+            assert!((1..=rdds).contains(&looks), "{looks} looks for one of {}", 100_001 - evicted);
         }
         assert_eq!((evicted, map.bytes_beside(None)), (100_000, 0));
     }
