@@ -142,3 +142,20 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         Node::new(&self.context, kind, site).one_to_one(&self.info)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxing_twice_is_boxing_once_also_behind_wide_operations() {
+        let builder = Context::builder().master("local[1]").arguments([""; 0]);
+        let ctx = builder.config("spark.firesteel.handleInterrupt", false).build().unwrap();
+        let numbers = ctx.range(0..4u32);
+        let boxed = numbers.boxed();
+        assert!(Arc::ptr_eq(&boxed.pipe, &boxed.boxed().boxed().pipe));
+        let wide = numbers.repartition(2);
+        assert!(Arc::ptr_eq(&wide.pipe, &wide.boxed().pipe));
+        assert_eq!(boxed.boxed().id(), numbers.id());
+    }
+}
