@@ -65,8 +65,7 @@ impl Shared {
             return (local, named);
         }
         let bind = named.unwrap_or_else(|| {
-            let shared = rpc.keyring.is_some() && conf.setting(entries::AUTHENTICATE.key()).is_some();
-            let guarded = shared || rpc.insecure;
+            let guarded = rpc.admits_other_machines(conf);
             if !guarded {
                 tracing::info!(
                     "only this machine can reach it: to have others join, make a secret with `openssl rand -hex 32 > secret; chmod 600 \

@@ -81,7 +81,7 @@ pub use env::RpcEnv;
 pub use error::{RpcError, SetupError};
 pub use handshake::{HandshakeError, PROTOCOL_VERSION};
 pub use limits::{PeerLimits, PeerPlace};
-pub use listener::BindTo;
+pub use listener::{BindTo, outward_address};
 pub use options::{Encryption, RpcOptions, SECRET_VARIABLE};
 pub use reference::{EndpointRef, PendingReply};
 pub use secret::{APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, Keyring, Secret};

@@ -99,8 +99,8 @@ fn usable_name(name: String, found: &[IpAddr], outward: impl FnOnce() -> Option<
     outward().map_or(name, |address| address.to_string())
 }
 
-/// The address of this machine that packets to others have. The system says without sending any.
-fn outward_address() -> Option<IpAddr> {
+/// The address of this machine that packets to others have. The system says without sending any. `None` if it reaches none.
+pub fn outward_address() -> Option<IpAddr> {
     // Addresses for documentation: nobody has them.
     let others = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     others.into_iter().find_map(|(any, other)| {

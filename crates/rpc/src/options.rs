@@ -126,6 +126,14 @@ impl RpcOptions {
         self.identity = Some(identity);
     }
 
+    /// Whether ports are opened to other machines where nobody names a host: with a secret that those may have, which the user's own
+    /// on this machine is not, or without any if the user accepts that.
+    pub fn admits_other_machines(&self, conf: &Conf) -> bool {
+        let is_shared =
+            self.keyring.is_some() && conf.setting(entries::AUTHENTICATE.key()).is_some();
+        is_shared || self.insecure
+    }
+
     /// The same settings between the processes of one application: its secret alone counts, also if
     /// there is none.
     #[must_use]
@@ -252,6 +260,12 @@ mod tests {
         assert_eq!(found(&[("spark.firesteel.insecure", "true")]), None);
         let own = [("spark.authenticate", "true"), ("spark.authenticate.secret", "of the setting")];
         assert_eq!(found(&own).as_deref(), Some("of the setting"));
+        let admits = |settings: &[(&str, &str)]| {
+            let conf = conf(settings);
+            RpcOptions::read(&conf, |_| None, Some(&path)).unwrap().admits_other_machines(&conf)
+        };
+        assert!(!admits(&[]) && !admits(&[("spark.authenticate", "false")]));
+        assert!(admits(&own) && admits(&[("spark.firesteel.insecure", "true")]));
     }
 
     #[test]

@@ -17,7 +17,8 @@ entries! {
             .byte_unit(ByteUnit::Mebi).positive().since("0.7.0").for_cluster();
 
         /// The name or address under which executors and masters reach the driver. When it is not set:
-        /// the address of this machine from which the master is reached.
+        /// the address of this machine from which the master is reached, or the one from which others are where that is a loopback
+        /// address, the master's name is not, and other machines are let in.
         DRIVER_HOST: Option<String> = Entry::optional("spark.driver.host")
             .example("driver.example.org").since("0.7.0").for_cluster();
 

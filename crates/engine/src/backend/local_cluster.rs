@@ -44,7 +44,7 @@ impl ClusterManager for Local {
         let own = runtime.block_on(LocalCluster::start(&settings, size));
         let own = own.map_err(|error| error.to_string())?;
         let options = rpc_options(&settings)?;
-        let client = StandaloneProvider::new(vec![own.master()], options, runtime);
+        let client = StandaloneProvider::new(vec![own.master()], options, false, runtime);
         let (runtime, own) = (runtime.clone(), Some(own));
         Ok(Box::new(LocalProvider { client, own, runtime, settings, cores: size.cores }))
     }

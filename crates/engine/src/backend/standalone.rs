@@ -1,7 +1,7 @@
 //! Executors from a standalone cluster: the shell around the client of its masters.
 
 use std::io;
-use std::net::{ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +13,7 @@ use firesteel_backend::timer::Timer;
 use firesteel_conf::{ByteSize, Conf, ConfError, HostPort, Master, entries};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcEnv, RpcError,
-    RpcOptions,
+    RpcOptions, outward_address,
 };
 use firesteel_standalone_core::Incarnation;
 use firesteel_standalone_core::application::{
@@ -49,13 +49,16 @@ impl ClusterManager for Standalone {
         let address = |at: &HostPort| RpcAddress::new(bare(&at.host), at.port);
         let masters = masters.iter().map(address).collect();
         let options = RpcOptions::from_process(conf).map_err(|error| error.to_string())?;
-        Ok(Box::new(StandaloneProvider::new(masters, options, runtime)))
+        let admits_others = options.admits_other_machines(conf);
+        Ok(Box::new(StandaloneProvider::new(masters, options, admits_others, runtime)))
     }
 }
 
 /// The way to the masters of one cluster.
 pub(super) struct StandaloneProvider {
     masters: Vec<RpcAddress>,
+    /// Whether the driver's port may be open to other machines.
+    admits_others: bool,
     /// With the cluster's secret. The driver's own environment has the application's.
     env: RpcEnv,
     runtime: Handle,
@@ -66,18 +69,23 @@ pub(super) struct StandaloneProvider {
 }
 
 impl StandaloneProvider {
-    pub(super) fn new(masters: Vec<RpcAddress>, options: RpcOptions, runtime: &Handle) -> Self {
+    pub(super) fn new(
+        masters: Vec<RpcAddress>,
+        options: RpcOptions,
+        admits_others: bool,
+        runtime: &Handle,
+    ) -> Self {
         let (messages, hears) = channel();
         let _inside = runtime.enter();
         let env = RpcEnv::client(options);
         let (runtime, hears) = (runtime.clone(), Some(hears));
-        StandaloneProvider { masters, env, runtime, messages, hears, thread: None }
+        StandaloneProvider { masters, admits_others, env, runtime, messages, hears, thread: None }
     }
 }
 
 impl Provider for StandaloneProvider {
     fn driver_host(&self) -> io::Result<String> {
-        own_address(&self.masters)
+        own_address(&self.masters, || self.admits_others.then(outward_address).flatten())
     }
 
     fn where_to_look(&self) -> String {
@@ -291,22 +299,78 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// The address from which this machine reaches the first master that has one: the system says without
-/// sending anything.
-fn own_address(masters: &[RpcAddress]) -> io::Result<String> {
+/// The address by which executors reach this machine: the one from which it reaches the first master that has an address, or
+/// the `outward` one.
+fn own_address(
+    masters: &[RpcAddress],
+    outward: impl FnOnce() -> Option<IpAddr>,
+) -> io::Result<String> {
     let mut last = io::Error::other("no master has an address");
     for master in masters {
-        let found = (master.host.as_str(), master.port).to_socket_addrs().and_then(|mut found| {
-            let found = found.next().ok_or_else(|| io::Error::other("no address"))?;
-            let any = if found.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-            let socket = UdpSocket::bind(any)?;
-            socket.connect(found)?;
-            Ok(socket.local_addr()?.ip().to_string())
-        });
-        match found {
-            Ok(address) => return Ok(address),
+        match address_towards(master) {
+            Ok(found) => return Ok(address_for(&master.host, found, outward).to_string()),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// The address that packets of this machine to a master have. The system says without sending any.
+fn address_towards(master: &RpcAddress) -> io::Result<IpAddr> {
+    let mut found = (master.host.as_str(), master.port).to_socket_addrs()?;
+    let found = found.next().ok_or_else(|| io::Error::other("no address"))?;
+    let socket = UdpSocket::bind(if found.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
+    socket.connect(found)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// A loopback address reaches this machine only. A master whose URL has one is for this machine too; a name of this machine may
+/// stand for one (`127.0.1.1` in many an `/etc/hosts`) although executors are elsewhere.
+fn address_for(
+    master_host: &str,
+    found: IpAddr,
+    outward: impl FnOnce() -> Option<IpAddr>,
+) -> IpAddr {
+    let is_only_here = master_host.eq_ignore_ascii_case("localhost")
+        || master_host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
+    match found.is_loopback() && !is_only_here {
+        true => outward().unwrap_or(found),
+        false => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executors_elsewhere_are_not_told_an_address_that_only_this_machine_has() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (master_host, found, outward, told) in [
+            ("node", "127.0.1.1", Some("10.0.0.7"), "10.0.0.7"),
+            ("node", "::1", Some("10.0.0.7"), "10.0.0.7"),
+            ("node", "10.0.0.8", Some("10.0.0.7"), "10.0.0.8"),
+            ("10.0.0.9", "10.0.0.8", Some("10.0.0.7"), "10.0.0.8"),
+            // There is no other address, or others are not let in.
+            ("node", "127.0.1.1", None, "127.0.1.1"),
+            // The master is for this machine only, and so are its workers.
+            ("localhost", "127.0.0.1", Some("10.0.0.7"), "127.0.0.1"),
+            ("LOCALHOST", "::1", Some("10.0.0.7"), "::1"),
+            ("127.0.0.1", "127.0.0.1", Some("10.0.0.7"), "127.0.0.1"),
+            ("127.0.1.1", "127.0.0.1", Some("10.0.0.7"), "127.0.0.1"),
+            ("::1", "::1", Some("10.0.0.7"), "::1"),
+        ] {
+            let address = address_for(master_host, ip(found), || outward.map(ip));
+            assert_eq!(address, ip(told), "{master_host} from {found}");
+        }
+    }
+
+    #[test]
+    fn the_first_master_with_an_address_says_which_is_ours() {
+        let at = |host: &str| RpcAddress::new(host, 7077);
+        let outward = || Some("10.0.0.7".parse().unwrap());
+        let masters = [at("no host"), at("127.0.0.1")];
+        assert_eq!(own_address(&masters, outward).unwrap(), "127.0.0.1");
+        assert!(own_address(&masters[..1], outward).is_err());
+    }
 }
