@@ -391,6 +391,8 @@ impl World {
                 let Some(Body::Worker(node)) = &self.procs[proc].body else { return Ok(()) };
                 check_kept(node, &keep)?;
             }
+            // Its masters are one, or elected.
+            WorkerEffect::Warn { message } => return Err(message),
             WorkerEffect::ArmTimer(at) => self.arm(proc, Core::Main, at),
             WorkerEffect::Exit { code, reason } => {
                 self.tell(|_| format!("worker process {proc} gives up: {reason}"));

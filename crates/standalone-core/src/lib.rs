@@ -20,6 +20,7 @@ pub mod date;
 pub mod description;
 pub mod id;
 pub mod json;
+mod leaders;
 pub mod master;
 pub mod messages;
 pub mod wire;

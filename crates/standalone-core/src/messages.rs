@@ -190,6 +190,8 @@ pub enum ToWorker {
         heartbeat_ms: u64,
         /// How long its supervised drivers may run after a heartbeat that the master answered; 0: for ever.
         driver_lease_ms: u64,
+        /// Whether masters elected it, so that others lead before and after it. Else there should be no other.
+        elected: bool,
     },
     RegisterWorkerFailed {
         /// Which process was meant.
@@ -243,6 +245,8 @@ pub enum ToApplication {
         url: String,
         /// How often the master wants to hear of it: a part of its own timeout.
         heartbeat_ms: u64,
+        /// Whether masters elected it, so that others lead before and after it. Else there should be no other.
+        elected: bool,
     },
     /// Another master leads: this one, if it is known.
     MasterInStandby { leader: Option<String> },

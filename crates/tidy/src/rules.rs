@@ -14,6 +14,7 @@ pub const PURE_CORES: &[&str] = &[
     "crates/backend/src/",
     "crates/kubernetes-core/src/",
     "crates/standalone-core/src/application/",
+    "crates/standalone-core/src/leaders.rs",
     "crates/standalone-core/src/master/",
     "crates/standalone-core/src/messages.rs",
     "crates/standalone-core/src/worker/",

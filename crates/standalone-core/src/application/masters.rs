@@ -9,6 +9,7 @@ use firesteel_types::Tick;
 
 use super::core::{AppClient, Turn};
 use crate::Term;
+use crate::leaders::Leaders;
 use crate::messages::{Follower, Stamped, ToApplication, ToMaster};
 
 /// How things stand with the masters.
@@ -30,6 +31,7 @@ pub(super) struct Masters {
     newest: Term,
     /// Masters that will never take it in.
     hopeless: BTreeSet<usize>,
+    leaders: Leaders,
     /// Why a master could not be reached, since the last one that answered.
     unreachable: Option<String>,
 }
@@ -40,6 +42,7 @@ impl Masters {
             link: Link::Registering { attempts: 0, next: Tick(0) },
             newest: Term(0),
             hopeless: BTreeSet::new(),
+            leaders: Leaders::default(),
             unreachable: None,
         }
     }
@@ -130,6 +133,11 @@ impl AppClient {
         stamped: Stamped<ToApplication>,
     ) {
         let Stamped { term, message } = stamped;
+        if let ToApplication::RegisteredApplication { url, elected, .. } = &message
+            && let Some(message) = self.masters.leaders.hear(master, url, *elected)
+        {
+            turn.report(ProviderEvent::Warning { message });
+        }
         if term < self.masters.newest {
             self.stale += 1;
             return;
@@ -195,6 +203,7 @@ impl AppClient {
 
     /// Jobs go on with the executors there are; a master is looked for.
     pub(super) fn disconnected(&mut self, turn: &mut Turn<'_>, broken: usize) {
+        self.masters.leaders.forget(broken);
         match self.masters.link {
             Link::Registered { master, .. } if master == broken => {
                 let soon = self.jitter.below(self.options.registration_wait_ms / 16);

@@ -24,8 +24,13 @@ fn received(term: u64, message: ToApplication) -> AppClientEvent {
 }
 
 fn registered(term: u64) -> AppClientEvent {
-    let (app, url) = (AppId::new("app"), String::new());
-    received(term, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 15_000 })
+    received(term, taken_in(String::new(), 15_000))
+}
+
+/// By a master that nobody elected.
+fn taken_in(url: String, heartbeat_ms: u64) -> ToApplication {
+    let app = AppId::new("app");
+    ToApplication::RegisteredApplication { app, url, heartbeat_ms, elected: false }
 }
 
 fn ended(executor: u32, state: ExecutorState, status: Option<ExitStatus>) -> AppClientEvent {
@@ -208,11 +213,27 @@ fn with_executors_at_work_it_looks_for_a_master_for_as_long_as_it_takes() {
 }
 
 #[test]
+fn a_driver_that_two_masters_take_in_says_so_once_whichever_of_them_it_obeys() {
+    for terms in [[5, 6, 7], [5, 4, 5]] {
+        let mut scene = Scene::new();
+        let events = [0, 1, 0].into_iter().zip(terms).map(|(master, term)| {
+            let message = taken_in(format!("spark://{master}:7077"), 15_000);
+            AppClientEvent::ReceivedMaster {
+                master,
+                stamped: Stamped { term: Term(term), message },
+            }
+        });
+        let out: Vec<_> = events.flat_map(|event| scene.feed(event)).collect();
+        let [warning] = &warnings(&out)[..] else { panic!("{out:?}") };
+        assert!(warning.contains("spark.deploy.recoveryMode"), "{warning}");
+    }
+}
+
+#[test]
 fn the_driver_is_heard_as_often_as_its_master_wants() {
     let mut scene = Scene::new();
     scene.feed(AppClientEvent::Ticked);
-    let (app, url) = (AppId::new("app"), String::new());
-    scene.feed(received(5, ToApplication::RegisteredApplication { app, url, heartbeat_ms: 1250 }));
+    scene.feed(received(5, taken_in(String::new(), 1250)));
     let beats = scene.wait(10_000).into_iter().filter(|effect| {
         let beat = |message: &ToMaster| matches!(message, ToMaster::ApplicationHeartbeat { .. });
         matches!(effect, AppClientEffect::SendMaster { message, .. } if beat(message))

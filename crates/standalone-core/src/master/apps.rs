@@ -48,8 +48,9 @@ impl Master {
         let id = known.unwrap_or_else(|| self.admit_application(turn, from, asked));
         self.heard_of(turn, from, &id);
         let (url, heartbeat_ms) = (self.options.url.clone(), self.options.heartbeat_ms());
-        let app = id.clone();
-        turn.tell_app(from, ToApplication::RegisteredApplication { app, url, heartbeat_ms });
+        let (app, elected) = (id.clone(), self.options.elected);
+        let registered = ToApplication::RegisteredApplication { app, url, heartbeat_ms, elected };
+        turn.tell_app(from, registered);
         if let Some(app) = self.apps.get_mut(&id) {
             app.renew(description);
         }

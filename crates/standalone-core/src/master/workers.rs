@@ -50,6 +50,7 @@ impl Master {
             web_ui: self.options.web_ui.clone(),
             heartbeat_ms: self.options.heartbeat_ms(),
             driver_lease_ms: self.options.driver_lease_ms,
+            elected: self.options.elected,
         };
         turn.tell_worker(from, registered);
         if entry.is_new(state.number) {

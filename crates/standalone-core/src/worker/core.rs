@@ -17,6 +17,7 @@ use super::options::WorkerOptions;
 use super::registration::Link;
 use super::state::Memory;
 use crate::description::{ApplicationDescription, DriverDescription, WorkerState};
+use crate::leaders::Leaders;
 use crate::messages::{Stamped, ToMaster, ToWorker};
 use crate::{DriverId, ExecutorKey, Registration, Term};
 
@@ -108,6 +109,8 @@ pub enum WorkerEffect {
         /// Their names.
         keep: Vec<Arc<str>>,
     },
+    /// Tell people, who have to change something.
+    Warn { message: String },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
     /// End, and all processes with it.
@@ -144,6 +147,7 @@ pub struct Worker {
     decommissioned: bool,
     /// Masters that will never take it in.
     pub(super) hopeless: BTreeSet<usize>,
+    pub(super) leaders: Leaders,
     armed: Option<Tick>,
     stopped: bool,
     stale: u64,
@@ -165,6 +169,7 @@ impl Worker {
             next_clean_up: None,
             decommissioned: false,
             hopeless: BTreeSet::new(),
+            leaders: Leaders::default(),
             armed: None,
             stopped: false,
             stale: 0,
@@ -181,7 +186,10 @@ impl Worker {
             return;
         }
         match event {
-            WorkerEvent::Received { master, stamped } => self.received(turn, master, stamped),
+            WorkerEvent::Received { master, stamped } => {
+                self.hear_leader(turn, master, &stamped.message);
+                self.received(turn, master, stamped);
+            }
             WorkerEvent::MasterDisconnected { master } => self.master_disconnected(turn, master),
             WorkerEvent::MasterUnreachable { master, reason, lasting } => {
                 self.master_unreachable(turn, master, reason, lasting);

@@ -7,7 +7,7 @@ use super::core::WorkerEffect;
 use super::core::{Turn, Worker};
 use super::options::WorkerOptions;
 use crate::description::WorkerState;
-use crate::messages::{Follower, ToMaster};
+use crate::messages::{Follower, ToMaster, ToWorker};
 use crate::{Registration, Term};
 
 /// How things stand with the masters.
@@ -116,6 +116,13 @@ impl Worker {
         }
     }
 
+    /// A master that takes it in leads, also if this worker obeys another one.
+    pub(super) fn hear_leader(&mut self, turn: &mut Turn<'_>, master: usize, message: &ToWorker) {
+        let ToWorker::RegisteredWorker { url, elected, .. } = message else { return };
+        let warning = self.leaders.hear(master, url, *elected);
+        turn.out.extend(warning.map(|message| WorkerEffect::Warn { message }));
+    }
+
     /// A master took it in. An answer older than the newest one is void.
     pub(super) fn registered(
         &mut self,
@@ -183,6 +190,7 @@ impl Worker {
     }
 
     fn leave(&mut self, turn: &mut Turn<'_>, left: usize) {
+        self.leaders.forget(left);
         match self.link {
             Link::Registered { master, .. } if master == left => {
                 let WorkerOptions { first_wait_ms, fast_wait_ms, .. } = self.options;

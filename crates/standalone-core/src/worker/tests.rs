@@ -54,7 +54,21 @@ fn registered_for(registration: u64, driver_lease_ms: u64) -> WorkerEvent {
         web_ui,
         heartbeat_ms: 15_000,
         driver_lease_ms,
+        elected: false,
     })
+}
+
+/// A master takes it in.
+fn taken_in(master: usize, term: u64, elected: bool) -> WorkerEvent {
+    let message = ToWorker::RegisteredWorker {
+        registration: Registration(1),
+        url: format!("spark://{master}:7077"),
+        web_ui: String::new(),
+        heartbeat_ms: 15_000,
+        driver_lease_ms: 0,
+        elected,
+    };
+    WorkerEvent::Received { master, stamped: Stamped { term: Term(term), message } }
 }
 
 fn launch(registration: u64, executor: u32, cores: u32) -> WorkerEvent {
@@ -142,6 +156,22 @@ fn exit(effects: &[WorkerEffect]) -> Option<&str> {
         WorkerEffect::Exit { code: 1, reason } => Some(reason.as_str()),
         _ => None,
     })
+}
+
+#[test]
+fn a_worker_that_two_masters_take_in_says_so_once_whichever_of_them_it_obeys() {
+    let warnings = |events: &[WorkerEvent]| {
+        let mut scene = Scene::new();
+        let out: Vec<_> = events.iter().flat_map(|event| scene.feed(event.clone())).collect();
+        out.iter().filter(|effect| matches!(effect, WorkerEffect::Warn { .. })).count()
+    };
+    let gone = |master| WorkerEvent::MasterDisconnected { master };
+    assert_eq!(warnings(&[taken_in(0, 5, false), taken_in(1, 6, false), taken_in(0, 7, false)]), 1);
+    assert_eq!(warnings(&[taken_in(0, 5, false), taken_in(1, 4, false)]), 1, "the older term");
+    assert_eq!(warnings(&[taken_in(0, 5, true), taken_in(1, 6, true)]), 0, "one was elected");
+    assert_eq!(warnings(&[taken_in(0, 5, false), gone(0), taken_in(1, 6, false)]), 0);
+    let away = unreachable(0, false);
+    assert_eq!(warnings(&[taken_in(0, 5, false), away, taken_in(1, 6, false)]), 0);
 }
 
 #[test]

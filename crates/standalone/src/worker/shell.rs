@@ -268,6 +268,7 @@ impl Shell {
                     launch.cache.remove_old(age);
                 });
             }
+            WorkerEffect::Warn { message } => tracing::warn!("{message}"),
             WorkerEffect::ArmTimer(at) => self.alarm.arm(at),
             WorkerEffect::Exit { code, reason } => {
                 state.processes.values().for_each(|process| process.kill.cancel());
