@@ -167,6 +167,8 @@ pub enum MasterReply {
         /// How far, if it is known.
         state: Option<DriverState>,
         worker: Option<(WorkerId, Address)>,
+        /// Why it ended without success, if it did and that is known.
+        reason: Option<String>,
     },
     /// These workers are decommissioned; none if no worker is called that.
     DecommissionResponse {

@@ -256,11 +256,10 @@ async fn close(gateway: Option<Gateway>) {
     }
 }
 
-fn line(id: &str, DriverStatus { state, worker }: &DriverStatus) -> String {
-    match worker {
-        Some((worker, address)) => format!("{id} {state} on {worker} ({address})"),
-        None => format!("{id} {state}"),
-    }
+fn line(id: &str, DriverStatus { state, worker, reason }: &DriverStatus) -> String {
+    let place = worker.as_ref().map(|(worker, address)| format!(" on {worker} ({address})"));
+    let reason = reason.as_ref().map(|reason| format!(": {reason}"));
+    format!("{id} {state}{}{}", place.unwrap_or_default(), reason.unwrap_or_default())
 }
 
 /// Failure for one that ended without success.

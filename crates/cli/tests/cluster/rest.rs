@@ -55,6 +55,7 @@ fn a_submitted_driver_runs_on_a_worker_and_is_told_its_master() {
     assert!(answer["workerId"].as_str().unwrap().starts_with("worker-"), "{answer}");
     let failed = submit(&master, "exit 3");
     wait_for_state(&master, &failed, "FAILED");
+    assert_eq!(status(&master, &failed)["message"], "its process ended with exit code 3");
     assert_eq!(master.json()["completeddrivers"].as_array().unwrap().len(), 2);
     assert_eq!(post(&master, "clear", "").1["success"], true);
     assert_eq!(status(&master, &failed)["success"], false, "it is forgotten");

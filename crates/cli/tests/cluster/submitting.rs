@@ -123,6 +123,27 @@ fn status_and_kill_print_an_answer_and_set_the_exit_code() {
 }
 
 #[test]
+fn the_status_of_a_driver_that_failed_says_why_by_either_gateway() {
+    let master = Master::start(&[]);
+    let url = rest_url(&master);
+    let drivers = [
+        ("local:///bin/false", "FAILED", "its process ended with exit code 1"),
+        ("local:///nowhere/at/all", "ERROR", "its process could not be started: "),
+    ];
+    let drivers = drivers.map(|(program, state, reason)| {
+        (run_there(&url, &[], Path::new(program), &[]), state, reason)
+    });
+    let _worker = Worker::start(&master, &[]);
+    for (driver, state, reason) in drivers {
+        wait_for_state(&url, &driver, state);
+        for url in [&url, &master.url] {
+            let (code, told) = status(url, &driver);
+            assert!(code == Some(1) && told.contains(&format!(": {reason}")), "{told}");
+        }
+    }
+}
+
+#[test]
 fn a_submit_that_waits_ends_as_its_driver_does() {
     let master = Master::start(&[]);
     let _worker = Worker::start(&master, &[]);

@@ -22,6 +22,8 @@ pub(super) struct Driver {
     started: bool,
     /// When the one whose place it takes has surely ended.
     fenced_until: Tick,
+    /// How it ended, for people. Not persisted, as nothing of drivers that are over is.
+    end: Option<String>,
 }
 
 impl Driver {
@@ -30,7 +32,7 @@ impl Driver {
         let placed = record.worker.is_some();
         let state = if placed { DriverState::Running } else { DriverState::Submitted };
         let fenced_until = now.plus_ms(fence_ms);
-        Driver { record, state, ordered: now, started: false, fenced_until }
+        Driver { record, state, ordered: now, started: false, fenced_until, end: None }
     }
 
     pub(super) fn record(&self) -> DriverRecord {
@@ -47,6 +49,12 @@ impl Driver {
 
     pub(super) fn worker(&self) -> Option<&WorkerId> {
         self.record.worker.as_ref()
+    }
+
+    /// Why it ended without success. `None` too for one that was told to end.
+    pub(super) fn reason(&self) -> Option<&String> {
+        let failed = matches!(self.state, DriverState::Failed | DriverState::Error);
+        self.end.as_ref().filter(|_| failed)
     }
 
     /// Until when the one whose place it takes may still run.
@@ -191,11 +199,11 @@ impl Drivers {
         (driver.state, driver.ordered, driver.started) = (DriverState::Running, now, false);
     }
 
-    /// The driver is over; false if there is none such.
-    pub(super) fn end(&mut self, id: &DriverId, state: DriverState) -> bool {
+    /// The driver is over, as `end` says; false if there is none such.
+    pub(super) fn end(&mut self, id: &DriverId, state: DriverState, end: Option<String>) -> bool {
         let Some(mut driver) = self.active.remove(id) else { return false };
         self.waiting.retain(|waiting| waiting != id);
-        driver.state = state;
+        (driver.state, driver.end) = (state, end);
         self.completed.push_back(driver);
         while self.completed.len() > self.retained {
             self.completed.pop_front();

@@ -96,7 +96,7 @@ impl Master {
             let kill = ToWorker::KillDriver { registration, driver: id.clone() };
             turn.tell_worker(worker.peer(), kill);
         }
-        self.end_driver(turn, id, DriverState::Killed);
+        self.end_driver(turn, id, DriverState::Killed, None);
         true
     }
 
@@ -107,7 +107,8 @@ impl Master {
             .and_then(|worker| self.workers.get(worker))
             .map(|worker| (worker.id().clone(), worker.description().address.clone()));
         let state = driver.map(Driver::state);
-        turn.reply(from, MasterReply::DriverStatusResponse { driver: id, state, worker });
+        let reason = driver.and_then(Driver::reason).cloned();
+        turn.reply(from, MasterReply::DriverStatusResponse { driver: id, state, worker, reason });
     }
 
     /// A worker tells of a driver. One that nobody counts on there is to end.
@@ -126,7 +127,7 @@ impl Master {
             turn.tell_worker(peer, ToWorker::DriverEndKnown { registration, driver: id.clone() });
             self.agenda.reschedule();
             if driver.is_some() {
-                self.end_driver(turn, &id, state);
+                self.end_driver(turn, &id, state, report.end.map(|end| end.message));
             }
             return;
         }
@@ -195,7 +196,13 @@ impl Master {
     /// Its worker is gone: another one of it takes its place, if it is supervised. Not before it has surely ended: the worker may
     /// only have been cut off, and ends it when it has not been answered for long enough (S36). One of which this master knows only
     /// what may be read by anybody cannot be started.
-    pub(super) fn driver_lost(&mut self, turn: &mut Turn<'_>, id: &DriverId, heard: Tick) {
+    pub(super) fn driver_lost(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &DriverId,
+        heard: Tick,
+        why: &str,
+    ) {
         let Some(driver) = self.drivers.get(id) else { return };
         let (description, worker) = (driver.description().clone(), driver.worker().cloned());
         if description.supervise && driver.is_whole() {
@@ -205,15 +212,26 @@ impl Master {
             let fence = worker
                 .filter(|_| fences)
                 .map(|worker| (Fence { driver: id.clone(), worker }, over.since_ms(turn.now)));
-            self.end_driver(turn, id, DriverState::Relaunching);
+            self.end_driver(turn, id, DriverState::Relaunching, None);
             self.add_driver(turn, description, fence);
         } else {
-            self.end_driver(turn, id, DriverState::Error);
+            let unknown = match description.supervise {
+                true => "; it is not started elsewhere, as its secrets were not stored with it",
+                false => "",
+            };
+            let end = format!("it went with its worker: {why}{unknown}");
+            self.end_driver(turn, id, DriverState::Error, Some(end));
         }
     }
 
-    fn end_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, state: DriverState) {
-        if self.drivers.end(id, state) {
+    fn end_driver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &DriverId,
+        state: DriverState,
+        end: Option<String>,
+    ) {
+        if self.drivers.end(id, state, end) {
             turn.touch_driver(id);
         }
     }

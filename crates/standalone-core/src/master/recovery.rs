@@ -115,7 +115,8 @@ impl Master {
             }
             Some((None, _)) => {
                 self.drivers.insert(record, turn.now, fence_ms);
-                self.driver_lost(turn, &id, turn.now);
+                let why = "that one was gone when this master began to lead";
+                self.driver_lost(turn, &id, turn.now, why);
             }
         }
     }

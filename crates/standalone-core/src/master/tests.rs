@@ -14,7 +14,7 @@ use crate::description::{
     ExecutorState, ProcessEnd, WorkerDescription, WorkerState,
 };
 use crate::messages::{MasterReply, ToApplication, ToMaster, ToWorker};
-use crate::{ExecutorKey, Incarnation, Registration, Term, WorkerId};
+use crate::{DriverId, ExecutorKey, Incarnation, Registration, Term, WorkerId};
 
 /// A master with what it said since last asked.
 pub(super) struct Scene {
@@ -210,6 +210,30 @@ impl Scene {
             ExecutorReport { key: key.clone(), cores: 1, memory_mb: 100, state, preparing, end };
         let (worker, number) = (WorkerId::new(name), self.number);
         self.hear(10, ToMaster::ExecutorStateChanged { worker, registration, number, report });
+    }
+
+    /// The worker `a` tells of a driver's end.
+    fn end_driver(
+        &mut self,
+        registration: Registration,
+        driver: &DriverId,
+        state: DriverState,
+        end: Option<ProcessEnd>,
+    ) {
+        self.number += 1;
+        let (driver, cores, memory_mb, description) = (driver.clone(), 1, 100, None);
+        let report = DriverReport { driver, cores, memory_mb, state, description, end };
+        let (worker, number) = (WorkerId::new("a"), self.number);
+        self.hear(10, ToMaster::DriverStateChanged { worker, registration, number, report });
+    }
+
+    /// Why a driver ended, as its status says.
+    fn reason_of(&mut self, driver: &DriverId) -> Option<String> {
+        self.hear(1, ToMaster::RequestDriverStatus { driver: driver.clone() });
+        match self.replies.last() {
+            Some(MasterReply::DriverStatusResponse { reason, .. }) => reason.clone(),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(super) fn heartbeat(&mut self, from: u64, name: &str, registration: Registration) {
@@ -757,6 +781,30 @@ fn drivers_go_first_and_supervised_ones_move_when_their_worker_goes() {
     assert_eq!(states, [DriverState::Relaunching, DriverState::Error]);
     assert_eq!(view.active_drivers.len(), 1);
     assert_ne!(view.active_drivers[0].driver, view.completed_drivers[0].driver, "a new id");
+    assert_eq!(scene.reason_of(&view.completed_drivers[0].driver), None);
+    let reason = scene.reason_of(&view.completed_drivers[1].driver).unwrap();
+    assert!(reason.contains("worker a on a was declared dead: its connection broke"), "{reason}");
+}
+
+#[test]
+fn the_status_of_a_driver_says_why_it_ended_unless_it_was_to() {
+    let ends = [
+        (DriverState::Failed, Some("its process ended with exit code 3")),
+        (DriverState::Error, Some("its process could not be started: no such file")),
+        (DriverState::Killed, None),
+        (DriverState::Finished, None),
+    ];
+    for (state, reason) in ends {
+        let mut scene = Scene::new(MasterOptions::default());
+        let registration = scene.add_worker(10, "a", 1, 1000);
+        scene.hear(1, driver(false));
+        let driver = scene.master.view().active_drivers[0].driver.clone();
+        assert_eq!(scene.reason_of(&driver), None, "it runs");
+        let message = reason.unwrap_or("its process ended with signal 9").to_owned();
+        let end = Some(ProcessEnd { message, status: None });
+        scene.end_driver(registration, &driver, state, end);
+        assert_eq!(scene.reason_of(&driver).as_deref(), reason, "{state:?}");
+    }
 }
 
 #[test]
@@ -767,12 +815,7 @@ fn a_driver_that_ends_frees_its_place_and_unknown_ones_are_said_to_be_unknown() 
     scene.add_app(20, app(1));
     assert_eq!(scene.launches(), []);
     let driver = scene.master.view().active_drivers[0].driver.clone();
-    scene.number += 1;
-    let state = DriverState::Finished;
-    let (cores, memory_mb, description, end) = (1, 100, None, None);
-    let report = DriverReport { driver: driver.clone(), cores, memory_mb, state, description, end };
-    let (worker, number) = (WorkerId::new("a"), scene.number);
-    scene.hear(10, ToMaster::DriverStateChanged { worker, registration, number, report });
+    scene.end_driver(registration, &driver, DriverState::Finished, None);
     assert_eq!(scene.launches().len(), 1);
     scene.hear(1, ToMaster::RequestKillDriver { driver });
     let Some(MasterReply::KillDriverResponse { result: Err(reason), .. }) = scene.replies.last()

@@ -272,7 +272,7 @@ impl Master {
             self.executor_ended(turn, &key, ExecutorState::Lost, None, &message);
         }
         for driver in drivers {
-            self.driver_lost(turn, &driver, heard);
+            self.driver_lost(turn, &driver, heard, &message);
         }
         for app in self.apps.iter() {
             let (worker, host, message) = (id.clone(), host.clone(), message.clone());

@@ -101,6 +101,8 @@ pub struct DriverStatus {
     pub state: String,
     /// Its worker and that one's address, if it has one.
     pub worker: Option<(String, String)>,
+    /// Why it ended without success, if it did and that is known.
+    pub reason: Option<String>,
 }
 
 /// The fields of answers that mean something to a client.
@@ -234,7 +236,8 @@ impl Gateway {
             return Err(GatewayError::Refused { message });
         };
         let worker = reply.worker_id.zip(reply.worker_host_port);
-        Ok(DriverStatus { state, worker })
+        let reason = Some(reply.message).filter(|message| !message.is_empty());
+        Ok(DriverStatus { state, worker, reason })
     }
 
     /// Sees to it that the master has the content of this file: sends what it does not have.

@@ -200,9 +200,10 @@ fn told(asked: &Request, reply: MasterReply) -> Reply {
         (Request::Kill(driver), MasterReply::KillDriverResponse { result, .. }) => {
             Reply::killed(driver, result.is_ok())
         }
-        (Request::Status(driver), MasterReply::DriverStatusResponse { state, worker, .. }) => {
-            Reply::status(driver, state, worker)
-        }
+        (
+            Request::Status(_),
+            MasterReply::DriverStatusResponse { driver, state, worker, reason },
+        ) => Reply::status(&driver, state, worker, reason),
         (Request::Decommission(name), MasterReply::DecommissionResponse { workers, running }) => {
             Reply::decommissioned(name, &workers, running)
         }

@@ -168,12 +168,15 @@ impl Reply {
         Reply { message: Some(message), submission_id, ..reply }
     }
 
+    /// The reason is why it ended without success. Spark tells it of drivers that could not be started only.
     pub(super) fn status(
         driver: &DriverId,
         state: Option<DriverState>,
         worker: Option<(WorkerId, Address)>,
+        reason: Option<String>,
     ) -> Self {
         Reply {
+            message: reason,
             driver_state: state.map(DriverState::name),
             submission_id: Some(driver.to_string()),
             worker_host_port: worker.as_ref().map(|(_, address)| address.to_string()),
@@ -519,7 +522,7 @@ mod tests {
         assert_eq!(created, expected);
         let address = Address { host: firesteel_types::Host::new("h"), port: 7 };
         let worker = Some((WorkerId("worker-1".into()), address));
-        let running = Reply::status(&id, Some(DriverState::Running), worker).json();
+        let running = Reply::status(&id, Some(DriverState::Running), worker, None).json();
         let expected = r#"{
   "action" : "SubmissionStatusResponse",
   "driverState" : "RUNNING",
@@ -530,7 +533,18 @@ mod tests {
   "workerId" : "worker-1"
 }"#;
         assert_eq!(running, expected);
-        let unknown = Reply::status(&id, None, None).json();
+        let why = Some("its process ended with exit code 3".to_owned());
+        let failed = Reply::status(&id, Some(DriverState::Failed), None, why).json();
+        let expected = r#"{
+  "action" : "SubmissionStatusResponse",
+  "driverState" : "FAILED",
+  "message" : "its process ended with exit code 3",
+  "serverSparkVersion" : "4.3.0",
+  "submissionId" : "driver-1",
+  "success" : true
+}"#;
+        assert_eq!(failed, expected);
+        let unknown = Reply::status(&id, None, None, None).json();
         assert!(unknown.contains(r#""success" : false"#) && !unknown.contains("driverState"));
         let killed = Reply::killed(&id, false).json();
         assert!(killed.contains("Driver driver-1 has already finished or does not exist"));
