@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{MAX_NAME, RpcAddress};
 use crate::handshake::HandshakeError;
+use crate::tls;
 
 /// Why an environment could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -250,19 +251,15 @@ impl RpcError {
     /// does not help.
     pub fn is_lasting(&self) -> bool {
         use HandshakeError::{
-            MissingSecret, NotAuthenticating, NotTls, Refused, SpeaksTls, Unproven, Version,
+            MissingSecret, NotAuthenticating, NotTls, Refused, SpeaksTls, Tls, Unproven, Version,
         };
         let Self::Handshake { source, .. } = self else { return false };
-        matches!(
-            **source,
-            MissingSecret
-                | NotAuthenticating
-                | Refused
-                | Unproven
-                | SpeaksTls
-                | NotTls
-                | Version { .. }
-        )
+        match &**source {
+            Tls { source } => tls::is_lasting(source),
+            MissingSecret | NotAuthenticating | Refused | Unproven => true,
+            SpeaksTls | NotTls | Version { .. } => true,
+            _ => false,
+        }
     }
 }
 

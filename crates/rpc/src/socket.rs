@@ -85,7 +85,10 @@ async fn greet(
     channel: Channel,
     options: &RpcOptions,
 ) -> Result<Socket, HandshakeError> {
-    let tls_failed = |source| HandshakeError::Tls { source };
+    let tls_failed = |source: io::Error| match tls::is_not_spoken(&source) {
+        true => HandshakeError::NotTls,
+        false => HandshakeError::Tls { source },
+    };
     let (tls, name) = match &options.tls {
         Some(tls) => (tls, host),
         None if options.identity.is_some() && encrypts(options, &stream) => {
@@ -217,9 +220,12 @@ async fn speaks_tls(stream: &mut TcpStream) -> Result<bool, HandshakeError> {
     Ok(read == 1 && first == [TLS_HANDSHAKE])
 }
 
-/// Tells a dialler without TLS so, in the form of a TLS alert: rustls would say nothing.
+/// That one side speaks TLS and the other does not, in a form that both understand: a TLS alert, as long as the prefix of a
+/// message.
+const PROTOCOL_VERSION_ALERT: [u8; PREFIX] = [0x15, 3, 3, 0, 2, 2, 70, 0];
+
+/// Tells a dialler without TLS so: rustls would say nothing.
 async fn expect_tls(stream: &mut TcpStream) -> Result<(), HandshakeError> {
-    const PROTOCOL_VERSION_ALERT: [u8; 8] = [0x15, 3, 3, 0, 2, 2, 70, 0];
     if speaks_tls(stream).await? {
         return Ok(());
     }
@@ -234,8 +240,12 @@ async fn check(
     binding: &Binding,
 ) -> Result<(String, Channel), HandshakeError> {
     let checked = converse(io, options, binding).await;
-    if let Err(HandshakeError::Version { .. } | HandshakeError::Refused) = checked {
-        refuse(io, &handshake::refusal()).await;
+    match checked {
+        Err(HandshakeError::Version { .. } | HandshakeError::Refused) => {
+            refuse(io, &handshake::refusal()).await;
+        }
+        Err(HandshakeError::SpeaksTls) => refuse(io, &PROTOCOL_VERSION_ALERT).await,
+        _ => {}
     }
     checked
 }
@@ -338,7 +348,9 @@ mod tests {
         assert!(told.contains("spark.network.crypto.enabled"), "{told}");
         assert!(matches!(accepted, Err(HandshakeError::NotTls)));
         let (dialled, accepted) = meet(options(SECRET, Always), options(SECRET, Never)).await;
-        assert!(dialled.is_err() && matches!(accepted, Err(HandshakeError::SpeaksTls)));
+        let error = dialled.err().unwrap();
+        assert!(error.to_string().contains("the other does not"), "{error}");
+        assert!(error.is_lasting() && matches!(accepted, Err(HandshakeError::SpeaksTls)));
         let nobody = RpcOptions { encryption: Always, ..RpcOptions::default() };
         let (dialled, accepted) = meet(nobody, options(SECRET, Always)).await;
         assert!(dialled.is_err() && accepted.is_err());

@@ -19,8 +19,8 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
-    self, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
-    version::TLS13,
+    self, AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
+    ServerConfig, SignatureScheme, version::TLS13,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -196,9 +196,78 @@ impl PemFile {
     }
 }
 
+fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether the other side answered that it speaks no TLS, as `socket.rs` has it do.
+pub(crate) fn is_not_spoken(error: &io::Error) -> bool {
+    let protocol = rustls::Error::AlertReceived(AlertDescription::ProtocolVersion);
+    rustls_error(error) == Some(&protocol)
+}
+
+/// Whether TLS will fail between the two sides until somebody changes a file or a setting: one of them does not take the other's
+/// certificate. A connection that broke says nothing about the next one, nor does an answer that is not TLS: such is the one to
+/// an address that has too many connections.
+pub(crate) fn is_lasting(error: &io::Error) -> bool {
+    use AlertDescription as Alert;
+    use CertificateError::{NotValidYet, NotValidYetContext};
+    use rustls::Error::{AlertReceived, InvalidCertificate, NoCertificatesPresented};
+    match rustls_error(error) {
+        Some(InvalidCertificate(NotValidYet | NotValidYetContext { .. })) => false,
+        Some(InvalidCertificate(_) | NoCertificatesPresented) => true,
+        Some(AlertReceived(alert)) => matches!(
+            alert,
+            Alert::AccessDenied
+                | Alert::BadCertificate
+                | Alert::CertificateExpired
+                | Alert::CertificateRequired
+                | Alert::CertificateRevoked
+                | Alert::CertificateUnknown
+                | Alert::HandshakeFailure
+                | Alert::ProtocolVersion
+                | Alert::UnknownCA
+                | Alert::UnrecognisedName
+                | Alert::UnsupportedCertificate
+        ),
+        _ => false,
+    }
+}
+
 /// Key material that only the two ends of this TLS connection have.
 pub(crate) fn binding<Data>(
     connection: &rustls::ConnectionCommon<Data>,
 ) -> Result<[u8; 32], rustls::Error> {
     connection.export_keying_material([0; 32], b"EXPORTER-firesteel-rpc-handshake", None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_taken_is_lasting_and_a_connection_that_broke_is_not() {
+        use rustls::Error::{AlertReceived, General, InvalidCertificate, InvalidMessage};
+        use rustls::InvalidMessage as Message;
+        let of_rustls = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        for (error, lasting) in [
+            (InvalidCertificate(CertificateError::UnknownIssuer), true),
+            (InvalidCertificate(CertificateError::NotValidForName), true),
+            (InvalidCertificate(CertificateError::Expired), true),
+            (InvalidCertificate(CertificateError::NotValidYet), false),
+            (AlertReceived(AlertDescription::UnknownCA), true),
+            (AlertReceived(AlertDescription::ProtocolVersion), true),
+            (AlertReceived(AlertDescription::InternalError), false),
+            (AlertReceived(AlertDescription::UserCanceled), false),
+            (InvalidMessage(Message::InvalidContentType), false),
+            (General("something".to_owned()), false),
+        ] {
+            assert_eq!(is_lasting(&of_rustls(error.clone())), lasting, "{error:?}");
+        }
+        for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset] {
+            assert!(!is_lasting(&kind.into()), "{kind}");
+        }
+        let told = io::Error::other("received fatal alert: UnknownCA");
+        assert!(!is_lasting(&told), "nobody reads the text");
+    }
 }

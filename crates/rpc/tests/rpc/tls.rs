@@ -79,6 +79,7 @@ fn certificates_of_strangers_for_other_hosts_and_no_tls_at_all_are_refused() {
             let client = RpcEnv::client(client);
             let error = client.lookup::<Ask>(&server.address()).await.unwrap_err();
             assert!(matches!(error, RpcError::Handshake { .. }), "{error}");
+            assert!(error.is_lasting(), "{error}");
             assert_eq!(server.diary.lines(), ["start Scribe"]);
             error.to_string()
         };
@@ -90,6 +91,8 @@ fn certificates_of_strangers_for_other_hosts_and_no_tls_at_all_are_refused() {
         assert!(plain.contains("spark.ssl.rpc.enabled"), "{plain}");
         let plain = refused(with_secret("beside the certificate"), both(ours.path())).await;
         assert!(plain.contains("TLS failed"), "{plain}");
+        let plain = refused(options(), both(ours.path())).await;
+        assert!(plain.contains("this side speaks TLS and the other does not"), "{plain}");
         let mut wrong = both(ours.path());
         wrong.authenticate_as(Identity::new(DEFAULT_IDENTITY, Secret::generate()).unwrap());
         let wrong = refused(both(ours.path()), wrong).await;
