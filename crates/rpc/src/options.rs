@@ -3,10 +3,13 @@
 //! The process's variables come in as a function, so that only [`RpcOptions::from_process`] looks at
 //! the process.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 use firesteel_conf::{ByteSize, Conf, entries};
+use tracing::subscriber::NoSubscriber;
 
 use crate::secret::{APPLICATION_IDENTITY, DEFAULT_IDENTITY, Identity, Keyring, Secret};
 use crate::tls::Tls;
@@ -196,15 +199,36 @@ fn find_secret(
 fn read_secret(path: &Path) -> Result<Secret, SetupError> {
     let failed = |source| SetupError::ReadSecret { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            tracing::warn!(file = %path.display(), "other users can read the secret: chmod 600");
-        }
+    let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
+    if let Some(warning) = exposure(path, mode) {
+        // A process reads its settings more than once.
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| warn(&warning));
     }
     Secret::new(&text, &format!("in {}", path.display()))
+}
+
+/// What to say about a secret whose file has this mode, if others can read it. Such a file is not refused: a secret that
+/// Kubernetes or Docker mounts often has such a mode, and nobody there can change it.
+fn exposure(path: &Path, mode: u32) -> Option<String> {
+    (mode & 0o077 != 0).then(|| {
+        format!(
+            "other users can read the secret in {} (spark.authenticate.secret.file has mode {:03o}): run chmod 600 on it, or have it \
+             mounted with such a mode (defaultMode of a Kubernetes secret)",
+            path.display(),
+            mode & 0o777
+        )
+    })
+}
+
+/// In the process's log, or on its standard error if it keeps none.
+fn warn(message: &str) {
+    let has_log = tracing::dispatcher::get_default(|log| !log.is::<NoSubscriber>());
+    if has_log {
+        tracing::warn!("{message}");
+    } else {
+        eprintln!("firesteel: {message}");
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +290,24 @@ mod tests {
         };
         assert!(!admits(&[]) && !admits(&[("spark.authenticate", "false")]));
         assert!(admits(&own) && admits(&[("spark.firesteel.insecure", "true")]));
+    }
+
+    #[test]
+    fn a_secret_that_others_can_read_is_taken_with_a_warning_that_says_what_to_do() {
+        let path = Path::new("/etc/firesteel/secret");
+        for mode in [0o100600, 0o100400, 0o100700] {
+            assert_eq!(exposure(path, mode), None, "{mode:o}");
+        }
+        for (mode, told) in [(0o100644, "644"), (0o100440, "440"), (0o100606, "606")] {
+            let warning = exposure(path, mode).unwrap();
+            for word in ["/etc/firesteel/secret", "chmod 600", "defaultMode", told] {
+                assert!(warning.contains(word), "{warning}");
+            }
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "of the file").unwrap();
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(read_secret(file.path()).unwrap().expose(), "of the file");
     }
 
     #[test]

@@ -273,4 +273,11 @@ fn a_driver_in_a_cluster_with_a_secret_is_submitted_by_messages_and_told_the_sec
     assert!(told.contains("spark.authenticate=true") && !told.contains("secret.file"), "{told}");
     let without = submit(&master.url, &["--status", &driver]);
     assert!(!without.status.success(), "{without:?}");
+    let file = directory.path().join("cluster");
+    for (mode, warnings) in [(0o600, 0), (0o644, 1)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let told = submit(&master.url, &[&flags[..], &["--status", driver.as_str()]].concat());
+        let told = (told.status.success(), text(&told.stderr).matches("chmod 600").count());
+        assert_eq!(told, (true, warnings), "{mode:o}");
+    }
 }

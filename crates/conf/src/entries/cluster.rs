@@ -149,7 +149,7 @@ entries! {
             .example("2fd4e1c67a2d28fced849ee1bb76e739").since("1.0.0").for_cluster();
 
         /// The file that holds the secret, when `spark.authenticate.secret` is not set. Nobody else
-        /// should be able to read it.
+        /// should be able to read it: a process that reads one that others can read too says so, and takes it.
         AUTHENTICATE_SECRET_FILE: Option<String> = Entry::optional("spark.authenticate.secret.file")
             .example("/etc/spark/secret").since("3.0.0").for_cluster();
 
