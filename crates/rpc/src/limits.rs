@@ -17,7 +17,16 @@ pub struct PeerLimits {
 struct Taken {
     next: u64,
     /// The oldest of an address first.
-    by_address: BTreeMap<IpAddr, VecDeque<(u64, CancellationToken)>>,
+    by_address: BTreeMap<IpAddr, VecDeque<Held>>,
+}
+
+/// A place that is taken.
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    evicted: CancellationToken,
+    /// It is never evicted.
+    settled: bool,
 }
 
 /// The place of one connection, until it is dropped.
@@ -42,27 +51,35 @@ impl PeerLimits {
 
     /// A place, unless this address has as many as it may have.
     pub fn try_take(self: &Arc<Self>, from: IpAddr) -> Option<PeerPlace> {
-        let mut taken = self.lock();
-        let full =
-            taken.by_address.get(&from.to_canonical()).is_some_and(|of| of.len() >= self.most);
-        (!full).then(|| self.add(&mut taken, from.to_canonical()))
+        let (mut taken, from) = (self.lock(), from.to_canonical());
+        (!self.is_full(&taken, from)).then(|| self.add(&mut taken, from))
     }
 
-    /// A place in any case: an address that has as many as it may have loses its oldest one.
+    /// A place in any case: an address that has as many as it may have loses its oldest one. For places that never settle.
     pub fn take(self: &Arc<Self>, from: IpAddr) -> PeerPlace {
         let (mut taken, from) = (self.lock(), from.to_canonical());
-        if let Some(of) = taken.by_address.get_mut(&from).filter(|of| of.len() >= self.most)
-            && let Some((_, oldest)) = of.pop_front()
-        {
-            oldest.cancel();
+        if self.is_full(&taken, from) {
+            taken.evict_oldest(from);
         }
         self.add(&mut taken, from)
+    }
+
+    /// A place: an address that has as many as it may have loses the oldest one that has not settled. `None` if all have.
+    pub fn take_from_unsettled(self: &Arc<Self>, from: IpAddr) -> Option<PeerPlace> {
+        let (mut taken, from) = (self.lock(), from.to_canonical());
+        let free = !self.is_full(&taken, from) || taken.evict_oldest(from);
+        free.then(|| self.add(&mut taken, from))
+    }
+
+    fn is_full(&self, taken: &Taken, from: IpAddr) -> bool {
+        taken.by_address.get(&from).is_some_and(|of| of.len() >= self.most)
     }
 
     fn add(self: &Arc<Self>, taken: &mut Taken, from: IpAddr) -> PeerPlace {
         taken.next += 1;
         let (number, evicted) = (taken.next, CancellationToken::new());
-        taken.by_address.entry(from).or_default().push_back((number, evicted.clone()));
+        let held = Held { number, evicted: evicted.clone(), settled: false };
+        taken.by_address.entry(from).or_default().push_back(held);
         PeerPlace { limits: self.clone(), from, number, evicted }
     }
 
@@ -71,7 +88,24 @@ impl PeerLimits {
     }
 }
 
+impl Taken {
+    /// Whether there was one that has not settled.
+    fn evict_oldest(&mut self, from: IpAddr) -> bool {
+        let Some(of) = self.by_address.get_mut(&from) else { return false };
+        let oldest = of.iter().position(|held| !held.settled);
+        let evicted = oldest.and_then(|at| of.remove(at));
+        evicted.inspect(|held| held.evicted.cancel()).is_some()
+    }
+}
+
 impl PeerPlace {
+    /// It is not evicted from now on, unless it already was.
+    pub fn settle(&self) {
+        let mut taken = self.limits.lock();
+        let of = taken.by_address.get_mut(&self.from).into_iter().flatten();
+        of.filter(|held| held.number == self.number).for_each(|held| held.settled = true);
+    }
+
     /// Waits until a newer connection of the same address has taken the place.
     pub async fn evicted(&self) {
         self.evicted.cancelled().await;
@@ -82,7 +116,7 @@ impl Drop for PeerPlace {
     fn drop(&mut self) {
         let mut taken = self.limits.lock();
         if let Some(of) = taken.by_address.get_mut(&self.from) {
-            of.retain(|(number, _)| *number != self.number);
+            of.retain(|held| held.number != self.number);
             if of.is_empty() {
                 taken.by_address.remove(&self.from);
             }
@@ -105,5 +139,23 @@ mod tests {
         assert!(held[0].evicted.is_cancelled() && !held[1].evicted.is_cancelled());
         drop((held, newest));
         assert!(limits.lock().by_address.is_empty(), "nothing is kept of addresses that are gone");
+    }
+
+    #[test]
+    fn a_connection_that_has_settled_is_not_evicted_and_keeps_its_place() {
+        let from: IpAddr = "10.0.0.1".parse().unwrap();
+        let limits = PeerLimits::new(2);
+        let take = || limits.take_from_unsettled(from);
+        let [settled, silent] = [(); 2].map(|()| take().unwrap());
+        settled.settle();
+        let next = take().unwrap();
+        assert!(!settled.evicted.is_cancelled() && silent.evicted.is_cancelled());
+        silent.settle();
+        next.settle();
+        assert!(take().is_none(), "one that was evicted has no place to settle in");
+        drop(silent);
+        assert!(take().is_none(), "nor one to give back");
+        drop(settled);
+        assert!(take().is_some() && !next.evicted.is_cancelled());
     }
 }

@@ -1,7 +1,8 @@
 //! HTTP for a master or a worker: a port, and one answer to each request.
 //!
 //! A client gets one answer per connection, within a time, from so many connections at once: a slow
-//! or silent reader costs a place for a while and nothing more, and one address does not get all places. Handlers decide what the answers say.
+//! or silent reader costs a place for a while and nothing more, and one address does not get all places. Where an address has all it may
+//! have, its newest connection evicts the oldest one of which no request has come. Handlers decide what the answers say.
 
 use std::convert::Infallible;
 use std::io;
@@ -227,7 +228,7 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
             let place = places.clone().acquire_owned().await.expect("never closed");
             match web.listener.accept().await {
                 Ok((stream, from)) => {
-                    let Some(peer) = peers.try_take(from.ip()) else {
+                    let Some(peer) = peers.take_from_unsettled(from.ip()) else {
                         let task = timeout(HEAD_TIME, turn_away(stream, place));
                         tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                         continue;
@@ -247,10 +248,10 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
     stop.run_until_cancelled(accepting).await;
 }
 
-/// Tells an address that has as many connections as it may have so, whatever it asks.
+/// Tells an address so that has as many connections as it may have, and a request of each.
 async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     let text = format!(
-        "there are {CONNECTIONS_PER_ADDRESS} connections from this address already: ask again when one of them has ended\n"
+        "{CONNECTIONS_PER_ADDRESS} connections from this address are being answered already: ask again when one of them has ended\n"
     );
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain;charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -264,12 +265,14 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
 
 async fn answer(
     stream: TcpStream,
-    _places: (OwnedSemaphorePermit, PeerPlace),
+    (_place, peer): (OwnedSemaphorePermit, PeerPlace),
     names: HostNames,
     handler: HttpHandler,
     limit: usize,
 ) {
+    let peer = &peer;
     let service = service_fn(move |request: Request<Incoming>| {
+        peer.settle();
         let (handler, names) = (handler.clone(), names.clone());
         async move {
             let (head, body) = request.into_parts();
@@ -296,8 +299,11 @@ async fn answer(
         .max_buf_size(HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    if let Ok(Err(error)) = timeout(TIME, connection).await {
-        tracing::debug!(%error, "a request was not answered");
+    tokio::select! {
+        answered = timeout(TIME, connection) => if let Ok(Err(error)) = answered {
+            tracing::debug!(%error, "a request was not answered");
+        },
+        () = peer.evicted() => tracing::debug!("a connection without a request was cut off"),
     }
 }
 
@@ -351,29 +357,69 @@ mod tests {
         assert_eq!(values, [Some("1,2"), Some(""), Some("x y"), Some("%zz%4"), None]);
     }
 
-    async fn ask(address: &RpcAddress) -> String {
+    async fn connect(address: &RpcAddress, path: &str) -> TcpStream {
         let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn answer_to(mut stream: TcpStream) -> String {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     }
 
     #[tokio::test]
-    async fn an_address_that_holds_all_its_connections_is_told_the_limit_until_it_lets_one_go() {
+    async fn connections_that_say_nothing_do_not_keep_the_next_one_of_their_address_out() {
         let web = bind("127.0.0.1", "127.0.0.1", 0, 0).await.unwrap();
         let (address, stop) = (web.address.clone(), CancellationToken::new());
         let pages: Pages = Arc::new(|_: &str| Some(Page::html("here".to_owned())));
         let serving = tokio::spawn(serve_pages(web, pages, stop.clone()));
         let mut silent = Vec::new();
-        for _ in 0..CONNECTIONS_PER_ADDRESS {
+        for _ in 0..3 * CONNECTIONS_PER_ADDRESS {
             let target = (address.host.as_str(), address.port);
             silent.push(TcpStream::connect(target).await.unwrap());
         }
-        let refused = ask(&address).await;
+        let asking =
+            timeout(HEAD_TIME / 2, async { answer_to(connect(&address, "/").await).await });
+        let answer = asking.await.expect("long before silent ones are over");
+        assert!(answer.ends_with("here"), "{answer}");
+        let oldest = timeout(HEAD_TIME / 2, silent[0].read_u8()).await;
+        assert!(oldest.expect("it is cut off").is_err());
+        let newest = timeout(Duration::from_millis(10), silent.last_mut().unwrap().read_u8()).await;
+        assert!(newest.is_err(), "it may still ask");
+        stop.cancel();
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_address_whose_requests_take_all_its_places_is_told_the_limit_and_loses_none() {
+        let web = bind("127.0.0.1", "127.0.0.1", 0, 0).await.unwrap();
+        let (address, stop) = (web.address.clone(), CancellationToken::new());
+        let (asked, release) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
+        let (counts, waits) = (asked.clone(), release.clone());
+        let handler: HttpHandler = Arc::new(move |_| {
+            counts.add_permits(1);
+            let waits = waits.clone();
+            Box::pin(async move {
+                waits.cancelled().await;
+                plain(StatusCode::OK, "here")
+            })
+        });
+        let serving = tokio::spawn(serve(web, handler, 0, stop.clone()));
+        let mut slow = Vec::new();
+        for _ in 0..CONNECTIONS_PER_ADDRESS {
+            slow.push(connect(&address, "/").await);
+        }
+        let _all = asked.acquire_many(CONNECTIONS_PER_ADDRESS as u32).await.unwrap();
+        let refused = answer_to(connect(&address, "/").await).await;
         assert!(refused.contains("503") && refused.contains("32 connections"), "{refused}");
-        drop(silent);
-        while !ask(&address).await.ends_with("here") {}
+        release.cancel();
+        for stream in slow {
+            let answer = answer_to(stream).await;
+            assert!(answer.ends_with("here"), "{answer}");
+        }
         stop.cancel();
         serving.await.unwrap();
     }
