@@ -342,8 +342,10 @@ fn columns_of<T: DeserializeOwned>() -> Result<Vec<FieldRef>, WriteError> {
 fn no_columns<T: DeserializeOwned>(error: &serde_arrow::Error) -> String {
     let Some(fields) = fields_of::<T>() else { return "it is no struct".to_owned() };
     let is_wide = |shape: &str| shape.contains("i128") || shape.contains("u128");
-    let wide = fields.into_iter().find(|(_, shape)| is_wide(shape)).map(|(name, _)| name);
-    match place_in(error).or(wide) {
+    let wide = fields.iter().find(|(_, shape)| is_wide(shape));
+    // What refuses a made-up value is the last of which anything is known.
+    let refusing = fields.last().filter(|_| !is_known::<T>());
+    match place_in(error).or(wide.or(refusing).map(|(name, _)| name.clone())) {
         Some(place) => format!(
             "the type of field `{place}` does not say what it holds: it refuses an empty text or 0, holds itself, \
              or depends on the data"
