@@ -415,7 +415,7 @@ fn an_item_without_a_form_in_the_format_ends_the_job_and_leaves_nothing() {
         maps.save_as_csv(scratch.path("csv")),
         &["no CSV form", "structs or tuples"],
     ));
-    #[derive(Serialize, Deserialize)]
+    #[derive(Clone, Serialize, Deserialize)]
     struct Lists {
         of: Vec<u8>,
     }

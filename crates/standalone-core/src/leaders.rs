@@ -44,9 +44,12 @@ impl Leaders {
 mod tests {
     use super::*;
 
+    /// Its index, its address, whether it was elected.
+    type Heard = (usize, &'static str, bool);
+
     #[test]
     fn two_masters_that_lead_at_once_are_told_of_once_unless_both_were_elected() {
-        let table: [(&str, &[(usize, &str, bool)], usize); 6] = [
+        let table: [(&str, &[Heard], usize); 6] = [
             ("one master, again and again", &[(0, "a", false), (0, "a", false)], 0),
             ("two that nobody elected", &[(0, "a", false), (1, "b", false), (0, "a", false)], 1),
             ("the second one is not in the election", &[(0, "a", true), (1, "b", false)], 1),
@@ -56,8 +59,7 @@ mod tests {
         ];
         for (case, heard, warnings) in table {
             let mut leaders = Leaders::default();
-            let hear =
-                |(master, url, elected): &(usize, &str, bool)| leaders.hear(*master, url, *elected);
+            let hear = |(master, url, elected): &Heard| leaders.hear(*master, url, *elected);
             assert_eq!(heard.iter().filter_map(hear).count(), warnings, "{case}");
         }
     }
