@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firesteel_conf::{Conf, ConfError, Loader, LogLevel, Origin, entries};
-use firesteel_pages::{SheetPage, SheetTable};
+use firesteel_pages::{SheetCell, SheetKill, SheetPage, SheetPages, SheetTable};
 use firesteel_rpc::{RpcOptions, user_secret};
-use firesteel_standalone::{Drawing, Sheet, Table};
+use firesteel_standalone::{Cell, Drawing, Sheet, Table};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 
@@ -81,17 +81,36 @@ impl Shared {
 /// Has the pages of this process drawn with the style sheet of all pages.
 pub(crate) fn draw_pages() {
     fn page(sheet: &Sheet) -> String {
-        let mut tables = Vec::new();
-        for Table { heading, columns, rows } in &sheet.tables {
-            tables.push(SheetTable { heading, columns, rows });
-        }
+        let tables: Vec<_> = sheet.tables.iter().map(table).collect();
         firesteel_pages::sheet(&SheetPage {
             title: &sheet.title,
+            root: &sheet.root,
             lines: &sheet.lines,
             links: &sheet.links,
             text: sheet.text.as_deref(),
             tables: &tables,
         })
+    }
+    fn table(table: &Table) -> SheetTable<'_> {
+        let Table { heading, columns, rows, pages } = table;
+        let pages = pages.as_ref().map(|it| SheetPages {
+            total: it.total,
+            page: it.page,
+            last: it.last,
+            link: &it.link,
+        });
+        let rows = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
+        SheetTable { heading, columns, rows, pages }
+    }
+    fn cell(cell: &Cell) -> SheetCell<'_> {
+        let kill = cell.kill.as_ref().map(|it| SheetKill {
+            verb: it.verb,
+            what: it.what,
+            id: &it.id,
+            action: &it.action,
+            token: &it.token,
+        });
+        SheetCell { text: &cell.text, link: cell.link.as_deref(), links: &cell.links, kill }
     }
     firesteel_standalone::draw_with(Drawing { page, asset: firesteel_pages::asset });
 }

@@ -1,7 +1,7 @@
 //! The command `firesteel`: `master` and `worker` run a standalone cluster, `submit` runs an application, `cluster` starts and
 //! stops daemons on several machines, `decommission` takes workers out of a cluster, `history` tells of applications that are over,
-//! `report` puts one of them into a file, `logs` prints what executors print, `image` packs one for Kubernetes. Under the name
-//! `spark-submit` it is
+//! `report` puts one of them into a file, `logs` prints what executors print, `top` shows an application that runs in a terminal,
+//! `image` packs one for Kubernetes. Under the name `spark-submit` it is
 //! `firesteel submit`.
 //!
 //! Flags are read and checked here; what they are for is in `firesteel-standalone`.
@@ -19,6 +19,7 @@ mod master;
 mod report;
 mod shell;
 mod submit;
+mod top;
 mod worker;
 
 use std::ffi::OsString;
@@ -54,6 +55,8 @@ enum Command {
     Logs(logs::LogsFlags),
     /// Writes one file with everything of an application, to be mailed or archived.
     Report(report::ReportFlags),
+    /// Shows how an application stands, live in a terminal.
+    Top(top::TopFlags),
     /// Starts, stops and looks after a master and the workers of a file.
     Cluster(cluster::ClusterFlags),
     /// Takes workers out of a standalone cluster: they get nothing more to do.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Image(flags) => ("image", image::run(&flags)),
         Command::Logs(flags) => ("logs", logs::run(&flags)),
         Command::Report(flags) => ("report", report::run(flags)),
+        Command::Top(flags) => ("top", top::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),
         Command::Decommission(flags) => ("decommission", decommission::run(flags)),
         Command::Daemon(flags) => ("daemon", background::run(flags)),

@@ -88,6 +88,30 @@ fn a_report_is_written_and_an_application_that_is_not_there_is_named() {
 }
 
 #[test]
+fn top_prints_how_an_application_stands_and_says_who_does_not_answer() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../monitor/tests/spark/events");
+    let child = firesteel(&["--dir", logs.to_str().unwrap(), "--port", "0"]).spawn().unwrap();
+    let mut server = Server(child);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    let top = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firesteel"));
+        command.arg("top").args(arguments).stdin(Stdio::null()).output().unwrap()
+    };
+    let ended = top(&[address, "--app", "local-1422981780767", "--once"]);
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success() && said.contains("local-1422981780767"), "{said}");
+    let ended = top(&[address, "--app", "local-1422981780767"]);
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("--once"), "{said}");
+    drop(server);
+    let ended = top(&[address, "--once"]);
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("does not answer"), "{said}");
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_named() {
     let ended = firesteel(&["--dir", "/no/such/place", "--port", "0"]).output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();

@@ -30,5 +30,5 @@ mod site;
 mod text;
 
 pub use report::report;
-pub use sheet::{SheetPage, SheetTable, asset, sheet};
+pub use sheet::{SheetCell, SheetKill, SheetPage, SheetPages, SheetTable, asset, sheet};
 pub use site::Pages;

@@ -128,6 +128,10 @@ pub enum ToMaster {
     RequestClearCompletedDriversAndApps,
     /// Does this master lead?
     RequestReadyz,
+    /// An operator ends an application.
+    RequestKillApplication {
+        app: AppId,
+    },
 }
 
 /// Who asks a master whether it leads by now.
@@ -178,6 +182,12 @@ pub enum MasterReply {
     },
     /// It was done, or it is so.
     Done,
+    /// An application was ended, or could not be.
+    KillApplicationResponse {
+        app: AppId,
+        /// What happens, or why nothing does.
+        result: Result<String, String>,
+    },
 }
 
 /// From a master to a worker.

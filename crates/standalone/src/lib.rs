@@ -28,6 +28,6 @@ mod web;
 pub mod worker;
 
 pub use error::StartError;
-pub use page::{Drawing, Sheet, Table, draw_with};
+pub use page::{Cell, Drawing, KillForm, Sheet, Table, TablePages, draw_with};
 pub use store::{Content, NoContent};
 pub use token::{TokenKey, TokenKeyError};

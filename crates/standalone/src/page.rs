@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 #[derive(Debug, Default)]
 pub struct Sheet {
     pub title: String,
+    /// In front of every link to a page of this server: where a proxy shows it. No slash at its end.
+    pub root: String,
     pub lines: Vec<String>,
     /// What they are called, and where they lead.
     pub links: Vec<(String, String)>,
@@ -20,7 +22,63 @@ pub struct Sheet {
 pub struct Table {
     pub heading: String,
     pub columns: Vec<String>,
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Vec<Cell>>,
+    /// Of a long table, where the other rows are.
+    pub pages: Option<TablePages>,
+}
+
+/// Which part of a table is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePages {
+    /// The rows of all pages.
+    pub total: usize,
+    /// From 1.
+    pub page: usize,
+    pub last: usize,
+    /// The address of a page, but for its number, which follows.
+    pub link: String,
+}
+
+/// What stands in a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    pub text: String,
+    /// Where the text leads.
+    pub link: Option<String>,
+    /// Further words, and where they lead.
+    pub links: Vec<(String, String)>,
+    pub kill: Option<KillForm>,
+}
+
+/// A button that ends something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KillForm {
+    /// `Kill` or `Decommission`.
+    pub verb: &'static str,
+    /// `application`, `driver` or `worker`.
+    pub what: &'static str,
+    pub id: String,
+    /// The path that the form is sent to.
+    pub action: String,
+    /// Proves that the form comes from a page of this server.
+    pub token: String,
+}
+
+impl Cell {
+    pub(crate) fn text(text: impl ToString) -> Self {
+        Cell { text: text.to_string(), ..Cell::default() }
+    }
+
+    /// A link, if there is somewhere to go.
+    pub(crate) fn linked(text: impl ToString, link: Option<String>) -> Self {
+        Cell { text: text.to_string(), link: link.filter(|it| is_harmless(it)), ..Cell::default() }
+    }
+}
+
+/// What others say where their pages are may be anything.
+pub(crate) fn is_harmless(link: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| link.starts_with(scheme))
+        || link.starts_with('/') && !link.starts_with("//")
 }
 
 /// How pages are drawn.
@@ -52,6 +110,12 @@ impl Html {
         Self(Sheet { title: title.to_owned(), ..Sheet::default() })
     }
 
+    /// Shown by a proxy below this path.
+    pub(crate) fn below(mut self, root: &str) -> Self {
+        root.clone_into(&mut self.0.root);
+        self
+    }
+
     /// One line of text.
     pub(crate) fn line(mut self, text: &str) -> Self {
         self.0.lines.push(text.to_owned());
@@ -71,9 +135,21 @@ impl Html {
     }
 
     /// A table with a heading; `rows` are cells of text.
-    pub(crate) fn table(mut self, heading: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
+    pub(crate) fn table(self, heading: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
+        let cells = |row: Vec<String>| row.into_iter().map(Cell::text).collect();
+        self.cells(heading, columns, rows.into_iter().map(cells).collect(), None)
+    }
+
+    /// A table of links and buttons, perhaps a part of it.
+    pub(crate) fn cells(
+        mut self,
+        heading: &str,
+        columns: &[&str],
+        rows: Vec<Vec<Cell>>,
+        pages: Option<TablePages>,
+    ) -> Self {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-        self.0.tables.push(Table { heading: heading.to_owned(), columns, rows });
+        self.0.tables.push(Table { heading: heading.to_owned(), columns, rows, pages });
         self
     }
 
@@ -101,18 +177,55 @@ fn plain(sheet: &Sheet) -> String {
         let _ = writeln!(html, "<pre>{}</pre>", escape(text));
     }
     for table in &sheet.tables {
-        let _ =
-            writeln!(html, "<h2>{} ({})</h2>\n<table>", escape(&table.heading), table.rows.len());
+        let total = table.pages.as_ref().map_or(table.rows.len(), |pages| pages.total);
+        let _ = writeln!(html, "<h2>{} ({total})</h2>\n<table>", escape(&table.heading));
         let head = table.columns.iter().map(|column| format!("<th>{}</th>", escape(column)));
         let _ = writeln!(html, "<tr>{}</tr>", head.collect::<String>());
         for row in &table.rows {
-            let cells = row.iter().map(|cell| format!("<td>{}</td>", escape(cell)));
+            let cells = row.iter().map(|cell| format!("<td>{}</td>", plain_cell(cell)));
             let _ = writeln!(html, "<tr>{}</tr>", cells.collect::<String>());
         }
         html.push_str("</table>\n");
+        html.push_str(&plain_pages(table.pages.as_ref()));
     }
-    html.push_str("<p><a href=\"/json/\">as JSON</a></p></body></html>\n");
+    let root = escape(&sheet.root);
+    let _ = writeln!(html, "<p><a href=\"{root}/json/\">as JSON</a></p></body></html>");
     html
+}
+
+fn plain_link((text, link): (&str, &str)) -> String {
+    format!("<a href=\"{}\">{}</a>", escape(link), escape(text))
+}
+
+fn plain_cell(cell: &Cell) -> String {
+    let text = match &cell.link {
+        Some(link) => plain_link((&cell.text, link)),
+        None => escape(&cell.text),
+    };
+    let links = cell.links.iter().map(|(text, link)| format!(" {}", plain_link((text, link))));
+    let kill = cell.kill.as_ref().map(|KillForm { verb, what, id, action, token }| {
+        let hidden = |name, value| {
+            format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">", escape(value))
+        };
+        format!(
+            "<form method=\"post\" action=\"{}\">{}{}{}<button>{verb} {what}</button></form>",
+            escape(action),
+            hidden("id", id),
+            hidden("terminate", "true"),
+            hidden("token", token)
+        )
+    });
+    format!("{text}{}{}", links.collect::<String>(), kill.unwrap_or_default())
+}
+
+fn plain_pages(pages: Option<&TablePages>) -> String {
+    let Some(TablePages { page, last, link, .. }) = pages.filter(|pages| pages.last > 1) else {
+        return String::new();
+    };
+    let to = |text: &str, page: usize| plain_link((text, &format!("{link}{page}")));
+    let before = if *page > 1 { to("Previous", page - 1) } else { String::new() };
+    let after = if page < last { to("Next", page + 1) } else { String::new() };
+    format!("<p>Page {page} of {last} {before} {after}</p>\n")
 }
 
 /// A row of cells.
@@ -148,5 +261,17 @@ mod tests {
         let html = html.table(name, &[name], rows).finish();
         assert!(!html.contains("<script>") && !html.contains("alert('"), "{html}");
         assert_eq!(html.matches("&lt;script&gt;").count(), 9, "{html}");
+    }
+
+    #[test]
+    fn links_that_others_tell_lead_to_pages_only() {
+        let link = |to: &str| Cell::linked("x", Some(to.to_owned())).link.is_some();
+        assert!(link("http://a:1") && link("https://a") && link("/proxy/app-1/"));
+        assert!(
+            !link("javascript:alert(1)")
+                && !link("//evil.org")
+                && !link("data:text/html,x")
+                && !link("")
+        );
     }
 }

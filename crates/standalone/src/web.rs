@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap,
-    HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    HeaderValue, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -43,7 +44,8 @@ const TIME: Duration = Duration::from_secs(20);
 const HEAD: usize = 16 << 10;
 
 /// No script at all, no frames around it, nothing from elsewhere.
-const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'; \
+                      base-uri 'none'";
 
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts\n";
@@ -71,10 +73,15 @@ impl Page {
 /// Finds the page of a path.
 pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 
+#[derive(Clone, Debug)]
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) query: Query,
+    /// Whether it comes from this very machine, and of nobody whom a proxy here speaks for.
+    pub(crate) is_local: bool,
+    /// Where a proxy in front shows these pages: `X-Forwarded-Context`.
+    pub(crate) context: Option<String>,
     /// Whether a web page made somebody's browser ask.
     pub(crate) by_a_page: bool,
     /// What proves who asks.
@@ -84,6 +91,7 @@ pub(crate) struct HttpRequest {
 }
 
 /// What stands behind the question mark: names and values, decoded.
+#[derive(Clone, Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 /// So many parameters of a request are looked at.
@@ -102,6 +110,11 @@ impl Query {
     /// The first value of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A number of a page, from 1 on.
+    pub(crate) fn page(&self, name: &str) -> usize {
+        self.get(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(1).max(1) as usize
     }
 }
 
@@ -211,14 +224,6 @@ pub(crate) async fn hold_until<T: Send + 'static>(stop: CancellationToken, held:
     let _ = tokio::task::spawn_blocking(|| drop(held)).await;
 }
 
-/// Shows pages until `stop`.
-pub(crate) async fn serve_pages(web: Web, pages: Pages, stop: CancellationToken) {
-    let handler = Arc::new(move |asked: HttpRequest| -> Answering {
-        Box::pin(std::future::ready(respond(&asked.method, &asked.path, &pages)))
-    });
-    serve(web, handler, 0, stop).await;
-}
-
 /// Answers until `stop`; of what comes with a request, so many bytes are read.
 pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -233,8 +238,8 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
                         tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                         continue;
                     };
-                    let names = web.names.clone();
-                    let task = answer(stream, (place, peer), names, handler.clone(), body);
+                    let asker = Asker { names: web.names.clone(), from: from.ip() };
+                    let task = answer(stream, (place, peer), asker, handler.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
@@ -263,33 +268,55 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     let _ = tokio::io::copy(&mut stream.take(HEAD as u64), &mut tokio::io::sink()).await;
 }
 
+/// Who asks, and by which names it may ask.
+#[derive(Clone)]
+struct Asker {
+    names: HostNames,
+    from: IpAddr,
+}
+
+/// Headers of proxies: who sends them speaks for somebody else.
+const FORWARDED: [&str; 4] =
+    ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-context"];
+
+impl Asker {
+    fn is_local(&self, headers: &HeaderMap) -> bool {
+        self.from.to_canonical().is_loopback()
+            && FORWARDED.iter().all(|name| !headers.contains_key(*name))
+    }
+}
+
 async fn answer(
     stream: TcpStream,
     (_place, peer): (OwnedSemaphorePermit, PeerPlace),
-    names: HostNames,
+    asker: Asker,
     handler: HttpHandler,
     limit: usize,
 ) {
     let peer = &peer;
     let service = service_fn(move |request: Request<Incoming>| {
         peer.settle();
-        let (handler, names) = (handler.clone(), names.clone());
+        let (handler, asker) = (handler.clone(), asker.clone());
         async move {
             let (head, body) = request.into_parts();
-            if !is_admitted(&names, &head.headers) {
+            if !is_admitted(&asker.names, &head.headers) {
                 return Ok::<_, Infallible>(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
             }
             let body = match limit {
                 0 => None,
                 limit => Limited::new(body, limit).collect().await.ok().map(Collected::to_bytes),
             };
-            let (method, path) = (head.method, head.uri.path().to_owned());
-            let query = Query::parse(head.uri.query().unwrap_or_default());
-            let by_a_page = head.headers.contains_key(ORIGIN);
-            let authorization = head.headers.get(AUTHORIZATION);
-            let authorization =
-                authorization.and_then(|value| value.to_str().ok()).map(str::to_owned);
-            let asked = HttpRequest { method, path, query, by_a_page, authorization, body };
+            let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+            let asked = HttpRequest {
+                path: head.uri.path().to_owned(),
+                query: Query::parse(head.uri.query().unwrap_or_default()),
+                is_local: asker.is_local(&head.headers),
+                context: head.headers.get("x-forwarded-context").and_then(text),
+                by_a_page: head.headers.contains_key(ORIGIN),
+                authorization: head.headers.get(AUTHORIZATION).and_then(text),
+                method: head.method,
+                body,
+            };
             Ok(handler(asked).await)
         }
     });
@@ -323,7 +350,7 @@ pub(crate) fn respond(method: &Method, path: &str, pages: &Pages) -> HttpRespons
     answer_of(StatusCode::OK, page.content_type, page.text)
 }
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> HttpResponse {
+pub(crate) fn plain(status: StatusCode, text: impl Into<Bytes>) -> HttpResponse {
     answer_of(status, "text/plain;charset=utf-8", text)
 }
 
@@ -340,6 +367,8 @@ pub(crate) fn answer_of(
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    // Not `no-referrer`: forms would name no origin then, and be refused.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 
@@ -355,6 +384,8 @@ mod tests {
         let query = Query::parse("a=1%2c2&b&a=3&c=x+y&&d=%zz%4");
         let values = ["a", "b", "c", "d", "e"].map(|name| query.get(name));
         assert_eq!(values, [Some("1,2"), Some(""), Some("x y"), Some("%zz%4"), None]);
+        let query = Query::parse("two=2&none=0&far=99999999999");
+        assert_eq!(["two", "none", "far", "no"].map(|name| query.page(name)), [2, 1, 1, 1]);
     }
 
     async fn connect(address: &RpcAddress, path: &str) -> TcpStream {
@@ -374,8 +405,10 @@ mod tests {
     async fn connections_that_say_nothing_do_not_keep_the_next_one_of_their_address_out() {
         let web = bind("127.0.0.1", "127.0.0.1", 0, 0).await.unwrap();
         let (address, stop) = (web.address.clone(), CancellationToken::new());
-        let pages: Pages = Arc::new(|_: &str| Some(Page::html("here".to_owned())));
-        let serving = tokio::spawn(serve_pages(web, pages, stop.clone()));
+        let handler: HttpHandler = Arc::new(|_| -> Answering {
+            Box::pin(std::future::ready(plain(StatusCode::OK, "here")))
+        });
+        let serving = tokio::spawn(serve(web, handler, 0, stop.clone()));
         let mut silent = Vec::new();
         for _ in 0..3 * CONNECTIONS_PER_ADDRESS {
             let target = (address.host.as_str(), address.port);

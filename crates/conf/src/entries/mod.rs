@@ -283,7 +283,8 @@ entries! {
         UI_CUSTOM_EXECUTOR_LOG_URL: Option<String> = Entry::optional("spark.ui.custom.executor.log.url")
             .example("https://logs.example.org/{{APP_ID}}/{{EXECUTOR_ID}}/{{FILE_NAME}}").since("3.0.0");
 
-        /// Whether jobs and stages can be killed from the pages of the application.
+        /// Whether jobs and stages can be killed from the pages of the application, and applications and drivers from the page of
+        /// the master: there, when it is not set, only by who opens the page on the master's own machine.
         UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");
     }
 

@@ -7,25 +7,174 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firesteel_conf::Conf;
+use firesteel_monitor::site::{Asked, Shown, ShownBody, Site};
 use firesteel_monitor::{History, HistoryOptions, Server, ServerOptions};
-use firesteel_pages::{Pages, report};
+use firesteel_pages::{
+    Pages, SheetCell, SheetKill, SheetPage, SheetPages, SheetTable, report, sheet,
+};
 use firesteel_types::{Event, ExecutorId, ExecutorInfo, Host, Tick};
 
-use crate::made::{Fixed, Made, START};
+use crate::made::{EVIL, Fixed, Made, START};
 use crate::serving::serve;
 
 fn history() -> Server {
     let mut conf = Conf::default();
     conf.set("spark.history.fs.logDirectory", crate::spark("events").display());
     let history = History::open(HistoryOptions::from_conf(&conf).unwrap()).unwrap();
-    let options = ServerOptions {
+    Server::start_with(Arc::new(history), Arc::new(Pages::default()), options()).unwrap()
+}
+
+fn options() -> ServerOptions {
+    ServerOptions {
         host: "127.0.0.1".to_owned(),
         port: 0,
         retries: 0,
         allowed_hosts: Vec::new(),
         secrets: crate::secrets(),
+    }
+}
+
+/// Pages of a master and a worker as their processes hand them over, with everything that they can have.
+struct Sheets;
+
+impl Site for Sheets {
+    fn show(&self, asked: &Asked<'_>) -> Shown {
+        let (content_type, text) = match firesteel_pages::asset(asked.path) {
+            Some((content_type, text)) => (content_type, text.to_owned()),
+            None if asked.path == "/worker/" => ("text/html;charset=utf-8", worker()),
+            None => ("text/html;charset=utf-8", master()),
+        };
+        let policy = "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'";
+        let headers = vec![("content-security-policy", policy.to_owned())];
+        let body = ShownBody::Whole(text.into_bytes());
+        Shown { status: 200, content_type, headers, body }
+    }
+}
+
+fn cell(text: &str) -> SheetCell<'_> {
+    SheetCell { text, ..SheetCell::default() }
+}
+
+fn master() -> String {
+    let lines = [
+        "Status: ALIVE",
+        "Workers: 2 alive",
+        "Cores: 5 of 16 used",
+        "Memory: 6144 of 32768 MB used",
+    ];
+    let logs = ["stdout", "stderr"]
+        .map(|it| (it.to_owned(), format!("http://10.0.0.7:8081/logPage/?logType={it}")));
+    let titles = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let (of_workers, of_apps) = (
+        titles(&["Id", "Address", "State", "Cores used", "Memory used (MB)", "Last heartbeat", ""]),
+        titles(&[
+            "Id",
+            "Name",
+            "User",
+            "Cores",
+            "Memory per executor (MB)",
+            "Submitted",
+            "Duration",
+            "State",
+            "",
+        ]),
+    );
+    let of_drivers =
+        titles(&["Id", "Name", "Worker", "Submitted", "Cores", "Memory (MB)", "State", ""]);
+    let linked =
+        |text| SheetCell { text, link: Some("http://10.0.0.7:8081"), ..SheetCell::default() };
+    let kill = |what, id| {
+        let kill = Some(SheetKill {
+            verb: if what == "worker" { "Decommission" } else { "Kill" },
+            what,
+            id,
+            action: "/app/kill/",
+            token: "0123",
+        });
+        SheetCell { kill, ..SheetCell::default() }
     };
-    Server::start_with(Arc::new(history), Arc::new(Pages::default()), options).unwrap()
+    let worker = |state| {
+        let id = linked("worker-20261118061500-10.0.0.7-43477");
+        vec![
+            id,
+            cell("10.0.0.7:43477"),
+            cell(state),
+            cell("5 of 8"),
+            cell("6144 of 16384"),
+            cell("3 s ago"),
+            match state {
+                "ALIVE" => kill("worker", "worker-20261118061500-10.0.0.7-43477"),
+                _ => cell(""),
+            },
+        ]
+    };
+    let submitted = "Wed Nov 18 06:15:00 UTC 2026";
+    let app = |state, last| {
+        let (id, name) = (linked("app-20261118061502-0001"), linked(EVIL));
+        vec![
+            id,
+            name,
+            cell("ada"),
+            cell("4"),
+            cell("1024"),
+            cell(submitted),
+            cell("3 min 12 s"),
+            cell(state),
+            last,
+        ]
+    };
+    let named = SheetCell { links: &logs, ..linked("worker-20261118061500-10.0.0.7-43477") };
+    let driver = vec![
+        cell("driver-20261118061501-0000"),
+        cell("join"),
+        named,
+        cell(submitted),
+        cell("1"),
+        cell("1024"),
+        cell("RUNNING"),
+        kill("driver", "driver-20261118061501-0000"),
+    ];
+    let table = |heading, columns, rows, pages| SheetTable { heading, columns, rows, pages };
+    let pages = Some(SheetPages { total: 119, page: 2, last: 3, link: "/?completedApps=" });
+    let over =
+        (0..12).map(|_| app("KILLED", cell("it was killed from the master's page"))).collect();
+    let tables = [
+        table("Workers", &of_workers, vec![worker("ALIVE"), worker("DEAD")], None),
+        table(
+            "Running applications",
+            &of_apps,
+            vec![
+                app("RUNNING", kill("application", "app-1")),
+                app("WAITING", kill("application", "app-2")),
+            ],
+            None,
+        ),
+        table("Running drivers", &of_drivers, vec![driver], None),
+        table("Completed applications", &of_apps, over, pages),
+        table("Completed drivers", &of_drivers, Vec::new(), None),
+    ];
+    sheet(&SheetPage {
+        title: "Firesteel master at spark://10.0.0.7:7077",
+        lines: &lines.map(str::to_owned),
+        tables: &tables,
+        ..SheetPage::default()
+    })
+}
+
+fn worker() -> String {
+    let lines =
+        ["Master: spark://10.0.0.7:7077", "Cores: 5 of 8 used", "Memory: 6144 of 16384 MB used"];
+    let columns = ["What", "Name", "Cores", "Memory (MB)"].map(str::to_owned);
+    let rows =
+        vec![vec![cell("executor app-20261118061502-0001/0"), cell(EVIL), cell("4"), cell("1024")]];
+    let table = SheetTable { heading: "Processes", columns: &columns, rows, pages: None };
+    sheet(&SheetPage {
+        title: "Firesteel worker worker-20261118061500-10.0.0.7-43477",
+        lines: &lines.map(str::to_owned),
+        links: &[("stdout".to_owned(), "/logPage/?logType=stdout".to_owned())],
+        tables: &[table],
+        ..SheetPage::default()
+    })
 }
 
 /// Executors come to the running application, one after the other, until `stop`.
@@ -73,7 +222,12 @@ fn every_page_works_in_a_real_browser() {
         |title: &str, path: &str| format!("[\"{title}\",\"http://{}/{path}\"]", spark.address());
     let of_runs =
         |title: &str, path: &str| format!("[\"{title}\",\"http://{}/{path}\"]", over.address());
+    let sheets =
+        Server::start_with(Arc::new(Fixed::new(Vec::new(), false)), Arc::new(Sheets), options());
+    let sheets = sheets.unwrap();
     let others = [
+        format!("[\"master\",\"http://{}/\"]", sheets.address()),
+        format!("[\"worker\",\"http://{}/worker/\"]", sheets.address()),
         of_runs("list", ""),
         of_runs("compare", "compare/?app=app-first&app=app-second"),
         of_spark("spark-list", ""),

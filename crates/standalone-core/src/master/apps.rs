@@ -15,7 +15,7 @@ use super::state::ApplicationState;
 use super::worker_table::Worker;
 use crate::Incarnation;
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
-use crate::messages::ToApplication;
+use crate::messages::{MasterReply, ToApplication};
 
 /// What a driver registers with.
 pub(super) struct Asked {
@@ -139,6 +139,19 @@ impl Master {
 
     pub(super) fn unregister(&mut self, turn: &mut Turn<'_>, id: &AppId) {
         self.end_application(turn, id, ApplicationState::Finished, "it is finished", false);
+    }
+
+    /// An operator ends an application: its driver hears why, and does not get in again.
+    pub(super) fn kill_application(&mut self, turn: &mut Turn<'_>, from: Peer, id: AppId) {
+        let result = match self.apps.get(&id) {
+            None => Err(format!("{id} is not running: it has ended, or its id is wrong")),
+            Some(_) => {
+                let message = "it was killed from the master's page";
+                self.end_application(turn, &id, ApplicationState::Killed, message, false);
+                Ok(format!("{id} is killed"))
+            }
+        };
+        turn.reply(from, MasterReply::KillApplicationResponse { app: id, result });
     }
 
     /// Ends an application: its executors are to go, and it joins the completed ones.

@@ -243,6 +243,7 @@ impl Master {
             | ToMaster::RequestKillAllDrivers
             | ToMaster::RequestDecommissionWorkers { .. }
             | ToMaster::RequestClearCompletedDriversAndApps
+            | ToMaster::RequestKillApplication { .. }
             | ToMaster::RequestReadyz => {
                 turn.reply(from, MasterReply::MasterInStandby { leader });
             }
@@ -334,6 +335,7 @@ impl Master {
                 turn.reply(from, MasterReply::Done);
             }
             ToMaster::RequestReadyz => turn.reply(from, MasterReply::Done),
+            ToMaster::RequestKillApplication { app } => self.kill_application(turn, from, app),
         }
     }
 

@@ -826,6 +826,41 @@ fn a_driver_that_ends_frees_its_place_and_unknown_ones_are_said_to_be_unknown() 
 }
 
 #[test]
+fn an_application_that_an_operator_kills_ends_and_stays_out() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.add_worker(10, "a", 4, 1000);
+    let (killed, other) = (scene.add_app(20, app(1)), scene.add_app(21, app(1)));
+    scene.to_apps.clear();
+    scene.hear(99, ToMaster::RequestKillApplication { app: killed.clone() });
+    let Some(MasterReply::KillApplicationResponse { app: told, result: Ok(_) }) =
+        scene.replies.last()
+    else {
+        panic!("{:?}", scene.replies);
+    };
+    assert_eq!(*told, killed);
+    let view = scene.master.view();
+    assert_eq!(view.active_apps.iter().map(|it| &it.app).collect::<Vec<_>>(), [&other]);
+    assert_eq!(view.completed_apps[0].state, ApplicationState::Killed);
+    let told = |scene: &Scene| match &scene.to_apps[..] {
+        [(Peer(20), ToApplication::ApplicationRemoved { message }), ..] => {
+            message.contains("killed")
+        }
+        _ => false,
+    };
+    assert!(told(&scene), "{:?}", scene.to_apps);
+    // Its driver tries to get in again.
+    scene.to_apps.clear();
+    scene.add_app_asks(20);
+    assert!(told(&scene), "{:?}", scene.to_apps);
+    scene.hear(99, ToMaster::RequestKillApplication { app: killed });
+    let Some(MasterReply::KillApplicationResponse { result: Err(why), .. }) = scene.replies.last()
+    else {
+        panic!("{:?}", scene.replies);
+    };
+    assert!(why.contains("not running"), "{why}");
+}
+
+#[test]
 fn a_master_that_stands_by_takes_nobody_in() {
     let mut master = Master::new(MasterOptions::default());
     let mut out = Vec::new();

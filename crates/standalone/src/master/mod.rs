@@ -105,7 +105,8 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
         tasks.spawn(web::hold_until(stop.clone(), reporter));
     }
     if let Some(web) = web {
-        tasks.spawn(web::serve_pages(web, pages::of(shell.clone()), stop.clone()));
+        let handler = pages::handler(shell.clone(), pages::Operating::from_conf(&args.conf)?);
+        tasks.spawn(web::serve(web, handler, pages::FORM, stop.clone()));
     }
     if let Some(rest) = rest {
         if key.is_none() {
