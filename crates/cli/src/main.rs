@@ -10,6 +10,7 @@ mod background;
 mod cluster;
 mod daemons;
 mod decommission;
+mod fetch;
 mod history;
 mod image;
 mod launch;
@@ -53,6 +54,8 @@ enum Command {
     Image(image::ImageFlags),
     /// Prints what the executors of an application, or a driver of the cluster, have printed.
     Logs(logs::LogsFlags),
+    /// Copies files that submit uploaded into a directory: what init containers of pods run.
+    Fetch(fetch::FetchFlags),
     /// Writes one file with everything of an application, to be mailed or archived.
     Report(report::ReportFlags),
     /// Shows how an application stands, live in a terminal.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::History(flags) => ("history", history::run(flags)),
         Command::Image(flags) => ("image", image::run(&flags)),
         Command::Logs(flags) => ("logs", logs::run(&flags)),
+        Command::Fetch(flags) => ("fetch", fetch::run(&flags)),
         Command::Report(flags) => ("report", report::run(flags)),
         Command::Top(flags) => ("top", top::run(flags)),
         Command::Cluster(flags) => ("cluster", cluster::run(flags)),

@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 mod compression;
+mod copy;
 mod fault;
 mod find;
 mod input;
@@ -20,6 +21,7 @@ mod output;
 mod store;
 
 pub use compression::Compression;
+pub use copy::{download, upload};
 pub use fault::{is_final, is_full};
 pub use find::{FileRef, FindError, find};
 pub use input::Input;

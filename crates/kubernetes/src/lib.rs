@@ -36,7 +36,7 @@ pub(crate) const APPLICATION_SECRET: &str = "FIRESTEEL_APPLICATION_SECRET";
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A name that no other application has.
-pub(crate) fn unique() -> String {
+pub fn unique() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let millis = since.map_or(0, |since| since.as_millis() as u64);
     format!("{millis:x}{:08x}", fastrand::u32(..))

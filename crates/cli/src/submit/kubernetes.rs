@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use firesteel_conf::{Conf, Master, entries};
 use firesteel_kubernetes::submit::{self, Outcome, Submission};
 
-use super::plan::Place;
+use super::plan::{Place, files_to_upload};
+use super::upload::Upload;
 use crate::{Failure, daemons};
 
 /// What an API server is asked for.
@@ -18,7 +19,7 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 enum What {
-    Submit(Submission),
+    Submit(Submission, Option<Upload>),
     Kill(Conf, String),
     Status(Conf, String),
 }
@@ -40,26 +41,17 @@ impl Request {
         arguments: &[String],
     ) -> Result<Option<Self>, Failure> {
         let Some(url) = url(conf)? else { return Ok(None) };
-        let Place::OnWorkers(program) = executable else {
-            let path = executable.path().display();
-            return Err(format!(
-                "{path} is here, and a pod runs the driver: pack it with `firesteel image --app {path} --tag NAME:TAG -o \
-                 image.tar`, and give its path in the image, such as local:///opt/app/{}",
-                executable.path().file_name().unwrap_or_default().to_string_lossy()
-            )
-            .into());
-        };
         if conf.get(&entries::DRIVER_SUPERVISE)? {
             let message = "--supervise is for standalone clusters: a driver's pod runs once; a template with restartPolicy \
                            OnFailure (spark.kubernetes.driver.podTemplateFile) has its kubelet start it again";
             return Err(message.into());
         }
-        if conf.get(&entries::FILES)?.iter().any(|file| !file.is_empty()) {
-            return Err("files do not go to pods: put them into the image (firesteel image --file), or on a volume".into());
-        }
-        let program = program.to_string_lossy().into_owned();
-        let submission = Submission { program, arguments: arguments.to_vec(), conf: conf.clone() };
-        Ok(Some(Request { url, what: What::Submit(submission) }))
+        let mut conf = conf.clone();
+        let files = files_to_upload(&mut conf)?;
+        let upload = Upload::plan(&mut conf, executable, files, &submit::unique())?;
+        let program = executable.path().to_string_lossy().into_owned();
+        let submission = Submission { program, arguments: arguments.to_vec(), conf };
+        Ok(Some(Request { url, what: What::Submit(submission, upload) }))
     }
 
     pub(super) fn kill(conf: &Conf, id: &str) -> Result<Option<Self>, Failure> {
@@ -74,7 +66,7 @@ impl Request {
 
     pub(super) fn conf(&self) -> &Conf {
         match &self.what {
-            What::Submit(submission) => &submission.conf,
+            What::Submit(submission, _) => &submission.conf,
             What::Kill(conf, _) | What::Status(conf, _) => conf,
         }
     }
@@ -82,13 +74,20 @@ impl Request {
     pub(super) fn carry_out(self) -> Result<ExitCode, Failure> {
         let url = &self.url;
         let mut tell = |line: &str| println!("{line}");
-        let outcome = daemons::runtime()?.block_on(async {
-            match &self.what {
-                What::Submit(submission) => submit::submit(url, submission, &mut tell).await,
-                What::Kill(conf, id) => submit::kill(url, conf, id, &mut tell).await,
-                What::Status(conf, id) => submit::status(url, conf, id, &mut tell).await,
+        let runtime = daemons::runtime()?;
+        let outcome = match &self.what {
+            What::Submit(submission, upload) => {
+                upload.iter().try_for_each(|upload| upload.carry_out(&mut tell))?;
+                let outcome = runtime.block_on(submit::submit(url, submission, &mut tell));
+                // Pods that are yet to start need it.
+                if outcome.as_ref().map_or(true, |outcome| outcome.is_over) {
+                    upload.iter().for_each(Upload::remove);
+                }
+                outcome
             }
-        })?;
+            What::Kill(conf, id) => runtime.block_on(submit::kill(url, conf, id, &mut tell)),
+            What::Status(conf, id) => runtime.block_on(submit::status(url, conf, id, &mut tell)),
+        }?;
         Ok(exit_code(&outcome))
     }
 }
@@ -110,18 +109,21 @@ mod tests {
 
     #[test]
     fn only_an_application_that_succeeded_has_the_exit_code_of_success() {
-        for (exit_code, succeeded, wanted) in [
-            (Some(3), false, ExitCode::from(3)),
-            (Some(0), true, ExitCode::SUCCESS),
-            (None, true, ExitCode::SUCCESS),
-            (None, false, ExitCode::FAILURE),
-            (Some(0), false, ExitCode::FAILURE),
-            (Some(300), false, ExitCode::FAILURE),
+        let code =
+            |exit_code, succeeded| exit_code_of(Outcome { exit_code, succeeded, is_over: true });
+        for (outcome, wanted) in [
+            (code(Some(3), false), ExitCode::from(3)),
+            (code(Some(0), true), ExitCode::SUCCESS),
+            (code(None, true), ExitCode::SUCCESS),
+            (code(None, false), ExitCode::FAILURE),
+            (code(Some(0), false), ExitCode::FAILURE),
+            (code(Some(300), false), ExitCode::FAILURE),
         ] {
-            let outcome = Outcome { exit_code, succeeded };
-            // Exit codes cannot be compared, but for how they are shown.
-            let found = super::exit_code(&outcome);
-            assert_eq!(format!("{found:?}"), format!("{wanted:?}"), "{outcome:?}");
+            assert_eq!(outcome, format!("{wanted:?}"));
         }
+    }
+
+    fn exit_code_of(outcome: Outcome) -> String {
+        format!("{:?}", exit_code(&outcome))
     }
 }

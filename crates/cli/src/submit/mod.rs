@@ -8,6 +8,7 @@ mod cluster;
 mod flags;
 mod kubernetes;
 mod plan;
+mod upload;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};

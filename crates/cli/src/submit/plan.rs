@@ -223,7 +223,7 @@ fn absolute_files(list: &str) -> Result<String, Failure> {
 }
 
 /// Takes the files that are here out of the settings. Those that the workers have stay in, by their paths.
-fn files_to_upload(conf: &mut Conf) -> Result<Vec<(String, PathBuf)>, Failure> {
+pub(super) fn files_to_upload(conf: &mut Conf) -> Result<Vec<(String, PathBuf)>, Failure> {
     let all = conf.get(&entries::FILES)?;
     let (there, here): (Vec<_>, Vec<_>) = all.iter().partition(|file| on_workers(file).is_some());
     let found = shared_files(&here).map_err(|error| format!("spark.files {error}"))?;

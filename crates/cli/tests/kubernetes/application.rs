@@ -54,6 +54,11 @@ impl Seen {
 
 /// An application of two executors in a namespace, whose driver is this process.
 pub(crate) fn builder(turn: &Turn) -> Builder {
+    anonymous(turn).config("spark.kubernetes.authenticate.oauthToken", "admin-token")
+}
+
+/// The same, without what proves who asks.
+pub(crate) fn anonymous(turn: &Turn) -> Builder {
     Context::builder()
         .master(&format!("k8s://{URL}"))
         .app_name("scenario")
@@ -62,7 +67,6 @@ pub(crate) fn builder(turn: &Turn) -> Builder {
         .config("spark.kubernetes.namespace", &turn.namespace)
         .config("spark.kubernetes.container.image", IMAGE)
         .config("spark.kubernetes.container.image.pullPolicy", "Never")
-        .config("spark.kubernetes.authenticate.oauthToken", "admin-token")
         .config("spark.kubernetes.authenticate.caCertFile", turn.cluster.file("pki/ca.crt"))
         .config("spark.kubernetes.executor.request.cores", "100m")
         .config("spark.kubernetes.executor.terminationGracePeriodSeconds", "5s")

@@ -109,6 +109,12 @@ impl Cluster {
         let mut pack = Command::new(env!("CARGO_BIN_EXE_firesteel"));
         pack.args(["image", "--tag", IMAGE, "--app"]).arg(&app).arg("--output").arg(&archive);
         assert!(pack.stdout(Stdio::null()).status().unwrap().success());
+        self.load_image("application.tar");
+    }
+
+    /// Has both nodes know an image.
+    pub(crate) fn load_image(&self, archive: &str) {
+        let archive = self.directory.join("images").join(archive);
         let mut load = Command::new(script());
         assert!(load.arg("load").arg(&self.directory).arg(&archive).status().unwrap().success());
     }

@@ -51,6 +51,10 @@ fn command(turn: &Turn, arguments: &[&str]) -> Command {
 
 /// A driver with two executors; further settings.
 fn submit(turn: &Turn, settings: &[&str]) -> Command {
+    submit_program(turn, settings, "local:///opt/app/application")
+}
+
+fn submit_program(turn: &Turn, settings: &[&str], program: &str) -> Command {
     let all = [
         format!("spark.kubernetes.container.image={IMAGE}"),
         "spark.kubernetes.container.image.pullPolicy=Never".to_owned(),
@@ -66,12 +70,7 @@ fn submit(turn: &Turn, settings: &[&str]) -> Command {
     for setting in all.iter().map(String::as_str).chain(settings.iter().copied()) {
         command.args(["--conf", setting]);
     }
-    command.args([
-        "local:///opt/app/application",
-        "the_application_of_these_tests",
-        "--ignored",
-        "--nocapture",
-    ]);
+    command.args([program, "the_application_of_these_tests", "--ignored", "--nocapture"]);
     command
 }
 
@@ -137,6 +136,65 @@ fn s36_a_driver_that_is_killed_leaves_nothing() {
         turn.cluster.block_on(maps.list(&own)).unwrap().items.is_empty()
             && turn.cluster.block_on(services.list(&own)).unwrap().items.is_empty()
     });
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s31_a_driver_that_is_evicted_ends_its_submitter_which_says_so() {
+    let turn = turn("s31");
+    account(&turn);
+    let mut command = submit(&turn, &["spark.kubernetes.driverEnv.TEST_STAYS=1"]);
+    let submitted = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("two executors", || turn.running().len() == 2);
+    let pods: Api<Pod> = turn.cluster.api(&turn.namespace);
+    let driver = name(&turn.pods("driver")[0]);
+    let since = Instant::now();
+    turn.cluster.block_on(pods.evict(&driver, &Default::default())).unwrap();
+    let output = submitted.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    println!("scenario 31, driver evicted: noticed after {} ms", since.elapsed().as_millis());
+    let ends = told.contains("was deleted before it ended") || told.contains("Failed");
+    assert!(!output.status.success() && ends && told.contains("ending"), "{told}");
+    wait_until("the end of executors", || turn.pods("executor").is_empty());
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn an_executable_that_is_uploaded_is_fetched_by_driver_and_executors() {
+    let turn = turn("upload");
+    account(&turn);
+    // An image with the command, and a directory that nodes and submitter share.
+    let archive = turn.cluster.directory.join("images/firesteel.tar");
+    let mut pack = Command::new(env!("CARGO_BIN_EXE_firesteel"));
+    pack.args([
+        "image",
+        "--tag",
+        "localhost/firesteel:1",
+        "--app",
+        env!("CARGO_BIN_EXE_firesteel"),
+        "-o",
+    ]);
+    assert!(pack.arg(&archive).stdout(Stdio::null()).status().unwrap().success());
+    turn.cluster.load_image("firesteel.tar");
+    let uploads = turn.cluster.directory.join("uploads");
+    std::fs::create_dir_all(&uploads).unwrap();
+    let shared = uploads.display().to_string();
+    let mut settings = vec![
+        "spark.kubernetes.container.image=localhost/firesteel:1".to_owned(),
+        format!("spark.kubernetes.file.upload.path=file://{shared}"),
+    ];
+    for role in ["driver", "executor"] {
+        let volume = format!("spark.kubernetes.{role}.volumes.hostPath.uploads");
+        settings.push(format!("{volume}.mount.path={shared}"));
+        settings.push(format!("{volume}.options.path={shared}"));
+    }
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let since = Instant::now();
+    let application = turn.cluster.file("images/application");
+    let (told, errors, code) = output(submit_program(&turn, &settings, &application));
+    println!("upload to exit code: {} ms\n{told}{errors}", since.elapsed().as_millis());
+    assert!(code == Some(0) && told.contains("uploaded to"), "{told}{errors}");
+    assert_eq!(std::fs::read_dir(&uploads).unwrap().count(), 0, "nothing is left of it");
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod application;
 mod client_mode;
 mod cluster;
 mod cluster_mode;
+mod platform;
 mod refusals;

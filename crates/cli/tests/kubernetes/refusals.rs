@@ -8,7 +8,7 @@ use crate::application::builder;
 use crate::cluster::{Turn, turn};
 
 /// What a job of such an application fails with, and how long that took is printed.
-fn failure(scenario: &str, builder: Builder) -> String {
+pub(crate) fn failure(scenario: &str, builder: Builder) -> String {
     let since = Instant::now();
     let failed = match builder.build() {
         Err(error) => error.to_string(),
@@ -23,7 +23,7 @@ fn failure(scenario: &str, builder: Builder) -> String {
     failed
 }
 
-fn impossible(turn: &Turn, settings: &[(&str, &str)]) -> Builder {
+pub(crate) fn impossible(turn: &Turn, settings: &[(&str, &str)]) -> Builder {
     settings.iter().fold(builder(turn), |builder, (key, value)| builder.config(key, value))
 }
 

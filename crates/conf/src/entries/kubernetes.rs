@@ -125,6 +125,17 @@ entries! {
             Entry::new("spark.kubernetes.container.image.pullSecrets", "")
             .example("registry").since("2.4.0").for_cluster();
 
+        /// A directory for executables and files that are where `submit` runs: of an object store (`s3a://`, `gs://`, `abfs://`), or a `file://`
+        /// one that pods have as a volume. `submit` in cluster mode copies them into a directory of their own below it, and an init container of
+        /// every pod fetches them with the command `firesteel` of the image. When it is not set, they have to be in the image.
+        KUBERNETES_FILE_UPLOAD_PATH: Option<String> =
+            Entry::optional("spark.kubernetes.file.upload.path")
+            .example("s3a://bucket/uploads").since("3.0.0").for_cluster();
+
+        /// What every pod of the application fetches before it starts, separated by commas, the executable first. `submit` sets it.
+        KUBERNETES_FETCH: Vec<String> = Entry::new("spark.firesteel.kubernetes.fetch", "")
+            .example("s3a://bucket/uploads/pi,s3a://bucket/uploads/words.txt").since("Firesteel 0.1.0").for_cluster();
+
         /// Memory of an executor's pod beyond `spark.executor.memory`. When it is not set: a part of that
         /// (`spark.executor.memoryOverheadFactor`), 384 MiB at least.
         EXECUTOR_MEMORY_OVERHEAD: Option<ByteSize> =

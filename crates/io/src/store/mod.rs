@@ -8,6 +8,7 @@ mod commit;
 mod directory;
 mod killed;
 mod lease;
+mod put;
 mod read;
 mod settings;
 mod upload;
@@ -31,6 +32,7 @@ use crate::fault::Fault;
 
 pub(crate) use commit::remove_directory;
 pub use commit::{CommitError, RemoteOutput};
+pub(crate) use put::put_file;
 pub(crate) use read::{Reader, find};
 pub(crate) use settings::Scheme;
 pub(crate) use upload::Upload;

@@ -11,15 +11,16 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+use super::fetch;
 use super::parts::{self, Role, owned, secret_variable};
 use crate::labels::{self, named, variable, variable_of_pod};
 use crate::{APPLICATION_SECRET, DRIVER_ADDRESS, Error, unique};
 
 /// Where the driver finds its settings.
-const CONF_DIR: &str = "/opt/spark/conf";
+pub(super) const CONF_DIR: &str = "/opt/spark/conf";
 const CONF_FILE: &str = "spark-defaults.conf";
 /// Settings in a variable; they win over the file's.
-const CONF_VARIABLE: &str = "FIRESTEEL_CONF";
+pub(super) const CONF_VARIABLE: &str = "FIRESTEEL_CONF";
 /// What settings of the driver's variables begin with.
 const DRIVER_ENV: &str = "spark.kubernetes.driverEnv.";
 
@@ -54,6 +55,8 @@ impl DriverPod {
         let app_name = settings.get(&entries::APP_NAME)?.unwrap_or_else(|| name.to_owned());
         let (mut pod, mut container) = parts::base(settings, Role::Driver, app, &app_name)?;
         pod.metadata.name = Some(name.to_owned());
+        let fetched = fetch::paths(settings)?;
+        let program = fetched.first().map_or(program, String::as_str);
         container.command = Some(vec![program.to_owned()]);
         container.args = Some(arguments.to_vec());
         container.env.get_or_insert_default().extend(environment(settings, app, name));
@@ -74,11 +77,18 @@ impl DriverPod {
         let volume =
             Volume { name: mount.name.clone(), config_map: Some(source), ..Volume::default() };
         container.volume_mounts.get_or_insert_default().push(mount);
+        let spec = pod.spec.get_or_insert_with(PodSpec::default);
+        fetch::add(settings, name, spec, &mut container)?;
         let own = container.name.clone();
         // Not created, only found out whether they could be: here is somebody who can put it right.
         parts::base(settings, Role::Executor, "", "")?;
         let template = executor_template(settings)?;
         let mut told = told(settings, app, name)?;
+        if fetched.len() > 1 {
+            let files = told.get(&entries::FILES)?.into_iter().filter(|file| !file.is_empty());
+            let files: Vec<String> = files.chain(fetched.into_iter().skip(1)).collect();
+            told.set(entries::FILES.key(), files.join(","));
+        }
         if let Some((file, _)) = &template {
             let key = entries::KUBERNETES_EXECUTOR_POD_TEMPLATE_FILE.key();
             told.set(key, format!("{CONF_DIR}/{file}"));
@@ -201,6 +211,7 @@ fn stays(key: &str) -> bool {
         || key == entries::AUTHENTICATE_SECRET.key()
         || key == entries::AUTHENTICATE_SECRET_FILE.key()
         || key == entries::KUBERNETES_DRIVER_POD_TEMPLATE_FILE.key()
+        || key == entries::KUBERNETES_FILE_UPLOAD_PATH.key()
 }
 
 /// The settings that the driver is told.
@@ -278,11 +289,11 @@ fn service_name(driver: &str) -> String {
     format!("{driver}-svc")
 }
 
-fn config_map_name(driver: &str) -> String {
+pub(super) fn config_map_name(driver: &str) -> String {
     format!("{driver}-conf-map")
 }
 
-fn secret_name(driver: &str) -> String {
+pub(super) fn secret_name(driver: &str) -> String {
     format!("{driver}-conf-secret")
 }
 
@@ -336,6 +347,39 @@ mod tests {
         assert!(!pod.contains("for-the-driver") && data["API_TOKEN"] == "for-the-driver", "{pod}");
         assert!(data[APPLICATION_SECRET].len() > 30 && !pod.contains(&data[APPLICATION_SECRET]));
         assert_eq!(map.metadata.owner_references.unwrap()[0].name, "pi-1-driver");
+    }
+
+    #[test]
+    fn a_driver_whose_executable_was_uploaded_fetches_it_and_its_files_before_it_starts() {
+        let mut conf = Conf::new();
+        conf.set("spark.kubernetes.container.image", "firesteel:1");
+        conf.set("spark.firesteel.kubernetes.fetch", "s3a://b/u/pi,s3a://b/u/words.txt");
+        let driver = DriverPod::new(&conf, ("spark-1", "pi-1-driver"), "/home/me/pi", &[]).unwrap();
+        let pod = serde_json::to_value(&driver.pod).unwrap();
+        let (own, first) = (&pod["spec"]["containers"][0], &pod["spec"]["initContainers"][0]);
+        assert_eq!(own["command"][0], "/opt/spark/work-dir/pi");
+        let command: Vec<&str> = first["command"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|word| word.as_str().unwrap())
+            .collect();
+        let to = "/opt/spark/work-dir";
+        let urls = ["s3a://b/u/pi", "s3a://b/u/words.txt"];
+        assert_eq!(command, ["firesteel", "fetch", "--to", to, urls[0], urls[1]]);
+        assert_eq!(
+            (&first["image"], &first["env"][1]["name"]),
+            (&own["image"], &"FIRESTEEL_CONF".into())
+        );
+        let mounted = |container: &serde_json::Value, path: &str| {
+            let mounts = container["volumeMounts"].as_array().unwrap().clone();
+            mounts.into_iter().find(|mount| mount["mountPath"] == path).unwrap()["name"].clone()
+        };
+        assert_eq!(mounted(own, to), mounted(first, to));
+        assert_ne!(mounted(own, CONF_DIR), mounted(first, CONF_DIR));
+        let text = &driver.config_map(owner()).data.unwrap()[CONF_FILE];
+        let line = "spark.files=/opt/spark/work-dir/words.txt";
+        assert!(text.lines().any(|found| found == line), "{text}");
     }
 
     #[test]

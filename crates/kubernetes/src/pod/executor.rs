@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use super::fetch;
 use super::parts::{self, Role, secret_variable};
 use crate::Error;
 use crate::labels::{self, variable, variable_of_pod};
@@ -68,7 +69,8 @@ impl ExecutorPods {
         annotations.insert(labels::OWNER.to_owned(), app.to_owned());
         pod.metadata.owner_references = owner.map(|owner| vec![owner.reference()]);
         // Where driver and executors have one image, they have one executable; else the image says which it is.
-        let same = owner.is_some_and(|owner| owner.image == container.image);
+        let fetched = fetch::is_fetched(conf)?;
+        let same = fetched || owner.is_some_and(|owner| owner.image == container.image);
         if same && container.command.is_none() {
             container.command = Some(vec![application.command.program.clone()]);
             container.args = Some(application.command.arguments.clone());
@@ -84,6 +86,14 @@ impl ExecutorPods {
         let grace = conf.get(&entries::KUBERNETES_EXECUTOR_GRACE_PERIOD)?.as_secs();
         let name = container.name.clone();
         let spec = pod.spec.get_or_insert_with(PodSpec::default);
+        match owner {
+            Some(owner) => fetch::add(conf, &owner.name, spec, &mut container)?,
+            None if fetched => {
+                let reason = "it is for drivers that submit had the cluster run";
+                return Err(Error::value(entries::KUBERNETES_FETCH.key(), reason));
+            }
+            None => {}
+        }
         spec.termination_grace_period_seconds = Some(i64::try_from(grace).unwrap_or(i64::MAX));
         spec.containers.insert(0, container);
         Ok(ExecutorPods { pod, container: name })
@@ -271,6 +281,22 @@ mod tests {
             let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
             assert!(pod["spec"]["containers"][0]["command"].is_null());
         }
+    }
+
+    #[test]
+    fn an_executor_fetches_what_its_driver_fetched() {
+        let told = application(&[("spark.firesteel.kubernetes.fetch", "s3a://b/u/pi")]);
+        let owner = Owner { image: Some("another".to_owned()), ..Owner::new("pi-1-driver", "u") };
+        let pods = ExecutorPods::new(&told, "spark-1", Some(&owner)).unwrap();
+        let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
+        let (own, first) = (&pod["spec"]["containers"][0], &pod["spec"]["initContainers"][0]);
+        assert_eq!(own["command"][0], "/opt/app/pi", "where the driver's is");
+        assert_eq!(own["workingDir"], "/opt/spark/work-dir");
+        assert_eq!(first["command"][4], "s3a://b/u/pi");
+        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        let has = |name: &str| volumes.iter().any(|volume| volume["configMap"]["name"] == name);
+        assert!(has("pi-1-driver-conf-map"), "{volumes:?}");
+        assert!(ExecutorPods::new(&told, "spark-1", None).is_err());
     }
 
     #[test]

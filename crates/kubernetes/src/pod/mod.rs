@@ -2,6 +2,7 @@
 
 mod driver;
 mod executor;
+mod fetch;
 mod parts;
 mod read;
 mod template;
@@ -9,5 +10,6 @@ mod volumes;
 
 pub(crate) use driver::DriverPod;
 pub(crate) use executor::{ExecutorPods, Owner};
+pub(crate) use fetch::is_fetched;
 pub(crate) use parts::{DRIVER_CONTAINER, EXECUTOR_CONTAINER};
 pub(crate) use read::{read, version};

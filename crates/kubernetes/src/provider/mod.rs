@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::connect::{Caller, Connection};
-use crate::pod::ExecutorPods;
+use crate::pod::{ExecutorPods, is_fetched};
 use crate::{APPLICATION_SECRET, DRIVER_ADDRESS, Error, labels, unique};
 use home::Home;
 use requests::Requests;
@@ -81,8 +81,9 @@ struct PodProvider {
 
 impl PodProvider {
     fn new(url: &str, conf: &Conf, runtime: &Handle) -> Result<Self, Error> {
-        if !conf.get(&entries::FILES)?.iter().all(String::is_empty) {
-            let reason = "files do not go to pods: put them into the image, or on a volume";
+        let none = conf.get(&entries::FILES)?.iter().all(String::is_empty);
+        if !none && !is_fetched(conf)? {
+            let reason = "files do not go to pods: put them into the image, on a volume, or have submit upload them (spark.kubernetes.file.upload.path)";
             return Err(Error::value(entries::FILES.key(), reason));
         }
         let connection = Connection::new(url, conf, Caller::Driver)?;

@@ -61,7 +61,7 @@ pub async fn status(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
     let (cluster, found) = drivers(url, conf, id).await?;
-    let mut outcome = Outcome { exit_code: None, succeeded: true };
+    let mut outcome = Outcome { exit_code: None, succeeded: true, is_over: false };
     for pod in found {
         let look = follow::look(&pod, &own_container(&pod));
         let name = pod.metadata.name.unwrap_or_default();
@@ -104,7 +104,7 @@ pub async fn kill(
         }
         tell(&format!("{}:{name} is told to end", cluster.namespace));
     }
-    Ok(Outcome { exit_code: None, succeeded: true })
+    Ok(Outcome { exit_code: None, succeeded: true, is_over: false })
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(super) async fn to_the_end(
 
 fn gone(id: &str, tell: &mut dyn FnMut(&str)) -> Outcome {
     tell(&format!("{id} was deleted before it ended"));
-    Outcome { exit_code: None, succeeded: false }
+    Outcome { exit_code: None, succeeded: false, is_over: true }
 }
 
 /// A driver as its pod shows it.
@@ -98,7 +98,7 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
     let is_over = phase.starts_with("Succeeded") || phase.starts_with("Failed");
     let succeeded = phase.starts_with("Succeeded");
-    let outcome = is_over.then_some(Outcome { exit_code, succeeded });
+    let outcome = is_over.then_some(Outcome { exit_code, succeeded, is_over });
     Look { words: format!("{phase}{code}{why}"), outcome }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         let failed = seen(
             json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 3, "reason": "Error"}}))}),
         );
-        let wanted = Outcome { exit_code: Some(3), succeeded: false };
+        let wanted = Outcome { exit_code: Some(3), succeeded: false, is_over: true };
         assert_eq!(failed.outcome, Some(wanted));
         assert_eq!(failed.words, "Failed, exit code 3");
         let killed = seen(

@@ -16,7 +16,8 @@ use firesteel_conf::{Conf, entries};
 use kube::Client;
 
 use crate::connect::{Caller, Connection};
-use crate::{Error, labels, unique};
+pub use crate::unique;
+use crate::{Error, labels};
 pub use find::{kill, status};
 
 /// The longest name of a driver's pod: its service's has `-svc` more.
@@ -25,7 +26,7 @@ const LONGEST_NAME: usize = 63 - "-svc".len();
 /// An application to be run by the cluster.
 #[derive(Debug)]
 pub struct Submission {
-    /// The executable, a path in its image.
+    /// The executable, a path in its image; only its name counts if pods fetch it (`spark.firesteel.kubernetes.fetch`).
     pub program: String,
     pub arguments: Vec<String>,
     /// The settings of the application.
@@ -38,6 +39,8 @@ pub struct Outcome {
     /// The application's exit code; `None`: it is not over, or nobody knows.
     pub exit_code: Option<i32>,
     pub succeeded: bool,
+    /// Whether it ended, as far as anybody can tell.
+    pub is_over: bool,
 }
 
 /// An API server, and a namespace.
@@ -76,7 +79,7 @@ pub async fn submit(
     let driver = create::create(&cluster, submission, &app, &name).await?;
     tell(&format!("{}:{name} submitted as {app}", cluster.namespace));
     if !conf.get(&entries::KUBERNETES_WAIT_APP_COMPLETION)? {
-        return Ok(Outcome { exit_code: None, succeeded: true });
+        return Ok(Outcome { exit_code: None, succeeded: true, is_over: false });
     }
     let interval = conf.get(&entries::KUBERNETES_REPORT_INTERVAL)?;
     follow::to_the_end(&cluster, &driver, interval, tell).await

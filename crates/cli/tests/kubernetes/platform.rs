@@ -1,0 +1,325 @@
+//! What the platform does to executors and drivers, and what it takes back. Tests begin with the number of their scenario.
+//!
+//! Scenarios that need what two kubelets on one machine cannot show are in the simulator (`crates/sim/src/pods`) and in the tables of the
+//! allocator (`crates/kubernetes-core/src/allocator/tests`): 5 (limits of ephemeral storage), 21 (an API server that throttles), 24 to
+//! 26 (lost events, stale lists, lost answers), 28 (volumes that do not come), 32 (fewer executors while others register).
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams};
+use serde_json::json;
+
+use crate::application::{SUM, Seen, anonymous, builder, start, sum};
+use crate::client_mode::{BAR, Cut, number, recovered};
+use crate::cluster::{IMAGE, Turn, name, turn, wait_for, wait_until};
+use crate::refusals::{failure, impossible};
+
+fn pods(turn: &Turn) -> Api<Pod> {
+    turn.cluster.api(&turn.namespace)
+}
+
+fn node_of(pod: &Pod) -> String {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default()
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s03_an_executor_that_exits_with_code_0_is_replaced_and_its_task_runs_again() {
+    let turn = turn("s03");
+    let (ctx, seen) = start(builder(&turn), 2);
+    let before = seen.active();
+    let since = Instant::now();
+    let exits = ctx.parallelize_in(1, [7u64]).map(|x| {
+        if firesteel::TaskContext::current().is_some_and(|context| context.attempt() == 0) {
+            std::process::exit(0);
+        }
+        x
+    });
+    assert_eq!(exits.sum().unwrap(), 7);
+    let victim =
+        wait_for("a removal", || before.iter().copied().find(|one| seen.removal(*one).is_some()));
+    let (reason, took) = recovered("3, exit code 0", &seen, victim, since);
+    assert!(reason.contains("exit code 0") && took < 2 * BAR, "{reason}, {took:?}");
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s06_an_executor_that_is_drained_from_its_node_is_replaced_and_nobody_is_blamed() {
+    let turn = turn("s06");
+    let settings = builder(&turn).config("spark.executor.maxNumFailures", 0);
+    let (ctx, seen) = start(settings, 2);
+    let victim = wait_for("a running pod", || turn.running().pop());
+    let since = Instant::now();
+    turn.cluster.block_on(pods(&turn).evict(&victim, &EvictParams::default())).unwrap();
+    let (reason, took) = recovered("6, drained", &seen, number(&victim), since);
+    assert!(reason.contains("EvictionByEvictionAPI") && took < BAR, "{reason}, {took:?}");
+    assert_eq!(sum(&ctx), SUM, "and no failure was counted");
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s07_a_preempted_executor_is_replaced_and_nobody_is_blamed() {
+    let turn = turn("s07");
+    let classes: Api<PriorityClass> = turn.cluster.all();
+    turn.cluster.create(&classes, &json!({"metadata": {"name": "s07"}, "value": 1000}));
+    let settings = builder(&turn)
+        .config("spark.kubernetes.executor.request.cores", "300m")
+        .config("spark.executor.maxNumFailures", 0);
+    let (ctx, seen) = start(settings, 2);
+    let victim = wait_for("a running pod", || turn.pods("executor").pop());
+    let node = node_of(&victim);
+    let nodes: Api<Node> = turn.cluster.all();
+    let found = turn.cluster.block_on(nodes.get(&node)).unwrap();
+    let cpu = found.status.unwrap().allocatable.unwrap()["cpu"].0.clone();
+    let since = Instant::now();
+    let container = json!({"name": "c", "image": "localhost/pause:1", "imagePullPolicy": "Never",
+        "resources": {"requests": {"cpu": cpu}}});
+    let spec = json!({"priorityClassName": "s07", "containers": [container],
+        "nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": 0});
+    turn.cluster.create(&pods(&turn), &json!({"metadata": {"name": "preemptor"}, "spec": spec}));
+    let (reason, took) = recovered("7, preempted", &seen, number(&name(&victim)), since);
+    assert!(reason.contains("PreemptionByScheduler") && took < 2 * BAR, "{reason}, {took:?}");
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+    let _ = turn.cluster.block_on(classes.delete("s07", &DeleteParams::default()));
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s09_executors_of_a_node_without_a_kubelet_are_replaced_and_what_comes_back_is_over() {
+    let turn = turn("s09");
+    let (ctx, seen) = start(builder(&turn).config("spark.executor.instances", 4), 4);
+    let there = turn.pods("executor").into_iter().filter(|pod| node_of(pod) == "n2");
+    let lost: Vec<u32> = there.map(|pod| number(&name(&pod))).collect();
+    assert!(!lost.is_empty(), "the scheduler spreads pods");
+    let since = Instant::now();
+    let held = turn.cluster.hold("kubelet-n2");
+    turn.cluster.kill_server("kubelet-n2");
+    // Their processes run on: they end what they do, and get no more.
+    wait_until("other executors", || {
+        let active = seen.active();
+        active.iter().filter(|one| !lost.contains(one)).count() == 4
+    });
+    println!(
+        "scenario 9, node without a kubelet: recovered after {} ms",
+        since.elapsed().as_millis()
+    );
+    drop(held);
+    wait_until("the end of old pods", || {
+        turn.running().iter().all(|pod| !lost.contains(&number(pod)))
+    });
+    wait_until("the end of old executors", || seen.active().iter().all(|one| !lost.contains(one)));
+    assert_eq!((seen.active().len(), sum(&ctx)), (4, SUM));
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s10_an_executor_behind_a_partition_is_over_for_good_when_the_network_is_back() {
+    let turn = turn("s10");
+    let (ctx, seen) = start(builder(&turn), 2);
+    let there = turn.pods("executor").into_iter().find(|pod| node_of(pod) == "n2");
+    let victim = number(&name(&there.expect("the scheduler spreads pods")));
+    let since = Instant::now();
+    let cut = Cut::new(&turn, "n2");
+    let (_, noticed) = wait_for("its removal", || seen.removal(victim));
+    drop(cut);
+    seen.wait_for(2);
+    println!(
+        "scenario 10, partition: noticed after {} ms, recovered after {} ms",
+        noticed.duration_since(since).as_millis(),
+        since.elapsed().as_millis()
+    );
+    wait_until("the end of its pod", || turn.running().iter().all(|pod| number(pod) != victim));
+    assert!(!seen.active().contains(&victim), "there is one winner");
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+}
+
+/// A template whose container ends as soon as it starts, with words in its log: the loader without a program.
+fn false_start(turn: &Turn) -> String {
+    let path = turn.cluster.directory.join("false-start.yaml");
+    let text = "spec:\n  containers:\n  - name: spark-kubernetes-executor\n    command: [/lib64/ld-linux-x86-64.so.2]\n";
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s13_s34_executors_that_crash_before_they_register_end_the_application_with_their_last_words() {
+    let turn = turn("s13");
+    let template = false_start(&turn);
+    let settings = [
+        ("spark.kubernetes.executor.podTemplateFile", template.as_str()),
+        ("spark.executor.maxNumFailures", "2"),
+    ];
+    let failed = failure("13 and 34, crash loop", impossible(&turn, &settings));
+    assert!(failed.contains("maxNumFailures") && failed.contains("it said last:"), "{failed}");
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s17_pods_that_wait_for_a_node_for_long_become_executors_and_no_others_are_asked_for() {
+    let turn = turn("s17");
+    let nodes: Api<Node> = turn.cluster.all();
+    for node in ["n1", "n2"] {
+        turn.cluster.block_on(nodes.cordon(node)).unwrap();
+    }
+    let seen = Seen::default();
+    let ctx = builder(&turn).listener(seen.clone()).build().unwrap();
+    wait_until("two pods without a node", || turn.pods("executor").len() == 2);
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(5) {
+        assert_eq!((turn.pods("executor").len(), seen.active().len()), (2, 0));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let since = Instant::now();
+    for node in ["n1", "n2"] {
+        turn.cluster.block_on(nodes.uncordon(node)).unwrap();
+    }
+    seen.wait_for(2);
+    println!("scenario 17, pending for long: recovered after {} ms", since.elapsed().as_millis());
+    assert_eq!(seen.active(), [1, 2], "the ones that were asked for");
+    assert_eq!(turn.pods("executor").len(), 2);
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s20_a_token_that_is_refused_is_read_again_from_its_file() {
+    let turn = turn("s20");
+    let file = turn.cluster.directory.join("token-s20");
+    std::fs::write(&file, "expired").unwrap();
+    let settings =
+        anonymous(&turn).config("spark.kubernetes.authenticate.oauthTokenFile", file.display());
+    let seen = Seen::default();
+    let ctx = settings.listener(seen.clone()).build().unwrap();
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(2) {
+        assert!(seen.active().is_empty());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::fs::write(&file, "admin-token").unwrap();
+    let since = Instant::now();
+    seen.wait_for(2);
+    println!("scenario 20, expired token: recovered after {} ms", since.elapsed().as_millis());
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s27_pods_that_a_policy_refuses_are_asked_for_again_until_it_is_gone() {
+    let turn = turn("s27");
+    let policies: Api<ValidatingAdmissionPolicy> = turn.cluster.all();
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = turn.cluster.all();
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
+    let refuses =
+        json!({"expression": "object.metadata.namespace != 's27'", "message": "no pods here"});
+    let spec = json!({"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [refuses]});
+    turn.cluster.create(&policies, &json!({"metadata": {"name": "s27"}, "spec": spec}));
+    let binding = json!({"policyName": "s27", "validationActions": ["Deny"]});
+    turn.cluster.create(&bindings, &json!({"metadata": {"name": "s27"}, "spec": binding}));
+    let probe = json!({"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
+    let probe: Pod = serde_json::from_value(probe).unwrap();
+    wait_until("the policy", || {
+        let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
+        turn.cluster.block_on(pods(&turn).create(&dry, &probe)).is_err()
+    });
+    let seen = Seen::default();
+    let ctx = builder(&turn).listener(seen.clone()).build().unwrap();
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(3) {
+        assert!(seen.active().is_empty() && turn.pods("executor").is_empty());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let since = Instant::now();
+    turn.cluster.block_on(bindings.delete("s27", &DeleteParams::default())).unwrap();
+    turn.cluster.block_on(policies.delete("s27", &DeleteParams::default())).unwrap();
+    seen.wait_for(2);
+    println!("scenario 27, policy: recovered after {} ms", since.elapsed().as_millis());
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s33_a_task_that_outlives_the_grace_period_of_its_pod_runs_again_elsewhere() {
+    let turn = turn("s33");
+    let settings = builder(&turn)
+        .config("spark.kubernetes.executor.terminationGracePeriodSeconds", "1s")
+        .config("spark.task.maxFailures", 1);
+    let (ctx, seen) = start(settings, 2);
+    let victims = turn.running();
+    let job = std::thread::scope(|scope| {
+        let long = scope.spawn(|| {
+            let slow = ctx.parallelize_in(2, 0..10u64).map_partitions(|items| {
+                std::thread::sleep(Duration::from_secs(8));
+                items
+            });
+            slow.sum()
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        let since = Instant::now();
+        turn.delete(&victims[0]);
+        let (reason, _) = recovered("33, grace exceeded", &seen, number(&victims[0]), since);
+        assert!(reason.contains("deleted"), "{reason}");
+        long.join().unwrap()
+    });
+    assert_eq!(job.unwrap(), 45, "and the loss did not count against the task");
+    ctx.stop();
+}
+
+/// The image is on one node only.
+struct Unloaded<'a>(&'a Turn);
+
+impl<'a> Unloaded<'a> {
+    fn new(turn: &'a Turn) -> Self {
+        let socket = turn.cluster.file("n2/containerd.sock");
+        let mut command = std::process::Command::new("ctr");
+        let arguments =
+            ["--address", &socket, "--namespace", "k8s.io", "images", "rm", "--sync", IMAGE];
+        assert!(command.args(arguments).status().unwrap().success());
+        Unloaded(turn)
+    }
+}
+
+impl Drop for Unloaded<'_> {
+    fn drop(&mut self) {
+        self.0.cluster.load_image("application.tar");
+    }
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s35_a_node_on_which_no_executor_starts_gets_none() {
+    let turn = turn("s35");
+    let (ctx, seen) = start(builder(&turn).config("spark.executor.instances", 4), 4);
+    let _unloaded = Unloaded::new(&turn);
+    let there: Vec<Pod> =
+        turn.pods("executor").into_iter().filter(|pod| node_of(pod) == "n2").collect();
+    assert!(!there.is_empty(), "the scheduler spreads pods");
+    let since = Instant::now();
+    there.iter().for_each(|pod| turn.delete(&name(pod)));
+    for pod in &there {
+        wait_for("its removal", || seen.removal(number(&name(pod))));
+    }
+    let noticed = since.elapsed();
+    seen.wait_for(4);
+    println!(
+        "scenario 35, one bad node: noticed after {} ms, recovered after {} ms",
+        noticed.as_millis(),
+        since.elapsed().as_millis()
+    );
+    let works = turn.pods("executor").into_iter().filter(|pod| turn.running().contains(&name(pod)));
+    assert!(works.map(|pod| node_of(&pod)).all(|node| node == "n1"));
+    assert_eq!(sum(&ctx), SUM);
+    ctx.stop();
+}
