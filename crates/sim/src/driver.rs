@@ -425,8 +425,9 @@ impl World {
             }
             Err(JobError::StageAborted { reason, .. }) if reason.contains("other records") => {
                 self.counters.jobs_rolled_back += 1;
-                // An output that rotted may be noticed late.
-                let disturbed = self.counters.outputs_spoilt > 0 || !last;
+                // An output that rotted may be noticed late, and a job that ends executors takes outputs of others with them.
+                let poisoned = self.plan.apps[node.app].poison.is_some();
+                let disturbed = self.counters.outputs_spoilt > 0 || !last || poisoned;
                 if node.indeterminate.is_empty() || !disturbed {
                     return Err(format!("S20: determinate stages are rolled back: {reason}"));
                 }

@@ -35,10 +35,11 @@ impl TaskScheduler {
         };
         let mut waiting =
             self.sets.iter().filter(|set| set.is_active() && set.waiting().count() > 0);
-        waiting.any(|set| {
-            let mut indexes = 0..set.slots().count() as u32;
-            indexes.any(|index| set.waiting().contains(index) && fits(set, index))
-        })
+        !self.is_overdue(now)
+            && waiting.any(|set| {
+                let mut indexes = 0..set.slots().count() as u32;
+                indexes.any(|index| set.waiting().contains(index) && fits(set, index))
+            })
     }
 
     /// Offers every free core once more and gives back how many tasks that launches: none, after

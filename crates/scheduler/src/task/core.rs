@@ -227,6 +227,11 @@ impl TaskScheduler {
         self.executors.free_cores()
     }
 
+    /// Whether the moment that the shell was asked for has passed and it has not come yet.
+    pub(super) fn is_overdue(&self, now: Tick) -> bool {
+        self.timer.is_overdue(now)
+    }
+
     /// Attempts that were launched and have not ended.
     pub fn running_tasks(&self) -> usize {
         self.attempts.count()

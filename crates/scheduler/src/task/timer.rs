@@ -18,6 +18,11 @@ impl Timer {
         }
     }
 
+    /// Whether the shell owes the moment it was asked for: a process that stood still hears other things first.
+    pub(super) fn is_overdue(&self, now: Tick) -> bool {
+        self.armed.is_some_and(|armed| armed <= now)
+    }
+
     /// Books a look out for slow tasks, unless there is one.
     pub(super) fn book_check(&mut self, at: Tick) {
         self.next_check.get_or_insert(at);
