@@ -68,6 +68,8 @@ pub(super) struct Application {
     last_seen: Tick,
     /// Since when its connection is broken.
     disconnected: Option<Tick>,
+    /// It was broken when this master looked last.
+    missed: bool,
     limit: Option<u32>,
     executors: BTreeMap<ExecutorId, Executor>,
     /// Those that its driver counts on and of which no worker has told yet. Until then it gets no others.
@@ -96,6 +98,7 @@ impl Application {
             peer,
             last_seen: now,
             disconnected: None,
+            missed: false,
             executors: BTreeMap::new(),
             claimed: BTreeSet::new(),
             dropped: BTreeSet::new(),
@@ -171,6 +174,7 @@ impl Application {
     /// A message of the driver came over this connection. True if its connection was broken.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) -> bool {
         (self.peer, self.last_seen) = (from, now);
+        self.missed = false;
         let was_unknown = std::mem::take(&mut self.unknown);
         self.disconnected.take().is_some() || was_unknown
     }
@@ -191,9 +195,11 @@ impl Application {
         now.since_ms(self.last_seen) > timeout_ms
     }
 
-    /// Whether its connection has been broken for so long.
-    pub(super) fn is_cut_off(&self, now: Tick, grace_ms: u64) -> bool {
-        self.disconnected.is_some_and(|since| now.since_ms(since) >= grace_ms)
+    /// Whether its connection has been broken for so long, and was at the look before this one: what came while this process
+    /// stood still is read between the two.
+    pub(super) fn is_cut_off(&mut self, now: Tick, grace_ms: u64) -> bool {
+        let was_missed = std::mem::replace(&mut self.missed, self.disconnected.is_some());
+        was_missed && self.disconnected.is_some_and(|since| now.since_ms(since) >= grace_ms)
     }
 
     /// How many executors it wants at most. True if that is new.

@@ -7,7 +7,6 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Host};
 
 use super::app_table::Ending;
-use super::application::Application;
 use super::core::{Master, Turn};
 use super::drivers::too_large;
 use super::records::ApplicationRecord;
@@ -190,10 +189,11 @@ impl Master {
         }
         let (timeout, grace) = (self.options.worker_timeout_ms, self.options.heartbeat_ms());
         let now = turn.now;
-        let is_gone =
-            |app: &&Application| app.is_cut_off(now, grace) || app.is_silent(now, timeout);
-        let silent: Vec<AppId> =
-            self.apps.iter().filter(is_gone).map(|app| app.id().clone()).collect();
+        let gone = self.apps.iter_mut().filter_map(|app| {
+            let is_gone = app.is_cut_off(now, grace) || app.is_silent(now, timeout);
+            is_gone.then(|| app.id().clone())
+        });
+        let silent: Vec<AppId> = gone.collect();
         for id in silent {
             let message = "its driver is gone";
             self.end_application(turn, &id, ApplicationState::Finished, message, true);
