@@ -206,8 +206,10 @@ fn dead_workers_and_ended_applications_are_shown_as_spark_does() {
     // The other one is heard, and this one does not come back.
     let (worker, registration) = (id(35847), cluster.registrations[0]);
     let state = WorkerState { number: 1000, ..WorkerState::default() };
-    cluster.now = cluster.now.plus_ms(15_000);
+    cluster.now = cluster.now.plus_ms(11_250);
     cluster.hear(35847, ToMaster::Heartbeat { worker, registration, state });
+    cluster.master.handle(cluster.now, MasterEvent::Ticked, &mut Vec::new());
+    cluster.now = cluster.now.plus_ms(3_750);
     cluster.master.handle(cluster.now, MasterEvent::Ticked, &mut Vec::new());
     same_shape(&cluster, include_str!("captured/master-with-dead-worker.json"));
     assert!(cluster.page().contains("\"state\" : \"DEAD\""));

@@ -257,6 +257,23 @@ fn a_broken_connection_costs_nothing_if_the_worker_comes_back_within_a_heartbeat
 }
 
 #[test]
+fn a_master_that_stood_still_reads_what_came_before_it_misses_a_worker() {
+    let (mut scene, id) = running(MasterOptions::default());
+    scene.to_workers.clear();
+    scene.feed(MasterEvent::PeerDisconnected { peer: Peer(10) });
+    scene.later(16_000);
+    assert_eq!(losses(&scene), 0, "it may have stood still: what came meanwhile is read first");
+    let newest = scene.master.term();
+    comes_back(&mut scene, 12, "a", newest, &id, &[0]);
+    scene.later(4_000);
+    assert_eq!((kills(&scene), losses(&scene)), (0, 0));
+    scene.feed(MasterEvent::PeerDisconnected { peer: Peer(12) });
+    scene.later(11_250);
+    scene.later(3_750);
+    assert_eq!(losses(&scene), 1, "one that looks in time waits no longer than before");
+}
+
+#[test]
 fn a_leader_whose_lease_ran_out_does_nothing_but_step_down() {
     let mut scene = Scene::standing_by(elected());
     let lease = Some(scene.now.plus_ms(1000));

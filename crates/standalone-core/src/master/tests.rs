@@ -112,7 +112,8 @@ impl Scene {
     /// The connection breaks, and nobody comes back over another one.
     pub(super) fn cut_off(&mut self, peer: u64) {
         self.feed(MasterEvent::PeerDisconnected { peer: Peer(peer) });
-        self.later(15_000);
+        self.later(11_250);
+        self.later(3_750);
     }
 
     pub(super) fn hear(&mut self, from: u64, message: ToMaster) {

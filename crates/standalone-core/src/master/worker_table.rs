@@ -31,6 +31,8 @@ pub(super) struct Worker {
     peer: Peer,
     /// Since when its connection is broken.
     disconnected: Option<Tick>,
+    /// When this master first looked and missed it.
+    missed: Option<Tick>,
     registration: Registration,
     status: WorkerStatus,
     /// It gets nothing more to do, for as long as its process lives.
@@ -55,6 +57,7 @@ impl Worker {
             description,
             peer,
             disconnected: None,
+            missed: None,
             registration,
             status: WorkerStatus::Alive,
             decommissioned: false,
@@ -104,6 +107,13 @@ impl Worker {
         self.status == WorkerStatus::Unknown
     }
 
+    /// When this master has to look whether it is back: once shortly before it has been away for so long, and once then.
+    fn next_look(&self, grace_ms: u64) -> Option<Tick> {
+        let (since, apart) = (self.disconnected?, grace_ms / 4);
+        let first = since.plus_ms(grace_ms - apart);
+        Some(self.missed.map_or(first, |missed| missed.plus_ms(apart).max(since.plus_ms(grace_ms))))
+    }
+
     /// Its connection is broken; it may come back.
     pub(super) fn is_disconnected(&self) -> bool {
         self.disconnected.is_some()
@@ -149,7 +159,8 @@ impl Worker {
 
     /// A heartbeat came over this connection.
     pub(super) fn heard(&mut self, now: Tick, from: Peer) {
-        (self.last_heartbeat, self.peer, self.disconnected) = (now, from, None);
+        (self.last_heartbeat, self.peer) = (now, from);
+        (self.disconnected, self.missed) = (None, None);
     }
 
     /// Whether a report with this number says something new.
@@ -325,18 +336,22 @@ impl Workers {
         }
     }
 
-    /// Live workers whose connection has been broken for so long.
-    pub(super) fn cut_off(&self, now: Tick, grace_ms: u64) -> Vec<WorkerId> {
-        let is_cut_off = |worker: &&Worker| {
-            worker.disconnected.is_some_and(|since| now.since_ms(since) >= grace_ms)
-        };
-        self.alive().filter(is_cut_off).map(|worker| worker.id().clone()).collect()
+    /// Live workers whose connection has been broken for so long, at two looks that lie apart: what came while this process
+    /// stood still is read between them.
+    pub(super) fn cut_off(&mut self, now: Tick, grace_ms: u64) -> Vec<WorkerId> {
+        let mut cut_off = Vec::new();
+        for worker in self.by_id.values_mut().filter(|worker| worker.is_alive()) {
+            let due = worker.next_look(grace_ms).is_some_and(|at| now >= at);
+            if due && worker.missed.replace(now).is_some() {
+                cut_off.push(worker.id().clone());
+            }
+        }
+        cut_off
     }
 
-    /// When the next one has been for so long.
+    /// When the next one has to be looked at.
     pub(super) fn next_cut_off(&self, grace_ms: u64) -> Option<Tick> {
-        let cut_off = self.alive().filter_map(|worker| worker.disconnected);
-        cut_off.map(|since| since.plus_ms(grace_ms)).min()
+        self.alive().filter_map(|worker| worker.next_look(grace_ms)).min()
     }
 
     /// Others at this address that are not there any more: not reached, or never answered.
