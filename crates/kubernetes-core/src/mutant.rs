@@ -14,6 +14,8 @@ pub enum Mutant {
     AwaitsUnseenPods,
     /// A list that is older than what was seen before is believed.
     TrustsStaleLists,
+    /// A pod whose node a watch told last is taken for one that its node does not take, though the watch may have left it out.
+    TrustsWatchesAlone,
     /// A watch that expired is opened again at the same version.
     ResumesExpiredWatches,
     /// A watch that ended is not opened again; Spark's, after a 410.

@@ -6,6 +6,7 @@ use super::core::{Allocator, Turn};
 use super::slots::Stage;
 use crate::api::ApiError;
 use crate::cause::Cause;
+use crate::mutant::Mutant;
 use crate::options::Unschedulable;
 use crate::pod::Obstacle;
 
@@ -75,10 +76,15 @@ impl Allocator {
         self.end(turn, executor, cause);
     }
 
-    /// Its node does not take it: it is not what it seems to the scheduler.
+    /// Its node does not take it: it is not what it seems to the scheduler. Unless the watch left out that it did.
     fn never_accepted(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        let node = self.slots.get(executor).and_then(|slot| slot.node().cloned());
-        let Some(node) = node else { return };
+        let trusts = self.options.planted.is(Mutant::TrustsWatchesAlone);
+        let newest = self.observer.newest();
+        let Some(slot) = self.slots.get_mut(executor) else { return };
+        if !slot.is_sure(turn.now, newest) && !trusts {
+            return self.observer.want_list(turn.now);
+        }
+        let Some(node) = slot.node().cloned() else { return };
         self.nodes.suspect(node.clone(), turn.now);
         self.end(turn, executor, Cause::NodeSilent(node));
     }

@@ -79,6 +79,11 @@ impl Observer {
         self.next_list = Some(self.next_list.map_or(by, |next| next.min(by)));
     }
 
+    /// The number of what was asked for last.
+    pub(super) fn newest(&self) -> u64 {
+        self.number
+    }
+
     /// One that is under way may be too old: another one is asked for, of this number.
     pub(super) fn list_anew(&mut self, now: Tick) -> u64 {
         self.listing = None;

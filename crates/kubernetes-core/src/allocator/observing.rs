@@ -61,6 +61,7 @@ impl Allocator {
         }
         self.observer.listed(list.version, turn.now.plus_ms(self.options.polling_ms));
         self.see_all(turn, list);
+        self.slots.listed(number);
         if let Life::Stopping(Closing::List(first)) = self.life
             && number >= first
         {

@@ -31,6 +31,15 @@ pub(super) enum Stage {
     Leaving(Cause),
 }
 
+/// A list that shows what a watch may have left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sought {
+    /// One after that of this number.
+    After(u64),
+    /// It came, and the pod is in the same stage.
+    Same,
+}
+
 /// An executor that was asked for.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -51,6 +60,8 @@ pub(super) struct Slot {
     avoids: bool,
     /// Its connection to the driver is gone for good: it does not count.
     cut_off: bool,
+    /// What its stage is was asked for, in a list.
+    sought: Option<Sought>,
     /// What it said last, if it failed.
     last_words: Option<String>,
 }
@@ -70,6 +81,7 @@ impl Slot {
             doubtful: false,
             avoids: false,
             cut_off: false,
+            sought: None,
             last_words: None,
         }
     }
@@ -188,7 +200,7 @@ impl Slot {
     pub(super) fn enter(&mut self, stage: Stage, node: Option<Host>, now: Tick) -> bool {
         let other = std::mem::discriminant(&stage) != std::mem::discriminant(&self.stage);
         if other {
-            self.since = now;
+            (self.since, self.sought) = (now, None);
         }
         self.is_on(node);
         self.stage = stage;
@@ -216,6 +228,25 @@ impl Slot {
         self.since = now;
     }
 
+    /// Whether a list has shown that its stage is what it seems. If not, one after that of this number has to.
+    pub(super) fn is_sure(&mut self, now: Tick, newest_list: u64) -> bool {
+        let sure = self.sought == Some(Sought::Same);
+        if !sure {
+            self.sought.get_or_insert(Sought::After(newest_list));
+            self.look_again(now);
+        }
+        sure
+    }
+
+    /// A list of this number showed it.
+    fn listed(&mut self, number: u64) {
+        if let Some(Sought::After(list)) = self.sought
+            && number > list
+        {
+            self.sought = Some(Sought::Same);
+        }
+    }
+
     /// Versions begin again.
     fn forget_version(&mut self) {
         self.version = Version(0);
@@ -236,6 +267,8 @@ impl Slot {
             Stage::Assigned if options.planted.is(Mutant::AwaitsKubelets) => {
                 after(deadlines.started_ms)
             }
+            Stage::Assigned if self.sought == Some(Sought::Same) => Some(self.since),
+            Stage::Assigned if self.sought.is_some() => after(deadlines.seen_ms),
             Stage::Assigned => {
                 let suspected = self.node.as_ref().and_then(|node| nodes.suspected(node));
                 let soon = suspected.map(|at| at.max(self.since).plus_ms(deadlines.doubted_ms));
@@ -266,6 +299,11 @@ impl Slots {
 
     pub(super) fn get(&self, executor: ExecutorId) -> Option<&Slot> {
         self.slots.get(&executor)
+    }
+
+    /// A list of this number showed those that are left.
+    pub(super) fn listed(&mut self, number: u64) {
+        self.slots.values_mut().for_each(|slot| slot.listed(number));
     }
 
     pub(super) fn get_mut(&mut self, executor: ExecutorId) -> Option<&mut Slot> {

@@ -11,9 +11,10 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::TakesNewNumbers, &["S14", "S31"]),
     (Mutant::AwaitsUnseenPods, &["L01", "L22"]),
     (Mutant::TrustsStaleLists, &["S12", "S32", "L0"]),
-    (Mutant::ResumesExpiredWatches, &["L21", "S12"]),
+    (Mutant::TrustsWatchesAlone, &["S12"]),
+    (Mutant::ResumesExpiredWatches, &["L21", "L23", "S12"]),
     (Mutant::WatchesOnce, &["L21", "L23"]),
-    (Mutant::ListsOnce, &["L01", "L03", "L21"]),
+    (Mutant::ListsOnce, &["L01", "L03", "L21", "L23"]),
     (Mutant::CountsTerminatingPods, &["L01", "L21"]),
     (Mutant::BlamesApplication, &["S12"]),
     (Mutant::ForgivesApplication, &["L01"]),
@@ -34,7 +35,7 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::AwaitsRights, &["L01"]),
     (Mutant::TakesPodsOfOthers, &["S38"]),
     (Mutant::TrustsSilentNodes, &["L23"]),
-    (Mutant::AwaitsKubelets, &["L23", "S12"]),
+    (Mutant::AwaitsKubelets, &["L23"]),
 ];
 
 /// What the first of so many runs broke that broke something, with this mistake.

@@ -194,7 +194,7 @@ impl Plan {
                 scheduled_ms: 4000,
                 accepted_ms: 5000,
                 doubted_ms: 400,
-                started_ms: 2500,
+                started_ms: 7500,
                 image_ms: 1500,
                 registered_ms: 1500,
                 terminated_ms: 700,
