@@ -75,6 +75,14 @@ entries! {
         FILES: Vec<String> = Entry::new("spark.files", "")
             .example("words.txt,rules.json").since("1.0.0").for_cluster();
 
+        /// How long the download of a file or an executable by its URL may stand still.
+        FILES_FETCH_TIMEOUT: Duration = Entry::new("spark.files.fetchTimeout", "60s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.0.0");
+
+        /// How many bytes a file or an executable may have that is downloaded by its URL.
+        FILES_MAX_SIZE: ByteSize = Entry::new("spark.firesteel.files.maxSize", "8g")
+            .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0");
+
         /// How many cores the application takes of a standalone cluster; all when it is not set.
         CORES_MAX: Option<u32> = Entry::optional("spark.cores.max")
             .positive().example("8").since("0.6.0").for_cluster();
