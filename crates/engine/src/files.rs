@@ -1,5 +1,7 @@
 //! The files of `spark.files` in the driver: copied when the context starts, so that everybody gets the
 //! same bytes whatever becomes of the originals, and removed when it stops.
+//!
+//! What is behind a URL is downloaded here, once: executors get it from the driver, as they get the others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use firesteel_conf::{Conf, SharedFile, entries, shared_files};
+use firesteel_conf::{ByteSize, Conf, FileSource, SharedFile, entries, shared_files};
+use firesteel_io::{DownloadLimits, Location, StoreOptions, download};
 use firesteel_storage::LocalDirs;
 use firesteel_task::SparkFiles;
 
@@ -38,8 +41,8 @@ impl Files {
             source: Arc::new(source),
         })?;
         for file in &files {
-            let copied = copy(file, &root);
-            copied.map_err(|error| refused(&file.path.to_string_lossy(), error.to_string()))?;
+            let copied = copy(conf, file, &root)?;
+            copied.map_err(|error| refused(&file.source.to_string(), error.to_string()))?;
         }
         let names = files.into_iter().map(|file| file.name).collect();
         SparkFiles::set_root_directory(root.clone());
@@ -84,8 +87,23 @@ impl Drop for Files {
 }
 
 /// As executors have it: theirs to read, write and run.
-fn copy(file: &SharedFile, root: &Path) -> io::Result<()> {
+fn copy(conf: &Conf, file: &SharedFile, root: &Path) -> Result<io::Result<()>> {
+    let ByteSize(max_bytes) = conf.get(&entries::FILES_MAX_SIZE)?;
+    let limits = DownloadLimits { max_bytes, silence: conf.get(&entries::FILES_FETCH_TIMEOUT)? };
     let target = root.join(&file.name);
-    std::fs::copy(&file.path, &target)?;
-    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o700))
+    let copied = match &file.source {
+        FileSource::Path(path) => std::fs::copy(path, &target),
+        FileSource::Url(url) => download(&Location::parse(url, &stores(conf)), &target, &limits),
+    };
+    let permissions = std::fs::Permissions::from_mode(0o700);
+    Ok(copied.and_then(|_| std::fs::set_permissions(&target, permissions)))
+}
+
+/// The settings of object stores: Hadoop's, with Spark's prefix.
+fn stores(conf: &Conf) -> Arc<StoreOptions> {
+    let settings = conf.iter().filter_map(|(key, value)| {
+        let key = key.strip_prefix("spark.hadoop.")?;
+        key.starts_with("fs.").then(|| (key.to_owned(), value.to_owned()))
+    });
+    Arc::new(StoreOptions::new(settings))
 }

@@ -71,7 +71,8 @@ entries! {
         EXECUTOR_INSTANCES: Option<u32> = Entry::optional("spark.executor.instances")
             .positive().example("2").since("1.0.0").for_cluster();
 
-        /// Files that every executor gets a copy of, separated by commas.
+        /// Files that the driver and every executor get a copy of, separated by commas: paths, or URLs (`http`, `https`, object
+        /// stores), for which a program needs the feature `object-store`.
         FILES: Vec<String> = Entry::new("spark.files", "")
             .example("words.txt,rules.json").since("1.0.0").for_cluster();
 
