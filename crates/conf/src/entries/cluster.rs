@@ -76,6 +76,10 @@ entries! {
         FILES: Vec<String> = Entry::new("spark.files", "")
             .example("words.txt,rules.json").since("1.0.0").for_cluster();
 
+        /// Whether a file that `Context::add_file` adds may replace one of the same name that has other content. Tasks that start
+        /// later see the new one.
+        FILES_OVERWRITE: bool = Entry::new("spark.files.overwrite", "false").since("1.0.0");
+
         /// How long the download of a file or an executable by its URL may stand still.
         FILES_FETCH_TIMEOUT: Duration = Entry::new("spark.files.fetchTimeout", "60s")
             .time_unit(TimeUnit::Seconds).positive().since("1.0.0");
