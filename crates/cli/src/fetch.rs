@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use firesteel_conf::Conf;
-use firesteel_io::{Location, StoreOptions};
+use firesteel_conf::{ByteSize, Conf, entries};
+use firesteel_io::{DownloadLimits, Location, StoreOptions};
 
 use crate::{Failure, daemons};
 
@@ -24,23 +24,36 @@ pub(crate) struct FetchFlags {
 
 pub(crate) fn run(flags: &FetchFlags) -> Result<ExitCode, Failure> {
     let conf = daemons::load(None, &[])?;
-    let options = store_options(&conf);
+    let (options, limits) = (store_options(&conf), limits(&conf)?);
     for (at, url) in flags.urls.iter().enumerate() {
-        fetch(&Location::parse(url, &options), url, &flags.to, at == 0)?;
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let to = flags.to.join(name);
+        let bytes = fetch(&Location::parse(url, &options), url, &to, at == 0, &limits)?;
+        println!("fetched {} ({bytes} bytes)", to.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn fetch(from: &Location, url: &str, directory: &Path, is_program: bool) -> Result<(), Failure> {
-    let name = url.rsplit('/').next().unwrap_or_default();
-    let to = directory.join(name);
-    let bytes = firesteel_io::download(from, &to)
-        .map_err(|error| format!("could not fetch {url}: {error}"))?;
+/// Copies one file to this path; so many bytes. `shown` is its URL without what may not be printed.
+pub(crate) fn fetch(
+    from: &Location,
+    shown: &str,
+    to: &Path,
+    is_program: bool,
+    limits: &DownloadLimits,
+) -> Result<u64, Failure> {
+    let bytes = firesteel_io::download(from, to, limits)
+        .map_err(|error| format!("could not fetch {shown}: {error}"))?;
     let mode = if is_program { 0o755 } else { 0o644 };
-    std::fs::set_permissions(&to, std::fs::Permissions::from_mode(mode))
+    std::fs::set_permissions(to, std::fs::Permissions::from_mode(mode))
         .map_err(|error| format!("could not change {}: {error}", to.display()))?;
-    println!("fetched {} ({bytes} bytes)", to.display());
-    Ok(())
+    Ok(bytes)
+}
+
+/// What a download may take.
+pub(crate) fn limits(conf: &Conf) -> Result<DownloadLimits, Failure> {
+    let ByteSize(max_bytes) = conf.get(&entries::FILES_MAX_SIZE)?;
+    Ok(DownloadLimits { max_bytes, silence: conf.get(&entries::FILES_FETCH_TIMEOUT)? })
 }
 
 /// The settings of object stores: Hadoop's, with Spark's prefix.

@@ -199,7 +199,7 @@ fn what_cannot_be_run_is_refused_with_what_is_possible() {
         (&["--files", "/nowhere/at/all", "/bin/true"], "--files /nowhere/at/all"),
         (&["--files", "/tmp", "/bin/true"], "not a file"),
         (&["--files", "/bin/sh,/usr/bin/../bin/sh", "/bin/true"], "rename one of them"),
-        (&["--files", "s3://bucket/file", "/bin/true"], "copy it here"),
+        (&["--files", "s3://bucket", "/bin/true"], "no name for a file"),
         (&["--conf", "spark.files=/nowhere/at/all", "/bin/true"], "spark.files /nowhere/at/all"),
         (
             &[

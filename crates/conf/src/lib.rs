@@ -58,7 +58,7 @@ pub use conf::{Conf, Origin, Setting};
 pub use duration::{TimeUnit, format_duration, parse_duration};
 pub use entry::{About, AnyEntry, Entry, Scope};
 pub use error::{ConfError, InvalidValue};
-pub use files::{FileListError, SharedFile, shared_files};
+pub use files::{FileListError, FileSource, SharedFile, shared_file, shared_files, url_scheme};
 pub use hosts::HostNames;
 pub use loader::{Loaded, Loader};
 pub use master::{HostPort, Master, MasterError, Threads};

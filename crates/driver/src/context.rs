@@ -337,6 +337,31 @@ impl Context {
     }
 }
 
+/// Files for tasks.
+impl Context {
+    /// Gives the driver and every executor, also those that come later, a copy of a file: a path of the driver's machine, or a URL
+    /// (`http`, `https` and object stores, with the feature `object-store`). Tasks that start after this find it by its name, the
+    /// last part of the path, with [`SparkFiles::get`](firesteel_task::SparkFiles::get).
+    ///
+    /// A file that is there already with the same content changes nothing. One of the same name with other content is refused,
+    /// unless `spark.files.overwrite` is true: then tasks that start after this find the new one.
+    #[track_caller]
+    pub fn add_file(&self, path: &str) -> Result<()> {
+        let site = CallSite::here("add_file");
+        self.0.engine.add_file(path).map_err(|error| match error {
+            firesteel_engine::Error::File { file, reason } => {
+                Error::invalid(&site, format!("{file}: {reason}"))
+            }
+            other => other.into(),
+        })
+    }
+
+    /// The files of `spark.files` and [`Context::add_file`] in the order of their names: paths, and URLs without their queries.
+    pub fn list_files(&self) -> Vec<String> {
+        self.0.engine.list_files()
+    }
+}
+
 /// An RDD of a range, or of nothing and with a mistake if it has too many numbers.
 fn numbers<T: 'static, P: Pipe<Item = T>>(
     mut node: Node,

@@ -1,6 +1,9 @@
 //! In place of `backend` in programs that are built without that feature: there are no cluster managers, and nothing that one
 //! would bring about can exist.
 
+pub(crate) use std::convert::Infallible as PreparedFile;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use firesteel_conf::{Conf, Master};
@@ -90,6 +93,14 @@ impl Cluster {
     }
 
     pub(super) fn forget_at(&self, _: BlockLocation, _: Forgotten) {
+        match self.0 {}
+    }
+
+    pub(super) fn prepare_file(&self, _: &str, _: &Path) -> io::Result<PreparedFile> {
+        match self.0 {}
+    }
+
+    pub(super) fn publish_file(&self, _: PreparedFile) {
         match self.0 {}
     }
 

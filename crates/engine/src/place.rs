@@ -2,7 +2,9 @@
 //! them is the same.
 
 use std::any::Any;
+use std::io;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 
 use firesteel_conf::{ByteSize, Conf, LocalTransport, Master, Threads, entries};
@@ -13,7 +15,7 @@ use firesteel_types::{
     RddId, ShuffleId, TaskId, ThreadInfo,
 };
 
-use super::backend::{Cluster, ClusterManager, NewCluster, claimant, dispatch};
+use super::backend::{Cluster, ClusterManager, NewCluster, PreparedFile, claimant, dispatch};
 use super::{Engine, local};
 use crate::files::Files;
 use crate::{Error, Result};
@@ -119,6 +121,21 @@ impl Place {
     pub(super) fn replicate(&self, holder: BlockLocation, blocks: &[RddBlock]) {
         if let Place::Cluster(cluster) = self {
             cluster.replicate(holder, blocks);
+        }
+    }
+
+    /// Readies a file for executors; `None` where tasks find the driver's copy. Reads it as a whole.
+    pub(super) fn prepare_file(&self, name: &str, path: &Path) -> io::Result<Option<PreparedFile>> {
+        match self {
+            Place::Threads { .. } => Ok(None),
+            Place::Cluster(cluster) => cluster.prepare_file(name, path).map(Some),
+        }
+    }
+
+    /// Tasks that are sent from now on find the file.
+    pub(super) fn publish_file(&self, prepared: Option<PreparedFile>) {
+        if let (Place::Cluster(cluster), Some(prepared)) = (self, prepared) {
+            cluster.publish_file(prepared);
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firesteel_closure::{ExecutableHash, SameExecutable};
-use firesteel_executor::child::{FILES, ROLE};
+use firesteel_executor::child::ROLE;
 use firesteel_executor::{FromChild, Inbox, LocalEnvironment, ToChild, read_frame, write_frame};
 use firesteel_shuffle::{Scratch, ScratchSettings};
 use firesteel_task::{Environment, KillSwitch, TaskIdentity, TaskReport};
@@ -52,11 +52,7 @@ impl Child {
     fn start(environment: &LocalEnvironment, sharers: u32) -> io::Result<Child> {
         // A pair has no name: nobody else can reach it, and no file is left behind.
         let (mut stream, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(std::env::current_exe()?);
-        if let Some(files) = environment.files_root() {
-            command.env(FILES, files);
-        }
-        let mut process = command
+        let mut process = Command::new(std::env::current_exe()?)
             .env(ROLE, "executor")
             .stdin(OwnedFd::from(theirs))
             // Ctrl-C in a terminal goes to whole groups: the driver alone decides what ends, and how.
@@ -83,7 +79,8 @@ impl Child {
         kill: &KillSwitch,
         environment: &LocalEnvironment,
     ) -> io::Result<TaskReport<Vec<u8>>> {
-        self.inbox.send(&ToChild::Run { identity, body })?;
+        let files = environment.files_root();
+        self.inbox.send(&ToChild::Run { identity, body, files })?;
         let mut killed = false;
         loop {
             let (task, stream, inbox) = (identity.task, &self.stream, &*self.inbox);

@@ -35,6 +35,12 @@ pub(crate) struct Application {
     pub(crate) ids: Ids,
 }
 
+impl Application {
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
 impl Engine {
     /// Starts an application with these settings, which are taken to be valid.
     pub fn start(conf: Conf, listeners: Vec<Box<dyn Listener>>) -> Result<Arc<Engine>> {
@@ -88,7 +94,7 @@ impl Engine {
         });
         blocks::watch(&engine);
         if let Some(root) = engine.application.files.root() {
-            engine.environment.set_files_root(root.to_owned());
+            engine.environment.set_files_root(root);
         }
         place.start(&engine).inspect_err(|_| {
             engine.end_jobs();
@@ -118,11 +124,7 @@ impl Engine {
         });
         let profile = options::resource_profile(conf)?;
         self.post(Event::ResourceProfileAdded { profile });
-        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let properties = conf.redacted().map(owned).collect();
-        let resources = self.application.files.resources();
-        let (runtime, others) = (runtime(), BTreeMap::new());
-        self.post(Event::EnvironmentUpdate { properties, runtime, resources, others });
+        self.tell_environment();
         let (host, port) = self.place.driver_address();
         let id = BlockManagerId { executor: ExecutorId::DRIVER, host, port };
         let max_memory = self.environment.scratch().memory().budget();
@@ -133,6 +135,15 @@ impl Engine {
             at: self.now(),
         });
         Ok(())
+    }
+
+    /// Tells listeners what the application runs with: settings, and files as there are now.
+    pub(crate) fn tell_environment(&self) {
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let properties = self.conf().redacted().map(owned).collect();
+        let resources = self.application.files.resources();
+        let (runtime, others) = (runtime(), BTreeMap::new());
+        self.post(Event::EnvironmentUpdate { properties, runtime, resources, others });
     }
 
     /// The settings in force.

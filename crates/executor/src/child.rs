@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -21,9 +22,6 @@ use crate::{Forgotten, FromChild, ToChild, read_frame, write_frame};
 
 /// Says which role a process has; `executor` is the only one so far.
 pub const ROLE: &str = "FIRESTEEL_ROLE";
-
-/// Where a child process finds the files of `spark.files`.
-pub const FILES: &str = "FIRESTEEL_FILES";
 
 /// Whether this process is to be an executor.
 pub(crate) fn is_executor() -> bool {
@@ -53,6 +51,7 @@ type Running = Arc<Mutex<Option<(TaskId, Arc<KillSwitch>)>>>;
 struct Assignment {
     identity: TaskIdentity,
     body: Vec<u8>,
+    files: Option<PathBuf>,
     kill: Arc<KillSwitch>,
 }
 
@@ -67,9 +66,6 @@ pub(crate) fn survive_broken_pipes() -> io::Result<()> {
 fn serve() -> io::Result<()> {
     survive_broken_pipes()?;
     firesteel_storage::raise_open_file_limit();
-    if let Some(root) = std::env::var_os(FILES) {
-        SparkFiles::set_root_directory(root.into());
-    }
     let mut stream = take_socket()?;
     write_frame(&mut stream, &FromChild::Hello(ExecutableHash::current()?))?;
     let ToChild::Hello(hash, settings) = read_frame(&mut stream)? else {
@@ -118,10 +114,10 @@ fn listen(
     let running = Running::default();
     loop {
         match read_frame(&mut stream)? {
-            ToChild::Run { identity, body } => {
+            ToChild::Run { identity, body, files } => {
                 let kill = Arc::new(KillSwitch::default());
                 *lock(&running) = Some((identity.task, kill.clone()));
-                let _ = assignments.send(Assignment { identity, body, kill });
+                let _ = assignments.send(Assignment { identity, body, files, kill });
             }
             ToChild::Forget(forgotten) => forgotten.into_iter().for_each(|it| forget(blocks, it)),
             ToChild::Kill { task, reason } => match &*lock(&running) {
@@ -151,7 +147,10 @@ fn work(
     peer: SameExecutable,
     assigned: Receiver<Assignment>,
 ) -> io::Result<()> {
-    for Assignment { identity, body, kill } in assigned {
+    for Assignment { identity, body, files, kill } in assigned {
+        if let Some(root) = files {
+            SparkFiles::set_root_directory(root);
+        }
         let report = run_encoded(&body, peer, identity, kill, environment.clone());
         let (stream, _) = &mut *lock(&environment.channel);
         write_frame(stream, &FromChild::Done(Box::new(report)))?;

@@ -1,6 +1,7 @@
 //! What a driver and an executor in a child process say to each other, over a socket of their own.
 
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ pub enum ToChild {
         identity: TaskIdentity,
         /// Its body as [`TaskBody`](firesteel_task::TaskBody) encodes itself.
         body: Vec<u8>,
+        /// Where it finds the files of `spark.files` and of `add_file`, if there are any.
+        files: Option<PathBuf>,
     },
     /// Stop the task, if it still runs.
     Kill {

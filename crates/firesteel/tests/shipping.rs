@@ -31,6 +31,12 @@ fn the_program() {
             // As if the worker were on another machine.
             std::fs::remove_file(at("app")).unwrap();
             let ctx = Context::builder().arguments([""; 0]).build().unwrap();
+            std::fs::write(at("late.txt"), "added").unwrap();
+            ctx.add_file(&at("late.txt")).unwrap();
+            std::fs::remove_file(at("late.txt")).unwrap();
+            let late = |_: u8| std::fs::read_to_string(SparkFiles::get("late.txt")).unwrap();
+            assert_eq!(ctx.parallelize_in(2, 0..2).map(late).collect().unwrap(), ["added"; 2]);
+            assert_eq!(late(0), "added", "the driver finds it too");
             std::fs::write(at("result"), tell(&ctx)).unwrap();
         }
         "endless" => {

@@ -21,7 +21,7 @@ mod output;
 mod store;
 
 pub use compression::Compression;
-pub use copy::{download, upload};
+pub use copy::{DownloadLimits, download, upload};
 pub use fault::{is_final, is_full};
 pub use find::{FileRef, FindError, find};
 pub use input::Input;

@@ -174,6 +174,6 @@ impl Write for Sink {
 #[cfg(not(feature = "object-store"))]
 pub(crate) fn without_stores() -> io::Error {
     crate::fault::Fault::refused(
-        "this program was built without object stores: enable the feature `object-store` of firesteel",
+        "this program was built without object stores and URLs: enable the feature `object-store` of firesteel",
     )
 }

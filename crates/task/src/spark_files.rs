@@ -1,4 +1,4 @@
-//! Where the files of `spark.files` are found: [`SparkFiles`].
+//! Where the files of `spark.files` and of `Context::add_file` are found: [`SparkFiles`].
 //!
 //! An executor of a cluster has them in its working directory. In the driver, and in local mode, they are
 //! in a directory of the context: tasks find that of their own, the rest of the program that of
@@ -11,7 +11,7 @@ use crate::TaskContext;
 
 static ROOT: RwLock<Option<PathBuf>> = RwLock::new(None);
 
-/// The files that every executor has a copy of (`spark.files`, `--files`), as in Spark.
+/// The files that every executor has a copy of (`spark.files`, `--files`, `Context::add_file`), as in Spark.
 ///
 /// ```no_run
 /// # use firesteel_task::SparkFiles;

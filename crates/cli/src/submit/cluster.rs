@@ -13,6 +13,7 @@ use firesteel_standalone::gateway::{self, DriverStatus, Gateway, GatewayError, S
 use firesteel_standalone::{Content, TokenKey};
 
 use super::plan::{Application, Cluster, Place};
+use super::remote;
 use crate::{Failure, daemons};
 
 /// Settings that stay here: what proves who submits, and what is of this machine only.
@@ -40,7 +41,9 @@ const FAILED_POLLS: u32 = 60;
 /// How many of them a master that leads may refuse: one that has just taken over may not have read all yet.
 const REFUSED_POLLS: u32 = 3;
 
-pub(super) fn submit(cluster: &Cluster, application: Application) -> Result<ExitCode, Failure> {
+pub(super) fn submit(cluster: &Cluster, mut application: Application) -> Result<ExitCode, Failure> {
+    // They go when all masters have them.
+    let _downloads = remote::download(&mut application)?;
     daemons::runtime()?.block_on(async {
         let gateway = connect(cluster).await?;
         let submission = prepare(&gateway, &application).await?;
@@ -156,7 +159,7 @@ async fn prepare(gateway: &Gateway, application: &Application) -> Result<Submiss
     if let Place::Here(path) = executable {
         submission.set_executable(upload(gateway, path).await?);
     }
-    for (name, path) in files {
+    for (name, path) in &files.here {
         submission.add_file(name, upload(gateway, path).await?);
     }
     Ok(submission)
@@ -168,9 +171,9 @@ async fn copy_to_others(cluster: &Cluster, leader: &Gateway, application: &Appli
     let Application { executable, files, .. } = application;
     let here = match executable {
         Place::Here(path) => Some(path),
-        Place::OnWorkers(_) => None,
+        Place::OnWorkers(_) | Place::Remote { .. } => None,
     };
-    let paths: Vec<_> = here.into_iter().chain(files.iter().map(|(_, path)| path)).collect();
+    let paths: Vec<_> = here.into_iter().chain(files.here.iter().map(|(_, path)| path)).collect();
     let others = cluster.masters.iter().filter(|address| *address != leader.address());
     for address in others.filter(|_| !paths.is_empty()) {
         let copied = async {

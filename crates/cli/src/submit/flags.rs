@@ -24,7 +24,7 @@ pub(crate) struct SubmitFlags {
     /// A file of settings, instead of spark-defaults.conf.
     #[arg(long, value_name = "FILE")]
     pub(super) properties_file: Option<PathBuf>,
-    /// Files that the driver and every executor get, separated by commas.
+    /// Files that the driver and every executor get, separated by commas: paths or URLs.
     #[arg(long, value_name = "FILES")]
     pub(super) files: Option<String>,
     /// Memory of the driver, such as 2g.

@@ -3,10 +3,10 @@
 
 use std::process::ExitCode;
 
-use firesteel_conf::{Conf, Master, entries};
+use firesteel_conf::{Conf, FileSource, Master, entries};
 use firesteel_kubernetes::submit::{self, Outcome, Submission};
 
-use super::plan::{Place, files_to_upload};
+use super::plan::{Files, Place, files_to_upload};
 use super::upload::Upload;
 use crate::{Failure, daemons};
 
@@ -47,8 +47,9 @@ impl Request {
             return Err(message.into());
         }
         let mut conf = conf.clone();
-        let files = files_to_upload(&mut conf)?;
-        let upload = Upload::plan(&mut conf, executable, files, &submit::unique())?;
+        let Files { here, remote } = files_to_upload(&mut conf)?;
+        check_not_remote(executable, &remote)?;
+        let upload = Upload::plan(&mut conf, executable, here, &submit::unique())?;
         let program = executable.path().to_string_lossy().into_owned();
         let submission = Submission { program, arguments: arguments.to_vec(), conf };
         Ok(Some(Request { url, what: What::Submit(submission, upload) }))
@@ -89,6 +90,22 @@ impl Request {
             What::Status(conf, id) => runtime.block_on(submit::status(url, conf, id, &mut tell)),
         }?;
         Ok(exit_code(&outcome))
+    }
+}
+
+/// Pods fetch what submit uploaded, and nothing else.
+fn check_not_remote(executable: &Place, files: &[(String, String)]) -> Result<(), Failure> {
+    let program = match executable {
+        Place::Remote { url, .. } => Some(url),
+        Place::Here(_) | Place::OnWorkers(_) => None,
+    };
+    match program.or(files.first().map(|(_, url)| url)) {
+        None => Ok(()),
+        Some(url) => Err(format!(
+            "{}: URLs are for standalone clusters; copy it here and give its path, or put it into the image (firesteel image)",
+            FileSource::Url(url.clone())
+        )
+        .into()),
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! `flags` is what was written, `plan` what that means, checked against the machine. An application that runs here (client mode)
 //! replaces this process, so that signals and the exit code are its own. One that runs on a worker (cluster mode) is uploaded and
-//! submitted to a master by `cluster`, or runs in a pod that `kubernetes` has created.
+//! submitted to a master by `cluster`, after `remote` has downloaded what is behind URLs, or runs in a pod that `kubernetes` has
+//! created.
 
 mod cluster;
 mod flags;
 mod kubernetes;
 mod plan;
+mod remote;
 mod upload;
 
 use std::os::unix::process::CommandExt;

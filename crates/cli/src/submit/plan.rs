@@ -4,7 +4,10 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use firesteel_conf::{Conf, DeployMode, HostPort, Master, Origin, entries, shared_files};
+use firesteel_conf::{
+    Conf, DeployMode, FileSource, HostPort, Master, Origin, SharedFile, entries, shared_file,
+    shared_files, url_scheme,
+};
 use firesteel_rpc::RpcAddress;
 
 use super::flags::SubmitFlags;
@@ -30,8 +33,17 @@ pub(super) struct Application {
     pub(super) arguments: Vec<String>,
     /// Its settings; in cluster mode without the files that are here.
     pub(super) conf: Conf,
-    /// Files that are here, with the names under which they are to be found; in cluster mode only.
-    pub(super) files: Vec<(String, PathBuf)>,
+    /// Files that the driver gets from here; in cluster mode only.
+    pub(super) files: Files,
+}
+
+/// Files with the names under which they are to be found.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// Those of this machine.
+    pub(super) here: Vec<(String, PathBuf)>,
+    /// Those behind URLs, which are not downloaded yet.
+    pub(super) remote: Vec<(String, String)>,
 }
 
 /// Where a file is.
@@ -40,12 +52,19 @@ pub(super) enum Place {
     Here(PathBuf),
     /// On every worker, under the same path.
     OnWorkers(PathBuf),
+    /// Behind a URL, and not downloaded yet.
+    Remote {
+        url: String,
+        /// What it is called when it is.
+        name: PathBuf,
+    },
 }
 
 impl Place {
+    /// Where it is, or what it will be called.
     pub(super) fn path(&self) -> &Path {
         match self {
-            Place::Here(path) | Place::OnWorkers(path) => path,
+            Place::Here(path) | Place::OnWorkers(path) | Place::Remote { name: path, .. } => path,
         }
     }
 }
@@ -166,12 +185,28 @@ fn run(flags: SubmitFlags) -> Result<Action, Failure> {
             return Err(format!("{flag} is for drivers that the cluster runs: write --deploy-mode cluster too, or leave {flag} out").into());
         }
     }
-    if let Place::OnWorkers(path) = &executable {
-        let path = path.display();
-        return Err(format!("local:{path} is on the workers, and this driver runs here: write {path}, or --deploy-mode cluster").into());
-    }
+    check_is_here(&executable)?;
     shared_files(&conf.get(&entries::FILES)?).map_err(|error| format!("spark.files {error}"))?;
-    Ok(Action::RunHere(Application { executable, arguments, conf, files: Vec::new() }))
+    Ok(Action::RunHere(Application { executable, arguments, conf, files: Files::default() }))
+}
+
+/// In client mode nothing is fetched: this process becomes the driver.
+fn check_is_here(executable: &Place) -> Result<(), Failure> {
+    match executable {
+        Place::Here(_) => Ok(()),
+        Place::OnWorkers(path) => {
+            let path = path.display();
+            Err(format!(
+                "local:{path} is on the workers, and this driver runs here: write {path}, or --deploy-mode cluster"
+            )
+            .into())
+        }
+        Place::Remote { url, .. } => Err(format!(
+            "{} is elsewhere, and this driver runs here: copy it here and give its path, or write --deploy-mode cluster",
+            FileSource::Url(url.clone())
+        )
+        .into()),
+    }
 }
 
 /// Files, settings and variables first, the flags over them.
@@ -218,12 +253,15 @@ fn absolute_files(list: &str) -> Result<String, Failure> {
     let (there, here): (Vec<&str>, Vec<&str>) =
         list.split(',').partition(|file| on_workers(file).is_some());
     let found = shared_files(&here).map_err(|error| format!("--files {error}"))?;
-    let paths = found.iter().map(|file| file.path.to_string_lossy().into_owned());
-    Ok(there.into_iter().map(str::to_owned).chain(paths).collect::<Vec<_>>().join(","))
+    let whole = found.into_iter().map(|file| match file.source {
+        FileSource::Path(path) => path.to_string_lossy().into_owned(),
+        FileSource::Url(url) => url,
+    });
+    Ok(there.into_iter().map(str::to_owned).chain(whole).collect::<Vec<_>>().join(","))
 }
 
-/// Takes the files that are here out of the settings. Those that the workers have stay in, by their paths.
-pub(super) fn files_to_upload(conf: &mut Conf) -> Result<Vec<(String, PathBuf)>, Failure> {
+/// Takes the files that are here or behind URLs out of the settings. Those that the workers have stay in, by their paths.
+pub(super) fn files_to_upload(conf: &mut Conf) -> Result<Files, Failure> {
     let all = conf.get(&entries::FILES)?;
     let (there, here): (Vec<_>, Vec<_>) = all.iter().partition(|file| on_workers(file).is_some());
     let found = shared_files(&here).map_err(|error| format!("spark.files {error}"))?;
@@ -235,7 +273,14 @@ pub(super) fn files_to_upload(conf: &mut Conf) -> Result<Vec<(String, PathBuf)>,
     if !there.is_empty() {
         conf.set(entries::FILES.key(), there.join(","));
     }
-    Ok(found.into_iter().map(|file| (file.name, file.path)).collect())
+    let mut files = Files::default();
+    for SharedFile { name, source } in found {
+        match source {
+            FileSource::Path(path) => files.here.push((name, path)),
+            FileSource::Url(url) => files.remote.push((name, url)),
+        }
+    }
+    Ok(files)
 }
 
 /// What of Spark's is not here, and what to do instead.
@@ -292,11 +337,9 @@ fn executable(resource: &str) -> Result<Place, Failure> {
             }
         };
     }
-    if let Some((scheme, _)) = resource.split_once("://").filter(|(scheme, _)| *scheme != "file") {
-        return Err(format!(
-            "{resource}: an executable cannot be fetched by {scheme}: copy it here and give its path"
-        )
-        .into());
+    if url_scheme(resource).is_some_and(|scheme| !scheme.eq_ignore_ascii_case("file")) {
+        let SharedFile { name, .. } = shared_file(resource)?;
+        return Ok(Place::Remote { url: resource.to_owned(), name: name.into() });
     }
     let path = resource.strip_prefix("file:").unwrap_or(resource);
     let path = Path::new(path.strip_prefix("//").unwrap_or(path));

@@ -1,5 +1,7 @@
 //! `firesteel submit --deploy-mode cluster`: what is uploaded, where it runs, what is told, and how it ends.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -77,6 +79,54 @@ fn an_executable_and_its_files_are_uploaded_and_run_on_a_worker_by_either_gatewa
         assert!(told.contains("spark.app.name=mine") && told.contains(master.port()), "{told}");
         assert!(!told.contains("submitter"), "{told}");
     }
+}
+
+/// A web server that has these files, for so many requests.
+fn web(files: [(&'static str, &'static str); 2], requests: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for _ in 0..requests {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = BufReader::new(stream.try_clone().unwrap());
+            let (mut first, mut line) = (String::new(), String::new());
+            asked.read_line(&mut first).unwrap();
+            while asked.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let found = files.iter().find(|(path, _)| first.starts_with(&format!("GET {path}")));
+            let (status, body) = found.map_or(("404 Not Found", ""), |(_, body)| ("200 OK", *body));
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}");
+            let answer = format!("{head}\r\nConnection: close\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn an_executable_and_a_file_behind_urls_are_fetched_by_submit_and_run_on_a_worker() {
+    let master = Master::start(&[]);
+    let worker = Worker::start(&master, &[]);
+    let script = "#!/bin/sh\ncat words.txt > told; echo \"$FIRESTEEL_CONF\" >> told\n";
+    let web = web([("/app", script), ("/words.txt", "of the web\n")], 3);
+    let url = rest_url(&master);
+    let files = format!("{web}/words.txt?token=hush");
+    let app = format!("{web}/app");
+    let driver = run_there(&url, &["--files", &files], Path::new(&app), &[]);
+    wait_for_state(&url, &driver, "FINISHED");
+    let told = file(&worker.driver_directory(&driver).join("told"));
+    assert!(told.starts_with("of the web\n") && told.contains("spark.files=words.txt"), "{told}");
+    assert!(!told.contains("hush"), "{told}");
+    let none = format!("{web}/none?token=hush");
+    let refused = submit(&url, &["--deploy-mode", "cluster", &none]);
+    let error = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    let answer = format!("could not fetch {web}/none: the server answers 404 (Not Found)");
+    assert!(error.contains(&answer) && !error.contains("hush"), "{error}");
+    let here = text(&submit(&url, &[app.as_str()]).stderr);
+    assert!(here.contains("is elsewhere, and this driver runs here: copy it here"), "{here}");
 }
 
 #[test]

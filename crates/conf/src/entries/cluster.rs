@@ -71,9 +71,22 @@ entries! {
         EXECUTOR_INSTANCES: Option<u32> = Entry::optional("spark.executor.instances")
             .positive().example("2").since("1.0.0").for_cluster();
 
-        /// Files that every executor gets a copy of, separated by commas.
+        /// Files that the driver and every executor get a copy of, separated by commas: paths, or URLs (`http`, `https`, object
+        /// stores), for which a program needs the feature `object-store`.
         FILES: Vec<String> = Entry::new("spark.files", "")
             .example("words.txt,rules.json").since("1.0.0").for_cluster();
+
+        /// Whether a file that `Context::add_file` adds may replace one of the same name that has other content. Tasks that start
+        /// later see the new one.
+        FILES_OVERWRITE: bool = Entry::new("spark.files.overwrite", "false").since("1.0.0");
+
+        /// How long the download of a file or an executable by its URL may stand still.
+        FILES_FETCH_TIMEOUT: Duration = Entry::new("spark.files.fetchTimeout", "60s")
+            .time_unit(TimeUnit::Seconds).positive().since("1.0.0");
+
+        /// How many bytes a file or an executable may have that is downloaded by its URL.
+        FILES_MAX_SIZE: ByteSize = Entry::new("spark.firesteel.files.maxSize", "8g")
+            .byte_unit(ByteUnit::Byte).positive().since("Firesteel 0.1.0");
 
         /// How many cores the application takes of a standalone cluster; all when it is not set.
         CORES_MAX: Option<u32> = Entry::optional("spark.cores.max")

@@ -150,6 +150,10 @@ impl Endpoint for BlockMaster {
                 BlockMasterReply::Holders(self.cluster.addresses(holders))
             }
             ToBlockMaster::LocatePeers { holder, block } => self.peers(holder, block),
+            ToBlockMaster::ListFiles => {
+                let (version, files) = self.cluster.contents.added();
+                BlockMasterReply::Files { version, files }
+            }
             ToBlockMaster::Heartbeat { executor, metrics, stages, tasks, cached } => {
                 if self.cluster.is_live(executor) {
                     let metrics = *metrics;

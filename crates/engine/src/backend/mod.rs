@@ -10,7 +10,7 @@
 //! | `standalone` | executors from a standalone cluster: the client of its masters |
 //! | `local_cluster` | `local-cluster[n,c,m]`: a master and workers of its own |
 //! | `endpoints` | what comes in over the network |
-//! | `contents` | the executable and the files that workers fetch |
+//! | `contents` | the executable and the files that workers and executors fetch |
 //! | `broadcasts` | broadcast values, encoded in pieces |
 //! | `report` | what tasks brought |
 //!
@@ -33,6 +33,8 @@ mod report;
 mod standalone;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -59,6 +61,7 @@ use actor::ActorMessage;
 use backlog::Backlog;
 use broadcasts::Broadcasts;
 use contents::Contents;
+pub(crate) use contents::PreparedFile;
 pub use describe::executor_environment;
 pub(crate) use join::NewCluster;
 pub(crate) use provider::claimant;
@@ -212,7 +215,8 @@ impl Cluster {
             live.code.pop_first();
         }
         let body = is_new.then(|| body.to_vec());
-        let order = TaskOrder { identity: identity(task, *epoch), code: code.id, body };
+        let files = self.contents.version();
+        let order = TaskOrder { identity: identity(task, *epoch), code: code.id, body, files };
         let data = order.to_data(&new);
         self.sent_task_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         let message = ToExecutor::LaunchTask { task: task.task, data: data.into() };
@@ -348,6 +352,16 @@ impl Cluster {
         for executor in told {
             self.tell_blocks(executor, ToBlocks::Forget(Forgotten::Code(code)));
         }
+    }
+
+    /// Opens and hashes a file that executors shall get.
+    pub(super) fn prepare_file(&self, name: &str, path: &Path) -> io::Result<PreparedFile> {
+        PreparedFile::new(name, path)
+    }
+
+    /// Tasks that are sent from now on wait for the file, as far as their executors do not have it.
+    pub(super) fn publish_file(&self, prepared: PreparedFile) {
+        self.contents.add(prepared);
     }
 
     /// Never waits: called under the engine's lock.

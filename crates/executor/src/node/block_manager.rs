@@ -20,6 +20,7 @@ use firesteel_types::{
 };
 
 use super::code::CodeCache;
+use super::files::AddedFiles;
 use super::flow::Reader;
 use super::heartbeat::RunningTasks;
 use super::protocol::{
@@ -64,6 +65,7 @@ pub(super) struct BlockManager {
     pub(super) copying: Mutex<BTreeSet<BlockId>>,
     /// Partitions that the driver wants replicated, and whether somebody is at it.
     pub(super) wanted_replicas: Mutex<(BTreeSet<RddBlock>, bool)>,
+    pub(super) files: AddedFiles,
 }
 
 /// Whatever panicked under a lock, what it protects is whole: each change is one step.
@@ -102,6 +104,7 @@ impl BlockManager {
             running: RunningTasks::default(),
             copying: Mutex::default(),
             wanted_replicas: Mutex::default(),
+            files: AddedFiles::default(),
         });
         manager.blocks.set_watch(Box::new(BlockWatch(Arc::downgrade(&manager))));
         Ok(manager)

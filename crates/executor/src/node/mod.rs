@@ -6,6 +6,7 @@
 //! | `work` | the threads that run tasks |
 //! | `block_manager` | blocks of this process: served to others, kept and forgotten |
 //! | `fetch` | what a task sees of the cluster |
+//! | `files` | files that the driver added while it runs |
 //! | `flow`, `plan` | map outputs from elsewhere: bringing them, and which to bring next |
 //! | `cached` | cached partitions read from elsewhere, and replicas of them |
 //! | `pieces` | broadcast values from the driver and other executors |
@@ -21,6 +22,7 @@ mod block_manager;
 mod cached;
 mod code;
 mod fetch;
+mod files;
 mod flow;
 mod heartbeat;
 mod pieces;

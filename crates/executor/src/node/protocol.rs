@@ -7,6 +7,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use firesteel_backend::command::ServedFile;
 use firesteel_closure::{ExecutableHash, Taker, WireError, to_bytes};
 use firesteel_rpc::{Message, RpcAddress};
 use firesteel_task::{TaskIdentity, TaskReport};
@@ -40,6 +41,8 @@ pub struct TaskOrder {
     pub code: u64,
     /// The code, if this executor has not been sent it before; otherwise it is fetched if need be.
     pub body: Option<Vec<u8>>,
+    /// How often the driver has added a file: the task finds all of them, up to this one.
+    pub files: u64,
 }
 
 /// Cached partitions of these RDDs must not be read if they were computed before that epoch.
@@ -115,6 +118,8 @@ pub enum ToBlockMaster {
         /// The cached partition.
         block: RddBlock,
     },
+    /// Which files has the driver added since it started?
+    ListFiles,
     /// Which piece of a broadcast value to get next, and where?
     NextPiece {
         /// The executor that reads the value.
@@ -167,6 +172,13 @@ pub enum BlockMasterReply {
         replicas: u32,
         /// Those that do not, and where they are asked.
         peers: Vec<(BlockLocation, RpcAddress)>,
+    },
+    /// To `ListFiles`: all of them, each to be read as a stream that is named by its hash.
+    Files {
+        /// How often the driver has added one.
+        version: u64,
+        /// By name, each as it was added last.
+        files: Vec<ServedFile>,
     },
     /// To `NextPiece`: the piece, or to ask again.
     Piece(NextPiece),

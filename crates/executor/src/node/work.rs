@@ -65,6 +65,9 @@ impl Workplace {
     fn run(&self, assignment: Assignment) -> TaskReport<Vec<u8>> {
         let Assignment { order, kill } = assignment;
         let metrics = self.manager.running.started(&order.identity);
+        if let Err(failure) = self.manager.bring_files(order.files, &kill) {
+            return TaskReport::failed(failure);
+        }
         let environment = TaskEnvironment::new(self.manager.clone(), &order, kill.clone(), metrics);
         let fetch = || environment.read_from_driver(&StreamId::Code(order.code));
         match self.manager.code.get(order.code, fetch) {

@@ -12,6 +12,7 @@ mod put;
 mod read;
 mod settings;
 mod upload;
+mod web;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -36,6 +37,7 @@ pub(crate) use put::put_file;
 pub(crate) use read::{Reader, find};
 pub(crate) use settings::Scheme;
 pub(crate) use upload::Upload;
+pub(crate) use web::Download;
 
 /// More clients than this are not kept: programs have a bucket or two.
 const KEPT_CLIENTS: usize = 64;

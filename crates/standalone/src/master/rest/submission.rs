@@ -235,6 +235,11 @@ fn program(resource: &str) -> Result<String, String> {
     let path = path.strip_prefix("//").unwrap_or(path);
     let instead =
         "appResource is the path of an executable that every worker has, such as file:/opt/app";
+    if path.contains("://") {
+        return Err(format!(
+            "{resource:?} is a URL, which firesteel submit fetches and uploads: submit it with that ({instead})"
+        ));
+    }
     if [".jar", ".py", ".sql", ".R"].iter().any(|ending| path.ends_with(ending)) {
         return Err(format!("{resource} cannot be run: {instead}"));
     }
