@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use firesteel_status::{AppStatus, StageState, StageStatus, TaskState, TaskStatus};
-use firesteel_types::{TaskMetrics, Tick};
+use firesteel_status::{
+    AppStatus, CostReader, StageState, StageStatus, TaskCost, TaskState, TaskStatus,
+};
+use firesteel_types::Tick;
 use maud::{Markup, html};
 
 use super::tasks::Picked;
@@ -47,20 +49,18 @@ impl Look {
         let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
         let mut look =
             Look { duration, run, input, read, write, spill, stream, failures: BTreeMap::new() };
-        let mut metrics = TaskMetrics::default();
+        let mut costs = CostReader::default();
         for task in stage.every_task() {
-            let is_told = task.read_metrics(&mut metrics);
-            let told = is_told.then_some(&metrics);
-            look.add(task, told);
+            look.add(task, task.cost(&mut costs));
             if let Some(picked) = &mut picked {
-                picked.add(task, told);
+                picked.add(task);
             }
         }
         look
     }
 
-    fn add(&mut self, task: &TaskStatus, metrics: Option<&TaskMetrics>) {
-        self.stream.add(task, metrics);
+    fn add(&mut self, task: &TaskStatus, cost: Option<TaskCost>) {
+        self.stream.add(task);
         if let Some(failure) = &task.failure {
             let text = failure.to_string();
             let kind = short(text.lines().next().unwrap_or_default(), ALIKE);
@@ -72,12 +72,12 @@ impl Look {
             return;
         }
         self.duration.add(task.duration_ms().unwrap_or(0));
-        let Some(metrics) = metrics else { return };
-        self.run.add(metrics.run_time_us);
-        self.input.add(metrics.input_bytes);
-        self.read.add(metrics.shuffle_read_bytes());
-        self.write.add(metrics.shuffle_write_bytes);
-        self.spill.add(metrics.disk_bytes_spilled);
+        let Some(cost) = cost else { return };
+        self.run.add(cost.run_time_us);
+        self.input.add(cost.input_bytes);
+        self.read.add(cost.shuffle_read_bytes);
+        self.write.add(cost.shuffle_write_bytes);
+        self.spill.add(cost.disk_bytes_spilled);
     }
 }
 
