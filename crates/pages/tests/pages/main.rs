@@ -433,6 +433,24 @@ fn executors_show_memory_and_processors_over_time_on_axes_of_their_own_page() {
 }
 
 #[test]
+fn a_large_stage_that_is_over_is_drawn_once_and_shown_the_same() {
+    let made = Made { tasks: 12_000, jobs: 1, is_over: true, ..Made::SMALL };
+    let (over, pages) = (Fixed::new(vec![made.status()], false), Pages::default());
+    let home = "/history/app-skewed-join/stages/stage/?id=0";
+    let again = ["", "", "&sort=input&order=desc", "&page=3", "&attempt=0", "&page=99999"];
+    for more in again {
+        let url = format!("{home}{more}");
+        let (first, second) = (get(&over, &url), ask(&pages, &over, &url, None));
+        assert_eq!(first.status, 200, "{url}: {}", first.text);
+        assert!(first.text == second.text, "{url}");
+    }
+    // Another run of the same id.
+    let slower = Fixed::new(vec![Made { slower_ms: 900, ..made }.status()], false);
+    let (first, second) = (get(&slower, home), ask(&pages, &slower, home, None));
+    assert!(first.text == second.text && first.text != get(&over, home).text);
+}
+
+#[test]
 fn the_ten_questions_of_the_guide_are_answered_where_it_says() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pages.md");
     let guide = std::fs::read_to_string(guide).unwrap();
