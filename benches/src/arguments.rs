@@ -1,6 +1,6 @@
 //! What `./bench` was asked for, or what is wrong with it.
 
-use crate::{chaos, cluster, ha, history, memory, memory::Selection, rdd};
+use crate::{chaos, cluster, ha, history, memory, memory::Selection, pages, rdd};
 
 /// A command with its flags.
 #[derive(Debug, PartialEq)]
@@ -11,6 +11,7 @@ pub(crate) enum Request {
     Cluster { rounds: usize, only: Vec<String> },
     Ha { rounds: usize, only: Vec<String> },
     History(history::Selection),
+    Pages { rounds: usize, only: Vec<String> },
     Chaos(chaos::Options),
 }
 
@@ -49,6 +50,10 @@ pub(crate) fn parse(words: &[&str]) -> Result<Request, String> {
             let flags = Flags::parse(rest, &["--rounds", "--only"], &history::NAMES)?;
             let rounds = flags.rounds.unwrap_or(ROUNDS);
             Ok(Request::History(history::Selection { rounds, only: flags.only, small }))
+        }
+        "pages" => {
+            let flags = Flags::parse(rest, &["--rounds", "--only"], &pages::NAMES)?;
+            Ok(Request::Pages { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
         }
         "chaos" => Ok(Request::Chaos(chaos::Options::parse(rest, fastrand::u64(..1_000_000))?)),
         other => Err(format!("no command is called `{other}`")),
@@ -140,6 +145,7 @@ mod tests {
             ("cluster --only sort", "speed, memory, jobs, faults, load"),
             ("ha --only sort", "restart, failover, stopped, store, applications, state, clients"),
             ("memory --rounds 3", "`--rounds` is no flag"),
+            ("pages --only sort", "paint, cost"),
             ("memory --gigabytes 0.5", "not `0.5`"),
         ] {
             let problem = parsed(line).unwrap_err();

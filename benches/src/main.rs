@@ -10,6 +10,7 @@
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
 //!   ├── ha                       masters that die, stand still, lose their store
 //!   ├── history                  history servers of both kinds, what writing event logs costs
+//!   ├── pages                    pages in a browser beside Spark's, what open ones cost
 //!   ├── chaos                    `./chaos`: a cluster under random faults
 //!   │       all of them: process, output   run a child, read what it printed; table
 //!   └── bars                    `bar NAME VALUE TARGET ok|short` and the exit code
@@ -31,6 +32,7 @@ mod history;
 mod job;
 mod memory;
 mod output;
+mod pages;
 mod process;
 mod rdd;
 mod scratch;
@@ -66,6 +68,7 @@ fn run(request: &Request) -> ExitCode {
         Request::Ha { rounds, only } => ha::run(*rounds, only),
         Request::Memory(selection) => memory::run(selection),
         Request::History(selection) => history::run(selection),
+        Request::Pages { rounds, only } => pages::run(*rounds, only),
     };
     match bars {
         Ok(bars) => {

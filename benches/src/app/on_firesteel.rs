@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firesteel::prelude::*;
 use firesteel::types::Event;
@@ -58,6 +58,21 @@ pub(crate) fn tasks() -> Result<()> {
             println!("RESULT tasks10000 {count}");
         }
     }
+    Ok(())
+}
+
+/// 10,000 empty tasks again and again, for so many seconds, while pages of the application are at this port; what they took on average.
+pub(crate) fn shown(seconds: u64, port: u16) -> Result<()> {
+    let builder = builder("shown").config("spark.ui.enabled", true);
+    let ctx = builder.config("spark.ui.port", port).build()?;
+    let numbers = ctx.parallelize_in(10_000, 1..=10_000u32);
+    numbers.count()?;
+    let (start, mut runs) = (Instant::now(), 0u32);
+    while start.elapsed().as_secs() < seconds {
+        numbers.count()?;
+        runs += 1;
+    }
+    println!("BENCH tasks_shown {:.6} s", start.elapsed().as_secs_f64() / f64::from(runs.max(1)));
     Ok(())
 }
 

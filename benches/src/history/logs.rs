@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 
 /// The id of the application with the large log.
-pub(super) const LARGE: &str = "app-large";
+pub(crate) const LARGE: &str = "app-large";
 
 /// Tasks of one stage: as many as both servers remember.
 const TASKS_OF_A_STAGE: u64 = 100_000;
@@ -85,7 +85,7 @@ fn job(out: &mut impl Write, number: u64, first_task: u64, tasks: u64) -> Result
 }
 
 /// One log of so many tasks, about a gigabyte for a million.
-pub(super) fn large(directory: &Path, tasks: u64) -> Result<()> {
+pub(crate) fn large(directory: &Path, tasks: u64) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(directory.join(LARGE))?);
     head(&mut out, LARGE)?;
     let mut done = 0;
@@ -99,7 +99,7 @@ pub(super) fn large(directory: &Path, tasks: u64) -> Result<()> {
 }
 
 /// So many logs of a job with ten tasks each.
-pub(super) fn many(directory: &Path, count: u64) -> Result<()> {
+pub(crate) fn many(directory: &Path, count: u64) -> Result<()> {
     for number in 0..count {
         let id = format!("app-{number:06}");
         let mut out = BufWriter::new(File::create(directory.join(&id))?);

@@ -8,9 +8,9 @@
 //! | `overhead` | what writing a log costs a job |
 
 mod agreement;
-mod logs;
+pub(crate) mod logs;
 mod overhead;
-mod servers;
+pub(crate) mod servers;
 
 use std::path::Path;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::spark::{self, Spark};
 
 /// Whose server it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Spark,
     Firesteel,
 }
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
     started: Instant,
@@ -54,7 +54,7 @@ impl Server {
         Ok(Server { child, address: ([127, 0, 0, 1], port).into(), started })
     }
 
-    pub(super) fn firesteel(program: &Path, logs: &Path, store: Option<&Path>) -> Result<Self> {
+    pub(crate) fn firesteel(program: &Path, logs: &Path, store: Option<&Path>) -> Result<Self> {
         let port = free_port()?;
         let mut command = Command::new(program);
         spark::remove_settings(&mut command);
@@ -66,7 +66,7 @@ impl Server {
         Self::start(command, port)
     }
 
-    pub(super) fn spark(spark: &Spark, logs: &Path) -> Result<Self> {
+    pub(crate) fn spark(spark: &Spark, logs: &Path) -> Result<Self> {
         let port = free_port()?;
         let mut command = Command::new(spark.program("spark-class"));
         let options = format!(
@@ -83,8 +83,12 @@ impl Server {
         Self::start(command, port)
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Status and body of an answer.
-    pub(super) fn get(&self, path: &str) -> Result<(u16, Vec<u8>)> {
+    pub(crate) fn get(&self, path: &str) -> Result<(u16, Vec<u8>)> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(ANSWER))?;
         let host = self.address;
@@ -97,21 +101,21 @@ impl Server {
         Ok((status, bytes.split_off(end + 4)))
     }
 
-    pub(super) fn json(&self, path: &str) -> Result<Value> {
+    pub(crate) fn json(&self, path: &str) -> Result<Value> {
         let (status, body) = self.get(&format!("/api/v1{path}"))?;
         ensure!(status == 200, "{path}: {status} {}", String::from_utf8_lossy(&body));
         Ok(serde_json::from_slice(&body)?)
     }
 
     /// The ids of all applications.
-    pub(super) fn applications(&self) -> Result<Vec<String>> {
+    pub(crate) fn applications(&self) -> Result<Vec<String>> {
         let list = self.json("/applications")?;
         let all = list.as_array().context("no list")?.iter();
         Ok(all.filter_map(|it| it["id"].as_str().map(str::to_owned)).collect())
     }
 
     /// Seconds from the start of the process until so many are listed.
-    pub(super) fn wait_for_applications(&self, count: usize, limit: Duration) -> Result<f64> {
+    pub(crate) fn wait_for_applications(&self, count: usize, limit: Duration) -> Result<f64> {
         loop {
             if self.applications().is_ok_and(|found| found.len() >= count) {
                 return Ok(self.started.elapsed().as_secs_f64());
@@ -124,7 +128,7 @@ impl Server {
     }
 
     /// Seconds until the jobs and stages of an application are shown.
-    pub(super) fn open(&self, id: &str) -> Result<f64> {
+    pub(crate) fn open(&self, id: &str) -> Result<f64> {
         let begin = Instant::now();
         let jobs = self.json(&format!("/applications/{id}/jobs"))?;
         let stages = self.json(&format!("/applications/{id}/stages"))?;
@@ -135,7 +139,7 @@ impl Server {
     }
 
     /// The most memory it ever had.
-    pub(super) fn peak_bytes(&self) -> Result<f64> {
+    pub(crate) fn peak_bytes(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());

@@ -52,7 +52,9 @@ pub(crate) fn run(flags: HistoryFlags) -> Result<ExitCode, Failure> {
         allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
         secrets: conf.get(&entries::REDACTION_REGEX)?,
     };
-    let server = Server::start_with(history.clone(), Arc::new(Pages::default()), options)?;
+    let base = conf.get(&entries::UI_PROXY_BASE)?;
+    let pages = Pages::default().below(base.as_ref().map(|base| base.path()));
+    let server = Server::start_with(history.clone(), Arc::new(pages), options)?;
     let directory = history.options().directory.display();
     println!("firesteel history: http://{}/ of {directory}", server.address());
     daemons::runtime()?.block_on(async {

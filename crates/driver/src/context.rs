@@ -149,7 +149,7 @@ impl Context {
     }
 
     fn start(
-        conf: Conf,
+        mut conf: Conf,
         mut listeners: Vec<Box<dyn Listener>>,
         managers: &[Arc<dyn ClusterManager>],
     ) -> Result<Self> {
@@ -157,8 +157,10 @@ impl Context {
         let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
         let handles_interrupt = conf.get(&entries::HANDLE_INTERRUPT)?;
         listeners.extend(monitoring::event_log(&conf)?);
+        // Before the engine, which tells a master where it is.
+        let ui = Ui::open(&mut conf)?;
         let engine = Engine::start_on(conf, listeners, managers)?;
-        let ui = Ui::start(&engine)?;
+        ui.show(&engine)?;
         let progress = shows_progress.then(|| ConsoleProgress::start(&engine, interval));
         let context = Context(Arc::new(Inner::new(engine, progress, ui)));
         if handles_interrupt {

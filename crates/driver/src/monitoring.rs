@@ -7,10 +7,10 @@ pub(crate) use without_monitor::{Ui, event_log};
 
 #[cfg(feature = "monitor")]
 mod with_monitor {
-    use std::sync::{Arc, Mutex, MutexGuard, Weak};
+    use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
     use firesteel_conf::{Conf, entries};
-    use firesteel_engine::{Engine, Listener};
+    use firesteel_engine::{Engine, Listener, page_hosts};
     use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
     use firesteel_monitor::{EventLog, Server, ServerOptions, metrics};
@@ -21,7 +21,7 @@ mod with_monitor {
 
     use crate::{Error, Result};
 
-    /// Only this machine reaches it: nobody has to prove who they are.
+    /// Only this machine reaches it, unless a master shows the pages to others: nobody has to prove who they are.
     const HOST: &str = "127.0.0.1";
 
     struct Log(EventLog);
@@ -51,7 +51,8 @@ mod with_monitor {
 
     /// The application of this process.
     struct Live {
-        engine: Weak<Engine>,
+        /// Once it runs.
+        engine: OnceLock<Weak<Engine>>,
         /// Whether its jobs and stages can be killed from its pages.
         can_kill: bool,
         /// `spark.metrics.namespace`
@@ -61,8 +62,12 @@ mod with_monitor {
     }
 
     impl Live {
+        fn engine(&self) -> Option<Arc<Engine>> {
+            self.engine.get()?.upgrade()
+        }
+
         fn look<R>(&self, look: impl FnOnce(&AppStatus) -> R) -> Option<R> {
-            Some(self.engine.upgrade()?.with_status(look))
+            Some(self.engine()?.with_status(look))
         }
     }
 
@@ -116,12 +121,12 @@ mod with_monitor {
         }
 
         fn metrics(&self) -> Option<Metrics> {
-            let engine = self.engine.upgrade()?;
+            let engine = self.engine()?;
             Some(driver_metrics(&engine, self.namespace.as_deref()))
         }
 
         fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
-            self.engine.upgrade()?.threads(executor)
+            self.engine()?.threads(executor)
         }
 
         fn tells_executors(&self) -> bool {
@@ -138,14 +143,14 @@ mod with_monitor {
 
     impl Control for Live {
         fn kill_job(&self, job: JobId, reason: &str) {
-            if let Some(engine) = self.engine.upgrade() {
+            if let Some(engine) = self.engine() {
                 tracing::info!(job = job.0, reason, "a job is killed from its page");
                 engine.cancel_job(job, reason);
             }
         }
 
         fn kill_stage(&self, stage: StageId, reason: &str) {
-            if let Some(engine) = self.engine.upgrade() {
+            if let Some(engine) = self.engine() {
                 tracing::info!(stage = stage.0, reason, "a stage is killed from its page");
                 engine.cancel_stage(stage, reason);
             }
@@ -154,8 +159,21 @@ mod with_monitor {
 
     /// The server and the reports of a running application, until it stops.
     pub(crate) struct Ui {
+        live: Arc<Live>,
         server: Mutex<Option<Server>>,
         reporter: Mutex<Option<Reporter>>,
+    }
+
+    /// What to bind, and the host that a master is told that shows the pages to others.
+    fn hosts(conf: &Conf) -> (String, Option<String>) {
+        match page_hosts(conf) {
+            Ok(Some((bind, told))) => (bind, Some(told)),
+            Ok(None) => (HOST.to_owned(), None),
+            Err(error) => {
+                tracing::warn!(%error, "no master can show the pages of this application: set spark.driver.host");
+                (HOST.to_owned(), None)
+            }
+        }
     }
 
     fn sinks(conf: &Conf) -> Result<Vec<SinkOptions>> {
@@ -176,32 +194,56 @@ mod with_monitor {
     }
 
     impl Ui {
-        pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self> {
-            let reporter = Mutex::new(reporter(engine)?);
-            Ok(Ui { server: Mutex::new(Self::serve(engine)?), reporter })
+        /// Opens the port. A master is told of it by the settings.
+        pub(crate) fn open(conf: &mut Conf) -> Result<Self> {
+            let (host, told) = hosts(conf);
+            // Who comes through a master proves nothing: that they may kill, somebody has to say.
+            let is_said = conf.setting(entries::UI_KILL_ENABLED.key()).is_some();
+            let live = Arc::new(Live {
+                engine: OnceLock::new(),
+                can_kill: conf.get(&entries::UI_KILL_ENABLED)? && (told.is_none() || is_said),
+                namespace: conf.get(&entries::METRICS_NAMESPACE)?,
+                tells_executors: conf.get(&entries::UI_PROMETHEUS_ENABLED)?,
+            });
+            let server = Self::serve(conf, &live, host, told.clone())?;
+            let port = server.as_ref().map(|server| server.address().port());
+            let is_set = conf.get(&entries::DRIVER_APP_UI_ADDRESS)?.is_some();
+            if let (Some(host), Some(port), false) = (told, port, is_set) {
+                let host = if host.contains(':') { format!("[{host}]") } else { host };
+                conf.set(entries::DRIVER_APP_UI_ADDRESS.key(), format!("http://{host}:{port}"));
+            }
+            Ok(Ui { live, server: Mutex::new(server), reporter: Mutex::new(None) })
+        }
+
+        /// Shows an engine that runs.
+        pub(crate) fn show(&self, engine: &Arc<Engine>) -> Result<()> {
+            let _ = self.live.engine.set(Arc::downgrade(engine));
+            *lock(&self.reporter) = reporter(engine)?;
+            Ok(())
         }
 
         /// A port that cannot be had is no reason not to run jobs.
-        fn serve(engine: &Arc<Engine>) -> Result<Option<Server>> {
-            let conf = engine.conf();
+        fn serve(
+            conf: &Conf,
+            live: &Arc<Live>,
+            host: String,
+            told: Option<String>,
+        ) -> Result<Option<Server>> {
             if !conf.get(&entries::UI_ENABLED)? {
                 return Ok(None);
             }
+            let mut allowed_hosts = conf.get(&entries::HTTP_ALLOWED_HOSTS)?;
+            allowed_hosts.extend(told);
             let options = ServerOptions {
-                host: HOST.to_owned(),
+                host,
                 port: u16::try_from(conf.get(&entries::UI_PORT)?).unwrap_or(0),
                 retries: conf.get(&entries::PORT_MAX_RETRIES)?,
-                allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
+                allowed_hosts,
                 secrets: conf.get(&entries::REDACTION_REGEX)?,
             };
-            let can_kill = conf.get(&entries::UI_KILL_ENABLED)?;
-            let live = Live {
-                engine: Arc::downgrade(engine),
-                can_kill,
-                namespace: conf.get(&entries::METRICS_NAMESPACE)?,
-                tells_executors: conf.get(&entries::UI_PROMETHEUS_ENABLED)?,
-            };
-            let server = Server::start_with(Arc::new(live), Arc::new(Pages::default()), options);
+            let base = conf.get(&entries::UI_PROXY_BASE)?;
+            let pages = Pages::default().below(base.as_ref().map(|base| base.path()));
+            let server = Server::start_with(live.clone(), Arc::new(pages), options);
             match &server {
                 Ok(server) => {
                     tracing::info!(url = %format!("http://{}/", server.address()), "pages and REST API");
@@ -251,8 +293,12 @@ mod without_monitor {
     pub(crate) struct Ui;
 
     impl Ui {
-        pub(crate) fn start(_: &Arc<Engine>) -> Result<Self> {
+        pub(crate) fn open(_: &mut Conf) -> Result<Self> {
             Ok(Ui)
+        }
+
+        pub(crate) fn show(&self, _: &Arc<Engine>) -> Result<()> {
+            Ok(())
         }
 
         pub(crate) fn stop(&self) {}

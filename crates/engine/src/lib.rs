@@ -61,7 +61,7 @@ use start::Application;
 use state::{Launch, Output, State};
 use status::Status;
 
-pub use backend::ClusterManager;
+pub use backend::{ClusterManager, page_hosts};
 #[cfg(feature = "cluster")]
 pub use backend::{ApplicationSpec, Provider, Reports, executor_environment};
 pub use blocks::CachedPartitions;

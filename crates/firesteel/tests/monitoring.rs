@@ -3,12 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use firesteel::prelude::*;
 use firesteel::status::AppStatus;
 use firesteel::{Builder, StorageLevel};
 use firesteel_monitor::rest::Applications;
 use firesteel_monitor::{History, HistoryOptions};
+use firesteel_rpc::RpcOptions;
+use firesteel_standalone::master::{self, MasterArgs};
 
 fn builder(master: &str, directory: &Path) -> Builder {
     Context::builder()
@@ -142,6 +145,61 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
     assert!(ctx.ui_address().is_none() && TcpStream::connect(address).is_err());
     let entry = &history(directory.path()).list()[0];
     assert!(entry.id == id && entry.attempts[0].completed, "{entry:?}");
+}
+
+/// Waits until there is something.
+#[track_caller]
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{what} did not come");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_master_shows_the_pages_of_an_application_below_its_own() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let mut conf = firesteel::conf::Conf::new();
+    conf.set("spark.ui.reverseProxy", true);
+    let args =
+        MasterArgs { web_port: Some(0), ..MasterArgs::loopback(conf, RpcOptions::default()) };
+    let master = runtime.block_on(master::start(args)).unwrap();
+    let page: SocketAddr = master.web_address.as_ref().unwrap().to_string().parse().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = builder(&master.url(), directory.path())
+        .config("spark.authenticate", false)
+        .config("spark.ui.reverseProxy", true)
+        .build()
+        .unwrap();
+    let app = wait_for("the application", || {
+        master.view().active_apps.first().map(|it| it.app.0.to_string())
+    });
+    let base = format!("/proxy/{app}");
+    let jobs = get(page, &format!("{base}/jobs/"));
+    assert!(jobs.starts_with("HTTP/1.1 200"), "{jobs}");
+    for link in [
+        format!("href=\"{base}/stages/\""),
+        format!("data-events=\"{base}/events\""),
+        format!("href=\"{base}/\""),
+    ] {
+        assert!(jobs.contains(&link), "{link}: {jobs}");
+    }
+    let own = get(ctx.ui_address().unwrap(), "/jobs/");
+    assert!(own.contains("href=\"/stages/\""), "its own address works as well: {own}");
+    let overview = get(page, "/");
+    assert!(overview.contains(&format!("href=\"{base}/\"")), "{overview}");
+    assert!(get(page, &format!("{base}/api/v1/applications")).contains("monitored"));
+    ctx.stop();
+    let gone = wait_for("its end", || {
+        let answer = get(page, &format!("{base}/jobs/"));
+        answer.contains("is over").then_some(answer)
+    });
+    assert!(gone.starts_with("HTTP/1.1 404"), "{gone}");
+    runtime.block_on(master.stop());
 }
 
 #[test]

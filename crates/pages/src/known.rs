@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use firesteel_status::{AppStatus, Insight};
 use firesteel_types::Tick;
 
+use crate::album::Album;
 use crate::live::fingerprint;
 
 /// For so long what was found out is right enough.
@@ -22,9 +23,17 @@ struct Found {
 }
 
 #[derive(Default)]
-pub(crate) struct Known(Mutex<Vec<Found>>);
+pub(crate) struct Known {
+    insights: Mutex<Vec<Found>>,
+    album: Album,
+}
 
 impl Known {
+    /// Pictures that were drawn before.
+    pub(crate) fn album(&self) -> &Album {
+        &self.album
+    }
+
     /// The insights of an application, of what still runs until about `until`.
     pub(crate) fn insights(&self, status: &AppStatus, until: Tick) -> Arc<[Insight]> {
         let (application, now) = (status.application(), fingerprint(status));
@@ -35,7 +44,7 @@ impl Known {
             Some(_) => found.fingerprint == now,
             None => until >= found.until && until.since_ms(found.until) < LASTS_MS,
         };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.insights.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = all.iter().find(|found| is_it(found) && is_right(found)) {
             return found.insights.clone();
         }

@@ -7,13 +7,14 @@
 //! | `history` | the list of applications, two runs side by side |
 //! | `report` | one file with everything of an application |
 //! | `sheet` | pages of tables: those of a master and a worker |
-//! | `live`, `recent`, `known` | what tells open pages that something changed; what was made or found out a moment ago |
+//! | `live`, `recent`, `known`, `album` | what tells open pages that something changed; what was made, found out or drawn before |
 //! | `chart` | pictures |
 //! | `frame`, `list`, `badge`, `text`, `assets` | what all pages share |
 //!
 //! Nothing here reads a clock, a file or a socket. Everything that a page shows is escaped by the macro that writes it;
 //! pages work without their script, which only asks for them again when something changed.
 
+mod album;
 mod app;
 mod assets;
 mod badge;

@@ -22,6 +22,8 @@ pub struct Pages {
     /// Known to pages of this server only: a form without it comes from elsewhere. `None`: the system has no random bytes, and
     /// nothing can be killed.
     token: Option<String>,
+    /// Where a proxy shows these pages that does not say so itself.
+    base: Option<String>,
     recent: Recent,
     known: Known,
 }
@@ -31,7 +33,7 @@ impl Default for Pages {
         let mut bytes = [0; 16];
         let token = getrandom::fill(&mut bytes).is_ok();
         let token = token.then(|| format!("{:032x}", u128::from_le_bytes(bytes)));
-        Pages { token, recent: Recent::default(), known: Known::default() }
+        Pages { token, base: None, recent: Recent::default(), known: Known::default() }
     }
 }
 
@@ -43,7 +45,7 @@ impl Site for Pages {
         if let Some((content_type, text)) = assets::find(asked.path) {
             return asset(asked, content_type, text);
         }
-        let root = root(asked.base);
+        let root = root(asked.base.or(self.base.as_deref()));
         if let Some(form) = asked.form {
             return self.changed(asked, &root, form);
         }
@@ -72,11 +74,18 @@ impl Site for Pages {
 }
 
 impl Pages {
+    /// Shown below this path by a proxy that does not say so in each request.
+    #[must_use]
+    pub fn below(mut self, base: Option<&str>) -> Self {
+        self.base = base.map(str::to_owned);
+        self
+    }
+
     fn find(&self, asked: &Asked<'_>, root: &str, path: &str) -> Found {
         if asked.served.is_live() {
             return match asked.served.list().first() {
                 Some(entry) => self.of_application(asked, root, root, (&entry.id, None), path),
-                None => Err((404, "The application is over.".to_owned())),
+                None => Err((404, "The application has not started yet, or is over.".to_owned())),
             };
         }
         let parts: Vec<String> =

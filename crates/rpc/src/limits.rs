@@ -106,9 +106,9 @@ impl PeerPlace {
         of.filter(|held| held.number == self.number).for_each(|held| held.settled = true);
     }
 
-    /// Waits until a newer connection of the same address has taken the place.
-    pub async fn evicted(&self) {
-        self.evicted.cancelled().await;
+    /// Waits until a newer connection of the same address has taken the place. Never ends of one that is given back before.
+    pub fn evicted(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        self.evicted.clone().cancelled_owned()
     }
 }
 

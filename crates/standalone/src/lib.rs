@@ -17,6 +17,7 @@
 mod alarm;
 mod error;
 mod executable;
+mod forward;
 pub mod fuzzing;
 pub mod gateway;
 pub mod master;

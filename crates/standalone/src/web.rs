@@ -2,7 +2,8 @@
 //!
 //! A client gets one answer per connection, within a time, from so many connections at once: a slow
 //! or silent reader costs a place for a while and nothing more, and one address does not get all places. Where an address has all it may
-//! have, its newest connection evicts the oldest one of which no request has come. Handlers decide what the answers say.
+//! have, its newest connection evicts the oldest one of which no request has come. Handlers decide what the answers say. A [`Front`]
+//! takes some requests to other servers: those answers stream, for longer, and have places of their own.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use firesteel_conf::{Conf, HostNames, entries};
-use firesteel_rpc::{PeerLimits, PeerPlace, RpcAddress};
-use http_body_util::{BodyExt, Collected, Full, Limited};
+use firesteel_rpc::{PeerLimits, RpcAddress};
+use http_body_util::{BodyExt, Collected, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap,
@@ -31,6 +32,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::StartError;
+use crate::forward::{Passage, Passing};
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
@@ -90,6 +92,24 @@ pub(crate) struct HttpRequest {
     pub(crate) body: Option<Bytes>,
 }
 
+impl HttpRequest {
+    /// Where a proxy shows these pages: in front of every link.
+    pub(crate) fn root(&self) -> String {
+        root(self.context.as_deref())
+    }
+}
+
+/// Where a proxy shows us, as far as that is a path that cannot be mistaken for something else.
+pub(crate) fn root(context: Option<&str>) -> String {
+    let is_plain = |context: &&str| {
+        context.starts_with('/')
+            && !context.starts_with("//")
+            && context.len() < 200
+            && context.bytes().all(|it| it.is_ascii_alphanumeric() || b"/-_.".contains(&it))
+    };
+    context.filter(is_plain).map_or_else(String::new, |it| it.trim_end_matches('/').to_owned())
+}
+
 /// What stands behind the question mark: names and values, decoded.
 #[derive(Clone, Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
@@ -119,7 +139,7 @@ impl Query {
 }
 
 /// Without percent signs; what is no text then is replaced.
-fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, behind)) = rest.split_first() {
         let hex =
@@ -152,18 +172,45 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
 /// Answers any request.
 pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> Answering + Send + Sync>;
 
+/// An answer made here, or one of another server.
+pub(crate) type FrontResponse = Response<Either<Full<Bytes>, Passing>>;
+
+/// Takes requests to other servers.
+pub(crate) trait Front: Send + Sync {
+    /// Whether requests for this path are for other servers.
+    fn takes(&self, path: &str) -> bool;
+
+    /// Answers a request of a client.
+    fn pass(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        from: IpAddr,
+        passage: Arc<Passage>,
+    ) -> Pin<Box<dyn Future<Output = FrontResponse> + Send>>;
+}
+
 /// A port for pages.
 pub(crate) struct Web {
     listener: TcpListener,
     pub(crate) address: RpcAddress,
     names: HostNames,
+    front: Option<Arc<dyn Front>>,
 }
 
 impl Web {
-    /// Is also asked for by the names of the settings.
+    /// Is also asked for by the names of the settings, and by that of a proxy in front.
     pub(crate) fn also_named(mut self, conf: &Conf) -> Result<Self, StartError> {
-        self.names = names_of(&self.address.host, conf.get(&entries::HTTP_ALLOWED_HOSTS)?);
+        let mut names = conf.get(&entries::HTTP_ALLOWED_HOSTS)?;
+        let proxy = conf.get(&entries::UI_REVERSE_PROXY_URL)?;
+        names.extend(proxy.as_ref().and_then(|url| url.host()).map(str::to_owned));
+        self.names = names_of(&self.address.host, names);
         Ok(self)
+    }
+
+    /// Takes requests to other servers as well.
+    pub(crate) fn in_front(mut self, front: Option<Arc<dyn Front>>) -> Self {
+        self.front = front;
+        self
     }
 }
 
@@ -202,7 +249,7 @@ pub(crate) async fn bind(
                 let bound = listener.local_addr().map_or(attempt, |bound| bound.port());
                 let address = RpcAddress::new(advertised, bound);
                 let names = names_of(advertised, Vec::new());
-                return Ok(Web { listener, address, names });
+                return Ok(Web { listener, address, names, front: None });
             }
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse && port != 0 && tries < retries =>
@@ -238,8 +285,11 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
                         tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                         continue;
                     };
-                    let asker = Asker { names: web.names.clone(), from: from.ip() };
-                    let task = answer(stream, (place, peer), asker, handler.clone(), body);
+                    let evicted = peer.evicted();
+                    let passage = Arc::new(Passage::new(place, peer));
+                    let front = web.front.clone();
+                    let asker = Asker { names: web.names.clone(), from: from.ip(), passage, front };
+                    let task = answer(stream, evicted, asker, handler.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
@@ -268,11 +318,13 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     let _ = tokio::io::copy(&mut stream.take(HEAD as u64), &mut tokio::io::sink()).await;
 }
 
-/// Who asks, and by which names it may ask.
+/// Who asks, by which names it may ask, and how it is answered for other servers.
 #[derive(Clone)]
 struct Asker {
     names: HostNames,
     from: IpAddr,
+    passage: Arc<Passage>,
+    front: Option<Arc<dyn Front>>,
 }
 
 /// Headers of proxies: who sends them speaks for somebody else.
@@ -288,37 +340,16 @@ impl Asker {
 
 async fn answer(
     stream: TcpStream,
-    (_place, peer): (OwnedSemaphorePermit, PeerPlace),
+    evicted: impl Future<Output = ()>,
     asker: Asker,
     handler: HttpHandler,
     limit: usize,
 ) {
-    let peer = &peer;
+    let passage = asker.passage.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        peer.settle();
         let (handler, asker) = (handler.clone(), asker.clone());
-        async move {
-            let (head, body) = request.into_parts();
-            if !is_admitted(&asker.names, &head.headers) {
-                return Ok::<_, Infallible>(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
-            }
-            let body = match limit {
-                0 => None,
-                limit => Limited::new(body, limit).collect().await.ok().map(Collected::to_bytes),
-            };
-            let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
-            let asked = HttpRequest {
-                path: head.uri.path().to_owned(),
-                query: Query::parse(head.uri.query().unwrap_or_default()),
-                is_local: asker.is_local(&head.headers),
-                context: head.headers.get("x-forwarded-context").and_then(text),
-                by_a_page: head.headers.contains_key(ORIGIN),
-                authorization: head.headers.get(AUTHORIZATION).and_then(text),
-                method: head.method,
-                body,
-            };
-            Ok(handler(asked).await)
-        }
+        asker.passage.settle();
+        async move { Ok::<_, Infallible>(respond_to(request, asker, handler, limit).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -327,11 +358,52 @@ async fn answer(
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        answered = timeout(TIME, connection) => if let Ok(Err(error)) = answered {
+        answered = connection => if let Err(error) = answered {
             tracing::debug!(%error, "a request was not answered");
         },
-        () = peer.evicted() => tracing::debug!("a connection without a request was cut off"),
+        () = overdue(&passage) => tracing::debug!("a connection that took too long was cut off"),
+        () = evicted => tracing::debug!("a connection without a request was cut off"),
     }
+}
+
+/// Returns when a connection has lasted long enough.
+async fn overdue(passage: &Passage) {
+    tokio::time::sleep(TIME).await;
+    // An answer of another server may stream for longer, to a client that reads it.
+    while passage.goes_on() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn respond_to(
+    request: Request<Incoming>,
+    asker: Asker,
+    handler: HttpHandler,
+    limit: usize,
+) -> FrontResponse {
+    if !is_admitted(&asker.names, request.headers()) {
+        return plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).map(Either::Left);
+    }
+    if let Some(front) = asker.front.as_ref().filter(|it| it.takes(request.uri().path())) {
+        return front.clone().pass(request, asker.from, asker.passage.clone()).await;
+    }
+    let (head, body) = request.into_parts();
+    let body = match limit {
+        0 => None,
+        limit => Limited::new(body, limit).collect().await.ok().map(Collected::to_bytes),
+    };
+    let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+    let asked = HttpRequest {
+        path: head.uri.path().to_owned(),
+        query: Query::parse(head.uri.query().unwrap_or_default()),
+        is_local: asker.is_local(&head.headers),
+        context: head.headers.get("x-forwarded-context").and_then(text),
+        by_a_page: head.headers.contains_key(ORIGIN),
+        authorization: head.headers.get(AUTHORIZATION).and_then(text),
+        method: head.method,
+        body,
+    };
+    handler(asked).await.map(Either::Left)
 }
 
 /// The page of a path, or a refusal.

@@ -41,6 +41,7 @@ use storage::Storage;
 pub use executors::ExecutorStatus;
 pub use insights::{Insight, InsightKind};
 pub use jobs::{JobState, JobStatus};
+pub use metrics::{CostReader, TaskCost};
 pub use page::{Order, Page, Paging};
 pub use retention::Retention;
 pub use stages::{ExecutorTotals, StageState, StageStatus, TaskCounts};

@@ -20,6 +20,16 @@ macro_rules! groups {
     };
 }
 
+macro_rules! number {
+    ($([$($name:ident)*])*) => {
+        /// Every number that is packed, in the order of their bits.
+        #[allow(non_camel_case_types, dead_code)]
+        #[derive(Clone, Copy)]
+        enum Number { peak_memory_bytes, $($($name,)*)* }
+    };
+}
+groups!(number);
+
 /// Adds up what tasks cost; of peaks the highest stays. What their executors used is of no use in a sum.
 pub(crate) fn add(sum: &mut TaskMetrics, one: &TaskMetrics) {
     macro_rules! add {
@@ -100,6 +110,64 @@ impl Packed {
     }
 }
 
+/// What pictures of many tasks show of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCost {
+    pub run_time_us: u64,
+    pub input_bytes: u64,
+    /// From this machine and from others.
+    pub shuffle_read_bytes: u64,
+    pub shuffle_write_bytes: u64,
+    pub disk_bytes_spilled: u64,
+}
+
+/// Reads the costs of many tasks. The tasks of a stage mostly have the same numbers: where they are packed is looked up once.
+#[derive(Debug, Default)]
+pub struct CostReader {
+    /// Of the task before.
+    which: u32,
+    /// Where it had them; beyond the end if it had none.
+    places: [usize; 6],
+}
+
+impl CostReader {
+    const NUMBERS: [Number; 6] = [
+        Number::run_time_us,
+        Number::input_bytes,
+        Number::shuffle_local_bytes,
+        Number::shuffle_remote_bytes,
+        Number::shuffle_write_bytes,
+        Number::disk_bytes_spilled,
+    ];
+
+    fn look_up(&mut self, which: u32) {
+        self.which = which;
+        self.places = Self::NUMBERS.map(|number| {
+            let bit = 1u32 << number as u32;
+            match which & bit {
+                0 => usize::MAX,
+                _ => (which & (bit - 1)).count_ones() as usize,
+            }
+        });
+    }
+
+    pub(crate) fn read(&mut self, packed: &Packed) -> TaskCost {
+        if packed.which != self.which {
+            self.look_up(packed.which);
+        }
+        let number = |at: usize| packed.numbers.get(at).copied().unwrap_or(0);
+        let [run_time_us, input_bytes, local, remote, shuffle_write_bytes, disk_bytes_spilled] =
+            self.places.map(number);
+        TaskCost {
+            run_time_us,
+            input_bytes,
+            shuffle_read_bytes: local.saturating_add(remote),
+            shuffle_write_bytes,
+            disk_bytes_spilled,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +189,25 @@ mod tests {
         let looked_at = TaskMetrics { executor: Some(Box::new(executor)), ..numbered() };
         for metrics in [numbered(), TaskMetrics::default(), looked_at] {
             assert_eq!(Packed::new(&metrics).unpack(), metrics);
+        }
+    }
+
+    #[test]
+    fn costs_are_read_whichever_numbers_the_task_before_had() {
+        let some = TaskMetrics { input_bytes: 0, shuffle_local_bytes: 0, ..numbered() };
+        let few = TaskMetrics { disk_bytes_spilled: 5, ..TaskMetrics::default() };
+        let most = TaskMetrics { shuffle_remote_bytes: u64::MAX, ..numbered() };
+        let all = [TaskMetrics::default(), numbered(), some, few, most];
+        let mut reader = CostReader::default();
+        for metrics in all.iter().chain(all.iter().rev()) {
+            let cost = TaskCost {
+                run_time_us: metrics.run_time_us,
+                input_bytes: metrics.input_bytes,
+                shuffle_read_bytes: metrics.shuffle_read_bytes(),
+                shuffle_write_bytes: metrics.shuffle_write_bytes,
+                disk_bytes_spilled: metrics.disk_bytes_spilled,
+            };
+            assert_eq!(reader.read(&Packed::new(metrics)), cost);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use firesteel_types::{Accumulable, Host, TaskFailure, TaskId, TaskInfo, TaskMetrics, Tick};
 
-use crate::metrics::Packed;
+use crate::metrics::{CostReader, Packed, TaskCost};
 use crate::page::{Order, Page, Paging};
 
 /// How a task stands.
@@ -72,6 +72,11 @@ impl TaskStatus {
     /// [`TaskStatus::metrics`] for many tasks. `false`: nobody told.
     pub fn read_metrics(&self, into: &mut TaskMetrics) -> bool {
         self.metrics.as_ref().map(|packed| packed.unpack_into(into)).is_some()
+    }
+
+    /// The few numbers of its metrics that pictures show; `None`: nobody told. For every task of a stage.
+    pub fn cost(&self, reader: &mut CostReader) -> Option<TaskCost> {
+        self.metrics.as_ref().map(|packed| reader.read(packed))
     }
 
     pub(crate) fn set_metrics(&mut self, metrics: &TaskMetrics) {
@@ -233,10 +238,9 @@ impl Tasks {
         paging: Paging,
     ) -> Page<&TaskStatus> {
         let mut selection = TaskSelection::new(sort, order, paging);
-        let (mut metrics, is_by_metric) =
-            (TaskMetrics::default(), matches!(sort, TaskSort::Metric(_)));
+        let mut metrics = TaskMetrics::default();
         for task in self.all.iter().filter(|task| wanted(task)) {
-            let is_told = is_by_metric && task.read_metrics(&mut metrics);
+            let is_told = selection.sorts_by_metrics() && task.read_metrics(&mut metrics);
             selection.add(task, is_told.then_some(&metrics));
         }
         selection.page()
@@ -267,6 +271,11 @@ impl<'a> TaskSelection<'a> {
     pub fn new(sort: TaskSort, order: Order, paging: Paging) -> Self {
         let wanted = paging.offset.saturating_add(paging.length);
         TaskSelection { sort, order, paging, wanted, best: Vec::new(), last: None, total: 0 }
+    }
+
+    /// Whether it looks at the metrics of tasks.
+    pub fn sorts_by_metrics(&self) -> bool {
+        matches!(self.sort, TaskSort::Metric(_))
     }
 
     fn compare(&self, a: &Keyed<'_>, b: &Keyed<'_>) -> Ordering {

@@ -116,6 +116,29 @@ fn an_executors_output_is_read_at_its_worker_and_nothing_else_is() {
 }
 
 #[test]
+fn an_executors_output_is_read_through_the_master_where_only_that_is_reached() {
+    let proxy = ["--conf", "spark.ui.reverseProxy=true"];
+    let master = Master::start(&proxy);
+    let worker = Worker::start(&master, &proxy);
+    let application = Application::register(&master, script(TALKING));
+    let app = application.id();
+    let urls = file(&worker.directory(&app, 0).join("urls"));
+    let path = variables(&urls)["SPARK_LOG_URL_STDERR"].to_owned();
+    let behind = format!("/logPage/?appId={app}&executorId=0&logType=stderr");
+    let base = path.strip_suffix(&behind).unwrap_or_else(|| panic!("{path}"));
+    assert!(base.starts_with("/proxy/worker-"), "{base}");
+    wait_until("the trouble", || get(&master.page, &path).1.contains("trouble &lt;b&gt;"));
+    let (_, page) = get(&master.page, &path);
+    assert!(page.contains(&format!("href=\"{base}/logPage/?appId={app}")), "{page}");
+    let (_, overview) = get(&master.page, "/");
+    assert!(overview.contains(&format!("href=\"{base}/\"")), "{overview}");
+    let (_, own) = get(&master.page, &format!("{base}/"));
+    assert!(own.contains("Firesteel worker") && own.contains(&format!("\"{base}/")), "{own}");
+    let (status, why) = get(&master.page, &format!("/proxy/{app}/"));
+    assert!(status.contains("404") && why.contains("spark.ui.reverseProxy=true"), "{why}");
+}
+
+#[test]
 fn logs_of_executors_and_drivers_are_printed_and_followed() {
     let master = Master::start(&[]);
     let worker = Worker::start(&master, &[]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::entry::{AnyEntry, Entry};
 use crate::redaction::Redaction;
 use crate::{
-    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, LogLevel, Master,
+    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, LogLevel, Master, ProxyUrl,
     SchedulingMode,
 };
 
@@ -286,6 +286,25 @@ entries! {
         /// Whether jobs and stages can be killed from the pages of the application, and applications and drivers from the page of
         /// the master: there, when it is not set, only by who opens the page on the master's own machine.
         UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");
+
+        /// Whether the master shows the pages of applications and workers below its own, at `/proxy/APP-ID/` and `/proxy/WORKER-ID/`, for
+        /// those who reach only the master. To be set for masters, workers and applications. An application then shows its pages to the
+        /// master's network, at the address that executors reach, and has jobs killed from there only where `spark.ui.killEnabled` is set.
+        UI_REVERSE_PROXY: bool = Entry::new("spark.ui.reverseProxy", "false").since("2.1.0");
+
+        /// Where another proxy in front of the master shows the master's page, if one does: a URL, or its path. To be set for masters and workers.
+        UI_REVERSE_PROXY_URL: Option<ProxyUrl> = Entry::optional("spark.ui.reverseProxyUrl")
+            .example("https://spark.example.org/cluster").since("2.1.0");
+
+        /// Where a proxy shows the pages of an application or of the history server that does not say so in each request
+        /// (`X-Forwarded-Context`): a path, or a URL that has one. Links lead there.
+        UI_PROXY_BASE: Option<ProxyUrl> = Entry::optional("spark.ui.proxyBase")
+            .example("/gateway/nightly-report").since("1.2.0");
+
+        /// Where the pages of an application are, as the master is told. When it is not set: with `spark.ui.reverseProxy`, the
+        /// driver's address and the port of its pages; else the master is told nothing.
+        DRIVER_APP_UI_ADDRESS: Option<String> = Entry::optional("spark.driver.appUIAddress")
+            .example("http://driver.example.org:4040").since("2.0.0");
     }
 
     "Metrics" {

@@ -66,6 +66,7 @@ pub use describe::executor_environment;
 pub(crate) use join::NewCluster;
 pub(crate) use provider::claimant;
 pub use provider::{ApplicationSpec, ClusterManager, Provider, Reports};
+pub use standalone::page_hosts;
 
 /// Code up to this size goes with the first task that needs it; an executor fetches what is larger.
 const CODE_SENT_ALONG: usize = 1 << 20;

@@ -46,12 +46,29 @@ impl ClusterManager for Standalone {
         runtime: &Handle,
     ) -> Result<Box<dyn Provider>, String> {
         let Master::Standalone { masters } = master else { return Err("it is another".to_owned()) };
-        let address = |at: &HostPort| RpcAddress::new(bare(&at.host), at.port);
-        let masters = masters.iter().map(address).collect();
+        let masters = addresses(masters);
         let options = RpcOptions::from_process(conf).map_err(|error| error.to_string())?;
         let admits_others = options.admits_other_machines(conf);
         Ok(Box::new(StandaloneProvider::new(masters, options, admits_others, runtime)))
     }
+}
+
+fn addresses(masters: &[HostPort]) -> Vec<RpcAddress> {
+    masters.iter().map(|at| RpcAddress::new(bare(&at.host), at.port)).collect()
+}
+
+/// What a driver binds to show its pages to the master in front of them (`spark.ui.reverseProxy`), and the host that the master is
+/// told. `None`: no master shows them.
+pub fn page_hosts(conf: &Conf) -> io::Result<Option<(String, String)>> {
+    let proxies = conf.get(&entries::UI_REVERSE_PROXY).map_err(io::Error::other)?;
+    let master = conf.get(&entries::MASTER).map_err(io::Error::other)?;
+    let Some(Master::Standalone { masters }) = master.filter(|_| proxies) else { return Ok(None) };
+    let host = match conf.get(&entries::DRIVER_HOST).map_err(io::Error::other)? {
+        Some(host) => host,
+        None => own_address(&addresses(&masters), outward_address)?,
+    };
+    let bind = conf.get(&entries::DRIVER_BIND_ADDRESS).map_err(io::Error::other)?;
+    Ok(Some((bind.unwrap_or_else(|| host.clone()), host)))
 }
 
 /// The way to the masters of one cluster.
@@ -140,7 +157,7 @@ fn describe(application: ApplicationSpec) -> Result<ApplicationDescription, Conf
         cores_per_executor: conf.get(&entries::EXECUTOR_CORES)?,
         initial_executor_limit: conf.get(&entries::EXECUTOR_INSTANCES)?,
         command,
-        web_ui: String::new(),
+        web_ui: conf.get(&entries::DRIVER_APP_UI_ADDRESS)?.unwrap_or_default(),
     })
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let sort = listing.sort.clone();
     let (executors, total) = listing.cut(all, |a, b| compare(&sort, a, b));
     let span = usage::Span::of(status, frame.end);
-    let rows = executors.iter().map(|it| row(status, it, &span)).collect();
+    let rows = executors.iter().map(|it| row(frame, status, it, &span)).collect();
     html! {
         h1 { "Executors" }
         (missing(status))
@@ -124,9 +124,14 @@ fn lost(status: &AppStatus) -> Markup {
     }
 }
 
-fn row(status: &AppStatus, executor: &ExecutorStatus, span: &usage::Span) -> Vec<Markup> {
+fn row(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    executor: &ExecutorStatus,
+    span: &usage::Span,
+) -> Vec<Markup> {
     vec![
-        who(status, executor),
+        who(frame, status, executor),
         state(executor),
         slots(executor),
         work(executor),
@@ -137,11 +142,22 @@ fn row(status: &AppStatus, executor: &ExecutorStatus, span: &usage::Span) -> Vec
     ]
 }
 
-fn who(status: &AppStatus, executor: &ExecutorStatus) -> Markup {
+/// Where output can be read. A worker behind its master tells a path of the master: it leads somewhere from pages that are there too.
+fn log_link(frame: &Frame<'_>, url: &str) -> Option<String> {
+    if url.starts_with("http://") || url.starts_with("https://") {
+        return Some(url.to_owned());
+    }
+    let (master, _) = frame.root.split_once("/proxy/")?;
+    url.starts_with("/proxy/").then(|| format!("{master}{url}"))
+}
+
+fn who(frame: &Frame<'_>, status: &AppStatus, executor: &ExecutorStatus) -> Markup {
+    let logs = executor.info.log_urls.iter();
+    let logs = logs.filter_map(|(name, url)| Some((name, log_link(frame, url)?)));
     html! {
         strong #(format!("executor-{}", executor.executor)) { (status.executor_name(executor.executor)) } " "
         span.dim { (executor.info.host.0) }
-        @for (name, url) in executor.info.log_urls.iter().filter(|(_, url)| url.starts_with("http://") || url.starts_with("https://")).take(4) {
+        @for (name, url) in logs.take(4) {
             " " a href=(url) rel="noreferrer" { (name) }
         }
     }

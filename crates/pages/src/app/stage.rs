@@ -1,9 +1,12 @@
 //! One stage attempt: what its tasks cost and how they differ, when they ran and where, and what failed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use firesteel_status::{AppStatus, StageState, StageStatus, TaskState, TaskStatus};
-use firesteel_types::{TaskMetrics, Tick};
+use firesteel_status::{
+    AppStatus, CostReader, StageState, StageStatus, TaskCost, TaskState, TaskStatus,
+};
+use firesteel_types::Tick;
 use maud::{Markup, html};
 
 use super::tasks::Picked;
@@ -11,6 +14,7 @@ use super::times::Times;
 use super::{
     LONGEST, facts, insights, kill, named, said, size, stages, task_time_ms, tasks, volumes,
 };
+use crate::album::{StageKey, StagePictures};
 use crate::badge;
 use crate::chart::spread::{self, Spread};
 use crate::chart::stream::Stream;
@@ -47,20 +51,18 @@ impl Look {
         let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
         let mut look =
             Look { duration, run, input, read, write, spill, stream, failures: BTreeMap::new() };
-        let mut metrics = TaskMetrics::default();
+        let mut costs = CostReader::default();
         for task in stage.every_task() {
-            let is_told = task.read_metrics(&mut metrics);
-            let told = is_told.then_some(&metrics);
-            look.add(task, told);
+            look.add(task, task.cost(&mut costs));
             if let Some(picked) = &mut picked {
-                picked.add(task, told);
+                picked.add(task);
             }
         }
         look
     }
 
-    fn add(&mut self, task: &TaskStatus, metrics: Option<&TaskMetrics>) {
-        self.stream.add(task, metrics);
+    fn add(&mut self, task: &TaskStatus, cost: Option<TaskCost>) {
+        self.stream.add(task);
         if let Some(failure) = &task.failure {
             let text = failure.to_string();
             let kind = short(text.lines().next().unwrap_or_default(), ALIKE);
@@ -72,46 +74,81 @@ impl Look {
             return;
         }
         self.duration.add(task.duration_ms().unwrap_or(0));
-        let Some(metrics) = metrics else { return };
-        self.run.add(metrics.run_time_us);
-        self.input.add(metrics.input_bytes);
-        self.read.add(metrics.shuffle_read_bytes());
-        self.write.add(metrics.shuffle_write_bytes);
-        self.spill.add(metrics.disk_bytes_spilled);
+        let Some(cost) = cost else { return };
+        self.run.add(cost.run_time_us);
+        self.input.add(cost.input_bytes);
+        self.read.add(cost.shuffle_read_bytes);
+        self.write.add(cost.shuffle_write_bytes);
+        self.spill.add(cost.disk_bytes_spilled);
     }
 }
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
     let mut picked = Picked::of(frame, status);
-    let look = Look::at(stage, frame.until(stage.completed), Some(&mut picked));
+    let pictures = drawn_or_draw(frame, status, stage, &mut picked);
     html! {
         h1 { "Stage " (stage.info.stage.stage) @if stage.info.stage.attempt > 0 { " (attempt " (stage.info.stage.attempt) ")" } ": " (named(&stage.info.name)) }
-        (drawn(frame, status, stage, look))
+        (all_but_tasks(frame, status, stage, &pictures))
         (tasks::section(frame, stage, picked))
     }
 }
 
-/// Everything but the list of tasks.
-pub(crate) fn pictures(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    drawn(frame, status, stage, Look::at(stage, frame.until(stage.completed), None))
+/// The pictures of a stage, and the tasks that are asked for in `picked`.
+fn drawn_or_draw<'a>(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    stage: &'a StageStatus,
+    picked: &mut Picked<'a>,
+) -> Arc<StagePictures> {
+    let (key, album) = (StageKey::of(status, stage), frame.known.album());
+    if let Some(pictures) = key.as_ref().and_then(|key| album.find(key)) {
+        stage.every_task().for_each(|task| picked.add(task));
+        return pictures;
+    }
+    let look = Look::at(stage, frame.until(stage.completed), Some(picked));
+    let pictures = Arc::new(draw(status, stage, look));
+    if let Some(key) = key {
+        album.add(key, pictures.clone());
+    }
+    pictures
 }
 
-fn drawn(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus, look: Look) -> Markup {
+/// Everything but the list of tasks.
+pub(crate) fn pictures(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
+    let look = Look::at(stage, frame.until(stage.completed), None);
+    all_but_tasks(frame, status, stage, &draw(status, stage, look))
+}
+
+/// What needs a look at every task. Nothing else goes in here: it is shown again while the stage stays as it is.
+fn draw(status: &AppStatus, stage: &StageStatus, look: Look) -> StagePictures {
     let far_ms = if look.duration.max() > 0 { look.duration.far() } else { 0 };
+    StagePictures {
+        failed: failed(stage, &look.failures),
+        spreads: spreads(&look),
+        stream: look.stream.draw(status, far_ms),
+    }
+}
+
+fn all_but_tasks(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    stage: &StageStatus,
+    pictures: &StagePictures,
+) -> Markup {
     html! {
         (summary(frame, status, stage))
         (insights::of_stage(frame, status, stage))
-        (failed(stage, &look.failures))
+        (pictures.failed)
         @if stage.state == StageState::Active { (kill::form(frame, "stage", stage.info.stage.stage.0)) }
         @if task_time_ms(stage) > 0 {
             h2 { "What its tasks did" }
             (stacked("Task time", &Times::of_stage(stage).segments()))
         }
-        (spreads(&look))
+        (pictures.spreads)
         @if !stage.executors.is_empty() {
             h2 { "When its tasks ran" }
             p.dim { "Each row is a slot of an executor." }
-            (look.stream.draw(status, far_ms))
+            (pictures.stream)
             (by_executor(frame, status, stage))
         }
         (accumulables(stage))

@@ -80,6 +80,8 @@ impl<'a> Wanted<'a> {
 pub(crate) struct Picked<'a> {
     wanted: Wanted<'a>,
     selection: TaskSelection<'a>,
+    /// Of one task after the other, where they sort.
+    metrics: TaskMetrics,
 }
 
 impl<'a> Picked<'a> {
@@ -87,18 +89,19 @@ impl<'a> Picked<'a> {
         let wanted = Wanted::of(frame, status);
         let listing = &wanted.listing;
         let selection = TaskSelection::new(sort(&listing.sort), listing.order, listing.paging());
-        Picked { wanted, selection }
+        Picked { wanted, selection, metrics: TaskMetrics::default() }
     }
 
-    pub(crate) fn add(&mut self, task: &'a TaskStatus, metrics: Option<&TaskMetrics>) {
+    pub(crate) fn add(&mut self, task: &'a TaskStatus) {
         if self.wanted.includes(task) {
-            self.selection.add(task, metrics);
+            let is_told = self.selection.sorts_by_metrics() && task.read_metrics(&mut self.metrics);
+            self.selection.add(task, is_told.then_some(&self.metrics));
         }
     }
 }
 
 pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>) -> Markup {
-    let Picked { wanted, selection } = picked;
+    let Picked { wanted, selection, .. } = picked;
     let (status, mut shown) = (wanted.status, wanted.listing.clone());
     let mut page = selection.page();
     if page.items.is_empty() && page.total > 0 {

@@ -80,7 +80,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn add(&mut self, task: &TaskStatus, metrics: Option<&TaskMetrics>) {
+    pub(crate) fn add(&mut self, task: &TaskStatus) {
         let from = task.info.launched.0.saturating_sub(self.start).min(self.span);
         let to = task
             .ended
@@ -95,8 +95,10 @@ impl Stream {
         if self.tasks > ONE_BY_ONE && !is_long && !is_bad {
             return;
         }
+        // What it did is drawn of few tasks, and looked for only of these.
+        let metrics = task.metrics();
         let (info, phases) =
-            (&task.info, metrics.map_or([0; 4], |metrics| phases(took_ms, metrics)));
+            (&task.info, metrics.map_or([0; 4], |metrics| phases(took_ms, &metrics)));
         let bar = Bar {
             took_ms,
             from,
@@ -379,7 +381,7 @@ mod tests {
     fn drawn(status: &AppStatus) -> String {
         let mut stream = Stream::new(Tick(0), Tick(1000));
         let stage = status.last_attempt(StageId(0)).unwrap();
-        stage.every_task().for_each(|task| stream.add(task, None));
+        stage.every_task().for_each(|task| stream.add(task));
         stream.draw(status, 100).into_string()
     }
 

@@ -432,6 +432,117 @@ fn executors_show_memory_and_processors_over_time_on_axes_of_their_own_page() {
     assert!(page.len() < 60_000, "{}", page.len());
 }
 
+#[test]
+fn a_large_stage_that_is_over_is_drawn_once_and_shown_the_same() {
+    let made = Made { tasks: 12_000, jobs: 1, is_over: true, ..Made::SMALL };
+    let (over, pages) = (Fixed::new(vec![made.status()], false), Pages::default());
+    let home = "/history/app-skewed-join/stages/stage/?id=0";
+    let again = ["", "", "&sort=input&order=desc", "&page=3", "&attempt=0", "&page=99999"];
+    for more in again {
+        let url = format!("{home}{more}");
+        let (first, second) = (get(&over, &url), ask(&pages, &over, &url, None));
+        assert_eq!(first.status, 200, "{url}: {}", first.text);
+        assert!(first.text == second.text, "{url}");
+    }
+    // Another run of the same id.
+    let slower = Fixed::new(vec![Made { slower_ms: 900, ..made }.status()], false);
+    let (first, second) = (get(&slower, home), ask(&pages, &slower, home, None));
+    assert!(first.text == second.text && first.text != get(&over, home).text);
+}
+
+#[test]
+fn the_ten_questions_of_the_guide_are_answered_where_it_says() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pages.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let table = guide.split("## Ten questions").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.contains("? |")).collect();
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let runs = ["first", "second"].map(|name| {
+        let slower_ms = name.len() as u64 * 9;
+        Made { name, is_over: true, slower_ms, ..Made::SMALL }.status()
+    });
+    let over = Fixed::new(runs.into(), false);
+    let answers: [(&str, &Fixed, &str, &[&str]); 12] = [
+        ("Which stage is slow?", &live, "/", &["Stages that took most"]),
+        (
+            "Is it skew?",
+            &live,
+            "/stages/stage/?id=0",
+            &["How its tasks differ", "beyond twice the 75 % mark", "the median"],
+        ),
+        (
+            "Which executor was lost, and why?",
+            &live,
+            "/executors/",
+            &["1 executor lost", "killed by signal 9, out of memory"],
+        ),
+        ("What was read?", &live, "/", &["<dt>Input</dt>", "<dt>Shuffle read</dt>"]),
+        ("What spilled?", &live, "/", &["<dt>Spilled to disk</dt>"]),
+        ("What spilled?", &live, "/stages/stage/?id=0", &["Spilled to disk</h3>"]),
+        ("What is cached?", &live, "/storage/", &["Cached partitions", "In memory", "On disk"]),
+        ("What is cached?", &live, "/storage/rdd/?id=0", &["By executor"]),
+        (
+            "What is it waiting for?",
+            &live,
+            "/",
+            &["Where the time went", "Waiting for map outputs", "Scheduling and decoding"],
+        ),
+        ("How far is it?", &live, "/", &[">Running</h2>"]),
+        (
+            "What changed since yesterday?",
+            &over,
+            "/compare/?app=app-first&app=app-second",
+            &["Stages, those that got slower first", "Settings that differ"],
+        ),
+        (
+            "Whose fault is it?",
+            &live,
+            "/stages/stage/?id=9",
+            &["Failures of tasks, by what they say", "By executor"],
+        ),
+    ];
+    assert_eq!(rows.len(), 10, "{table}");
+    for row in &rows {
+        assert!(answers.iter().any(|(question, ..)| row.contains(question)), "{row}");
+    }
+    for (question, served, path, words) in answers {
+        assert!(
+            rows.iter().any(|row| row.contains(question)),
+            "the guide does not ask: {question}"
+        );
+        let page = get(served, path).text;
+        for word in words {
+            assert!(page.contains(word), "{question} {path} does not say {word}: {page}");
+        }
+    }
+}
+
+#[test]
+fn a_proxy_that_says_nothing_is_linked_through_where_the_settings_tell_of_it() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let pages = Pages::default().below(Some("/gateway/mine"));
+    let page = ask(&pages, &live, "/jobs/", None).text;
+    assert!(page.contains("href=\"/gateway/mine/stages/\""), "{page}");
+    assert!(page.contains("data-events=\"/gateway/mine/events\""), "{page}");
+    assert!(!page.contains("href=\"/stages/"), "{page}");
+}
+
+#[test]
+fn logs_of_a_worker_behind_its_master_are_linked_to_from_pages_that_are_there_too() {
+    let mut status = Made::SMALL.status();
+    let mut info = ExecutorInfo::new(Host::new("behind"), 1);
+    let url = "/proxy/worker-1/logPage/?appId=a&executorId=7&logType=stdout";
+    info.log_urls.insert("stdout".to_owned(), url.to_owned());
+    status.take(Event::ExecutorAdded { executor: ExecutorId(7), info, at: Tick(START + 5000) });
+    let live = Fixed::new(vec![status], true);
+    let at =
+        |base: Option<&str>| ask(&Pages::default().below(base), &live, "/executors/", None).text;
+    let link = "/proxy/worker-1/logPage/?appId=a&amp;executorId=7&amp;logType=stdout\"";
+    assert!(at(Some("/proxy/app-1")).contains(&format!("href=\"{link}")));
+    assert!(at(Some("/cluster/proxy/app-1")).contains(&format!("href=\"/cluster{link}")));
+    assert!(!at(None).contains(link), "at the driver's own address it leads nowhere");
+}
+
 /// How long pages of large applications take, and what they weigh: for `./bench pages`, which runs this optimised.
 #[test]
 #[ignore = "a measurement: ./bench pages runs it optimised"]

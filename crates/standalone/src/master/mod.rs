@@ -3,6 +3,7 @@
 mod args;
 mod metrics;
 mod pages;
+mod proxy;
 pub mod recovery;
 mod rest;
 mod shell;
@@ -10,6 +11,7 @@ mod shell;
 use std::sync::Arc;
 
 use firesteel_backend::Address;
+use firesteel_conf::entries;
 use firesteel_rpc::{BindTo, RpcAddress, RpcEnv};
 use firesteel_standalone_core::master::MasterView;
 use firesteel_standalone_core::wire::MASTER;
@@ -74,6 +76,11 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     let web_address = web.as_ref().map(|web| web.address.clone());
     options.url = format!("spark://{address}");
     options.web_ui = web_address.as_ref().map_or_else(String::new, |web| format!("http://{web}"));
+    if let Some(url) =
+        args.conf.get(&entries::UI_REVERSE_PROXY_URL)?.filter(|it| it.host().is_some())
+    {
+        options.web_ui = url.to_string();
+    }
     let records = recovery::of(&args.conf, secret.as_ref(), args.recovery.as_ref())?;
     options.elected = records.as_ref().is_some_and(|records| records.has_rivals());
     let codec = Codec::new(&args.conf, secret.as_ref())?;
@@ -106,6 +113,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     }
     if let Some(web) = web {
         let handler = pages::handler(shell.clone(), pages::Operating::from_conf(&args.conf)?);
+        let web = web.in_front(proxy::Proxy::from_conf(&args.conf, &shell)?);
         tasks.spawn(web::serve(web, handler, pages::FORM, stop.clone()));
     }
     if let Some(rest) = rest {

@@ -120,12 +120,12 @@ impl<'a> Wanted<'a> {
     }
 
     /// The same stream from another position on.
-    fn link(&self, from: Option<u64>) -> String {
+    fn link(&self, root: &str, from: Option<u64>) -> String {
         let names: &[&str] = match self.parts.len() {
             1 => &["driverId"],
             _ => &["appId", "executorId"],
         };
-        let mut link = "/logPage/?".to_owned();
+        let mut link = format!("{root}/logPage/?");
         for (name, part) in names.iter().zip(&self.parts) {
             let _ = write!(link, "{name}={}&", encoded(part.as_bytes(), ""));
         }
@@ -166,7 +166,7 @@ impl Logs {
         };
         let Wanted { parts, stream, from, length } = &wanted;
         match log_files::read(&self.work, parts, stream, *from, *length) {
-            Ok(part) if asked.path.starts_with("/logPage") => page(&wanted, &part),
+            Ok(part) if asked.path.starts_with("/logPage") => page(&wanted, &part, &asked.root()),
             Ok(part) => plain(StatusCode::OK, text(&wanted, part)),
             Err(error) => {
                 let status = match error.kind() {
@@ -189,20 +189,23 @@ fn text(wanted: &Wanted<'_>, part: Part) -> Vec<u8> {
     text
 }
 
-fn page(wanted: &Wanted<'_>, part: &Part) -> HttpResponse {
+/// `root` is where a proxy shows the worker.
+fn page(wanted: &Wanted<'_>, part: &Part, root: &str) -> HttpResponse {
     let Part { from, to, end, bytes } = part;
     let said: Cow<'_, str> = String::from_utf8_lossy(bytes);
+    let link = |from| wanted.link(root, from);
     let mut page = Html::new(&wanted.name())
+        .below(root)
         .line(&format!("Bytes {from} to {to} of {end}."))
-        .link("all processes", "/");
+        .link("all processes", &format!("{root}/"));
     if *from > 0 {
-        let before = wanted.link(Some(from.saturating_sub(wanted.length)));
-        page = page.link("beginning", &wanted.link(Some(0))).link("before", &before);
+        let before = link(Some(from.saturating_sub(wanted.length)));
+        page = page.link("beginning", &link(Some(0))).link("before", &before);
     }
     if to < end {
-        page = page.link("after", &wanted.link(Some(*to)));
+        page = page.link("after", &link(Some(*to)));
     }
-    let page = page.link("end", &wanted.link(None)).text(&said).finish();
+    let page = page.link("end", &link(None)).text(&said).finish();
     answer_of(StatusCode::OK, "text/html;charset=utf-8", page)
 }
 

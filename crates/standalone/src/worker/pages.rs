@@ -16,11 +16,12 @@ use crate::web::{Answering, HttpHandler, HttpRequest, Page, Pages, answer_of, re
 
 /// Answers requests for pages, and for what processes print.
 pub(super) fn handler(shell: Arc<Shell>, logs: Logs) -> HttpHandler {
-    let (pages, logs) = (of(shell), Arc::new(logs));
+    let logs = Arc::new(logs);
     Arc::new(move |asked: HttpRequest| -> Answering {
         let is_log =
             Logs::is_path(&asked.path) && [Method::GET, Method::HEAD].contains(&asked.method);
         if !is_log {
+            let pages = of(shell.clone(), asked.root());
             return Box::pin(std::future::ready(respond(&asked.method, &asked.path, &pages)));
         }
         let logs = logs.clone();
@@ -35,11 +36,12 @@ pub(super) fn handler(shell: Arc<Shell>, logs: Logs) -> HttpHandler {
     })
 }
 
-fn of(shell: Arc<Shell>) -> Pages {
+/// `root` is where a proxy shows the worker, such as its master.
+fn of(shell: Arc<Shell>, root: String) -> Pages {
     Arc::new(move |path| match path {
         "/json" | "/json/" => Some(Page::json(state(&shell.view()))),
         path if path.starts_with("/metrics/") => metrics(path, &shell.view()),
-        "/" => Some(Page::html(overview(&shell.view()))),
+        "/" => Some(Page::html(overview(&shell.view(), &root))),
         _ => None,
     })
 }
@@ -111,15 +113,16 @@ fn executor(order: &Order) -> Option<Value> {
     }))
 }
 
-fn overview(view: &View) -> String {
+fn overview(view: &View, root: &str) -> String {
     let (cores, memory) = view.used;
     let master = view.master.as_ref().map_or("none yet", |master| &master.url);
     let (all_cores, all_memory) = (view.worker.cores, view.worker.memory_mb);
-    let mut page = Html::new(&format!("Firesteel worker {}", view.worker.id));
+    let mut page = Html::new(&format!("Firesteel worker {}", view.worker.id)).below(root);
     for order in view.processes.iter().take(LINKED) {
         for stream in log_page::STREAMS {
             let name = format!("{stream} of {}", name(order));
-            page = page.link(&name, &log_page::location(&order.key(), stream));
+            let location = log_page::location(&order.key(), stream);
+            page = page.link(&name, &format!("{root}{location}"));
         }
     }
     page.line(&format!("Master: {master}"))

@@ -11,7 +11,7 @@ use firesteel_backend::Address;
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::provider::Preparing;
-use firesteel_conf::entries;
+use firesteel_conf::{Conf, ConfError, entries};
 use firesteel_rpc::{
     Caller, Context, Endpoint, EndpointRef, HandlerError, Peer, RpcAddress, RpcError,
 };
@@ -37,6 +37,7 @@ use super::reaper::Reaper;
 use crate::StartError;
 use crate::alarm::Alarm;
 use crate::executable::Hashes;
+use crate::web::encoded;
 
 /// How often a launch that takes a while is told of.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -65,6 +66,8 @@ impl Setting {
             cores: args.cores,
             memory_mb: args.memory_mb,
         };
+        let proxy = reverse_proxy(&args.conf)?
+            .map(|proxy| format!("{proxy}/proxy/{}", encoded(worker.id.0.as_bytes(), "")));
         let reaper = args.launcher.as_ref().map(Reaper::start).transpose();
         let tasks = TaskTracker::new();
         let cache = Cache::new(directories.cache(), args.cache()?, tasks.clone());
@@ -80,13 +83,22 @@ impl Setting {
             bind: args.advertise.as_ref().map(|_| args.host.clone()),
             url: address.endpoint(WORKER).to_string(),
             masters: args.masters.clone(),
-            web: web.map(|web| format!("http://{web}")),
+            web: web.map(|web| proxy.unwrap_or_else(|| format!("http://{web}"))),
             secrets: args.conf.get(&entries::REDACTION_REGEX)?,
             keyring: args.rpc.keyring.clone(),
             tasks,
         };
         Ok(Self { clock, options: args.options(worker)?, launch })
     }
+}
+
+/// What stands in front of `/proxy/` where the master shows this worker's pages; `None`: it does not.
+fn reverse_proxy(conf: &Conf) -> Result<Option<String>, ConfError> {
+    if !conf.get(&entries::UI_REVERSE_PROXY)? {
+        return Ok(None);
+    }
+    let url = conf.get(&entries::UI_REVERSE_PROXY_URL)?;
+    Ok(Some(url.map_or_else(String::new, |url| url.to_string())))
 }
 
 fn random() -> u64 {

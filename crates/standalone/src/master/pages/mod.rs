@@ -19,8 +19,8 @@ use hyper::header::{ALLOW, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
 
 use self::overview::Asked;
-use super::metrics;
 use super::shell::Shell;
+use super::{metrics, proxy};
 use crate::page::Html;
 use crate::web::{
     Answering, HttpHandler, HttpRequest, HttpResponse, Page, Query, answer_of, plain,
@@ -39,6 +39,10 @@ pub(super) struct Operating {
     kills_for_all: bool,
     /// Known to pages of this process only. `None`: the system has no random bytes, and nothing can be killed.
     token: Option<String>,
+    /// `spark.ui.reverseProxy`: links lead to pages of others below `/proxy/`.
+    proxies: bool,
+    /// Where a proxy in front shows the master, if it does not say so itself.
+    base: String,
 }
 
 impl Operating {
@@ -49,7 +53,14 @@ impl Operating {
             kills: conf.get(&entries::UI_KILL_ENABLED)?,
             kills_for_all: conf.setting(entries::UI_KILL_ENABLED.key()).is_some(),
             token: drawn.then(|| format!("{:032x}", u128::from_le_bytes(bytes))),
+            proxies: conf.get(&entries::UI_REVERSE_PROXY)?,
+            base: proxy::base(conf)?,
         })
+    }
+
+    /// In front of every link: where a proxy shows the master.
+    fn root(&self, asked: &HttpRequest) -> String {
+        asked.context.as_ref().map_or_else(|| self.base.clone(), |_| asked.root())
     }
 
     /// The token of forms, for who may use them.
@@ -80,23 +91,12 @@ fn not_allowed() -> HttpResponse {
     response
 }
 
-/// Where a proxy shows us, as far as that is a path that cannot be mistaken for something else.
-fn root(context: Option<&str>) -> String {
-    let is_plain = |context: &&str| {
-        context.starts_with('/')
-            && !context.starts_with("//")
-            && context.len() < 200
-            && context.bytes().all(|it| it.is_ascii_alphanumeric() || b"/-_.".contains(&it))
-    };
-    context.filter(is_plain).map_or_else(String::new, |it| it.trim_end_matches('/').to_owned())
-}
-
 fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpResponse {
     if let Some((content_type, text)) = crate::page::asset(&asked.path) {
         return answer_of(StatusCode::OK, content_type, text);
     }
     let (view, now) = shell.view();
-    let (root, query) = (root(asked.context.as_deref()), &asked.query);
+    let (root, query) = (operating.root(asked), &asked.query);
     let page = match &*asked.path {
         "/json" | "/json/" => Some(Page::json(master_json(&view, now))),
         path if path.starts_with("/metrics/") => {
@@ -104,7 +104,8 @@ fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpRespon
         }
         "/" | "/app" | "/app/" => {
             let token = operating.token(asked);
-            let of = Asked { view: &view, now, root: &root, query, token };
+            let proxies = operating.proxies;
+            let of = Asked { view: &view, now, root: &root, query, token, proxies };
             let text = match &*asked.path {
                 "/" => Some(overview::master(&of)),
                 _ => query.get("appId").and_then(|id| overview::application(&of, id)),
@@ -121,7 +122,7 @@ fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpRespon
 
 /// Carries out a form, and shows the first page again.
 async fn kill(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpResponse {
-    let root = root(asked.context.as_deref());
+    let root = operating.root(asked);
     let body = asked.body.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
     let form = Query::parse(&body);
     let refuse = |status, why: &str| {

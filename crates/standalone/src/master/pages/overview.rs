@@ -9,6 +9,7 @@ use firesteel_standalone_core::master::{
 };
 use firesteel_types::Tick;
 
+use crate::master::proxy;
 use crate::page::{Cell, Html, KillForm, TablePages};
 use crate::web::{Query, encoded};
 
@@ -24,6 +25,8 @@ pub(super) struct Asked<'a> {
     pub(super) query: &'a Query,
     /// Of forms that kill; `None`: who asks may not.
     pub(super) token: Option<&'a str>,
+    /// Whether pages of others are shown below the master's own.
+    pub(super) proxies: bool,
 }
 
 /// The parts of a page that are paged by themselves.
@@ -43,13 +46,22 @@ impl Asked<'_> {
     }
 
     fn worker_page(&self, worker: &WorkerView) -> Option<String> {
-        Some(worker.worker.web_ui.clone()).filter(|it| !it.is_empty())
+        self.page_of(&worker.worker.id.0, &worker.worker.web_ui)
+    }
+
+    /// Where others see it: at its own address, or through the master.
+    fn page_of(&self, id: &str, web_ui: &str) -> Option<String> {
+        let page = || match self.proxies {
+            true => format!("{}/", proxy::path(self.root, id)),
+            false => web_ui.to_owned(),
+        };
+        (!web_ui.is_empty()).then(page)
     }
 
     /// Of the application itself, while it runs.
     fn own_page(&self, app: &ApplicationView) -> Option<String> {
-        let is_there = app.ended.is_none() && !app.description.web_ui.is_empty();
-        is_there.then(|| app.description.web_ui.clone())
+        let page = self.page_of(&app.app.0, &app.description.web_ui);
+        page.filter(|_| app.ended.is_none())
     }
 
     fn app_page(&self, app: &ApplicationView) -> String {
