@@ -7,6 +7,7 @@ use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::{AppId, named_id, numbered_id};
 use firesteel_types::{ExecutorId, Host};
 
+use crate::ClaimName;
 use crate::cause::Cause;
 
 named_id!(
@@ -102,6 +103,8 @@ pub struct Pod {
     /// Whether it has a `deletionTimestamp`.
     pub terminating: bool,
     pub containers: Vec<Container>,
+    /// Of its volumes.
+    pub claims: Vec<ClaimName>,
 }
 
 /// What keeps a scheduled pod from starting.

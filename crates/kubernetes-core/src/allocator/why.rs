@@ -28,6 +28,8 @@ pub enum Why {
     Refused(String),
     /// As many pods are pending as may be.
     PendingLimit,
+    /// All claims of volumes are mounted, and no more are made.
+    AwaitsClaim,
     /// It will be asked for in the next round.
     NextRound,
     /// The API server has not answered.
@@ -50,6 +52,10 @@ impl fmt::Display for Why {
             Why::Refused(words) => f.write_str(words),
             Why::PendingLimit => f.write_str(
                 "as many pods are pending as spark.kubernetes.allocation.maxPendingPods allows",
+            ),
+            Why::AwaitsClaim => f.write_str(
+                "it waits for the volume of an executor that ends \
+                 (spark.kubernetes.driver.waitToReusePersistentVolumeClaim)",
             ),
             Why::NextRound => f.write_str("its pod will be asked for in the next round"),
             Why::Requested => {
@@ -134,6 +140,7 @@ impl Allocator {
         match self.backoff.words(now) {
             Some(words) => Why::Refused(words.to_owned()),
             None if self.slots.pending() >= self.options.max_pending => Why::PendingLimit,
+            None if !self.can_mount(now) => Why::AwaitsClaim,
             None => Why::NextRound,
         }
     }

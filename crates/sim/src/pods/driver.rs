@@ -127,6 +127,8 @@ impl World {
                 self.send(of, Request::Keep(uid))
             }
             AllocatorEffect::ListPods { number } => self.send(of, Request::List(number)),
+            AllocatorEffect::ListClaims { number } => self.send(of, Request::ListClaims(number)),
+            AllocatorEffect::DeleteClaim { name } => self.send(of, Request::DeleteClaim(name)),
             AllocatorEffect::WatchPods { number, from } => {
                 if let Some(driver) = self.driver_of(of) {
                     driver.stream = None;
