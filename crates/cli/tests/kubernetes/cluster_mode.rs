@@ -20,7 +20,10 @@ fn account(turn: &Turn) {
     let roles: Api<Role> = turn.cluster.api(&turn.namespace);
     let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete", "get", "list", "patch", "watch"]});
     let status = json!({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]});
-    turn.cluster.create(&roles, &json!({"metadata": named, "rules": [pods, status]}));
+    let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
+    let claims = json!({"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "delete", "get", "list"]});
+    let rules = json!([pods, status, logs, claims]);
+    turn.cluster.create(&roles, &json!({"metadata": named, "rules": rules}));
     let bindings: Api<RoleBinding> = turn.cluster.api(&turn.namespace);
     let subject = json!({"kind": "ServiceAccount", "name": "spark", "namespace": turn.namespace});
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "spark"});

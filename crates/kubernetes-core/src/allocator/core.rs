@@ -80,6 +80,8 @@ pub enum AllocatorEvent {
     ClaimsListed { number: u64, answer: Result<ClaimList, ApiError> },
     /// The answer to [`AllocatorEffect::DeleteClaim`].
     ClaimDeleted { name: ClaimName, answer: Result<(), ApiError> },
+    /// The answer to [`AllocatorEffect::FetchLog`], if there is one: the end of the log.
+    LogFetched { executor: ExecutorId, text: String },
     /// Of the watch of this number.
     Watched { number: u64, change: Box<Change> },
     /// The watch of this number is over: the server closed it, or for this reason.
@@ -102,6 +104,11 @@ pub enum AllocatorEffect {
     KeepPod {
         name: PodName,
         uid: PodUid,
+    },
+    /// Fetch the end of the log of an executor that failed, and write it into this process's own. Nothing comes of it if that fails.
+    FetchLog {
+        executor: ExecutorId,
+        name: PodName,
     },
     /// List all pods of the application that are not labelled as inactive, from a quorum.
     ListPods {
@@ -235,6 +242,7 @@ impl Allocator {
             AllocatorEvent::ClaimsListed { number, answer } => {
                 self.claims_listed(turn, number, answer);
             }
+            AllocatorEvent::LogFetched { executor, text } => self.told.logged(executor, &text),
             AllocatorEvent::ClaimDeleted { name, answer } => {
                 self.claim_deleted(turn, &name, answer);
             }

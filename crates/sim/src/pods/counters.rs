@@ -109,6 +109,8 @@ crate::counters::counters! {
     nodes_last_choice,
     /// Nodes that vanished in the quiet.
     nodes_vanished,
+    /// Logs of executors that failed.
+    logs_fetched,
     /// Claims of volumes that were made.
     claims_created,
     /// Claims that a pod mounted which another pod had before.
