@@ -1,6 +1,6 @@
 //! What `./bench` was asked for, or what is wrong with it.
 
-use crate::{chaos, cluster, ha, history, memory, memory::Selection, pages, rdd};
+use crate::{chaos, cluster, ha, history, k8s, memory, memory::Selection, pages, rdd};
 
 /// A command with its flags.
 #[derive(Debug, PartialEq)]
@@ -10,6 +10,7 @@ pub(crate) enum Request {
     Memory(Selection),
     Cluster { rounds: usize, only: Vec<String> },
     Ha { rounds: usize, only: Vec<String> },
+    K8s { rounds: usize, only: Vec<String> },
     History(history::Selection),
     Pages { rounds: usize, only: Vec<String> },
     Chaos(chaos::Options),
@@ -43,6 +44,10 @@ pub(crate) fn parse(words: &[&str]) -> Result<Request, String> {
         "ha" => {
             let flags = Flags::parse(rest, &["--rounds", "--only"], &ha::NAMES)?;
             Ok(Request::Ha { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
+        }
+        "k8s" => {
+            let flags = Flags::parse(rest, &["--rounds", "--only"], &k8s::NAMES)?;
+            Ok(Request::K8s { rounds: flags.rounds.unwrap_or(ROUNDS), only: flags.only })
         }
         "history" => {
             let small = rest.first() == Some(&"--small");
@@ -144,6 +149,7 @@ mod tests {
             ("rdd --only terasort", "wordcount, sort, longs, join, group, distinct"),
             ("cluster --only sort", "speed, memory, jobs, faults, load"),
             ("ha --only sort", "restart, failover, stopped, store, applications, state, clients"),
+            ("k8s --only sort", "latency, memory, scale"),
             ("memory --rounds 3", "`--rounds` is no flag"),
             ("pages --only sort", "paint, cost"),
             ("memory --gigabytes 0.5", "not `0.5`"),

@@ -9,6 +9,7 @@
 //!   ├── memory ── scratch          a place for large files
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
 //!   ├── ha                       masters that die, stand still, lose their store
+//!   ├── k8s                      a real Kubernetes cluster, pods of both kinds
 //!   ├── history                  history servers of both kinds, what writing event logs costs
 //!   ├── pages                    pages in a browser beside Spark's, what open ones cost
 //!   ├── chaos                    `./chaos`: a cluster under random faults
@@ -30,6 +31,7 @@ mod engine;
 mod ha;
 mod history;
 mod job;
+mod k8s;
 mod memory;
 mod output;
 mod pages;
@@ -66,6 +68,7 @@ fn run(request: &Request) -> ExitCode {
         Request::Rdd { rounds, only } => rdd::run(*rounds, only),
         Request::Cluster { rounds, only } => cluster::run(*rounds, only),
         Request::Ha { rounds, only } => ha::run(*rounds, only),
+        Request::K8s { rounds, only } => k8s::run(*rounds, only),
         Request::Memory(selection) => memory::run(selection),
         Request::History(selection) => history::run(selection),
         Request::Pages { rounds, only } => pages::run(*rounds, only),

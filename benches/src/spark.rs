@@ -72,6 +72,11 @@ impl Spark {
         command.env("SPARK_HOME", &self.home);
     }
 
+    /// Where it is installed.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// Our jobs for it.
     pub(crate) fn jar(&self) -> &Path {
         &self.jar
@@ -86,7 +91,8 @@ pub(crate) fn remove_settings(command: &mut Command) {
     }
 }
 
-fn find_java() -> Result<PathBuf> {
+/// The `java` that runs it.
+pub(crate) fn find_java() -> Result<PathBuf> {
     let java = match env::var_os("JAVA_HOME") {
         Some(home) => Path::new(&home).join("bin/java"),
         None => PathBuf::from("java"),

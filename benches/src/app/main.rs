@@ -12,6 +12,7 @@ mod bounded;
 mod by_hand;
 mod chaos;
 mod generated;
+mod knock;
 mod on_firesteel;
 mod rdd;
 mod survive;
@@ -23,6 +24,7 @@ use std::{fmt, process::ExitCode, str::FromStr};
 const USAGE: &str = "usage: firesteel-bench-app JOB
   by-hand pipelines | by-hand chain10 | by-hand longs PARTITIONS
   shown SECONDS PORT
+  knock ADDRESS | idle
   trivial | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS
@@ -88,6 +90,8 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["chaos", "run", job, variant, inputs, own, "spoil"] => {
             chaos::run(&chaos::Task::new(job, number(variant)?, inputs), own, true)
         }
+        ["knock", address] => Ok(knock::knock(address)?),
+        ["idle"] => Ok(knock::idle()?),
         ["trivial"] => Ok(on_firesteel::trivial()?),
         ["hold"] => Ok(survive::hold()?),
         ["survive", tasks, millis] => Ok(survive::survive(number(tasks)?, number(millis)?)?),

@@ -6,7 +6,7 @@
 //! | it exited, was out of memory, exceeded a limit of its own | yes | kept |
 //! | it never registered, its image or its configuration is bad, it never started | while no other executor works | deleted |
 //! | deleted, evicted, preempted, its node drained, gone or unwilling | no | deleted |
-//! | the driver released it, or wants fewer | no | deleted |
+//! | the driver released it, or wants fewer; a volume of another pod did not come | no | deleted |
 
 use std::fmt;
 
@@ -44,6 +44,8 @@ pub enum Cause {
     NeverStarted(Option<String>),
     /// No node had room for it in time; the scheduler's words.
     NeverScheduled(Option<String>),
+    /// A volume that another pod had did not come to it; the words of scheduler or kubelet if there are any.
+    NeverAttached(Option<String>),
     /// The driver's registry wants it to end.
     Released,
     /// Fewer are wanted, or it is to be placed elsewhere.
@@ -69,6 +71,7 @@ impl Cause {
             Cause::NeverRegistered => End::NeverRegistered,
             Cause::ImagePull(_) | Cause::BadConfig(_) | Cause::NeverStarted(_) => End::LaunchFailed,
             Cause::NeverScheduled(_)
+            | Cause::NeverAttached(_)
             | Cause::Released
             | Cause::Unwanted
             | Cause::Rolled
@@ -125,6 +128,10 @@ impl fmt::Display for Cause {
             Cause::NeverStarted(None) => f.write_str("its container did not start in time"),
             Cause::NeverScheduled(Some(words)) => write!(f, "no node could take its pod: {words}"),
             Cause::NeverScheduled(None) => f.write_str("its pod was not given a node in time"),
+            Cause::NeverAttached(words) => {
+                f.write_str("the volume of a pod before did not come to its pod")?;
+                words.as_ref().map_or(Ok(()), |words| write!(f, ": {words}"))
+            }
             Cause::Released => f.write_str("the driver removed it"),
             Cause::Rolled => {
                 f.write_str("its time was over (spark.kubernetes.executor.rollInterval)")

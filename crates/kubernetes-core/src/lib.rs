@@ -6,6 +6,7 @@
 //! | [`allocator`] | the state machine: target and pods in, requests and ends out; a provider of executors |
 //! | [`pod`] | a pod as the API server shows it, and what its state means |
 //! | [`cause`] | why an executor is over: blame, whether it counts, whether its pod is kept |
+//! | [`claim`] | claims of volumes that pods mount |
 //! | [`api`] | what an API server's refusal means |
 //! | [`names`] | pods by name: the same executor always has the same |
 //! | [`options`] | what users may set |
@@ -17,9 +18,11 @@
 pub mod allocator;
 pub mod api;
 pub mod cause;
+pub mod claim;
 pub mod mutant;
 pub mod names;
 pub mod options;
 pub mod pod;
 
+pub use claim::{ClaimName, VolumeName};
 pub use pod::{Generation, PodName, PodUid, Version};

@@ -64,6 +64,8 @@ pub enum Mutant {
     TrustsSilentNodes,
     /// A pod whose node does not take it is waited for as one that starts; Spark's.
     AwaitsKubelets,
+    /// A claim is mounted again while the pod that had it may still be there.
+    SharesClaims,
 }
 
 /// The mistake that an allocator makes, if any.

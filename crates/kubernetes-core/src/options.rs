@@ -2,8 +2,8 @@
 
 use firesteel_backend::AppId;
 
-use crate::Generation;
 use crate::mutant::Planted;
+use crate::{Generation, VolumeName};
 
 /// Which pods of executors that are over are kept for people to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Deadlines {
     pub started_ms: u64,
     /// Its image cannot be pulled.
     pub image_ms: u64,
+    /// With a volume that another pod had, until its container runs.
+    pub attached_ms: u64,
     /// Running, until it registers.
     pub registered_ms: u64,
     /// Beyond its grace period, until it is gone; it is deleted by force then.
@@ -66,6 +68,7 @@ impl Default for Deadlines {
             doubted_ms: 2_000,
             started_ms: 600_000,
             image_ms: 120_000,
+            attached_ms: 120_000,
             registered_ms: 100_000,
             terminated_ms: 10_000,
             watch_idle_ms: 150_000,
@@ -101,6 +104,16 @@ impl Default for Waits {
     fn default() -> Self {
         Waits { first_ms: 1_000, longest_ms: 30_000 }
     }
+}
+
+/// Volumes whose claims the driver makes, and owns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimOptions {
+    pub volumes: Vec<VolumeName>,
+    /// `spark.kubernetes.driver.reusePersistentVolumeClaim`: a pod gets the claim of one that is gone.
+    pub reuse: bool,
+    /// `spark.kubernetes.driver.waitToReusePersistentVolumeClaim`: there are never more claims than executors are wanted.
+    pub wait_to_reuse: bool,
 }
 
 /// The rules of a pod allocator.
@@ -141,6 +154,7 @@ pub struct AllocatorOptions {
     pub shortage_ms: u64,
     /// `None`: executors stay as long as they work.
     pub roll: Option<Roll>,
+    pub claims: ClaimOptions,
     pub deadlines: Deadlines,
     pub waits: Waits,
     /// For the simulator.
@@ -170,6 +184,7 @@ impl AllocatorOptions {
             short_lived_ms: 30_000,
             shortage_ms: 10_000,
             roll: None,
+            claims: ClaimOptions::default(),
             deadlines: Deadlines::default(),
             waits: Waits::default(),
             planted: Planted::default(),

@@ -7,6 +7,7 @@ use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::{AppId, named_id, numbered_id};
 use firesteel_types::{ExecutorId, Host};
 
+use crate::ClaimName;
 use crate::cause::Cause;
 
 named_id!(
@@ -102,6 +103,8 @@ pub struct Pod {
     /// Whether it has a `deletionTimestamp`.
     pub terminating: bool,
     pub containers: Vec<Container>,
+    /// Of its volumes.
+    pub claims: Vec<ClaimName>,
 }
 
 /// What keeps a scheduled pod from starting.
@@ -252,18 +255,26 @@ impl Pod {
 const LAST_LINES: usize = 3;
 const LAST_CHARACTERS: usize = 300;
 
+/// So many of a log that was fetched.
+pub const LOG_LINES: usize = 10;
+pub const LOG_BYTES: usize = 4096;
+
 /// The end of a text on one line, if it has any.
 pub fn last_lines(text: &str) -> Option<String> {
-    let lines: Vec<&str> = text
-        .lines()
-        .rev()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .take(LAST_LINES)
-        .collect();
+    ending(text, LAST_LINES, LAST_CHARACTERS)
+}
+
+/// The same of a log that was fetched.
+pub fn log_lines(text: &str) -> Option<String> {
+    ending(text, LOG_LINES, LOG_BYTES)
+}
+
+fn ending(text: &str, most: usize, characters: usize) -> Option<String> {
+    let lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.take(most).collect();
     let joined = lines.into_iter().rev().collect::<Vec<_>>().join(" / ");
     let plain: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
-    let end: String = plain[plain.len().saturating_sub(LAST_CHARACTERS)..].iter().collect();
+    let end: String = plain[plain.len().saturating_sub(characters)..].iter().collect();
     (!end.is_empty()).then_some(end)
 }
 

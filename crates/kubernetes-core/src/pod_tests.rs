@@ -18,6 +18,7 @@ fn pod() -> Pod {
         disruption: None,
         terminating: false,
         containers: Vec::new(),
+        claims: Vec::new(),
     }
 }
 

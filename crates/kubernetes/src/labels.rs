@@ -20,11 +20,13 @@ pub(crate) const RESOURCE_PROFILE: &str = "spark-exec-resourceprofile-id";
 pub(crate) const INACTIVE: &str = "spark-exec-inactive";
 /// Which process of the driver asked for it.
 pub(crate) const GENERATION: &str = "firesteel-driver-generation";
+/// Of claims: the volume of the settings that they were made for.
+pub(crate) const VOLUME: &str = "firesteel-volume";
 /// Which version it is of.
 pub(crate) const VERSION: &str = "spark-version";
 
 /// What neither users nor their templates set.
-pub(crate) const RESERVED: [&str; 8] = [
+pub(crate) const RESERVED: [&str; 9] = [
     APPLICATION,
     APPLICATION_NAME,
     ROLE,
@@ -32,6 +34,7 @@ pub(crate) const RESERVED: [&str; 8] = [
     RESOURCE_PROFILE,
     INACTIVE,
     GENERATION,
+    VOLUME,
     VERSION,
 ];
 

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 pub(crate) const URL: &str = "https://10.177.0.1";
+/// Where pods reach this machine.
+pub(crate) const HOST: &str = "10.177.0.1";
 pub(crate) const IMAGE: &str = "localhost/application:1";
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -144,6 +146,14 @@ impl Cluster {
 
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.spawn(future));
     }
 
     /// A server of the cluster, by its name in the script.

@@ -3,10 +3,13 @@
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service, ServiceAccount,
+};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
@@ -20,7 +23,10 @@ fn account(turn: &Turn) {
     let roles: Api<Role> = turn.cluster.api(&turn.namespace);
     let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete", "get", "list", "patch", "watch"]});
     let status = json!({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]});
-    turn.cluster.create(&roles, &json!({"metadata": named, "rules": [pods, status]}));
+    let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
+    let claims = json!({"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "delete", "get", "list"]});
+    let rules = json!([pods, status, logs, claims]);
+    turn.cluster.create(&roles, &json!({"metadata": named, "rules": rules}));
     let bindings: Api<RoleBinding> = turn.cluster.api(&turn.namespace);
     let subject = json!({"kind": "ServiceAccount", "name": "spark", "namespace": turn.namespace});
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "spark"});
@@ -259,6 +265,91 @@ fn s30_a_driver_that_is_started_again_replaces_the_executors_of_the_process_befo
             .count(),
         2
     );
+}
+
+/// A volume of a node, for claims of this class.
+fn volume(turn: &Turn, node: &str) {
+    let path = turn.cluster.file(&format!("{}-{node}", turn.namespace));
+    let this = json!([{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]);
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": this}]}});
+    let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "storageClassName": turn.namespace, "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": path, "type": "DirectoryOrCreate"}, "nodeAffinity": affinity});
+    let volumes: Api<PersistentVolume> = turn.cluster.all();
+    let name = format!("{}-{node}", turn.namespace);
+    turn.cluster.create(&volumes, &json!({"metadata": {"name": name}, "spec": spec}));
+}
+
+/// A node that gets no more pods while this lives; at its end volumes go, too.
+struct Cordoned<'a>(&'a Turn, &'static str);
+
+impl Drop for Cordoned<'_> {
+    fn drop(&mut self) {
+        let Cordoned(turn, node) = self;
+        let nodes: Api<Node> = turn.cluster.all();
+        let _ = turn.cluster.block_on(nodes.uncordon(node));
+        let volumes: Api<PersistentVolume> = turn.cluster.all();
+        for node in ["n1", "n2"] {
+            let name = format!("{}-{node}", turn.namespace);
+            let _ = turn.cluster.block_on(volumes.delete(&name, &DeleteParams::default()));
+        }
+        let classes: Api<StorageClass> = turn.cluster.all();
+        let _ = turn.cluster.block_on(classes.delete(&turn.namespace, &DeleteParams::default()));
+    }
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s28_a_volume_whose_node_is_gone_is_waited_for_and_then_replaced() {
+    let turn = turn("s28");
+    account(&turn);
+    let classes: Api<StorageClass> = turn.cluster.all();
+    let class = json!({"metadata": {"name": "s28"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    turn.cluster.create(&classes, &class);
+    let cordoned = Cordoned(&turn, "n2");
+    volume(&turn, "n2");
+    let claim = "spark.kubernetes.executor.volumes.persistentVolumeClaim.spark-local-dir-1";
+    let settings = [
+        format!("{claim}.options.claimName=OnDemand"),
+        format!("{claim}.options.storageClass=s28"),
+        format!("{claim}.options.sizeLimit=1Gi"),
+        format!("{claim}.mount.path=/data"),
+        "spark.kubernetes.legacy.useReadWriteOnceAccessMode=true".to_owned(),
+        "spark.kubernetes.driver.waitToReusePersistentVolumeClaim=true".to_owned(),
+        "spark.firesteel.kubernetes.claimTimeout=5s".to_owned(),
+        "spark.executor.instances=1".to_owned(),
+        "spark.kubernetes.driverEnv.TEST_STAYS=1".to_owned(),
+        "spark.kubernetes.submission.waitAppCompletion=false".to_owned(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    assert_eq!(output(submit(&turn, &settings)).2, Some(0));
+    let first = wait_for("an executor", || turn.running().pop());
+    let claims = || {
+        let api: Api<PersistentVolumeClaim> = turn.cluster.api(&turn.namespace);
+        let list = turn.cluster.block_on(api.list(&ListParams::default())).unwrap().items;
+        list.into_iter().filter_map(|claim| claim.metadata.name).collect::<Vec<_>>()
+    };
+    assert_eq!(claims(), [format!("{first}-pvc-0")]);
+    volume(&turn, "n1");
+    let nodes: Api<Node> = turn.cluster.all();
+    turn.cluster.block_on(nodes.cordon("n2")).unwrap();
+    let since = Instant::now();
+    turn.delete(&first);
+    // The next one has the claim of the first, which belongs to a node that takes no pods.
+    let second = wait_for("the pod that cannot be placed", || {
+        turn.pods("executor").iter().map(name).find(|pod| *pod != first)
+    });
+    let noticed = since.elapsed();
+    let third = wait_for("an executor", || turn.running().into_iter().find(|pod| *pod != first));
+    println!(
+        "scenario 28, volume does not come: noticed after {} ms, recovered after {} ms",
+        noticed.as_millis(),
+        since.elapsed().as_millis()
+    );
+    assert_ne!(second, third);
+    wait_until("the end of the first claim", || claims() == [format!("{third}-pvc-0")]);
+    drop(cordoned);
 }
 
 #[test]

@@ -8,5 +8,7 @@ mod application;
 mod client_mode;
 mod cluster;
 mod cluster_mode;
+mod lies;
 mod platform;
+mod proxy;
 mod refusals;

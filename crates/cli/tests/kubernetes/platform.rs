@@ -1,8 +1,8 @@
 //! What the platform does to executors and drivers, and what it takes back. Tests begin with the number of their scenario.
 //!
 //! Scenarios that need what two kubelets on one machine cannot show are in the simulator (`crates/sim/src/pods`) and in the tables of the
-//! allocator (`crates/kubernetes-core/src/allocator/tests`): 5 (limits of ephemeral storage), 21 (an API server that throttles), 24 to
-//! 26 (lost events, stale lists, lost answers), 28 (volumes that do not come), 32 (fewer executors while others register).
+//! allocator (`crates/kubernetes-core/src/allocator/tests`): 5 (limits of ephemeral storage, which kubelets measure on disks of their
+//! own) and 32 (fewer executors while others register, which drivers do not ask for by themselves yet).
 
 use std::time::{Duration, Instant};
 

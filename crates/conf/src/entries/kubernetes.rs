@@ -313,6 +313,34 @@ entries! {
             Entry::new("spark.firesteel.kubernetes.imageTimeout", "120s")
             .positive().since("Firesteel 0.1.0").for_cluster();
 
+        /// Whether the driver's pod owns the claims of volumes that are made on demand
+        /// (`spark.kubernetes.executor.volumes.persistentVolumeClaim.NAME.options.claimName=OnDemand`): they stay until the application
+        /// ends. Otherwise, and without a driver's pod, each executor's pod owns its own, and they go with it.
+        KUBERNETES_DRIVER_OWN_CLAIMS: bool =
+            Entry::new("spark.kubernetes.driver.ownPersistentVolumeClaim", "true")
+            .since("3.2.0").for_cluster();
+
+        /// Whether a new executor gets the claims of one whose pod is gone. Only of claims that the driver's pod owns.
+        KUBERNETES_DRIVER_REUSE_CLAIMS: bool =
+            Entry::new("spark.kubernetes.driver.reusePersistentVolumeClaim", "true")
+            .since("3.2.0").for_cluster();
+
+        /// Whether there are never more such claims of a volume than executors are wanted: a new executor waits for the claim of one that
+        /// ends.
+        KUBERNETES_DRIVER_WAIT_TO_REUSE_CLAIMS: bool =
+            Entry::new("spark.kubernetes.driver.waitToReusePersistentVolumeClaim", "false")
+            .since("3.4.0").for_cluster();
+
+        /// Whether claims are made with the access mode `ReadWriteOnce`, for storage that does not know `ReadWriteOncePod`.
+        KUBERNETES_READ_WRITE_ONCE: bool =
+            Entry::new("spark.kubernetes.legacy.useReadWriteOnceAccessMode", "false")
+            .since("3.4.3").for_cluster();
+
+        /// How long a volume that another executor had may take to come to a pod. Then another pod with another claim takes its place.
+        KUBERNETES_CLAIM_TIMEOUT: Duration =
+            Entry::new("spark.firesteel.kubernetes.claimTimeout", "120s")
+            .positive().since("Firesteel 0.1.0").for_cluster();
+
         /// How many executors may fail by the application's fault before it ends. When it is not set: twice as many as
         /// there are executors, and 3 at least.
         EXECUTOR_MAX_NUM_FAILURES: Option<u32> = Entry::optional("spark.executor.maxNumFailures")

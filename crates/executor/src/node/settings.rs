@@ -83,7 +83,12 @@ impl Settings {
         };
         let codec = codec_if(conf, conf.get(&entries::SHUFFLE_COMPRESS)?)?;
         let cache_codec = codec_if(conf, conf.get(&entries::RDD_COMPRESS)?)?;
-        let scratch = Scratch::new(Arc::new(manager), Arc::new(LocalDirs::new(dirs)), codec);
+        let dirs = LocalDirs::new(dirs);
+        if !self.has_worker {
+            // A volume of a pod may have been another executor's, which was killed.
+            dirs.remove_leftovers();
+        }
+        let scratch = Scratch::new(Arc::new(manager), Arc::new(dirs), codec);
         Ok(scratch.with_cache_codec(cache_codec))
     }
 

@@ -8,6 +8,7 @@ use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::backoff::Backoff;
+use super::claims::Claims;
 use super::failures::{FailureWindow, Nodes};
 use super::graves::Graves;
 use super::kept::KeptPods;
@@ -15,10 +16,11 @@ use super::observer::Observer;
 use super::slots::Slots;
 use super::why::Told;
 use crate::api::ApiError;
+use crate::claim::{ClaimList, Mount};
 use crate::mutant::Mutant;
 use crate::options::AllocatorOptions;
 use crate::pod::Pod;
-use crate::{Generation, PodName, PodUid, Version};
+use crate::{ClaimName, Generation, PodName, PodUid, Version};
 
 /// A pod to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub struct PodRequest {
     pub avoid: BTreeSet<Host>,
     /// Nodes it is placed on only if no other one takes it: nothing has been heard of them.
     pub last_choice: BTreeSet<Host>,
+    /// What of it is mounted: new claims are created before the pod.
+    pub mounts: Vec<Mount>,
 }
 
 /// The API server has the pod.
@@ -72,6 +76,12 @@ pub enum AllocatorEvent {
     Deleted { uid: PodUid, answer: Result<(), ApiError> },
     /// The answer to [`AllocatorEffect::ListPods`].
     Listed { number: u64, answer: Result<PodList, ApiError> },
+    /// The answer to [`AllocatorEffect::ListClaims`].
+    ClaimsListed { number: u64, answer: Result<ClaimList, ApiError> },
+    /// The answer to [`AllocatorEffect::DeleteClaim`].
+    ClaimDeleted { name: ClaimName, answer: Result<(), ApiError> },
+    /// The answer to [`AllocatorEffect::FetchLog`], if there is one: the end of the log.
+    LogFetched { executor: ExecutorId, text: String },
     /// Of the watch of this number.
     Watched { number: u64, change: Box<Change> },
     /// The watch of this number is over: the server closed it, or for this reason.
@@ -95,6 +105,11 @@ pub enum AllocatorEffect {
         name: PodName,
         uid: PodUid,
     },
+    /// Fetch the end of the log of an executor that failed, and write it into this process's own. Nothing comes of it if that fails.
+    FetchLog {
+        executor: ExecutorId,
+        name: PodName,
+    },
     /// List all pods of the application that are not labelled as inactive, from a quorum.
     ListPods {
         number: u64,
@@ -103,6 +118,14 @@ pub enum AllocatorEffect {
     WatchPods {
         number: u64,
         from: Version,
+    },
+    /// List all claims of the application, from a quorum.
+    ListClaims {
+        number: u64,
+    },
+    /// Delete the claim; no other one ever has its name.
+    DeleteClaim {
+        name: ClaimName,
     },
     /// Read the credentials again before the next request.
     RefreshCredentials,
@@ -163,6 +186,7 @@ pub struct Allocator {
     pub(super) backoff: Backoff,
     pub(super) failures: FailureWindow,
     pub(super) nodes: Nodes,
+    claims: Claims,
     told: Told,
     next_round: Tick,
     /// Whether a pod was ever asked for.
@@ -190,6 +214,7 @@ impl Allocator {
             backoff: Backoff::new(options.waits, options.planted, jitter),
             failures: FailureWindow::new(options.max_failures, options.failures_validity_ms),
             nodes: Nodes::new(options.node_failures, options.node_excluded_ms),
+            claims: Claims::new(options.claims.clone(), options.planted),
             told: Told::default(),
             next_round: Tick(0),
             requested: false,
@@ -214,6 +239,13 @@ impl Allocator {
             }
             AllocatorEvent::Deleted { uid, answer } => self.delete_answered(turn, &uid, answer),
             AllocatorEvent::Listed { number, answer } => self.listed(turn, number, answer),
+            AllocatorEvent::ClaimsListed { number, answer } => {
+                self.claims_listed(turn, number, answer);
+            }
+            AllocatorEvent::LogFetched { executor, text } => self.told.logged(executor, &text),
+            AllocatorEvent::ClaimDeleted { name, answer } => {
+                self.claim_deleted(turn, &name, answer);
+            }
             AllocatorEvent::Watched { number, change } => self.watched(turn, number, *change),
             AllocatorEvent::WatchEnded { number, error } => self.watch_ended(turn, number, error),
             AllocatorEvent::Ticked => self.ticked(turn),
@@ -258,6 +290,7 @@ impl Allocator {
         self.allocate(turn);
         self.delete_due(turn);
         self.observe(turn);
+        self.look_after_claims(turn);
         self.tell_why(turn);
         self.finish(turn);
         self.arm(turn);
@@ -298,11 +331,14 @@ impl Allocator {
             let slot = self.slots.remove(executor, &self.options.deadlines);
             slot.into_iter().for_each(|slot| self.bury_slot(turn.now, slot));
         }
+        // The API server has them go when the last pod that mounts them is gone.
+        self.claims.doom_all(turn.now);
     }
 
     /// Once nothing can come any more and nothing is left, it is over.
     fn finish(&mut self, turn: &mut Turn<'_>) {
-        if self.life == Life::Stopping(Closing::Listed) && self.graves.is_empty() {
+        let listed = self.life == Life::Stopping(Closing::Listed);
+        if listed && self.graves.is_empty() && self.claims.is_closed() {
             self.life = Life::Over;
             turn.out.push(AllocatorEffect::Finish);
         }
@@ -320,6 +356,7 @@ impl Allocator {
             self.slots.due(&self.options, &self.nodes),
             self.graves.due().map(|due| due.max(gate)),
             self.observer.due(&self.options.deadlines, gate),
+            self.claims.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),
             self.slots.may_create_until().filter(|_| self.life == Life::Stopping(Closing::Answers)),
             self.patience_due(turn.now),
@@ -336,7 +373,8 @@ impl Allocator {
     }
 
     pub(super) fn is_allocating(&self) -> bool {
-        self.life == Life::Allocating && self.observer.has_listed()
+        let listed = self.observer.has_listed() && self.claims.is_ready();
+        self.life == Life::Allocating && listed
     }
 
     pub(super) fn next_round(&self) -> Tick {
@@ -354,6 +392,18 @@ impl Allocator {
 
     pub(super) fn rolls_at(&mut self) -> &mut Option<Tick> {
         &mut self.rolls_at
+    }
+
+    pub(super) fn claims(&mut self) -> &mut Claims {
+        &mut self.claims
+    }
+
+    pub(super) fn claims_ref(&self) -> &Claims {
+        &self.claims
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self.life, Life::Stopping(_))
     }
 
     pub(super) fn told(&mut self) -> &mut Told {

@@ -8,7 +8,6 @@ use super::slots::Stage;
 use crate::api::ApiError;
 use crate::cause::Cause;
 use crate::mutant::Mutant;
-use crate::names::pod_name;
 use crate::pod::Pod;
 
 impl Allocator {
@@ -31,11 +30,9 @@ impl Allocator {
         let again: Vec<_> = self.slots.iter().filter(|(_, slot)| slot.awaits_request()).collect();
         let again: Vec<_> = again.into_iter().map(|(id, _)| id).take(budget as usize).collect();
         budget -= again.len() as u32;
-        let fresh = (0..self.missing_count().min(budget)).map(|_| self.numbers.take());
+        let fresh =
+            (0..self.missing_count().min(budget)).map_while(|_| self.add_executor(turn.now));
         let fresh: Vec<_> = fresh.collect();
-        for executor in &fresh {
-            self.slots.add(*executor, pod_name(&self.options.prefix, *executor), turn.now);
-        }
         for executor in again.into_iter().chain(fresh) {
             self.request(turn, executor);
         }
@@ -48,8 +45,9 @@ impl Allocator {
         let last_choice = self.nodes.suspects(turn.now);
         let Some(slot) = self.slots.get_mut(executor) else { return };
         let (name, attempt) = (slot.name().clone(), slot.request(turn.now, own));
-        let generation = self.options.generation;
-        let request = PodRequest { executor, name, generation, attempt, avoid, last_choice };
+        let (generation, mounts) = (self.options.generation, slot.mounts().to_vec());
+        let request =
+            PodRequest { executor, name, generation, attempt, avoid, last_choice, mounts };
         turn.out.push(AllocatorEffect::CreatePod(request));
     }
 
@@ -77,7 +75,8 @@ impl Allocator {
 
     /// When the next round is due, if there is something to ask for and no answer is waited for before.
     pub(super) fn round_due(&self, now: Tick) -> Option<Tick> {
-        let wants = self.missing_count() > 0 || self.slots.any_awaits_request();
+        let fresh = self.missing_count() > 0 && self.can_mount(now);
+        let wants = fresh || self.slots.any_awaits_request();
         let at = self.round_at();
         let blocked = self.backoff.is_probing() && self.slots.any_in_flight();
         (self.is_allocating() && wants && !(blocked && at <= now)).then_some(at)
@@ -139,6 +138,8 @@ impl Allocator {
         if matches!(slot.stage(), Stage::Requested { .. }) {
             slot.exists(pod.uid.clone(), pod.version);
             slot.enter(Stage::Created, None, turn.now);
+            let claims: Vec<_> = slot.claims().cloned().collect();
+            self.claims().exist(claims.iter());
         }
         if existed {
             self.see(turn, pod);

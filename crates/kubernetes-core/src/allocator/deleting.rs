@@ -12,13 +12,15 @@ use crate::pod::Pod;
 impl Allocator {
     pub(super) fn bury(&mut self, now: Tick, pod: &Pod) {
         self.graves.dig(now, pod.name.clone(), pod.uid.clone(), pod.version, false);
+        self.graves.mounts(&pod.uid, pod.claims.iter());
     }
 
     /// The pod of an executor that is over. One that was asked for and not answered has no UID yet: it is deleted when it
     /// is seen.
     pub(super) fn bury_slot(&mut self, now: Tick, slot: Slot) {
         if let Some(uid) = slot.uid().cloned() {
-            self.graves.dig(now, slot.name().clone(), uid, slot.version(), false);
+            self.graves.dig(now, slot.name().clone(), uid.clone(), slot.version(), false);
+            self.graves.mounts(&uid, slot.claims());
         }
     }
 

@@ -25,6 +25,9 @@ impl Allocator {
     fn expired(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
         let Some(slot) = self.slots.get_mut(executor) else { return };
         let attempts = slot.attempts();
+        if slot.attached_by(&self.options.deadlines).is_some_and(|by| by <= turn.now) {
+            return self.never_attached(turn, executor);
+        }
         match slot.stage().clone() {
             Stage::Requested { .. } => {
                 let error = ApiError::Unreachable("a request was not answered".to_owned());

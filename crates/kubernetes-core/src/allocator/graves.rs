@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use firesteel_types::Tick;
 
 use crate::pod::Pod;
-use crate::{PodName, PodUid, Version};
+use crate::{ClaimName, PodName, PodUid, Version};
 
 #[derive(Debug)]
 struct Grave {
@@ -17,6 +17,7 @@ struct Grave {
     force: bool,
     /// No list shows it.
     unseen: bool,
+    claims: Vec<ClaimName>,
 }
 
 /// Pods to be deleted, by UID.
@@ -35,17 +36,31 @@ impl Graves {
         version: Version,
         force: bool,
     ) {
-        let grave = Grave { name, version, next: now, asked: false, force, unseen: false };
+        let claims = Vec::new();
+        let grave = Grave { name, version, next: now, asked: false, force, unseen: false, claims };
         let grave = self.graves.entry(uid).or_insert(grave);
         grave.force |= force;
     }
 
+    /// A pod that is to go mounts these claims.
+    pub(super) fn mounts<'a>(&mut self, uid: &PodUid, claims: impl Iterator<Item = &'a ClaimName>) {
+        if let Some(grave) = self.graves.get_mut(uid) {
+            grave.claims = claims.cloned().collect();
+        }
+    }
+
+    /// Claims of pods that may still be there.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimName> {
+        self.graves.values().flat_map(|grave| &grave.claims)
+    }
+
     /// The same for a pod that was kept until now: it is over, and labelled so that no list shows it.
     pub(super) fn dig_unseen(&mut self, now: Tick, name: PodName, uid: PodUid) {
-        let version = Version(0);
+        // It is over: nothing of it mounts anything.
+        let (version, claims) = (Version(0), Vec::new());
         self.graves.insert(
             uid,
-            Grave { name, version, next: now, asked: false, force: true, unseen: true },
+            Grave { name, version, next: now, asked: false, force: true, unseen: true, claims },
         );
     }
 

@@ -23,12 +23,14 @@
 //! | `deleting` | pods that are to go, until they are gone |
 //! | `rolling` | which executor is replaced so that none grows old |
 //! | `observing` | when to list, where to watch from |
+//! | `mounting` | which claims of volumes pods mount, and which are deleted |
 //! | `why` | why executors are missing |
 //!
-//! `slots` keeps the executors, `observer` the list and the watch, `graves` the pods to be deleted, `kept` those left for people, `backoff` what is not to be
+//! `slots` keeps the executors, `claims` the claims of volumes, `observer` the list and the watch, `graves` the pods to be deleted, `kept` those left for people, `backoff` what is not to be
 //! tried before when, `failures` how many executors failed and where.
 
 mod backoff;
+mod claims;
 mod core;
 mod creating;
 mod deleting;
@@ -36,6 +38,7 @@ mod expiring;
 mod failures;
 mod graves;
 mod kept;
+mod mounting;
 mod observer;
 mod observing;
 mod rolling;

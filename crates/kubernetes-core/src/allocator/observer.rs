@@ -20,7 +20,7 @@ enum Watch {
         opened: Tick,
         heard: Tick,
     },
-    /// For the simulator: none is ever opened again.
+    /// None is ever opened.
     Never,
 }
 
@@ -60,6 +60,11 @@ impl Observer {
             known: Version(0),
             regressed: None,
         }
+    }
+
+    /// One that lists and never watches.
+    pub(super) fn without_watch(planted: Planted) -> Self {
+        Observer { watch: Watch::Never, ..Observer::new(planted) }
     }
 
     pub(super) fn has_listed(&self) -> bool {
@@ -137,7 +142,9 @@ impl Observer {
         }
         (self.regressed, self.known) = (None, version);
         self.resume = None;
-        self.watch = Watch::Closed { not_before: now };
+        if self.watch != Watch::Never {
+            self.watch = Watch::Closed { not_before: now };
+        }
         Judged::Restored
     }
 

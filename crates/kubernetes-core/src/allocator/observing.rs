@@ -27,6 +27,7 @@ impl Allocator {
         {
             let number = self.observer.list_anew(turn.now);
             self.life = Life::Stopping(Closing::List(number));
+            self.claims().list_last(turn.now);
         }
     }
 

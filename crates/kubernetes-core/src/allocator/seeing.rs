@@ -6,6 +6,7 @@ use firesteel_types::{ExecutorId, Host};
 
 use super::core::{Allocator, AllocatorEffect, PodList, Turn};
 use super::slots::{Slot, Stage};
+use super::why::with_words;
 use crate::cause::Cause;
 use crate::mutant::Mutant;
 use crate::pod::{Obstacle, Pod, Verdict};
@@ -215,17 +216,26 @@ impl Allocator {
             true => Cause::Exited(None).end(),
             false => cause.end(),
         };
-        let reason = match slot.last_words().filter(|_| cause.is_by_application()) {
-            Some(words) => format!("{cause}; it said last: {words}"),
-            None => cause.to_string(),
-        };
+        let words = slot.last_words().filter(|_| cause.is_by_application());
+        let reason = with_words(&cause.to_string(), words);
         turn.report(ProviderEvent::Ended { executor, end, reason: reason.clone() });
-        self.told().ended(executor, reason.clone());
+        self.told().ended(executor, cause.to_string(), words.map(str::to_owned));
+        if remains == Remains::Ended && cause.is_by_application() {
+            self.fetch_log(turn, executor, &slot);
+        }
         self.judge(turn, executor, &slot, &cause, &reason);
         match remains {
             Remains::Nothing => self.backoff.freed(turn.now),
             Remains::Ended if self.kept.keeps(&cause, planted) => self.keep(turn, slot),
             Remains::Ended | Remains::Pod => self.bury_slot(turn.now, slot),
+        }
+    }
+
+    /// What it wrote last says more than how it ended, and may be gone soon.
+    fn fetch_log(&self, turn: &mut Turn<'_>, executor: ExecutorId, slot: &Slot) {
+        if self.backoff.requests_until() <= turn.now {
+            let name = slot.name().clone();
+            turn.out.push(AllocatorEffect::FetchLog { executor, name });
         }
     }
 

@@ -6,10 +6,11 @@ use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::failures::Nodes;
 use crate::cause::Cause;
+use crate::claim::Mount;
 use crate::mutant::Mutant;
 use crate::options::{AllocatorOptions, Deadlines};
 use crate::pod::Obstacle;
-use crate::{PodName, PodUid, Version};
+use crate::{ClaimName, PodName, PodUid, Version};
 
 /// How far an executor's pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +65,11 @@ pub(super) struct Slot {
     sought: Option<Sought>,
     /// What it said last, if it failed.
     last_words: Option<String>,
+    mounts: Vec<Mount>,
 }
 
 impl Slot {
-    fn new(name: PodName, now: Tick) -> Self {
+    fn new(name: PodName, mounts: Vec<Mount>, now: Tick) -> Self {
         Slot {
             name,
             uid: None,
@@ -83,6 +85,7 @@ impl Slot {
             cut_off: false,
             sought: None,
             last_words: None,
+            mounts,
         }
     }
 
@@ -124,6 +127,30 @@ impl Slot {
 
     pub(super) fn last_words(&self) -> Option<&str> {
         self.last_words.as_deref()
+    }
+
+    /// Its volumes and their claims: the same in every request for it.
+    pub(super) fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimName> {
+        self.mounts.iter().map(|mount| &mount.claim)
+    }
+
+    /// Those that another pod had before.
+    pub(super) fn reused_claims(&self) -> impl Iterator<Item = &ClaimName> {
+        self.mounts.iter().filter(|mount| mount.reused).map(|mount| &mount.claim)
+    }
+
+    /// Until when a volume that another pod had may keep it from starting.
+    pub(super) fn attached_by(&self, deadlines: &Deadlines) -> Option<Tick> {
+        let waits = matches!(
+            self.stage,
+            Stage::Pending(Some(_)) | Stage::Scheduled(None | Some((_, Obstacle::Other(_))))
+        );
+        let reuses = self.registered.is_none() && self.reused_claims().next().is_some();
+        (waits && reuses).then(|| self.since.plus_ms(deadlines.attached_ms))
     }
 
     pub(super) fn cut_off(&mut self) {
@@ -254,6 +281,11 @@ impl Slot {
 
     /// When its time in this stage is over.
     pub(super) fn deadline(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {
+        let attached_by = self.attached_by(&options.deadlines);
+        self.stage_deadline(options, nodes).into_iter().chain(attached_by).min()
+    }
+
+    fn stage_deadline(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {
         let deadlines = &options.deadlines;
         let after = |ms: u64| Some(self.since.plus_ms(ms));
         match &self.stage {
@@ -288,13 +320,27 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     slots: BTreeMap<ExecutorId, Slot>,
-    /// Executors that are not wanted any more, and until when a request may yet create their pod.
-    withdrawn: BTreeMap<ExecutorId, Tick>,
+    withdrawn: BTreeMap<ExecutorId, Withdrawn>,
+}
+
+/// An executor that is not wanted any more.
+#[derive(Debug)]
+struct Withdrawn {
+    /// A request may yet create its pod until then.
+    until: Tick,
+    /// Of that pod.
+    claims: Vec<ClaimName>,
 }
 
 impl Slots {
-    pub(super) fn add(&mut self, executor: ExecutorId, name: PodName, now: Tick) {
-        self.slots.insert(executor, Slot::new(name, now));
+    pub(super) fn add(
+        &mut self,
+        executor: ExecutorId,
+        name: PodName,
+        mounts: Vec<Mount>,
+        now: Tick,
+    ) {
+        self.slots.insert(executor, Slot::new(name, mounts, now));
     }
 
     pub(super) fn get(&self, executor: ExecutorId) -> Option<&Slot> {
@@ -315,7 +361,8 @@ impl Slots {
         let slot = self.slots.remove(&executor)?;
         if slot.may_be_created() {
             let until = slot.asked.plus_ms(deadlines.request_ms.saturating_mul(2));
-            self.withdrawn.insert(executor, until);
+            let claims = slot.claims().cloned().collect();
+            self.withdrawn.insert(executor, Withdrawn { until, claims });
         }
         Some(slot)
     }
@@ -329,16 +376,23 @@ impl Slots {
 
     /// Whether a request for an executor that is not wanted any more may create its pod after this moment.
     pub(super) fn may_create(&mut self, now: Tick) -> bool {
-        self.withdrawn.retain(|_, until| *until > now);
+        self.withdrawn.retain(|_, withdrawn| withdrawn.until > now);
         !self.withdrawn.is_empty()
     }
 
     pub(super) fn may_create_until(&self) -> Option<Tick> {
-        self.withdrawn.values().copied().max()
+        self.withdrawn.values().map(|withdrawn| withdrawn.until).max()
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (ExecutorId, &Slot)> {
         self.slots.iter().map(|(id, slot)| (*id, slot))
+    }
+
+    /// Claims of pods that are there or may come.
+    pub(super) fn claims(&self, now: Tick) -> impl Iterator<Item = &ClaimName> {
+        let withdrawn = self.withdrawn.values().filter(move |withdrawn| withdrawn.until > now);
+        let withdrawn = withdrawn.flat_map(|withdrawn| &withdrawn.claims);
+        self.slots.values().flat_map(|slot| slot.claims()).chain(withdrawn)
     }
 
     pub(super) fn forget_versions(&mut self) {

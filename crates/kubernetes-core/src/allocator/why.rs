@@ -9,7 +9,7 @@ use firesteel_types::{ExecutorId, Tick};
 use super::core::{Allocator, Turn};
 use super::slots::{Slot, Stage};
 use crate::mutant::Mutant;
-use crate::pod::Obstacle;
+use crate::pod::{Obstacle, log_lines};
 
 /// An executor that is wanted and not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Why {
     Refused(String),
     /// As many pods are pending as may be.
     PendingLimit,
+    /// All claims of volumes are mounted, and no more are made.
+    AwaitsClaim,
     /// It will be asked for in the next round.
     NextRound,
     /// The API server has not answered.
@@ -50,6 +52,10 @@ impl fmt::Display for Why {
             Why::Refused(words) => f.write_str(words),
             Why::PendingLimit => f.write_str(
                 "as many pods are pending as spark.kubernetes.allocation.maxPendingPods allows",
+            ),
+            Why::AwaitsClaim => f.write_str(
+                "it waits for the volume of an executor that ends \
+                 (spark.kubernetes.driver.waitToReusePersistentVolumeClaim)",
             ),
             Why::NextRound => f.write_str("its pod will be asked for in the next round"),
             Why::Requested => {
@@ -74,14 +80,30 @@ pub(super) struct Told {
     missing_since: Option<Tick>,
     last: Option<Tick>,
     words: Option<String>,
-    /// The last executor that was lost, and why.
-    loss: Option<(ExecutorId, String)>,
+    loss: Option<Loss>,
+}
+
+/// The last executor that was lost.
+#[derive(Debug)]
+struct Loss {
+    executor: ExecutorId,
+    cause: String,
+    /// What it said last, if it failed by itself.
+    words: Option<String>,
 }
 
 impl Told {
     /// An executor is over.
-    pub(super) fn ended(&mut self, executor: ExecutorId, reason: String) {
-        self.loss = Some((executor, reason));
+    pub(super) fn ended(&mut self, executor: ExecutorId, cause: String, words: Option<String>) {
+        self.loss = Some(Loss { executor, cause, words });
+    }
+
+    /// The end of its log came.
+    pub(super) fn logged(&mut self, executor: ExecutorId, text: &str) {
+        let loss = self.loss.as_mut().filter(|loss| loss.executor == executor);
+        if let (Some(loss), Some(words)) = (loss, log_lines(text)) {
+            loss.words = Some(words);
+        }
     }
 
     /// When the user is to hear something, or hear again.
@@ -134,6 +156,7 @@ impl Allocator {
         match self.backoff.words(now) {
             Some(words) => Why::Refused(words.to_owned()),
             None if self.slots.pending() >= self.options.max_pending => Why::PendingLimit,
+            None if !self.can_mount(now) => Why::AwaitsClaim,
             None => Why::NextRound,
         }
     }
@@ -148,8 +171,9 @@ impl Allocator {
         missing.iter().for_each(|missing| *reasons.entry(missing.why.clone()).or_default() += 1);
         let reasons: Vec<String> =
             reasons.iter().map(|(why, count)| format!("{count}: {why}")).collect();
-        let loss = self.last_loss().map_or_else(String::new, |(executor, cause)| {
-            format!("; the last one that was lost was executor {executor}: {cause}")
+        let loss = self.told_ref().loss.as_ref().map_or_else(String::new, |loss| {
+            let reason = with_words(&loss.cause, loss.words.as_deref());
+            format!("; the last one that was lost was executor {}: {reason}", loss.executor)
         });
         let (short, target) = (missing.len(), self.target());
         Some(format!("{short} of {target} executors are missing ({}){loss}", reasons.join("; ")))
@@ -178,8 +202,12 @@ impl Allocator {
             turn.report(ProviderEvent::Capacity(Capacity { shortage }));
         }
     }
+}
 
-    fn last_loss(&self) -> Option<&(ExecutorId, String)> {
-        self.told_ref().loss.as_ref()
+/// Why an executor is over, with what it said last.
+pub(super) fn with_words(cause: &str, words: Option<&str>) -> String {
+    match words {
+        Some(words) => format!("{cause}; it said last: {words}"),
+        None => cause.to_owned(),
     }
 }

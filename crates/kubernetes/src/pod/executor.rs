@@ -1,19 +1,24 @@
 //! The pods of executors: one is made from settings, template and the application's command, and each executor's differs from it in
-//! its name and number only.
+//! its name, its number and its claims only.
+
+use std::collections::BTreeMap;
 
 use firesteel_backend::command::variable as told;
 use firesteel_conf::{Conf, entries};
 use firesteel_engine::ApplicationSpec;
+use firesteel_kubernetes_core::VolumeName;
 use firesteel_kubernetes_core::allocator::PodRequest;
+use firesteel_kubernetes_core::claim::Mount;
 use firesteel_rpc::SECRET_VARIABLE;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, Pod, PodSpec, PreferredSchedulingTerm,
+    NodeSelectorTerm, PersistentVolumeClaim, PersistentVolumeClaimTemplate,
+    PersistentVolumeClaimVolumeSource, Pod, PodSpec, PreferredSchedulingTerm,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::fetch;
 use super::parts::{self, Role, secret_variable};
+use super::{fetch, volumes};
 use crate::Error;
 use crate::labels::{self, variable, variable_of_pod};
 
@@ -53,6 +58,9 @@ impl Owner {
 pub(crate) struct ExecutorPods {
     pod: Pod,
     container: String,
+    /// Claims that the driver makes, by the volumes that they are for.
+    claims: BTreeMap<VolumeName, PersistentVolumeClaimTemplate>,
+    owner: Option<OwnerReference>,
 }
 
 impl ExecutorPods {
@@ -96,7 +104,32 @@ impl ExecutorPods {
         }
         spec.termination_grace_period_seconds = Some(i64::try_from(grace).unwrap_or(i64::MAX));
         spec.containers.insert(0, container);
-        Ok(ExecutorPods { pod, container: name })
+        let claims = match owner {
+            Some(_) => take_claims(spec, &volumes::owned_by_driver(conf)?),
+            None => BTreeMap::new(),
+        };
+        let owner = owner.map(Owner::reference);
+        Ok(ExecutorPods { pod, container: name, claims, owner })
+    }
+
+    /// The claims that a pod needs and that may not be there yet.
+    pub(crate) fn claims(&self, request: &PodRequest) -> Vec<PersistentVolumeClaim> {
+        let new = request.mounts.iter().filter(|mount| mount.is_new);
+        new.filter_map(|mount| self.claim(mount)).collect()
+    }
+
+    fn claim(&self, mount: &Mount) -> Option<PersistentVolumeClaim> {
+        let template = self.claims.get(&mount.volume)?;
+        let mut labels = template.metadata.as_ref()?.labels.clone().unwrap_or_default();
+        labels.insert(labels::VOLUME.to_owned(), mount.volume.to_string());
+        let metadata = ObjectMeta {
+            name: Some(mount.claim.to_string()),
+            labels: Some(labels),
+            owner_references: self.owner.clone().map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        };
+        let spec = Some(template.spec.clone());
+        Some(PersistentVolumeClaim { metadata, spec, status: None })
     }
 
     /// The container in which executors run.
@@ -121,6 +154,9 @@ impl ExecutorPods {
             variables.push(variable(told::EXECUTOR_ID, &id));
             variables.push(variable("SPARK_EXECUTOR_ID", id));
         }
+        for mount in &request.mounts {
+            mount_claim(spec, mount);
+        }
         let avoid: Vec<String> = request.avoid.iter().map(ToString::to_string).collect();
         if !avoid.is_empty() {
             keep_off(spec, avoid);
@@ -130,6 +166,28 @@ impl ExecutorPods {
             rather_not(spec, &last);
         }
         pod
+    }
+}
+
+/// Takes the claims of these volumes out of a pod: they are not made together with it.
+fn take_claims(
+    spec: &mut PodSpec,
+    of: &[VolumeName],
+) -> BTreeMap<VolumeName, PersistentVolumeClaimTemplate> {
+    let volumes = spec.volumes.iter_mut().flatten();
+    let taken = volumes.filter_map(|volume| {
+        let name = of.iter().find(|name| *name.0 == *volume.name)?;
+        Some((name.clone(), volume.ephemeral.take()?.volume_claim_template?))
+    });
+    taken.collect()
+}
+
+fn mount_claim(spec: &mut PodSpec, mount: &Mount) {
+    let mut volumes = spec.volumes.iter_mut().flatten();
+    if let Some(volume) = volumes.find(|volume| *volume.name == *mount.volume.0) {
+        let claim_name = mount.claim.to_string();
+        let source = PersistentVolumeClaimVolumeSource { claim_name, read_only: None };
+        volume.persistent_volume_claim = Some(source);
     }
 }
 
@@ -213,7 +271,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use firesteel_backend::command::Command;
-    use firesteel_kubernetes_core::{Generation, PodName};
+    use firesteel_kubernetes_core::{ClaimName, Generation, PodName};
     use firesteel_types::{ExecutorId, Host};
     use serde_json::Value;
 
@@ -239,6 +297,7 @@ mod tests {
             attempt: 1,
             avoid: avoid.iter().map(|node| Host::new(node)).collect::<BTreeSet<_>>(),
             last_choice: BTreeSet::new(),
+            mounts: Vec::new(),
         }
     }
 
@@ -281,6 +340,38 @@ mod tests {
             let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
             assert!(pod["spec"]["containers"][0]["command"].is_null());
         }
+    }
+
+    #[test]
+    fn claims_belong_to_the_drivers_pod_and_without_one_to_each_executors() {
+        let volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.spark-local-dir-1";
+        let said = |what: &str| format!("{volume}.{what}");
+        let (name, size) = (said("options.claimName"), said("options.sizeLimit"));
+        let path = said("mount.path");
+        let told = application(&[(&name, "OnDemand"), (&size, "1Gi"), (&path, "/data")]);
+        let mount = Mount {
+            volume: VolumeName::new("spark-local-dir-1"),
+            claim: ClaimName::new("pi-1-exec-7-pvc-0"),
+            is_new: true,
+            reused: false,
+        };
+        let owned = PodRequest { mounts: vec![mount], ..request(&[]) };
+        let pods = ExecutorPods::new(&told, "spark-1", Some(&Owner::new("d", "u"))).unwrap();
+        let pod = serde_json::to_value(pods.pod(&owned)).unwrap();
+        let found = &pod["spec"]["volumes"][0];
+        assert_eq!(found["persistentVolumeClaim"]["claimName"], "pi-1-exec-7-pvc-0");
+        assert!(found["ephemeral"].is_null());
+        let claim = serde_json::to_value(&pods.claims(&owned)[0]).unwrap();
+        assert_eq!(claim["metadata"]["name"], "pi-1-exec-7-pvc-0");
+        assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(claim["metadata"]["labels"]["firesteel-volume"], "spark-local-dir-1");
+        assert_eq!(claim["metadata"]["labels"]["spark-app-selector"], "spark-1");
+        assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1Gi");
+        let mounts = vec![Mount { is_new: false, ..owned.mounts[0].clone() }];
+        assert!(pods.claims(&PodRequest { mounts, ..request(&[]) }).is_empty(), "it is there");
+        let pods = ExecutorPods::new(&told, "spark-1", None).unwrap();
+        let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
+        assert!(pod["spec"]["volumes"][0]["ephemeral"].is_object(), "{pod}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(super) fn base(
     place(conf, role, spec)?;
     let secrets = secret_variables(conf, role)?;
     container.env.get_or_insert_default().extend(secrets);
-    volumes::add(conf, role, spec, &mut container)?;
+    volumes::add(conf, role, app, spec, &mut container)?;
     Ok((pod, container))
 }
 

@@ -1,8 +1,9 @@
 //! A pod of the API as the allocator sees it: the few fields that decide.
 
 use firesteel_backend::AppId;
+use firesteel_kubernetes_core::claim::Claim;
 use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, Said};
-use firesteel_kubernetes_core::{Generation, PodName, PodUid, Version};
+use firesteel_kubernetes_core::{ClaimName, Generation, PodName, PodUid, Version, VolumeName};
 use firesteel_types::{ExecutorId, Host};
 use k8s_openapi::api::core::v1::{self, ContainerStatus, PodCondition, PodStatus};
 
@@ -33,7 +34,29 @@ pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
             .and_then(|found| said(found.reason.as_ref(), found.message.as_ref())),
         terminating: about.deletion_timestamp.is_some(),
         containers: containers(status, container),
+        claims: claims(seen),
     })
+}
+
+/// Reads a claim that was made on demand; `None` for any other.
+pub(crate) fn read_claim(seen: &v1::PersistentVolumeClaim) -> Option<Claim> {
+    let about = &seen.metadata;
+    let volume = about.labels.as_ref()?.get(labels::VOLUME)?;
+    let phase = seen.status.as_ref().and_then(|status| status.phase.as_deref());
+    Some(Claim {
+        name: ClaimName::new(about.name.as_deref()?),
+        volume: VolumeName::new(volume),
+        unusable: about.deletion_timestamp.is_some() || phase == Some("Lost"),
+    })
+}
+
+fn claims(seen: &v1::Pod) -> Vec<ClaimName> {
+    let volumes = seen.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
+    let claims = volumes.unwrap_or_default().iter().filter_map(|volume| {
+        let claim = volume.persistent_volume_claim.as_ref()?;
+        Some(ClaimName::new(&claim.claim_name))
+    });
+    claims.collect()
 }
 
 /// API servers number all changes of a cluster in one order.
@@ -129,6 +152,24 @@ mod tests {
         let words = "ErrImagePull: no such image".to_owned();
         let obstacle = Some(Obstacle::Image(words));
         assert_eq!(pod(waits).verdict(true), Verdict::Scheduled(Host::new("n1"), obstacle));
+    }
+
+    #[test]
+    fn claims_are_known_by_the_label_that_says_what_they_are_for() {
+        let claim = |labels: Value, phase: &str| {
+            let text = json!({"metadata": {"name": "pi-exec-7-pvc-0", "labels": labels}, "status": {"phase": phase}});
+            read_claim(&serde_json::from_value(text).unwrap())
+        };
+        assert_eq!(claim(json!({}), "Bound"), None, "somebody else's");
+        let own = json!({"firesteel-volume": "spark-local-dir-1"});
+        let bound = claim(own.clone(), "Bound").unwrap();
+        assert_eq!((bound.name.0.as_ref(), bound.unusable), ("pi-exec-7-pvc-0", false));
+        assert!(claim(own, "Lost").unwrap().unusable);
+        let volume =
+            json!({"name": "a", "persistentVolumeClaim": {"claimName": "pi-exec-7-pvc-0"}});
+        let pod = json!({"spec": {"containers": [], "volumes": [volume, {"name": "b"}]}});
+        let pod: v1::Pod = serde_json::from_value(pod).unwrap();
+        assert_eq!(claims(&pod), [ClaimName::new("pi-exec-7-pvc-0")]);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! Volumes of pods: those that users name, secrets, and the directories for temporary files.
 //!
 //! `spark.kubernetes.ROLE.volumes.KIND.NAME.mount.path`, `.mount.readOnly`, `.mount.subPath` and `.options.*`, as Spark has
-//! them. Claims are taken, never made.
+//! them. Claims of the name `OnDemand` are made: by the cluster together with their pod, which owns them, or by the driver, whose pod
+//! owns them then.
 
 use std::collections::BTreeMap;
 
-use firesteel_conf::Conf;
+use firesteel_conf::{Conf, entries};
+use firesteel_kubernetes_core::VolumeName;
 use k8s_openapi::api::core::v1::{
-    Container, EmptyDirVolumeSource, HostPathVolumeSource, NFSVolumeSource,
-    PersistentVolumeClaimVolumeSource, PodSpec, SecretVolumeSource, Volume, VolumeMount,
+    Container, EmptyDirVolumeSource, EphemeralVolumeSource, HostPathVolumeSource, NFSVolumeSource,
+    PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource,
+    PodSpec, SecretVolumeSource, Volume, VolumeMount, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::parts::Role;
 use crate::labels::{named, variable};
@@ -19,10 +23,24 @@ use crate::{Error, labels};
 /// Volumes of this name are for temporary files.
 const LOCAL_DIR: &str = "spark-local-dir-";
 
+/// The name of a claim that is made.
+const ON_DEMAND: &str = "OnDemand";
+
+/// Volumes of executors whose claims the driver makes, if its pod is there to own them.
+pub(crate) fn owned_by_driver(conf: &Conf) -> Result<Vec<VolumeName>, Error> {
+    if !conf.get(&entries::KUBERNETES_DRIVER_OWN_CLAIMS)? {
+        return Ok(Vec::new());
+    }
+    let volumes = of_user(conf, Role::Executor, "")?;
+    let made = volumes.iter().filter(|(volume, _)| volume.ephemeral.is_some());
+    Ok(made.map(|(volume, _)| VolumeName::new(&volume.name)).collect())
+}
+
 /// Adds all of them.
 pub(super) fn add(
     conf: &Conf,
     role: Role,
+    app: &str,
     spec: &mut PodSpec,
     container: &mut Container,
 ) -> Result<(), Error> {
@@ -33,7 +51,7 @@ pub(super) fn add(
         let volume = Volume { name: name.clone(), secret: Some(source), ..Volume::default() };
         volumes.push((volume, mount(name, path.to_owned())));
     }
-    volumes.extend(of_user(conf, role)?);
+    volumes.extend(of_user(conf, role, app)?);
     let is_local = |(volume, _): &&(Volume, VolumeMount)| volume.name.starts_with(LOCAL_DIR);
     if !volumes.iter().any(|volume| is_local(&volume)) {
         let (name, path) = (format!("{LOCAL_DIR}1"), "/var/data/spark-local-dir-1".to_owned());
@@ -58,7 +76,7 @@ fn mount(name: String, mount_path: String) -> VolumeMount {
 /// What is said about one volume.
 type Said<'a> = BTreeMap<&'a str, &'a str>;
 
-fn of_user(conf: &Conf, role: Role) -> Result<Vec<(Volume, VolumeMount)>, Error> {
+fn of_user(conf: &Conf, role: Role, app: &str) -> Result<Vec<(Volume, VolumeMount)>, Error> {
     let prefix = role.key("volumes.");
     let mut all: BTreeMap<(&str, &str), Said<'_>> = BTreeMap::new();
     for (rest, value) in named(conf, &prefix) {
@@ -70,9 +88,62 @@ fn of_user(conf: &Conf, role: Role) -> Result<Vec<(Volume, VolumeMount)>, Error>
         };
         all.entry((kind, name)).or_default().insert(what, value);
     }
+    let mode = match conf.get(&entries::KUBERNETES_READ_WRITE_ONCE)? {
+        true => "ReadWriteOnce",
+        false => "ReadWriteOncePod",
+    };
+    let maker = ClaimMaker { app, mode };
     all.iter()
-        .map(|((kind, name), said)| volume(&format!("{prefix}{kind}.{name}"), kind, name, said))
+        .map(|((kind, name), said)| {
+            volume(&format!("{prefix}{kind}.{name}"), kind, name, said, &maker)
+        })
         .collect()
+}
+
+/// Whether volumes of a kind have this setting.
+fn is_setting(kind: &str, what: &str) -> bool {
+    let labelled = kind == "persistentVolumeClaim" && what.starts_with("label.");
+    let known = ["mount.path", "mount.readOnly", "mount.subPath"];
+    known.contains(&what) || what.starts_with("options.") || labelled
+}
+
+/// What all claims have that are made.
+struct ClaimMaker<'a> {
+    app: &'a str,
+    mode: &'a str,
+}
+
+impl ClaimMaker<'_> {
+    /// A claim as the settings of its volume want it. Without a class it is of the cluster's default one.
+    fn make(&self, key: &str, said: &Said<'_>) -> Result<PersistentVolumeClaimTemplate, Error> {
+        let size = said.get("options.sizeLimit").ok_or_else(|| {
+            let reason = "it is not set, and needed where claimName is OnDemand: write 500Gi";
+            Error::value(format!("{key}.options.sizeLimit"), reason)
+        })?;
+        let of_user = said.iter().filter_map(|(what, value)| {
+            Some((what.strip_prefix("label.")?.to_owned(), (*value).to_owned()))
+        });
+        let mut labels: BTreeMap<String, String> = of_user.collect();
+        if let Some(reserved) = labels.keys().find(|name| labels::RESERVED.contains(&name.as_str()))
+        {
+            let reason = "this label tells whose claim it is: choose another name";
+            return Err(Error::value(format!("{key}.label.{reserved}"), reason));
+        }
+        labels.insert(labels::APPLICATION.to_owned(), self.app.to_owned());
+        let requests = [("storage".to_owned(), Quantity((*size).to_owned()))].into();
+        Ok(PersistentVolumeClaimTemplate {
+            metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
+            spec: PersistentVolumeClaimSpec {
+                access_modes: Some(vec![self.mode.to_owned()]),
+                resources: Some(VolumeResourceRequirements {
+                    requests: Some(requests),
+                    limits: None,
+                }),
+                storage_class_name: said.get("options.storageClass").map(|text| (*text).to_owned()),
+                ..PersistentVolumeClaimSpec::default()
+            },
+        })
+    }
 }
 
 fn volume(
@@ -80,9 +151,9 @@ fn volume(
     kind: &str,
     name: &str,
     said: &Said<'_>,
+    maker: &ClaimMaker<'_>,
 ) -> Result<(Volume, VolumeMount), Error> {
     labels::check_name(key, name, 63)?;
-    let known = ["mount.path", "mount.readOnly", "mount.subPath"];
     let options = said.keys().filter_map(|what| what.strip_prefix("options."));
     let option =
         |name: &str| said.get(format!("options.{name}").as_str()).map(|text| (*text).to_owned());
@@ -91,9 +162,7 @@ fn volume(
             Error::value(format!("{key}.options.{name}"), "it is not set, and needed")
         })
     };
-    if let Some(other) =
-        said.keys().find(|what| !known.contains(what) && !what.starts_with("options."))
-    {
+    if let Some(other) = said.keys().find(|what| !is_setting(kind, what)) {
         return Err(Error::value(format!("{key}.{other}"), "volumes have no such setting"));
     }
     let mut volume = Volume { name: name.to_owned(), ..Volume::default() };
@@ -115,13 +184,15 @@ fn volume(
         }
         "persistentVolumeClaim" => {
             let claim_name = needed("claimName")?;
-            if claim_name == "OnDemand" {
-                let reason = "claims are not made here: create one, and write its name";
-                return Err(Error::value(format!("{key}.options.claimName"), reason));
+            if claim_name == ON_DEMAND {
+                let template = Some(maker.make(key, said)?);
+                volume.ephemeral = Some(EphemeralVolumeSource { volume_claim_template: template });
+                &["claimName", "storageClass", "sizeLimit"]
+            } else {
+                volume.persistent_volume_claim =
+                    Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: None });
+                &["claimName"]
             }
-            volume.persistent_volume_claim =
-                Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: None });
-            &["claimName"]
         }
         _ => {
             let reason = format!(
@@ -163,7 +234,7 @@ mod tests {
             conf.set(format!("spark.kubernetes.executor.{key}"), value);
         }
         let (mut spec, mut container) = (PodSpec::default(), Container::default());
-        add(&conf, Role::Executor, &mut spec, &mut container)?;
+        add(&conf, Role::Executor, "spark-1", &mut spec, &mut container)?;
         Ok((spec, container))
     }
 
@@ -197,12 +268,44 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_on_demand_is_made_together_with_its_pod_by_class_size_and_labels() {
+        let volume = "volumes.persistentVolumeClaim.spark-local-dir-1";
+        let said = |what: &str| format!("{volume}.{what}");
+        let (name, size) = (said("options.claimName"), said("options.sizeLimit"));
+        let (class, path) = (said("options.storageClass"), said("mount.path"));
+        let label = said("label.team");
+        let (spec, container) = added(&[
+            (&name, "OnDemand"),
+            (&size, "500Gi"),
+            (&class, "fast"),
+            (&path, "/data"),
+            (&label, "a"),
+        ])
+        .unwrap();
+        assert_eq!(local_dirs(&container), "/data");
+        let made = serde_json::to_value(&spec.volumes.unwrap()[0]).unwrap();
+        let template = &made["ephemeral"]["volumeClaimTemplate"];
+        assert_eq!(template["metadata"]["labels"]["spark-app-selector"], "spark-1");
+        assert_eq!(template["metadata"]["labels"]["team"], "a");
+        assert_eq!(template["spec"]["accessModes"][0], "ReadWriteOncePod");
+        assert_eq!(template["spec"]["storageClassName"], "fast");
+        assert_eq!(template["spec"]["resources"]["requests"]["storage"], "500Gi");
+        let refused = added(&[(&name, "OnDemand"), (&path, "/data")]).unwrap_err().to_string();
+        assert!(refused.contains("options.sizeLimit: it is not set"), "{refused}");
+        let role = format!("{volume}.label.spark-role");
+        let refused = added(&[(&name, "OnDemand"), (&size, "1Gi"), (&path, "/d"), (&role, "x")]);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("label.spark-role"), "{refused}");
+    }
+
+    #[test]
     fn volumes_that_are_none_are_refused_with_the_setting() {
         for (key, value, words) in [
             ("volumes.hostPath.a.mount.path", "/x", "a.options.path: it is not set"),
             ("volumes.emptyDir.a.options.medium", "Memory", "a.mount.path: it is not set"),
             ("volumes.cephfs.a.mount.path", "/x", "`cephfs` is not a kind"),
             ("volumes.emptyDir.a.mount.pat", "/x", "no such setting"),
+            ("volumes.emptyDir.a.label.b", "c", "no such setting"),
             ("volumes.emptyDir.a.options.size", "1g", "no such option"),
             ("volumes.emptyDir.a.mount.readOnly", "yes", "neither true nor false"),
             ("volumes.emptyDir", "/x", "KIND.NAME.mount.path"),

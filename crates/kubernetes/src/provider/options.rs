@@ -6,8 +6,11 @@ use firesteel_backend::AppId;
 use firesteel_conf::{Conf, Unschedulable as Policy, entries};
 use firesteel_kubernetes_core::Generation;
 use firesteel_kubernetes_core::names::LONGEST_PREFIX;
-use firesteel_kubernetes_core::options::{AllocatorOptions, Keep, Roll, RollPolicy, Unschedulable};
+use firesteel_kubernetes_core::options::{
+    AllocatorOptions, ClaimOptions, Keep, Roll, RollPolicy, Unschedulable,
+};
 
+use crate::pod::owned_by_driver;
 use crate::{Error, labels, unique};
 
 /// So many pods that failed are kept for people.
@@ -69,13 +72,26 @@ pub(super) fn of(
     options.max_failures = conf.get(&entries::EXECUTOR_MAX_NUM_FAILURES)?;
     options.failures_validity_ms =
         conf.get(&entries::EXECUTOR_FAILURES_VALIDITY_INTERVAL)?.map(millis);
+    options.claims = claims(conf, process)?;
     let deadlines = &mut options.deadlines;
+    deadlines.attached_ms = millis(conf.get(&entries::KUBERNETES_CLAIM_TIMEOUT)?);
     deadlines.request_ms = millis(conf.get(&entries::KUBERNETES_DRIVER_REQUEST_TIMEOUT)?);
     deadlines.seen_ms = millis(conf.get(&entries::KUBERNETES_MISSING_POD_DETECT_DELTA)?);
     deadlines.started_ms = millis(conf.get(&entries::KUBERNETES_ALLOCATION_EXECUTOR_TIMEOUT)?);
     deadlines.image_ms = millis(conf.get(&entries::KUBERNETES_IMAGE_TIMEOUT)?);
     deadlines.registered_ms = millis(conf.get(&entries::KUBERNETES_REGISTRATION_TIMEOUT)?);
     Ok(options)
+}
+
+/// Without a pod of its own a driver makes no claims: nothing would collect them.
+fn claims(conf: &Conf, process: Option<u32>) -> Result<ClaimOptions, Error> {
+    let volumes = match process {
+        Some(_) => owned_by_driver(conf)?,
+        None => Vec::new(),
+    };
+    let reuse = conf.get(&entries::KUBERNETES_DRIVER_REUSE_CLAIMS)?;
+    let wait_to_reuse = reuse && conf.get(&entries::KUBERNETES_DRIVER_WAIT_TO_REUSE_CLAIMS)?;
+    Ok(ClaimOptions { volumes, reuse, wait_to_reuse })
 }
 
 fn since_epoch_ms() -> u64 {
@@ -93,6 +109,20 @@ mod tests {
         assert_eq!((of(Some(1)).generation, of(Some(1)).first_number), (Generation(1), 1));
         assert_eq!((of(Some(3)).generation, of(Some(3)).first_number), (Generation(3), 200_001));
         assert!(of(None).generation > Generation(1_600_000_000_000), "by the clock");
+    }
+
+    #[test]
+    fn claims_are_the_drivers_where_its_pod_can_own_them_and_it_may() {
+        let mut conf = Conf::new();
+        let volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.data";
+        conf.set(format!("{volume}.options.claimName"), "OnDemand");
+        conf.set(format!("{volume}.options.sizeLimit"), "1Gi");
+        conf.set(format!("{volume}.mount.path"), "/data");
+        let volumes = |conf: &Conf, process| claims(conf, process).unwrap().volumes.len();
+        assert_eq!((volumes(&conf, Some(1)), volumes(&conf, None)), (1, 0));
+        assert!(claims(&conf, Some(1)).unwrap().reuse);
+        conf.set("spark.kubernetes.driver.ownPersistentVolumeClaim", "false");
+        assert_eq!(volumes(&conf, Some(1)), 0);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use firesteel_kubernetes_core::allocator::{Change, CreateAnswer, PodList, PodRequest};
 use firesteel_kubernetes_core::api::ApiError;
-use firesteel_kubernetes_core::{PodName, PodUid, Version};
+use firesteel_kubernetes_core::claim::ClaimList;
+use firesteel_kubernetes_core::pod::{LOG_BYTES, LOG_LINES};
+use firesteel_kubernetes_core::{ClaimName, PodName, PodUid, Version};
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent,
+    DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent,
     WatchParams,
 };
 use kube::{Api, Client};
@@ -27,9 +29,11 @@ const AT_ONCE: usize = 32;
 #[derive(Clone)]
 pub(super) struct Requests {
     api: Api<Pod>,
+    claims: Api<PersistentVolumeClaim>,
     namespace: String,
     /// Which pods are the application's and not over.
     selector: String,
+    app: String,
     limit: Duration,
     pods: Option<Arc<ExecutorPods>>,
     turns: Arc<Semaphore>,
@@ -39,7 +43,9 @@ impl Requests {
     pub(super) fn new(client: Client, namespace: &str, app: &str, limit: Duration) -> Self {
         let (application, role, inactive) = (labels::APPLICATION, labels::ROLE, labels::INACTIVE);
         Requests {
-            api: Api::namespaced(client, namespace),
+            api: Api::namespaced(client.clone(), namespace),
+            claims: Api::namespaced(client, namespace),
+            app: app.to_owned(),
             namespace: namespace.to_owned(),
             selector: format!("{application}={app},{role}={},{inactive}!=true", labels::EXECUTOR),
             limit,
@@ -55,7 +61,8 @@ impl Requests {
 
     /// Asks with these credentials from now on.
     pub(super) fn use_client(&mut self, client: Client) {
-        self.api = Api::namespaced(client, &self.namespace);
+        self.api = Api::namespaced(client.clone(), &self.namespace);
+        self.claims = Api::namespaced(client, &self.namespace);
     }
 
     fn read(&self, seen: &Pod) -> Result<firesteel_kubernetes_core::pod::Pod, ApiError> {
@@ -76,8 +83,10 @@ impl Requests {
     /// Creates a pod, or finds the one of its name.
     pub(super) async fn create(&self, request: &PodRequest) -> Result<CreateAnswer, ApiError> {
         let pods = self.pods.as_ref().ok_or(ApiError::NotFound)?;
-        let pod = pods.pod(request);
-        match self.ask(self.api.create(&PostParams::default(), &pod)).await {
+        // All of it is one request to the allocator, and has the time of one.
+        let made = tokio::time::timeout(self.limit, self.make(pods, request)).await;
+        let late = || format!("no answer came within {} ms", self.limit.as_millis());
+        match made.unwrap_or_else(|_| Err(ApiError::Unreachable(late()))) {
             Ok(created) => Ok(CreateAnswer { pod: self.read(&created)?, existed: false }),
             Err(ApiError::Conflict) => match self.get(&request.name.to_string()).await {
                 Ok(found) => Ok(CreateAnswer { pod: self.read(&found)?, existed: true }),
@@ -87,6 +96,51 @@ impl Requests {
             },
             Err(error) => Err(error),
         }
+    }
+
+    /// Claims first: a pod whose claims do not exist is not placed.
+    async fn make(&self, pods: &ExecutorPods, request: &PodRequest) -> Result<Pod, ApiError> {
+        for claim in pods.claims(request) {
+            self.make_claim(&claim).await?;
+        }
+        let pod = pods.pod(request);
+        self.ask(self.api.create(&PostParams::default(), &pod)).await
+    }
+
+    /// Creates a claim, unless it is there.
+    async fn make_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), ApiError> {
+        match self.ask(self.claims.create(&PostParams::default(), claim)).await {
+            Ok(_) => Ok(()),
+            Err(ApiError::Conflict) => self.check_claim(claim).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn check_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), ApiError> {
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let found = self.ask(self.claims.get(name)).await?;
+        let labels = found.metadata.labels.unwrap_or_default();
+        match labels.get(labels::APPLICATION) == Some(&self.app) {
+            true => Ok(()),
+            false => Err(ApiError::Invalid(format!(
+                "the claim {name} is there, and is not this application's"
+            ))),
+        }
+    }
+
+    /// All claims that the driver has made, from a quorum.
+    pub(super) async fn list_claims(&self) -> Result<ClaimList, ApiError> {
+        let selector = format!("{}={},{}", labels::APPLICATION, self.app, labels::VOLUME);
+        let list = self.ask(self.claims.list(&ListParams::default().labels(&selector))).await?;
+        let version = pod::version(list.metadata.resource_version.as_deref());
+        let claims = list.items.iter().filter_map(pod::read_claim).collect();
+        Ok(ClaimList { version, claims })
+    }
+
+    /// Deletes a claim; the API server waits for the pods that mount it.
+    pub(super) async fn delete_claim(&self, name: &ClaimName) -> Result<(), ApiError> {
+        let parameters = DeleteParams::default();
+        self.ask(self.claims.delete(&name.to_string(), &parameters)).await.map(drop)
     }
 
     /// Deletes this very pod.
@@ -112,6 +166,18 @@ impl Requests {
         let inactive =
             json!({"metadata": {"uid": uid.to_string(), "labels": {labels::INACTIVE: "true"}}});
         self.patch(&name.to_string(), &inactive).await.map(drop)
+    }
+
+    /// The end of the log of a pod's executor.
+    pub(super) async fn log(&self, name: &PodName) -> Result<String, ApiError> {
+        let container = self.pods.as_ref().map(|pods| pods.container().to_owned());
+        let parameters = LogParams {
+            container,
+            tail_lines: i64::try_from(LOG_LINES).ok(),
+            limit_bytes: i64::try_from(LOG_BYTES).ok(),
+            ..LogParams::default()
+        };
+        self.ask(self.api.logs(&name.to_string(), &parameters)).await
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Pod, ApiError> {
@@ -166,5 +232,144 @@ impl Requests {
             }
             WatchEvent::Error(status) => return Err(refusal(&status)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use firesteel_backend::command::Command;
+    use firesteel_conf::Conf;
+    use firesteel_engine::ApplicationSpec;
+    use firesteel_kubernetes_core::claim::Mount;
+    use firesteel_kubernetes_core::{Generation, VolumeName};
+    use firesteel_types::ExecutorId;
+
+    use super::*;
+    use crate::fake::{Answer, ApiServer, Asked, refuses};
+    use crate::manifests;
+    use crate::pod::Owner;
+
+    const CLAIM: &str = "pi-exec-1-pvc-0";
+
+    fn pods() -> ExecutorPods {
+        let mut conf = Conf::new();
+        let volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.data";
+        conf.set("spark.kubernetes.container.image", "pi:1");
+        conf.set(format!("{volume}.options.claimName"), "OnDemand");
+        conf.set(format!("{volume}.options.sizeLimit"), "1Gi");
+        conf.set(format!("{volume}.mount.path"), "/data");
+        let (name, user) = ("Pi".to_owned(), "me".to_owned());
+        let application = ApplicationSpec { name, user, conf, command: Command::default() };
+        ExecutorPods::new(&application, "spark-1", Some(&Owner::new("d", "u"))).unwrap()
+    }
+
+    fn request() -> PodRequest {
+        let mount = Mount {
+            volume: VolumeName::new("data"),
+            claim: ClaimName::new(CLAIM),
+            is_new: true,
+            reused: false,
+        };
+        PodRequest {
+            executor: ExecutorId(1),
+            name: PodName::new("pi-exec-1"),
+            generation: Generation(1),
+            attempt: 1,
+            avoid: BTreeSet::new(),
+            last_choice: BTreeSet::new(),
+            mounts: vec![mount],
+        }
+    }
+
+    async fn server(
+        answers: impl FnMut(&Asked) -> Answer + Send + 'static,
+    ) -> (ApiServer, Requests) {
+        let server = ApiServer::start(answers).await;
+        let limit = Duration::from_secs(5);
+        let requests = Requests::new(server.client.clone(), "jobs", "spark-1", limit);
+        (server, requests.for_pods(pods()))
+    }
+
+    /// What a request needs a right for: a resource and a verb.
+    fn right(line: &str) -> (String, String) {
+        let (method, path) = line.split_once(' ').unwrap();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let rest = path.strip_prefix("/api/v1/namespaces/jobs/").unwrap();
+        let parts: Vec<&str> = rest.split('/').collect();
+        let (resource, name) = (parts[0], parts.get(1));
+        let resource = match parts.get(2) {
+            Some(part) => format!("{resource}/{part}"),
+            None => resource.to_owned(),
+        };
+        let verb = match (method, name) {
+            ("GET", None) if query.contains("watch=true") => "watch",
+            ("GET", None) => "list",
+            ("GET", Some(_)) => "get",
+            ("POST", _) => "create",
+            ("PATCH", _) => "patch",
+            ("DELETE", _) => "delete",
+            _ => panic!("{line}"),
+        };
+        (resource, verb.to_owned())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn drivers_use_the_rights_that_the_manifests_give_them_and_no_others() {
+        let pod = json!({"metadata": {"name": "pi-exec-1", "uid": "u", "resourceVersion": "7"}});
+        let claim =
+            json!({"metadata": {"name": CLAIM, "labels": {"spark-app-selector": "spark-1"}}});
+        let (server, requests) = server(move |(line, _)| match line.as_str() {
+            // It is there already, and so is the claim.
+            line if line.starts_with("POST") => refuses(409, "there"),
+            line if line.contains(&format!("persistentvolumeclaims/{CLAIM}")) => {
+                Some((200, claim.clone()))
+            }
+            line if line.contains("/pods/") => Some((200, pod.clone())),
+            _ => Some((200, json!({"metadata": {"resourceVersion": "7"}, "items": []}))),
+        })
+        .await;
+        let (name, uid) = (PodName::new("pi-exec-1"), PodUid::new("u"));
+        assert!(requests.create(&request()).await.unwrap().existed);
+        requests.delete(&name, &uid, 1000).await.unwrap();
+        requests.keep(&name, &uid).await.unwrap();
+        requests.set_condition("d", &json!({"type": "a"})).await.unwrap();
+        let _ = requests.log(&name).await;
+        assert!(requests.list().await.unwrap().pods.is_empty());
+        assert!(requests.list_claims().await.unwrap().claims.is_empty());
+        requests.delete_claim(&ClaimName::new(CLAIM)).await.unwrap();
+        let _ = requests.watch(Version(7)).await;
+        let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (line, _) in server.asked() {
+            let (resource, verb) = right(&line);
+            used.entry(resource).or_default().insert(verb);
+        }
+        assert_eq!(used, manifests::rights());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_claim_comes_before_its_pod_and_one_of_somebody_else_is_not_mounted() {
+        let (server, requests) = server(|(line, body)| match line.as_str() {
+            "POST /api/v1/namespaces/jobs/pods?" | "POST /api/v1/namespaces/jobs/pods" => {
+                let mut pod = body.clone();
+                pod["metadata"]["uid"] = "u".into();
+                Some((201, pod))
+            }
+            _ => Some((201, body.clone())),
+        })
+        .await;
+        assert!(!requests.create(&request()).await.unwrap().existed);
+        let first = &server.asked()[0];
+        assert!(first.0.contains("persistentvolumeclaims"), "{first:?}");
+        assert_eq!(first.1["metadata"]["ownerReferences"][0]["uid"], "u");
+        let other = json!({"metadata": {"name": CLAIM, "labels": {"spark-app-selector": "x"}}});
+        let (_, requests) = self::server(move |(line, _)| match line.starts_with("POST") {
+            true => refuses(409, "there"),
+            false => Some((200, other.clone())),
+        })
+        .await;
+        let refused = requests.create(&request()).await.unwrap_err();
+        assert!(matches!(refused, ApiError::Invalid(words) if words.contains(CLAIM)));
     }
 }

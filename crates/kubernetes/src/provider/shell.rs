@@ -135,6 +135,31 @@ impl Shell {
                 let answer = requests.list().await;
                 Some(AllocatorEvent::Listed { number, answer })
             }),
+            AllocatorEffect::FetchLog { executor, name } => {
+                self.spawn(move |requests| async move {
+                    match requests.log(&name).await {
+                        Ok(text) => {
+                            tracing::warn!(%executor, pod = %name, log = text, "an executor failed");
+                            Some(AllocatorEvent::LogFetched { executor, text })
+                        }
+                        Err(error) => {
+                            tracing::debug!(pod = %name, %error, "a log could not be fetched");
+                            None
+                        }
+                    }
+                });
+            }
+            AllocatorEffect::ListClaims { number } => self.spawn(move |requests| async move {
+                let answer = requests.list_claims().await;
+                Some(AllocatorEvent::ClaimsListed { number, answer })
+            }),
+            AllocatorEffect::DeleteClaim { name } => {
+                tracing::debug!(claim = %name, "deleting a claim of a volume");
+                self.spawn(move |requests| async move {
+                    let answer = requests.delete_claim(&name).await;
+                    Some(AllocatorEvent::ClaimDeleted { name, answer })
+                });
+            }
             AllocatorEffect::WatchPods { number, from } => self.watch(number, from),
             AllocatorEffect::RefreshCredentials => self.refresh().await,
             AllocatorEffect::Report(event) => self.report(event),

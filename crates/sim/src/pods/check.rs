@@ -177,6 +177,14 @@ impl World {
         Ok(())
     }
 
+    /// S39: a claim is mounted by one pod of a driver process at a time.
+    pub(super) fn check_mounts(&self, request: &PodRequest) -> Result<(), String> {
+        match self.server.mounting(request) {
+            Some(pod) => Err(format!("S39: {} mounts a claim of {}", request.name, pod.name)),
+            None => Ok(()),
+        }
+    }
+
     /// S35: a node on which no executor starts gets none for a while, unless there is no other.
     fn check_avoids(&self, request: &PodRequest) -> Result<(), String> {
         let Some(bad) = self.nodes.iter().find(|node| node.bad) else { return Ok(()) };
@@ -269,6 +277,10 @@ impl World {
             return Err(
                 "L03: the application is over, and a request may yet create a pod".to_owned()
             );
+        }
+        // One that a process before asked for late goes with the driver's pod.
+        if let Some(claim) = self.server.claims_of(Generation(of)).next() {
+            return Err(format!("L03: the application is over, and the claim {claim} is there"));
         }
         match self.server.live().next() {
             Some(pod) => Err(format!("L03: the application is over, and {} is there", pod.name)),

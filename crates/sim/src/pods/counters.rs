@@ -109,6 +109,14 @@ crate::counters::counters! {
     nodes_last_choice,
     /// Nodes that vanished in the quiet.
     nodes_vanished,
+    /// Logs of executors that failed.
+    logs_fetched,
+    /// Claims of volumes that were made.
+    claims_created,
+    /// Claims that a pod mounted which another pod had before.
+    claims_reused,
+    /// Claims that were deleted.
+    claims_deleted,
     /// Applications that ended for what stood in their way.
     apps_failed,
     /// Applications that heard why executors were missing.

@@ -127,6 +127,14 @@ impl World {
                 self.send(of, Request::Keep(uid))
             }
             AllocatorEffect::ListPods { number } => self.send(of, Request::List(number)),
+            AllocatorEffect::FetchLog { executor, .. } => {
+                self.counters.logs_fetched += 1;
+                let event = AllocatorEvent::LogFetched { executor, text: "it failed".to_owned() };
+                self.after(7, Event::AnswerArrives(of, event));
+                Ok(())
+            }
+            AllocatorEffect::ListClaims { number } => self.send(of, Request::ListClaims(number)),
+            AllocatorEffect::DeleteClaim { name } => self.send(of, Request::DeleteClaim(name)),
             AllocatorEffect::WatchPods { number, from } => {
                 if let Some(driver) = self.driver_of(of) {
                     driver.stream = None;

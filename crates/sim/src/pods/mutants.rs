@@ -10,7 +10,7 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::AwaitsLostCreates, &["L01", "L03"]),
     (Mutant::TakesNewNumbers, &["S14", "S31"]),
     (Mutant::AwaitsUnseenPods, &["L01", "L22"]),
-    (Mutant::TrustsStaleLists, &["S12", "S32", "L0"]),
+    (Mutant::TrustsStaleLists, &["S12", "S32", "S39", "L0"]),
     (Mutant::TrustsWatchesAlone, &["S12"]),
     (Mutant::ResumesExpiredWatches, &["L21", "L23", "S12"]),
     (Mutant::WatchesOnce, &["L21", "L23"]),
@@ -36,6 +36,7 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::TakesPodsOfOthers, &["S38"]),
     (Mutant::TrustsSilentNodes, &["L23"]),
     (Mutant::AwaitsKubelets, &["L23"]),
+    (Mutant::SharesClaims, &["S39"]),
 ];
 
 /// What the first of so many runs broke that broke something, with this mistake.

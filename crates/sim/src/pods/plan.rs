@@ -2,9 +2,11 @@
 
 use fastrand::Rng;
 use firesteel_backend::AppId;
-use firesteel_kubernetes_core::Generation;
 use firesteel_kubernetes_core::mutant::Planted;
-use firesteel_kubernetes_core::options::{AllocatorOptions, Deadlines, Keep, Unschedulable, Waits};
+use firesteel_kubernetes_core::options::{
+    AllocatorOptions, ClaimOptions, Deadlines, Keep, Unschedulable, Waits,
+};
+use firesteel_kubernetes_core::{Generation, VolumeName};
 
 use super::faults::Fault;
 use super::first_number;
@@ -188,6 +190,7 @@ impl Plan {
             node_excluded_ms: 3000,
             short_lived_ms: 1000,
             shortage_ms: 1000,
+            claims: self.claims(),
             deadlines: Deadlines {
                 request_ms: REQUEST_MS,
                 seen_ms: 1500,
@@ -196,6 +199,7 @@ impl Plan {
                 doubted_ms: 400,
                 started_ms: 7500,
                 image_ms: 1500,
+                attached_ms: 3000,
                 registered_ms: 1500,
                 terminated_ms: 700,
                 watch_idle_ms: 2500,
@@ -206,6 +210,15 @@ impl Plan {
             planted,
             ..AllocatorOptions::new(AppId::new("app"), "app", Generation(generation))
         }
+    }
+
+    /// In a quarter of all runs pods have a volume each, whose claims are reused.
+    fn claims(&self) -> ClaimOptions {
+        let volumes = match self.quiet_at % 4 {
+            0 => vec![VolumeName::new("spark-local-dir-1")],
+            _ => Vec::new(),
+        };
+        ClaimOptions { volumes, reuse: true, wait_to_reuse: false }
     }
 
     /// How many executors may fail.

@@ -3,7 +3,7 @@
 use firesteel_kubernetes_core::allocator::{AllocatorEvent, Change, CreateAnswer, PodRequest};
 use firesteel_kubernetes_core::api::ApiError;
 use firesteel_kubernetes_core::pod::Pod;
-use firesteel_kubernetes_core::{PodName, PodUid, Version};
+use firesteel_kubernetes_core::{ClaimName, PodName, PodUid, Version};
 
 use super::plan::REQUEST_MS;
 use super::{Event, Part, World};
@@ -20,6 +20,8 @@ pub(super) enum Request {
     /// Label it as inactive.
     Keep(PodUid),
     List(u64),
+    ListClaims(u64),
+    DeleteClaim(ClaimName),
     Watch(u64, Version),
 }
 
@@ -37,6 +39,12 @@ impl Request {
             }
             Request::Keep(_) => return None,
             Request::List(number) => AllocatorEvent::Listed { number: *number, answer: Err(error) },
+            Request::ListClaims(number) => {
+                AllocatorEvent::ClaimsListed { number: *number, answer: Err(error) }
+            }
+            Request::DeleteClaim(name) => {
+                AllocatorEvent::ClaimDeleted { name: name.clone(), answer: Err(error) }
+            }
             Request::Watch(number, _) => {
                 AllocatorEvent::WatchEnded { number: *number, error: Some(error) }
             }
@@ -106,6 +114,8 @@ impl World {
             AllocatorEvent::Created { answer, .. } => answer.as_ref().err(),
             AllocatorEvent::Deleted { answer, .. } => answer.as_ref().err(),
             AllocatorEvent::Listed { answer, .. } => answer.as_ref().err(),
+            AllocatorEvent::ClaimsListed { answer, .. } => answer.as_ref().err(),
+            AllocatorEvent::ClaimDeleted { answer, .. } => answer.as_ref().err(),
             AllocatorEvent::WatchEnded { error, .. } => error.as_ref(),
             _ => None,
         };
@@ -145,7 +155,7 @@ impl World {
             return Ok(());
         }
         let answer = match request {
-            Request::Create(request) => Some(self.create(request)),
+            Request::Create(request) => Some(self.create(request)?),
             Request::Delete { name, uid, grace_ms } => Some(self.delete(&name, uid, grace_ms)?),
             Request::Keep(uid) => {
                 self.server.change(&uid, |pod| pod.inactive = true);
@@ -153,13 +163,19 @@ impl World {
                 None
             }
             Request::List(number) => Some(self.list(number)),
+            Request::ListClaims(number) => {
+                let answer = Ok(self.server.list_claims());
+                Some(AllocatorEvent::ClaimsListed { number, answer })
+            }
+            Request::DeleteClaim(name) => Some(self.delete_claim(name)),
             Request::Watch(number, from) => self.watch(of, number, from, lost),
         };
         let delay = self.delay();
         self.answer_after(of, delay, answer.filter(|_| !lost))
     }
 
-    fn create(&mut self, request: PodRequest) -> AllocatorEvent {
+    fn create(&mut self, request: PodRequest) -> Result<AllocatorEvent, String> {
+        self.create_claims(&request)?;
         let answer = match self.server.by_name(&request.name) {
             Some(pod) => {
                 match self.server.is_strangers(&pod.uid) {
@@ -175,7 +191,28 @@ impl World {
                 }
             },
         };
-        AllocatorEvent::Created { executor: request.executor, attempt: request.attempt, answer }
+        let PodRequest { executor, attempt, .. } = request;
+        Ok(AllocatorEvent::Created { executor, attempt, answer })
+    }
+
+    /// Claims come before the pod, whatever becomes of that.
+    fn create_claims(&mut self, request: &PodRequest) -> Result<(), String> {
+        self.check_mounts(request)?;
+        for mount in &request.mounts {
+            self.counters.claims_reused += u64::from(mount.reused);
+            if mount.is_new {
+                self.counters.claims_created +=
+                    u64::from(self.server.create_claim(mount, request.generation));
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_claim(&mut self, name: ClaimName) -> AllocatorEvent {
+        let there = self.server.delete_claim(&name);
+        self.counters.claims_deleted += u64::from(there);
+        let answer = if there { Ok(()) } else { Err(ApiError::NotFound) };
+        AllocatorEvent::ClaimDeleted { name, answer }
     }
 
     fn count_refusal(&mut self, error: ApiError) -> ApiError {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use firesteel_backend::AppId;
 use firesteel_kubernetes_core::allocator::{Change, PodList, PodRequest};
 use firesteel_kubernetes_core::api::ApiError;
+use firesteel_kubernetes_core::claim::{Claim, ClaimList, Mount};
 use firesteel_kubernetes_core::names::pod_name;
 use firesteel_kubernetes_core::pod::{Phase, Pod};
-use firesteel_kubernetes_core::{Generation, PodName, PodUid, Version};
+use firesteel_kubernetes_core::{ClaimName, Generation, PodName, PodUid, Version, VolumeName};
 use firesteel_types::{ExecutorId, Host};
 
 use super::plan::{Obstacle, Plan};
@@ -40,6 +41,8 @@ pub(super) struct Server {
     names: BTreeMap<PodUid, PodName>,
     avoid: BTreeMap<PodUid, BTreeSet<Host>>,
     last_choice: BTreeMap<PodUid, BTreeSet<Host>>,
+    /// Claims of volumes, and which driver process asked for them.
+    claims: BTreeMap<ClaimName, (VolumeName, Generation)>,
     /// A pod of another application, with a name of this one's.
     stranger: Option<Arc<Pod>>,
     history: Vec<Entry>,
@@ -70,6 +73,7 @@ fn stranger(executor: u32) -> Arc<Pod> {
         disruption: None,
         terminating: false,
         containers: Vec::new(),
+        claims: Vec::new(),
     })
 }
 
@@ -85,6 +89,7 @@ impl Server {
             names: BTreeMap::new(),
             avoid: BTreeMap::new(),
             last_choice: BTreeMap::new(),
+            claims: BTreeMap::new(),
             stranger: plan.stranger.map(stranger),
             history: Vec::new(),
             remembered: 0,
@@ -215,6 +220,7 @@ impl Server {
             disruption: None,
             terminating: false,
             containers: Vec::new(),
+            claims: request.mounts.iter().map(|mount| mount.claim.clone()).collect(),
         });
         self.names.insert(pod.uid.clone(), pod.name.clone());
         self.avoid.insert(pod.uid.clone(), request.avoid.clone());
@@ -223,6 +229,47 @@ impl Server {
         let version = self.version();
         self.history.push(Entry { version, before: None, after: Some(pod.clone()) });
         pod
+    }
+
+    /// Creates the claim of a new pod, if it is not there. True if it was not.
+    pub(super) fn create_claim(&mut self, mount: &Mount, by: Generation) -> bool {
+        if self.claims.contains_key(&mount.claim) {
+            return false;
+        }
+        self.version += 1;
+        self.claims.insert(mount.claim.clone(), (mount.volume.clone(), by));
+        true
+    }
+
+    /// True if it was there.
+    pub(super) fn delete_claim(&mut self, name: &ClaimName) -> bool {
+        self.version += 1;
+        self.claims.remove(name).is_some()
+    }
+
+    /// Those that this driver process asked for.
+    pub(super) fn claims_of(&self, generation: Generation) -> impl Iterator<Item = &ClaimName> {
+        let own = self.claims.iter().filter(move |(_, (_, by))| *by == generation);
+        own.map(|(name, _)| name)
+    }
+
+    /// All claims, as they are now.
+    pub(super) fn list_claims(&self) -> ClaimList {
+        let claims = self.claims.iter().map(|(name, (volume, _))| Claim {
+            name: name.clone(),
+            volume: volume.clone(),
+            unusable: false,
+        });
+        ClaimList { version: self.version(), claims: claims.collect() }
+    }
+
+    /// A pod of the same driver process that is not over and mounts one of these.
+    pub(super) fn mounting(&self, request: &PodRequest) -> Option<&Arc<Pod>> {
+        let shares = |pod: &&Arc<Pod>| {
+            let own = pod.generation == Some(request.generation) && pod.name != request.name;
+            own && request.mounts.iter().any(|mount| pod.claims.contains(&mount.claim))
+        };
+        self.live().find(shares)
     }
 
     /// All pods that are not inactive, as they were so many changes ago.

@@ -67,6 +67,29 @@ fn s13_s34_what_failed_executors_said_last_is_told_and_ends_with_the_application
 }
 
 #[test]
+fn the_end_of_the_log_of_a_failed_executor_is_fetched_once_and_told() {
+    let logs = |out: &[AllocatorEffect]| {
+        out.iter().filter(|effect| matches!(effect, AllocatorEffect::FetchLog { .. })).count()
+    };
+    let mut scene = Scene::working(options(), 1);
+    let pod = scene.ended(1, 134, "Error");
+    let out = scene.sees(pod.clone());
+    assert_eq!(logs(&out), 1);
+    assert_eq!(logs(&scene.sees(pod)), 0, "it is over");
+    let text: String = (0..30).map(|line| format!("line {line}\n")).collect();
+    scene.feed(AllocatorEvent::LogFetched { executor: ExecutorId(1), text });
+    let told = scene.allocator.shortage(scene.now).unwrap_or_default();
+    assert!(told.contains("signal 6") && told.contains("line 20 / ") && told.ends_with("line 29"));
+    assert!(!told.contains("line 19"), "ten lines: {told}");
+    let pod = Pod { terminating: true, ..scene.running(2) };
+    assert_eq!(
+        logs(&scene.sees_gone(pod)),
+        0,
+        "nothing is to be said about what the platform does"
+    );
+}
+
+#[test]
 fn s05_an_eviction_for_its_own_limit_is_the_applications_fault() {
     let mut scene = Scene::working(options(), 1);
     let status =

@@ -2,6 +2,7 @@
 //! (docs/internals/kubernetes.md).
 
 mod api;
+mod claims;
 mod losses;
 mod observing;
 mod rounds;
@@ -29,6 +30,7 @@ struct Scene {
     /// The list and the watch that were asked for last.
     list: u64,
     watch: u64,
+    claims_list: u64,
 }
 
 fn options() -> AllocatorOptions {
@@ -39,7 +41,14 @@ impl Scene {
     /// Nothing was asked for but a list.
     fn new(options: AllocatorOptions) -> Self {
         let allocator = Allocator::new(options, Jitter::new(1));
-        let mut scene = Scene { allocator, now: Tick(1_000_000), version: 100, list: 0, watch: 0 };
+        let mut scene = Scene {
+            allocator,
+            now: Tick(1_000_000),
+            version: 100,
+            list: 0,
+            watch: 0,
+            claims_list: 0,
+        };
         scene.feed(AllocatorEvent::Ticked);
         scene
     }
@@ -71,6 +80,7 @@ impl Scene {
             match effect {
                 AllocatorEffect::ListPods { number } => self.list = *number,
                 AllocatorEffect::WatchPods { number, .. } => self.watch = *number,
+                AllocatorEffect::ListClaims { number } => self.claims_list = *number,
                 _ => {}
             }
         }
@@ -114,6 +124,7 @@ impl Scene {
             disruption: None,
             terminating: false,
             containers: Vec::new(),
+            claims: Vec::new(),
         }
     }
 
