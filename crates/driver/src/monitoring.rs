@@ -13,7 +13,7 @@ mod with_monitor {
     use firesteel_engine::{Engine, Listener};
     use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
-    use firesteel_monitor::{EventLog, Server, ServerOptions, metrics};
+    use firesteel_monitor::{Archive, EventLog, Server, ServerOptions, metrics};
     use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
     use firesteel_task::Environment as _;
@@ -129,10 +129,9 @@ mod with_monitor {
         }
 
         /// What Spark hands out of a running application: an archive without files.
-        fn logs(&self, id: &str, _: Option<&str>) -> Option<std::io::Result<Vec<u8>>> {
+        fn logs(&self, id: &str, _: Option<&str>) -> Option<std::io::Result<Archive>> {
             let is_it = self.look(|status| status.application().id == id)?;
-            let empty = [b"PK\x05\x06".as_slice(), &[0; 18]].concat();
-            is_it.then_some(Ok(empty))
+            is_it.then(|| Ok(Archive::default()))
         }
     }
 

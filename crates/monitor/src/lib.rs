@@ -7,6 +7,7 @@
 //! | `log` | event logs as files: names, compression, reading while they grow, writing |
 //! | `replay` | the status of an application from its log |
 //! | `metrics` | metrics of applications |
+//! | `archive` | logs as a zip archive, made while it is sent |
 //! | `rest` | answers of `/api/v1`: functions of a status and a path |
 //! | `history` | a directory of logs: listing, opening, cleaning |
 //! | `threads` | what the threads of a process do, in answers |
@@ -16,6 +17,7 @@
 //! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
 //! log. Nothing here schedules, and no job waits for anything here.
 
+mod archive;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod history;
@@ -29,6 +31,7 @@ pub mod site;
 pub mod spark;
 mod threads;
 
+pub use archive::{Archive, Chunks};
 pub use history::{History, HistoryError, HistoryOptions};
 pub use log::{EventLog, EventLogError};
 pub use replay::Replay;

@@ -181,8 +181,15 @@ async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc
         .max_buf_size(HEAD)
         .keep_alive(false);
     let serving = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let served = async {
+        let in_time = tokio::time::timeout(TIME, &mut serving).await;
+        if let (Err(_), Some(more)) = (in_time, updates.extension()) {
+            let _ = tokio::time::timeout(more, serving).await;
+        }
+    };
     tokio::select! {
-        _ = tokio::time::timeout(TIME, serving) => {}
+        () = served => {}
         () = updates.stalled() => tracing::debug!("a reader of updates does not read: dropped"),
     }
 }
@@ -219,6 +226,13 @@ async fn respond(
     Ok(match made.await {
         Ok(Shown { body: ShownBody::Updates(source), .. }) => {
             answers.streams.response(source, answers.served.clone(), &updates)
+        }
+        Ok(Shown { status, content_type, headers, body: ShownBody::Archive(archive) }) => {
+            let mut response = answers.streams.download(archive, &updates);
+            if response.status() == StatusCode::OK {
+                dress(&mut response, status, content_type, headers);
+            }
+            response
         }
         Ok(shown) => response(shown),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
@@ -261,20 +275,29 @@ pub(crate) fn plain(status: StatusCode, text: &'static str) -> Sent {
 fn response(shown: Shown) -> Sent {
     let body = match shown.body {
         ShownBody::Whole(bytes) => bytes,
-        ShownBody::Updates(_) => Vec::new(),
+        ShownBody::Updates(_) | ShownBody::Archive(_) => Vec::new(),
     };
     let mut response = Response::new(Either::Left(Full::from(body)));
-    *response.status_mut() = StatusCode::from_u16(shown.status).unwrap_or(StatusCode::OK);
+    dress(&mut response, shown.status, shown.content_type, shown.headers);
+    response
+}
+
+fn dress(
+    response: &mut Sent,
+    status: u16,
+    content_type: &'static str,
+    more: Vec<(&'static str, String)>,
+) {
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(shown.content_type));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    for (name, value) in shown.headers {
+    for (name, value) in more {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
     }
-    response
 }
 
 /// This moment, as events have it.
