@@ -33,6 +33,12 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// The application shall show its pages to some and cannot tell who asks.
+    #[error("pages cannot be shown: {reason}")]
+    Pages {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The application shall report metrics and cannot.
     #[error("metrics cannot be reported: {reason}")]
     Metrics {

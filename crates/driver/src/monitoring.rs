@@ -13,7 +13,7 @@ mod with_monitor {
     use firesteel_engine::{Engine, Listener};
     use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
-    use firesteel_monitor::{Archive, EventLog, Server, ServerOptions, metrics};
+    use firesteel_monitor::{Access, Archive, EventLog, Server, ServerOptions, metrics};
     use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
     use firesteel_task::Environment as _;
@@ -21,7 +21,7 @@ mod with_monitor {
 
     use crate::{Error, Result};
 
-    /// Only this machine reaches it: nobody has to prove who they are.
+    /// Only this machine reaches it: nobody has to prove who they are, unless settings say so.
     const HOST: &str = "127.0.0.1";
 
     struct Log(EventLog);
@@ -44,6 +44,7 @@ mod with_monitor {
     pub(crate) fn event_log(conf: &Conf) -> Result<Option<Box<dyn Listener>>> {
         // Refused before anything runs.
         sinks(conf)?;
+        access(conf)?;
         let log = EventLog::from_conf(conf)
             .map_err(|error| Error::EventLog { reason: error.to_string() })?;
         Ok(log.map(|log| Box::new(Log(log)) as Box<dyn Listener>))
@@ -162,6 +163,10 @@ mod with_monitor {
             .map_err(|error| Error::Metrics { reason: error.to_string() })
     }
 
+    fn access(conf: &Conf) -> Result<Access> {
+        Access::of_application(conf).map_err(|error| Error::Pages { reason: error.to_string() })
+    }
+
     /// Tells sinks of the settings how the application is.
     fn reporter(engine: &Arc<Engine>) -> Result<Option<Reporter>> {
         let sinks = sinks(engine.conf())?;
@@ -186,12 +191,19 @@ mod with_monitor {
             if !conf.get(&entries::UI_ENABLED)? {
                 return Ok(None);
             }
+            let access = access(conf)?;
+            if access.refuses_everybody() {
+                tracing::warn!(
+                    "spark.acls.enable is true and no request can say who makes it: all are refused until spark.ui.filters is set"
+                );
+            }
             let options = ServerOptions {
                 host: HOST.to_owned(),
                 port: u16::try_from(conf.get(&entries::UI_PORT)?).unwrap_or(0),
                 retries: conf.get(&entries::PORT_MAX_RETRIES)?,
                 allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
                 secrets: conf.get(&entries::REDACTION_REGEX)?,
+                access,
             };
             let can_kill = conf.get(&entries::UI_KILL_ENABLED)?;
             let live = Live {

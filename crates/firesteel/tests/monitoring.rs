@@ -145,6 +145,28 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
 }
 
 #[test]
+fn lists_of_users_are_kept_by_the_pages_of_a_running_application() {
+    let directory = tempfile::tempdir().unwrap();
+    let with_filter = builder("local[1]", directory.path())
+        .config("spark.ui.filters", "org.apache.spark.ui.JWSFilter")
+        .build();
+    let refused = with_filter.err().unwrap().to_string();
+    assert!(refused.contains("JWSFilter.param.secretKey"), "{refused}");
+    let ctx = builder("local[1]", directory.path()).config("spark.acls.enable", true);
+    let ctx = ctx.build().unwrap();
+    let address = ctx.ui_address().unwrap();
+    for path in ["/", "/api/v1/applications", "/metrics/json"] {
+        let answer = get(address, path);
+        assert!(answer.starts_with("HTTP/1.1 401") && !answer.contains("monitored"), "{answer}");
+    }
+    ctx.stop();
+    let ctx = builder("local[1]", directory.path()).config("spark.acls.enable", true);
+    let ctx = ctx.config("spark.ui.view.acls", "*").build().unwrap();
+    assert!(get(ctx.ui_address().unwrap(), "/").starts_with("HTTP/1.1 200"));
+    ctx.stop();
+}
+
+#[test]
 fn the_threads_of_an_executor_are_told_with_the_task_that_one_runs() {
     let directory = tempfile::tempdir().unwrap();
     let ctx = builder("local-cluster[1,1,512]", directory.path()).build().unwrap();

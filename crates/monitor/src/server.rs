@@ -12,7 +12,7 @@ use firesteel_types::Tick;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_NONE_MATCH,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_NONE_MATCH,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
@@ -23,6 +23,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::access::{Access, Verdict};
+use crate::guard::Guard;
 use crate::hosts;
 use crate::rest::{self, Answer, Applications, Ask};
 use crate::site::{Asked, NoSite, Shown, ShownBody, Site, Streams, Updates};
@@ -41,6 +43,13 @@ const FORM: usize = 8 << 10;
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts";
 
+/// For requests that name nobody where lists of users count.
+const UNIDENTIFIED: &str = "Only users in lists see this, and the request names nobody: send Authorization: Bearer and a token of the \
+                            key spark.org.apache.spark.ui.JWSFilter.param.secretKey with the claim sub, to a server with \
+                            spark.ui.filters=org.apache.spark.ui.JWSFilter.";
+/// Below this are style sheets and scripts, which tell nothing of applications: a refusal is a page that needs them.
+const ASSETS: &str = "/static/";
+
 /// What is served.
 pub type Served = Arc<dyn Applications + Send + Sync>;
 
@@ -57,6 +66,8 @@ pub struct ServerOptions {
     pub allowed_hosts: Vec<String>,
     /// What is not shown.
     pub secrets: Redaction,
+    /// Who may see it.
+    pub access: Access,
 }
 
 /// What every request is answered with.
@@ -65,6 +76,7 @@ struct Answers {
     site: Arc<dyn Site>,
     names: HostNames,
     secrets: Redaction,
+    access: Access,
     streams: Streams,
 }
 
@@ -88,10 +100,11 @@ impl Server {
         site: Arc<dyn Site>,
         options: ServerOptions,
     ) -> io::Result<Self> {
-        let ServerOptions { host, port, retries, allowed_hosts, secrets } = options;
+        let ServerOptions { host, port, retries, allowed_hosts, secrets, access } = options;
         let listener = bind(&host, port, retries)?;
         let names = hosts::names(&host, allowed_hosts);
-        let answers = Answers { served, site, names, secrets, streams: Streams::default() };
+        let streams = Streams::default();
+        let answers = Answers { served, site, names, secrets, access, streams };
         let answers = Arc::new(answers);
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -205,7 +218,7 @@ async fn respond(
     if !hosts::admit(&answers.names, &head.headers) {
         return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
     }
-    let is_api = ["/api/", "/metrics/"].iter().any(|it| head.uri.path().starts_with(it));
+    let is_api = is_api(&head);
     let is_form = head.method == Method::POST && !is_api;
     if head.method != Method::GET && head.method != Method::HEAD && !is_form {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
@@ -217,12 +230,15 @@ async fn respond(
         },
         false => None,
     };
+    let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let user = match answers.access.user(authorization) {
+        Ok(user) => user,
+        Err(words) => return Ok(plain(StatusCode::FORBIDDEN, words)),
+    };
     // An answer may take a while: a log is read for it.
     let own = answers.clone();
-    let made = tokio::task::spawn_blocking(move || match is_api {
-        true => Shown::from(api(&own, &head)),
-        false => own.site.show(&own.asked(&head, form.as_deref())),
-    });
+    let made =
+        tokio::task::spawn_blocking(move || own.shown(&head, form.as_deref(), user.as_deref()));
     Ok(match made.await {
         Ok(Shown { body: ShownBody::Updates(source), .. }) => {
             answers.streams.response(source, answers.served.clone(), &updates)
@@ -239,8 +255,73 @@ async fn respond(
     })
 }
 
+fn is_api(head: &Parts) -> bool {
+    ["/api/", "/metrics/"].iter().any(|it| head.uri.path().starts_with(it))
+}
+
 impl Answers {
-    fn asked<'a>(&'a self, head: &'a Parts, form: Option<&'a str>) -> Asked<'a> {
+    /// What the maker of a request may see of what is asked for, or a refusal.
+    fn shown(&self, head: &Parts, form: Option<&str>, user: Option<&str>) -> Shown {
+        let guard = Guard::new(&*self.served, &self.access, user, form.is_some());
+        let asked = self.asked(head, form, &guard);
+        let at_once = guard.at_once().filter(|_| !asked.path.starts_with(ASSETS));
+        if let Some(verdict) = at_once {
+            return self.refusal(head, &asked, user, verdict);
+        }
+        let shown = match is_api(head) {
+            true => Shown::from(self.api(head, &guard)),
+            false => self.site.show(&asked),
+        };
+        match guard.refused() {
+            Some(verdict) => self.refusal(head, &asked, user, verdict),
+            None => shown,
+        }
+    }
+
+    fn refusal(
+        &self,
+        head: &Parts,
+        asked: &Asked<'_>,
+        user: Option<&str>,
+        verdict: Verdict,
+    ) -> Shown {
+        let user = user.unwrap_or_default();
+        let (status, why) = match (verdict, is_api(head)) {
+            (Verdict::Unidentified, _) => (401, UNIDENTIFIED.to_owned()),
+            // The words are Spark's.
+            (_, true) => (403, format!("user \"{user}\" is not authorized")),
+            (_, false) if asked.form.is_some() => {
+                (403, format!("User {user} is not authorized to kill jobs and stages."))
+            }
+            (_, false) => (403, format!("User {user} is not authorized to access this page.")),
+        };
+        let mut shown = match is_api(head) {
+            true => Shown::from(Answer::text(status, why)),
+            false => self.site.refuse(asked, status, &why),
+        };
+        if status == 401 {
+            shown.headers.push(("www-authenticate", "Bearer".to_owned()));
+        }
+        shown
+    }
+
+    fn api(&self, head: &Parts, served: &dyn Applications) -> Answer {
+        let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let ask = Ask {
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or_default(),
+            host: host.unwrap_or("localhost"),
+            now: now(),
+        };
+        rest::answer(served, &self.secrets, &ask)
+    }
+
+    fn asked<'a>(
+        &'a self,
+        head: &'a Parts,
+        form: Option<&'a str>,
+        served: &'a dyn Applications,
+    ) -> Asked<'a> {
         let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         Asked {
             path: head.uri.path(),
@@ -249,21 +330,10 @@ impl Answers {
             known: header(IF_NONE_MATCH),
             base: header(HeaderName::from_static("x-forwarded-context")),
             now: now(),
-            served: &*self.served,
+            served,
             secrets: &self.secrets,
         }
     }
-}
-
-fn api(answers: &Answers, head: &Parts) -> Answer {
-    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let ask = Ask {
-        path: head.uri.path(),
-        query: head.uri.query().unwrap_or_default(),
-        host: host.unwrap_or("localhost"),
-        now: now(),
-    };
-    rest::answer(&*answers.served, &answers.secrets, &ask)
 }
 
 pub(crate) fn plain(status: StatusCode, text: &'static str) -> Sent {

@@ -73,6 +73,12 @@ pub type UpdateSource = Box<dyn FnMut(&dyn Applications) -> Option<String> + Sen
 /// Shows pages.
 pub trait Site: Send + Sync {
     fn show(&self, asked: &Asked<'_>) -> Shown;
+
+    /// What somebody gets who may not see what was asked for: a status and a sentence.
+    fn refuse(&self, _: &Asked<'_>, status: u16, why: &str) -> Shown {
+        let body = ShownBody::Whole(why.as_bytes().to_vec());
+        Shown { status, content_type: "text/plain;charset=utf-8", headers: Vec::new(), body }
+    }
 }
 
 /// Of a server that has the API only.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firesteel_conf::{Conf, entries};
-use firesteel_monitor::{History, HistoryOptions, Server, ServerOptions};
+use firesteel_monitor::{Access, History, HistoryOptions, Server, ServerOptions};
 
 /// Kibibytes of a line of `/proc/self/status`.
 fn memory(field: &str) -> u64 {
@@ -70,6 +70,7 @@ fn a_large_log_is_sent_without_being_held_in_memory() {
         retries: 0,
         allowed_hosts: Vec::new(),
         secrets: conf.get(&entries::REDACTION_REGEX).unwrap(),
+        access: Access::default(),
     };
     let server = Server::start(Arc::new(history), options).unwrap();
     let before = memory("VmHWM:");

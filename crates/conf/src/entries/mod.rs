@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::entry::{AnyEntry, Entry};
 use crate::redaction::Redaction;
 use crate::{
-    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, LogLevel, Master,
+    ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, LogLevel, Master, RestFilter,
     SchedulingMode,
 };
 
@@ -286,6 +286,32 @@ entries! {
         /// Whether jobs and stages can be killed from the pages of the application, and applications and drivers from the page of
         /// the master: there, when it is not set, only by who opens the page on the master's own machine.
         UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");
+
+        /// What looks at requests for the pages and the REST API of a running application and of the history server first:
+        /// `org.apache.spark.ui.JWSFilter`, or nothing. The filter asks for `Authorization: Bearer` and a JWS, signed with
+        /// `spark.org.apache.spark.ui.JWSFilter.param.secretKey`; the claim `sub` names the user who asks.
+        UI_FILTERS: Option<RestFilter> = Entry::optional("spark.ui.filters")
+            .example("org.apache.spark.ui.JWSFilter").since("1.0.0");
+
+        /// Whether only users in the lists below see the pages, the metrics and the REST API of a running application, or kill its jobs and
+        /// stages. Who asks is told by `spark.ui.filters`: unlike Spark, a request that names nobody is refused.
+        ACLS_ENABLE: bool = Entry::new("spark.acls.enable", "false")
+            .formerly(&["spark.ui.acls.enable"]).since("1.1.0");
+
+        /// Users who see an application and kill its jobs and stages, besides the one who runs it; `*`: everybody. The history
+        /// server takes the list from the application's log.
+        ADMIN_ACLS: Vec<String> = Entry::new("spark.admin.acls", "")
+            .example("alice,bob").since("1.1.0");
+
+        /// Users who see an application, besides the one who runs it and those of `spark.admin.acls`; `*`: everybody. The history
+        /// server takes the list from the application's log.
+        UI_VIEW_ACLS: Vec<String> = Entry::new("spark.ui.view.acls", "")
+            .example("carol").since("1.0.0");
+
+        /// Users who kill jobs and stages of an application, besides the one who runs it and those of `spark.admin.acls`; `*`:
+        /// everybody. They see nothing unless they are in `spark.ui.view.acls` too.
+        MODIFY_ACLS: Vec<String> = Entry::new("spark.modify.acls", "")
+            .example("dave").since("1.1.0");
     }
 
     "Metrics" {
@@ -356,6 +382,16 @@ entries! {
         /// The port of the history server; 0: any.
         HISTORY_UI_PORT: u32 = Entry::new("spark.history.ui.port", "18080")
             .between(0.0, 65_535.0).since("1.0.0");
+
+        /// Whether users see only applications that they ran, or in whose lists (`spark.admin.acls`, `spark.ui.view.acls`) they are,
+        /// whatever those applications had `spark.acls.enable` set to. Every user sees the list of applications. Who asks is told by
+        /// `spark.ui.filters`: a request that names nobody is refused.
+        HISTORY_UI_ACLS_ENABLE: bool =
+            Entry::new("spark.history.ui.acls.enable", "false").since("1.0.1");
+
+        /// Users who see every application of the history server; `*`: everybody.
+        HISTORY_UI_ADMIN_ACLS: Vec<String> = Entry::new("spark.history.ui.admin.acls", "")
+            .example("alice,bob").since("2.1.1");
 
         /// How many applications are held in memory. Others are read again when somebody asks for them.
         HISTORY_RETAINED_APPLICATIONS: u32 =

@@ -1,5 +1,6 @@
 //! Pages as a browser gets them: every page of a made application, of Spark's logs and of a server over a socket.
 
+mod access;
 mod browser;
 mod made;
 mod open;
