@@ -10,8 +10,8 @@ mod with_monitor {
     use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
     use firesteel_conf::{Conf, entries};
-    use firesteel_engine::{Engine, Listener};
-    use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
+    use firesteel_engine::{Engine, Listener, Observed};
+    use firesteel_metrics::{Metrics, Reporter, SinkOptions, Timer, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
     use firesteel_monitor::{Access, Archive, EventLog, Server, ServerOptions, metrics};
     use firesteel_pages::Pages;
@@ -50,9 +50,54 @@ mod with_monitor {
         Ok(log.map(|log| Box::new(Log(log)) as Box<dyn Listener>))
     }
 
+    /// How long things take in a driver.
+    #[derive(Default)]
+    struct Timers {
+        messages: Timer,
+        status: Timer,
+        event_log: Timer,
+        shared: Timer,
+    }
+
+    impl Timers {
+        /// Measures from now on.
+        fn measure(self: Arc<Self>, engine: &Engine) {
+            engine.observe(Box::new(move |what, took, times| self.get(what).update(took, times)));
+        }
+
+        fn get(&self, what: Observed) -> &Timer {
+            match what {
+                Observed::Message => &self.messages,
+                Observed::Status => &self.status,
+                Observed::Listener("eventLog") => &self.event_log,
+                Observed::Listener(_) => &self.shared,
+            }
+        }
+
+        /// By Spark's names; those of listeners are the names of its classes.
+        fn tell(&self, all: &mut Metrics, queues: impl Iterator<Item = &'static str>) {
+            all.timer("DAGScheduler.messageProcessingTime", self.messages.snapshot());
+            for queue in ["appStatus"].into_iter().chain(queues) {
+                let (timer, class) = match queue {
+                    "appStatus" => (&self.status, Some("status.AppStatusListener")),
+                    "eventLog" => (&self.event_log, Some("scheduler.EventLoggingListener")),
+                    _ => (&self.shared, None),
+                };
+                let told = timer.snapshot();
+                if let Some(class) = class {
+                    let name =
+                        format!("LiveListenerBus.listenerProcessingTime.org.apache.spark.{class}");
+                    all.timer(&name, told.clone());
+                }
+                all.timer(&format!("LiveListenerBus.queue.{queue}.listenerProcessingTime"), told);
+            }
+        }
+    }
+
     /// The application of this process.
     struct Live {
         engine: Weak<Engine>,
+        timers: Arc<Timers>,
         /// Whether its jobs and stages can be killed from its pages.
         can_kill: bool,
         /// `spark.metrics.namespace`
@@ -68,11 +113,13 @@ mod with_monitor {
     }
 
     /// The metrics of a driver, as they are now.
-    fn driver_metrics(engine: &Engine, namespace: Option<&str>) -> Metrics {
+    fn driver_metrics(engine: &Engine, timers: &Timers, namespace: Option<&str>) -> Metrics {
         let namespace = namespace.unwrap_or_else(|| engine.application_id());
         let mut all = Metrics::new(&format!("{namespace}.driver"));
         engine.with_status(|status| metrics::application(status, &mut all));
-        for (name, size, lost) in engine.listener_queues() {
+        let queues = engine.listener_queues();
+        timers.tell(&mut all, queues.iter().map(|(name, ..)| *name));
+        for (name, size, lost) in queues {
             all.gauge(&format!("LiveListenerBus.queue.{name}.size"), size);
             all.counter(&format!("LiveListenerBus.queue.{name}.numDroppedEvents"), lost);
         }
@@ -118,7 +165,7 @@ mod with_monitor {
 
         fn metrics(&self) -> Option<Metrics> {
             let engine = self.engine.upgrade()?;
-            Some(driver_metrics(&engine, self.namespace.as_deref()))
+            Some(driver_metrics(&engine, &self.timers, self.namespace.as_deref()))
         }
 
         fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
@@ -168,12 +215,12 @@ mod with_monitor {
     }
 
     /// Tells sinks of the settings how the application is.
-    fn reporter(engine: &Arc<Engine>) -> Result<Option<Reporter>> {
+    fn reporter(engine: &Arc<Engine>, timers: Arc<Timers>) -> Result<Option<Reporter>> {
         let sinks = sinks(engine.conf())?;
         let namespace = engine.conf().get(&entries::METRICS_NAMESPACE)?;
         let engine = Arc::downgrade(engine);
         let source = move || match engine.upgrade() {
-            Some(engine) => driver_metrics(&engine, namespace.as_deref()),
+            Some(engine) => driver_metrics(&engine, &timers, namespace.as_deref()),
             None => Metrics::new(""),
         };
         Ok(Reporter::start(sinks, Arc::new(source)))
@@ -181,12 +228,17 @@ mod with_monitor {
 
     impl Ui {
         pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self> {
-            let reporter = Mutex::new(reporter(engine)?);
-            Ok(Ui { server: Mutex::new(Self::serve(engine)?), reporter })
+            let timers = Arc::new(Timers::default());
+            let reporter = reporter(engine, timers.clone())?;
+            let server = Self::serve(engine, timers.clone())?;
+            if reporter.is_some() || server.is_some() {
+                timers.measure(engine);
+            }
+            Ok(Ui { server: Mutex::new(server), reporter: Mutex::new(reporter) })
         }
 
         /// A port that cannot be had is no reason not to run jobs.
-        fn serve(engine: &Arc<Engine>) -> Result<Option<Server>> {
+        fn serve(engine: &Arc<Engine>, timers: Arc<Timers>) -> Result<Option<Server>> {
             let conf = engine.conf();
             if !conf.get(&entries::UI_ENABLED)? {
                 return Ok(None);
@@ -208,6 +260,7 @@ mod with_monitor {
             let can_kill = conf.get(&entries::UI_KILL_ENABLED)?;
             let live = Live {
                 engine: Arc::downgrade(engine),
+                timers,
                 can_kill,
                 namespace: conf.get(&entries::METRICS_NAMESPACE)?,
                 tells_executors: conf.get(&entries::UI_PROMETHEUS_ENABLED)?,

@@ -130,7 +130,16 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
         json.contains(&format!("\"{id}.driver.DAGScheduler.job.allJobs\":{{\"value\":3}}")),
         "{json}"
     );
+    let timer = format!("\"{id}.driver.DAGScheduler.messageProcessingTime\":{{\"count\":");
+    assert!(json.contains(&timer) && !json.contains(&format!("{timer}0,")), "{json}");
     let lines = get(address, "/metrics/prometheus");
+    for name in [
+        "DAGScheduler_messageProcessingTime_999thPercentile{type=\"timers\"} ",
+        "LiveListenerBus_queue_eventLog_listenerProcessingTime_Max{type=\"timers\"} ",
+        "LiveListenerBus_listenerProcessingTime_org_apache_spark_status_AppStatusListener_OneMinuteRate",
+    ] {
+        assert!(lines.contains(&format!("_driver_{name}")), "{name}: {lines}");
+    }
     let failed = "_driver_appStatus_jobs_failedJobs_Count{type=\"counters\"} 1\n";
     assert!(lines.contains(failed) && lines.contains("_driver_JVMCPU_jvmCpuTime_Value"), "{lines}");
     let executors = get(address, "/metrics/executors/prometheus");

@@ -224,6 +224,7 @@ impl Applications for History {
         let mut metrics = Metrics::new("history");
         metrics.gauge("logs", logs as u64);
         metrics.gauge("applications", applications as u64);
+        self.opened.tell(&mut metrics);
         firesteel_metrics::process(&mut metrics);
         Some(metrics)
     }
