@@ -39,6 +39,12 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// The application shall tell a collector of its jobs and cannot.
+    #[error("no traces can be told: {reason}")]
+    Traces {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The application shall report metrics and cannot.
     #[error("metrics cannot be reported: {reason}")]
     Metrics {

@@ -1,9 +1,9 @@
-//! The event log, the pages, the REST API and the metrics of a running application: of programs that were built with the feature `monitor`.
+//! The event log, the pages, the REST API, the metrics and the traces of a running application: of programs that were built with the feature `monitor`.
 
 #[cfg(feature = "monitor")]
-pub(crate) use with_monitor::{Ui, event_log};
+pub(crate) use with_monitor::{Ui, listeners};
 #[cfg(not(feature = "monitor"))]
-pub(crate) use without_monitor::{Ui, event_log};
+pub(crate) use without_monitor::{Ui, listeners};
 
 #[cfg(feature = "monitor")]
 mod with_monitor {
@@ -13,7 +13,7 @@ mod with_monitor {
     use firesteel_engine::{Engine, Listener, Observed};
     use firesteel_metrics::{Metrics, Reporter, SinkOptions, Timer, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
-    use firesteel_monitor::{Access, Archive, EventLog, Server, ServerOptions, metrics};
+    use firesteel_monitor::{Access, Archive, EventLog, Server, ServerOptions, Traces, metrics};
     use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
     use firesteel_task::Environment as _;
@@ -40,14 +40,26 @@ mod with_monitor {
         }
     }
 
-    /// The log that the settings ask for.
-    pub(crate) fn event_log(conf: &Conf) -> Result<Option<Box<dyn Listener>>> {
+    struct Tracer(Traces);
+
+    impl Listener for Tracer {
+        fn on_event(&mut self, event: &Event) {
+            self.0.on_event(event);
+        }
+    }
+
+    /// The log and the traces that the settings ask for.
+    pub(crate) fn listeners(conf: &Conf) -> Result<Vec<Box<dyn Listener>>> {
         // Refused before anything runs.
         sinks(conf)?;
         access(conf)?;
+        let traces =
+            Traces::from_conf(conf).map_err(|error| Error::Traces { reason: error.to_string() })?;
         let log = EventLog::from_conf(conf)
             .map_err(|error| Error::EventLog { reason: error.to_string() })?;
-        Ok(log.map(|log| Box::new(Log(log)) as Box<dyn Listener>))
+        let log = log.map(|log| Box::new(Log(log)) as Box<dyn Listener>);
+        let traces = traces.map(|traces| Box::new(Tracer(traces)) as Box<dyn Listener>);
+        Ok(log.into_iter().chain(traces).collect())
     }
 
     /// How long things take in a driver.
@@ -301,14 +313,21 @@ mod without_monitor {
 
     use crate::{Error, Result};
 
-    /// Who asks for a log gets one, or is told why not.
-    pub(crate) fn event_log(conf: &Conf) -> Result<Option<Box<dyn Listener>>> {
-        let reason = "this program was built without the feature `monitor` of firesteel: add it, or set \
-                      spark.eventLog.enabled=false";
-        match conf.get(&entries::EVENT_LOG_ENABLED)? {
-            true => Err(Error::EventLog { reason: reason.to_owned() }),
-            false => Ok(None),
+    /// Who asks for a log or for traces gets them, or is told why not.
+    pub(crate) fn listeners(conf: &Conf) -> Result<Vec<Box<dyn Listener>>> {
+        let without = |instead: &str| {
+            format!(
+                "this program was built without the feature `monitor` of firesteel: add it, or {instead}"
+            )
+        };
+        if conf.get(&entries::EVENT_LOG_ENABLED)? {
+            return Err(Error::EventLog { reason: without("set spark.eventLog.enabled=false") });
         }
+        if conf.get(&entries::OTLP_ENDPOINT)?.is_some() {
+            let reason = without("leave spark.firesteel.otlp.endpoint out");
+            return Err(Error::Traces { reason });
+        }
+        Ok(Vec::new())
     }
 
     /// Nothing is served.

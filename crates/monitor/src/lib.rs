@@ -11,6 +11,7 @@
 //! | `archive` | logs as a zip archive, made while it is sent |
 //! | `rest` | answers of `/api/v1`: functions of a status and a path |
 //! | `history` | a directory of logs: listing, opening, cleaning |
+//! | `traces` | jobs, stages and tasks as spans for a collector of OpenTelemetry |
 //! | `threads` | what the threads of a process do, in answers |
 //! | `server`, `hosts` | HTTP |
 //! | `site` | the hook for pages: what the server shows besides `/api/v1` |
@@ -33,6 +34,7 @@ pub mod server;
 pub mod site;
 pub mod spark;
 mod threads;
+mod traces;
 
 pub use access::{Access, AccessError};
 pub use archive::{Archive, Chunks};
@@ -41,3 +43,4 @@ pub use log::{EventLog, EventLogError};
 pub use replay::Replay;
 pub use server::{Server, ServerOptions};
 pub use spark::{Decoder, Encoder, Extent, LineError};
+pub use traces::{Traces, TracesError};

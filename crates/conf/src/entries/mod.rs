@@ -327,6 +327,11 @@ entries! {
         /// Whether a running application tells Prometheus of its executors at `/metrics/executors/prometheus`.
         UI_PROMETHEUS_ENABLED: bool =
             Entry::new("spark.ui.prometheus.enabled", "true").since("3.0.0");
+
+        /// The collector of OpenTelemetry that is told jobs, stages and tasks as spans, by OTLP over HTTP at `/v1/traces` below this
+        /// address; nobody, when it is not set. Spans that it does not take in time are dropped. Needs the library's feature `monitor`.
+        OTLP_ENDPOINT: Option<String> = Entry::optional("spark.firesteel.otlp.endpoint")
+            .example("http://127.0.0.1:4318").since("Firesteel 0.1.0");
     }
 
     "Event log" {
