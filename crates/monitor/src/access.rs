@@ -149,7 +149,7 @@ impl Access {
     /// Who makes a request, if it says so; else Spark's words for a token that does not count.
     pub(crate) fn user(&self, authorization: Option<&str>) -> Result<Option<String>, &'static str> {
         match &self.key {
-            Some(key) => Ok(key.check(authorization)?.subject),
+            Some(key) => Ok(key.check(authorization)?.subject.filter(|user| !user.is_empty())),
             None => Ok(None),
         }
     }
