@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use firesteel_conf::{Origin, entries};
-use firesteel_monitor::{History, HistoryOptions, Server, ServerOptions};
+use firesteel_monitor::{Access, History, HistoryOptions, Server, ServerOptions};
 use firesteel_pages::Pages;
 use tokio::sync::Notify;
 
@@ -19,7 +19,7 @@ pub(crate) struct HistoryFlags {
     /// The directory of event logs [default: spark.history.fs.logDirectory].
     #[arg(short, long)]
     dir: Option<String>,
-    /// The host or address to bind. Nobody has to prove who they are: others see every application.
+    /// The host or address to bind. Without spark.ui.filters nobody has to prove who they are: others see every application.
     #[arg(short = 'h', long, default_value = "127.0.0.1")]
     host: String,
     /// The port [default: spark.history.ui.port]; 0: any.
@@ -45,12 +45,19 @@ pub(crate) fn run(flags: HistoryFlags) -> Result<ExitCode, Failure> {
     let set = conf.get(&entries::HISTORY_UI_PORT)?;
     let port = flags.port.unwrap_or(u16::try_from(set).unwrap_or(0));
     let history = Arc::new(History::open(HistoryOptions::from_conf(&conf)?)?);
+    let access = Access::of_history(&conf)?;
+    if access.refuses_everybody() {
+        tracing::warn!(
+            "spark.history.ui.acls.enable is true and no request can say who makes it: all are refused until spark.ui.filters is set"
+        );
+    }
     let options = ServerOptions {
         host: flags.host,
         port,
         retries: conf.get(&entries::PORT_MAX_RETRIES)?,
         allowed_hosts: conf.get(&entries::HTTP_ALLOWED_HOSTS)?,
         secrets: conf.get(&entries::REDACTION_REGEX)?,
+        access,
     };
     let base = conf.get(&entries::UI_PROXY_BASE)?;
     let pages = Pages::default().below(base.as_ref().map(|base| base.path()));

@@ -39,6 +39,36 @@ fn get_of(address: &str, host: &str, path: &str) -> String {
 }
 
 #[test]
+fn masters_and_workers_refuse_lists_of_users_that_their_pages_would_not_keep() {
+    for arguments in [vec!["master"], vec!["worker", "spark://127.0.0.1:7077"]] {
+        for setting in ["spark.acls.enable=true", "spark.ui.filters=org.apache.spark.ui.JWSFilter"]
+        {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_firesteel"));
+            let output = command.args(&arguments).args(["--conf", setting]).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success(), "{arguments:?} {setting}");
+            assert!(error.contains("are shown to everybody who reaches them"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_history_server_whose_lists_count_shows_nothing_to_who_names_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().to_str().unwrap();
+    let acls = "spark.history.ui.acls.enable=true";
+    let child = firesteel(&["--dir", dir, "--port", "0", "--conf", acls]).spawn().unwrap();
+    let mut server = Server(child);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    for path in ["/", "/api/v1/applications", "/metrics/json"] {
+        let refused = get(address, path);
+        assert!(refused.starts_with("HTTP/1.1 401"), "{path}: {refused}");
+    }
+}
+
+#[test]
 fn the_history_server_lists_logs_that_are_there_and_logs_that_come() {
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../monitor/tests/spark/events");
     let directory = tempfile::tempdir().unwrap();

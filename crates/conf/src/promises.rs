@@ -29,16 +29,6 @@ const PROMISES: &[Promise] = &[
                  spark.local.dir",
     },
     Promise {
-        keys: &["spark.acls.enable", "spark.history.ui.acls.enable", "spark.ui.acls.enable"],
-        harmless: "false",
-        reason: "everybody who reaches a page sees it: there are no lists of users here",
-    },
-    Promise {
-        keys: &["spark.ui.filters"],
-        harmless: "",
-        reason: "requests for pages are not filtered here: keep others away from the port",
-    },
-    Promise {
         keys: &["spark.master.rest.allowedAppResourcePatterns"],
         harmless: "",
         reason: "a master takes any executable that is submitted over HTTP: set spark.master.rest.enabled=false",
@@ -135,7 +125,7 @@ mod tests {
         }
         let text = refusal(&[("spark.ssl.ui.enabled", "true")]).unwrap();
         assert!(text.ends_with("or write spark.ssl.ui.enabled=false"), "{text}");
-        let all = [("spark.acls.enable", "true"), ("spark.io.encryption.enabled", "true")];
+        let all = [("spark.ssl.ui.enabled", "true"), ("spark.io.encryption.enabled", "true")];
         assert!(refusal(&all).unwrap().starts_with("2 settings are refused:"));
     }
 

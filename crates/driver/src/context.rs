@@ -156,7 +156,7 @@ impl Context {
         let shows_progress = conf.get(&entries::SHOW_CONSOLE_PROGRESS)? && stderr_is_terminal();
         let interval = conf.get(&entries::CONSOLE_PROGRESS_INTERVAL)?;
         let handles_interrupt = conf.get(&entries::HANDLE_INTERRUPT)?;
-        listeners.extend(monitoring::event_log(&conf)?);
+        listeners.extend(monitoring::listeners(&conf)?);
         // Before the engine, which tells a master where it is.
         let ui = Ui::open(&mut conf)?;
         let engine = Engine::start_on(conf, listeners, managers)?;

@@ -33,6 +33,18 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// The application shall show its pages to some and cannot tell who asks.
+    #[error("pages cannot be shown: {reason}")]
+    Pages {
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// The application shall tell a collector of its jobs and cannot.
+    #[error("no traces can be told: {reason}")]
+    Traces {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The application shall report metrics and cannot.
     #[error("metrics cannot be reported: {reason}")]
     Metrics {

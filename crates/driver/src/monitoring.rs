@@ -1,19 +1,19 @@
-//! The event log, the pages, the REST API and the metrics of a running application: of programs that were built with the feature `monitor`.
+//! The event log, the pages, the REST API, the metrics and the traces of a running application: of programs that were built with the feature `monitor`.
 
 #[cfg(feature = "monitor")]
-pub(crate) use with_monitor::{Ui, event_log};
+pub(crate) use with_monitor::{Ui, listeners};
 #[cfg(not(feature = "monitor"))]
-pub(crate) use without_monitor::{Ui, event_log};
+pub(crate) use without_monitor::{Ui, listeners};
 
 #[cfg(feature = "monitor")]
 mod with_monitor {
     use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
     use firesteel_conf::{Conf, entries};
-    use firesteel_engine::{Engine, Listener, page_hosts};
-    use firesteel_metrics::{Metrics, Reporter, SinkOptions, process};
+    use firesteel_engine::{Engine, Listener, Observed, page_hosts};
+    use firesteel_metrics::{Metrics, Reporter, SinkOptions, Timer, process};
     use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
-    use firesteel_monitor::{EventLog, Server, ServerOptions, metrics};
+    use firesteel_monitor::{Access, Archive, EventLog, Server, ServerOptions, Traces, metrics};
     use firesteel_pages::Pages;
     use firesteel_status::AppStatus;
     use firesteel_task::Environment as _;
@@ -21,7 +21,7 @@ mod with_monitor {
 
     use crate::{Error, Result};
 
-    /// Only this machine reaches it, unless a master shows the pages to others: nobody has to prove who they are.
+    /// Only this machine reaches it, unless a master shows the pages to others: nobody has to prove who they are, unless settings say so.
     const HOST: &str = "127.0.0.1";
 
     struct Log(EventLog);
@@ -40,19 +40,77 @@ mod with_monitor {
         }
     }
 
-    /// The log that the settings ask for.
-    pub(crate) fn event_log(conf: &Conf) -> Result<Option<Box<dyn Listener>>> {
+    struct Tracer(Traces);
+
+    impl Listener for Tracer {
+        fn on_event(&mut self, event: &Event) {
+            self.0.on_event(event);
+        }
+    }
+
+    /// The log and the traces that the settings ask for.
+    pub(crate) fn listeners(conf: &Conf) -> Result<Vec<Box<dyn Listener>>> {
         // Refused before anything runs.
         sinks(conf)?;
+        access(conf)?;
+        let traces =
+            Traces::from_conf(conf).map_err(|error| Error::Traces { reason: error.to_string() })?;
         let log = EventLog::from_conf(conf)
             .map_err(|error| Error::EventLog { reason: error.to_string() })?;
-        Ok(log.map(|log| Box::new(Log(log)) as Box<dyn Listener>))
+        let log = log.map(|log| Box::new(Log(log)) as Box<dyn Listener>);
+        let traces = traces.map(|traces| Box::new(Tracer(traces)) as Box<dyn Listener>);
+        Ok(log.into_iter().chain(traces).collect())
+    }
+
+    /// How long things take in a driver.
+    #[derive(Default)]
+    struct Timers {
+        messages: Timer,
+        status: Timer,
+        event_log: Timer,
+        shared: Timer,
+    }
+
+    impl Timers {
+        /// Measures from now on.
+        fn measure(self: Arc<Self>, engine: &Engine) {
+            engine.observe(Box::new(move |what, took, times| self.get(what).update(took, times)));
+        }
+
+        fn get(&self, what: Observed) -> &Timer {
+            match what {
+                Observed::Message => &self.messages,
+                Observed::Status => &self.status,
+                Observed::Listener("eventLog") => &self.event_log,
+                Observed::Listener(_) => &self.shared,
+            }
+        }
+
+        /// By Spark's names; those of listeners are the names of its classes.
+        fn tell(&self, all: &mut Metrics, queues: impl Iterator<Item = &'static str>) {
+            all.timer("DAGScheduler.messageProcessingTime", self.messages.snapshot());
+            for queue in ["appStatus"].into_iter().chain(queues) {
+                let (timer, class) = match queue {
+                    "appStatus" => (&self.status, Some("status.AppStatusListener")),
+                    "eventLog" => (&self.event_log, Some("scheduler.EventLoggingListener")),
+                    _ => (&self.shared, None),
+                };
+                let told = timer.snapshot();
+                if let Some(class) = class {
+                    let name =
+                        format!("LiveListenerBus.listenerProcessingTime.org.apache.spark.{class}");
+                    all.timer(&name, told.clone());
+                }
+                all.timer(&format!("LiveListenerBus.queue.{queue}.listenerProcessingTime"), told);
+            }
+        }
     }
 
     /// The application of this process.
     struct Live {
         /// Once it runs.
         engine: OnceLock<Weak<Engine>>,
+        timers: Arc<Timers>,
         /// Whether its jobs and stages can be killed from its pages.
         can_kill: bool,
         /// `spark.metrics.namespace`
@@ -72,11 +130,13 @@ mod with_monitor {
     }
 
     /// The metrics of a driver, as they are now.
-    fn driver_metrics(engine: &Engine, namespace: Option<&str>) -> Metrics {
+    fn driver_metrics(engine: &Engine, timers: &Timers, namespace: Option<&str>) -> Metrics {
         let namespace = namespace.unwrap_or_else(|| engine.application_id());
         let mut all = Metrics::new(&format!("{namespace}.driver"));
         engine.with_status(|status| metrics::application(status, &mut all));
-        for (name, size, lost) in engine.listener_queues() {
+        let queues = engine.listener_queues();
+        timers.tell(&mut all, queues.iter().map(|(name, ..)| *name));
+        for (name, size, lost) in queues {
             all.gauge(&format!("LiveListenerBus.queue.{name}.size"), size);
             all.counter(&format!("LiveListenerBus.queue.{name}.numDroppedEvents"), lost);
         }
@@ -122,7 +182,7 @@ mod with_monitor {
 
         fn metrics(&self) -> Option<Metrics> {
             let engine = self.engine()?;
-            Some(driver_metrics(&engine, self.namespace.as_deref()))
+            Some(driver_metrics(&engine, &self.timers, self.namespace.as_deref()))
         }
 
         fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
@@ -134,10 +194,9 @@ mod with_monitor {
         }
 
         /// What Spark hands out of a running application: an archive without files.
-        fn logs(&self, id: &str, _: Option<&str>) -> Option<std::io::Result<Vec<u8>>> {
+        fn logs(&self, id: &str, _: Option<&str>) -> Option<std::io::Result<Archive>> {
             let is_it = self.look(|status| status.application().id == id)?;
-            let empty = [b"PK\x05\x06".as_slice(), &[0; 18]].concat();
-            is_it.then_some(Ok(empty))
+            is_it.then(|| Ok(Archive::default()))
         }
     }
 
@@ -181,13 +240,17 @@ mod with_monitor {
             .map_err(|error| Error::Metrics { reason: error.to_string() })
     }
 
+    fn access(conf: &Conf) -> Result<Access> {
+        Access::of_application(conf).map_err(|error| Error::Pages { reason: error.to_string() })
+    }
+
     /// Tells sinks of the settings how the application is.
-    fn reporter(engine: &Arc<Engine>) -> Result<Option<Reporter>> {
+    fn reporter(engine: &Arc<Engine>, timers: Arc<Timers>) -> Result<Option<Reporter>> {
         let sinks = sinks(engine.conf())?;
         let namespace = engine.conf().get(&entries::METRICS_NAMESPACE)?;
         let engine = Arc::downgrade(engine);
         let source = move || match engine.upgrade() {
-            Some(engine) => driver_metrics(&engine, namespace.as_deref()),
+            Some(engine) => driver_metrics(&engine, &timers, namespace.as_deref()),
             None => Metrics::new(""),
         };
         Ok(Reporter::start(sinks, Arc::new(source)))
@@ -201,6 +264,7 @@ mod with_monitor {
             let is_said = conf.setting(entries::UI_KILL_ENABLED.key()).is_some();
             let live = Arc::new(Live {
                 engine: OnceLock::new(),
+                timers: Arc::default(),
                 can_kill: conf.get(&entries::UI_KILL_ENABLED)? && (told.is_none() || is_said),
                 namespace: conf.get(&entries::METRICS_NAMESPACE)?,
                 tells_executors: conf.get(&entries::UI_PROMETHEUS_ENABLED)?,
@@ -218,7 +282,12 @@ mod with_monitor {
         /// Shows an engine that runs.
         pub(crate) fn show(&self, engine: &Arc<Engine>) -> Result<()> {
             let _ = self.live.engine.set(Arc::downgrade(engine));
-            *lock(&self.reporter) = reporter(engine)?;
+            let timers = &self.live.timers;
+            let reporter = reporter(engine, timers.clone())?;
+            if reporter.is_some() || lock(&self.server).is_some() {
+                timers.clone().measure(engine);
+            }
+            *lock(&self.reporter) = reporter;
             Ok(())
         }
 
@@ -232,6 +301,12 @@ mod with_monitor {
             if !conf.get(&entries::UI_ENABLED)? {
                 return Ok(None);
             }
+            let access = access(conf)?;
+            if access.refuses_everybody() {
+                tracing::warn!(
+                    "spark.acls.enable is true and no request can say who makes it: all are refused until spark.ui.filters is set"
+                );
+            }
             let mut allowed_hosts = conf.get(&entries::HTTP_ALLOWED_HOSTS)?;
             allowed_hosts.extend(told);
             let options = ServerOptions {
@@ -240,6 +315,7 @@ mod with_monitor {
                 retries: conf.get(&entries::PORT_MAX_RETRIES)?,
                 allowed_hosts,
                 secrets: conf.get(&entries::REDACTION_REGEX)?,
+                access,
             };
             let base = conf.get(&entries::UI_PROXY_BASE)?;
             let pages = Pages::default().below(base.as_ref().map(|base| base.path()));
@@ -279,14 +355,21 @@ mod without_monitor {
 
     use crate::{Error, Result};
 
-    /// Who asks for a log gets one, or is told why not.
-    pub(crate) fn event_log(conf: &Conf) -> Result<Option<Box<dyn Listener>>> {
-        let reason = "this program was built without the feature `monitor` of firesteel: add it, or set \
-                      spark.eventLog.enabled=false";
-        match conf.get(&entries::EVENT_LOG_ENABLED)? {
-            true => Err(Error::EventLog { reason: reason.to_owned() }),
-            false => Ok(None),
+    /// Who asks for a log or for traces gets them, or is told why not.
+    pub(crate) fn listeners(conf: &Conf) -> Result<Vec<Box<dyn Listener>>> {
+        let without = |instead: &str| {
+            format!(
+                "this program was built without the feature `monitor` of firesteel: add it, or {instead}"
+            )
+        };
+        if conf.get(&entries::EVENT_LOG_ENABLED)? {
+            return Err(Error::EventLog { reason: without("set spark.eventLog.enabled=false") });
         }
+        if conf.get(&entries::OTLP_ENDPOINT)?.is_some() {
+            let reason = without("leave spark.firesteel.otlp.endpoint out");
+            return Err(Error::Traces { reason });
+        }
+        Ok(Vec::new())
     }
 
     /// Nothing is served.

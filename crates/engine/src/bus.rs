@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use firesteel_types::Event;
 
+use crate::observe::{Observation, Observed};
+
 /// How often lost events are told of.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// An application that ends waits so long for the rest of its event log: a disk may never answer.
@@ -50,6 +52,7 @@ impl<F: FnMut(&Event) + Send> Listener for F {
 pub(crate) struct Bus {
     active: AtomicBool,
     queues: Mutex<Queues>,
+    observation: Observation,
 }
 
 #[derive(Default)]
@@ -59,6 +62,10 @@ struct Queues {
 }
 
 impl Bus {
+    pub(crate) fn new(observation: Observation) -> Self {
+        Bus { observation, ..Bus::default() }
+    }
+
     /// Adds a listener with a queue of this name and capacity; it hears everything from now on.
     pub(crate) fn add(&self, name: &'static str, capacity: usize, listener: Box<dyn Listener>) {
         let mut queues = lock(&self.queues);
@@ -66,7 +73,8 @@ impl Bus {
             return;
         }
         let patience = (name == EVENT_LOG).then_some(LOG_TIME);
-        if let Some(queue) = Queue::start(name, capacity, patience, listener) {
+        let observation = self.observation.clone();
+        if let Some(queue) = Queue::start(name, capacity, patience, observation, listener) {
             queues.all.push(queue);
             self.active.store(true, Ordering::Release);
         }
@@ -126,6 +134,7 @@ struct Queue {
     changed: Condvar,
     /// How long the queue is waited for when it is closed; `None`: as long as it takes.
     patience: Option<Duration>,
+    observation: Observation,
 }
 
 #[derive(Default)]
@@ -170,10 +179,11 @@ impl Queue {
         name: &'static str,
         capacity: usize,
         patience: Option<Duration>,
+        observation: Observation,
         listener: Box<dyn Listener>,
     ) -> Option<Arc<Self>> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let queue = Arc::new(Queue { name, capacity, state, changed, patience });
+        let queue = Arc::new(Queue { name, capacity, state, changed, patience, observation });
         let own = queue.clone();
         let thread = std::thread::Builder::new().name("firesteel-listener".into());
         match thread.spawn(move || own.dispatch(listener)) {
@@ -264,7 +274,7 @@ impl Queue {
                     // What the listener holds on to goes with the application, and not under the lock.
                     let lost = take(&mut state.lost.unheard);
                     drop(state);
-                    deliver(&mut listener, lost, VecDeque::new());
+                    self.deliver(&mut listener, lost, &VecDeque::new());
                     drop(listener);
                     lock(&self.state).ended = true;
                     self.changed.notify_all();
@@ -277,10 +287,37 @@ impl Queue {
             let lost = take(&mut state.lost.unheard);
             state.delivering = true;
             drop(state);
-            deliver(&mut listener, lost, events);
+            self.deliver(&mut listener, lost, &events);
+            drop(events);
             state = lock(&self.state);
             state.delivering = false;
             self.changed.notify_all();
+        }
+    }
+
+    /// A listener that panics is dropped.
+    fn deliver(
+        &self,
+        listener: &mut Option<Box<dyn Listener>>,
+        lost: u64,
+        events: &VecDeque<Arc<Event>>,
+    ) {
+        let mut tell = |tell: &mut dyn FnMut(&mut dyn Listener)| {
+            let Some(hears) = listener else { return };
+            let heard = std::panic::AssertUnwindSafe(|| tell(&mut **hears));
+            if std::panic::catch_unwind(heard).is_err() {
+                tracing::error!("a listener panicked and was removed");
+                *listener = None;
+            }
+        };
+        // Before the events, though these came first: the last of them may be the end of the application.
+        if lost > 0 {
+            tell(&mut |listener| listener.on_lost(lost));
+        }
+        for event in events {
+            let begun = self.observation.begin();
+            tell(&mut |listener| listener.on_event(event));
+            self.observation.end(Observed::Listener(self.name), begun);
         }
     }
 
@@ -291,23 +328,6 @@ impl Queue {
 
 fn is_current(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() == std::thread::current().id()
-}
-
-/// A listener that panics is dropped.
-fn deliver(listener: &mut Option<Box<dyn Listener>>, lost: u64, events: VecDeque<Arc<Event>>) {
-    let mut tell = |tell: &mut dyn FnMut(&mut dyn Listener)| {
-        let Some(hears) = listener else { return };
-        let heard = std::panic::AssertUnwindSafe(|| tell(&mut **hears));
-        if std::panic::catch_unwind(heard).is_err() {
-            tracing::error!("a listener panicked and was removed");
-            *listener = None;
-        }
-    };
-    // Before the events, though these came first: the last of them may be the end of the application.
-    if lost > 0 {
-        tell(&mut |listener| listener.on_lost(lost));
-    }
-    events.iter().for_each(|event| tell(&mut |listener| listener.on_event(event)));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -436,7 +456,8 @@ mod tests {
     fn an_event_log_that_hangs_does_not_keep_the_application_from_ending() {
         let (listener, open, _) = gated();
         let patience = Some(Duration::from_millis(20));
-        let queue = Queue::start(EVENT_LOG, 5, patience, Box::new(listener)).unwrap();
+        let observation = Observation::default();
+        let queue = Queue::start(EVENT_LOG, 5, patience, observation, Box::new(listener)).unwrap();
         queue.push(&Arc::new(end(1)));
         queue.close();
         assert!(!lock(&queue.state).ended, "it still hangs");
@@ -454,6 +475,22 @@ mod tests {
             told.extend(lost.add(now).map(|lost| (second, lost)));
         }
         assert_eq!((told, lost.untold), (vec![(0, 1), (60, 60), (120, 60)], 29));
+    }
+
+    #[test]
+    fn how_long_listeners_take_is_told_by_their_queues() {
+        let observation = Observation::default();
+        let bus = Bus::new(observation.clone());
+        let (sender, told) = channel();
+        let sender = Mutex::new(sender);
+        observation.set(Box::new(move |what, _, times| {
+            lock(&sender).send((what, times)).unwrap();
+        }));
+        bus.add("eventLog", 100, Box::new(|_: &Event| {}));
+        (0..3).for_each(|at| post(&bus, at));
+        bus.close();
+        let told: Vec<_> = told.try_iter().collect();
+        assert_eq!(told, [(Observed::Listener("eventLog"), 1); 3]);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | `state`, `job`, `aftermath`, `timer` | what the lock protects, what happens after it is let go |
 //! | `heartbeat` | what executors and the driver use |
 //! | `bus`, `status` | who hears of all this |
+//! | `observe` | how long it takes |
 //!
 //! There is no scheduler thread. The thread that has a message (a worker whose task ended, a user's thread that
 //! submits a job, the timer) takes the lock, feeds the schedulers and carries out their effects. A
@@ -33,6 +34,7 @@ mod heartbeat;
 mod job;
 mod jobs;
 mod local;
+mod observe;
 mod options;
 mod place;
 mod process;
@@ -56,6 +58,7 @@ use firesteel_types::{
 use aftermath::{Aftermath, Spoilt, Step};
 use bus::Bus;
 use heartbeat::Heartbeats;
+use observe::Observation;
 use place::Place;
 use start::Application;
 use state::{Launch, Output, State};
@@ -70,6 +73,7 @@ pub use error::{Error, Result};
 pub use firesteel_executor::{catch, codec_if};
 pub use job::JobWaiter;
 pub use jobs::{MapOutputStatistics, MapStageWaiter, ShuffleHandle};
+pub use observe::{Observed, Observer};
 pub use start::executable_name;
 
 /// Schedulers, worker threads and the blocks of this process.
@@ -82,6 +86,7 @@ pub struct Engine {
     clock: Clock,
     bus: Bus,
     status: Status,
+    observation: Observation,
     heartbeats: Heartbeats,
     aftermath: Aftermath,
     environment: Arc<LocalEnvironment>,
@@ -97,6 +102,11 @@ impl Engine {
     /// What tasks in threads of this process find there.
     pub fn environment(&self) -> &Arc<LocalEnvironment> {
         &self.environment
+    }
+
+    /// Has somebody told how long the schedulers, the status and listeners take. The first one is told, and no other.
+    pub fn observe(&self, observer: Observer) {
+        self.observation.set(observer);
     }
 
     /// Takes one input.
@@ -203,7 +213,9 @@ impl Engine {
         }
         let now = self.now();
         let mut effects = std::mem::take(&mut state.effects);
+        let begun = self.observation.begin_message();
         state.scheduler.handle(now, input, &mut effects);
+        self.observation.end(Observed::Message, begun);
         for effect in effects.drain(..) {
             match effect {
                 SchedulerEffect::LaunchTask { task, kind, epoch } => {

@@ -18,6 +18,7 @@ use crate::bus::{Bus, EVENT_LOG, Listener, SHARED};
 use crate::files::Files;
 use crate::heartbeat::Heartbeats;
 use crate::jobs::Ids;
+use crate::observe::Observation;
 use crate::place::NewPlace;
 use crate::state::State;
 use crate::status::Status;
@@ -67,7 +68,9 @@ impl Engine {
         let name = conf.get(&entries::APP_NAME)?.unwrap_or_else(executable_name);
         let scratch = options::scratch(&conf)?;
         let files = Files::gather(&conf)?;
-        let (bus, status) = (Bus::default(), Status::new(Retention::from_conf(&conf)?));
+        let observation = Observation::default();
+        let bus = Bus::new(observation.clone());
+        let status = Status::new(Retention::from_conf(&conf)?, observation.clone());
         let listener_capacity = conf.get(&entries::LISTENER_BUS_SHARED_CAPACITY)? as usize;
         let managers = [&built_in(), managers].concat();
         let place = NewPlace::of(&master, &conf, tasks.cpus_per_task, &files, &managers)?;
@@ -86,6 +89,7 @@ impl Engine {
             clock: Clock::new(),
             bus,
             status,
+            observation,
             heartbeats: Heartbeats::default(),
             aftermath: Aftermath::default(),
             environment: Arc::new(LocalEnvironment::new(scratch)),

@@ -10,6 +10,7 @@ use firesteel_status::{AppStatus, Retention};
 use firesteel_types::{Event, ExecutorId, ThreadInfo};
 
 use crate::Engine;
+use crate::observe::{Observation, Observed};
 
 /// So many events are worth being applied.
 const MANY: usize = 256;
@@ -25,6 +26,7 @@ pub(crate) struct Status {
     gathered: Mutex<Vec<Event>>,
     /// Many events were gathered.
     is_due: AtomicBool,
+    observation: Observation,
 }
 
 struct Applied {
@@ -34,10 +36,10 @@ struct Applied {
 }
 
 impl Status {
-    pub(crate) fn new(retention: Retention) -> Self {
+    pub(crate) fn new(retention: Retention, observation: Observation) -> Self {
         let applied = Applied { status: AppStatus::new(retention), spare: Vec::new() };
         let (gathered, is_due) = (Mutex::default(), AtomicBool::new(false));
-        Status { applied: Mutex::new(applied), gathered, is_due }
+        Status { applied: Mutex::new(applied), gathered, is_due, observation }
     }
 
     /// Takes an event, and has others told of it in the same order.
@@ -86,7 +88,9 @@ impl Status {
         let mut events = take(&mut applied.spare);
         self.is_due.store(false, Ordering::Relaxed);
         swap(&mut events, &mut lock(&self.gathered));
+        let (begun, count) = (self.observation.begin(), events.len());
         events.drain(..).for_each(|event| applied.status.take(event));
+        self.observation.end_batch(Observed::Status, begun, count);
         applied.spare = events;
     }
 }
@@ -121,7 +125,8 @@ mod tests {
     use firesteel_types::{ExecutorInfo, Host, Tick};
 
     fn status() -> Status {
-        Status::new(Retention { jobs: 1, stages: 1, tasks: 1, dead_executors: 1 })
+        let retention = Retention { jobs: 1, stages: 1, tasks: 1, dead_executors: 1 };
+        Status::new(retention, Observation::default())
     }
 
     fn added(executor: u32) -> Event {

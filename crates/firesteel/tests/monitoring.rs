@@ -133,7 +133,16 @@ fn a_running_application_answers_and_its_log_says_the_same_when_it_is_over() {
         json.contains(&format!("\"{id}.driver.DAGScheduler.job.allJobs\":{{\"value\":3}}")),
         "{json}"
     );
+    let timer = format!("\"{id}.driver.DAGScheduler.messageProcessingTime\":{{\"count\":");
+    assert!(json.contains(&timer) && !json.contains(&format!("{timer}0,")), "{json}");
     let lines = get(address, "/metrics/prometheus");
+    for name in [
+        "DAGScheduler_messageProcessingTime_999thPercentile{type=\"timers\"} ",
+        "LiveListenerBus_queue_eventLog_listenerProcessingTime_Max{type=\"timers\"} ",
+        "LiveListenerBus_listenerProcessingTime_org_apache_spark_status_AppStatusListener_OneMinuteRate",
+    ] {
+        assert!(lines.contains(&format!("_driver_{name}")), "{name}: {lines}");
+    }
     let failed = "_driver_appStatus_jobs_failedJobs_Count{type=\"counters\"} 1\n";
     assert!(lines.contains(failed) && lines.contains("_driver_JVMCPU_jvmCpuTime_Value"), "{lines}");
     let executors = get(address, "/metrics/executors/prometheus");
@@ -200,6 +209,28 @@ fn a_master_shows_the_pages_of_an_application_below_its_own() {
     });
     assert!(gone.starts_with("HTTP/1.1 404"), "{gone}");
     runtime.block_on(master.stop());
+}
+
+#[test]
+fn lists_of_users_are_kept_by_the_pages_of_a_running_application() {
+    let directory = tempfile::tempdir().unwrap();
+    let with_filter = builder("local[1]", directory.path())
+        .config("spark.ui.filters", "org.apache.spark.ui.JWSFilter")
+        .build();
+    let refused = with_filter.err().unwrap().to_string();
+    assert!(refused.contains("JWSFilter.param.secretKey"), "{refused}");
+    let ctx = builder("local[1]", directory.path()).config("spark.acls.enable", true);
+    let ctx = ctx.build().unwrap();
+    let address = ctx.ui_address().unwrap();
+    for path in ["/", "/api/v1/applications", "/metrics/json"] {
+        let answer = get(address, path);
+        assert!(answer.starts_with("HTTP/1.1 401") && !answer.contains("monitored"), "{answer}");
+    }
+    ctx.stop();
+    let ctx = builder("local[1]", directory.path()).config("spark.acls.enable", true);
+    let ctx = ctx.config("spark.ui.view.acls", "*").build().unwrap();
+    assert!(get(ctx.ui_address().unwrap(), "/").starts_with("HTTP/1.1 200"));
+    ctx.stop();
 }
 
 #[test]

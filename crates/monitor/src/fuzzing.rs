@@ -7,6 +7,7 @@ use firesteel_status::{AppStatus, Retention};
 use firesteel_types::Tick;
 
 use crate::Replay;
+use crate::archive::Archive;
 use crate::log::Codec;
 use crate::rest::{ApplicationEntry, Applications, Ask, answer};
 
@@ -29,7 +30,7 @@ impl Applications for One {
         true
     }
 
-    fn logs(&self, _: &str, _: Option<&str>) -> Option<std::io::Result<Vec<u8>>> {
+    fn logs(&self, _: &str, _: Option<&str>) -> Option<std::io::Result<Archive>> {
         None
     }
 }

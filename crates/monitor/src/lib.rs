@@ -7,8 +7,11 @@
 //! | `log` | event logs as files: names, compression, reading while they grow, writing |
 //! | `replay` | the status of an application from its log |
 //! | `metrics` | metrics of applications |
+//! | `access`, `guard` | who may see an application, and that nobody else does |
+//! | `archive` | logs as a zip archive, made while it is sent |
 //! | `rest` | answers of `/api/v1`: functions of a status and a path |
 //! | `history` | a directory of logs: listing, opening, cleaning |
+//! | `traces` | jobs, stages and tasks as spans for a collector of OpenTelemetry |
 //! | `threads` | what the threads of a process do, in answers |
 //! | `server`, `hosts` | HTTP |
 //! | `site` | the hook for pages: what the server shows besides `/api/v1` |
@@ -16,8 +19,11 @@
 //! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
 //! log. Nothing here schedules, and no job waits for anything here.
 
+pub mod access;
+mod archive;
 #[doc(hidden)]
 pub mod fuzzing;
+mod guard;
 pub mod history;
 mod hosts;
 pub mod log;
@@ -28,9 +34,13 @@ pub mod server;
 pub mod site;
 pub mod spark;
 mod threads;
+mod traces;
 
+pub use access::{Access, AccessError};
+pub use archive::{Archive, Chunks};
 pub use history::{History, HistoryError, HistoryOptions};
 pub use log::{EventLog, EventLogError};
 pub use replay::Replay;
 pub use server::{Server, ServerOptions};
 pub use spark::{Decoder, Encoder, Extent, LineError};
+pub use traces::{Traces, TracesError};

@@ -12,7 +12,7 @@ use firesteel_types::Tick;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_NONE_MATCH,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_NONE_MATCH,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
@@ -23,6 +23,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::access::{Access, Verdict};
+use crate::guard::Guard;
 use crate::hosts;
 use crate::rest::{self, Answer, Applications, Ask};
 use crate::site::{Asked, NoSite, Shown, ShownBody, Site, Streams, Updates};
@@ -41,6 +43,13 @@ const FORM: usize = 8 << 10;
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts";
 
+/// For requests that name nobody where lists of users count.
+const UNIDENTIFIED: &str = "Only users in lists see this, and the request names nobody: send Authorization: Bearer and a token of the \
+                            key spark.org.apache.spark.ui.JWSFilter.param.secretKey with the claim sub, to a server with \
+                            spark.ui.filters=org.apache.spark.ui.JWSFilter.";
+/// Below this are style sheets and scripts, which tell nothing of applications: a refusal is a page that needs them.
+const ASSETS: &str = "/static/";
+
 /// What is served.
 pub type Served = Arc<dyn Applications + Send + Sync>;
 
@@ -57,6 +66,8 @@ pub struct ServerOptions {
     pub allowed_hosts: Vec<String>,
     /// What is not shown.
     pub secrets: Redaction,
+    /// Who may see it.
+    pub access: Access,
 }
 
 /// What every request is answered with.
@@ -65,6 +76,7 @@ struct Answers {
     site: Arc<dyn Site>,
     names: HostNames,
     secrets: Redaction,
+    access: Access,
     streams: Streams,
 }
 
@@ -88,10 +100,11 @@ impl Server {
         site: Arc<dyn Site>,
         options: ServerOptions,
     ) -> io::Result<Self> {
-        let ServerOptions { host, port, retries, allowed_hosts, secrets } = options;
+        let ServerOptions { host, port, retries, allowed_hosts, secrets, access } = options;
         let listener = bind(&host, port, retries)?;
         let names = hosts::names(&host, allowed_hosts);
-        let answers = Answers { served, site, names, secrets, streams: Streams::default() };
+        let streams = Streams::default();
+        let answers = Answers { served, site, names, secrets, access, streams };
         let answers = Arc::new(answers);
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -181,8 +194,15 @@ async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc
         .max_buf_size(HEAD)
         .keep_alive(false);
     let serving = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    let served = async {
+        let in_time = tokio::time::timeout(TIME, &mut serving).await;
+        if let (Err(_), Some(more)) = (in_time, updates.extension()) {
+            let _ = tokio::time::timeout(more, serving).await;
+        }
+    };
     tokio::select! {
-        _ = tokio::time::timeout(TIME, serving) => {}
+        () = served => {}
         () = updates.stalled() => tracing::debug!("a reader of updates does not read: dropped"),
     }
 }
@@ -198,7 +218,7 @@ async fn respond(
     if !hosts::admit(&answers.names, &head.headers) {
         return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
     }
-    let is_api = ["/api/", "/metrics/"].iter().any(|it| head.uri.path().starts_with(it));
+    let is_api = is_api(&head);
     let is_form = head.method == Method::POST && !is_api;
     if head.method != Method::GET && head.method != Method::HEAD && !is_form {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
@@ -210,23 +230,98 @@ async fn respond(
         },
         false => None,
     };
+    let authorization = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let user = match answers.access.user(authorization) {
+        Ok(user) => user,
+        Err(words) => return Ok(plain(StatusCode::FORBIDDEN, words)),
+    };
     // An answer may take a while: a log is read for it.
     let own = answers.clone();
-    let made = tokio::task::spawn_blocking(move || match is_api {
-        true => Shown::from(api(&own, &head)),
-        false => own.site.show(&own.asked(&head, form.as_deref())),
-    });
+    let made =
+        tokio::task::spawn_blocking(move || own.shown(&head, form.as_deref(), user.as_deref()));
     Ok(match made.await {
         Ok(Shown { body: ShownBody::Updates(source), .. }) => {
             answers.streams.response(source, answers.served.clone(), &updates)
+        }
+        Ok(Shown { status, content_type, headers, body: ShownBody::Archive(archive) }) => {
+            let mut response = answers.streams.download(archive, &updates);
+            if response.status() == StatusCode::OK {
+                dress(&mut response, status, content_type, headers);
+            }
+            response
         }
         Ok(shown) => response(shown),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
     })
 }
 
+fn is_api(head: &Parts) -> bool {
+    ["/api/", "/metrics/"].iter().any(|it| head.uri.path().starts_with(it))
+}
+
 impl Answers {
-    fn asked<'a>(&'a self, head: &'a Parts, form: Option<&'a str>) -> Asked<'a> {
+    /// What the maker of a request may see of what is asked for, or a refusal.
+    fn shown(&self, head: &Parts, form: Option<&str>, user: Option<&str>) -> Shown {
+        let guard = Guard::new(&*self.served, &self.access, user, form.is_some());
+        let asked = self.asked(head, form, &guard);
+        let at_once = guard.at_once().filter(|_| !asked.path.starts_with(ASSETS));
+        if let Some(verdict) = at_once {
+            return self.refusal(head, &asked, user, verdict);
+        }
+        let shown = match is_api(head) {
+            true => Shown::from(self.api(head, &guard)),
+            false => self.site.show(&asked),
+        };
+        match guard.refused() {
+            Some(verdict) => self.refusal(head, &asked, user, verdict),
+            None => shown,
+        }
+    }
+
+    fn refusal(
+        &self,
+        head: &Parts,
+        asked: &Asked<'_>,
+        user: Option<&str>,
+        verdict: Verdict,
+    ) -> Shown {
+        let user = user.unwrap_or_default();
+        let (status, why) = match (verdict, is_api(head)) {
+            (Verdict::Unidentified, _) => (401, UNIDENTIFIED.to_owned()),
+            // The words are Spark's.
+            (_, true) => (403, format!("user \"{user}\" is not authorized")),
+            (_, false) if asked.form.is_some() => {
+                (403, format!("User {user} is not authorized to kill jobs and stages."))
+            }
+            (_, false) => (403, format!("User {user} is not authorized to access this page.")),
+        };
+        let mut shown = match is_api(head) {
+            true => Shown::from(Answer::text(status, why)),
+            false => self.site.refuse(asked, status, &why),
+        };
+        if status == 401 {
+            shown.headers.push(("www-authenticate", "Bearer".to_owned()));
+        }
+        shown
+    }
+
+    fn api(&self, head: &Parts, served: &dyn Applications) -> Answer {
+        let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let ask = Ask {
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or_default(),
+            host: host.unwrap_or("localhost"),
+            now: now(),
+        };
+        rest::answer(served, &self.secrets, &ask)
+    }
+
+    fn asked<'a>(
+        &'a self,
+        head: &'a Parts,
+        form: Option<&'a str>,
+        served: &'a dyn Applications,
+    ) -> Asked<'a> {
         let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         Asked {
             path: head.uri.path(),
@@ -235,21 +330,10 @@ impl Answers {
             known: header(IF_NONE_MATCH),
             base: header(HeaderName::from_static("x-forwarded-context")),
             now: now(),
-            served: &*self.served,
+            served,
             secrets: &self.secrets,
         }
     }
-}
-
-fn api(answers: &Answers, head: &Parts) -> Answer {
-    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let ask = Ask {
-        path: head.uri.path(),
-        query: head.uri.query().unwrap_or_default(),
-        host: host.unwrap_or("localhost"),
-        now: now(),
-    };
-    rest::answer(&*answers.served, &answers.secrets, &ask)
 }
 
 pub(crate) fn plain(status: StatusCode, text: &'static str) -> Sent {
@@ -261,20 +345,29 @@ pub(crate) fn plain(status: StatusCode, text: &'static str) -> Sent {
 fn response(shown: Shown) -> Sent {
     let body = match shown.body {
         ShownBody::Whole(bytes) => bytes,
-        ShownBody::Updates(_) => Vec::new(),
+        ShownBody::Updates(_) | ShownBody::Archive(_) => Vec::new(),
     };
     let mut response = Response::new(Either::Left(Full::from(body)));
-    *response.status_mut() = StatusCode::from_u16(shown.status).unwrap_or(StatusCode::OK);
+    dress(&mut response, shown.status, shown.content_type, shown.headers);
+    response
+}
+
+fn dress(
+    response: &mut Sent,
+    status: u16,
+    content_type: &'static str,
+    more: Vec<(&'static str, String)>,
+) {
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(shown.content_type));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    for (name, value) in shown.headers {
+    for (name, value) in more {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
     }
-    response
 }
 
 /// This moment, as events have it.

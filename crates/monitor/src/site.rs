@@ -2,9 +2,10 @@
 //!
 //! Updates are a stream of events to one browser. The server asks for the next one once a second, ends the stream after
 //! `LASTS` (browsers connect again by themselves), drops a browser that does not read for `PATIENCE`, and has `READERS`
-//! streams at once.
+//! streams at once. An archive of logs goes out the same way, a chunk after the other, to `DOWNLOADS` clients at once.
 
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::archive::{Archive, Chunks};
 use crate::rest::{Answer, Applications};
 use crate::server::{Served, plain};
 
@@ -25,6 +27,10 @@ const READERS: usize = 128;
 const EVERY: Duration = Duration::from_secs(1);
 /// How long a stream lasts: less than a connection may.
 const LASTS: u32 = 100;
+/// How many archives are sent at once.
+const DOWNLOADS: usize = 16;
+/// How much longer than other connections one may take.
+const DOWNLOAD: Duration = Duration::from_secs(3600);
 /// How long a browser may leave an event unread that does not fit into its buffers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -58,6 +64,7 @@ pub struct Shown {
 pub enum ShownBody {
     Whole(Vec<u8>),
     Updates(UpdateSource),
+    Archive(Archive),
 }
 
 /// Called once a second: what to send now, nothing if it is empty; `None`: the stream is over.
@@ -66,6 +73,12 @@ pub type UpdateSource = Box<dyn FnMut(&dyn Applications) -> Option<String> + Sen
 /// Shows pages.
 pub trait Site: Send + Sync {
     fn show(&self, asked: &Asked<'_>) -> Shown;
+
+    /// What somebody gets who may not see what was asked for: a status and a sentence.
+    fn refuse(&self, _: &Asked<'_>, status: u16, why: &str) -> Shown {
+        let body = ShownBody::Whole(why.as_bytes().to_vec());
+        Shown { status, content_type: "text/plain;charset=utf-8", headers: Vec::new(), body }
+    }
 }
 
 /// Of a server that has the API only.
@@ -90,24 +103,41 @@ impl From<Answer> for Shown {
             status: answer.status,
             content_type: answer.content_type,
             headers: headers.collect(),
-            body: ShownBody::Whole(answer.body),
+            body: match answer.archive {
+                Some(archive) => ShownBody::Archive(archive),
+                None => ShownBody::Whole(answer.body),
+            },
         }
     }
 }
 
-pub(crate) type Stream = Channel<Bytes>;
+/// An error breaks the connection off: what was sent is not whole.
+pub(crate) type Stream = Channel<Bytes, io::Error>;
 
 /// The connection that a stream may take over.
 #[derive(Clone)]
 pub(crate) struct Updates {
     /// Its place among all connections, which a stream gives back: it has one among the streams.
     place: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    /// Its place among the downloads, until it is closed.
+    download: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
     stalled: Arc<Notify>,
 }
 
 impl Updates {
     pub(crate) fn new(place: OwnedSemaphorePermit) -> Self {
-        Updates { place: Arc::new(Mutex::new(Some(place))), stalled: Arc::default() }
+        let place = Arc::new(Mutex::new(Some(place)));
+        Updates { place, download: Arc::default(), stalled: Arc::default() }
+    }
+
+    /// Gives the place among all connections back.
+    fn leave(&self) {
+        drop(lock(&self.place).take());
+    }
+
+    /// How much longer than others the connection may take.
+    pub(crate) fn extension(&self) -> Option<Duration> {
+        lock(&self.download).as_ref().map(|_| DOWNLOAD)
     }
 
     /// Returns when its reader does not read.
@@ -116,13 +146,27 @@ impl Updates {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// All streams of a server.
-pub(crate) struct Streams(Arc<Semaphore>);
+pub(crate) struct Streams {
+    readers: Arc<Semaphore>,
+    downloads: Arc<Semaphore>,
+}
 
 impl Default for Streams {
     fn default() -> Self {
-        Streams(Arc::new(Semaphore::new(READERS)))
+        let [readers, downloads] = [READERS, DOWNLOADS].map(|most| Arc::new(Semaphore::new(most)));
+        Streams { readers, downloads }
     }
+}
+
+fn too_many(text: &'static str) -> Response<Either<Full<Bytes>, Stream>> {
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+    response
 }
 
 impl Streams {
@@ -133,14 +177,10 @@ impl Streams {
         served: Served,
         updates: &Updates,
     ) -> Response<Either<Full<Bytes>, Stream>> {
-        let Ok(permit) = self.0.clone().try_acquire_owned() else {
-            let mut response =
-                plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open: reload by hand");
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
-            return response;
+        let Ok(permit) = self.readers.clone().try_acquire_owned() else {
+            return too_many("too many pages are open: reload by hand");
         };
-        let place = updates.place.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        drop(place);
+        updates.leave();
         let (sender, stream) = Channel::new(1);
         tokio::spawn(feed(sender, source, served, permit, updates.stalled.clone()));
         let mut response = Response::new(Either::Right(stream));
@@ -149,10 +189,52 @@ impl Streams {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
+
+    /// The body of an archive, or a refusal if there are too many.
+    pub(crate) fn download(
+        &self,
+        archive: Archive,
+        updates: &Updates,
+    ) -> Response<Either<Full<Bytes>, Stream>> {
+        let Ok(permit) = self.downloads.clone().try_acquire_owned() else {
+            return too_many("too many logs are being downloaded: try again later");
+        };
+        *lock(&updates.download) = Some(permit);
+        updates.leave();
+        let (sender, stream) = Channel::new(1);
+        tokio::spawn(send(sender, archive.chunks(), updates.stalled.clone()));
+        Response::new(Either::Right(stream))
+    }
+}
+
+/// Sends an archive as fast as it is read. Two chunks of it are in memory at once.
+async fn send(mut to: Sender<Bytes, io::Error>, mut chunks: Chunks, stalled: Arc<Notify>) {
+    loop {
+        let made = tokio::task::spawn_blocking(move || {
+            let chunk = chunks.next();
+            (chunks, chunk)
+        });
+        let Ok((again, chunk)) = made.await else { return };
+        chunks = again;
+        let chunk = match chunk {
+            Some(Ok(chunk)) => chunk,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "an archive of logs was broken off");
+                return to.abort(error);
+            }
+            None => return,
+        };
+        let sent = tokio::time::timeout(PATIENCE, to.send_data(Bytes::from(chunk))).await;
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => return stalled.notify_one(),
+        }
+    }
 }
 
 async fn feed(
-    mut to: Sender<Bytes>,
+    mut to: Sender<Bytes, io::Error>,
     mut source: UpdateSource,
     served: Served,
     _permit: OwnedSemaphorePermit,

@@ -61,7 +61,9 @@ impl Site for Pages {
         if !asked.served.is_live() {
             return answer(self.find(asked, &root, path).map(Markup::into_string), &root);
         }
-        let key = format!("{root}\n{path}\n{}", asked.query);
+        // Who may not kill anything gets pages without forms.
+        let can_kill = asked.served.control().is_some();
+        let key = format!("{root}\n{path}\n{}\n{can_kill}", asked.query);
         if let Some(text) = self.recent.get(&key, asked.now) {
             return answer(Ok(text), &root);
         }
@@ -70,6 +72,10 @@ impl Site for Pages {
             self.recent.put(key, asked.now, text.clone());
         }
         answer(found, &root)
+    }
+
+    fn refuse(&self, asked: &Asked<'_>, status: u16, why: &str) -> Shown {
+        answer(Err((status, why.to_owned())), &root(asked.base))
     }
 }
 
@@ -236,7 +242,8 @@ fn answer(found: Result<String, (u16, String)>, root: &str) -> Shown {
     let (status, text) = match found {
         Ok(page) => (200, page),
         Err((status, why)) => {
-            let main = html! { h1 { "Nothing to show" } p { (why) } p { a href=(format!("{root}/")) { "To the first page" } } };
+            let title = if matches!(status, 401 | 403) { "Not allowed" } else { "Nothing to show" };
+            let main = html! { h1 { (title) } p { (why) } p { a href=(format!("{root}/")) { "To the first page" } } };
             (status, frame::plain(root, "Firesteel", &[], &main).into_string())
         }
     };

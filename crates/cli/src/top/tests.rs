@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use firesteel_conf::{Conf, entries};
-use firesteel_monitor::{History, HistoryOptions, Server, ServerOptions};
+use firesteel_monitor::{Access, History, HistoryOptions, Server, ServerOptions};
 
 use super::model::{Executor, Work};
 use super::*;
@@ -110,6 +110,7 @@ fn history() -> Server {
         retries: 0,
         allowed_hosts: Vec::new(),
         secrets: conf.get(&entries::REDACTION_REGEX).unwrap(),
+        access: Access::default(),
     };
     Server::start(Arc::new(history), options).unwrap()
 }

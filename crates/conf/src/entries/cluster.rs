@@ -326,11 +326,11 @@ entries! {
         MASTER_REST_FILTERS: Option<RestFilter> = Entry::optional("spark.master.rest.filters")
             .example("org.apache.spark.ui.JWSFilter").since("4.0.0").for_cluster();
 
-        /// The key of that filter's tokens, in BASE64URL: at least 256 bits.
+        /// The key of that filter's tokens, and of those that `spark.ui.filters` asks for, in BASE64URL: at least 256 bits.
         JWS_SECRET_KEY: Option<String> =
             Entry::optional("spark.org.apache.spark.ui.JWSFilter.param.secretKey")
             .example("VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=")
-            .since("4.0.0").for_cluster();
+            .since("4.0.0");
 
         /// Names besides those of its machine by which the pages and REST servers of masters, workers, applications and the
         /// history server may be asked for, such as that of a proxy; `*`: any. Requests for others are refused, so that no web page can have its own

@@ -9,7 +9,7 @@ use crate::entry::{AnyEntry, Entry};
 use crate::redaction::Redaction;
 use crate::{
     ByteSize, ByteUnit, CompressionCodec, DeployMode, LocalTransport, LogLevel, Master, ProxyUrl,
-    SchedulingMode,
+    RestFilter, SchedulingMode,
 };
 
 /// Declares the entries of each category with their documentation, and collects them in a list.
@@ -305,6 +305,32 @@ entries! {
         /// driver's address and the port of its pages; else the master is told nothing.
         DRIVER_APP_UI_ADDRESS: Option<String> = Entry::optional("spark.driver.appUIAddress")
             .example("http://driver.example.org:4040").since("2.0.0");
+
+        /// What looks at requests for the pages and the REST API of a running application and of the history server first:
+        /// `org.apache.spark.ui.JWSFilter`, or nothing. The filter asks for `Authorization: Bearer` and a JWS, signed with
+        /// `spark.org.apache.spark.ui.JWSFilter.param.secretKey`; the claim `sub` names the user who asks.
+        UI_FILTERS: Option<RestFilter> = Entry::optional("spark.ui.filters")
+            .example("org.apache.spark.ui.JWSFilter").since("1.0.0");
+
+        /// Whether only users in the lists below see the pages, the metrics and the REST API of a running application, or kill its jobs and
+        /// stages. Who asks is told by `spark.ui.filters`: unlike Spark, a request that names nobody is refused.
+        ACLS_ENABLE: bool = Entry::new("spark.acls.enable", "false")
+            .formerly(&["spark.ui.acls.enable"]).since("1.1.0");
+
+        /// Users who see an application and kill its jobs and stages, besides the one who runs it; `*`: everybody. The history
+        /// server takes the list from the application's log.
+        ADMIN_ACLS: Vec<String> = Entry::new("spark.admin.acls", "")
+            .example("alice,bob").since("1.1.0");
+
+        /// Users who see an application, besides the one who runs it and those of `spark.admin.acls`; `*`: everybody. The history
+        /// server takes the list from the application's log.
+        UI_VIEW_ACLS: Vec<String> = Entry::new("spark.ui.view.acls", "")
+            .example("carol").since("1.0.0");
+
+        /// Users who kill jobs and stages of an application, besides the one who runs it and those of `spark.admin.acls`; `*`:
+        /// everybody. They see nothing unless they are in `spark.ui.view.acls` too.
+        MODIFY_ACLS: Vec<String> = Entry::new("spark.modify.acls", "")
+            .example("dave").since("1.1.0");
     }
 
     "Metrics" {
@@ -320,6 +346,11 @@ entries! {
         /// Whether a running application tells Prometheus of its executors at `/metrics/executors/prometheus`.
         UI_PROMETHEUS_ENABLED: bool =
             Entry::new("spark.ui.prometheus.enabled", "true").since("3.0.0");
+
+        /// The collector of OpenTelemetry that is told jobs, stages and tasks as spans, by OTLP over HTTP at `/v1/traces` below this
+        /// address; nobody, when it is not set. Spans that it does not take in time are dropped. Needs the library's feature `monitor`.
+        OTLP_ENDPOINT: Option<String> = Entry::optional("spark.firesteel.otlp.endpoint")
+            .example("http://127.0.0.1:4318").since("Firesteel 0.1.0");
     }
 
     "Event log" {
@@ -375,6 +406,16 @@ entries! {
         /// The port of the history server; 0: any.
         HISTORY_UI_PORT: u32 = Entry::new("spark.history.ui.port", "18080")
             .between(0.0, 65_535.0).since("1.0.0");
+
+        /// Whether users see only applications that they ran, or in whose lists (`spark.admin.acls`, `spark.ui.view.acls`) they are,
+        /// whatever those applications had `spark.acls.enable` set to. Every user sees the list of applications. Who asks is told by
+        /// `spark.ui.filters`: a request that names nobody is refused.
+        HISTORY_UI_ACLS_ENABLE: bool =
+            Entry::new("spark.history.ui.acls.enable", "false").since("1.0.1");
+
+        /// Users who see every application of the history server; `*`: everybody.
+        HISTORY_UI_ADMIN_ACLS: Vec<String> = Entry::new("spark.history.ui.admin.acls", "")
+            .example("alice,bob").since("2.1.1");
 
         /// How many applications are held in memory. Others are read again when somebody asks for them.
         HISTORY_RETAINED_APPLICATIONS: u32 =

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-use crate::{Metrics, Value};
+use crate::{Distribution, MILLISECOND, Metrics, Rates, Value, figures};
 
 /// How long another machine may take to answer, and to take what is sent.
 const TIME: Duration = Duration::from_secs(2);
@@ -17,27 +17,66 @@ fn full_name(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name } else { format!("{prefix}.{name}") }
 }
 
-/// `NAME VALUE SECONDS`; counters end with `.count`.
-fn graphite_lines(prefix: &str, at: u64, metrics: &Metrics) -> Vec<String> {
-    let line = |name: &str, value: &Value| match value {
-        Value::Gauge(value) => Some(format!("{} {value} {at}\n", full_name(prefix, name))),
-        Value::Counter(value) => Some(format!("{}.count {value} {at}\n", full_name(prefix, name))),
-        Value::Text(_) => None,
-    };
-    metrics.iter().filter_map(|metric| line(&metric.name, &metric.value)).collect()
+/// What both sinks tell of a histogram or a timer besides its count, by the ends of names: times are in milliseconds.
+fn parts(of: &Distribution, unit: f64, rates: Option<&Rates>) -> Vec<(&'static str, String)> {
+    let rates = rates.map(|rates| {
+        let [one, five, fifteen] = rates.minutes;
+        [("m1_rate", one), ("m5_rate", five), ("m15_rate", fifteen), ("mean_rate", rates.mean)]
+    });
+    let all = figures(of, unit).into_iter().chain(rates.into_iter().flatten());
+    all.map(|(name, value)| (name, format!("{value:.2}"))).collect()
 }
 
-/// `NAME:VALUE|g`, and `|c` for counters.
-fn statsd_lines(prefix: &str, metrics: &Metrics) -> Vec<String> {
-    let line = |name: &str, value: &Value| {
-        let name = full_name(prefix, name).replace([':', '|', '@'], "-");
-        match value {
-            Value::Gauge(value) => Some(format!("{name}:{value}|g\n")),
-            Value::Counter(value) => Some(format!("{name}:{value}|c\n")),
-            Value::Text(_) => None,
+/// The count of a histogram or a timer, and its parts.
+fn measured(value: &Value) -> Option<(u64, Vec<(&'static str, String)>)> {
+    match value {
+        Value::Histogram(of) => Some((of.count, parts(of, 1.0, None))),
+        Value::Timer(timer) => {
+            let of = &timer.nanoseconds;
+            Some((of.count, parts(of, MILLISECOND, Some(&timer.rates))))
         }
-    };
-    metrics.iter().filter_map(|metric| line(&metric.name, &metric.value)).collect()
+        _ => None,
+    }
+}
+
+/// `NAME VALUE SECONDS`; counters end with `.count`.
+fn graphite_lines(prefix: &str, at: u64, metrics: &Metrics) -> Vec<String> {
+    let mut lines = Vec::new();
+    for metric in metrics.iter() {
+        let name = full_name(prefix, &metric.name);
+        match &metric.value {
+            Value::Gauge(value) => lines.push(format!("{name} {value} {at}\n")),
+            Value::Counter(value) => lines.push(format!("{name}.count {value} {at}\n")),
+            Value::Text(_) => {}
+            other => {
+                let (count, parts) = measured(other).unwrap_or_default();
+                lines.push(format!("{name}.count {count} {at}\n"));
+                let part = |(end, value): (&str, String)| format!("{name}.{end} {value} {at}\n");
+                lines.extend(parts.into_iter().map(part));
+            }
+        }
+    }
+    lines
+}
+
+/// `NAME:VALUE|g`, `|c` for counters, and `|ms` for what histograms and timers tell besides their count.
+fn statsd_lines(prefix: &str, metrics: &Metrics) -> Vec<String> {
+    let mut lines = Vec::new();
+    for metric in metrics.iter() {
+        let name = full_name(prefix, &metric.name).replace([':', '|', '@'], "-");
+        match &metric.value {
+            Value::Gauge(value) => lines.push(format!("{name}:{value}|g\n")),
+            Value::Counter(value) => lines.push(format!("{name}:{value}|c\n")),
+            Value::Text(_) => {}
+            other => {
+                let (count, parts) = measured(other).unwrap_or_default();
+                lines.push(format!("{name}.count:{count}|g\n"));
+                let part = |(end, value): (&str, String)| format!("{name}.{end}:{value}|ms\n");
+                lines.extend(parts.into_iter().map(part));
+            }
+        }
+    }
+    lines
 }
 
 /// Lines in as few packets as may be, none of them cut.
@@ -96,6 +135,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::Timer;
 
     fn metrics() -> Metrics {
         let mut metrics = Metrics::new("app 1");
@@ -126,6 +166,25 @@ mod tests {
         assert_eq!(&packet[..count], b"app-1.memory:7|g\napp-1.jobs:3|c");
         let lines = vec!["x".repeat(900); 3];
         assert_eq!(packets(&lines).iter().map(String::len).collect::<Vec<_>>(), [900; 3]);
+    }
+
+    #[test]
+    fn timers_and_histograms_are_told_in_parts() {
+        let timer = Timer::default();
+        timer.update(Duration::from_micros(1500), 16);
+        let mut metrics = Metrics::new("");
+        metrics.timer("t", timer.snapshot());
+        metrics.histogram("h", timer.snapshot().nanoseconds);
+        let lines = graphite_lines("", 5, &metrics);
+        assert_eq!(lines.len(), 15 + 11, "{lines:?}");
+        let all = lines.concat();
+        assert!(all.contains("t.count 16 5\nt.max 1.50 5\n") && all.contains("t.p999 1.50 5\n"));
+        assert!(
+            all.contains("t.m1_rate 0.00 5\n") && all.contains("h.p50 1500000.00 5\n"),
+            "{all}"
+        );
+        let all = statsd_lines("", &metrics).concat();
+        assert!(all.contains("t.count:16|g\nt.max:1.50|ms\n"), "{all}");
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! | `opened` | the applications that somebody asked for last, read as far as their logs go |
 //! | `index` | what was read, stored for the next time |
 //! | `cleaner` | which logs are too many or too old |
-//! | `zip` | logs as an archive |
 //!
 //! A log is looked at again when it has grown; what was read of it is not read twice. Ids in requests are compared with
 //! those in logs and never become a part of a path.
@@ -17,7 +16,6 @@ mod listing;
 mod opened;
 #[cfg(test)]
 mod tests;
-mod zip;
 
 use std::io;
 use std::path::PathBuf;
@@ -30,6 +28,7 @@ use firesteel_metrics::Metrics;
 use firesteel_status::{AppStatus, Retention};
 use firesteel_types::Tick;
 
+use crate::archive::Archive;
 use crate::log::discover;
 use crate::rest::{ApplicationEntry, Applications};
 use index::Index;
@@ -225,13 +224,14 @@ impl Applications for History {
         let mut metrics = Metrics::new("history");
         metrics.gauge("logs", logs as u64);
         metrics.gauge("applications", applications as u64);
+        self.opened.tell(&mut metrics);
         firesteel_metrics::process(&mut metrics);
         Some(metrics)
     }
 
-    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<io::Result<Vec<u8>>> {
+    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<io::Result<Archive>> {
         let logs = lock(&self.listing).logs_of(id, attempt);
-        (!logs.is_empty()).then(|| zip::of_logs(&logs))
+        (!logs.is_empty()).then(|| Archive::of_logs(&logs))
     }
 }
 

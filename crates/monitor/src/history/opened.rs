@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
+use firesteel_metrics::{Histogram, Metrics, Timer};
 use firesteel_status::{AppStatus, Retention};
 
 use super::index::Index;
@@ -32,6 +34,15 @@ pub(super) struct Opened {
     cache: Mutex<Cache>,
     reading: Mutex<usize>,
     read: Condvar,
+    loads: Loads,
+}
+
+/// What it takes to read logs, or what is stored of them.
+#[derive(Debug, Default)]
+struct Loads {
+    time: Timer,
+    /// Of the logs.
+    bytes: Histogram,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +92,13 @@ impl Cache {
 impl Opened {
     pub(super) fn new(limits: Limits, retention: Retention, index: Option<Index>) -> Self {
         let (cache, reading, read) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Opened { limits, retention, index, cache, reading, read }
+        Opened { limits, retention, index, cache, reading, read, loads: Loads::default() }
+    }
+
+    /// Tells how long logs took to be read.
+    pub(super) fn tell(&self, metrics: &mut Metrics) {
+        metrics.timer("cache.load.timer", self.loads.time.snapshot());
+        metrics.histogram("cache.load.bytes", self.loads.bytes.snapshot());
     }
 
     pub(super) fn index(&self) -> Option<&Index> {
@@ -124,7 +141,10 @@ impl Opened {
         }
         let open = slot.get_or_insert_with(|| OpenLog::new(self.retention));
         if open.source.as_ref() != Some(&source) {
+            let (begun, bytes) = (Instant::now(), source.bytes);
             self.catch_up(open, source)?;
+            self.loads.time.update(begun.elapsed(), 1);
+            self.loads.bytes.update(bytes);
             self.weigh(path, open.replay.status().weight());
         }
         look(open.replay.status());

@@ -83,6 +83,11 @@ fn only_so_many_applications_are_held_and_all_can_be_asked_for() {
         assert_eq!(executors(&history, id), Some(1));
     }
     assert_eq!(history.opened.held(), 2);
+    let json = firesteel_metrics::json(&history.metrics().unwrap());
+    let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read["timers"]["history.cache.load.timer"]["count"], 5, "one was read twice");
+    let bytes = (start("a") + &removed(1) + END).len();
+    assert_eq!(read["histograms"]["history.cache.load.bytes"]["max"], bytes);
 }
 
 #[test]

@@ -66,6 +66,11 @@ impl LogSource {
         }
     }
 
+    /// Its files with how many bytes they had, the oldest first.
+    pub fn sized_files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.parts.iter().map(|part| (part.path.as_path(), part.bytes))
+    }
+
     /// Its files, the oldest first.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.parts.iter().map(|part| part.path.as_path())

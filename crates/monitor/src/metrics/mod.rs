@@ -26,5 +26,5 @@ pub(crate) fn answer(applications: &dyn Applications, path: &str) -> Option<Answ
         "/metrics/executors/prometheus" => (TEXT, executors::prometheus(applications)?),
         _ => return None,
     };
-    Some(Answer { status: 200, content_type, body: body.into_bytes(), attachment: None })
+    Some(Answer::whole(200, content_type, body.into_bytes()))
 }

@@ -27,6 +27,7 @@ use firesteel_status::AppStatus;
 use firesteel_types::{ExecutorId, JobId, StageId, ThreadInfo, Tick};
 use serde::Serialize;
 
+use crate::archive::Archive;
 use crate::metrics;
 use applications::{ApplicationData, AttemptData, Wanted};
 
@@ -77,7 +78,7 @@ pub trait Applications {
     }
 
     /// The logs of an application, or of one attempt, as a zip archive; `None`: there is no such application.
-    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<std::io::Result<Vec<u8>>>;
+    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<std::io::Result<Archive>>;
 }
 
 /// Ends what runs. Neither waits until it has ended.
@@ -110,20 +111,26 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The name of a file to be saved.
     pub attachment: Option<String>,
+    /// Made while it is sent, instead of the body.
+    pub archive: Option<Archive>,
 }
 
 impl Answer {
-    fn json(value: &impl Serialize) -> Self {
-        Answer { status: 200, content_type: JSON, body: json::body(value), attachment: None }
+    pub(crate) fn whole(status: u16, content_type: &'static str, body: Vec<u8>) -> Self {
+        Answer { status, content_type, body, attachment: None, archive: None }
     }
 
-    fn text(status: u16, text: String) -> Self {
-        Answer { status, content_type: TEXT, body: text.into_bytes(), attachment: None }
+    fn json(value: &impl Serialize) -> Self {
+        Answer::whole(200, JSON, json::body(value))
+    }
+
+    pub(crate) fn text(status: u16, text: String) -> Self {
+        Answer::whole(status, TEXT, text.into_bytes())
     }
 
     /// Of a parameter that cannot be, whatever the path: Spark's web server answers then, not its API.
     fn not_found() -> Self {
-        Answer { status: 404, content_type: HTML, body: Vec::new(), attachment: None }
+        Answer::whole(404, HTML, Vec::new())
     }
 
     /// The page that Spark's web server shows.

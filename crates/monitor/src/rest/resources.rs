@@ -106,11 +106,10 @@ impl Asked<'_> {
     fn logs(&self, applications: &dyn Applications) -> Result<Answer, Answer> {
         let attempt = self.attempt.map(|attempt| format!("-{attempt}")).unwrap_or_default();
         match applications.logs(self.id, self.attempt) {
-            Some(Ok(body)) => Ok(Answer {
-                status: 200,
-                content_type: "application/octet-stream",
-                body,
+            Some(Ok(archive)) => Ok(Answer {
                 attachment: Some(format!("eventLogs-{}{attempt}.zip", self.id)),
+                archive: Some(archive),
+                ..Answer::whole(200, "application/octet-stream", Vec::new())
             }),
             Some(Err(error)) => {
                 let text = format!("Event logs are not available for app: {}: {error}", self.id);

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firesteel_conf::Conf;
 use firesteel_monitor::site::{Asked, Shown, ShownBody, Site};
-use firesteel_monitor::{History, HistoryOptions, Server, ServerOptions};
+use firesteel_monitor::{Access, History, HistoryOptions, Server, ServerOptions};
 use firesteel_pages::{
     Pages, SheetCell, SheetKill, SheetPage, SheetPages, SheetTable, report, sheet,
 };
@@ -31,6 +31,7 @@ fn options() -> ServerOptions {
         retries: 0,
         allowed_hosts: Vec::new(),
         secrets: crate::secrets(),
+        access: Access::default(),
     }
 }
 

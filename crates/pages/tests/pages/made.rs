@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use firesteel_monitor::Archive;
 use firesteel_monitor::rest::{ApplicationEntry, Applications, Control};
 use firesteel_status::{AppStatus, Retention};
 use firesteel_types::event::{Locality, RddDescription, RddScope, StageRdd};
@@ -330,7 +331,7 @@ impl Applications for Fixed {
         self.is_live.then_some(self)
     }
 
-    fn logs(&self, _: &str, _: Option<&str>) -> Option<std::io::Result<Vec<u8>>> {
+    fn logs(&self, _: &str, _: Option<&str>) -> Option<std::io::Result<Archive>> {
         None
     }
 }

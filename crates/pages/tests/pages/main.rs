@@ -1,5 +1,6 @@
 //! Pages as a browser gets them: every page of a made application, of Spark's logs and of a server over a socket.
 
+mod access;
 mod browser;
 mod made;
 mod open;
@@ -63,7 +64,7 @@ fn ask(pages: &Pages, served: &dyn Applications, url: &str, form: Option<&str>) 
     let Shown { status, headers, body, .. } = pages.show(&asked);
     let text = match body {
         ShownBody::Whole(bytes) => String::from_utf8(bytes).unwrap(),
-        ShownBody::Updates(_) => String::new(),
+        ShownBody::Updates(_) | ShownBody::Archive(_) => String::new(),
     };
     Got { status, headers, text }
 }
@@ -271,7 +272,7 @@ fn a_proxy_in_front_is_linked_through_and_a_strange_one_is_not_believed() {
         };
         match Pages::default().show(&asked).body {
             ShownBody::Whole(bytes) => String::from_utf8(bytes).unwrap(),
-            ShownBody::Updates(_) => String::new(),
+            ShownBody::Updates(_) | ShownBody::Archive(_) => String::new(),
         }
     };
     let through = show("/proxy/app-1/");

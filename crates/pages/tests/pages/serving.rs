@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use firesteel_monitor::{Server, ServerOptions};
+use firesteel_monitor::{Access, Server, ServerOptions};
 use firesteel_pages::Pages;
 use firesteel_types::{Event, ExecutorId, Tick};
 
@@ -18,6 +18,7 @@ pub(crate) fn serve(served: Arc<Fixed>) -> Server {
         retries: 0,
         allowed_hosts: Vec::new(),
         secrets: crate::secrets(),
+        access: Access::default(),
     };
     Server::start_with(served, Arc::new(Pages::default()), options).unwrap()
 }
@@ -37,6 +38,16 @@ fn whole(address: SocketAddr, request: &str) -> String {
 
 pub(crate) fn get(address: SocketAddr, path: &str, more: &str) -> String {
     whole(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"))
+}
+
+pub(crate) fn post(address: SocketAddr, path: &str, more: &str, body: &str) -> String {
+    let length = body.len();
+    whole(
+        address,
+        &format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n{more}Content-Length: {length}\r\n\r\n{body}"
+        ),
+    )
 }
 
 #[test]

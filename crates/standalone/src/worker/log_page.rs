@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_may_read_is_said_or_follows_from_who_reaches_the_port() {
-        let key = || TokenKey::of(vec![7; 32]);
+        let key = || TokenKey::of([7; 32]);
         let needs = |asked, key, others| {
             matches!(Readers::of(asked, key, others).unwrap(), Readers::WithToken(_))
         };
