@@ -14,6 +14,8 @@ const TOO_LONG: Duration = Duration::from_secs(3);
 pub(crate) struct Recoveries {
     running: BTreeMap<usize, Executors>,
     times: Vec<Duration>,
+    /// How long that was, which application's, and since when.
+    longest: Option<(Duration, usize, Duration)>,
     overlapped: usize,
 }
 
@@ -42,7 +44,7 @@ impl Recoveries {
         executors.live += 1;
         let whole = executors.live >= executors.wanted;
         if let Some(death) = executors.death.take_if(|death| whole && death.noticed) {
-            self.over(&death, at);
+            self.over(app, &death, at);
         }
     }
 
@@ -74,16 +76,24 @@ impl Recoveries {
     pub(crate) fn ended(&mut self, app: usize, at: Duration) {
         let death = self.running.remove(&app).and_then(|executors| executors.death);
         match death {
-            Some(death) if at.saturating_sub(death.at) > TOO_LONG => self.over(&death, at),
+            Some(death) if at.saturating_sub(death.at) > TOO_LONG => self.over(app, &death, at),
             _ => {}
         }
     }
 
-    fn over(&mut self, death: &Death, at: Duration) {
-        match death.disturbed {
-            true => self.overlapped += 1,
-            false => self.times.push(at.saturating_sub(death.at)),
+    fn over(&mut self, app: usize, death: &Death, at: Duration) {
+        if death.disturbed {
+            self.overlapped += 1;
+            return;
         }
+        let time = at.saturating_sub(death.at);
+        self.times.push(time);
+        self.longest = self.longest.max(Some((time, app, death.at)));
+    }
+
+    /// How long the longest was, which application's, and since when.
+    pub(crate) fn longest(&self) -> Option<(Duration, usize, Duration)> {
+        self.longest
     }
 
     pub(crate) fn overlapped(&self) -> usize {

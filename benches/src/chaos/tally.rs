@@ -150,6 +150,10 @@ impl Tally {
             recoveries.count(),
             recoveries.overlapped()
         );
+        if let Some((time, app, since)) = recoveries.longest() {
+            let (time, since) = (time.as_secs_f64(), since.as_secs_f64());
+            println!("the longest: {time:.2} s, of application {app} from {since:.1} s on");
+        }
         for text in self.failures.values().flatten() {
             println!("{text}");
         }

@@ -211,8 +211,14 @@ impl Master {
         self.leadership.due().into_iter().chain(cut_off).min()
     }
 
+    /// While it recovers, from when on all workers have answered: what they run is known, and applications that have not answered
+    /// get nothing before they do.
     fn schedules(&self) -> bool {
-        self.leadership.status() == RecoveryState::Alive
+        match self.leadership.status() {
+            RecoveryState::Alive => true,
+            RecoveryState::Recovering => self.workers.unknown().next().is_none(),
+            RecoveryState::Standby | RecoveryState::CompletingRecovery => false,
+        }
     }
 
     /// Another master leads, or none does: workers and drivers have to register there. They hear when this one does.

@@ -242,6 +242,21 @@ fn a_driver_of_a_master_before_is_adopted_with_its_description_and_one_that_was_
 }
 
 #[test]
+fn a_driver_that_went_with_the_leader_keeps_no_other_waiting() {
+    let (before, id) = running(elected());
+    let mut scene = successor(&before, elected());
+    let newest = before.master.term();
+    let other = scene.add_app(41, app(1));
+    comes_back(&mut scene, 30, "a", newest, &id, &[0]);
+    assert_eq!(scene.launches(), [], "a worker has not told what it runs");
+    comes_back(&mut scene, 31, "b", newest, &id, &[1]);
+    assert_eq!(scene.master.status(), RecoveryState::Recovering, "one driver has not answered");
+    let launched: Vec<AppId> = scene.launches().into_iter().map(|launch| launch.1.app).collect();
+    assert_eq!(launched, [other]);
+    assert_eq!((kills(&scene), losses(&scene)), (0, 0));
+}
+
+#[test]
 fn a_broken_connection_costs_nothing_if_the_worker_comes_back_within_a_heartbeat() {
     let (mut scene, id) = running(MasterOptions::default());
     scene.to_workers.clear();
