@@ -64,9 +64,9 @@ use start::Application;
 use state::{Launch, Output, State};
 use status::Status;
 
-pub use backend::{ClusterManager, page_hosts};
 #[cfg(feature = "cluster")]
 pub use backend::{ApplicationSpec, Provider, Reports, executor_environment};
+pub use backend::{ClusterManager, page_hosts};
 pub use blocks::CachedPartitions;
 pub use bus::Listener;
 pub use error::{Error, Result};
