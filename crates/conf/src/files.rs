@@ -17,7 +17,7 @@ pub struct SharedFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSource {
     /// On this machine: an absolute path, and there was a file.
-    Path(PathBuf),
+    Local(PathBuf),
     /// Behind a URL, as it was written; nobody has looked yet.
     Url(String),
 }
@@ -26,7 +26,7 @@ impl fmt::Display for FileSource {
     /// A URL without its query, which may be a credential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FileSource::Path(path) => write!(f, "{}", path.display()),
+            FileSource::Local(path) => write!(f, "{}", path.display()),
             FileSource::Url(url) => f.write_str(without_query(url)),
         }
     }
@@ -77,7 +77,7 @@ pub fn shared_file(written: &str) -> Result<SharedFile, FileListError> {
         Some(scheme) => {
             url_name(scheme, written).map(|name| (name, FileSource::Url(written.to_owned())))
         }
-        None => find(written).map(|(name, path)| (name, FileSource::Path(path))),
+        None => find(written).map(|(name, path)| (name, FileSource::Local(path))),
     };
     let (name, source) = found.map_err(|reason| FileListError { file: shown(written), reason })?;
     if TAKEN.contains(&name.as_str()) {
@@ -179,7 +179,7 @@ mod tests {
         let found = shared_files(&[a.as_str(), &format!("file://{b}"), " ", &b]).unwrap();
         let names: Vec<&str> = found.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["a.txt", "b.txt"]);
-        assert_eq!(found[0].source, FileSource::Path(b.clone().into()));
+        assert_eq!(found[0].source, FileSource::Local(b.clone().into()));
         for (list, needle) in [
             (vec![b, other.clone()], "rename one of them"),
             (vec![format!("{other}x")], "give the path of a file"),

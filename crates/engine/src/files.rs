@@ -220,7 +220,7 @@ impl Rules {
 
     fn copy(&self, source: &FileSource, target: &Path) -> io::Result<()> {
         match source {
-            FileSource::Path(path) => fs::copy(path, target)?,
+            FileSource::Local(path) => fs::copy(path, target)?,
             FileSource::Url(url) => {
                 download(&Location::parse(url, &self.stores), target, &self.limits)?
             }

@@ -42,11 +42,12 @@ const FAILED_POLLS: u32 = 60;
 const REFUSED_POLLS: u32 = 3;
 
 pub(super) fn submit(cluster: &Cluster, mut application: Application) -> Result<ExitCode, Failure> {
+    let is_fetched = matches!(application.executable, Place::Remote { .. });
     // They go when all masters have them.
     let _downloads = remote::download(&mut application)?;
     daemons::runtime()?.block_on(async {
         let gateway = connect(cluster).await?;
-        let submission = prepare(&gateway, &application).await?;
+        let submission = prepare(&gateway, &application, is_fetched).await?;
         let id = gateway.create(&submission).await?;
         copy_to_others(cluster, &gateway, &application).await;
         if cluster.conf.get(&entries::STANDALONE_SUBMIT_WAIT_APP_COMPLETION)? {
@@ -141,11 +142,19 @@ async fn over_network(
     Ok(reached)
 }
 
-/// Uploads what the driver needs, and describes it.
-async fn prepare(gateway: &Gateway, application: &Application) -> Result<Submission, Failure> {
+/// Uploads what the driver needs, and describes it. Workers take an executable from where it is here, if they find it there: one
+/// that was fetched will be gone.
+async fn prepare(
+    gateway: &Gateway,
+    application: &Application,
+    is_fetched: bool,
+) -> Result<Submission, Failure> {
     let Application { executable, arguments, conf, files } = application;
     let name = executable.path().file_name().unwrap_or_default().to_string_lossy();
-    let resource = format!("file:{}", executable.path().display());
+    let resource = match is_fetched {
+        true => format!("file:/{name}"),
+        false => format!("file:{}", executable.path().display()),
+    };
     let mut submission = Submission::new(resource, name.into_owned());
     submission.app_args = arguments.clone();
     let settings = conf.iter().filter(|(key, _)| !NOT_SENT.contains(key));

@@ -254,7 +254,7 @@ fn absolute_files(list: &str) -> Result<String, Failure> {
         list.split(',').partition(|file| on_workers(file).is_some());
     let found = shared_files(&here).map_err(|error| format!("--files {error}"))?;
     let whole = found.into_iter().map(|file| match file.source {
-        FileSource::Path(path) => path.to_string_lossy().into_owned(),
+        FileSource::Local(path) => path.to_string_lossy().into_owned(),
         FileSource::Url(url) => url,
     });
     Ok(there.into_iter().map(str::to_owned).chain(whole).collect::<Vec<_>>().join(","))
@@ -276,7 +276,7 @@ pub(super) fn files_to_upload(conf: &mut Conf) -> Result<Files, Failure> {
     let mut files = Files::default();
     for SharedFile { name, source } in found {
         match source {
-            FileSource::Path(path) => files.here.push((name, path)),
+            FileSource::Local(path) => files.here.push((name, path)),
             FileSource::Url(url) => files.remote.push((name, url)),
         }
     }
