@@ -22,14 +22,28 @@ struct Known {
     spoiled: bool,
 }
 
+#[derive(Debug)]
+struct Doom {
+    /// When the next request is due.
+    next: Tick,
+    /// A list showed it since the last request: what that finds missing was made later.
+    seen: bool,
+}
+
+impl Doom {
+    fn at(next: Tick) -> Self {
+        Doom { next, seen: false }
+    }
+}
+
 /// The claims of an application.
 #[derive(Debug)]
 pub(super) struct Claims {
     options: ClaimOptions,
     observer: Observer,
     known: BTreeMap<ClaimName, Known>,
-    /// Claims to be deleted, and when the next request is due.
-    doomed: BTreeMap<ClaimName, Tick>,
+    /// Claims to be deleted.
+    doomed: BTreeMap<ClaimName, Doom>,
     /// The list that shows what an application that ends has left.
     last_list: Option<u64>,
     /// It came, or nobody may ask for it.
@@ -154,7 +168,7 @@ impl Claims {
             known.exists = true;
             if known.spoiled && !unusable {
                 // A request that came late has made it again.
-                self.doomed.entry(name).or_insert(now);
+                self.doomed.entry(name).or_insert(Doom::at(now)).seen = true;
             }
             known.spoiled |= unusable;
         }
@@ -175,7 +189,7 @@ impl Claims {
     pub(super) fn doom(&mut self, now: Tick, name: &ClaimName) {
         if let Some(known) = self.known.get_mut(name) {
             known.spoiled = true;
-            self.doomed.entry(name.clone()).or_insert(now);
+            self.doomed.entry(name.clone()).or_insert(Doom::at(now));
         }
     }
 
@@ -188,9 +202,9 @@ impl Claims {
 
     /// Claims to ask to be deleted now. A request that stays without an answer is made again.
     pub(super) fn take_due(&mut self, now: Tick, lost_ms: u64) -> Vec<ClaimName> {
-        let due = self.doomed.iter_mut().filter(|(_, next)| **next <= now);
-        let taken = due.map(|(name, next)| {
-            *next = now.plus_ms(lost_ms);
+        let due = self.doomed.iter_mut().filter(|(_, doom)| doom.next <= now);
+        let taken = due.map(|(name, doom)| {
+            *doom = Doom::at(now.plus_ms(lost_ms));
             name.clone()
         });
         taken.collect()
@@ -201,15 +215,20 @@ impl Claims {
         self.doomed.remove(name);
     }
 
+    /// Whether a list showed it since the last request to delete it.
+    pub(super) fn was_seen(&self, name: &ClaimName) -> bool {
+        self.doomed.get(name).is_some_and(|doom| doom.seen)
+    }
+
     pub(super) fn not_deleted(&mut self, name: &ClaimName, again: Tick) {
-        if let Some(next) = self.doomed.get_mut(name) {
-            *next = again;
+        if let Some(doom) = self.doomed.get_mut(name) {
+            doom.next = again;
         }
     }
 
     /// When there is something to ask, requests being allowed from a moment on.
     pub(super) fn due(&self, deadlines: &Deadlines, gate: Tick) -> Option<Tick> {
-        let delete = self.doomed.values().min().map(|next| (*next).max(gate));
+        let delete = self.doomed.values().map(|doom| doom.next.max(gate)).min();
         let list = self.observer.due(deadlines, gate).filter(|_| !self.is_unused());
         list.into_iter().chain(delete).min()
     }

@@ -75,7 +75,7 @@ impl Allocator {
 
     /// When the next round is due, if there is something to ask for and no answer is waited for before.
     pub(super) fn round_due(&self, now: Tick) -> Option<Tick> {
-        let fresh = self.missing_count() > 0 && self.can_mount(now);
+        let fresh = self.missing_count() > 0 && self.can_mount();
         let wants = fresh || self.slots.any_awaits_request();
         let at = self.round_at();
         let blocked = self.backoff.is_probing() && self.slots.any_in_flight();

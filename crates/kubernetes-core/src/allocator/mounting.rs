@@ -16,30 +16,30 @@ use crate::pod::Obstacle;
 
 impl Allocator {
     /// Claims of pods that are there or may come.
-    fn mounted(&self, now: Tick) -> BTreeSet<ClaimName> {
+    fn mounted(&self) -> BTreeSet<ClaimName> {
         if self.options.planted.is(Mutant::SharesClaims) {
             let counted = self.slots.iter().filter(|(_, slot)| !slot.is_leaving());
             return counted.flat_map(|(_, slot)| slot.claims().cloned()).collect();
         }
-        self.slots.claims(now).chain(self.graves.claims()).cloned().collect()
+        self.slots.claims().chain(self.graves.claims()).cloned().collect()
     }
 
     /// Whether the volumes of one more pod can be had now.
-    pub(super) fn can_mount(&self, now: Tick) -> bool {
+    pub(super) fn can_mount(&self) -> bool {
         let claims = self.claims_ref();
-        claims.is_unused() || claims.can_mount(&self.mounted(now), self.target())
+        claims.is_unused() || claims.can_mount(&self.mounted(), self.target())
     }
 
     /// One more executor, with the claims of its pod: none while those are waited for.
     pub(super) fn add_executor(&mut self, now: Tick) -> Option<ExecutorId> {
-        if !self.can_mount(now) {
+        if !self.can_mount() {
             return None;
         }
         let executor = self.numbers.take();
         let name = pod_name(&self.options.prefix, executor);
         let mounted = match self.claims_ref().is_unused() {
             true => BTreeSet::new(),
-            false => self.mounted(now),
+            false => self.mounted(),
         };
         let mounts = self.claims().mount(&name, &mounted);
         self.slots.add(executor, name, mounts, now);
@@ -69,7 +69,7 @@ impl Allocator {
             self.claims().list_again(again);
             return self.dropped_stale();
         }
-        let (mounted, next) = (self.mounted(turn.now), turn.now.plus_ms(self.options.polling_ms));
+        let (mounted, next) = (self.mounted(), turn.now.plus_ms(self.options.polling_ms));
         self.claims().listed(turn.now, number, list, &mounted, next);
         if self.is_stopping() {
             self.claims().doom_all(turn.now);
@@ -99,6 +99,9 @@ impl Allocator {
         if self.claims_ref().is_unused() || self.backoff.requests_until() > turn.now {
             return;
         }
+        if self.slots.wants_list(turn.now, self.observer.newest()) {
+            self.observer.want_list(turn.now);
+        }
         let deadlines = self.options.deadlines;
         let lost = deadlines.request_ms.saturating_mul(2);
         for name in self.claims().take_due(turn.now, lost) {
@@ -117,6 +120,10 @@ impl Allocator {
     ) {
         let again = turn.now.plus_ms(self.options.waits.first_ms);
         match answer {
+            Err(ApiError::NotFound) if self.claims().was_seen(name) => {
+                self.backoff.request_succeeded(turn.now);
+                self.claims().not_deleted(name, again);
+            }
             Ok(()) | Err(ApiError::NotFound) => {
                 self.backoff.request_succeeded(turn.now);
                 self.claims().deleted(name);

@@ -145,10 +145,11 @@ impl Slot {
 
     /// Until when a volume that another pod had may keep it from starting.
     pub(super) fn attached_by(&self, deadlines: &Deadlines) -> Option<Tick> {
-        let waits = matches!(
-            self.stage,
-            Stage::Pending(Some(_)) | Stage::Scheduled(None | Some((_, Obstacle::Other(_))))
-        );
+        let waits = match &self.stage {
+            // Else it is room that no node has.
+            Stage::Pending(Some(words)) => words.to_ascii_lowercase().contains("volume"),
+            stage => matches!(stage, Stage::Scheduled(None | Some((_, Obstacle::Other(_))))),
+        };
         let reuses = self.registered.is_none() && self.reused_claims().next().is_some();
         (waits && reuses).then(|| self.since.plus_ms(deadlines.attached_ms))
     }
@@ -320,15 +321,17 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     slots: BTreeMap<ExecutorId, Slot>,
-    withdrawn: BTreeMap<ExecutorId, Withdrawn>,
+    withdrawn: BTreeMap<ExecutorId, Tick>,
+    /// Those of them whose pods may be there.
+    doubted: BTreeMap<ExecutorId, Doubted>,
 }
 
-/// An executor that is not wanted any more.
+/// The claims of a pod that a request may create until a moment, and which may be there after it until a list has shown that it is not.
 #[derive(Debug)]
-struct Withdrawn {
-    /// A request may yet create its pod until then.
+struct Doubted {
     until: Tick,
-    /// Of that pod.
+    /// A list after that of this number shows it.
+    list: Option<u64>,
     claims: Vec<ClaimName>,
 }
 
@@ -350,6 +353,7 @@ impl Slots {
     /// A list of this number showed those that are left.
     pub(super) fn listed(&mut self, number: u64) {
         self.slots.values_mut().for_each(|slot| slot.listed(number));
+        self.doubted.retain(|_, doubted| doubted.list.is_none_or(|list| number <= list));
     }
 
     pub(super) fn get_mut(&mut self, executor: ExecutorId) -> Option<&mut Slot> {
@@ -362,7 +366,8 @@ impl Slots {
         if slot.may_be_created() {
             let until = slot.asked.plus_ms(deadlines.request_ms.saturating_mul(2));
             let claims = slot.claims().cloned().collect();
-            self.withdrawn.insert(executor, Withdrawn { until, claims });
+            self.withdrawn.insert(executor, until);
+            self.doubted.insert(executor, Doubted { until, list: None, claims });
         }
         Some(slot)
     }
@@ -371,28 +376,35 @@ impl Slots {
     pub(super) fn answered(&mut self, executor: ExecutorId, attempt: u32) {
         if attempt == 1 {
             self.withdrawn.remove(&executor);
+            self.doubted.remove(&executor);
         }
     }
 
     /// Whether a request for an executor that is not wanted any more may create its pod after this moment.
     pub(super) fn may_create(&mut self, now: Tick) -> bool {
-        self.withdrawn.retain(|_, withdrawn| withdrawn.until > now);
+        self.withdrawn.retain(|_, until| *until > now);
         !self.withdrawn.is_empty()
     }
 
     pub(super) fn may_create_until(&self) -> Option<Tick> {
-        self.withdrawn.values().map(|withdrawn| withdrawn.until).max()
+        self.withdrawn.values().max().copied()
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (ExecutorId, &Slot)> {
         self.slots.iter().map(|(id, slot)| (*id, slot))
     }
 
-    /// Claims of pods that are there or may come.
-    pub(super) fn claims(&self, now: Tick) -> impl Iterator<Item = &ClaimName> {
-        let withdrawn = self.withdrawn.values().filter(move |withdrawn| withdrawn.until > now);
-        let withdrawn = withdrawn.flat_map(|withdrawn| &withdrawn.claims);
-        self.slots.values().flat_map(|slot| slot.claims()).chain(withdrawn)
+    /// Claims of pods that are there or may be.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimName> {
+        let doubted = self.doubted.values().flat_map(|doubted| &doubted.claims);
+        self.slots.values().flat_map(|slot| slot.claims()).chain(doubted)
+    }
+
+    /// Whether a list is wanted to show that pods are not there which nothing can create any more.
+    pub(super) fn wants_list(&mut self, now: Tick, newest_list: u64) -> bool {
+        let over = |doubted: &&mut Doubted| doubted.until <= now && doubted.list.is_none();
+        let over = self.doubted.values_mut().filter(over);
+        over.map(|doubted| doubted.list = Some(newest_list)).count() > 0
     }
 
     pub(super) fn forget_versions(&mut self) {

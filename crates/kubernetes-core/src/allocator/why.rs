@@ -156,7 +156,7 @@ impl Allocator {
         match self.backoff.words(now) {
             Some(words) => Why::Refused(words.to_owned()),
             None if self.slots.pending() >= self.options.max_pending => Why::PendingLimit,
-            None if !self.can_mount(now) => Why::AwaitsClaim,
+            None if !self.can_mount() => Why::AwaitsClaim,
             None => Why::NextRound,
         }
     }

@@ -180,6 +180,60 @@ fn s36_an_application_that_ends_deletes_its_claims_also_one_that_is_created_late
 }
 
 #[test]
+fn a_claim_that_was_made_after_it_was_found_missing_is_deleted_again() {
+    let (mut scene, _) = Scene::with_claims(with_claims(true, false), 1, vec![]);
+    scene.works(1);
+    let out = scene.command(ProviderCommand::Stop);
+    assert_eq!(deleted_claims(&out), ["a-exec-1-pvc-0"]);
+    scene.deleted(1, Err(ApiError::NotFound));
+    scene.lists(vec![]);
+    scene.lists_claims(vec![claim("a-exec-1-pvc-0")]);
+    let name = ClaimName::new("a-exec-1-pvc-0");
+    let late = AllocatorEvent::ClaimDeleted { name: name.clone(), answer: Err(ApiError::NotFound) };
+    scene.feed(late.clone());
+    assert!(!scene.allocator.is_over(), "a list has shown it since");
+    let out = scene.wait(1000);
+    assert_eq!(deleted_claims(&out), ["a-exec-1-pvc-0"]);
+    scene.feed(late);
+    assert!(scene.allocator.is_over());
+}
+
+#[test]
+fn the_claim_of_a_pod_that_may_be_there_is_not_free_before_a_list_has_shown_that_it_is_not() {
+    let (mut scene, _) = Scene::with_claims(with_claims(true, false), 1, vec![]);
+    scene.refuses(1, 1, ApiError::Unreachable("timeout".to_owned()));
+    scene.command(ProviderCommand::SetTarget(0));
+    scene.wait(25_000);
+    let mut out = scene.command(ProviderCommand::SetTarget(1));
+    out.extend(scene.wait(1000));
+    assert_eq!(names(&mounts(&out)), [("a-exec-2-pvc-0", true)], "nobody has looked");
+    scene.lists(vec![]);
+    let mut out = scene.command(ProviderCommand::SetTarget(2));
+    out.extend(scene.wait(1000));
+    assert_eq!(names(&mounts(&out)), [("a-exec-1-pvc-0", true)]);
+}
+
+#[test]
+fn a_pod_for_which_no_node_has_room_keeps_its_claim_and_one_whose_volume_is_elsewhere_does_not() {
+    for (words, goes) in
+        [("2 Insufficient cpu", false), ("2 had volume node affinity conflict", true)]
+    {
+        let (mut scene, _) =
+            Scene::with_claims(with_claims(true, false), 1, vec![claim("a-exec-0-pvc-0")]);
+        let pod = Pod { unschedulable: Some(words.to_owned()), ..scene.pod(1) };
+        scene.answers(1, Ok(pod.clone()));
+        scene.sees(pod.clone());
+        let mut out = Vec::new();
+        for _ in 0..200 {
+            out.extend(scene.wait(1000));
+            scene.lists(vec![pod.clone()]);
+        }
+        assert_eq!(deleted_claims(&out).is_empty(), !goes, "{words}");
+        assert_eq!(ends(&out).is_empty(), !goes, "{words}");
+    }
+}
+
+#[test]
 fn s19_claims_that_nobody_may_list_end_an_application_without_executors() {
     let (mut scene, _) = Scene::wanting(with_claims(true, false), 1);
     let words = "cannot list resource \"persistentvolumeclaims\"";
