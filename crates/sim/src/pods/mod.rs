@@ -296,8 +296,9 @@ impl World {
         }
         // The user need not have heard of what lasts no second.
         let missing = self.not_settled().filter(|missing| !missing.starts_with("L22"));
-        if missing.is_some() && self.nodes.iter().any(|node| node.bad) {
-            // Some go to a node on which none starts, until that is found out.
+        let is_found_out_later = self.nodes.iter().any(|node| node.bad) || self.waits_for_pardon();
+        if missing.is_some() && is_found_out_later {
+            // Some go to a node on which none starts, or avoid one on which they would.
             self.after(LOOK_MS, Event::ChecksNotice);
             return Ok(());
         }

@@ -44,6 +44,13 @@ impl World {
         self.server.live().filter(|pod| pod.node.as_ref() == Some(node)).count() as u32
     }
 
+    /// Whether a pod waits though a node has room for it: it avoids that one, until the allocator pardons it.
+    pub(super) fn waits_for_pardon(&self) -> bool {
+        let has_room =
+            self.nodes.iter().any(|node| node.ready && self.load(&node.name) < node.slots);
+        has_room && self.server.live().any(|pod| pod.node.is_none())
+    }
+
     pub(super) fn schedule(&mut self, uid: &PodUid) -> Result<(), String> {
         let Some(pod) = self.server.get(uid) else { return Ok(()) };
         if pod.node.is_some() || pod.is_over() {
