@@ -365,9 +365,11 @@ impl Slots {
         let slot = self.slots.remove(&executor)?;
         if slot.may_be_created() {
             let until = slot.asked.plus_ms(deadlines.request_ms.saturating_mul(2));
-            let claims = slot.claims().cloned().collect();
             self.withdrawn.insert(executor, until);
-            self.doubted.insert(executor, Doubted { until, list: None, claims });
+            let claims: Vec<ClaimName> = slot.claims().cloned().collect();
+            if !claims.is_empty() {
+                self.doubted.insert(executor, Doubted { until, list: None, claims });
+            }
         }
         Some(slot)
     }
@@ -446,5 +448,31 @@ impl Slots {
 
     pub(super) fn due(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {
         self.slots.values().filter_map(|slot| slot.deadline(options, nodes)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Mount;
+    use crate::{PodName, VolumeName};
+
+    #[test]
+    fn only_pods_with_claims_are_remembered_until_a_list_shows_that_they_are_not_there() {
+        let (volume, claim) = (VolumeName::new("v"), ClaimName::new("c"));
+        let mount = Mount { volume, claim, is_new: true, reused: false };
+        let mut slots = Slots::default();
+        for (id, mounts) in [(1, vec![]), (2, vec![mount])] {
+            let executor = ExecutorId(id);
+            slots.add(executor, PodName::new("pod"), mounts, Tick(0));
+            slots.get_mut(executor).expect("it was added").request(Tick(0), false);
+            slots.remove(executor, &Deadlines::default());
+        }
+        assert_eq!(slots.doubted.keys().collect::<Vec<_>>(), [&ExecutorId(2)]);
+        assert!(slots.wants_list(Tick(60_000), 7) && !slots.wants_list(Tick(60_000), 7));
+        slots.listed(7);
+        assert_eq!(slots.claims().count(), 1, "it was asked for before");
+        slots.listed(8);
+        assert_eq!(slots.claims().count(), 0);
     }
 }
