@@ -7,7 +7,7 @@ pub enum RecoveryState {
     Standby,
     /// It leads: it accepts registrations and places executors.
     Alive,
-    /// It learns what its predecessor knew.
+    /// It learns what its predecessor knew. It places executors when all workers have answered.
     Recovering,
     /// It declares dead what did not answer.
     CompletingRecovery,
