@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use anyhow::Result;
+
 /// What a value has to reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Target {
@@ -77,6 +79,33 @@ impl Bars {
 impl fmt::Display for Bars {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|bar| writeln!(f, "{bar}"))
+    }
+}
+
+/// What one run of several parts has measured so far.
+#[derive(Debug, Default)]
+pub(crate) struct Bench {
+    bars: Bars,
+    problems: Vec<String>,
+}
+
+impl Bench {
+    pub(crate) fn bar(&mut self, name: &str, value: Option<f64>, target: Target) {
+        self.bars.push(Bar { name: name.to_owned(), value, target });
+    }
+
+    /// What came out, or the reason why nothing did.
+    pub(crate) fn tried<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.problems.push(format!("{what}: {error:#}"))).ok()
+    }
+
+    /// Why parts could not be measured.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    pub(crate) fn into_bars(self) -> Bars {
+        self.bars
     }
 }
 

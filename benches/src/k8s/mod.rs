@@ -18,7 +18,7 @@ mod site;
 use anyhow::Result;
 
 use crate::{
-    bars::{Bar, Bars, Target},
+    bars::{Bars, Bench, Target},
     cluster::site::Programs,
     engine::machine,
     spark::Spark,
@@ -27,24 +27,6 @@ use site::Site;
 
 /// The names that `--only` takes.
 pub(crate) const NAMES: [&str; 3] = ["latency", "memory", "scale"];
-
-/// What one run has measured so far.
-#[derive(Debug, Default)]
-struct Bench {
-    bars: Bars,
-    problems: Vec<String>,
-}
-
-impl Bench {
-    fn bar(&mut self, name: &str, value: Option<f64>, target: Target) {
-        self.bars.push(Bar { name: name.to_owned(), value, target });
-    }
-
-    /// What came out, or the reason why nothing did.
-    fn tried<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
-        result.map_err(|error| self.problems.push(format!("{what}: {error:#}"))).ok()
-    }
-}
 
 /// Measures what is named in `only`, or all, and prints a table; the bars are for the caller to print.
 pub(crate) fn run(rounds: usize, only: &[String]) -> Result<Bars> {
@@ -64,8 +46,8 @@ pub(crate) fn run(rounds: usize, only: &[String]) -> Result<Bars> {
     if wanted("scale") {
         scale::measure(&mut bench, &site);
     }
-    for problem in &bench.problems {
+    for problem in bench.problems() {
         println!("problem: {problem}");
     }
-    Ok(bench.bars)
+    Ok(bench.into_bars())
 }
