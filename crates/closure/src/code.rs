@@ -3,6 +3,7 @@
 //! Only functions of one shape travel, [`Builder`]: they read the rest of the wire form and make a
 //! value from it. A builder monomorphised for a pipeline type is that type's name.
 
+use std::any::type_name;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -13,25 +14,21 @@ pub type Builder<R> = fn(&mut Decoder<'_>) -> Result<R, WireError>;
 
 /// Writes the name of `builder`.
 pub fn encode<R: 'static>(builder: Builder<R>, out: &mut Encoder) -> Result<(), WireError> {
-    let offset = offset_of(builder as usize);
+    encode_address(builder as usize, type_name::<R>(), out)
+}
+
+fn encode_address(address: usize, type_name: &str, out: &mut Encoder) -> Result<(), WireError> {
+    let offset = offset_of(address);
     // Another object, a shared library, lies elsewhere in every process.
-    if !text().contains(&(builder as usize)) {
+    if !text().contains(&address) {
         return Err(WireError::OutsideCode { offset });
     }
-    out.put(&(offset, fingerprint::<R>(offset)))
+    out.put(&(offset, fingerprint(type_name, offset)))
 }
 
 /// Reads the name of a builder of `R`s and finds it in this executable.
 pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireError> {
-    let (offset, sent) = input.take::<(i64, u64)>()?;
-    let address = address_of(offset);
-    if !text().contains(&address) {
-        return Err(WireError::OutsideCode { offset });
-    }
-    if sent != fingerprint::<R>(offset) {
-        let expected = std::any::type_name::<R>();
-        return Err(WireError::WrongType { offset, expected });
-    }
+    let address = decode_address(type_name::<R>(), input)?;
     // SAFETY: the bytes come from an `Encoder` in a process of the same executable: the caller that made the
     // `Decoder` vouched for that with `SameExecutable`. They are read in the order in which they were written.
     // So `encode::<R>` wrote this offset of a `Builder<R>`. The order does not rest on users' types: each
@@ -43,6 +40,19 @@ pub fn decode<R: 'static>(input: &mut Decoder<'_>) -> Result<Builder<R>, WireErr
     // it is loaded at, and the address was found to lie inside its executable mapping. That the anchor lies in
     // the executable, and not in a library which the hash does not cover, `ExecutableHash::current` checks.
     Ok(unsafe { std::mem::transmute::<usize, Builder<R>>(address) })
+}
+
+/// The address of a function that makes values of this type.
+fn decode_address(expected: &'static str, input: &mut Decoder<'_>) -> Result<usize, WireError> {
+    let (offset, sent) = input.take::<(i64, u64)>()?;
+    let address = address_of(offset);
+    if !text().contains(&address) {
+        return Err(WireError::OutsideCode { offset });
+    }
+    if sent != fingerprint(expected, offset) {
+        return Err(WireError::WrongType { offset, expected });
+    }
+    Ok(address)
 }
 
 /// The function all offsets are measured from.
@@ -65,11 +75,14 @@ fn address_of(offset: i64) -> usize {
 }
 
 /// Tells result types and offsets apart; equal in all processes of one executable.
-fn fingerprint<R: 'static>(offset: i64) -> u64 {
-    let name = std::any::type_name::<R>().as_bytes();
-    name.iter().chain(&offset.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+fn fingerprint(type_name: &str, offset: i64) -> u64 {
+    type_name
+        .as_bytes()
+        .iter()
+        .chain(&offset.to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
 }
 
 /// The addresses this executable's own code is loaded at.
@@ -162,7 +175,7 @@ mod tests {
     fn an_offset_outside_the_code_is_refused() {
         for offset in [i64::MAX, i64::MIN, 1 << 40, -(1 << 40)] {
             let mut out = Encoder::new();
-            out.put(&(offset, fingerprint::<u64>(offset))).unwrap();
+            out.put(&(offset, fingerprint("u64", offset))).unwrap();
             let error = decode_from::<u64>(out.into_bytes()).unwrap_err();
             assert!(matches!(error, WireError::OutsideCode { .. }), "{error}");
         }
@@ -181,7 +194,7 @@ mod tests {
         let offset = offset_of(build_number as *const () as usize);
         for other in (1..100_000).map(|step| offset.wrapping_add(step)).chain([offset >> 7]) {
             let mut out = Encoder::new();
-            out.put(&(other, fingerprint::<u64>(offset))).unwrap();
+            out.put(&(other, fingerprint("u64", offset))).unwrap();
             assert!(decode_from::<u64>(out.into_bytes()).is_err(), "{other}");
         }
     }

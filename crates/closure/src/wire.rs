@@ -274,12 +274,12 @@ impl<T: Wire> Wire for Arc<T> {
 
 impl<T: Wire> Wire for Vec<T> {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
-        out.put(&self.len())?;
+        self.len().encode(out)?;
         self.iter().try_for_each(|item| item.encode(out))
     }
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let len: usize = input.take()?;
+        let len = usize::decode(input)?;
         (0..len).map(|_| T::decode(input)).collect()
     }
 }

@@ -7,14 +7,15 @@ use crate::{Error, Result};
 
 /// Runs a part of an action that calls code of the user's.
 pub(crate) fn on_driver<R>(site: &CallSite, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    let failure = match firesteel_engine::catch(work) {
-        Ok(result) => return result,
-        Err(failure) => failure,
-    };
+    firesteel_engine::catch(work).unwrap_or_else(|failure| Err(user_code_failed(site, failure)))
+}
+
+#[cold]
+fn user_code_failed(site: &CallSite, failure: TaskFailure) -> Error {
     let (message, location) = match failure {
         TaskFailure::Panicked { message, location, .. } => (message, location),
         other => (other.to_string(), "unknown location".to_owned()),
     };
     let place = format!("{}:{}", site.file, site.line);
-    Err(Error::UserCode { operation: site.operation, place, message, location })
+    Error::UserCode { operation: site.operation, place, message, location }
 }

@@ -22,13 +22,26 @@ struct Place {
 
 /// Runs `work`; a panic or a typed failure in it becomes a [`TaskFailure`].
 pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, TaskFailure> {
-    install_hook();
-    let before = IN_TASK.replace(true);
-    PLACE.set(None);
+    let before = enter();
     // A task that unwinds is thrown away whole: nothing it left half done is looked at again.
     let result = catch_unwind(AssertUnwindSafe(work));
+    leave(before);
+    result.map_err(caught)
+}
+
+/// Panics are remembered from now on; whether they were before.
+fn enter() -> bool {
+    install_hook();
+    PLACE.set(None);
+    IN_TASK.replace(true)
+}
+
+fn leave(before: bool) {
     IN_TASK.set(before);
-    result.map_err(|payload| failure_of(payload, PLACE.take()))
+}
+
+fn caught(payload: Box<dyn Any + Send>) -> TaskFailure {
+    failure_of(payload, PLACE.take())
 }
 
 /// Drops something of the user's where nobody waits for it: a panic in its `Drop` is told and goes no further.

@@ -4,275 +4,27 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use firesteel_closure::{Call, Data, Decoder, Encoder, Value, Wire, WireError, wire};
+use firesteel_closure::{Data, Wire, wire};
 
-use firesteel_shuffle::{MapOutput, Records};
+use firesteel_shuffle::{Buckets, MapOutput};
 use firesteel_storage::{LastResort, Resort};
 use firesteel_task::{OrFail, TaskContext, fail_for_good, fail_with};
 
-use crate::Pipe;
-use crate::growth::{Groups, Growth, More, Steady};
-use crate::memory::{Account, FREE_BYTES, Meter};
+use crate::growth::Growth;
+use crate::memory::{Account, FREE_BYTES};
 use crate::table::{KeyMap, Table, TablePairs, mixed_hash};
+use crate::wide::SliceRecords;
+use crate::{Partition, Pipe};
 
-/// How values of one key become a combiner.
-pub trait Combine<V, C>: Wire + Clone {
-    /// The first value of a key.
-    fn create(&self, value: V) -> C;
-    /// One more value of a key that has a combiner.
-    fn merge_value(&self, combiner: C, value: V) -> C;
-    /// Two combiners of one key.
-    fn merge_combiners(&self, left: C, right: C) -> C;
-}
+mod fold;
 
-wire! {
-    /// Three functions (`combine_by_key`).
-    #[derive(Clone)]
-    pub struct CombineWith[A: Wire, B: Wire, D: Wire] {
-        create: A,
-        merge_value: B,
-        merge_combiners: D,
-    }
-
-    /// The three functions of [`Combine`], in its order.
-    pub fn new;
-}
-
-impl<V, C, A, B, D> Combine<V, C> for CombineWith<A, B, D>
-where
-    A: Call<(V,), C>,
-    B: Call<(C, V), C>,
-    D: Call<(C, C), C>,
-{
-    #[inline(always)]
-    fn create(&self, value: V) -> C {
-        self.create.call((value,))
-    }
-
-    #[inline(always)]
-    fn merge_value(&self, combiner: C, value: V) -> C {
-        self.merge_value.call((combiner, value))
-    }
-
-    #[inline(always)]
-    fn merge_combiners(&self, left: C, right: C) -> C {
-        self.merge_combiners.call((left, right))
-    }
-}
-
-/// One function of two values (`reduce_by_key`).
-#[derive(Clone)]
-pub struct ReduceWith<F>(pub F);
-
-impl<F: Wire> Wire for ReduceWith<F> {
-    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
-        self.0.encode(out)
-    }
-
-    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
-        F::decode(input).map(ReduceWith)
-    }
-}
-
-impl<V, F: Call<(V, V), V>> Combine<V, V> for ReduceWith<F> {
-    #[inline(always)]
-    fn create(&self, value: V) -> V {
-        value
-    }
-
-    #[inline(always)]
-    fn merge_value(&self, combiner: V, value: V) -> V {
-        self.0.call((combiner, value))
-    }
-
-    #[inline(always)]
-    fn merge_combiners(&self, left: V, right: V) -> V {
-        self.0.call((left, right))
-    }
-}
-
-wire! {
-    /// A zero and two functions (`aggregate_by_key`, `fold_by_key`).
-    #[derive(Clone)]
-    pub struct AggregateWith[Z: Data, B: Wire, D: Wire] {
-        zero: Value<Z>,
-        merge_value: B,
-        merge_combiners: D,
-    }
-}
-
-impl<Z, B, D> AggregateWith<Z, B, D> {
-    /// From its zero and functions.
-    pub fn new(zero: Z, merge_value: B, merge_combiners: D) -> Self {
-        AggregateWith { zero: Value(zero), merge_value, merge_combiners }
-    }
-}
-
-impl<V, C, B, D> Combine<V, C> for AggregateWith<C, B, D>
-where
-    C: Data + Clone,
-    B: Call<(C, V), C>,
-    D: Call<(C, C), C>,
-{
-    #[inline(always)]
-    fn create(&self, value: V) -> C {
-        self.merge_value.call((self.zero.0.clone(), value))
-    }
-
-    #[inline(always)]
-    fn merge_value(&self, combiner: C, value: V) -> C {
-        self.merge_value.call((combiner, value))
-    }
-
-    #[inline(always)]
-    fn merge_combiners(&self, left: C, right: C) -> C {
-        self.merge_combiners.call((left, right))
-    }
-}
-
-/// How inputs of one key become a combiner, and how combiners of one key become one.
-pub(crate) trait Fold<I, C>: Clone + 'static {
-    /// How spilled combiners are folded when they come back.
-    type Again: Fold<C, C, Again = Self::Again>;
-    fn again(&self) -> Self::Again;
-    fn create(&self, input: I) -> C;
-    fn merge(&self, combiner: C, input: I) -> C;
-    fn merge_combiners(&self, left: C, right: C) -> C;
-    /// What combiners do as inputs come. Those below are for combiners that grow.
-    type Growth: Growth<C>;
-    /// What the values in an input own on the heap, about.
-    fn weigh(&self, _input: &I, _meter: &mut Meter) -> f64 {
-        0.0
-    }
-    /// Bytes of memory for the values in an input themselves.
-    fn slots(&self, _input: &I) -> u64 {
-        size_of::<I>() as u64
-    }
-    /// How many values an input has.
-    fn values(&self, _input: &I) -> More {
-        More(0, 0)
-    }
-}
-
-/// Values into combiners.
-#[derive(Clone)]
-pub(crate) struct Values<M>(pub(crate) M);
-
-impl<V: 'static, C: Data, M: Combine<V, C>> Fold<V, C> for Values<M> {
-    type Again = Combiners<Values<M>, V>;
-    type Growth = Steady;
-
-    fn again(&self) -> Self::Again {
-        Combiners(self.clone(), PhantomData)
-    }
-
-    #[inline(always)]
-    fn create(&self, value: V) -> C {
-        self.0.create(value)
-    }
-
-    #[inline(always)]
-    fn merge(&self, combiner: C, value: V) -> C {
-        self.0.merge_value(combiner, value)
-    }
-
-    #[inline(always)]
-    fn merge_combiners(&self, left: C, right: C) -> C {
-        self.0.merge_combiners(left, right)
-    }
-}
-
-/// Combiners into combiners.
-pub(crate) struct Combiners<F, I>(pub(crate) F, pub(crate) PhantomData<fn() -> I>);
-
-impl<F: Clone, I> Clone for Combiners<F, I> {
-    fn clone(&self) -> Self {
-        Combiners(self.0.clone(), PhantomData)
-    }
-}
-
-impl<I: 'static, C: Data, F: Fold<I, C>> Fold<C, C> for Combiners<F, I> {
-    type Again = Self;
-    type Growth = F::Growth;
-
-    fn again(&self) -> Self {
-        self.clone()
-    }
-
-    #[inline]
-    fn weigh(&self, combiner: &C, meter: &mut Meter) -> f64 {
-        F::Growth::weigh(combiner, meter)
-    }
-
-    #[inline]
-    fn slots(&self, combiner: &C) -> u64 {
-        F::Growth::slots(combiner)
-    }
-
-    #[inline]
-    fn values(&self, combiner: &C) -> More {
-        F::Growth::len(combiner)
-    }
-
-    #[inline(always)]
-    fn create(&self, combiner: C) -> C {
-        combiner
-    }
-
-    #[inline(always)]
-    fn merge(&self, left: C, right: C) -> C {
-        self.0.merge_combiners(left, right)
-    }
-
-    #[inline(always)]
-    fn merge_combiners(&self, left: C, right: C) -> C {
-        self.0.merge_combiners(left, right)
-    }
-}
-
-/// Values into groups.
-#[derive(Clone)]
-pub(crate) struct Grouping;
-
-impl<V: Data> Fold<V, Vec<V>> for Grouping {
-    type Again = Combiners<Grouping, V>;
-    type Growth = Groups;
-
-    fn again(&self) -> Self::Again {
-        Combiners(Grouping, PhantomData)
-    }
-
-    #[inline]
-    fn weigh(&self, value: &V, meter: &mut Meter) -> f64 {
-        meter.see(value)
-    }
-
-    #[inline(always)]
-    fn values(&self, _: &V) -> More {
-        More(1, 0)
-    }
-
-    #[inline(always)]
-    fn create(&self, value: V) -> Vec<V> {
-        vec![value]
-    }
-
-    #[inline(always)]
-    fn merge(&self, mut group: Vec<V>, value: V) -> Vec<V> {
-        group.push(value);
-        group
-    }
-
-    fn merge_combiners(&self, mut left: Vec<V>, mut right: Vec<V>) -> Vec<V> {
-        left.append(&mut right);
-        left
-    }
-}
+pub use fold::{AggregateWith, Combine, CombineWith, ReduceWith};
+pub(crate) use fold::{Combiners, Fold, Grouping, Values};
 
 /// The pairs of a fold: out of memory, or one part after the other from disk.
 pub(crate) enum Pairs<K, C> {
     Held { pairs: TablePairs<K, C>, _account: Account },
-    Spilled(Box<dyn Iterator<Item = (K, C)>>),
+    Spilled(Partition<(K, C)>),
 }
 
 impl<K, C> Iterator for Pairs<K, C> {
@@ -303,7 +55,7 @@ pub(crate) enum Filled<K, C> {
 
 /// Folds the inputs of each key; when memory is short, combiners spill to disk, hash-partitioned.
 pub(crate) fn fill<K, I, C, F>(
-    mut items: impl Iterator<Item = (K, I)>,
+    items: impl Iterator<Item = (K, I)>,
     fold: &F,
     operation: &'static str,
     depth: u32,
@@ -314,82 +66,114 @@ where
     C: Data,
     F: Fold<I, C>,
 {
-    if depth > DEEPEST {
-        return fill_at_any_rate(items, fold, operation, task);
-    }
-    let mut table = Table::new(fold.clone(), task);
-    if items.all(|(key, input)| table.push(key, input)) && table.settle() {
-        let (map, account) = table.into_map();
-        return Filled::Held(map, account);
-    }
-    let mut parts = task.buckets(PARTS);
-    let mut put_aside = |table: &mut Table<K, I, C, F>| {
-        task.check_killed();
-        if table.is_one_key_beyond(task.scratch().memory().budget()) {
-            refuse_key(operation, task);
-        }
-        for (key, combiner) in table.empty() {
-            let part = part_of_key(&key, depth);
-            F::Growth::in_pieces(combiner, &mut |piece| {
-                parts.push_as::<(K, C), _>(part, &(&key, piece)).or_fail();
-            });
-        }
-    };
-    put_aside(&mut table);
+    // One loop over the items, whatever becomes of them: each is compiled for the whole pipeline before it.
+    let mut filling = Filling::new(fold.clone(), operation, depth, task);
     items.for_each(|(key, input)| {
-        if !table.push(key, input) {
-            put_aside(&mut table);
+        if !filling.table.push(key, input) {
+            filling.make_room();
         }
     });
-    while !table.is_empty() {
-        put_aside(&mut table);
-    }
-    drop(table);
-    Filled::Parts(parts.finish().or_fail())
+    filling.finish()
 }
 
-/// Folds the inputs of each key into one table, which cannot be spilled: where it is refused memory, it waits
-/// until others have given back enough. It holds nothing while it waits for its turn, and its inputs come from
-/// what was spilled before, so that nobody else has to go on for it to end.
-fn fill_at_any_rate<K, I, C, F>(
-    items: impl Iterator<Item = (K, I)>,
-    fold: &F,
+/// A table, and what is done when it has outgrown its memory.
+struct Filling<'a, K, I, C, F> {
+    table: Table<K, I, C, F>,
+    overflow: Overflow,
     operation: &'static str,
-    task: &TaskContext,
-) -> Filled<K, C>
+    depth: u32,
+    task: &'a TaskContext,
+}
+
+enum Overflow {
+    /// Combiners are spilled, hash-partitioned; `None`: nothing was yet.
+    Spill(Option<Box<Buckets>>),
+    /// Nothing can be spilled: the table waits until others have given back enough. It holds nothing while it waits
+    /// for its turn, and its inputs come from what was spilled before, so that nobody else has to go on for it to end.
+    Wait(LastResort),
+}
+
+impl<'a, K, I, C, F> Filling<'a, K, I, C, F>
 where
     K: Data + Hash + Eq,
     C: Data,
     F: Fold<I, C>,
 {
-    let mut right = loop {
+    fn new(fold: F, operation: &'static str, depth: u32, task: &'a TaskContext) -> Self {
+        let overflow = match depth > DEEPEST {
+            true => Overflow::Wait(last_resort(task)),
+            false => Overflow::Spill(None),
+        };
+        Filling { table: Table::new(fold, task), overflow, operation, depth, task }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        match self.overflow {
+            Overflow::Spill(_) => self.spill(),
+            Overflow::Wait(_) => self.wait(),
+        }
+    }
+
+    fn spill(&mut self) {
+        let (task, depth) = (self.task, self.depth);
+        let Overflow::Spill(parts) = &mut self.overflow else { return };
+        let parts = parts.get_or_insert_with(|| Box::new(task.buckets(PARTS)));
+        task.check_killed();
+        if self.table.is_one_key_beyond(task.scratch().memory().budget()) {
+            refuse_key(self.operation, task);
+        }
+        for (key, combiner) in self.table.empty() {
+            let part = part_of_key(&key, depth);
+            F::Growth::in_pieces(combiner, &mut |piece| {
+                parts.push_as::<(K, C), _>(part, &(&key, piece)).or_fail();
+            });
+        }
+    }
+
+    fn wait(&mut self) {
+        let Overflow::Wait(right) = &mut self.overflow else { return };
+        loop {
+            let asked = self.table.asked();
+            wait_for_memory(self.table.account(), asked, right, self.operation, self.task);
+            if self.table.fold_batch() {
+                return;
+            }
+            if self.table.asked() == asked {
+                // It is not for want of memory.
+                refuse_key(self.operation, self.task);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Filled<K, C> {
+        while !matches!(self.overflow, Overflow::Spill(Some(_))) {
+            if self.table.settle() {
+                let (map, account) = self.table.into_map();
+                return Filled::Held(map, account);
+            }
+            self.make_room();
+        }
+        while !self.table.is_empty() {
+            self.spill();
+        }
+        drop(self.table);
+        match self.overflow {
+            Overflow::Spill(Some(parts)) => Filled::Parts(parts.finish().or_fail()),
+            _ => unreachable!("something was spilled"),
+        }
+    }
+}
+
+/// The right to wait for more than a task's share.
+fn last_resort(task: &TaskContext) -> LastResort {
+    loop {
         task.check_killed();
         if let Some(right) = LastResort::take(task.scratch().memory(), task.task(), POLL) {
-            break right;
-        }
-    };
-    let mut table = Table::new(fold.clone(), task);
-    let mut make_room = |table: &mut Table<K, I, C, F>| loop {
-        let asked = table.asked();
-        wait_for_memory(table.account(), asked, &mut right, operation, task);
-        if table.fold_batch() {
-            return;
-        }
-        if table.asked() == asked {
-            // It is not for want of memory.
-            refuse_key(operation, task);
-        }
-    };
-    for (key, input) in items {
-        if !table.push(key, input) {
-            make_room(&mut table);
+            return right;
         }
     }
-    while !table.settle() {
-        make_room(&mut table);
-    }
-    let (map, account) = table.into_map();
-    Filled::Held(map, account)
 }
 
 /// Waits until so many bytes in all are granted, or fails.
@@ -432,17 +216,55 @@ where
         Filled::Parts(parts) => parts,
     };
     let (fold, task) = (fold.again(), task.clone());
-    Pairs::Spilled(Box::new((0..PARTS).flat_map(move |part| {
-        fold_by_key(records(&parts, part), fold.clone(), operation, depth + 1, &task)
-    })))
+    let folding =
+        FoldParts { parts, next: 0, pairs: None, fold, operation, depth: depth + 1, task };
+    Pairs::Spilled(Partition::new(folding))
+}
+
+/// Spilled hash partitions, folded one after the other.
+struct FoldParts<K, C, F> {
+    parts: MapOutput,
+    next: u32,
+    pairs: Option<Pairs<K, C>>,
+    fold: F,
+    operation: &'static str,
+    depth: u32,
+    task: TaskContext,
+}
+
+impl<K, C, F> Iterator for FoldParts<K, C, F>
+where
+    K: Data + Hash + Eq,
+    C: Data,
+    F: Fold<C, C, Again = F>,
+{
+    type Item = (K, C);
+
+    fn next(&mut self) -> Option<(K, C)> {
+        loop {
+            if let Some(pair) = self.pairs.as_mut().and_then(Iterator::next) {
+                return Some(pair);
+            }
+            // What the last one holds is given back before the next one asks for memory.
+            self.pairs = None;
+            if self.next == PARTS {
+                return None;
+            }
+            let records = records(&self.parts, self.next, &self.task);
+            self.next += 1;
+            let fold = self.fold.clone();
+            self.pairs = Some(fold_by_key(records, fold, self.operation, self.depth, &self.task));
+        }
+    }
 }
 
 /// The records of one part.
 pub(crate) fn records<T: Data>(
     parts: &MapOutput,
     part: u32,
-) -> impl Iterator<Item = T> + use<T> + 'static {
-    Records::new(parts.slice(part).expect("all parts are there")).map(OrFail::or_fail)
+    task: &TaskContext,
+) -> SliceRecords<T> {
+    SliceRecords::of(parts.slice(part).expect("all parts are there"), task)
 }
 
 /// The part of a key at a depth: another hash at each, or nothing would ever be divided.

@@ -2,9 +2,7 @@
 
 use std::any::Any;
 
-use firesteel_closure::{
-    Decoder, Encoder, Value, Wire, WireError, code, heap_bytes, to_bytes, wire,
-};
+use firesteel_closure::{Decoder, Encoder, Wire, WireError, code, heap_bytes, to_bytes, wire};
 use firesteel_shuffle::Compared;
 use firesteel_task::{OrFail, TaskBody, TaskContext};
 use firesteel_types::ShuffleId;
@@ -60,7 +58,7 @@ wire! {
         writer: W,
         shuffle: u32,
         readers: u32,
-        compared: Value<Compared>,
+        compared: Compared,
     }
 }
 
@@ -68,7 +66,7 @@ impl<P, W> ShuffleMapBody<P, W> {
     /// Writes `pipe`'s items to `shuffle`, which has `readers` partitions; with a checksum of what may differ when
     /// the task runs again.
     pub fn new(pipe: P, writer: W, shuffle: ShuffleId, readers: u32, compared: Compared) -> Self {
-        ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers, compared: Value(compared) }
+        ShuffleMapBody { pipe, writer, shuffle: shuffle.0, readers, compared }
     }
 }
 
@@ -81,7 +79,7 @@ fn rebuild_shuffle_map<P: Pipe, W: Writer<P::Item>>(
 impl<P: Pipe, W: Writer<P::Item>> TaskBody for ShuffleMapBody<P, W> {
     fn run(&self, task: &TaskContext) -> Box<dyn Any + Send> {
         let mut buckets = task.buckets(self.readers);
-        buckets.compute_checksum(self.compared.0);
+        buckets.compute_checksum(self.compared);
         let partition = task.partition();
         self.writer.write(self.pipe.compute(partition, task), partition, task, &mut buckets);
         task.put_map_output(ShuffleId(self.shuffle), buckets);

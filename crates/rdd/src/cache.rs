@@ -172,7 +172,10 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
         let (outcome, items) = match self.level {
             StorageLevel { use_memory: true, deserialized: true, .. } => self.cache_values(),
             StorageLevel { use_memory: true, .. } => self.cache_packed(),
-            _ => self.write_out((self.computed)(), |_| Ok(())),
+            _ => {
+                let mut rest = (self.computed)();
+                self.write_out(Box::new(move |writer| push_all(writer, &mut rest)))
+            }
         };
         claim.end(outcome);
         items
@@ -194,10 +197,11 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
                     let passing = Items::Passing(items.into_iter().chain(rest), memory);
                     return (Outcome::NotCached, passing);
                 }
-                return self.write_out(rest, |writer| {
-                    let _memory = memory;
-                    items.into_iter().try_for_each(|item| writer.push(&item))
-                });
+                return self.write_out(Box::new(move |writer| {
+                    push_all(writer, &mut items.into_iter())?;
+                    drop(memory);
+                    push_all(writer, &mut rest)
+                }));
             }
         }
         let (items, memory) = unrolled.into_fitting_parts();
@@ -207,9 +211,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
             let items = Arc::downgrade(&items);
             let demote: Demote = Arc::new(move || {
                 let items = items.upgrade().ok_or("it is gone already")?;
-                demoted(&scratch, &name, |writer| {
-                    items.iter().try_for_each(|item| writer.push(item))
-                })
+                demoted(&scratch, &name, Box::new(|writer| push_slice(writer, &items)))
             });
             demote
         });
@@ -243,25 +245,27 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
                     let reading = Reading::new(packed, self, Some((rest, memory)));
                     return (Outcome::NotCached, Items::Read(reading));
                 }
-                return self.write_out(rest, |writer| {
-                    let _memory = memory;
-                    writer.push_all(packed)
-                });
+                return self.write_out(Box::new(move |writer| {
+                    writer.push_all(packed)?;
+                    drop(memory);
+                    push_all(writer, &mut rest)
+                }));
             }
         }
         let packed = writer.finish().or_fail();
         let items = Items::Read(Reading::new(packed.clone(), self, None));
         if !memory.allows(packed.bytes()) {
             return match self.level.use_disk {
-                true => self.write_out(std::iter::empty(), |writer| writer.push_all(packed)),
+                true => self.write_out(Box::new(|writer| writer.push_all(packed))),
                 false => (Outcome::NotCached, items),
             };
         }
         let demote = self.level.use_disk.then(|| {
             let (scratch, name, copy) =
                 (self.task.scratch().clone(), self.block.to_string(), packed.clone());
-            let demote: Demote =
-                Arc::new(move || demoted(&scratch, &name, |writer| writer.push_all(copy.clone())));
+            let demote: Demote = Arc::new(move || {
+                demoted(&scratch, &name, Box::new(|writer| writer.push_all(copy.clone())))
+            });
             demote
         });
         self.store(CachedBlock {
@@ -276,18 +280,9 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
         (Outcome::Cached, items)
     }
 
-    /// On disk: what `first` writes, then the rest. When the disk does not take it, the partition is
-    /// computed again and not cached.
-    fn write_out(
-        &self,
-        mut rest: impl Iterator<Item = T>,
-        first: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
-    ) -> (Outcome, Items<T, I>) {
-        let written = write(self.task.scratch(), &self.block.to_string(), |writer| {
-            first(writer)?;
-            rest.try_for_each(|item| writer.push(&item))
-        });
-        let slice = match written {
+    /// On disk. When the disk does not take it, the partition is computed again and not cached.
+    fn write_out(&self, records: WriteRecords<'_>) -> (Outcome, Items<T, I>) {
+        let slice = match write(self.task.scratch(), &self.block.to_string(), records) {
             Ok(slice) => slice,
             Err(error @ SpillError::Wire(_)) => Err(error).or_fail(),
             Err(error) => {
@@ -320,11 +315,21 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
     }
 }
 
-fn write(
-    scratch: &Scratch,
-    name: &str,
-    records: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
-) -> Result<Slice, SpillError> {
+/// Writes the records of a partition, whatever their type is.
+type WriteRecords<'a> = Box<dyn FnOnce(&mut RunWriter) -> Result<(), SpillError> + 'a>;
+
+fn push_all<T: Data>(
+    writer: &mut RunWriter,
+    items: &mut impl Iterator<Item = T>,
+) -> Result<(), SpillError> {
+    items.try_for_each(|item| writer.push(&item))
+}
+
+fn push_slice<T: Data>(writer: &mut RunWriter, items: &[T]) -> Result<(), SpillError> {
+    items.iter().try_for_each(|item| writer.push(item))
+}
+
+fn write(scratch: &Scratch, name: &str, records: WriteRecords<'_>) -> Result<Slice, SpillError> {
     let mut writer = RunWriter::create(scratch, name)?;
     records(&mut writer)?;
     writer.finish()
@@ -334,7 +339,7 @@ fn write(
 fn demoted(
     scratch: &Scratch,
     name: &str,
-    records: impl FnOnce(&mut RunWriter) -> Result<(), SpillError>,
+    records: WriteRecords<'_>,
 ) -> Result<(AnyValue, u64), String> {
     let slice = write(scratch, name, records).map_err(|error| error.to_string())?;
     let bytes = slice.bytes();
@@ -392,7 +397,7 @@ fn pack<T: Data>(
     name: &str,
 ) -> Result<AnyValue, SpillError> {
     let slice = if memory_bytes > PACKED_IN_MEMORY {
-        write(scratch, name, |writer| items.iter().try_for_each(|item| writer.push(item)))?
+        write(scratch, name, Box::new(|writer| push_slice(writer, items)))?
     } else {
         let mut writer = PackedWriter::new(Codec::None);
         items.iter().try_for_each(|item| writer.push(item).map(drop))?;

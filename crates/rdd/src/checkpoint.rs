@@ -38,12 +38,12 @@ impl<P> Link<P> {
 impl<P: Wire> Wire for Link<P> {
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
         let parent = self.get();
-        out.put(&parent.is_some())?;
+        parent.is_some().encode(out)?;
         parent.map_or(Ok(()), |parent| parent.encode(out))
     }
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let linked: bool = input.take()?;
+        let linked = bool::decode(input)?;
         let parent = if linked { Some(Arc::new(P::decode(input)?)) } else { None };
         Ok(Link(RwLock::new(parent)))
     }

@@ -168,8 +168,8 @@ where
     U: 'static,
 {
     Box::new((0..PARTS).flat_map(move |part| {
-        let streamed = records::<(K, S)>(&streamed, part);
-        let groups = records::<(K, Vec<B>)>(&kept, part);
+        let streamed = records::<(K, S)>(&streamed, part, &task);
+        let groups = records::<(K, Vec<B>)>(&kept, part, &task);
         let built = groups
             .flat_map(|(key, values)| values.into_iter().map(move |value| (key.clone(), value)));
         Box::new(hash_join(streamed, built, plan, depth, &task)) as Box<dyn Iterator<Item = (K, U)>>

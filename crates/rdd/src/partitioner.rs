@@ -239,15 +239,28 @@ impl<K: Data + Ord> Other<K> for Ranges<K> {
 
     fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
         code::encode(rebuild_range::<K>, out)?;
-        out.put(&(self.partitions, self.unique, self.ranges.descending))?;
+        self.partitions.encode(out)?;
+        self.unique.encode(out)?;
+        self.ranges.descending.encode(out)?;
         out.put(self.ranges.bounds.get().expect("bounds are sampled before a task is encoded"))
+    }
+}
+
+/// Compiled here, not for every key.
+impl Wire for HashPartitioner {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(self)
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        input.take()
     }
 }
 
 fn rebuild_hash<K: Hash + 'static>(
     input: &mut Decoder<'_>,
 ) -> Result<AnyPartitioner<K>, WireError> {
-    input.take().map(AnyPartitioner::hash)
+    HashPartitioner::decode(input).map(AnyPartitioner::hash)
 }
 
 fn rebuild_custom<K: 'static, P: Partitioner<K>>(
@@ -257,7 +270,8 @@ fn rebuild_custom<K: 'static, P: Partitioner<K>>(
 }
 
 fn rebuild_range<K: Data + Ord>(input: &mut Decoder<'_>) -> Result<AnyPartitioner<K>, WireError> {
-    let (partitions, unique, descending) = input.take()?;
+    let (partitions, unique) = (u32::decode(input)?, u64::decode(input)?);
+    let descending = bool::decode(input)?;
     let ranges = RangePartitioner::deferred(descending);
     ranges.set_bounds(input.take()?);
     Ok(AnyPartitioner::range(ranges, partitions, unique))
@@ -268,7 +282,7 @@ impl<K: 'static> Wire for AnyPartitioner<K> {
         match &self.kind {
             Kind::Hash { by, rebuild, .. } => {
                 code::encode(*rebuild, out)?;
-                out.put(by)
+                by.encode(out)
             }
             Kind::Other(other) => other.encode(out),
         }

@@ -38,10 +38,10 @@ impl<P: Pipe> Pipe for Arc<P> {
 pub struct Partition<T>(Box<dyn Items<T>>);
 
 /// An iterator whose type is hidden. Unlike a boxed `Iterator`, it keeps the loop of the one who
-/// consumes all of it: what is inside runs as one loop, and only its items cross the border.
+/// consumes all of it: what is inside runs as one loop, and only its items cross the border. How many they are is not
+/// known on this side: each method here is compiled for every pipeline.
 trait Items<T> {
     fn next(&mut self) -> Option<T>;
-    fn size_hint(&self) -> (usize, Option<usize>);
     fn each(self: Box<Self>, f: &mut dyn FnMut(T));
 }
 
@@ -49,10 +49,6 @@ impl<T, I: Iterator<Item = T>> Items<T> for I {
     #[inline]
     fn next(&mut self) -> Option<T> {
         Iterator::next(self)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        Iterator::size_hint(self)
     }
 
     fn each(self: Box<Self>, f: &mut dyn FnMut(T)) {
@@ -73,10 +69,6 @@ impl<T> Iterator for Partition<T> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         self.0.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
     }
 
     fn fold<B, F: FnMut(B, T) -> B>(self, init: B, mut f: F) -> B {

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use foldhash::fast::FixedState;
 
 use firesteel_closure::{Data, Wire, wire};
-use firesteel_shuffle::{Buckets, Records};
+use firesteel_shuffle::{Buckets, ReadError, Records, Slice};
 use firesteel_task::{OrFail, ShuffleReader, TaskContext, fail_unreadable};
 use firesteel_types::ShuffleId;
 
@@ -245,15 +245,84 @@ impl<T: Data> Pipe for ShuffleRecords<T> {
         partition: u32,
         task: &TaskContext,
     ) -> impl Iterator<Item = T> + use<T> + 'static {
-        let (shuffle, task) = (ShuffleId(self.shuffle), task.clone());
-        let outputs = ShuffleReader::new(&task, shuffle, self.maps, partition);
-        outputs.flat_map(move |(map, slice)| {
-            let reader = task.clone();
-            task.interruptible(Records::new(slice).map(move |record| {
-                record.unwrap_or_else(|error| {
-                    fail_unreadable(&reader, shuffle, map, partition, error)
-                })
-            }))
-        })
+        let shuffle = ShuffleId(self.shuffle);
+        let reader = ShuffleReader::new(task, shuffle, self.maps, partition);
+        SliceRecords::new(Slices::Shuffle { reader, shuffle, map: 0, reduce: partition }, task)
+    }
+}
+
+/// The records of slices, one slice after the other. One type, so that what is made of them is compiled once, wherever
+/// the slices come from.
+pub(crate) struct SliceRecords<T> {
+    records: Records<T>,
+    until_check: u32,
+    slices: Slices,
+    task: TaskContext,
+}
+
+/// Where slices come from.
+enum Slices {
+    /// The map outputs of a shuffle; `map` is the partition of the last one.
+    Shuffle { reader: ShuffleReader, shuffle: ShuffleId, map: u32, reduce: u32 },
+    /// What this task has spilled: one slice.
+    Spilled(Option<Slice>),
+}
+
+/// Records between two looks at the kill switch.
+const CHECK_EVERY: u32 = 256;
+
+impl<T: Data> SliceRecords<T> {
+    fn new(slices: Slices, task: &TaskContext) -> Self {
+        let records = Records::new(Slice::whole(Vec::new(), 0));
+        SliceRecords { records, until_check: CHECK_EVERY, slices, task: task.clone() }
+    }
+
+    /// Of what this task has spilled.
+    pub(crate) fn of(slice: Slice, task: &TaskContext) -> Self {
+        SliceRecords::new(Slices::Spilled(Some(slice)), task)
+    }
+}
+
+impl<T: Data> Iterator for SliceRecords<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = CHECK_EVERY;
+            self.task.check_killed();
+        }
+        loop {
+            match self.records.next() {
+                Some(Ok(record)) => return Some(record),
+                Some(Err(error)) => self.slices.fail(&self.task, error),
+                None => self.records = Records::new(self.slices.next()?),
+            }
+        }
+    }
+}
+
+impl Slices {
+    #[cold]
+    fn next(&mut self) -> Option<Slice> {
+        match self {
+            Slices::Spilled(slice) => slice.take(),
+            Slices::Shuffle { reader, map, .. } => {
+                let (next, slice) = reader.next()?;
+                *map = next;
+                Some(slice)
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&self, task: &TaskContext, error: ReadError) -> ! {
+        match self {
+            Slices::Spilled(_) => Err(error).or_fail(),
+            Slices::Shuffle { shuffle, map, reduce, .. } => {
+                fail_unreadable(task, *shuffle, *map, *reduce, error)
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::hash::BuildHasher;
 
+use firesteel_closure::{Decoder, Encoder, Wire, WireError};
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,17 @@ pub enum Compared {
     Placement,
     /// The records that each reader has.
     Records,
+}
+
+/// Compiled here, not for every map task.
+impl Wire for Compared {
+    fn encode(&self, out: &mut Encoder) -> Result<(), WireError> {
+        out.put(self)
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, WireError> {
+        input.take()
+    }
 }
 
 /// Of the records seen so far. The hash has a fixed seed: it is the same in every process.

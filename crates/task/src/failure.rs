@@ -33,18 +33,28 @@ pub trait OrFail<T> {
 impl<T> OrFail<T> for Result<T, WireError> {
     #[inline]
     fn or_fail(self) -> T {
-        self.unwrap_or_else(|error| fail_for_good(error.to_string()))
+        self.unwrap_or_else(|error| fail_on_wire(error))
     }
+}
+
+#[cold]
+fn fail_on_wire(error: WireError) -> ! {
+    fail_for_good(error.to_string())
 }
 
 /// A record that cannot be encoded never can; a full disk may have room next time.
 impl<T> OrFail<T> for Result<T, SpillError> {
     #[inline]
     fn or_fail(self) -> T {
-        self.unwrap_or_else(|error| match error {
-            SpillError::Wire(error) => fail_for_good(error.to_string()),
-            other => fail_with(other.to_string()),
-        })
+        self.unwrap_or_else(|error| fail_spilling(error))
+    }
+}
+
+#[cold]
+fn fail_spilling(error: SpillError) -> ! {
+    match error {
+        SpillError::Wire(error) => fail_on_wire(error),
+        other => fail_with(other.to_string()),
     }
 }
 
@@ -52,10 +62,15 @@ impl<T> OrFail<T> for Result<T, SpillError> {
 impl<T> OrFail<T> for Result<T, ReadError> {
     #[inline]
     fn or_fail(self) -> T {
-        self.unwrap_or_else(|error| match error {
-            ReadError::Wire(error) => fail_for_good(error.to_string()),
-            other => fail_with(other.to_string()),
-        })
+        self.unwrap_or_else(|error| fail_reading(error))
+    }
+}
+
+#[cold]
+fn fail_reading(error: ReadError) -> ! {
+    match error {
+        ReadError::Wire(error) => fail_on_wire(error),
+        other => fail_with(other.to_string()),
     }
 }
 

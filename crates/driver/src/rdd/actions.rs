@@ -18,7 +18,7 @@ use firesteel_rdd::narrow::{Descending, FoldPartition, IgnoreIndex, ReducePartit
 use firesteel_rdd::sketch::HyperLogLog;
 use firesteel_rdd::wide::InOrder;
 use firesteel_rdd::{Partition, Pipe};
-use firesteel_task::TaskContext;
+use firesteel_task::{Payload, TaskBody, TaskContext};
 use firesteel_types::{CallSite, JobError, Properties, RddInfo};
 
 use super::checkpoint;
@@ -176,45 +176,14 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         partitions: Vec<u32>,
         action: A,
     ) -> Result<Results<A::Output>> {
-        let waiter = self.submit(site, partitions, action);
-        let waiter = waiter.inspect_err(|_| interrupt::wait_if_told_to_end())?;
-        let (context, lineage) = (self.context.clone(), self.info.clone());
-        Ok(Results { waiter, context, lineage, site, ended: false, output: PhantomData })
-    }
-
-    fn submit<A: Action<T>>(
-        &self,
-        site: CallSite,
-        partitions: Vec<u32>,
-        action: A,
-    ) -> Result<Arc<JobWaiter>> {
-        if TaskContext::current().is_some() {
-            let reason = "a task cannot run jobs: call the action on the driver and pass its result \
-                          with `rdd.with(..)`";
-            return Err(Error::invalid(&site, reason));
-        }
-        self.check()?;
-        let LocalProperties { job: properties, future } = local_properties::get(self.context.id());
-        if let Some(reason) = future.as_ref().and_then(|future| future.cancelled()) {
-            let job = self.context.0.engine.name_job();
-            return Err(JobError::Cancelled { job, reason }.into());
-        }
-        let properties = properties.with(Properties::CALL_SITE, &site.to_string());
         let body = Arc::new(ResultBody::new(self.pipe.clone(), action));
-        let engine = &self.context.0.engine;
-        let waiter = engine.submit(self.info.clone(), partitions, body, properties)?;
-        if let Some(reason) = future.and_then(|future| future.add(waiter.job())) {
-            engine.cancel_job(waiter.job(), &reason);
-        }
-        Ok(waiter)
+        let job = RunningJob::start(&self.context, &self.info, site, partitions, body)?;
+        Ok(Results { job, output: PhantomData })
     }
 
     /// Whether a job can run at all, even one that reads no partition; does what must be done before.
     fn check(&self) -> Result<()> {
-        if self.context.is_stopped() {
-            return Err(Error::ContextStopped);
-        }
-        prepare(&self.info)
+        check(&self.context, &self.info)
     }
 
     pub(crate) fn run_all<A: Action<T>>(
@@ -495,14 +464,17 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 }
 
+fn check(context: &Context, rdd: &Arc<RddInfo>) -> Result<()> {
+    if context.is_stopped() {
+        return Err(Error::ContextStopped);
+    }
+    prepare(rdd)
+}
+
 /// The results of a job that runs, in the order of its partitions. The thread that takes them merges them while the
 /// job goes on; when it stops, by an error or a panic, the job is cancelled.
 pub(crate) struct Results<U> {
-    waiter: Arc<JobWaiter>,
-    context: Context,
-    lineage: Arc<RddInfo>,
-    site: CallSite,
-    ended: bool,
+    job: RunningJob,
     output: PhantomData<fn() -> U>,
 }
 
@@ -510,13 +482,66 @@ impl<U: Data> Iterator for Results<U> {
     type Item = Result<U>;
 
     fn next(&mut self) -> Option<Result<U>> {
+        let result = self.job.next()?;
+        Some(result.and_then(|result| on_driver(&self.job.site, || Ok(result.into_value()?))))
+    }
+}
+
+/// A job whose results are taken, whatever their type is: compiled once, not for every action.
+struct RunningJob {
+    waiter: Arc<JobWaiter>,
+    context: Context,
+    lineage: Arc<RddInfo>,
+    site: CallSite,
+    ended: bool,
+}
+
+impl RunningJob {
+    fn start(
+        context: &Context,
+        lineage: &Arc<RddInfo>,
+        site: CallSite,
+        partitions: Vec<u32>,
+        body: Arc<dyn TaskBody>,
+    ) -> Result<Self> {
+        let waiter = Self::submit(context, lineage, site, partitions, body);
+        let waiter = waiter.inspect_err(|_| interrupt::wait_if_told_to_end())?;
+        let (context, lineage) = (context.clone(), lineage.clone());
+        Ok(RunningJob { waiter, context, lineage, site, ended: false })
+    }
+
+    fn submit(
+        context: &Context,
+        lineage: &Arc<RddInfo>,
+        site: CallSite,
+        partitions: Vec<u32>,
+        body: Arc<dyn TaskBody>,
+    ) -> Result<Arc<JobWaiter>> {
+        if TaskContext::current().is_some() {
+            let reason = "a task cannot run jobs: call the action on the driver and pass its result \
+                          with `rdd.with(..)`";
+            return Err(Error::invalid(&site, reason));
+        }
+        check(context, lineage)?;
+        let LocalProperties { job: properties, future } = local_properties::get(context.id());
+        let engine = &context.0.engine;
+        if let Some(reason) = future.as_ref().and_then(|future| future.cancelled()) {
+            return Err(JobError::Cancelled { job: engine.name_job(), reason }.into());
+        }
+        let properties = properties.with(Properties::CALL_SITE, &site.to_string());
+        let waiter = engine.submit(lineage.clone(), partitions, body, properties)?;
+        if let Some(reason) = future.and_then(|future| future.add(waiter.job())) {
+            engine.cancel_job(waiter.job(), &reason);
+        }
+        Ok(waiter)
+    }
+
+    fn next(&mut self) -> Option<Result<Payload>> {
         if self.ended {
             return None;
         }
         let result = match self.waiter.next() {
-            Some(Ok(result)) => {
-                return Some(on_driver(&self.site, || Ok(result.into_value()?)));
-            }
+            Some(Ok(result)) => return Some(Ok(result)),
             Some(Err(error)) => Err(Error::from(error)),
             None => checkpoint::write_pending(&self.context, &self.lineage),
         };
@@ -525,7 +550,7 @@ impl<U: Data> Iterator for Results<U> {
     }
 }
 
-impl<U> Drop for Results<U> {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         if !self.ended {
             let reason = "the action stopped before it had all results";

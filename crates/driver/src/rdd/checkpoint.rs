@@ -105,7 +105,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         });
         let (directory, codec) = match found {
             Ok(found) => found,
-            Err(error) => return node.defect(error).into_rdd(self.pipe.clone()).boxed(),
+            Err(error) => return node.defect(error).into_boxed(self.pipe.clone()),
         };
         let link = Link::new(self.pipe.clone());
         let work = Reliable {
@@ -116,7 +116,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
             site,
         };
         let checkpoint = Checkpoint::new(&self.context, site, Box::new(work));
-        node.checkpointed(checkpoint).into_rdd(Checkpointed::new(link, directory)).boxed()
+        node.checkpointed(checkpoint).into_boxed(Checkpointed::new(link, directory))
     }
 
     /// An RDD of the same items whose partitions are kept in memory and on local disks

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use firesteel_engine::{CachedPartitions, ShuffleHandle};
 use firesteel_rdd::cache::SharedLevel;
-use firesteel_rdd::{AnyPartitioner, Pipe};
+use firesteel_rdd::{AnyPartitioner, Boxed, Pipe};
 use firesteel_types::{
     Attachment, CallSite, Dependency, Determinism, Lent, NarrowMapping, PartitionerId, RddId,
     RddInfo,
@@ -193,9 +193,16 @@ impl Node {
     }
 
     /// Keeps the parent's partitioner: keys do not change.
-    pub(crate) fn partitioned_as<T, P>(mut self, parent: &Rdd<T, P>) -> Self {
-        let known = parent.info.partitioner.clone().zip(parent.partitioner.clone());
-        self.partitioner = known;
+    pub(crate) fn partitioned_as<T, P>(self, parent: &Rdd<T, P>) -> Self {
+        self.partitioned_with(&parent.info, &parent.partitioner)
+    }
+
+    fn partitioned_with(
+        mut self,
+        parent: &RddInfo,
+        partitioner: &Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Self {
+        self.partitioner = parent.partitioner.clone().zip(partitioner.clone());
         self
     }
 
@@ -242,6 +249,11 @@ impl Node {
     pub(crate) fn into_rdd<T: 'static, P: Pipe<Item = T>>(self, pipe: P) -> Rdd<T, P> {
         let (context, info, partitioner) = self.finish(size_of::<T>());
         Rdd { context, info, pipe: Arc::new(pipe), partitioner, item: PhantomData }
+    }
+
+    /// An RDD whose pipeline's type is hidden, and never spelled out.
+    pub(crate) fn into_boxed<T: 'static, P: Pipe<Item = T>>(self, pipe: P) -> Rdd<T> {
+        self.into_rdd(Boxed::new(pipe))
     }
 
     /// All of an RDD but its pipeline, with items of this size. Compiled once, not for every pipeline.

@@ -85,7 +85,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         let groups = self.cogrouped(site, other, partitioner, None);
         let node = groups.derive("MapPartitionsRDD", site).partitioned_as(&groups);
         let pairs = OnEachValue(Pure::new(full_outer::<V, W>));
-        node.into_rdd(FlatMap::new(groups.pipe.clone(), pairs)).boxed()
+        node.into_boxed(FlatMap::new(groups.pipe.clone(), pairs))
     }
 
     /// For each key of either side, all values of both.
@@ -178,7 +178,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         J: Pipe<Item = (K, U)>,
     {
         let (node, left, right) = self.bring_together(site, other, &partitioner, defect);
-        node.partitioned_by(&partitioner).into_rdd(join(left, right)).boxed()
+        node.partitioned_by(&partitioner).into_boxed(join(left, right))
     }
 
     /// The values of both sides under each key: in an order that is part of what comes out.
@@ -197,7 +197,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     {
         let (node, left, right) = self.bring_together(site, other, &partitioner, defect);
         let node = node.order_sensitive().reordering().partitioned_by(&partitioner);
-        node.into_rdd(CoGroup::new(left, right)).boxed()
+        node.into_boxed(CoGroup::new(left, right))
     }
 
     fn bring_together<W, Q>(

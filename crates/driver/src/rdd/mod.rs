@@ -134,7 +134,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     pub fn indeterminate(&self) -> Rdd<T> {
         let site = CallSite::here("indeterminate");
         let node = self.derive("MapPartitionsRDD", site).partitioned_as(self).indeterminate();
-        node.into_rdd(self.pipe.clone()).boxed()
+        node.into_boxed(self.pipe.clone())
     }
 
     /// A node that reads this RDD partition by partition.

@@ -247,7 +247,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     {
         if defect.is_none() && self.info.partitioner.as_ref() == Some(partitioner.id()) {
             let node = self.derive("MapPartitionsRDD", site).partitioned_as(self).reordering();
-            return node.into_rdd(CombineValues::new(self.pipe.clone(), combine)).boxed();
+            return node.into_boxed(CombineValues::new(self.pipe.clone(), combine));
         }
         let readers = partitioner.partitions();
         let writer = Combined::<K, V, C, M>::new(partitioner.clone(), combine.clone());
@@ -256,7 +256,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
             node.set_defect(defect);
         }
         let merged = MergeCombiners::<_, _, V>::new(records, combine);
-        node.reordering().partitioned_by(&partitioner).into_rdd(merged).boxed()
+        node.reordering().partitioned_by(&partitioner).into_boxed(merged)
     }
 
     /// All values of each key. All of one key's values must fit into memory: to fold them, use
@@ -294,7 +294,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
     {
         let placed = self.place(site, partitioner, defect);
         let node = placed.derive("MapPartitionsRDD", site).partitioned_as(&placed);
-        node.order_sensitive().reordering().into_rdd(Group::new(placed.pipe.clone())).boxed()
+        node.order_sensitive().reordering().into_boxed(Group::new(placed.pipe.clone()))
     }
 
     pub(super) fn default_partitioner(&self) -> AnyPartitioner<K>
@@ -335,7 +335,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         if let Some(defect) = defect {
             node.set_defect(defect);
         }
-        node.partitioned_by(&partitioner).into_rdd(records).boxed()
+        node.partitioned_by(&partitioner).into_boxed(records)
     }
 
     /// [`Rdd::partition_by`], and each partition sorted by key.
@@ -352,7 +352,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         let (partitioner, defect) = resolve(&site, partitions);
         let placed = self.place(site, partitioner, defect);
         let node = placed.derive("MapPartitionsRDD", site).partitioned_as(&placed);
-        node.into_rdd(SortBy::new(placed.pipe.clone(), FirstOfPair, false)).boxed()
+        node.into_boxed(SortBy::new(placed.pipe.clone(), FirstOfPair, false))
     }
 
     /// The values of one key. Reads one partition only, where keys are partitioned.
@@ -472,7 +472,7 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         let site = CallSite::here("partition_by_range");
         let (node, records, partitioner) =
             self.range_shuffled::<K, _>(site, FirstOfPair, partitions, false);
-        node.partitioned_by(&partitioner).into_rdd(records).boxed()
+        node.partitioned_by(&partitioner).into_boxed(records)
     }
 
     fn sort_key_call(&self, site: CallSite, partitions: usize, descending: bool) -> Rdd<(K, V)>
@@ -483,6 +483,6 @@ impl<K: 'static, V: 'static, P: Pipe<Item = (K, V)>> Rdd<(K, V), P> {
         let (node, records, partitioner) =
             self.range_shuffled::<K, _>(site, FirstOfPair, partitions, descending);
         let node = node.partitioned_by(&partitioner);
-        node.into_rdd(SortBy::<_, _, K>::new(records, FirstOfPair, descending)).boxed()
+        node.into_boxed(SortBy::<_, _, K>::new(records, FirstOfPair, descending))
     }
 }

@@ -51,7 +51,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
                  call unpersist() first"
             );
             let node = self.derive("MapPartitionsRDD", site).defect(Error::invalid(&site, reason));
-            return node.into_rdd(self.pipe.clone()).boxed();
+            return node.into_boxed(self.pipe.clone());
         }
         self.info.storage_level.set(level);
         if level.is_valid() {
@@ -67,7 +67,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let level = SharedLevel::new(level);
         let node = self.derive("CachedRDD", site).partitioned_as(self).persisted(&level);
         let id = node.id;
-        node.into_rdd(Cached::new(Link::new(self.pipe.clone()), id, level)).boxed()
+        node.into_boxed(Cached::new(Link::new(self.pipe.clone()), id, level))
     }
 
     /// Drops the partitions that [`Rdd::persist`] keeps, and keeps none from now on, until it is

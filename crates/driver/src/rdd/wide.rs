@@ -30,7 +30,7 @@ pub(crate) fn union_at<T: 'static>(context: &Context, site: CallSite, rdds: &[Rd
         next += len;
         parents.push((Boxed::clone(&rdd.pipe), len));
     }
-    node.with_partitions(next).uniting(rdds).into_rdd(Union::new(parents)).boxed()
+    node.with_partitions(next).uniting(rdds).into_boxed(Union::new(parents))
 }
 
 /// What an RDD is the union of; itself if it is none, or one that no job can use.
@@ -150,7 +150,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     {
         let (node, records, _) =
             self.range_shuffled::<K, F>(site, key.clone(), partitions, descending);
-        node.into_rdd(SortBy::<_, _, K>::new(records, key, descending)).boxed()
+        node.into_boxed(SortBy::<_, _, K>::new(records, key, descending))
     }
 }
 
@@ -173,7 +173,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
             }
             _ => self.read_through_compared(node, ByContent, readers, Compared::Records),
         };
-        node.into_rdd(records).boxed()
+        node.into_boxed(records)
     }
 
     /// The items sorted by themselves, over all partitions, ascending. Stable.

@@ -41,7 +41,7 @@ fn a_group_is_put_aside_in_bounded_records_and_comes_together_in_order() {
     });
     let Filled::Parts(parts) = filled else { panic!("it fits into half of the budget") };
     let part = part_of_key(&7u64, 0);
-    let pieces: Vec<(u64, Vec<String>)> = records(&parts, part).collect();
+    let pieces: Vec<(u64, Vec<String>)> = records(&parts, part, &test.task).collect();
     assert_eq!(pieces.len() as u64, parts.records(), "all of one key");
     let longest = pieces.iter().map(|piece| encoded_len(piece).unwrap()).max().unwrap();
     assert!(longest <= PIECE_BYTES + 200, "{longest}");
@@ -63,7 +63,7 @@ fn both_sides_of_a_cogroup_are_put_aside_in_bounded_records() {
     let filled = with_company(&test, || fill(items, &CoGrouping, "cogroup", 0, &test.task));
     let Filled::Parts(parts) = filled else { panic!("it fits into half of the budget") };
     type Groups = (Vec<String>, Vec<u64>);
-    let pieces: Vec<(u64, Groups)> = records(&parts, part_of_key(&7u64, 0)).collect();
+    let pieces: Vec<(u64, Groups)> = records(&parts, part_of_key(&7u64, 0), &test.task).collect();
     let longest = pieces.iter().map(|piece| encoded_len(piece).unwrap()).max().unwrap();
     assert!(longest <= PIECE_BYTES + 200, "{longest}");
     let again = Fold::<Side<String, u64>, Groups>::again(&CoGrouping);
