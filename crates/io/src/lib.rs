@@ -16,6 +16,7 @@ mod fault;
 mod find;
 mod input;
 mod location;
+mod objects;
 mod output;
 #[cfg(feature = "object-store")]
 mod store;
@@ -26,6 +27,7 @@ pub use fault::{is_final, is_full};
 pub use find::{FileRef, FindError, find};
 pub use input::Input;
 pub use location::{Location, StoreOptions};
+pub use objects::{ObjectDirectory, ObjectEntry};
 pub use output::{Output, Target, Written, WrittenAt};
 #[cfg(feature = "object-store")]
 pub use store::{CommitError, RemoteOutput};

@@ -76,6 +76,11 @@ impl Directory {
         }
     }
 
+    /// Its own name.
+    pub(super) fn root(&self) -> Path {
+        self.address.path()
+    }
+
     /// Everything in it, however deep.
     pub(super) fn list(&self) -> io::Result<Vec<ObjectMeta>> {
         self.list_at(self.address.path())

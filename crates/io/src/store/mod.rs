@@ -8,6 +8,7 @@ mod commit;
 mod directory;
 mod killed;
 mod lease;
+mod objects;
 mod put;
 mod read;
 mod settings;
@@ -33,6 +34,7 @@ use crate::fault::Fault;
 
 pub(crate) use commit::remove_directory;
 pub use commit::{CommitError, RemoteOutput};
+pub(crate) use objects::Objects;
 pub(crate) use put::put_file;
 pub(crate) use read::{Reader, find};
 pub(crate) use settings::Scheme;
