@@ -11,7 +11,8 @@ use crate::{Address, AppId};
 /// A program with its arguments, never through a shell.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// The executable's path, on the worker or on the driver that serves it.
+    /// The executable's path, on the worker or on the driver that serves it. Of a cluster's drivers also a URL, from which the worker
+    /// fetches it.
     pub program: String,
     /// Its arguments, one by one.
     pub arguments: Vec<String>,
@@ -24,11 +25,13 @@ pub struct Command {
 }
 
 impl fmt::Debug for Command {
-    /// Without the values of variables: a secret is among them.
+    /// Without the values of variables and without the query of a URL: a secret is among them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Command { program, arguments, environment, hash: _, served } = self;
+        let is_url = program.contains("://");
+        let shown = program.split('?').next().filter(|_| is_url).unwrap_or(program);
         f.debug_struct("Command")
-            .field("program", program)
+            .field("program", &shown)
             .field("arguments", arguments)
             .field("environment", &environment.keys())
             .field("served", served)

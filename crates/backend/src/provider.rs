@@ -33,7 +33,11 @@ pub enum ProviderEvent {
     Preparing { executor: ExecutorId, preparing: Preparing },
     /// The cluster manager ends it soon, or its node: it gets no more tasks. However the driver finds out that it is gone,
     /// that is nobody's fault.
-    Decommissioning { executor: ExecutorId },
+    Decommissioning {
+        executor: ExecutorId,
+        /// Why, for people: what a sentence about the executor says of it.
+        reason: String,
+    },
     /// It is over.
     Ended {
         executor: ExecutorId,

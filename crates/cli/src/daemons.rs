@@ -44,7 +44,6 @@ impl Shared {
         }
         log(&conf)?;
         conf.validate()?;
-        refuse_unkept(&conf)?;
         for warning in conf.warnings() {
             tracing::warn!("{warning}");
         }
@@ -77,18 +76,6 @@ impl Shared {
         });
         (bind, None)
     }
-}
-
-/// What protects pages of applications and of the history server, and would not protect those of this process.
-fn refuse_unkept(conf: &Conf) -> Result<(), ConfError> {
-    let has_acls = conf.get(&entries::ACLS_ENABLE)?;
-    let has_filter = conf.get(&entries::UI_FILTERS)?.is_some();
-    let keys = [(has_acls, entries::ACLS_ENABLE.key()), (has_filter, entries::UI_FILTERS.key())];
-    let Some((_, key)) = keys.into_iter().find(|(is_set, _)| *is_set) else { return Ok(()) };
-    let origin = conf.setting(key).map_or(Origin::Builder, |setting| setting.origin.clone());
-    let reason = "pages of masters and workers are shown to everybody who reaches them: set it for applications and the \
-                  history server only, or give this process settings of its own with --properties-file";
-    Err(ConfError::Refused { key: key.to_owned(), origin, reason: reason.to_owned() })
 }
 
 /// Has the pages of this process drawn with the style sheet of all pages.

@@ -1,5 +1,5 @@
-//! `firesteel fetch`: what the init container of a pod runs. Copies an executable and files from where `submit` put them into a
-//! directory of the pod.
+//! `firesteel fetch`: what the init container of a pod runs, and a worker for a driver whose executable is behind a URL. Copies an
+//! executable and files from where they are into a directory.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use firesteel_conf::{ByteSize, Conf, entries};
+use firesteel_conf::{ByteSize, Conf, SharedFile, entries, shared_file, url_scheme};
 use firesteel_io::{DownloadLimits, Location, StoreOptions};
 
 use crate::{Failure, daemons};
@@ -17,7 +17,7 @@ pub(crate) struct FetchFlags {
     /// The directory for them; the first one can be executed.
     #[arg(long, value_name = "DIRECTORY")]
     to: PathBuf,
-    /// Where they are: URLs of object stores, or paths.
+    /// Where they are: URLs, or paths; `-`: they are on the lines of standard input, where nobody else sees them.
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
 }
@@ -25,13 +25,29 @@ pub(crate) struct FetchFlags {
 pub(crate) fn run(flags: &FetchFlags) -> Result<ExitCode, Failure> {
     let conf = daemons::load(None, &[])?;
     let (options, limits) = (store_options(&conf), limits(&conf)?);
-    for (at, url) in flags.urls.iter().enumerate() {
-        let name = url.rsplit('/').next().unwrap_or_default();
+    for (at, url) in urls(&flags.urls)?.iter().enumerate() {
+        let (name, shown) = names(url)?;
         let to = flags.to.join(name);
-        let bytes = fetch(&Location::parse(url, &options), url, &to, at == 0, &limits)?;
+        let bytes = fetch(&Location::parse(url, &options), &shown, &to, at == 0, &limits)?;
         println!("fetched {} ({bytes} bytes)", to.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn urls(given: &[String]) -> Result<Vec<String>, Failure> {
+    match given {
+        [input] if input == "-" => Ok(std::io::stdin().lines().collect::<Result<_, _>>()?),
+        given => Ok(given.to_vec()),
+    }
+}
+
+/// The name of its copy, and its URL without what may not be printed.
+fn names(url: &str) -> Result<(String, String), Failure> {
+    if url_scheme(url).is_none_or(|scheme| scheme.eq_ignore_ascii_case("file")) {
+        return Ok((url.rsplit('/').next().unwrap_or_default().to_owned(), url.to_owned()));
+    }
+    let SharedFile { name, source } = shared_file(url)?;
+    Ok((name, source.to_string()))
 }
 
 /// Copies one file to this path; so many bytes. `shown` is its URL without what may not be printed.

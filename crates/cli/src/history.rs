@@ -62,7 +62,7 @@ pub(crate) fn run(flags: HistoryFlags) -> Result<ExitCode, Failure> {
     let base = conf.get(&entries::UI_PROXY_BASE)?;
     let pages = Pages::default().below(base.as_ref().map(|base| base.path()));
     let server = Server::start_with(history.clone(), Arc::new(pages), options)?;
-    let directory = history.options().directory.display();
+    let directory = history.options().directory.path().display();
     println!("firesteel history: http://{}/ of {directory}", server.address());
     daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;

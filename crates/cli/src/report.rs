@@ -71,7 +71,7 @@ fn find(history: &History, wanted: &str) -> Result<ApplicationEntry, Failure> {
     let started = |entry: &ApplicationEntry| entry.attempts.first().map(|it| it.started);
     let named = || history.list().into_iter().filter(|it| it.name == wanted).max_by_key(started);
     history.find(wanted).or_else(named).ok_or_else(|| {
-        let directory = history.options().directory.display();
+        let directory = history.options().directory.path().display();
         let known = history.list().len();
         format!("no log in {directory} is of an application with the id or name `{wanted}`; it has {known} others: `firesteel history --dir \
                  {directory}` lists them").into()

@@ -75,6 +75,7 @@ fn check(flags: WorkerFlags) -> Result<WorkerArgs, Failure> {
         program: own_program()?,
         launch: vec![launch::LAUNCH.to_owned()],
         keep: vec![launch::KEEP.to_owned()],
+        fetch: ["fetch", "-", "--to"].map(str::to_owned).into(),
     };
     let (host, advertise) = flags.shared.host("SPARK_WORKER_HOST", &conf, &rpc);
     Ok(WorkerArgs {

@@ -39,20 +39,6 @@ fn get_of(address: &str, host: &str, path: &str) -> String {
 }
 
 #[test]
-fn masters_and_workers_refuse_lists_of_users_that_their_pages_would_not_keep() {
-    for arguments in [vec!["master"], vec!["worker", "spark://127.0.0.1:7077"]] {
-        for setting in ["spark.acls.enable=true", "spark.ui.filters=org.apache.spark.ui.JWSFilter"]
-        {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_firesteel"));
-            let output = command.args(&arguments).args(["--conf", setting]).output().unwrap();
-            let error = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(!output.status.success(), "{arguments:?} {setting}");
-            assert!(error.contains("are shown to everybody who reaches them"), "{error}");
-        }
-    }
-}
-
-#[test]
 fn a_history_server_whose_lists_count_shows_nothing_to_who_names_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path().to_str().unwrap();

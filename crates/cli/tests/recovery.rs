@@ -232,6 +232,26 @@ fn two_masters_on_one_directory_and_directories_of_others_are_refused_with_what_
     Master::start(&flags);
 }
 
+#[test]
+fn a_master_whose_ensemble_cannot_be_reached_stands_by_and_says_why() {
+    for (mode, url) in [
+        ("ZOOKEEPER", "spark.deploy.zookeeper.url=127.0.0.1:"),
+        ("ETCD", "spark.firesteel.deploy.etcd.url=http://127.0.0.1:"),
+    ] {
+        let port = free_port();
+        let (mode, url) = (format!("spark.deploy.recoveryMode={mode}"), format!("{url}{port}"));
+        let master = Master::start(&["--conf", &mode, "--conf", &url]);
+        master.daemon.wait_for_stderr("this master cannot lead");
+        master.daemon.wait_for_stderr(&port.to_string());
+        assert_eq!(master.json()["status"], "STANDBY");
+        let rest = format!("spark://{}", master.rest);
+        let mut submit = firesteel(&["submit", "--master", &rest, "--deploy-mode", "cluster"]);
+        let refused = submit.arg("local:/bin/true").output().unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && told.contains("does not lead"), "{told}");
+    }
+}
+
 /// What elects masters and has their state.
 #[derive(Clone, Copy)]
 enum Service {

@@ -47,7 +47,8 @@ pub(crate) fn resource_profile(conf: &Conf) -> Result<ResourceProfile> {
     executor.extend(cores);
     let cpus = f64::from(conf.get(&entries::TASK_CPUS)?);
     let task = BTreeMap::from([("cpus".to_owned(), cpus)]);
-    Ok(ResourceProfile { id: ResourceProfile::DEFAULT, executor, task })
+    let (id, devices) = (ResourceProfile::DEFAULT, Default::default());
+    Ok(ResourceProfile { id, executor, task, devices })
 }
 
 /// An executor gives back what waits for longer than twice this.

@@ -237,7 +237,8 @@ pub fn executable_name() -> String {
 
 /// Who runs this process.
 pub(crate) fn user() -> String {
-    std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
+    let told = |name: &&str| std::env::var(name).ok().filter(|user| !user.is_empty());
+    ["SPARK_USER", "USER"].iter().find_map(told).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The version of the engine.

@@ -3,6 +3,14 @@
 //!
 //! Only signatures by HMAC count, and a token that says when it expires has to be used before. A token may name the user who
 //! makes the request: the claim `sub`. Where the key comes from is not known here.
+//!
+//! Who asks from this very machine is known without a token: [`is_own_user`]. What they may do follows from lists of users: [`Acls`].
+
+mod acls;
+mod neighbour;
+
+pub use acls::{Acls, Right, Verdict};
+pub use neighbour::is_own_user;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

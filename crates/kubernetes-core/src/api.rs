@@ -10,7 +10,7 @@ pub enum ApiError {
     Quota(String),
     /// 403: a right is missing.
     Forbidden(String),
-    /// 403 or 400: an admission webhook or policy said no.
+    /// 403 or 400: an admission webhook said no. A policy chooses among 401, 403, 413 and 422, which it answers if it does not say.
     Denied(String),
     /// 400, 413, 422: it will never be accepted as it is.
     Invalid(String),
@@ -47,7 +47,7 @@ impl ApiError {
         match code {
             403 | 404 if causes.contains(&"NamespaceTerminating") => ApiError::NoNamespace(text),
             404 if message.starts_with("namespaces ") => ApiError::NoNamespace(text),
-            400 | 403 if message.contains("denied the request") => ApiError::Denied(text),
+            400 | 401 | 403 | 413 | 422 if is_denied(message) => ApiError::Denied(text),
             403 if message.contains("exceeded quota") => ApiError::Quota(text),
             403 if message.contains("cannot ") || message.is_empty() => ApiError::Forbidden(text),
             403 => ApiError::Denied(text),
@@ -71,6 +71,12 @@ impl ApiError {
     pub fn is_unanswered(&self) -> bool {
         matches!(self, ApiError::Unreachable(_) | ApiError::Unavailable(_))
     }
+}
+
+/// Whether an admission webhook, or a policy, did not let a request through.
+fn is_denied(message: &str) -> bool {
+    let by_policy = message.contains("AdmissionPolicy") && message.contains("denied request");
+    message.contains("denied the request") || by_policy
 }
 
 fn throttled(retry_after_s: Option<u64>, message: String) -> ApiError {
@@ -115,6 +121,7 @@ mod tests {
         let rights = "pods is forbidden: User \"system:serviceaccount:a:b\" cannot create resource \"pods\" in API group \"\" in \
                       the namespace \"a\"";
         let webhook = "admission webhook \"images.example\" denied the request: no";
+        let policy = "pods \"a-exec-1\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
         let terminating = "pods \"a\" is forbidden: unable to create new content in namespace a because it is being terminated";
         let violates = "pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true";
         let class = |code, message: &str| ApiError::from_status(code, message, &[], None);
@@ -123,6 +130,9 @@ mod tests {
         assert_eq!(class(403, webhook), ApiError::Denied(webhook.into()));
         assert_eq!(class(400, webhook), ApiError::Denied(webhook.into()));
         assert_eq!(class(403, violates), ApiError::Denied(violates.into()));
+        for code in [401, 403, 413, 422] {
+            assert_eq!(class(code, policy), ApiError::Denied(policy.into()), "{code}");
+        }
         assert_eq!(class(401, "Unauthorized"), ApiError::Unauthorized("Unauthorized".into()));
         assert_eq!(class(422, "x"), ApiError::Invalid("x".into()));
         assert_eq!(class(404, "pods \"a\" not found"), ApiError::NotFound);

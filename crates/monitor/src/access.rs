@@ -1,14 +1,15 @@
-//! Who may see an application and who may kill its jobs, as Spark's `SecurityManager` decides: [`Acls::decide`] is a function of
-//! lists and a name. Who asks is told by the token of a request.
-//!
-//! One thing differs from Spark: where lists count, a request that names nobody is refused. Spark lets it through.
+//! Who may see an application and who may kill its jobs: which lists count, and who asks, which the token of a request tells.
+
+use std::net::SocketAddr;
+
+use std::sync::Arc;
 
 use firesteel_conf::{Conf, ConfError, entries};
-use firesteel_jws::JwsKey;
+pub use firesteel_jws::{Acls, Right, Verdict};
+use firesteel_jws::{JwsKey, is_own_user};
 use firesteel_status::AppStatus;
 
-/// In a list: everybody.
-const WILDCARD: &str = "*";
+use crate::groups::Groups;
 
 /// Why a server cannot tell who asks.
 #[derive(Debug, thiserror::Error)]
@@ -24,74 +25,44 @@ pub enum AccessError {
          makes one"
     )]
     InvalidKey,
+    #[error(
+        "spark.user.groups.mapping={mapping} is not known here: leave it out, and the system is asked (`id -Gn`)"
+    )]
+    Mapping { mapping: String },
 }
 
-/// What a request needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    View,
-    /// To kill jobs and stages.
-    Modify,
+/// Who knows the groups of users: the only one here.
+const SHELL: &str = "org.apache.spark.security.ShellBasedGroupsMappingProvider";
+
+/// The lists that settings have.
+fn lists_of(conf: &Conf) -> Result<Acls, ConfError> {
+    Ok(Acls {
+        enabled: conf.get(&entries::ACLS_ENABLE)?,
+        owner: String::new(),
+        admins: conf.get(&entries::ADMIN_ACLS)?,
+        viewers: conf.get(&entries::UI_VIEW_ACLS)?,
+        modifiers: conf.get(&entries::MODIFY_ACLS)?,
+        admin_groups: conf.get(&entries::ADMIN_ACLS_GROUPS)?,
+        viewer_groups: conf.get(&entries::UI_VIEW_ACLS_GROUPS)?,
+        modifier_groups: conf.get(&entries::MODIFY_ACLS_GROUPS)?,
+    })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Allowed,
-    /// The request names nobody, and has to.
-    Unidentified,
-    Denied,
-}
-
-/// The lists of users of one application.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Acls {
-    /// `false`: everybody may do everything.
-    pub enabled: bool,
-    /// Who runs the application, and has every right.
-    pub owner: String,
-    pub admins: Vec<String>,
-    pub viewers: Vec<String>,
-    pub modifiers: Vec<String>,
-}
-
-impl Acls {
-    /// Whether a user, or a request that names nobody, has a right.
-    pub fn decide(&self, user: Option<&str>, right: Right) -> Verdict {
-        let own = match right {
-            Right::View => &self.viewers,
-            Right::Modify => &self.modifiers,
-        };
-        let is_listed = |name: &str| self.admins.iter().chain(own).any(|listed| listed == name);
-        match user.filter(|user| !user.is_empty()) {
-            _ if !self.enabled || is_listed(WILDCARD) => Verdict::Allowed,
-            None => Verdict::Unidentified,
-            Some(user) if user == self.owner || is_listed(user) => Verdict::Allowed,
-            Some(_) => Verdict::Denied,
+/// The lists that an application had, as its log tells. Nobody is in a list that cannot be read.
+fn logged(status: &AppStatus) -> Acls {
+    let lists = [
+        entries::ADMIN_ACLS.key(),
+        entries::UI_VIEW_ACLS.key(),
+        entries::ADMIN_ACLS_GROUPS.key(),
+        entries::UI_VIEW_ACLS_GROUPS.key(),
+    ];
+    let mut conf = Conf::new();
+    for (key, value) in &status.application().properties {
+        if lists.contains(&key.as_str()) {
+            conf.set(key.as_str(), value);
         }
     }
-
-    /// The lists that settings have.
-    fn from_conf(conf: &Conf) -> Result<Self, ConfError> {
-        Ok(Acls {
-            enabled: conf.get(&entries::ACLS_ENABLE)?,
-            owner: String::new(),
-            admins: conf.get(&entries::ADMIN_ACLS)?,
-            viewers: conf.get(&entries::UI_VIEW_ACLS)?,
-            modifiers: conf.get(&entries::MODIFY_ACLS)?,
-        })
-    }
-
-    /// The lists that an application had, as its log tells. Nobody is in a list that cannot be read.
-    fn logged(status: &AppStatus) -> Self {
-        let lists = [entries::ADMIN_ACLS.key(), entries::UI_VIEW_ACLS.key()];
-        let mut conf = Conf::new();
-        for (key, value) in &status.application().properties {
-            if lists.contains(&key.as_str()) {
-                conf.set(key.as_str(), value);
-            }
-        }
-        Self::from_conf(&conf).unwrap_or_default()
-    }
+    lists_of(&conf).unwrap_or_default()
 }
 
 /// Which lists count.
@@ -103,7 +74,7 @@ enum Lists {
     /// Those of the application that runs in this process.
     Own(Acls),
     /// Those of each log, and who sees all of them.
-    Logged { admins: Vec<String> },
+    Logged { admins: Vec<String>, admin_groups: Vec<String> },
 }
 
 /// How a server finds out who asks, and what they may do.
@@ -112,34 +83,61 @@ pub struct Access {
     /// Of the tokens that requests need; `None`: they need none.
     key: Option<JwsKey>,
     lists: Lists,
+    /// Nobody has said who may kill: only the user of this process may, who asks on this machine.
+    own_user_kills: bool,
+    groups: Arc<Groups>,
 }
 
 impl Access {
     /// As a running application has it.
     pub fn of_application(conf: &Conf) -> Result<Self, AccessError> {
-        let own = Acls::from_conf(conf)?;
+        let own = lists_of(conf)?;
         let lists = if own.enabled { Lists::Own(own) } else { Lists::Open };
-        Ok(Access { key: key(conf)?, lists })
+        let is_said = conf.setting(entries::UI_KILL_ENABLED.key()).is_some();
+        let mut access = Self::new(conf, lists)?;
+        access.own_user_kills = access.key.is_none() && access.is_open() && !is_said;
+        Ok(access)
     }
 
     /// As a history server has it.
     pub fn of_history(conf: &Conf) -> Result<Self, AccessError> {
         let admins = conf.get(&entries::HISTORY_UI_ADMIN_ACLS)?;
+        let admin_groups = conf.get(&entries::HISTORY_UI_ADMIN_ACLS_GROUPS)?;
         let lists = match conf.get(&entries::HISTORY_UI_ACLS_ENABLE)? {
-            true => Lists::Logged { admins },
+            true => Lists::Logged { admins, admin_groups },
             false => Lists::Open,
         };
-        Ok(Access { key: key(conf)?, lists })
+        Self::new(conf, lists)
+    }
+
+    fn new(conf: &Conf, lists: Lists) -> Result<Self, AccessError> {
+        let mapping = conf.get(&entries::USER_GROUPS_MAPPING)?;
+        match mapping.as_str() {
+            SHELL => {
+                Ok(Access { key: key(conf)?, lists, own_user_kills: false, groups: Arc::default() })
+            }
+            _ => Err(AccessError::Mapping { mapping }),
+        }
+    }
+
+    /// Whether a user, or a request that names nobody, has a right to an application with these lists.
+    pub(crate) fn decide(&self, acls: &Acls, user: Option<&str>, right: Right) -> Verdict {
+        acls.decide(user, &|user| self.groups.of(user), right)
     }
 
     /// Whether lists count and no request can say who makes it: then each one is refused.
     pub fn refuses_everybody(&self) -> bool {
         let refuses = match &self.lists {
             Lists::Open => false,
-            Lists::Own(acls) => acls.decide(None, Right::View) != Verdict::Allowed,
+            Lists::Own(acls) => self.decide(acls, None, Right::View) != Verdict::Allowed,
             Lists::Logged { .. } => true,
         };
         self.key.is_none() && refuses
+    }
+
+    /// Whether a form of this connection may be looked at. Its ends are not known where it is over already.
+    pub(crate) fn takes_forms_of(&self, ends: Option<(SocketAddr, SocketAddr)>) -> bool {
+        !self.own_user_kills || ends.is_some_and(|(peer, own)| is_own_user(peer, own))
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -159,11 +157,12 @@ impl Access {
         let mut acls = match &self.lists {
             Lists::Open => return Acls::default(),
             Lists::Own(acls) => acls.clone(),
-            Lists::Logged { admins } => {
-                let mut acls = Acls::logged(status);
+            Lists::Logged { admins, admin_groups } => {
+                let mut acls = logged(status);
                 // What the application wanted of its own pages does not matter here.
                 acls.enabled = true;
                 acls.admins.extend(admins.iter().cloned());
+                acls.admin_groups.extend(admin_groups.iter().cloned());
                 acls
             }
         };
@@ -185,46 +184,19 @@ fn key(conf: &Conf) -> Result<Option<JwsKey>, AccessError> {
 mod tests {
     use super::*;
 
-    fn list(names: &str) -> Vec<String> {
-        names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
-    }
-
     #[test]
-    fn rights_follow_from_lists_as_spark_decides() {
-        use Right::{Modify, View};
-        use Verdict::{Allowed, Denied, Unidentified};
-        // Enabled, admins, viewers, modifiers, who asks, what for.
-        let table = [
-            ((false, "", "", ""), None, View, Allowed),
-            ((false, "", "", ""), Some("eve"), Modify, Allowed),
-            ((true, "", "", ""), None, View, Unidentified),
-            ((true, "", "", ""), Some(""), View, Unidentified),
-            ((true, "", "", ""), Some("owner"), View, Allowed),
-            ((true, "", "", ""), Some("owner"), Modify, Allowed),
-            ((true, "", "", ""), Some("eve"), View, Denied),
-            ((true, "ada", "vic", "mod"), Some("ada"), View, Allowed),
-            ((true, "ada", "vic", "mod"), Some("ada"), Modify, Allowed),
-            ((true, "ada", "vic", "mod"), Some("vic"), View, Allowed),
-            ((true, "ada", "vic", "mod"), Some("vic"), Modify, Denied),
-            ((true, "ada", "vic", "mod"), Some("mod"), Modify, Allowed),
-            ((true, "ada", "vic", "mod"), Some("mod"), View, Denied),
-            ((true, "ada", "vic", "mod"), Some("VIC"), View, Denied),
-            ((true, "ada", "vic", "mod"), Some("*"), View, Denied),
-            ((true, "", "*", ""), Some("eve"), View, Allowed),
-            ((true, "", "*", ""), None, View, Allowed),
-            ((true, "", "*", ""), Some("eve"), Modify, Denied),
-            ((true, "", "", "*"), Some("eve"), Modify, Allowed),
-            ((true, "*", "", ""), Some("eve"), Modify, Allowed),
-            ((true, "*", "", ""), Some("eve"), View, Allowed),
-        ];
-        for ((enabled, admins, viewers, modifiers), user, right, verdict) in table {
-            let owner = "owner".to_owned();
-            let (admins, viewers, modifiers) = (list(admins), list(viewers), list(modifiers));
-            let acls = Acls { enabled, owner, admins, viewers, modifiers };
-            assert_eq!(acls.decide(user, right), verdict, "{acls:?} {user:?} {right:?}");
+    fn a_mapping_of_groups_that_is_not_there_is_refused() {
+        let mut conf = Conf::new();
+        conf.set("spark.user.groups.mapping", SHELL);
+        assert!(Access::of_application(&conf).is_ok());
+        conf.set("spark.user.groups.mapping", "org.example.Ldap");
+        for access in [Access::of_application(&conf), Access::of_history(&conf)] {
+            let refused = access.unwrap_err().to_string();
+            assert!(
+                refused.contains("org.example.Ldap") && refused.contains("id -Gn"),
+                "{refused}"
+            );
         }
-        let nobodys = Acls { enabled: true, ..Acls::default() };
-        assert_eq!(nobodys.decide(Some(""), View), Unidentified, "no owner is nobody");
     }
 
     #[test]

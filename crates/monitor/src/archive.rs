@@ -4,9 +4,9 @@
 //! A file is deflate's stored blocks, with its checksum and size behind it. So each file is read once, and programs that read
 //! archives from a stream can read this one, which they cannot if a plainly stored file has its size behind it.
 
-use std::fs::File;
 use std::io::{self, Read, Take};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crc32fast::Hasher;
 
@@ -29,6 +29,8 @@ struct ArchivedFile {
     path: PathBuf,
     /// So much of it: it may grow meanwhile.
     bytes: u64,
+    /// The log that it is of.
+    log: Arc<LogSource>,
 }
 
 impl Archive {
@@ -37,10 +39,11 @@ impl Archive {
         let mut files = Vec::new();
         for log in logs {
             let directory = log.path.parent().unwrap_or(Path::new(""));
+            let own = Arc::new(log.clone());
             for (path, bytes) in log.sized_files() {
                 let name = path.strip_prefix(directory).unwrap_or(path).to_string_lossy();
                 let (name, path) = (name.into_owned(), path.to_owned());
-                files.push(ArchivedFile { name, path, bytes });
+                files.push(ArchivedFile { name, path, bytes, log: own.clone() });
             }
         }
         let total: u64 = files.iter().map(|file| file.bytes).sum();
@@ -81,7 +84,7 @@ pub struct Chunks {
 
 struct OpenFile {
     name: String,
-    from: Take<File>,
+    from: Take<Box<dyn Read + Send>>,
     /// Where its header is.
     offset: u32,
     checksum: Hasher,
@@ -112,10 +115,10 @@ impl Iterator for Chunks {
 
 impl Chunks {
     fn begin(&mut self) -> io::Result<Vec<u8>> {
-        let Some(ArchivedFile { name, path, bytes }) = self.waiting.next() else {
+        let Some(ArchivedFile { name, path, bytes, log }) = self.waiting.next() else {
             return Ok(Vec::new());
         };
-        let from = crate::log::open(&path)?.take(bytes);
+        let from = log.open(&path, 0)?.take(bytes);
         let fields = fields(&name, 0, 0, 0);
         let header = [b"PK\x03\x04".as_slice(), fields.as_slice(), name.as_bytes()].concat();
         let (offset, checksum) = (self.made as u32, Hasher::new());
@@ -185,7 +188,7 @@ fn fields(name: &str, checksum: u32, packed: u32, bytes: u32) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
 
     use super::*;
 

@@ -38,7 +38,7 @@ impl Applications for One {
 /// Reads the bytes as a log, as they are and as each codec takes them, and asks everything about what is in it.
 pub fn log(bytes: &[u8]) {
     replay(bytes);
-    for codec in [Codec::Zstd, Codec::Lz4] {
+    for codec in [Codec::Zstd, Codec::Lz4, Codec::Snappy, Codec::Lzf] {
         let mut plain = Vec::new();
         let read = codec.reader(bytes).and_then(|from| from.take(MOST).read_to_end(&mut plain));
         if read.is_ok() {

@@ -75,7 +75,7 @@ fn rights(served: &dyn Applications, access: &Access, user: Option<&str>) -> Rig
     if let Some(entry) = served.list().first() {
         served.with_status(&entry.id, None, &mut |status| {
             let acls = access.acls(status);
-            let decide = |right| acls.decide(user, right);
+            let decide = |right| access.decide(&acls, user, right);
             found = Rights { view: decide(Right::View), modify: decide(Right::Modify) };
         });
     }
@@ -102,7 +102,8 @@ impl Applications for Guard<'_> {
         }
         let mut verdict = Verdict::Allowed;
         let found = self.served.with_status(id, attempt, &mut |status| {
-            verdict = self.access.acls(status).decide(self.user, Right::View);
+            let acls = self.access.acls(status);
+            verdict = self.access.decide(&acls, self.user, Right::View);
             if verdict == Verdict::Allowed {
                 look(status);
             }
@@ -247,6 +248,25 @@ mod tests {
             assert_eq!((found, looked, guard.refused()), (seen.is_none(), seen.is_none(), seen));
             let form = Guard::new(&served, &access, user, true);
             assert_eq!((form.control().is_some(), form.refused().is_none()), (kills, kills));
+        }
+    }
+
+    #[test]
+    fn groups_of_the_system_count_as_lists_of_users_do() {
+        let settings = [
+            ("spark.acls.enable", "true"),
+            ("spark.ui.view.acls.groups", "no-such-group,root"),
+            ("spark.history.ui.acls.enable", "true"),
+        ];
+        let access = Access::of_application(&conf(&settings)).unwrap();
+        let running = served(&[], true);
+        let seen = |user| Guard::new(&running, &access, Some(user), false).at_once();
+        assert_eq!((seen("root"), seen("eve")), (None, Some(Verdict::Denied)));
+        let access = Access::of_history(&conf(&settings)).unwrap();
+        let over = served(&[("spark.admin.acls.groups", "root")], false);
+        for (user, is_seen) in [("root", true), ("eve", false)] {
+            let guard = Guard::new(&over, &access, Some(user), false);
+            assert_eq!(guard.logs("app-1", None).is_some(), is_seen, "{user}");
         }
     }
 

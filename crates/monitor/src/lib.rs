@@ -23,6 +23,7 @@ pub mod access;
 mod archive;
 #[doc(hidden)]
 pub mod fuzzing;
+mod groups;
 mod guard;
 pub mod history;
 mod hosts;
@@ -39,7 +40,7 @@ mod traces;
 pub use access::{Access, AccessError};
 pub use archive::{Archive, Chunks};
 pub use history::{History, HistoryError, HistoryOptions};
-pub use log::{EventLog, EventLogError};
+pub use log::{EventLog, EventLogError, LogDirectory};
 pub use replay::Replay;
 pub use server::{Server, ServerOptions};
 pub use spark::{Decoder, Encoder, Extent, LineError};

@@ -47,6 +47,8 @@ const MISDIRECTED: &str = "that is no name of this machine: ask for its address,
 const UNIDENTIFIED: &str = "Only users in lists see this, and the request names nobody: send Authorization: Bearer and a token of the \
                             key spark.org.apache.spark.ui.JWSFilter.param.secretKey with the claim sub, to a server with \
                             spark.ui.filters=org.apache.spark.ui.JWSFilter.";
+const NOT_OWN_USER: &str = "Only the user who runs the application kills from here, on its machine: see spark.acls.enable, or set \
+                            spark.ui.killEnabled=true to let everybody who reaches this port.";
 /// Below this are style sheets and scripts, which tell nothing of applications: a refusal is a page that needs them.
 const ASSETS: &str = "/static/";
 
@@ -187,7 +189,8 @@ async fn serve(listener: std::net::TcpListener, answers: Arc<Answers>) {
 async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc<Answers>) {
     let updates = Updates::new(place);
     let own = updates.clone();
-    let service = service_fn(move |request| respond(request, answers.clone(), own.clone()));
+    let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+    let service = service_fn(move |request| respond(request, ends, answers.clone(), own.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -211,6 +214,7 @@ type Sent = Response<Either<Full<Bytes>, crate::site::Stream>>;
 
 async fn respond(
     request: Request<Incoming>,
+    ends: Option<(SocketAddr, SocketAddr)>,
     answers: Arc<Answers>,
     updates: Updates,
 ) -> Result<Sent, Infallible> {
@@ -222,6 +226,9 @@ async fn respond(
     let is_form = head.method == Method::POST && !is_api;
     if head.method != Method::GET && head.method != Method::HEAD && !is_form {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
+    }
+    if is_form && !answers.access.takes_forms_of(ends) {
+        return Ok(plain(StatusCode::FORBIDDEN, NOT_OWN_USER));
     }
     let form = match is_form {
         true => match Limited::new(body, FORM).collect().await {

@@ -92,7 +92,7 @@ fn every_request_of_sparks_suite_is_answered_as_spark_does() {
         wrong.extend(compare(&history, url, &folder("expectations").join(file)));
         count += 1;
     }
-    assert_eq!(count, 31);
+    assert_eq!(count, 61);
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -130,6 +130,32 @@ fn captured_answers_of_spark_4_are_ours() {
         .flat_map(|(url, file)| compare(&history, url, &folder("captured/answers").join(file)))
         .collect();
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn logs_are_read_whichever_codec_of_sparks_wrote_them() {
+    let (plain, id) = (history("events"), "local-1422981759269");
+    let url = format!("/api/v1/applications/{id}/stages?details=true");
+    let expected = get(&plain, &url);
+    assert!(expected.0 == 200 && expected.1.len() > 1000, "{expected:?}");
+    for codec in ["zstd", "lz4", "snappy", "lzf"] {
+        let directory = tempfile::tempdir().unwrap();
+        let name = format!("{id}.{codec}");
+        fs::copy(folder("codecs").join(&name), directory.path().join(&name)).unwrap();
+        let mut conf = Conf::default();
+        conf.set("spark.history.fs.logDirectory", directory.path().display());
+        let history = History::open(HistoryOptions::from_conf(&conf).unwrap()).unwrap();
+        assert_eq!(get(&history, &url), expected, "{codec}");
+        // All but the last bytes: what came before them counts, but in zstd, which packed it all into one block.
+        if codec == "zstd" {
+            continue;
+        }
+        let whole = fs::read(directory.path().join(&name)).unwrap();
+        fs::write(directory.path().join(&name), &whole[..whole.len() - 9]).unwrap();
+        let history = History::open(HistoryOptions::from_conf(&conf).unwrap()).unwrap();
+        let (status, jobs) = get(&history, &format!("/api/v1/applications/{id}/jobs"));
+        assert!(status == 200 && jobs.contains("jobId"), "{codec}: {status} {jobs}");
+    }
 }
 
 #[test]

@@ -226,6 +226,10 @@ impl World {
                 self.counters.starvation_warnings += 1;
                 self.tell(|_| format!("process {proc} warns: {message}"));
             }
+            RegistryEffect::TellShortage { shortage } => {
+                self.counters.starvation_warnings += u64::from(shortage.is_some());
+                self.tell(|_| format!("process {proc} is short of executors: {shortage:?}"));
+            }
             RegistryEffect::EndApplication { reason } => {
                 // Another thread submits a job in this very moment.
                 self.feed_schedulers(proc, std::mem::take(inputs))?;

@@ -171,7 +171,7 @@ pub enum MasterReply {
         /// How far, if it is known.
         state: Option<DriverState>,
         worker: Option<(WorkerId, Address)>,
-        /// Why it ended without success, if it did and that is known.
+        /// Why it ended without success, if it did and that is known; or why it waits for ever.
         reason: Option<String>,
     },
     /// These workers are decommissioned; none if no worker is called that.

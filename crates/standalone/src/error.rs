@@ -14,6 +14,15 @@ pub enum StartError {
     /// A setting is wrong.
     #[error(transparent)]
     Conf(#[from] ConfError),
+    /// Only applications and the history server ask which groups a user is in.
+    #[error(
+        "{key} counts for applications and the history server only: name the users at masters and workers \
+         (spark.admin.acls, spark.ui.view.acls, spark.modify.acls), and leave it out of their settings"
+    )]
+    ListOfGroups {
+        /// Of the setting.
+        key: String,
+    },
     /// Its metrics cannot be reported.
     #[error(transparent)]
     Metrics(#[from] firesteel_metrics::MetricsError),

@@ -14,6 +14,7 @@
 //! the next event. Both need a tokio runtime with IO and time; the worker's children are spawned on the
 //! runtime's threads.
 
+mod access;
 mod alarm;
 mod error;
 mod executable;

@@ -17,11 +17,9 @@ pub enum TokenKeyError {
     /// A setting is wrong.
     #[error(transparent)]
     Conf(#[from] ConfError),
-    /// The filter has no key.
-    #[error(
-        "spark.master.rest.filters needs a key: set spark.org.apache.spark.ui.JWSFilter.param.secretKey"
-    )]
-    Missing,
+    /// The filter of this setting has no key.
+    #[error("{filters} needs a key: set spark.org.apache.spark.ui.JWSFilter.param.secretKey")]
+    Missing { filters: &'static str },
     /// The key is none.
     #[error(
         "spark.org.apache.spark.ui.JWSFilter.param.secretKey is no BASE64URL of at least 256 bits: `openssl rand -base64 32 | tr +/ -_` \
@@ -32,43 +30,67 @@ pub enum TokenKeyError {
 
 /// Signs tokens, and tells whether others did.
 #[derive(Clone, Debug)]
-pub struct TokenKey(JwsKey);
+pub struct TokenKey {
+    key: JwsKey,
+    /// Whether it is the filter's: its tokens name the users who have them. Others are of those who have the cluster's secret, and may
+    /// do everything.
+    names_users: bool,
+}
 
 impl TokenKey {
     /// The key of the filter, or of the secret; `None` if there is neither.
     pub fn from_settings(conf: &Conf, rpc: &RpcOptions) -> Result<Option<Self>, TokenKeyError> {
         if conf.get(&entries::MASTER_REST_FILTERS)?.is_some() {
-            let text = conf.get(&entries::JWS_SECRET_KEY)?.ok_or(TokenKeyError::Missing)?;
+            let missing = TokenKeyError::Missing { filters: entries::MASTER_REST_FILTERS.key() };
+            let text = conf.get(&entries::JWS_SECRET_KEY)?.ok_or(missing)?;
             let key = JwsKey::from_base64url(&text).ok_or(TokenKeyError::Invalid)?;
-            return Ok(Some(Self(key)));
+            return Ok(Some(Self { key, names_users: true }));
         }
         let secret = rpc.identity.as_ref().map(|identity| identity.secret().expose());
         Ok(secret.map(|secret| Self::derived(PURPOSE, secret.as_bytes())))
     }
 
     fn derived(purpose: &str, of: &[u8]) -> Self {
-        Self(JwsKey::from_bytes(blake3::derive_key(purpose, of)))
+        Self::of(blake3::derive_key(purpose, of))
     }
 
-    #[cfg(test)]
     pub(crate) fn of(key: [u8; 32]) -> Self {
-        Self(JwsKey::from_bytes(key))
+        Self { key: JwsKey::from_bytes(key), names_users: false }
     }
 
     /// The key of tokens for readers of output: with one of these nothing can be submitted, should a server that is no worker get it.
     pub fn for_logs(&self) -> Self {
-        Self::derived(LOGS_PURPOSE, self.0.expose())
+        Self::derived(LOGS_PURPOSE, self.key.expose())
     }
 
-    /// A token for a request that is made now.
+    /// A token for a request that is made now, by the user of this process.
     pub fn sign(&self) -> String {
-        self.0.sign(None)
+        let user = std::env::var("USER").ok().filter(|_| self.names_users);
+        self.key.sign(user.as_deref())
     }
 
     /// Whether the header of a request has such a token; else Spark's words for it.
     pub(crate) fn check(&self, authorization: Option<&str>) -> Result<(), &'static str> {
-        self.0.check(authorization).map(drop)
+        self.key.check(authorization).map(drop)
     }
+
+    /// The same, and who makes the request.
+    pub(crate) fn holder(&self, authorization: Option<&str>) -> Result<Holder, &'static str> {
+        let claims = self.key.check(authorization)?;
+        Ok(match self.names_users {
+            true => Holder::User(claims.subject.filter(|user| !user.is_empty())),
+            false => Holder::OfSecret,
+        })
+    }
+}
+
+/// Who has a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// Somebody who has the cluster's secret.
+    OfSecret,
+    /// The user that it names; `None`: it names nobody.
+    User(Option<String>),
 }
 
 #[cfg(test)]
@@ -84,7 +106,7 @@ mod tests {
         let of_secret = TokenKey::from_settings(&conf, &rpc).unwrap().unwrap();
         assert!(TokenKey::from_settings(&Conf::new(), &RpcOptions::default()).unwrap().is_none());
         conf.set("spark.master.rest.filters", "org.apache.spark.ui.JWSFilter");
-        assert!(matches!(TokenKey::from_settings(&conf, &rpc), Err(TokenKeyError::Missing)));
+        assert!(matches!(TokenKey::from_settings(&conf, &rpc), Err(TokenKeyError::Missing { .. })));
         let key = "spark.org.apache.spark.ui.JWSFilter.param.secretKey";
         conf.set(key, "dG9vIHNob3J0");
         assert!(matches!(TokenKey::from_settings(&conf, &rpc), Err(TokenKeyError::Invalid)));
@@ -101,6 +123,9 @@ mod tests {
         let own = format!("Bearer {}", of_secret.sign());
         assert!(of_secret.check(Some(&own)).is_ok());
         assert!(of_secret.for_logs().check(Some(&own)).is_err(), "it is a key of its own");
-        assert_eq!(format!("{of_filter:?}"), "TokenKey(JwsKey(redacted))");
+        assert_eq!(of_secret.holder(Some(&own)), Ok(Holder::OfSecret));
+        assert_eq!(of_filter.holder(Some(token)), Ok(Holder::User(None)));
+        let shown = format!("{of_filter:?}");
+        assert!(shown.contains("JwsKey(redacted)"), "{shown}");
     }
 }

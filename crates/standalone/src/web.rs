@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::StartError;
+use crate::access::Asker;
 use crate::forward::{Passage, Passing};
 
 /// How many connections are served at once.
@@ -80,8 +81,8 @@ pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) query: Query,
-    /// Whether it comes from this very machine, and of nobody whom a proxy here speaks for.
-    pub(crate) is_local: bool,
+    /// The connection that it came by, unless a proxy speaks for somebody else.
+    pub(crate) ends: Option<Ends>,
     /// Where a proxy in front shows these pages: `X-Forwarded-Context`.
     pub(crate) context: Option<String>,
     /// Whether a web page made somebody's browser ask.
@@ -92,7 +93,37 @@ pub(crate) struct HttpRequest {
     pub(crate) body: Option<Bytes>,
 }
 
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) peer: SocketAddr,
+    pub(crate) own: SocketAddr,
+}
+
+impl Ends {
+    /// Unless a proxy speaks for somebody else.
+    pub(crate) fn of_asker(self, headers: &HeaderMap) -> Option<Self> {
+        let speaks_for_others = FORWARDED.iter().any(|name| headers.contains_key(*name));
+        (!speaks_for_others).then_some(self)
+    }
+
+    /// Whether a process of this very user of this machine asks.
+    pub(crate) fn is_own_user(self) -> bool {
+        firesteel_jws::is_own_user(self.peer, self.own)
+    }
+}
+
 impl HttpRequest {
+    pub(crate) fn asker(&self) -> Asker<'_> {
+        Asker { authorization: self.authorization.as_deref(), ends: self.ends }
+    }
+
+    /// Whether a process of this very user of this machine asks, and for nobody else. Looks through the connections of the
+    /// machine.
+    pub(crate) fn is_of_own_user(&self) -> bool {
+        self.ends.is_some_and(Ends::is_own_user)
+    }
+
     /// Where a proxy shows these pages: in front of every link.
     pub(crate) fn root(&self) -> String {
         root(self.context.as_deref())
@@ -184,7 +215,7 @@ pub(crate) trait Front: Send + Sync {
     fn pass(
         self: Arc<Self>,
         request: Request<Incoming>,
-        from: IpAddr,
+        ends: Ends,
         passage: Arc<Passage>,
     ) -> Pin<Box<dyn Future<Output = FrontResponse> + Send>>;
 }
@@ -288,8 +319,11 @@ pub(crate) async fn serve(web: Web, handler: HttpHandler, body: usize, stop: Can
                     let evicted = peer.evicted();
                     let passage = Arc::new(Passage::new(place, peer));
                     let front = web.front.clone();
-                    let asker = Asker { names: web.names.clone(), from: from.ip(), passage, front };
-                    let task = answer(stream, evicted, asker, handler.clone(), body);
+                    // One that is gone again already is nobody's.
+                    let own = stream.local_addr().unwrap_or(from);
+                    let ends = Ends { peer: from, own };
+                    let connected = Connected { names: web.names.clone(), ends, passage, front };
+                    let task = answer(stream, evicted, connected, handler.clone(), body);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
                 }
                 Err(error) => {
@@ -318,11 +352,11 @@ async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     let _ = tokio::io::copy(&mut stream.take(HEAD as u64), &mut tokio::io::sink()).await;
 }
 
-/// Who asks, by which names it may ask, and how it is answered for other servers.
+/// Where requests come from, by which names they may ask, and how they are answered for other servers.
 #[derive(Clone)]
-struct Asker {
+struct Connected {
     names: HostNames,
-    from: IpAddr,
+    ends: Ends,
     passage: Arc<Passage>,
     front: Option<Arc<dyn Front>>,
 }
@@ -331,25 +365,18 @@ struct Asker {
 const FORWARDED: [&str; 4] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-context"];
 
-impl Asker {
-    fn is_local(&self, headers: &HeaderMap) -> bool {
-        self.from.to_canonical().is_loopback()
-            && FORWARDED.iter().all(|name| !headers.contains_key(*name))
-    }
-}
-
 async fn answer(
     stream: TcpStream,
     evicted: impl Future<Output = ()>,
-    asker: Asker,
+    connected: Connected,
     handler: HttpHandler,
     limit: usize,
 ) {
-    let passage = asker.passage.clone();
+    let passage = connected.passage.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (handler, asker) = (handler.clone(), asker.clone());
-        asker.passage.settle();
-        async move { Ok::<_, Infallible>(respond_to(request, asker, handler, limit).await) }
+        let (handler, connected) = (handler.clone(), connected.clone());
+        connected.passage.settle();
+        async move { Ok::<_, Infallible>(respond_to(request, connected, handler, limit).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -377,15 +404,15 @@ async fn overdue(passage: &Passage) {
 
 async fn respond_to(
     request: Request<Incoming>,
-    asker: Asker,
+    connected: Connected,
     handler: HttpHandler,
     limit: usize,
 ) -> FrontResponse {
-    if !is_admitted(&asker.names, request.headers()) {
+    if !is_admitted(&connected.names, request.headers()) {
         return plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).map(Either::Left);
     }
-    if let Some(front) = asker.front.as_ref().filter(|it| it.takes(request.uri().path())) {
-        return front.clone().pass(request, asker.from, asker.passage.clone()).await;
+    if let Some(front) = connected.front.as_ref().filter(|it| it.takes(request.uri().path())) {
+        return front.clone().pass(request, connected.ends, connected.passage.clone()).await;
     }
     let (head, body) = request.into_parts();
     let body = match limit {
@@ -396,7 +423,7 @@ async fn respond_to(
     let asked = HttpRequest {
         path: head.uri.path().to_owned(),
         query: Query::parse(head.uri.query().unwrap_or_default()),
-        is_local: asker.is_local(&head.headers),
+        ends: connected.ends.of_asker(&head.headers),
         context: head.headers.get("x-forwarded-context").and_then(text),
         by_a_page: head.headers.contains_key(ORIGIN),
         authorization: head.headers.get(AUTHORIZATION).and_then(text),

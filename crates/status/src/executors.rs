@@ -220,8 +220,10 @@ impl Executors {
         there.map(|executor| executor.executor).collect()
     }
 
+    /// A driver on the node runs no tasks: nothing is kept from it.
     pub(crate) fn node_excluded(&mut self, host: &Host, stage: Option<StageRef>) {
-        self.on_node(host).into_iter().for_each(|executor| self.excluded(executor, stage));
+        let there = self.on_node(host).into_iter().filter(|it| *it != ExecutorId::DRIVER);
+        there.for_each(|executor| self.excluded(executor, stage));
     }
 
     pub(crate) fn node_unexcluded(&mut self, host: &Host) {

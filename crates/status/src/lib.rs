@@ -31,7 +31,7 @@ mod usage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firesteel_types::{Event, ExecutorId, ResourceProfile, TaskInfo, Tick};
+use firesteel_types::{Event, ExecutorId, ProcessInfo, ResourceProfile, TaskInfo, Tick};
 
 use executors::Executors;
 use jobs::Jobs;
@@ -81,7 +81,12 @@ pub struct Application {
     pub others: BTreeMap<String, Vec<(String, String)>>,
     /// What its executors and tasks ask for.
     pub profiles: BTreeMap<u32, ResourceProfile>,
+    /// Processes that are neither its driver nor executors, and since when they are there. The first thousand.
+    pub processes: BTreeMap<String, (ProcessInfo, Tick)>,
 }
+
+/// More processes are not remembered: an application has one.
+const PROCESSES: usize = 1000;
 
 /// The status of an application.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +103,8 @@ pub struct AppStatus {
     names: BTreeMap<ExecutorId, Arc<str>>,
     unknown_events: u64,
     lost_events: u64,
+    /// Why executors are missing.
+    shortage: Option<String>,
 }
 
 impl AppStatus {
@@ -114,6 +121,7 @@ impl AppStatus {
             names: BTreeMap::new(),
             unknown_events: 0,
             lost_events: 0,
+            shortage: None,
         }
     }
 
@@ -140,7 +148,8 @@ impl AppStatus {
             | Event::ApplicationStart { .. }
             | Event::ApplicationEnd { .. }
             | Event::EnvironmentUpdate { .. }
-            | Event::ResourceProfileAdded { .. } => {
+            | Event::ResourceProfileAdded { .. }
+            | Event::MiscellaneousProcessAdded { .. } => {
                 self.application.apply(event);
                 self.tell_driver();
             }
@@ -197,6 +206,7 @@ impl AppStatus {
                 self.executors.removed(*executor, reason, *at);
                 self.storage.executor_removed(*executor);
             }
+            Event::ExecutorsMissing { shortage, .. } => self.shortage.clone_from(shortage),
             Event::ExecutorExcluded { executor, stage, .. } => {
                 self.executors.excluded(*executor, *stage);
                 stage.iter().for_each(|stage| self.stages.excluded(*stage, *executor));
@@ -255,6 +265,11 @@ impl AppStatus {
         if !driver_log_urls.is_empty() || !driver_attributes.is_empty() {
             self.executors.driver_told(driver_log_urls, driver_attributes);
         }
+    }
+
+    /// Why executors are missing, in one sentence, if the driver has waited for some for a while.
+    pub fn shortage(&self) -> Option<&str> {
+        self.shortage.as_deref()
     }
 
     /// What happened since the application began.
@@ -319,6 +334,11 @@ impl Application {
             }
             Event::ResourceProfileAdded { profile } => {
                 self.profiles.insert(profile.id, profile.clone());
+            }
+            Event::MiscellaneousProcessAdded { id, info, at }
+                if self.processes.len() < PROCESSES || self.processes.contains_key(id) =>
+            {
+                self.processes.insert(id.clone(), (info.clone(), *at));
             }
             _ => {}
         }

@@ -16,8 +16,8 @@ pub mod thread;
 
 pub use block::{BlockLocation, BlockStatus, MapAttempt, MapOutputLocation, RddBlock};
 pub use event::{
-    Accumulable, BlockManagerId, Event, ExecutorInfo, ExecutorMetrics, ResourceProfile,
-    RunningTask, StageInfo, StagePeak, TaskInfo, TaskMetrics,
+    Accumulable, BlockManagerId, DeviceRequest, Event, ExecutorInfo, ExecutorMetrics, ProcessInfo,
+    ResourceProfile, RunningTask, StageInfo, StagePeak, TaskInfo, TaskMetrics,
 };
 pub use id::*;
 pub use lineage::{

@@ -12,7 +12,7 @@ use super::roster::Roster;
 use crate::blame::End;
 use crate::mutant::Mutant;
 use crate::protocol::{ToDriver, ToExecutor};
-use crate::provider::{ProviderCommand, ProviderEvent};
+use crate::provider::{Capacity, ProviderCommand, ProviderEvent};
 use crate::{AppId, Peer};
 
 /// Into a registry.
@@ -76,6 +76,8 @@ pub enum RegistryEffect {
     Accepted { app: AppId },
     /// Tell the user.
     Warn { message: String },
+    /// Tell the user why executors are missing; `None`: none is any more. Told with each change.
+    TellShortage { shortage: Option<String> },
     /// It cannot go on: accept no job from now on. The schedulers are told after that, so that no job comes
     /// between the two.
     EndApplication { reason: String },
@@ -180,8 +182,8 @@ impl Registry {
             ProviderEvent::Preparing { executor, preparing } => {
                 self.executor_prepares(turn, executor, preparing);
             }
-            ProviderEvent::Decommissioning { executor } => {
-                self.executor_decommissioning(turn, executor);
+            ProviderEvent::Decommissioning { executor, reason } => {
+                self.executor_decommissioning(turn, executor, &reason);
             }
             ProviderEvent::Ended { executor, end, reason } => {
                 self.executor_ended(turn, executor, end, &reason);
@@ -189,8 +191,8 @@ impl Registry {
             ProviderEvent::Capacity(capacity) => {
                 if self.shortage != capacity.shortage {
                     self.shortage.clone_from(&capacity.shortage);
-                    turn.out
-                        .extend(capacity.shortage.map(|message| RegistryEffect::Warn { message }));
+                    let Capacity { shortage } = capacity;
+                    turn.out.push(RegistryEffect::TellShortage { shortage });
                 }
             }
             ProviderEvent::Warning { message } => turn.out.push(RegistryEffect::Warn { message }),

@@ -70,7 +70,7 @@ impl Registry {
                 turn.command(ProviderCommand::Named(app));
             }
             turn.command(ProviderCommand::Registered(executor));
-            if self.roster.get(executor).is_some_and(|known| known.decommissioned) {
+            if self.roster.get(executor).is_some_and(|known| known.decommissioned.is_some()) {
                 turn.bar(executor);
             }
         }
@@ -104,11 +104,11 @@ impl Registry {
 
     fn heartbeat(&mut self, turn: &mut Turn<'_>, from: Peer, id: ExecutorId, idle: bool) {
         let known = self.roster.heard(id, from, turn.now);
-        let leaves = self.roster.get(id).is_some_and(|executor| executor.decommissioned);
-        if known && idle && leaves && !self.options.planted.is(Mutant::KeepsDecommissionedExecutors)
-        {
-            let reason = "it was decommissioned, and its last task has ended";
-            return self.declare_dead(turn, id, End::Told, reason);
+        let keeps = self.options.planted.is(Mutant::KeepsDecommissionedExecutors);
+        let leaves = self.roster.get(id).and_then(|executor| executor.decommissioned.as_ref());
+        if let Some(why) = leaves.filter(|_| known && idle && !keeps) {
+            let reason = format!("{why}, and its last task has ended");
+            return self.declare_dead(turn, id, End::Told, &reason);
         }
         if !known && (self.is_over() || self.is_lost(id)) {
             self.dropped_stale();
@@ -199,7 +199,7 @@ impl Registry {
         turn.out.push(RegistryEffect::Schedule(SchedulerInput::ExecutorLost {
             executor: id,
             caused_by_app: blame(end, true) == Blame::RunningTasks
-                && !executor.decommissioned
+                && executor.decommissioned.is_none()
                 && !clears,
             outputs_lost: true,
             reason: reason.to_owned(),

@@ -43,8 +43,13 @@ impl Registry {
     }
 
     /// It may end what it does, and gets nothing more. A heartbeat tells when it has: then the driver lets it go.
-    pub(super) fn executor_decommissioning(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        if !self.roster.decommission(executor) {
+    pub(super) fn executor_decommissioning(
+        &mut self,
+        turn: &mut Turn<'_>,
+        executor: ExecutorId,
+        reason: &str,
+    ) {
+        if !self.roster.decommission(executor, reason) {
             return self.dropped_stale();
         }
         turn.bar(executor);

@@ -16,19 +16,19 @@ pub(super) struct Executor {
     pub(super) last_seen: Tick,
     /// Since when its connection is broken: it gets no tasks, and the reason is waited for.
     pub(super) disconnected: Option<Tick>,
-    /// Its cluster manager said that it ends: whatever happens to it is nobody's fault.
-    pub(super) decommissioned: bool,
+    /// Its cluster manager said that it ends, and why: whatever happens to it is nobody's fault.
+    pub(super) decommissioned: Option<String>,
 }
 
 /// An executor that was ordered and has not registered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ordered {
     /// The moment of the last word about it.
     since: Tick,
     /// How far its node is with what it needs, if that was told.
     pub(super) preparing: Option<Preparing>,
-    /// Its cluster manager said that it ends.
-    decommissioned: bool,
+    /// Its cluster manager said that it ends, and why.
+    decommissioned: Option<String>,
 }
 
 /// All executors.
@@ -63,7 +63,7 @@ impl Roster {
     pub(super) fn order(&mut self, id: ExecutorId, now: Tick) -> bool {
         let lost = self.is_lost(id);
         if !lost && !self.registered.contains_key(&id) {
-            let (preparing, decommissioned) = (None, false);
+            let (preparing, decommissioned) = (None, None);
             let ordered = Ordered { since: now, preparing, decommissioned };
             self.ordered.entry(id).or_insert(ordered);
         }
@@ -97,26 +97,26 @@ impl Roster {
     ) -> impl Iterator<Item = (ExecutorId, Ordered)> {
         let late = move |ordered: &Ordered| now.since_ms(ordered.since) > timeout_ms;
         let late = self.ordered.iter().filter(move |(_, ordered)| late(ordered));
-        late.map(|(id, ordered)| (*id, *ordered))
+        late.map(|(id, ordered)| (*id, ordered.clone()))
     }
 
     /// It registered over this connection. False if it was registered before.
     pub(super) fn register(&mut self, id: ExecutorId, peer: Peer, now: Tick) -> bool {
         let ordered = self.ordered.remove(&id);
-        let before = self.registered.get(&id);
-        let decommissioned = before.is_some_and(|before| before.decommissioned)
-            || ordered.is_some_and(|ordered| ordered.decommissioned);
+        let before = self.registered.get(&id).and_then(|before| before.decommissioned.clone());
+        let decommissioned = before.or(ordered.and_then(|ordered| ordered.decommissioned));
         let executor = Executor { peer, last_seen: now, disconnected: None, decommissioned };
         self.registered.insert(id, executor).is_none()
     }
 
     /// Its cluster manager ends it. False if it is not registered yet, or that was said before.
-    pub(super) fn decommission(&mut self, id: ExecutorId) -> bool {
+    pub(super) fn decommission(&mut self, id: ExecutorId, reason: &str) -> bool {
+        let reason = || Some(reason.to_owned());
         if let Some(ordered) = self.ordered.get_mut(&id) {
-            ordered.decommissioned = true;
+            ordered.decommissioned = reason();
         }
-        let known = self.registered.get_mut(&id).filter(|known| !known.decommissioned);
-        known.map(|known| known.decommissioned = true).is_some()
+        let known = self.registered.get_mut(&id).filter(|known| known.decommissioned.is_none());
+        known.map(|known| known.decommissioned = reason()).is_some()
     }
 
     /// A message came from it. False if it is not registered over this connection.

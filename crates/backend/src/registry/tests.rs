@@ -196,10 +196,14 @@ fn a_broken_connection_bars_the_executor_and_waits_for_the_reason() {
     assert_eq!(released(&out), [ExecutorId(1)]);
 }
 
+fn decommissioning(executor: u32, reason: &str) -> RegistryEvent {
+    let (executor, reason) = (ExecutorId(executor), reason.to_owned());
+    provider(ProviderEvent::Decommissioning { executor, reason })
+}
+
 #[test]
 fn an_executor_that_its_cluster_manager_ends_gets_no_more_tasks_and_blames_nobody() {
-    let decommissioning =
-        |id| provider(ProviderEvent::Decommissioning { executor: ExecutorId(id) });
+    let decommissioning = |id| decommissioning(id, "its worker leaves");
     for how in 0..3 {
         let mut scene = Scene::ready();
         scene.feed(introduces(9, 0));
@@ -222,7 +226,7 @@ fn an_executor_that_its_cluster_manager_ends_gets_no_more_tasks_and_blames_nobod
 
 #[test]
 fn a_decommissioned_executor_is_let_go_when_a_heartbeat_says_that_its_last_task_has_ended() {
-    let decommissioning = provider(ProviderEvent::Decommissioning { executor: ExecutorId(0) });
+    let decommissioning = decommissioning(0, "its pod was deleted");
     let heartbeat = |running| RegistryEvent::ReceivedExecutor {
         from: Peer(9),
         has_address: true,
@@ -247,6 +251,10 @@ fn a_decommissioned_executor_is_let_go_when_a_heartbeat_says_that_its_last_task_
         assert_eq!(lost(&scene.feed(heartbeat(vec![TaskId(7)]))), None);
         let out = scene.feed(heartbeat(vec![]));
         assert_eq!((lost(&out), released(&out)), (Some(false), vec![ExecutorId(0)]));
+        let tells = |effect: &RegistryEffect| {
+            format!("{effect:?}").contains("its pod was deleted, and its last task has ended")
+        };
+        assert!(out.iter().any(tells), "{out:?}");
     }
 }
 
@@ -412,10 +420,12 @@ fn a_shortage_is_told_once_and_again_after_it_was_over() {
     let mut told = |shortage: Option<&str>| {
         let shortage = shortage.map(str::to_owned);
         let out = scene.feed(provider(ProviderEvent::Capacity(Capacity { shortage })));
-        out.iter().filter(|effect| matches!(effect, RegistryEffect::Warn { .. })).count()
+        let is_told =
+            |effect: &&RegistryEffect| matches!(effect, RegistryEffect::TellShortage { .. });
+        out.iter().filter(is_told).count()
     };
-    let all = [Some("full"), Some("full"), None, Some("full"), Some("gone")];
-    assert_eq!(all.map(&mut told), [1, 0, 0, 1, 1]);
+    let all = [Some("full"), Some("full"), None, None, Some("full"), Some("gone")];
+    assert_eq!(all.map(&mut told), [1, 0, 1, 0, 1, 1]);
     assert_eq!(scene.registry.shortage(), Some("gone"));
 }
 

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use firesteel_conf::{Conf, FileSource, Master, entries};
 use firesteel_kubernetes::submit::{self, Outcome, Submission};
+use firesteel_storage::LocalDirs;
 
-use super::plan::{Files, Place, files_to_upload};
-use super::upload::Upload;
+use super::plan::{Application, Place, files_to_upload};
+use super::remote;
+use super::upload::{Upload, not_in_the_image};
 use crate::{Failure, daemons};
 
 /// What an API server is asked for.
@@ -19,7 +21,7 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 enum What {
-    Submit(Submission, Option<Upload>),
+    Submit(Application),
     Kill(Conf, String),
     Status(Conf, String),
 }
@@ -34,27 +36,26 @@ fn url(conf: &Conf) -> Result<Option<String>, Failure> {
 }
 
 impl Request {
-    /// Nothing if the master is of another kind.
+    /// The master of the settings is an API server.
     pub(super) fn submit(
         conf: &Conf,
-        executable: &Place,
-        arguments: &[String],
-    ) -> Result<Option<Self>, Failure> {
-        let Some(url) = url(conf)? else { return Ok(None) };
+        executable: Place,
+        arguments: Vec<String>,
+    ) -> Result<Self, Failure> {
+        let url = url(conf)?.ok_or("the master is not an API server")?;
         if conf.get(&entries::DRIVER_SUPERVISE)? {
             let message = "--supervise is for standalone clusters: a driver's pod runs once; a template with restartPolicy \
                            OnFailure (spark.kubernetes.driver.podTemplateFile) has its kubelet start it again";
             return Err(message.into());
         }
         let mut conf = conf.clone();
-        let Files { here, remote } = files_to_upload(&mut conf)?;
-        check_not_remote(executable, &remote)?;
-        let upload = Upload::plan(&mut conf, executable, here, &submit::unique())?;
-        let program = executable.path().to_string_lossy().into_owned();
-        let submission = Submission { program, arguments: arguments.to_vec(), conf };
-        Ok(Some(Request { url, what: What::Submit(submission, upload) }))
+        let files = files_to_upload(&mut conf)?;
+        let application = Application { executable, arguments, conf, files };
+        check(&application)?;
+        Ok(Request { url, what: What::Submit(application) })
     }
 
+    /// Nothing if the master is of another kind.
     pub(super) fn kill(conf: &Conf, id: &str) -> Result<Option<Self>, Failure> {
         let what = || What::Kill(conf.clone(), id.to_owned());
         Ok(url(conf)?.map(|url| Request { url, what: what() }))
@@ -67,7 +68,7 @@ impl Request {
 
     pub(super) fn conf(&self) -> &Conf {
         match &self.what {
-            What::Submit(submission, _) => &submission.conf,
+            What::Submit(application) => &application.conf,
             What::Kill(conf, _) | What::Status(conf, _) => conf,
         }
     }
@@ -76,37 +77,87 @@ impl Request {
         let url = &self.url;
         let mut tell = |line: &str| println!("{line}");
         let runtime = daemons::runtime()?;
-        let outcome = match &self.what {
-            What::Submit(submission, upload) => {
+        let outcome = match self.what {
+            What::Submit(application) => {
+                // They go when pods can have them from elsewhere.
+                let mut application = application;
+                let downloads = gather(&mut application)?;
+                let Application { executable, arguments, mut conf, files } = application;
+                let upload = Upload::plan(&mut conf, &executable, files.here, &submit::unique())?;
                 upload.iter().try_for_each(|upload| upload.carry_out(&mut tell))?;
-                let outcome = runtime.block_on(submit::submit(url, submission, &mut tell));
+                drop(downloads);
+                let program = executable.path().to_string_lossy().into_owned();
+                let submission = Submission { program, arguments, conf };
+                let outcome = runtime.block_on(submit::submit(url, &submission, &mut tell));
                 // Pods that are yet to start need it.
                 if outcome.as_ref().map_or(true, |outcome| outcome.is_over) {
                     upload.iter().for_each(Upload::remove);
                 }
                 outcome
             }
-            What::Kill(conf, id) => runtime.block_on(submit::kill(url, conf, id, &mut tell)),
-            What::Status(conf, id) => runtime.block_on(submit::status(url, conf, id, &mut tell)),
+            What::Kill(conf, id) => runtime.block_on(submit::kill(url, &conf, &id, &mut tell)),
+            What::Status(conf, id) => runtime.block_on(submit::status(url, &conf, &id, &mut tell)),
         }?;
         Ok(exit_code(&outcome))
     }
 }
 
-/// Pods fetch what submit uploaded, and nothing else.
-fn check_not_remote(executable: &Place, files: &[(String, String)]) -> Result<(), Failure> {
-    let program = match executable {
-        Place::Remote { url, .. } => Some(url),
-        Place::Here(_) | Place::OnWorkers(_) => None,
-    };
-    match program.or(files.first().map(|(_, url)| url)) {
-        None => Ok(()),
-        Some(url) => Err(format!(
-            "{}: URLs are for standalone clusters; copy it here and give its path, or put it into the image (firesteel image)",
-            FileSource::Url(url.clone())
-        )
-        .into()),
+fn uploads(conf: &Conf) -> Result<bool, Failure> {
+    Ok(conf.get(&entries::KUBERNETES_FILE_UPLOAD_PATH)?.is_some())
+}
+
+/// Whether pods can have the executable and the files, before anything is downloaded.
+fn check(application: &Application) -> Result<(), Failure> {
+    let Application { executable, conf, files, .. } = application;
+    let shown = |url: &str| FileSource::Url(url.to_owned());
+    match executable {
+        Place::OnWorkers(_) => match files.remote.first() {
+            None => Ok(()),
+            Some((_, url)) => Err(format!(
+                "{}: the executable is in the image, and then files are, too (firesteel image --file); or give the executable by \
+                 its path or URL",
+                shown(url)
+            )
+            .into()),
+        },
+        _ if uploads(conf)? => Ok(()),
+        Place::Here(program) => Err(not_in_the_image(program)),
+        Place::Remote { url, name } => {
+            let name = name.to_string_lossy();
+            let remote = files.remote.iter().map(|(name, url)| (name.as_str(), url));
+            let mut all = [(&*name, url)].into_iter().chain(remote);
+            let odd = all.find(|(name, url)| !is_plain(name, url));
+            let here = files.here.first().map(|(name, _)| name.clone());
+            match odd.map(|(_, url)| shown(url).to_string()).or(here) {
+                None => Ok(()),
+                Some(file) => Err(format!(
+                    "{file}: pods cannot fetch it from there by themselves: set spark.kubernetes.file.upload.path, and submit \
+                     copies it for them"
+                )
+                .into()),
+            }
+        }
     }
+}
+
+/// Whether the URL can be seen by all who see pods, and names the file as it will be called.
+fn is_plain(name: &str, url: &str) -> bool {
+    let has_password = url.to_ascii_lowercase().starts_with("http") && url.contains('@');
+    url.ends_with(&format!("/{name}")) && !url.contains([',', '?', '#', '%']) && !has_password
+}
+
+/// Downloads what is behind URLs and to be uploaded, or has pods fetch it. What it returns holds the copies: they go with it.
+fn gather(application: &mut Application) -> Result<Option<LocalDirs>, Failure> {
+    if uploads(&application.conf)? {
+        return remote::download(application);
+    }
+    let Application { executable, conf, files, .. } = application;
+    if let Place::Remote { url, .. } = executable {
+        let files = std::mem::take(&mut files.remote).into_iter().map(|(_, url)| url);
+        let urls: Vec<String> = [url.clone()].into_iter().chain(files).collect();
+        conf.set(entries::KUBERNETES_FETCH.key(), urls.join(","));
+    }
+    Ok(None)
 }
 
 /// The application's, as far as it is known.
@@ -122,7 +173,41 @@ fn exit_code(outcome: &Outcome) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Files;
     use super::*;
+
+    fn behind_url(url: &str, files: Files) -> Application {
+        let name = url.rsplit('/').next().unwrap_or_default().into();
+        let executable = Place::Remote { url: url.to_owned(), name };
+        Application { executable, arguments: Vec::new(), conf: Conf::new(), files }
+    }
+
+    #[test]
+    fn pods_fetch_what_is_behind_urls_that_all_may_see() {
+        let words = ("words".to_owned(), "s3a://bucket/words".to_owned());
+        let files = Files { remote: vec![words.clone()], ..Files::default() };
+        let mut application = behind_url("https://host/pi", files);
+        check(&application).unwrap();
+        assert!(gather(&mut application).unwrap().is_none());
+        let fetched = application.conf.get(&entries::KUBERNETES_FETCH).unwrap();
+        assert_eq!(fetched, ["https://host/pi", "s3a://bucket/words"]);
+        assert!(application.files.remote.is_empty());
+        let here = Files { here: vec![("x".to_owned(), "/x".into())], ..Files::default() };
+        let mut secret = behind_url("https://host/pi", Files::default());
+        secret.executable =
+            Place::Remote { url: "https://host/pi?token=1".to_owned(), name: "pi".into() };
+        for application in [behind_url("https://host/pi", here), secret] {
+            let refused = check(&application).unwrap_err().to_string();
+            let words = refused.contains("spark.kubernetes.file.upload.path");
+            assert!(words && !refused.contains("token"), "{refused}");
+        }
+        let in_image = Application {
+            executable: Place::OnWorkers("/opt/app/pi".into()),
+            ..behind_url("", Files { remote: vec![words], ..Files::default() })
+        };
+        let refused = check(&in_image).unwrap_err().to_string();
+        assert!(refused.contains("s3a://bucket/words"), "{refused}");
+    }
 
     #[test]
     fn only_an_application_that_succeeded_has_the_exit_code_of_success() {

@@ -168,9 +168,8 @@ fn run(flags: SubmitFlags) -> Result<Action, Failure> {
     let mut conf = settings(&flags, executable.path())?;
     let arguments = command.collect();
     if conf.get(&entries::SUBMIT_DEPLOY_MODE)? == DeployMode::Cluster {
-        let arguments: Vec<String> = arguments;
-        if let Some(request) = Request::submit(&conf, &executable, &arguments)? {
-            return Ok(Action::OnKubernetes(request));
+        if matches!(conf.get(&entries::MASTER)?, Some(Master::Kubernetes { .. })) {
+            return Ok(Action::OnKubernetes(Request::submit(&conf, executable, arguments)?));
         }
         let instead = "--deploy-mode cluster has a worker of a standalone cluster or a pod run the driver: write --master \
                        k8s://https://host:6443 or --master spark://host:6066";

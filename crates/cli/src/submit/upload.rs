@@ -78,7 +78,7 @@ impl Upload {
     }
 }
 
-fn not_in_the_image(program: &Path) -> Failure {
+pub(super) fn not_in_the_image(program: &Path) -> Failure {
     let path = program.display();
     format!(
         "{path} is here, and a pod runs the driver: pack it with `firesteel image --app {path} --tag NAME:TAG -o image.tar`, and \

@@ -4,6 +4,7 @@ use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::daemon::{Master, Worker, file, get, is_running, request, wait_until};
+use crate::submitting::web;
 
 fn post(master: &Master, path: &str, body: &str) -> (String, Value) {
     let rest = &master.rest;
@@ -25,6 +26,26 @@ pub(crate) fn submit(master: &Master, script: &str) -> String {
         "environmentVariables": { "SPARK_COLOUR": "red" },
         "mainClass": "script",
         "sparkProperties": { "spark.app.name": "script", "spark.driver.memory": "100m" },
+    });
+    let (status, answer) = post(master, "create", &submission.to_string());
+    assert!(status.contains("200") && answer["success"] == true, "{status} {answer}");
+    answer["submissionId"].as_str().unwrap().to_owned()
+}
+
+/// Submits an executable behind a URL, supervised; its id.
+fn submit_url(master: &Master, url: &str) -> String {
+    let submission = json!({
+        "action": "CreateSubmissionRequest",
+        "appResource": url,
+        "appArgs": ["one"],
+        "clientSparkVersion": "4.3.0",
+        "mainClass": "app",
+        "sparkProperties": {
+            "spark.app.name": "app",
+            "spark.driver.memory": "100m",
+            "spark.driver.supervise": "true",
+            "spark.jars": url,
+        },
     });
     let (status, answer) = post(master, "create", &submission.to_string());
     assert!(status.contains("200") && answer["success"] == true, "{status} {answer}");
@@ -59,6 +80,47 @@ fn a_submitted_driver_runs_on_a_worker_and_is_told_its_master() {
     assert_eq!(master.json()["completeddrivers"].as_array().unwrap().len(), 2);
     assert_eq!(post(&master, "clear", "").1["success"], true);
     assert_eq!(status(&master, &failed)["success"], false, "it is forgotten");
+}
+
+#[test]
+fn an_executable_behind_a_url_is_fetched_by_the_worker_once_for_a_driver() {
+    let master = Master::start(&[]);
+    let worker = Worker::start(&master, &[]);
+    // Fails once: the second run has what the first one had, and the server answers no second request for it.
+    let script = "#!/bin/sh\necho \"$1\" >> told; [ \"$(wc -l < told)\" = 2 ]\n";
+    let web = web([("/app?token=hush", script), ("/x", "")], 2);
+    let driver = submit_url(&master, &format!("{web}/app?token=hush"));
+    wait_for_state(&master, &driver, "FINISHED");
+    let directory = worker.driver_directory(&driver);
+    assert_eq!(file(&directory.join("told")), "one\none\n");
+    let stderr = file(&directory.join("stderr"));
+    assert!(stderr.contains("/executable/app\" \"one\"") && !stderr.contains("hush"), "{stderr}");
+
+    let absent = submit_url(&master, &format!("{web}/none?token=hush"));
+    wait_for_state(&master, &absent, "ERROR");
+    let why = status(&master, &absent)["message"].as_str().unwrap().to_owned();
+    let answer = format!("could not fetch {web}/none: the server answers 404 (Not Found)");
+    assert!(why.contains(&answer) && !why.contains("hush"), "{why}");
+    assert!(!worker.daemon.stderr().contains("hush"), "{}", worker.daemon.stderr());
+    assert!(!master.daemon.stderr().contains("hush"), "{}", master.daemon.stderr());
+}
+
+#[test]
+fn a_driver_is_killed_while_its_executable_comes() {
+    let master = Master::start(&[]);
+    let worker = Worker::start(&master, &[]);
+    // It accepts, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/app", silent.local_addr().unwrap());
+    let driver = submit_url(&master, &url);
+    let (connection, _) = silent.accept().unwrap();
+    let (_, answer) = post(&master, &format!("kill/{driver}"), "");
+    assert_eq!(answer["success"], true, "{answer}");
+    wait_for_state(&master, &driver, "KILLED");
+    connection.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let read = std::io::Read::read_to_end(&mut &connection, &mut Vec::new());
+    assert!(read.is_ok(), "who fetched is gone: {read:?}");
+    assert!(!worker.driver_directory(&driver).join("executable/app").exists());
 }
 
 #[test]

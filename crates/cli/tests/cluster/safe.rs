@@ -103,6 +103,132 @@ fn another_user_of_the_machine_can_neither_read_the_secret_nor_do_without() {
     assert_eq!(tries, 4);
 }
 
+/// What another user of the machine is told over HTTP.
+fn told_nobody(address: &str, asked: &str) -> String {
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash", "-c"]);
+    let script = format!("exec 3<>/dev/tcp/{host}/{port}; printf '%b' \"$0\" >&3; cat <&3");
+    let output = command.arg(script).arg(asked.replace("\r\n", "\\r\\n")).output().unwrap();
+    let told = said(&output);
+    assert!(told.starts_with("HTTP/1.1 "), "{told}");
+    told
+}
+
+fn get_of_nobody(address: &str, path: &str) -> String {
+    told_nobody(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
+}
+
+#[test]
+fn another_user_of_the_machine_kills_nothing_from_pages_and_reads_no_output() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can be somebody else.
+    }
+    let home = tempfile::tempdir().unwrap();
+    let proxy = ["--conf", "spark.ui.reverseProxy=true"];
+    let master = Master::start_with(of_user(home.path(), &["master", "--port", "0"]), &proxy);
+    let work = tempfile::tempdir().unwrap();
+    let mut command = of_user(home.path(), &["worker", &master.url, "--webui-port", "0"]);
+    command.args(["--memory", "1g"]).args(proxy).arg("--work-dir").arg(work.path());
+    let worker = Worker::start_with(command, work);
+    wait_until("a worker", || master.workers("ALIVE") == 1);
+    let (_, page) = get(&master.page, "/");
+    let token = page.split("name=\"token\" value=\"").nth(1).expect("its user may decommission");
+    let token = token.split('"').next().unwrap();
+    assert!(!get_of_nobody(&master.page, "/").contains("name=\"token\""));
+    let id = master.json()["workers"][0]["id"].as_str().unwrap().to_owned();
+    let form = format!("id={id}&token={token}");
+    let post = format!(
+        "POST /workers/kill/ HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: {}\r\n\r\n{form}",
+        master.page,
+        form.len()
+    );
+    let refused = told_nobody(&master.page, &post);
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert_eq!(master.workers("ALIVE"), 1, "nobody decommissioned it");
+
+    let own = worker.directory("app-1", 0);
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::write(own.join("stderr"), "for few eyes\n").unwrap();
+    let log = "/log?appId=app-1&executorId=0&logType=stderr";
+    for (address, path) in
+        [(&worker.page, log.to_owned()), (&master.page, format!("/proxy/{id}{log}"))]
+    {
+        let (status, read) = get(address, &path);
+        assert!(status.contains("200") && read.contains("for few eyes"), "{path}: {status} {read}");
+        let refused = get_of_nobody(address, &path);
+        assert!(refused.starts_with("HTTP/1.1 401"), "{path}: {refused}");
+        assert!(!refused.contains("few eyes"));
+    }
+    let (status, _) = request(&master.page, &post);
+    assert!(status.contains("303"), "its user does it: {status}");
+    wait_until("it is decommissioned", || master.workers("DECOMMISSIONED") == 1);
+}
+
+#[test]
+fn lists_of_users_say_who_sees_a_master_and_a_worker_and_who_decommissions() {
+    const KEY: &str =
+        "VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";
+    let key = format!("spark.org.apache.spark.ui.JWSFilter.param.secretKey={KEY}");
+    let settings = [
+        "spark.ui.filters=org.apache.spark.ui.JWSFilter",
+        &key,
+        "spark.acls.enable=true",
+        "spark.ui.view.acls=vic,mod",
+        "spark.modify.acls=mod",
+        "spark.ui.reverseProxy=true",
+    ];
+    let flags: Vec<&str> = settings.iter().flat_map(|it| ["--conf", it]).collect();
+    let master = Master::start(&flags);
+    let worker = Worker::start(&master, &flags);
+    let signed =
+        |user: Option<&str>| firesteel_jws::JwsKey::from_base64url(KEY).unwrap().sign(user);
+    let ask = |address: &str, head: &str, user: Option<&str>, body: &str| {
+        let (token, length) = (signed(user), body.len());
+        let text = format!(
+            "{head} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        request(address, &text)
+    };
+    let seen = |user| ask(&master.page, "GET /json/", user, "").1;
+    wait_until("a worker", || seen(Some("vic")).contains("\"aliveworkers\" : 1"));
+    let json: serde_json::Value = serde_json::from_str(&seen(Some("vic"))).unwrap();
+    let id = json["workers"][0]["id"].as_str().unwrap().to_owned();
+    let behind = format!("GET /proxy/{id}/");
+    for (address, path) in [
+        (&master.page, "GET /"),
+        (&master.page, "GET /json/"),
+        (&master.page, "GET /metrics/master/json"),
+        (&master.page, behind.as_str()),
+        (&worker.page, "GET /"),
+        (&worker.page, "GET /json/"),
+        (&worker.page, "GET /log?driverId=none&logType=stdout"),
+    ] {
+        let told = [Some("vic"), Some("eve"), None].map(|user| ask(address, path, user, "").0);
+        let found = if path.contains("/log") { "404" } else { "200" };
+        let expected = [found, "403", "401"];
+        let is_so = told.iter().zip(expected).all(|(told, status)| told.contains(status));
+        assert!(is_so, "{path}: {told:?}");
+        let (status, why) = get(address, path.trim_start_matches("GET "));
+        assert!(
+            status.contains("403") && why.contains("Authorization header is missing."),
+            "{why}"
+        );
+    }
+    let page = |user| ask(&master.page, "GET /", user, "").1;
+    assert!(!page(Some("vic")).contains("name=\"token\""), "vic only looks");
+    let with_form = page(Some("mod"));
+    let token = with_form.split("name=\"token\" value=\"").nth(1).expect("a form");
+    let form = format!("id={id}&token={}", token.split('"').next().unwrap());
+    let decommission = |user| ask(&master.page, "POST /workers/kill/", Some(user), &form);
+    let (status, why) = decommission("vic");
+    assert!(status.contains("403") && why.contains("User vic is not authorized"), "{status} {why}");
+    assert!(seen(Some("vic")).contains("\"aliveworkers\" : 1"));
+    assert!(decommission("mod").0.contains("303"));
+    wait_until("it is decommissioned", || seen(Some("vic")).contains("DECOMMISSIONED"));
+}
+
 #[test]
 fn tokens_of_sparks_filter_are_taken_and_others_are_not() {
     const KEY: &str = "spark.org.apache.spark.ui.JWSFilter.param.secretKey=VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";

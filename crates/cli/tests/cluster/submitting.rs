@@ -82,7 +82,7 @@ fn an_executable_and_its_files_are_uploaded_and_run_on_a_worker_by_either_gatewa
 }
 
 /// A web server that has these files, for so many requests.
-fn web(files: [(&'static str, &'static str); 2], requests: usize) -> String {
+pub(crate) fn web(files: [(&'static str, &'static str); 2], requests: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {

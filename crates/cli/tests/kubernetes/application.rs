@@ -15,6 +15,8 @@ pub(crate) struct Seen(Arc<Mutex<Executors>>);
 
 #[derive(Default)]
 struct Executors {
+    /// How long it took until the first ones were there.
+    start: Duration,
     active: std::collections::BTreeSet<u32>,
     removed: Vec<(u32, String, Instant)>,
 }
@@ -35,6 +37,9 @@ impl Listener for Seen {
     }
 }
 
+/// How long the wanted executors may be missing after a pod, a process or its memory is gone.
+const BAR: Duration = Duration::from_secs(5);
+
 impl Seen {
     pub(crate) fn active(&self) -> Vec<u32> {
         self.0.lock().unwrap().active.iter().copied().collect()
@@ -42,6 +47,11 @@ impl Seen {
 
     pub(crate) fn wait_for(&self, count: usize) {
         wait_until(&format!("{count} executors"), || self.active().len() == count);
+    }
+
+    /// How long wanted executors may be missing. A machine that others keep busy has as long as the first ones took, and half.
+    pub(crate) fn bar(&self) -> Duration {
+        BAR.max(self.0.lock().unwrap().start * 3 / 2)
     }
 
     /// Why an executor was removed, and when, once it was.
@@ -79,9 +89,10 @@ pub(crate) fn anonymous(turn: &Turn) -> Builder {
 }
 
 pub(crate) fn start(builder: Builder, executors: usize) -> (Context, Seen) {
-    let seen = Seen::default();
+    let (seen, since) = (Seen::default(), Instant::now());
     let ctx = builder.listener(seen.clone()).build().unwrap();
     seen.wait_for(executors);
+    seen.0.lock().unwrap().start = since.elapsed();
     (ctx, seen)
 }
 

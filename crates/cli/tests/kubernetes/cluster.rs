@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,6 +17,8 @@ pub(crate) const URL: &str = "https://10.177.0.1";
 /// Where pods reach this machine.
 pub(crate) const HOST: &str = "10.177.0.1";
 pub(crate) const IMAGE: &str = "localhost/application:1";
+/// An image with the command `firesteel`, which is what init containers fetch with and history servers run.
+pub(crate) const COMMAND_IMAGE: &str = "localhost/firesteel:1";
 const DEADLINE: Duration = Duration::from_secs(120);
 
 pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
@@ -66,6 +68,11 @@ pub(crate) fn turn(namespace: &str) -> Turn {
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
     let made = json!({"metadata": {"name": namespace}});
     cluster.create(&namespaces, &made);
+    // The test before may have taken a node away, and its pods may take the room of others.
+    wait_until("both nodes", || ["n1", "n2"].iter().all(|node| cluster.is_ready(node)));
+    let pods: Api<Pod> = cluster.all();
+    let left = || cluster.block_on(pods.list(&ListParams::default()));
+    wait_until("the end of other pods", || left().is_ok_and(|left| left.items.is_empty()));
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     wait_until("the namespace's account", || {
         cluster.runtime.block_on(accounts.get("default")).is_ok()
@@ -121,6 +128,34 @@ impl Cluster {
         assert!(load.arg("load").arg(&self.directory).arg(&archive).status().unwrap().success());
     }
 
+    /// Has both nodes know the command's image.
+    pub(crate) fn load_command(&self) {
+        let archive = self.directory.join("images/firesteel.tar");
+        if archive.exists() {
+            return;
+        }
+        let program = env!("CARGO_BIN_EXE_firesteel");
+        let mut pack = Command::new(program);
+        pack.args(["image", "--tag", COMMAND_IMAGE, "--app", program, "-o"]).arg(&archive);
+        assert!(pack.stdout(Stdio::null()).status().unwrap().success());
+        self.load_image("firesteel.tar");
+    }
+
+    /// The manifests of the chart for a namespace, with these values.
+    pub(crate) fn chart(&self, namespace: &str, values: &[&str]) -> Vec<Value> {
+        let lines = self.rendered(namespace, values).unwrap_or_else(|error| panic!("{error}"));
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// As it is printed, or why it cannot be rendered.
+    pub(crate) fn rendered(&self, namespace: &str, values: &[&str]) -> Result<String, String> {
+        let mut chart = Command::new(script());
+        chart.args(["chart", "test", namespace]).args(values);
+        let Output { stdout, stderr, status } = chart.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if status.success() { Ok(text(stdout)) } else { Err(text(stderr)) }
+    }
+
     pub(crate) fn file(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
@@ -156,6 +191,16 @@ impl Cluster {
         drop(self.runtime.spawn(future));
     }
 
+    /// Whether a node is there, and pods are placed on it.
+    pub(crate) fn is_ready(&self, node: &str) -> bool {
+        let nodes: Api<Node> = self.all();
+        let Ok(node) = self.block_on(nodes.get(node)) else { return false };
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        let ready = conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
+        ready && taints.is_empty()
+    }
+
     /// A server of the cluster, by its name in the script.
     pub(crate) fn kill_server(&self, name: &str) {
         let pid = std::fs::read_to_string(self.directory.join(format!("{name}.pid"))).unwrap();
@@ -168,6 +213,24 @@ impl Cluster {
         let file = self.directory.join(format!("hold-{name}"));
         std::fs::write(&file, "").unwrap();
         Held(file)
+    }
+}
+
+/// A node that gets no more pods while this lives.
+pub(crate) struct Cordoned(&'static Cluster, &'static str);
+
+impl Cordoned {
+    pub(crate) fn new(turn: &Turn, node: &'static str) -> Self {
+        let nodes: Api<Node> = turn.cluster.all();
+        turn.cluster.block_on(nodes.cordon(node)).unwrap();
+        Cordoned(turn.cluster, node)
+    }
+}
+
+impl Drop for Cordoned {
+    fn drop(&mut self) {
+        let nodes: Api<Node> = self.0.all();
+        let _ = self.0.block_on(nodes.uncordon(self.1));
     }
 }
 
@@ -194,6 +257,14 @@ impl Turn {
             phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
         };
         self.pods("executor").iter().filter(|pod| runs(pod)).map(name).collect()
+    }
+
+    /// Whether the pod of an executor that is over is there for people to look at.
+    pub(crate) fn is_kept(&self, executor: u32) -> bool {
+        let is_its = |pod: &Pod| name(pod).ends_with(&format!("-exec-{executor}"));
+        let kept = self.pods("executor").into_iter().find(is_its);
+        let labels = kept.and_then(|pod| pod.metadata.labels).unwrap_or_default();
+        labels.get("spark-exec-inactive").is_some_and(|inactive| inactive == "true")
     }
 
     pub(crate) fn delete(&self, pod: &str) {

@@ -1,37 +1,29 @@
 //! Drivers that the cluster runs: `firesteel submit --deploy-mode cluster`.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service, ServiceAccount,
+    ConfigMap, Event, PersistentVolume, PersistentVolumeClaim, Pod, Service,
 };
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::cluster::{IMAGE, Turn, URL, name, process, turn, wait_for, wait_until};
+use crate::cluster::{
+    COMMAND_IMAGE, Cordoned, HOST, IMAGE, Turn, URL, name, process, turn, wait_for, wait_until,
+};
+use crate::deployed::install;
 
-/// The account of drivers with the least rights: those of deploy/kubernetes.
+/// The account of drivers with the least rights: that of deploy/helm.
 fn account(turn: &Turn) {
-    let accounts: Api<ServiceAccount> = turn.cluster.api(&turn.namespace);
-    let named = json!({"name": "spark"});
-    turn.cluster.create(&accounts, &json!({"metadata": named}));
-    let roles: Api<Role> = turn.cluster.api(&turn.namespace);
-    let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete", "get", "list", "patch", "watch"]});
-    let status = json!({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]});
-    let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
-    let claims = json!({"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "delete", "get", "list"]});
-    let rules = json!([pods, status, logs, claims]);
-    turn.cluster.create(&roles, &json!({"metadata": named, "rules": rules}));
-    let bindings: Api<RoleBinding> = turn.cluster.api(&turn.namespace);
-    let subject = json!({"kind": "ServiceAccount", "name": "spark", "namespace": turn.namespace});
-    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "spark"});
-    turn.cluster
-        .create(&bindings, &json!({"metadata": named, "roleRef": role, "subjects": [subject]}));
+    install(turn, &[]);
 }
 
 /// The command with nothing of the surroundings' settings.
@@ -101,8 +93,8 @@ fn a_driver_in_a_pod_runs_on_its_executors_and_its_exit_code_is_the_submitters()
     );
     let pods: Api<Pod> = turn.cluster.api(&turn.namespace);
     let driver = name(&turn.pods("driver")[0]);
-    let log = turn.cluster.block_on(pods.logs(&driver, &Default::default()));
-    println!("{log:?}");
+    let log = turn.cluster.block_on(pods.logs(&driver, &Default::default())).unwrap();
+    assert!(log.contains("the sum is"), "{log}");
     wait_until("the end of executors", || turn.running().is_empty());
     let (told, _, code) = output(submit(&turn, &["spark.kubernetes.driverEnv.TEST_EXIT_CODE=3"]));
     assert!(code == Some(3) && told.contains("Failed, exit code 3"), "{code:?}: {told}");
@@ -164,29 +156,62 @@ fn s31_a_driver_that_is_evicted_ends_its_submitter_which_says_so() {
     wait_until("the end of executors", || turn.pods("executor").is_empty());
 }
 
+/// A web server that has one file, for as long as the tests run. Its URL, and how often it was asked.
+fn web_server(file: &str) -> (String, Arc<AtomicU32>) {
+    let listener = TcpListener::bind((HOST, 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (asked, path) = (Arc::new(AtomicU32::new(0)), file.to_owned());
+    let count = asked.clone();
+    let answer = move |mut stream: TcpStream| -> std::io::Result<()> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            head.extend(byte);
+        }
+        count.fetch_add(1, Relaxed);
+        let mut file = std::fs::File::open(&path)?;
+        let length = file.metadata()?.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        std::io::copy(&mut file, &mut stream).map(drop)
+    };
+    std::thread::spawn(move || {
+        listener.incoming().filter_map(Result::ok).for_each(|stream| drop(answer(stream)));
+    });
+    (url, asked)
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn an_executable_behind_a_url_is_fetched_by_driver_and_executors() {
+    let turn = turn("web");
+    account(&turn);
+    turn.cluster.load_command();
+    let (url, asked) = web_server(&turn.cluster.file("images/application"));
+    let image = format!("spark.kubernetes.container.image={COMMAND_IMAGE}");
+    let since = Instant::now();
+    let (told, errors, code) =
+        output(submit_program(&turn, &[&image], &format!("{url}/application")));
+    println!("URL to exit code: {} ms\n{told}{errors}", since.elapsed().as_millis());
+    assert_eq!(code, Some(0), "{told}{errors}");
+    // Executors that came too late for the sum may not have got as far.
+    assert!(asked.load(Relaxed) >= 2, "driver and executors fetched it");
+}
+
 #[test]
 #[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
 fn an_executable_that_is_uploaded_is_fetched_by_driver_and_executors() {
     let turn = turn("upload");
     account(&turn);
-    // An image with the command, and a directory that nodes and submitter share.
-    let archive = turn.cluster.directory.join("images/firesteel.tar");
-    let mut pack = Command::new(env!("CARGO_BIN_EXE_firesteel"));
-    pack.args([
-        "image",
-        "--tag",
-        "localhost/firesteel:1",
-        "--app",
-        env!("CARGO_BIN_EXE_firesteel"),
-        "-o",
-    ]);
-    assert!(pack.arg(&archive).stdout(Stdio::null()).status().unwrap().success());
-    turn.cluster.load_image("firesteel.tar");
+    turn.cluster.load_command();
+    // A directory that nodes and submitter share.
     let uploads = turn.cluster.directory.join("uploads");
     std::fs::create_dir_all(&uploads).unwrap();
     let shared = uploads.display().to_string();
     let mut settings = vec![
-        "spark.kubernetes.container.image=localhost/firesteel:1".to_owned(),
+        format!("spark.kubernetes.container.image={COMMAND_IMAGE}"),
         format!("spark.kubernetes.file.upload.path=file://{shared}"),
     ];
     for role in ["driver", "executor"] {
@@ -280,14 +305,12 @@ fn volume(turn: &Turn, node: &str) {
     turn.cluster.create(&volumes, &json!({"metadata": {"name": name}, "spec": spec}));
 }
 
-/// A node that gets no more pods while this lives; at its end volumes go, too.
-struct Cordoned<'a>(&'a Turn, &'static str);
+/// Volumes of nodes, which go with this.
+struct Volumes<'a>(&'a Turn);
 
-impl Drop for Cordoned<'_> {
+impl Drop for Volumes<'_> {
     fn drop(&mut self) {
-        let Cordoned(turn, node) = self;
-        let nodes: Api<Node> = turn.cluster.all();
-        let _ = turn.cluster.block_on(nodes.uncordon(node));
+        let Volumes(turn) = self;
         let volumes: Api<PersistentVolume> = turn.cluster.all();
         for node in ["n1", "n2"] {
             let name = format!("{}-{node}", turn.namespace);
@@ -307,7 +330,7 @@ fn s28_a_volume_whose_node_is_gone_is_waited_for_and_then_replaced() {
     let class = json!({"metadata": {"name": "s28"}, "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer"});
     turn.cluster.create(&classes, &class);
-    let cordoned = Cordoned(&turn, "n2");
+    let volumes = Volumes(&turn);
     volume(&turn, "n2");
     let claim = "spark.kubernetes.executor.volumes.persistentVolumeClaim.spark-local-dir-1";
     let settings = [
@@ -332,8 +355,7 @@ fn s28_a_volume_whose_node_is_gone_is_waited_for_and_then_replaced() {
     };
     assert_eq!(claims(), [format!("{first}-pvc-0")]);
     volume(&turn, "n1");
-    let nodes: Api<Node> = turn.cluster.all();
-    turn.cluster.block_on(nodes.cordon("n2")).unwrap();
+    let cordoned = Cordoned::new(&turn, "n2");
     let since = Instant::now();
     turn.delete(&first);
     // The next one has the claim of the first, which belongs to a node that takes no pods.
@@ -349,7 +371,7 @@ fn s28_a_volume_whose_node_is_gone_is_waited_for_and_then_replaced() {
     );
     assert_ne!(second, third);
     wait_until("the end of the first claim", || claims() == [format!("{third}-pvc-0")]);
-    drop(cordoned);
+    drop((cordoned, volumes));
 }
 
 #[test]
@@ -368,10 +390,16 @@ fn s16_the_drivers_pod_says_in_the_schedulers_words_why_executors_are_missing() 
     };
     let words = wait_for("the condition", || turn.pods("driver").first().and_then(condition));
     println!("scenario 16, unschedulable: {words}");
-    assert!(
-        words.contains("2 of 2 executors are missing") && words.contains("Insufficient cpu"),
-        "{words}"
-    );
+    let tells = |words: &str| {
+        words.contains("2 of 2 executors are missing") && words.contains("Insufficient cpu")
+    };
+    assert!(tells(&words), "{words}");
+    let events: Api<Event> = turn.cluster.api(&turn.namespace);
+    let missing = ListParams::default().fields("reason=ExecutorsMissing");
+    wait_until("an event that says the same", || {
+        let found = turn.cluster.block_on(events.list(&missing)).unwrap().items;
+        found.iter().any(|event| event.message.as_deref().is_some_and(tells))
+    });
 }
 
 #[test]

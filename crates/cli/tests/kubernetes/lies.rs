@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use firesteel::Builder;
 
 use crate::application::{SUM, builder, start, sum};
-use crate::client_mode::{BAR, number, recovered};
+use crate::client_mode::{number, recovered};
 use crate::cluster::{Turn, turn, wait_for, wait_until};
 use crate::proxy::Proxy;
 
@@ -41,7 +41,7 @@ fn s21_a_server_that_is_too_busy_is_left_alone_for_as_long_as_it_asks() {
         "scenario 21, throttled: {refused} requests refused, back {} ms later",
         took.as_millis()
     );
-    assert!(took < Duration::from_secs(10) + BAR, "{took:?}");
+    assert!(took < Duration::from_secs(10) + seen.bar(), "{took:?}");
     ctx.stop();
 }
 
@@ -58,7 +58,7 @@ fn s24_what_a_watch_leaves_out_is_found_by_the_next_list() {
     let since = Instant::now();
     turn.delete(&victim);
     let (_, took) = recovered("24, lost events", &seen, number(&victim), since);
-    assert!(took < 2 * BAR, "{took:?}");
+    assert!(took < 2 * seen.bar(), "{took:?}");
     assert!(proxy.fired() > 0, "no event was lost");
     assert_eq!(sum(&ctx), SUM);
     ctx.stop();
@@ -81,7 +81,7 @@ fn s25_a_list_of_an_older_replica_changes_nothing() {
     let since = Instant::now();
     turn.delete(&victim);
     let (reason, took) = recovered("25, stale lists", &seen, number(&victim), since);
-    assert!(reason.contains("deleted") && took < BAR, "{reason}, {took:?}");
+    assert!(reason.contains("deleted") && took < seen.bar(), "{reason}, {took:?}");
     proxy.change(|lies| lies.stale = false);
     assert_eq!(sum(&ctx), SUM);
     ctx.stop();

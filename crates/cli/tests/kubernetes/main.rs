@@ -8,6 +8,7 @@ mod application;
 mod client_mode;
 mod cluster;
 mod cluster_mode;
+mod deployed;
 mod lies;
 mod platform;
 mod proxy;

@@ -409,8 +409,8 @@ entries! {
             .positive().example("5").since("1.1.0").for_cluster();
 
         /// Whether who reads output of executors and drivers at a worker's port needs a token, as for `spark.master.rest.enabled`:
-        /// `firesteel logs` has it, browsers do not. When it is not set: if other machines reach the port, and there is a
-        /// secret or a key to sign with.
+        /// `firesteel logs` has it, browsers do not. When it is not set: if there is a secret or a key to sign with, and, where only
+        /// this machine reaches the port, of all but the worker's own user.
         WORKER_LOGS_AUTHENTICATE: Option<bool> =
             Entry::optional("spark.firesteel.worker.logs.authenticate")
             .example("false").since("Firesteel 0.1.0").for_cluster();

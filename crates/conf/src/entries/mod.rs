@@ -284,7 +284,7 @@ entries! {
             .example("https://logs.example.org/{{APP_ID}}/{{EXECUTOR_ID}}/{{FILE_NAME}}").since("3.0.0");
 
         /// Whether jobs and stages can be killed from the pages of the application, and applications and drivers from the page of
-        /// the master: there, when it is not set, only by who opens the page on the master's own machine.
+        /// the master: when it is not set, only by the user of that process, who opens the page on its own machine.
         UI_KILL_ENABLED: bool = Entry::new("spark.ui.killEnabled", "true").since("1.0.0");
 
         /// Whether the master shows the pages of applications and workers below its own, at `/proxy/APP-ID/` and `/proxy/WORKER-ID/`, for
@@ -306,31 +306,52 @@ entries! {
         DRIVER_APP_UI_ADDRESS: Option<String> = Entry::optional("spark.driver.appUIAddress")
             .example("http://driver.example.org:4040").since("2.0.0");
 
-        /// What looks at requests for the pages and the REST API of a running application and of the history server first:
+        /// What looks at requests for the pages and the REST API of a running application, of the history server, and of masters and workers first:
         /// `org.apache.spark.ui.JWSFilter`, or nothing. The filter asks for `Authorization: Bearer` and a JWS, signed with
         /// `spark.org.apache.spark.ui.JWSFilter.param.secretKey`; the claim `sub` names the user who asks.
         UI_FILTERS: Option<RestFilter> = Entry::optional("spark.ui.filters")
             .example("org.apache.spark.ui.JWSFilter").since("1.0.0");
 
         /// Whether only users in the lists below see the pages, the metrics and the REST API of a running application, or kill its jobs and
-        /// stages. Who asks is told by `spark.ui.filters`: unlike Spark, a request that names nobody is refused.
+        /// stages; of a master or a worker, its pages, or kill applications and drivers and decommission workers. Who asks is told by
+        /// `spark.ui.filters`: unlike Spark, a request that names nobody is refused. Without that filter, masters and workers know
+        /// their own user on their machine.
         ACLS_ENABLE: bool = Entry::new("spark.acls.enable", "false")
             .formerly(&["spark.ui.acls.enable"]).since("1.1.0");
 
-        /// Users who see an application and kill its jobs and stages, besides the one who runs it; `*`: everybody. The history
+        /// Users who see an application, a master or a worker and kill there, besides the one who runs it; `*`: everybody. The history
         /// server takes the list from the application's log.
         ADMIN_ACLS: Vec<String> = Entry::new("spark.admin.acls", "")
             .example("alice,bob").since("1.1.0");
 
-        /// Users who see an application, besides the one who runs it and those of `spark.admin.acls`; `*`: everybody. The history
+        /// Users who see an application, a master or a worker, besides the one who runs it and those of `spark.admin.acls`; `*`: everybody. The history
         /// server takes the list from the application's log.
         UI_VIEW_ACLS: Vec<String> = Entry::new("spark.ui.view.acls", "")
             .example("carol").since("1.0.0");
 
-        /// Users who kill jobs and stages of an application, besides the one who runs it and those of `spark.admin.acls`; `*`:
+        /// Users who kill jobs and stages of an application, or applications, drivers and workers from a master's page, besides the one who runs it and those of `spark.admin.acls`; `*`:
         /// everybody. They see nothing unless they are in `spark.ui.view.acls` too.
         MODIFY_ACLS: Vec<String> = Entry::new("spark.modify.acls", "")
             .example("dave").since("1.1.0");
+
+        /// Groups whose users are as those of `spark.admin.acls`. Groups are those that the system knows where the pages are made
+        /// (`spark.user.groups.mapping`).
+        ADMIN_ACLS_GROUPS: Vec<String> = Entry::new("spark.admin.acls.groups", "")
+            .example("operators").since("2.0.0");
+
+        /// Groups whose users are as those of `spark.ui.view.acls`.
+        UI_VIEW_ACLS_GROUPS: Vec<String> = Entry::new("spark.ui.view.acls.groups", "")
+            .example("analysts").since("2.0.0");
+
+        /// Groups whose users are as those of `spark.modify.acls`.
+        MODIFY_ACLS_GROUPS: Vec<String> = Entry::new("spark.modify.acls.groups", "")
+            .example("engineers").since("2.0.0");
+
+        /// Who knows the groups of users: the system, which is asked with `id -Gn`. There is no other one.
+        USER_GROUPS_MAPPING: String = Entry::new(
+            "spark.user.groups.mapping",
+            "org.apache.spark.security.ShellBasedGroupsMappingProvider",
+        ).since("2.0.0");
     }
 
     "Metrics" {
@@ -358,7 +379,8 @@ entries! {
         /// library's feature `monitor`.
         EVENT_LOG_ENABLED: bool = Entry::new("spark.eventLog.enabled", "false").since("1.0.0");
 
-        /// The local directory that logs are written to. It has to be there.
+        /// Where logs are written to: a local directory, which has to be there, or one of an object store (`s3a://`, `gs://`, `abfss://`;
+        /// the library's feature `object-store`).
         EVENT_LOG_DIR: String = Entry::new("spark.eventLog.dir", "file:///tmp/spark-events")
             .since("1.0.0");
 
@@ -395,7 +417,7 @@ entries! {
     }
 
     "History server" {
-        /// The local directory whose logs `firesteel history` shows.
+        /// The directory whose logs `firesteel history` shows, local or of an object store.
         HISTORY_LOG_DIRECTORY: String =
             Entry::new("spark.history.fs.logDirectory", "file:///tmp/spark-events").since("1.1.0");
 
@@ -416,6 +438,10 @@ entries! {
         /// Users who see every application of the history server; `*`: everybody.
         HISTORY_UI_ADMIN_ACLS: Vec<String> = Entry::new("spark.history.ui.admin.acls", "")
             .example("alice,bob").since("2.1.1");
+
+        /// Groups whose users are as those of `spark.history.ui.admin.acls`.
+        HISTORY_UI_ADMIN_ACLS_GROUPS: Vec<String> =
+            Entry::new("spark.history.ui.admin.acls.groups", "").example("operators").since("2.1.1");
 
         /// How many applications are held in memory. Others are read again when somebody asks for them.
         HISTORY_RETAINED_APPLICATIONS: u32 =

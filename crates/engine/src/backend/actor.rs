@@ -195,6 +195,11 @@ impl Actor {
                 }
             }
             RegistryEffect::Warn { message } => warn(&message),
+            RegistryEffect::TellShortage { shortage } => {
+                shortage.iter().for_each(|words| warn(words));
+                let at = self.engine.now();
+                self.engine.post(Event::ExecutorsMissing { shortage, at });
+            }
             RegistryEffect::EndApplication { reason } => {
                 tracing::error!(%reason, "the application is over");
                 self.cluster.joined(Joined::Never(reason.clone()));

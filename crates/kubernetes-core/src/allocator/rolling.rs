@@ -42,7 +42,8 @@ impl Allocator {
         if let Some(uid) = slot.uid().cloned() {
             self.graves.dig(turn.now, slot.name().clone(), uid, slot.version(), false);
         }
-        turn.report(ProviderEvent::Decommissioning { executor });
+        let reason = Cause::Rolled.to_string();
+        turn.report(ProviderEvent::Decommissioning { executor, reason });
     }
 
     pub(super) fn roll_due(&mut self) -> Option<Tick> {

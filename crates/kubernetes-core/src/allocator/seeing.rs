@@ -148,8 +148,9 @@ impl Allocator {
         if slot.registered().is_none() {
             return self.end(turn, executor, cause);
         }
+        let reason = cause.to_string();
         slot.enter(Stage::Leaving(cause), None, turn.now);
-        turn.report(ProviderEvent::Decommissioning { executor });
+        turn.report(ProviderEvent::Decommissioning { executor, reason });
     }
 
     /// The API server said that the pod is gone.

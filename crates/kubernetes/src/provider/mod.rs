@@ -127,7 +127,7 @@ impl PodProvider {
         let mut shell = Shell::new(core, requests.clone(), self.connection.clone(), reports);
         if let Some(home) = home {
             let (shortage, changes) = tokio::sync::watch::channel(None);
-            self.runtime.spawn(tell_driver_pod(requests, home.owner.name.into(), changes));
+            self.runtime.spawn(tell_driver_pod(requests, home.owner, changes));
             shell = shell.telling(shortage);
         }
         self.runtime.spawn(async move {

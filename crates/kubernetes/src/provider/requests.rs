@@ -9,7 +9,9 @@ use firesteel_kubernetes_core::claim::ClaimList;
 use firesteel_kubernetes_core::pod::{LOG_BYTES, LOG_LINES};
 use firesteel_kubernetes_core::{ClaimName, PodName, PodUid, Version};
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff;
 use kube::api::{
     DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent,
     WatchParams,
@@ -20,16 +22,22 @@ use tokio::sync::Semaphore;
 
 use crate::answer::{classify, refusal, within};
 use crate::labels;
-use crate::pod::{self, ExecutorPods};
+use crate::pod::{self, ExecutorPods, Owner};
 
 /// So many requests are under way at once; a watch does not count.
 const AT_ONCE: usize = 32;
+/// Who tells what happened, as others see it.
+const COMPONENT: &str = "firesteel-driver";
+/// API servers refuse events with more bytes than this, and longer names than what begins with so many.
+const LONGEST_WORDS: usize = 1024;
+const LONGEST_START: usize = 200;
 
 /// Who asks for what.
 #[derive(Clone)]
 pub(super) struct Requests {
     api: Api<Pod>,
     claims: Api<PersistentVolumeClaim>,
+    events: Api<Event>,
     namespace: String,
     /// Which pods are the application's and not over.
     selector: String,
@@ -44,7 +52,8 @@ impl Requests {
         let (application, role, inactive) = (labels::APPLICATION, labels::ROLE, labels::INACTIVE);
         Requests {
             api: Api::namespaced(client.clone(), namespace),
-            claims: Api::namespaced(client, namespace),
+            claims: Api::namespaced(client.clone(), namespace),
+            events: Api::namespaced(client, namespace),
             app: app.to_owned(),
             namespace: namespace.to_owned(),
             selector: format!("{application}={app},{role}={},{inactive}!=true", labels::EXECUTOR),
@@ -62,7 +71,8 @@ impl Requests {
     /// Asks with these credentials from now on.
     pub(super) fn use_client(&mut self, client: Client) {
         self.api = Api::namespaced(client.clone(), &self.namespace);
-        self.claims = Api::namespaced(client, &self.namespace);
+        self.claims = Api::namespaced(client.clone(), &self.namespace);
+        self.events = Api::namespaced(client, &self.namespace);
     }
 
     fn read(&self, seen: &Pod) -> Result<firesteel_kubernetes_core::pod::Pod, ApiError> {
@@ -199,6 +209,41 @@ impl Requests {
         self.ask(self.api.patch_status(name, &PatchParams::default(), &change)).await.map(drop)
     }
 
+    /// Tells people who look at a pod what happened to it. Needs a right of its own, which a driver can do without.
+    pub(super) async fn tell(
+        &self,
+        pod: &Owner,
+        kind: &str,
+        reason: &str,
+        words: &str,
+    ) -> Result<(), ApiError> {
+        let now = Time(jiff::Timestamp::now());
+        let start = pod.name[..pod.name.len().min(LONGEST_START)].trim_end_matches(['-', '.']);
+        let name = format!("{start}.{}", crate::unique());
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: Some(pod.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            uid: Some(pod.uid.clone()),
+            ..ObjectReference::default()
+        };
+        let source = EventSource { component: Some(COMPONENT.to_owned()), host: None };
+        let event = Event {
+            metadata: ObjectMeta { name: Some(name), ..ObjectMeta::default() },
+            involved_object: about,
+            type_: Some(kind.to_owned()),
+            reason: Some(reason.to_owned()),
+            message: Some(words[..words.floor_char_boundary(LONGEST_WORDS)].to_owned()),
+            source: Some(source),
+            first_timestamp: Some(now.clone()),
+            last_timestamp: Some(now),
+            count: Some(1),
+            ..Event::default()
+        };
+        self.ask(self.events.create(&PostParams::default(), &event)).await.map(drop)
+    }
+
     /// All pods, from a quorum: no version is asked for.
     pub(super) async fn list(&self) -> Result<PodList, ApiError> {
         let list = self.ask(self.api.list(&ListParams::default().labels(&self.selector))).await?;
@@ -249,7 +294,6 @@ mod tests {
     use super::*;
     use crate::fake::{Answer, ApiServer, Asked, refuses};
     use crate::manifests;
-    use crate::pod::Owner;
 
     const CLAIM: &str = "pi-exec-1-pvc-0";
 
@@ -321,6 +365,9 @@ mod tests {
         let claim =
             json!({"metadata": {"name": CLAIM, "labels": {"spark-app-selector": "spark-1"}}});
         let (server, requests) = server(move |(line, _)| match line.as_str() {
+            line if line.starts_with("POST") && line.contains("/events") => {
+                Some((201, json!({"metadata": {}, "involvedObject": {}})))
+            }
             // It is there already, and so is the claim.
             line if line.starts_with("POST") => refuses(409, "there"),
             line if line.contains(&format!("persistentvolumeclaims/{CLAIM}")) => {
@@ -335,13 +382,19 @@ mod tests {
         requests.delete(&name, &uid, 1000).await.unwrap();
         requests.keep(&name, &uid).await.unwrap();
         requests.set_condition("d", &json!({"type": "a"})).await.unwrap();
+        let long = "word ".repeat(1000);
+        requests.tell(&Owner::new("d", "u"), "Warning", "ExecutorsMissing", &long).await.unwrap();
         let _ = requests.log(&name).await;
         assert!(requests.list().await.unwrap().pods.is_empty());
         assert!(requests.list_claims().await.unwrap().claims.is_empty());
         requests.delete_claim(&ClaimName::new(CLAIM)).await.unwrap();
         let _ = requests.watch(Version(7)).await;
         let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (line, _) in server.asked() {
+        for (line, body) in server.asked() {
+            if line.contains("/events") {
+                assert_eq!(body["involvedObject"]["uid"], "u");
+                assert_eq!(body["message"].as_str().unwrap().len(), 1024);
+            }
             let (resource, verb) = right(&line);
             used.entry(resource).or_default().insert(verb);
         }

@@ -1,8 +1,6 @@
 //! The allocator's shell: one event at a time goes in, and what it decides is carried out. Requests run beside it, and their answers
 //! are events.
 
-use std::sync::Arc;
-
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_backend::timer::Timer;
 use firesteel_engine::Reports;
@@ -17,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::requests::Requests;
 use crate::connect::Connection;
+use crate::pod::Owner;
 
 /// So many answers and changes may wait for the allocator; then watches and requests wait.
 const WAITING: usize = 1024;
@@ -246,22 +245,36 @@ impl Shell {
     }
 }
 
-/// Says on the driver's own pod why executors are missing: `kubectl describe` shows its conditions.
+/// Says on the driver's own pod why executors are missing: `kubectl describe` shows its conditions and events.
 pub(super) async fn tell_driver_pod(
     requests: Requests,
-    pod: Arc<str>,
+    pod: Owner,
     mut shortage: tokio::sync::watch::Receiver<Option<String>>,
 ) {
+    let mut was_short = false;
     while shortage.changed().await.is_ok() {
         let words = shortage.borrow_and_update().clone();
+        let (status, kind, reason) = match &words {
+            None => ("True", "Normal", "AllExecutors"),
+            Some(_) => ("False", "Warning", "ExecutorsMissing"),
+        };
+        let words = words.unwrap_or_default();
         let condition = serde_json::json!({
             "type": "firesteel.io/ExecutorsReady",
-            "status": if words.is_none() { "True" } else { "False" },
-            "reason": if words.is_none() { "AllExecutors" } else { "ExecutorsMissing" },
-            "message": words.unwrap_or_default(),
+            "status": status,
+            "reason": reason,
+            "message": words,
         });
-        if let Err(error) = requests.set_condition(&pod, &condition).await {
+        if let Err(error) = requests.set_condition(&pod.name, &condition).await {
             tracing::debug!(%error, "the driver's pod could not be told why executors are missing");
         }
+        let is_short = status == "False";
+        if is_short || was_short {
+            let words = if is_short { &words } else { "all executors are there" };
+            if let Err(error) = requests.tell(&pod, kind, reason, words).await {
+                tracing::debug!(%error, "no event could tell why executors are missing");
+            }
+        }
+        was_short = is_short;
     }
 }

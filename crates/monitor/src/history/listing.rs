@@ -116,12 +116,12 @@ impl Listing {
         logs.filter_map(|(log, listed)| Some((log, listed.as_ref()?)))
     }
 
-    pub(super) fn path(&self, id: &str, attempt: Option<&str>) -> Option<PathBuf> {
+    pub(super) fn log(&self, id: &str, attempt: Option<&str>) -> Option<LogSource> {
         let mut attempts = self.of(id).filter(|(_, it)| it.attempt.as_deref() == attempt);
         // A log and its successor of the same name may both be there for a moment: the whole one counts.
         let first = attempts.next()?;
         let best = attempts.fold(first, |best, next| if best.0.in_progress { next } else { best });
-        Some(best.0.path.clone())
+        Some(best.0.clone())
     }
 
     /// The logs of an application, or of one of its attempts.

@@ -29,7 +29,7 @@ use firesteel_status::{AppStatus, Retention};
 use firesteel_types::Tick;
 
 use crate::archive::Archive;
-use crate::log::discover;
+use crate::log::LogDirectory;
 use crate::rest::{ApplicationEntry, Applications};
 use index::Index;
 use listing::Listing;
@@ -38,7 +38,7 @@ use opened::{Limits, Opened};
 /// Settings of a history server.
 #[derive(Clone, Debug)]
 pub struct HistoryOptions {
-    pub directory: PathBuf,
+    pub directory: LogDirectory,
     /// How often the directory is looked at.
     pub update_interval: Duration,
     /// How many applications are held in memory.
@@ -71,10 +71,8 @@ pub struct CleanerOptions {
 pub enum HistoryError {
     #[error(transparent)]
     Setting(#[from] ConfError),
-    #[error(
-        "{directory}: logs are read from local directories only; give a path such as /tmp/spark-events"
-    )]
-    NotLocal { directory: String },
+    #[error("{directory}: {source}")]
+    Directory { directory: String, source: io::Error },
     #[error("cannot read the directory of logs {}: {source}; make it, or give another one", directory.display())]
     Unreadable { directory: PathBuf, source: io::Error },
     #[error("cannot write to spark.history.store.path={}: {source}; give another directory, or none", directory.display())]
@@ -85,8 +83,8 @@ impl HistoryOptions {
     /// As the settings say.
     pub fn from_conf(conf: &Conf) -> Result<Self, HistoryError> {
         let text = conf.get(&entries::HISTORY_LOG_DIRECTORY)?;
-        let directory = crate::log::local_directory(&text)
-            .ok_or_else(|| HistoryError::NotLocal { directory: text.clone() })?;
+        let directory = LogDirectory::of(&text, conf)
+            .map_err(|source| HistoryError::Directory { directory: text, source })?;
         let cleaner = CleanerOptions {
             interval: conf.get(&entries::HISTORY_CLEANER_INTERVAL)?,
             max_age: conf.get(&entries::HISTORY_CLEANER_MAX_AGE)?,
@@ -130,12 +128,16 @@ impl History {
     fn with_index(options: HistoryOptions, index: Option<Index>) -> Result<Self, HistoryError> {
         let mut listing = Listing::default();
         let known = index.as_ref().map(Index::listing).unwrap_or_default();
-        known.into_iter().for_each(|(log, listed)| listing.insert(log, listed));
+        for (mut log, listed) in known {
+            options.directory.adopt(&mut log);
+            listing.insert(log, listed);
+        }
         let limits = Limits { applications: options.retained, bytes: options.retained_bytes };
-        let opened = Opened::new(limits, options.retention, index);
+        let directory = options.directory.clone();
+        let opened = Opened::new(directory, limits, options.retention, index);
         let history = History { options, listing: Mutex::new(listing), opened };
         history.refresh().map_err(|source| {
-            let directory = history.options.directory.clone();
+            let directory = history.options.directory.path().to_owned();
             HistoryError::Unreadable { directory, source }
         })?;
         Ok(history)
@@ -148,7 +150,7 @@ impl History {
 
     /// Looks at the directory again: new logs, logs that have grown, logs that are gone.
     pub fn refresh(&self) -> io::Result<()> {
-        let found = discover(&self.options.directory)?;
+        let found = self.options.directory.discover()?;
         let before = lock(&self.listing).counts();
         let changed = lock(&self.listing).retain(&found);
         // Not under the lock: a long log takes its time.
@@ -184,7 +186,7 @@ impl History {
     }
 
     fn source(&self) -> String {
-        format!("file:{}", self.options.directory.display())
+        self.options.directory.source()
     }
 }
 
@@ -203,13 +205,13 @@ impl Applications for History {
         attempt: Option<&str>,
         look: &mut dyn FnMut(&AppStatus),
     ) -> bool {
-        let Some(path) = lock(&self.listing).path(id, attempt) else {
+        let Some(log) = lock(&self.listing).log(id, attempt) else {
             return false;
         };
-        match self.opened.with(&path, look) {
+        match self.opened.with(&log, look) {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, log = %path.display(), "a log could not be read");
+                tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
                 false
             }
         }

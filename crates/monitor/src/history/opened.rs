@@ -12,7 +12,7 @@ use firesteel_status::{AppStatus, Retention};
 use super::index::Index;
 use super::lock;
 use crate::Replay;
-use crate::log::{Lines, LogSource};
+use crate::log::{Lines, LogDirectory, LogSource};
 
 /// So many logs are read at once: each takes memory for what it says.
 const READING: usize = 4;
@@ -28,6 +28,7 @@ pub(super) struct Limits {
 /// Statuses of logs, within limits.
 #[derive(Debug)]
 pub(super) struct Opened {
+    directory: LogDirectory,
     limits: Limits,
     retention: Retention,
     index: Option<Index>,
@@ -90,9 +91,15 @@ impl Cache {
 }
 
 impl Opened {
-    pub(super) fn new(limits: Limits, retention: Retention, index: Option<Index>) -> Self {
+    pub(super) fn new(
+        directory: LogDirectory,
+        limits: Limits,
+        retention: Retention,
+        index: Option<Index>,
+    ) -> Self {
         let (cache, reading, read) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Opened { limits, retention, index, cache, reading, read, loads: Loads::default() }
+        let loads = Loads::default();
+        Opened { directory, limits, retention, index, cache, reading, read, loads }
     }
 
     /// Tells how long logs took to be read.
@@ -129,11 +136,16 @@ impl Opened {
     }
 
     /// Looks at the status of a log, with everything that is in it by now; `false`: it is gone.
-    pub(super) fn with(&self, path: &Path, look: &mut dyn FnMut(&AppStatus)) -> io::Result<bool> {
+    pub(super) fn with(
+        &self,
+        listed: &LogSource,
+        look: &mut dyn FnMut(&AppStatus),
+    ) -> io::Result<bool> {
+        let path = &listed.path;
         let slot = self.slot(path);
         // Who asks for the same log waits, and gets it as it was read.
         let mut slot = lock(&slot);
-        let Some(source) = LogSource::at(path) else { return Ok(false) };
+        let Some(source) = self.directory.now(listed) else { return Ok(false) };
         let is_stale = slot.as_ref().is_some_and(|open| open.is_stale(&source));
         if is_stale {
             // Written anew, or compacted.

@@ -9,7 +9,7 @@ use super::*;
 
 fn options(directory: &Path) -> HistoryOptions {
     HistoryOptions {
-        directory: directory.to_owned(),
+        directory: crate::log::LogDirectory::local(directory.to_owned()),
         update_interval: Duration::from_secs(10),
         retained: 2,
         retained_bytes: usize::MAX,
@@ -126,7 +126,7 @@ fn what_is_no_log_is_left_out_and_harms_nobody() {
     let ids: Vec<String> = history.list().into_iter().map(|entry| entry.id).collect();
     assert_eq!(ids, ["good"]);
     let missing = History::open(HistoryOptions {
-        directory: "/no/where".into(),
+        directory: crate::log::LogDirectory::local("/no/where".into()),
         ..options(directory.path())
     });
     assert!(missing.unwrap_err().to_string().contains("/no/where"));

@@ -4,7 +4,10 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::chunks::Unpacked;
 use super::lz4;
+use super::lzf::Lzf;
+use super::snappy::Snappy;
 
 /// How a file is compressed, by the end of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,16 +15,21 @@ pub enum Codec {
     None,
     Zstd,
     Lz4,
+    /// Of Spark's logs only: none of ours is written so.
+    Snappy,
+    /// As for [`Codec::Snappy`].
+    Lzf,
 }
 
 impl Codec {
-    /// What the end of a name says, and the name without it; `None`: a codec that we cannot read.
-    pub(super) fn split(name: &str) -> Option<(&str, Codec)> {
+    /// What the end of a name says, and the name without it.
+    pub(super) fn split(name: &str) -> (&str, Codec) {
         match name.rsplit_once('.') {
-            Some((stem, "zstd")) => Some((stem, Codec::Zstd)),
-            Some((stem, "lz4")) => Some((stem, Codec::Lz4)),
-            Some((_, "snappy" | "lzf")) => None,
-            _ => Some((name, Codec::None)),
+            Some((stem, "zstd")) => (stem, Codec::Zstd),
+            Some((stem, "lz4")) => (stem, Codec::Lz4),
+            Some((stem, "snappy")) => (stem, Codec::Snappy),
+            Some((stem, "lzf")) => (stem, Codec::Lzf),
+            _ => (name, Codec::None),
         }
     }
 
@@ -31,6 +39,8 @@ impl Codec {
             Codec::None => "",
             Codec::Zstd => ".zstd",
             Codec::Lz4 => ".lz4",
+            Codec::Snappy => ".snappy",
+            Codec::Lzf => ".lzf",
         }
     }
 
@@ -48,6 +58,8 @@ impl Codec {
                 Box::new(reader)
             }
             Codec::Lz4 => Box::new(lz4::Blocks::new(from)),
+            Codec::Snappy => Box::new(Unpacked::new(from, Snappy::default())),
+            Codec::Lzf => Box::new(Unpacked::new(from, Lzf::default())),
         })
     }
 
@@ -65,6 +77,7 @@ impl Codec {
                 lz4::compress(bytes, &mut packed)?;
                 packed
             }
+            Codec::Snappy | Codec::Lzf => return Err(io::ErrorKind::Unsupported.into()),
         };
         to.write_all(&packed)?;
         Ok(packed.len() as u64)

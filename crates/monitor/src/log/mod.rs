@@ -1,30 +1,34 @@
 //! Event logs as files, laid out as Spark's are:
 //!
 //! ```text
-//! APP[_ATTEMPT][.zstd|.lz4][.inprogress]            one file
+//! APP[_ATTEMPT][.CODEC][.inprogress]                one file
 //! eventlog_v2_APP[_ATTEMPT]/                        a rolling log
 //!     appstatus_APP[_ATTEMPT][.inprogress]          empty
-//!     events_1_APP[_ATTEMPT][.zstd|.lz4][.compact]  one after the other
+//!     events_1_APP[_ATTEMPT][.CODEC][.compact]      one after the other
 //! ```
 //!
 //! | file | owns |
 //! |---|---|
-//! | `lz4`, `codec` | bytes and their compression |
+//! | `lz4`, `snappy`, `lzf`, `chunks`, `codec` | bytes and their compression |
 //! | `source` | which files a log is |
 //! | `reader` | lines, of a log that may still grow or end in the middle of something |
 //! | `writer` | a log that is written |
+//! | `upload` | its files, where they go to an object store |
 
+mod chunks;
 mod codec;
 mod lz4;
+mod lzf;
 mod reader;
+mod snappy;
 mod source;
+mod upload;
 mod writer;
 
 pub use codec::Codec;
 pub use reader::Lines;
-pub(crate) use reader::{last_lines, open};
-pub use source::{LogSource, discover};
-pub(crate) use writer::local_directory;
+pub(crate) use reader::last_lines;
+pub use source::{LogDirectory, LogSource, discover};
 pub use writer::{EventLog, EventLogError};
 
 /// The end of the name of a log that is being written.

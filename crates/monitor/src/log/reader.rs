@@ -1,9 +1,6 @@
 //! The lines of a log that may still grow, end in the middle of a line or of a compressed frame, or be no log at all.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read};
 
 use super::source::Part;
 use super::{Codec, LogSource};
@@ -64,7 +61,7 @@ impl Lines {
                 self.position = Position { number: part.number, offset: 0 };
             }
             let grows = log.in_progress && Some(part.number) == last;
-            if !self.read_part(part, grows, take)? {
+            if !self.read_part(log, part, grows, take)? {
                 break;
             }
         }
@@ -73,17 +70,17 @@ impl Lines {
 
     fn read_part(
         &mut self,
+        log: &LogSource,
         part: &Part,
         grows: bool,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
-        let mut file = open(&part.path)?;
         let from: Box<dyn Read + Send> = match part.codec {
-            Codec::None => {
-                file.seek(SeekFrom::Start(self.position.offset))?;
-                Box::new(file)
-            }
+            // An object ends where it did: there is nothing behind that could be asked for.
+            Codec::None if self.position.offset >= part.bytes => return Ok(true),
+            Codec::None => log.open(&part.path, self.position.offset)?,
             codec => {
+                let file = log.open(&part.path, 0)?;
                 let most = part.bytes.saturating_mul(RATIO).max(AT_LEAST);
                 let mut reader = codec.reader(file)?.take(most);
                 let skipped =
@@ -169,12 +166,6 @@ impl Lines {
     }
 }
 
-/// Opens a file of a log. It was no link when it was found: now it is none either.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    OpenOptions::new().read(true).custom_flags(no_follow).open(path)
-}
-
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, Other, UnexpectedEof};
     // zstd tells damage as an error without a number of the system.
@@ -201,6 +192,7 @@ pub(crate) fn last_lines(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::{Cursor, Write};
 
     use super::*;

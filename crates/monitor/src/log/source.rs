@@ -1,15 +1,41 @@
 //! Which files a log is.
+//!
+//! Logs lie in a directory of this machine, or in one of an object store. A path of the latter is its URL.
 
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use firesteel_conf::Conf;
+use firesteel_io::{ObjectDirectory, ObjectEntry, StoreOptions};
 use firesteel_types::Tick;
 use serde::{Deserialize, Serialize};
 
 use super::{Codec, IN_PROGRESS, ROLLING};
+
+/// A directory of logs.
+#[derive(Clone, Debug)]
+pub struct LogDirectory {
+    path: PathBuf,
+    store: Store,
+}
+
+/// The object store whose paths are meant; `None`: those of this machine. It says where a log is read, not which one it is: all are
+/// equal.
+#[derive(Clone, Debug, Default)]
+struct Store(Option<Arc<ObjectDirectory>>);
+
+impl PartialEq for Store {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Store {}
 
 /// A log in a directory of logs, as it was when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +49,8 @@ pub struct LogSource {
     /// When it was changed last.
     pub modified: Tick,
     pub(super) parts: Vec<Part>,
+    #[serde(skip)]
+    store: Store,
 }
 
 /// One file of a log.
@@ -35,7 +63,119 @@ pub(super) struct Part {
     pub(super) bytes: u64,
 }
 
-/// All logs in a directory. What is no log, or is compressed in a way that we cannot read, is left out.
+/// A file as a directory or a store tells of it.
+struct Listed {
+    name: String,
+    bytes: u64,
+    modified: Tick,
+}
+
+/// Hadoop's settings of object stores, with Spark's prefix.
+pub(crate) fn store_options(conf: &Conf) -> Arc<StoreOptions> {
+    let settings = conf.iter().filter_map(|(key, value)| {
+        let key = key.strip_prefix("spark.hadoop.")?;
+        key.starts_with("fs.").then(|| (key.to_owned(), value.to_owned()))
+    });
+    Arc::new(StoreOptions::new(settings))
+}
+
+impl LogDirectory {
+    /// The directory that a setting names: a path, a `file:` URL or that of an object store.
+    pub fn of(text: &str, conf: &Conf) -> io::Result<Self> {
+        let path = match text.strip_prefix("file:") {
+            Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
+            None if text.contains("://") => {
+                let store = ObjectDirectory::open(text, &store_options(conf))?;
+                let path = PathBuf::from(store.url());
+                return Ok(LogDirectory { path, store: Store(Some(Arc::new(store))) });
+            }
+            None => text,
+        };
+        Ok(Self::local(PathBuf::from(path)))
+    }
+
+    /// A directory of this machine.
+    pub fn local(path: PathBuf) -> Self {
+        LogDirectory { path, store: Store(None) }
+    }
+
+    /// The path, or the URL.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn store(&self) -> Option<&Arc<ObjectDirectory>> {
+        self.store.0.as_ref()
+    }
+
+    /// As Spark's REST API spells it.
+    pub(crate) fn source(&self) -> String {
+        match self.store.0 {
+            Some(_) => self.path.display().to_string(),
+            None => format!("file:{}", self.path.display()),
+        }
+    }
+
+    /// All logs in it. What is no log is left out.
+    pub fn discover(&self) -> io::Result<Vec<LogSource>> {
+        let Some(store) = &self.store.0 else { return discover(&self.path) };
+        Ok(logs_of(store, store.list(None)?))
+    }
+
+    /// A log as it is now; `None`: it is gone. One in a store is as it was listed: a request each time somebody looks at it would take
+    /// longer than the look.
+    pub(crate) fn now(&self, log: &LogSource) -> Option<LogSource> {
+        match self.store.0 {
+            Some(_) => Some(log.clone()),
+            None => LogSource::at(&log.path),
+        }
+    }
+
+    /// A log that was stored without where it is read.
+    pub(crate) fn adopt(&self, log: &mut LogSource) {
+        log.store = self.store.clone();
+    }
+}
+
+/// What follows the directory of the store.
+fn relative(store: &ObjectDirectory, path: &Path) -> String {
+    path.strip_prefix(store.url()).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// The logs that objects are.
+fn logs_of(store: &Arc<ObjectDirectory>, mut objects: Vec<ObjectEntry>) -> Vec<LogSource> {
+    let root = Path::new(store.url());
+    objects.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut logs = Vec::new();
+    let of_directory = |object: &ObjectEntry| {
+        object.name.split_once('/').map_or(String::new(), |(directory, _)| directory.to_owned())
+    };
+    for group in objects.chunk_by(|a, b| of_directory(a) == of_directory(b)) {
+        let directory = of_directory(&group[0]);
+        let listed = |object: &ObjectEntry, name: &str| Listed {
+            name: name.to_owned(),
+            bytes: object.len,
+            modified: Tick(object.modified_ms),
+        };
+        if directory.is_empty() {
+            let visible = group.iter().filter(|object| !object.name.starts_with('.'));
+            logs.extend(
+                visible
+                    .map(|object| single(&root.join(&object.name), &listed(object, &object.name))),
+            );
+        } else if directory.starts_with(ROLLING) {
+            let files = group.iter().filter_map(|object| {
+                let (_, name) = object.name.split_once('/')?;
+                Some(listed(object, name))
+            });
+            logs.extend(rolling(&root.join(&directory), files));
+        }
+    }
+    logs.iter_mut().for_each(|log| log.store = Store(Some(store.clone())));
+    logs
+}
+
+/// All logs in a directory of this machine. What is no log is left out.
 pub fn discover(directory: &Path) -> io::Result<Vec<LogSource>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -47,19 +187,26 @@ pub fn discover(directory: &Path) -> io::Result<Vec<LogSource>> {
 }
 
 impl LogSource {
-    /// The log at a path; `None`: there is none. Links are not followed: what they lead to is not in the directory.
+    /// The log at a path of this machine; `None`: there is none. Links are not followed: what they lead to is not in the directory.
     pub fn at(path: &Path) -> Option<Self> {
         let name =
             path.file_name().and_then(OsStr::to_str).filter(|name| !name.starts_with('.'))?;
         let metadata = fs::symlink_metadata(path).ok()?;
         if metadata.is_dir() {
-            return name.starts_with(ROLLING).then(|| rolling(path)).flatten();
+            return name.starts_with(ROLLING).then(|| rolling(path, files_of(path)?)).flatten();
         }
-        metadata.is_file().then(|| single(path, name, &metadata)).flatten()
+        metadata.is_file().then(|| single(path, &listed(name, &metadata)))
     }
 
     /// Removes all its files.
     pub fn remove(&self) -> io::Result<()> {
+        if let Some(store) = &self.store.0 {
+            // Also those that a compacted file stands for, and the one that says whether it is over.
+            let below = store.list(Some(&relative(store, &self.path)))?;
+            let mut names: Vec<String> = below.into_iter().map(|object| object.name).collect();
+            names.extend(self.files().map(|path| relative(store, path)));
+            return store.remove(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        }
         match fs::symlink_metadata(&self.path)?.is_dir() {
             true => fs::remove_dir_all(&self.path),
             false => fs::remove_file(&self.path),
@@ -75,59 +222,91 @@ impl LogSource {
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.parts.iter().map(|part| part.path.as_path())
     }
+
+    /// Opens one of its files at an offset. It was no link when it was found: now it is none either.
+    pub(crate) fn open(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        if let Some(store) = &self.store.0 {
+            return Ok(Box::new(Fetched(store.read(&relative(store, path), offset)?)));
+        }
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let mut file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Box::new(file))
+    }
 }
 
-fn modified(metadata: &Metadata) -> Tick {
+/// Bytes of a store. That they did not come is no damage of the log: its reader tries again.
+struct Fetched(firesteel_io::Input);
+
+impl Read for Fetched {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.0.read(to).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::Interrupted => error,
+            _ => io::Error::new(io::ErrorKind::ConnectionAborted, error),
+        })
+    }
+}
+
+fn listed(name: &str, metadata: &Metadata) -> Listed {
     let since = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    Tick(since.map_or(0, |since| since.as_millis() as u64))
+    let modified = Tick(since.map_or(0, |since| since.as_millis() as u64));
+    Listed { name: name.to_owned(), bytes: metadata.len(), modified }
 }
 
-fn single(path: &Path, name: &str, metadata: &Metadata) -> Option<LogSource> {
-    let finished = name.strip_suffix(IN_PROGRESS);
-    let (_, codec) = Codec::split(finished.unwrap_or(name))?;
-    let bytes = metadata.len();
-    let part = Part { path: path.to_owned(), number: 0, codec, bytes };
-    Some(LogSource {
+/// The files of a directory of this machine.
+fn files_of(path: &Path) -> Option<impl Iterator<Item = Listed>> {
+    let entries = fs::read_dir(path).ok()?.flatten();
+    Some(entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let (name, metadata) = (name.to_str()?, fs::symlink_metadata(entry.path()).ok()?);
+        metadata.is_file().then(|| listed(name, &metadata))
+    }))
+}
+
+fn single(path: &Path, file: &Listed) -> LogSource {
+    let finished = file.name.strip_suffix(IN_PROGRESS);
+    let (_, codec) = Codec::split(finished.unwrap_or(&file.name));
+    let part = Part { path: path.to_owned(), number: 0, codec, bytes: file.bytes };
+    LogSource {
         path: path.to_owned(),
         in_progress: finished.is_some(),
-        bytes,
-        modified: modified(metadata),
+        bytes: file.bytes,
+        modified: file.modified,
         parts: vec![part],
-    })
+        store: Store(None),
+    }
 }
 
-fn rolling(path: &Path) -> Option<LogSource> {
+fn rolling(path: &Path, files: impl Iterator<Item = Listed>) -> Option<LogSource> {
     let mut log = LogSource {
         path: path.to_owned(),
         in_progress: false,
         bytes: 0,
         modified: Tick(0),
         parts: Vec::new(),
+        store: Store(None),
     };
-    let mut compacted = 0;
-    for entry in fs::read_dir(path).ok()?.flatten() {
-        let name = entry.file_name();
-        let (Some(name), Ok(metadata)) = (name.to_str(), fs::symlink_metadata(entry.path())) else {
-            continue;
-        };
-        if !metadata.is_file() {
-            continue;
-        }
-        if name.starts_with("appstatus_") {
-            log.in_progress |= name.ends_with(IN_PROGRESS);
+    let (mut compacted, mut is_over) = (0, false);
+    for file in files {
+        if file.name.starts_with("appstatus_") {
+            let in_progress = file.name.ends_with(IN_PROGRESS);
+            log.in_progress |= in_progress;
+            is_over |= !in_progress;
             continue;
         }
-        let Some((number, codec, is_compact)) = events_file(name) else { continue };
+        let Some((number, codec, is_compact)) = events_file(&file.name) else { continue };
         compacted = if is_compact { number.max(compacted) } else { compacted };
-        log.bytes += metadata.len();
-        log.modified = log.modified.max(modified(&metadata));
-        log.parts.push(Part { path: entry.path(), number, codec, bytes: metadata.len() });
+        log.bytes += file.bytes;
+        log.modified = log.modified.max(file.modified);
+        log.parts.push(Part { path: path.join(&file.name), number, codec, bytes: file.bytes });
     }
     // A compacted file stands for all before it, and for the one of its own number.
     log.parts.retain(|part| {
         part.number > compacted || (part.number == compacted && is_compact(&part.path))
     });
     log.parts.sort_by_key(|part| part.number);
+    // A store knows no renaming: for a moment both are there.
+    log.in_progress &= !is_over;
     (!log.parts.is_empty()).then_some(log)
 }
 
@@ -139,7 +318,7 @@ fn is_compact(path: &Path) -> bool {
 fn events_file(name: &str) -> Option<(u64, Codec, bool)> {
     let (number, rest) = name.strip_prefix("events_")?.split_once('_')?;
     let plain = rest.strip_suffix(".compact");
-    let (_, codec) = Codec::split(plain.unwrap_or(rest))?;
+    let (_, codec) = Codec::split(plain.unwrap_or(rest));
     Some((number.parse().ok()?, codec, plain.is_some()))
 }
 
@@ -151,7 +330,14 @@ mod tests {
     fn files_are_logs_by_their_names_and_links_are_none() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str| fs::write(directory.path().join(name), "x").unwrap();
-        let files = ["app-1", "app-2.zstd", "app-3.lz4.inprogress", ".hidden", "app-4.snappy"];
+        let files = [
+            "app-1",
+            "app-2.zstd",
+            "app-3.lz4.inprogress",
+            ".hidden",
+            "app-4.snappy",
+            "app-4b.lzf",
+        ];
         files.into_iter().for_each(write);
         fs::create_dir(directory.path().join("other")).unwrap();
         fs::create_dir(directory.path().join("eventlog_v2_app-5")).unwrap();
@@ -165,9 +351,10 @@ mod tests {
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
         let names: Vec<_> = found.iter().map(|log| (name(&log.path), log.in_progress)).collect();
         let expected = [("app-1", false), ("app-2.zstd", false), ("app-3.lz4.inprogress", true)];
-        let expected = expected.into_iter().chain([("eventlog_v2_app-5", true)]);
+        let others = [("app-4.snappy", false), ("app-4b.lzf", false), ("eventlog_v2_app-5", true)];
+        let expected = expected.into_iter().chain(others);
         assert_eq!(names, expected.map(|(a, b)| (a.to_owned(), b)).collect::<Vec<_>>());
-        let parts: Vec<_> = found[3].files().map(name).collect();
+        let parts: Vec<_> = found[5].files().map(name).collect();
         assert_eq!(parts, ["events_2_app-5.compact", "events_9_app-5", "events_10_app-5"]);
     }
 }

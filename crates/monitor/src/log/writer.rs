@@ -2,7 +2,7 @@
 //!
 //! The log hears events on a thread and in a queue of its own: no job waits for it. What it cannot write makes the log
 //! incomplete, which is told once, and nothing else. After every event but those of tasks, all that was heard is with the
-//! system: a driver that is killed leaves a log that opens.
+//! system: a driver that is killed leaves a log that opens. Where an object store has the log, that is so within seconds.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use firesteel_conf::{Conf, ConfError, Redaction, entries};
 use firesteel_types::{Event, Properties};
 
-use super::{Codec, IN_PROGRESS, ROLLING};
+use super::upload::Uploader;
+use super::{Codec, IN_PROGRESS, LogDirectory, ROLLING};
 use crate::spark::{Encoder, Extent};
 
 /// Why an application that wants a log cannot have one.
@@ -20,17 +21,20 @@ use crate::spark::{Encoder, Extent};
 pub enum EventLogError {
     #[error(transparent)]
     Setting(#[from] ConfError),
+    #[error("spark.eventLog.dir={directory}: {source}")]
+    Store { directory: String, source: io::Error },
     #[error(
-        "spark.eventLog.dir={directory}: logs are written to local directories only; set a path such as /var/log/spark-events"
+        "spark.eventLog.dir={directory}: objects cannot grow, so a log in an object store is a rolling one; leave \
+         spark.eventLog.rolling.enabled out"
     )]
-    NotLocal { directory: String },
+    OneObject { directory: String },
     #[error("spark.eventLog.dir={}: there is no such directory; make it, or set spark.eventLog.enabled=false", directory.display())]
     NoDirectory { directory: PathBuf },
 }
 
 #[derive(Debug)]
 struct Options {
-    directory: PathBuf,
+    directory: LogDirectory,
     codec: Codec,
     /// Bytes of a file of a rolling log; `None`: one file.
     roll_at: Option<u64>,
@@ -56,6 +60,8 @@ enum State {
     /// The application has not told its id yet.
     Unnamed,
     Open(Target),
+    /// It goes to an object store.
+    Uploaded(Uploader),
     Finished,
     /// The log is incomplete: nothing more is written.
     Broken,
@@ -74,16 +80,6 @@ struct Target {
     written: u64,
 }
 
-/// The directory that a setting names.
-pub(crate) fn local_directory(text: &str) -> Option<PathBuf> {
-    let path = match text.strip_prefix("file:") {
-        Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
-        None if text.contains("://") => return None,
-        None => text,
-    };
-    Some(PathBuf::from(path))
-}
-
 impl EventLog {
     /// The log that the settings ask for, if they do.
     pub fn from_conf(conf: &Conf) -> Result<Option<Self>, EventLogError> {
@@ -91,10 +87,10 @@ impl EventLog {
             return Ok(None);
         }
         let text = conf.get(&entries::EVENT_LOG_DIR)?;
-        let directory = local_directory(&text)
-            .ok_or_else(|| EventLogError::NotLocal { directory: text.clone() })?;
-        if !directory.is_dir() {
-            return Err(EventLogError::NoDirectory { directory });
+        let directory = LogDirectory::of(&text, conf)
+            .map_err(|source| EventLogError::Store { directory: text.clone(), source })?;
+        if directory.store().is_none() && !directory.path().is_dir() {
+            return Err(EventLogError::NoDirectory { directory: directory.path().to_owned() });
         }
         let codec = match conf.get(&entries::EVENT_LOG_COMPRESS)? {
             false => Codec::None,
@@ -104,6 +100,9 @@ impl EventLog {
             },
         };
         let rolling = conf.get(&entries::EVENT_LOG_ROLLING)?;
+        if directory.store().is_some() && !rolling {
+            return Err(EventLogError::OneObject { directory: text });
+        }
         let roll_at = conf.get(&entries::EVENT_LOG_ROLLING_SIZE)?.0;
         let options = Options {
             directory,
@@ -177,18 +176,32 @@ impl EventLog {
         if !matches!(self.state, State::Unnamed) {
             return;
         }
-        match Target::create(&self.options, name) {
-            Ok(target) => self.state = State::Open(target),
+        let Options { directory, codec, overwrite, .. } = &self.options;
+        let opened = match directory.store() {
+            Some(store) => {
+                Uploader::start(store.clone(), name, *codec, *overwrite).map(State::Uploaded)
+            }
+            None => Target::create(&self.options, name).map(State::Open),
+        };
+        match opened {
+            Ok(state) => self.state = state,
             Err(error) => self.give_up("could not be created", &error),
         }
     }
 
     fn flush(&mut self) {
-        let State::Open(target) = &mut self.state else { return };
         if self.lines.is_empty() {
             return;
         }
-        let written = target.write(&self.options, &self.lines);
+        let written = match &mut self.state {
+            State::Open(target) => target.write(&self.options, &self.lines),
+            State::Uploaded(uploader) => {
+                let mut packed = Vec::new();
+                let written = self.options.codec.write(&self.lines, &mut packed);
+                written.and_then(|_| uploader.write(packed))
+            }
+            _ => return,
+        };
         self.lines.clear();
         if let Err(error) = written {
             self.give_up("is incomplete: it could not be written", &error);
@@ -199,16 +212,18 @@ impl EventLog {
     fn finish(&mut self) {
         self.encoder.finish(&mut self.lines);
         self.flush();
-        let State::Open(target) = std::mem::replace(&mut self.state, State::Finished) else {
-            return;
+        let finished = match std::mem::replace(&mut self.state, State::Finished) {
+            State::Open(target) => target.finish(&self.options),
+            State::Uploaded(uploader) => uploader.finish(),
+            _ => return,
         };
-        if let Err(error) = target.finish(&self.options) {
+        if let Err(error) = finished {
             self.give_up("could not be finished", &error);
         }
     }
 
     fn give_up(&mut self, what: &str, error: &io::Error) {
-        let directory = self.options.directory.display();
+        let directory = self.options.directory.path().display();
         tracing::error!(%error, %directory, "the event log {what}; jobs go on without it");
         (self.state, self.lines) = (State::Broken, Vec::new());
     }
@@ -254,14 +269,14 @@ impl Target {
     }
 
     fn create_single(options: &Options, name: &str) -> io::Result<Self> {
-        let path = options.directory.join(format!("{name}{}", options.codec.extension()));
+        let path = options.directory.path().join(format!("{name}{}", options.codec.extension()));
         make_room(&path, options.overwrite)?;
         let file = create(&in_progress(&path))?;
         Ok(Target { path, name: name.to_owned(), file, number: 0, written: 0 })
     }
 
     fn create_rolling(options: &Options, name: &str) -> io::Result<Self> {
-        let path = options.directory.join(format!("{ROLLING}{name}"));
+        let path = options.directory.path().join(format!("{ROLLING}{name}"));
         make_room(&path, options.overwrite)?;
         DirBuilder::new().mode(0o770).create(&path)?;
         create(&in_progress(&path.join(format!("appstatus_{name}"))))?;
@@ -528,12 +543,12 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_or_not_local_is_refused_at_the_start() {
+    fn a_directory_that_is_not_there_or_of_no_known_store_is_refused_at_the_start() {
         let refused = |directory: &str| {
             EventLog::from_conf(&conf(Path::new(directory), &[])).unwrap_err().to_string()
         };
         assert!(refused("/nowhere/at/all").contains("no such directory"));
-        assert!(refused("s3a://bucket/logs").contains("local directories only"));
+        assert!(refused("hdfs://host/logs").contains("hdfs:// is not supported"));
         assert!(EventLog::from_conf(&Conf::default()).unwrap().is_none());
     }
 }

@@ -233,6 +233,34 @@ fn partitions(status: &AppStatus, rdd: &RddStatus) -> Vec<PartitionData> {
     data.collect()
 }
 
+/// `ProcessSummary`
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProcessData<'a> {
+    id: &'a str,
+    host_port: &'a str,
+    is_active: bool,
+    total_cores: u32,
+    add_time: Date,
+    process_logs: &'a BTreeMap<String, String>,
+}
+
+impl<'a> ProcessData<'a> {
+    /// All of an application. Spark tells of none that it ended.
+    pub(crate) fn all(status: &'a AppStatus) -> Vec<Self> {
+        let processes = status.application().processes.iter();
+        let data = processes.map(|(id, (info, added))| ProcessData {
+            id,
+            host_port: &info.address,
+            is_active: true,
+            total_cores: info.cores,
+            add_time: Date::of(*added),
+            process_logs: &info.log_urls,
+        });
+        data.collect()
+    }
+}
+
 type Setting<'a> = (&'a str, &'a str);
 
 /// `ApplicationEnvironmentInfo`
@@ -271,8 +299,8 @@ struct ProfileData<'a> {
 struct ExecutorResource<'a> {
     resource_name: &'a str,
     amount: u64,
-    discovery_script: &'static str,
-    vendor: &'static str,
+    discovery_script: &'a str,
+    vendor: &'a str,
 }
 
 #[derive(Serialize)]
@@ -320,7 +348,9 @@ impl<'a> ProfileData<'a> {
     fn of(profile: &'a ResourceProfile) -> Self {
         let executor = profile.executor.iter().map(|(name, amount)| {
             let (resource_name, amount) = (name.as_str(), *amount);
-            let (discovery_script, vendor) = ("", "");
+            let device = profile.devices.get(name);
+            let discovery_script = device.map_or("", |device| &device.discovery_script);
+            let vendor = device.map_or("", |device| &device.vendor);
             let of = ExecutorResource { resource_name, amount, discovery_script, vendor };
             (resource_name, of)
         });

@@ -7,7 +7,7 @@ use firesteel_status::{AppStatus, Order, Paging, StageStatus, TaskSort};
 use firesteel_types::{ExecutorId, JobId, RddId, StageId, StageRef, Tick};
 
 use super::distributions::TaskDistributions;
-use super::executors::{EnvironmentData, ExecutorData, RddData};
+use super::executors::{EnvironmentData, ExecutorData, ProcessData, RddData};
 use super::insights::InsightData;
 use super::query::Query;
 use super::stages::{Detail, JobData, StageData, in_states, job_state, stage_state};
@@ -146,7 +146,8 @@ impl About<'_> {
             }
             ("executors", []) => Ok(self.executors(true)),
             ("allexecutors", []) => Ok(self.executors(false)),
-            ("allmiscellaneousprocess" | "sql", []) => Ok(Answer::json(&[(); 0])),
+            ("allmiscellaneousprocess", []) => Ok(Answer::json(&ProcessData::all(self.status))),
+            ("sql", []) => Ok(Answer::json(&[(); 0])),
             ("storage", ["rdd"]) => Ok(self.rdds()),
             ("storage", ["rdd", rdd]) => self.rdd(self.number(rdd)?),
             ("environment", []) => {

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use firesteel_types::event::Locality;
 use firesteel_types::{
-    Accumulable, AccumulatorId, BlockManagerId, Event, ExecutorId, ExecutorInfo, ExecutorMetrics,
-    Host, JobError, JobId, Properties, RddId, ResourceProfile, StageId, StagePeak, StageRef,
-    TaskId, TaskInfo, Tick,
+    Accumulable, AccumulatorId, BlockManagerId, DeviceRequest, Event, ExecutorId, ExecutorInfo,
+    ExecutorMetrics, Host, JobError, JobId, ProcessInfo, Properties, RddId, ResourceProfile,
+    StageId, StagePeak, StageRef, TaskId, TaskInfo, Tick,
 };
 use serde::Deserialize;
 
@@ -137,6 +137,12 @@ impl Decoder {
                     at: tick(read.at),
                 }
             }
+            MISSING => {
+                let read: model::Missing<'_> = read(line)?;
+                let shortage = read.shortage.map(|words| words.to_string());
+                Event::ExecutorsMissing { shortage, at: tick(read.at) }
+            }
+            "SparkListenerMiscellaneousProcessAdded" => process(read(line)?),
             LOST => {
                 let read: model::Lost = read(line)?;
                 Event::EventsLost { events: read.events.u64() }
@@ -328,6 +334,7 @@ impl Decoder {
 /// The names of our own events, after the prefix that Spark looks up a class by, in vain.
 pub(super) const ACCUMULATED: &str = "FiresteelAccumulableUpdated";
 pub(super) const RESUBMITTED: &str = "FiresteelTaskResubmitted";
+pub(super) const MISSING: &str = "FiresteelExecutorsMissing";
 pub(super) const LOST: &str = "FiresteelEventsLost";
 
 fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, LineError> {
@@ -419,14 +426,26 @@ fn environment(read: model::Environment<'_>) -> Event {
 }
 
 fn profile(read: model::ProfileAdded<'_>) -> Event {
-    let executor = read.executor.into_iter();
-    let task = read.task.into_iter();
-    let profile = ResourceProfile {
-        id: read.id.u32(),
-        executor: executor.map(|(name, of)| (name.into_owned(), of.amount.u64())).collect(),
-        task: task.map(|(name, of)| (name.into_owned(), of.amount)).collect(),
-    };
+    let (mut executor, mut devices) = (BTreeMap::new(), BTreeMap::new());
+    for (name, of) in read.executor {
+        let (discovery_script, vendor) = (of.script.into_owned(), of.vendor.into_owned());
+        if !discovery_script.is_empty() || !vendor.is_empty() {
+            devices.insert(name.clone().into_owned(), DeviceRequest { discovery_script, vendor });
+        }
+        executor.insert(name.into_owned(), of.amount.u64());
+    }
+    let task = read.task.into_iter().map(|(name, of)| (name.into_owned(), of.amount)).collect();
+    let profile = ResourceProfile { id: read.id.u32(), executor, task, devices };
     Event::ResourceProfileAdded { profile }
+}
+
+fn process(read: model::ProcessAdded<'_>) -> Event {
+    let info = ProcessInfo {
+        address: read.info.address.into_owned(),
+        cores: read.info.cores.u32(),
+        log_urls: read.info.logs.into_owned(),
+    };
+    Event::MiscellaneousProcessAdded { id: read.id.into_owned(), info, at: tick(read.at) }
 }
 
 fn properties(read: Pairs<'_>) -> Properties {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use firesteel_types::event::{RddScope, StageRdd};
 use firesteel_types::{
     Accumulable, AccumulatorId, BlockManagerId, Determinism, Event, ExecutorInfo, ExecutorMetrics,
-    JobError, JobId, Properties, ResourceProfile, StageInfo, StageRef, TaskFailure, TaskInfo,
-    TaskMetrics, Tick,
+    JobError, JobId, ProcessInfo, Properties, ResourceProfile, StageInfo, StageRef, TaskFailure,
+    TaskInfo, TaskMetrics, Tick,
 };
 use serde::Serialize;
 
-use super::decode::{ACCUMULATED, LOST, RESUBMITTED};
+use super::decode::{ACCUMULATED, LOST, MISSING, RESUBMITTED};
 use super::failure;
 use super::metrics::{Cost, Peaks};
 use super::model::{self, Line};
@@ -189,6 +189,7 @@ fn write(event: &Event, extent: Extent, out: &mut Vec<u8>) {
         Event::ResourceProfileAdded { profile } => {
             put("SparkListenerResourceProfileAdded", profile_of(profile), out);
         }
+        Event::MiscellaneousProcessAdded { id, info, at } => process_added(id, info, *at, out),
         Event::JobStart { job, properties, stages, at } => {
             let start = model::JobStart {
                 job: Int::of(job.0.into()),
@@ -281,6 +282,10 @@ fn write_of_executors(event: &Event, extent: Extent, out: &mut Vec<u8>) {
         Event::UnpersistRdd { rdd } => {
             let unpersisted = model::Unpersist { rdd: Int::of(rdd.0.into()) };
             put("SparkListenerUnpersistRDD", unpersisted, out);
+        }
+        Event::ExecutorsMissing { shortage, at } => {
+            let shortage = shortage.as_deref().map(Str::new);
+            put_by_class(MISSING, model::Missing { shortage, at: Int::of(at.0) }, out);
         }
         Event::EventsLost { events } => {
             put_by_class(LOST, model::Lost { events: Int::of(*events) }, out);
@@ -445,9 +450,21 @@ fn properties_of(properties: &Properties) -> Pairs<'_> {
     pairs
 }
 
+fn process_added(id: &str, info: &ProcessInfo, at: Tick, out: &mut Vec<u8>) {
+    let info = model::Process {
+        address: Str::new(&info.address),
+        cores: Int::of(info.cores.into()),
+        logs: Pairs::of(info.log_urls.iter().map(borrowed)),
+    };
+    let added = model::ProcessAdded { at: Int::of(at.0), id: Str::new(id), info };
+    put_by_class("SparkListenerMiscellaneousProcessAdded", added, out);
+}
+
 fn profile_of(profile: &ResourceProfile) -> model::ProfileAdded<'_> {
     let executor = profile.executor.iter().map(|(name, amount)| {
-        let (script, vendor) = (Str::new(""), Str::new(""));
+        let device = profile.devices.get(name);
+        let script = Str::new(device.map_or("", |device| &device.discovery_script));
+        let vendor = Str::new(device.map_or("", |device| &device.vendor));
         let amount = Int::of(*amount);
         let request = model::ExecutorRequest { name: Str::new(name), amount, script, vendor };
         (name.into(), request)

@@ -115,6 +115,14 @@ pub(crate) struct Resubmitted<'a> {
     pub(crate) at: Int,
 }
 
+/// Ours: why executors are missing, or that none is any more.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Missing<'a> {
+    #[serde(borrow, default)]
+    pub(crate) shortage: Option<Str<'a>>,
+    pub(crate) at: Int,
+}
+
 /// Ours: the log is incomplete.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lost {

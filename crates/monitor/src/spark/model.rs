@@ -90,6 +90,28 @@ pub(crate) struct ProfileAdded<'a> {
     pub(crate) task: std::collections::BTreeMap<Key<'a>, TaskRequest<'a>>,
 }
 
+/// Of YARN only.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessAdded<'a> {
+    #[serde(rename = "time")]
+    pub(crate) at: Int,
+    #[serde(borrow, rename = "processId")]
+    pub(crate) id: Str<'a>,
+    #[serde(borrow)]
+    pub(crate) info: Process<'a>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Process<'a> {
+    #[serde(borrow, rename = "hostPort")]
+    pub(crate) address: Str<'a>,
+    pub(crate) cores: Int,
+    #[serde(borrow, rename = "logUrlInfo")]
+    pub(crate) logs: Pairs<'a>,
+}
+
 /// The name of a resource, as the key of a map.
 pub(crate) type Key<'a> = std::borrow::Cow<'a, str>;
 

@@ -90,11 +90,15 @@ fn failures() -> Vec<TaskFailure> {
 }
 
 fn of_application() -> Vec<Event> {
+    let device = DeviceRequest { discovery_script: "s".to_owned(), vendor: "v".to_owned() };
     let profile = ResourceProfile {
         id: 0,
-        executor: BTreeMap::from([("cores".to_owned(), 2), ("memory".to_owned(), 1024)]),
+        executor: BTreeMap::from([("cores".to_owned(), 2), ("gpu".to_owned(), 1)]),
         task: BTreeMap::from([("cpus".to_owned(), 1.0)]),
+        devices: BTreeMap::from([("gpu".to_owned(), device)]),
     };
+    let (address, log_urls) = ("h:8042".to_owned(), named("stdout", "http://h/out"));
+    let info = ProcessInfo { address, cores: 1, log_urls };
     vec![
         Event::LogStart { version: "0.1.0".to_owned() },
         Event::ApplicationStart {
@@ -113,6 +117,7 @@ fn of_application() -> Vec<Event> {
             others: BTreeMap::new(),
         },
         Event::ResourceProfileAdded { profile },
+        Event::MiscellaneousProcessAdded { id: "yarn-am".to_owned(), info, at: AT },
     ]
 }
 
@@ -210,6 +215,7 @@ fn of_jobs() -> Vec<Event> {
         Event::JobEnd { job, result: Err(error), at: AT },
         Event::UnpersistRdd { rdd: RddId(9) },
         Event::ExecutorRemoved { executor: EXECUTOR, reason: "gone".to_owned(), at: AT },
+        Event::ExecutorsMissing { shortage: Some("no \"node\"".to_owned()), at: AT },
         Event::ApplicationEnd { exit_code: Some(3), at: AT },
     ]);
     all

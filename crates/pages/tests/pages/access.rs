@@ -84,6 +84,38 @@ fn a_running_application_is_shown_to_its_viewers_and_killed_by_its_modifiers() {
     assert_eq!(served.killed.lock().unwrap().len(), 1);
 }
 
+/// What a form of another user of the machine is answered with.
+fn post_of_nobody(address: std::net::SocketAddr, path: &str, form: &str) -> String {
+    let (ip, port, length) = (address.ip(), address.port(), form.len());
+    let head = format!("POST {path} HTTP/1.1\\r\\nHost: {address}\\r\\nContent-Length: {length}");
+    let script = format!("exec 3<>/dev/tcp/{ip}/{port}; printf '%b' \"$0\" >&3; cat <&3");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash", "-c"]);
+    let output = command.arg(script).arg(format!("{head}\\r\\n\\r\\n{form}")).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn another_user_of_the_machine_kills_no_job() {
+    let served = Arc::new(Fixed::new(vec![Made::SMALL.status()], true));
+    let server = start(served.clone(), Access::of_application(&Conf::new()).unwrap());
+    let page = get(server.address(), "/jobs/job/?id=11", "");
+    let token = page.split("name=\"token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form = format!("id=11&reason=why&token={token}");
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|it| {
+        std::os::unix::fs::MetadataExt::uid(&it) == 0 // Only root can be somebody else.
+    });
+    if is_root {
+        let refused = post_of_nobody(server.address(), "/jobs/job/kill/", &form);
+        assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+        assert!(refused.contains("Only the user who runs the application"), "{refused}");
+        assert!(served.killed.lock().unwrap().is_empty());
+    }
+    let killed = post(server.address(), "/jobs/job/kill/", "", &form);
+    assert!(killed.starts_with("HTTP/1.1 303"), "{killed}");
+    assert_eq!(served.killed.lock().unwrap().len(), 1);
+}
+
 #[test]
 fn who_does_not_say_who_they_are_is_told_how() {
     let served = Arc::new(Fixed::new(vec![Made::SMALL.status()], true));

@@ -49,7 +49,10 @@ async function look(browser, title, url, { dark, width, script }) {
 async function inspect(page, where) {
   const found = await page.evaluate(() => ({
     wide: document.documentElement.scrollWidth - window.innerWidth, evil: window.evil, inline: document.querySelectorAll("[style]").length,
+    // What only readers of screens are told takes no place on them.
+    seen: [...document.querySelectorAll(".hidden")].filter((it) => { const box = it.getBoundingClientRect(); return box.width > 1 || box.height > 1; }).map((it) => it.textContent),
   }));
+  for (const text of found.seen) complaints.push(`${where}: "${text}" is to be seen`);
   if (found.wide > 0) complaints.push(`${where}: scrolls sideways by ${found.wide} px`);
   if (found.evil !== undefined) complaints.push(`${where}: a script of the application ran`);
   await page.evaluate(axe);

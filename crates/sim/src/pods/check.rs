@@ -229,7 +229,7 @@ impl World {
     pub(super) fn check_report(&mut self, event: &ProviderEvent) -> Result<(), String> {
         match event {
             ProviderEvent::Started { executor, .. } => drop(self.book.started.insert(*executor)),
-            ProviderEvent::Decommissioning { executor } => {
+            ProviderEvent::Decommissioning { executor, .. } => {
                 self.counters.executors_decommissioned += 1;
                 self.book.leaving.insert(*executor);
             }

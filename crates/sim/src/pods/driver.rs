@@ -194,7 +194,7 @@ impl World {
                     driver.failed = Some(reason);
                 }
             }
-            RegistryEffect::Warn { .. } => self.counters.shortages_told += 1,
+            RegistryEffect::TellShortage { shortage: Some(_) } => self.counters.shortages_told += 1,
             RegistryEffect::ArmTimer(at) => {
                 if let Some(driver) = self.driver_of(of) {
                     driver.registry_timer.arm(at);
@@ -204,6 +204,8 @@ impl World {
             RegistryEffect::Drain => return self.feed_registry(of, RegistryEvent::Drained),
             RegistryEffect::Schedule(_)
             | RegistryEffect::ReportTask { .. }
+            | RegistryEffect::Warn { .. }
+            | RegistryEffect::TellShortage { shortage: None }
             | RegistryEffect::Accepted { .. } => {}
         }
         Ok(())

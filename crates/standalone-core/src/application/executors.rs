@@ -130,7 +130,8 @@ impl AppClient {
         let ExecutorUpdate { executor, state, end } = update;
         self.executors.numbers.heard_of(executor);
         if state == ExecutorState::Decommissioned {
-            return turn.report(ProviderEvent::Decommissioning { executor });
+            let reason = "its worker was decommissioned".to_owned();
+            return turn.report(ProviderEvent::Decommissioning { executor, reason });
         }
         if !state.is_finished() {
             let node = self.executors.ordered.get(&executor).cloned();

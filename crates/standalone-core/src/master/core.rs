@@ -206,8 +206,6 @@ impl Master {
     /// When something falls due beside the regular looks.
     fn due(&self) -> Option<Tick> {
         let cut_off = self.workers.next_cut_off(self.options.heartbeat_ms());
-        let cut_off = cut_off.map(|at| at.max(self.leadership.settled_at()));
-        let cut_off = cut_off.filter(|_| !self.leadership.is_recovering());
         self.leadership.due().into_iter().chain(cut_off).min()
     }
 
@@ -370,10 +368,10 @@ impl Master {
             self.complete_recovery(turn);
         }
         let judges = look != Look::Late && !self.leadership.is_recovering();
+        // A worker that has answered this leader and is cut off since is missed as at any other time: a driver that does not answer
+        // may make recovery last.
         if look != Look::Late {
             self.leadership.adopts_no_longer(turn.now);
-        }
-        if judges {
             self.remove_cut_off_workers(turn);
         }
         if look == Look::Early {

@@ -11,7 +11,7 @@ use super::core::{Master, Turn};
 use super::driver_table::Driver;
 use super::records::{DriverRecord, Fence};
 use super::recovery::Unknown;
-use crate::description::{DriverDescription, DriverReport, DriverState};
+use crate::description::{DriverDescription, DriverReport, DriverState, WorkerDescription};
 use crate::messages::{MasterReply, ToWorker};
 use crate::{DriverId, WorkerId};
 
@@ -107,8 +107,30 @@ impl Master {
             .and_then(|worker| self.workers.get(worker))
             .map(|worker| (worker.id().clone(), worker.description().address.clone()));
         let state = driver.map(Driver::state);
-        let reason = driver.and_then(Driver::reason).cloned();
+        let reason =
+            driver.and_then(|driver| driver.reason().cloned().or_else(|| self.shortage_of(driver)));
         turn.reply(from, MasterReply::DriverStatusResponse { driver: id, state, worker, reason });
+    }
+
+    /// Why a driver that waits will wait for ever: no worker is large enough, however little it runs. While there is none at all, it
+    /// waits for the first one.
+    fn shortage_of(&self, driver: &Driver) -> Option<String> {
+        let DriverDescription { cores, memory_mb, .. } = **driver.description();
+        let usable = || self.workers.alive().filter(|worker| !worker.is_decommissioned());
+        let fits = |it: &WorkerDescription| it.cores >= cores && it.memory_mb >= memory_mb;
+        let is_hopeless = driver.state() == DriverState::Submitted
+            && usable().next().is_some()
+            && !usable().any(|worker| fits(worker.description()));
+        let most_cores = usable().map(|worker| worker.description().cores).max().unwrap_or(0);
+        let most_mb = usable().map(|worker| worker.description().memory_mb).max().unwrap_or(0);
+        is_hopeless.then(|| {
+            format!(
+                "no worker is large enough: it takes {cores} core(s) and {memory_mb} MB, and of {} live worker(s) none has more \
+                 than {most_cores} core(s) and none more than {most_mb} MB. Start a larger one, or submit it again with less \
+                 (spark.driver.cores, spark.driver.memory)",
+                usable().count()
+            )
+        })
     }
 
     /// A worker tells of a driver. One that nobody counts on there is to end.

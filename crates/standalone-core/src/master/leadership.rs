@@ -29,7 +29,6 @@ pub(super) struct Leadership {
     recovery_ends: Option<Tick>,
     /// Until when it adopts what it does not know. Over when it looks, not before: it may have stood still.
     adopts_until: Option<Tick>,
-    settles_at: Tick,
     /// The largest term it ever heard of.
     heard: Term,
     /// The master that leads instead, as its store says.
@@ -44,7 +43,6 @@ impl Leadership {
             lease: None,
             recovery_ends: None,
             adopts_until: None,
-            settles_at: Tick(0),
             heard: Term(0),
             leader: None,
             followers: BTreeMap::new(),
@@ -66,7 +64,6 @@ impl Leadership {
             true => (Some(until), None),
             false => (None, Some(until)),
         };
-        self.settles_at = if recovers { until } else { Tick(0) };
         self.status = if recovers { RecoveryState::Recovering } else { RecoveryState::Alive };
     }
 
@@ -119,11 +116,6 @@ impl Leadership {
     /// It has heard all that came: what it does not know by now is nobody's.
     pub(super) fn adopts_no_longer(&mut self, now: Tick) {
         self.adopts_until = self.adopts_until.filter(|until| now < *until);
-    }
-
-    /// From when on workers whose connections broke may be missed: those of the leader before may be long in coming.
-    pub(super) fn settled_at(&self) -> Tick {
-        self.settles_at
     }
 
     /// It stood still: those that answered meanwhile are read first.

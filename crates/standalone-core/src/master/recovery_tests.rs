@@ -272,6 +272,40 @@ fn a_broken_connection_costs_nothing_if_the_worker_comes_back_within_a_heartbeat
 }
 
 #[test]
+fn a_worker_that_dies_soon_after_a_failover_is_missed_as_soon_as_at_any_other_time() {
+    let (before, id) = running(elected());
+    let mut scene = successor(&before, elected());
+    let newest = before.master.term();
+    registers_again(&mut scene, 40, newest, &id, &[0, 1]);
+    comes_back(&mut scene, 30, "a", newest, &id, &[0]);
+    comes_back(&mut scene, 31, "b", newest, &id, &[1]);
+    assert_eq!(scene.master.status(), RecoveryState::Alive);
+    scene.to_workers.clear();
+    scene.cut_off(30);
+    assert_eq!(losses(&scene), 1, "within the recovery timeout");
+    assert_eq!(scene.launches().len(), 1, "another one takes its place on b");
+}
+
+#[test]
+fn a_worker_that_dies_while_a_driver_keeps_recovery_waiting_is_missed_all_the_same() {
+    let (before, id) = running(elected());
+    let mut scene = successor(&before, elected());
+    let newest = before.master.term();
+    let other = scene.add_app(41, app(1));
+    comes_back(&mut scene, 30, "a", newest, &id, &[0]);
+    comes_back(&mut scene, 31, "b", newest, &id, &[1]);
+    let (peer, launched) = scene.launches().remove(0);
+    assert_eq!(launched.app, other);
+    scene.cut_off(peer.0);
+    assert_eq!(scene.master.status(), RecoveryState::Recovering, "one driver has not answered");
+    let again: Vec<AppId> = scene.launches().into_iter().map(|launch| launch.1.app).collect();
+    assert_eq!(again, [other], "on the worker that is left");
+    registers_again(&mut scene, 40, newest, &id, &[0, 1]);
+    assert_eq!(scene.master.status(), RecoveryState::Alive);
+    assert_eq!(losses(&scene), 2, "the driver hears of its own executor when it answers");
+}
+
+#[test]
 fn a_master_that_stood_still_reads_what_came_before_it_misses_a_worker() {
     let (mut scene, id) = running(MasterOptions::default());
     scene.to_workers.clear();

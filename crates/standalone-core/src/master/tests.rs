@@ -812,6 +812,22 @@ fn the_status_of_a_driver_says_why_it_ended_unless_it_was_to() {
 }
 
 #[test]
+fn a_driver_that_no_worker_can_ever_run_says_so_and_one_that_waits_for_its_turn_does_not() {
+    let mut scene = Scene::new(MasterOptions::default());
+    scene.hear(1, driver(false));
+    let large = scene.master.view().active_drivers[0].driver.clone();
+    assert_eq!(scene.reason_of(&large), None, "it waits for the first worker");
+    scene.add_worker(10, "a", 4, 1);
+    let reason = scene.reason_of(&large).unwrap();
+    assert!(reason.contains("none has more than 4 core(s) and none more than 1 MB"), "{reason}");
+    scene.add_worker(11, "b", 1, 1000);
+    assert_eq!(scene.reason_of(&large), None, "it runs");
+    scene.hear(1, driver(false));
+    let next = scene.master.view().active_drivers[1].driver.clone();
+    assert_eq!(scene.reason_of(&next), None, "it will have its turn");
+}
+
+#[test]
 fn a_driver_that_ends_frees_its_place_and_unknown_ones_are_said_to_be_unknown() {
     let mut scene = Scene::new(MasterOptions::default());
     let registration = scene.add_worker(10, "a", 1, 1000);

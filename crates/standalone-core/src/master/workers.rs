@@ -292,9 +292,6 @@ impl Master {
 
     /// Workers whose connection broke one heartbeat ago: they would have come back by now.
     pub(super) fn remove_cut_off_workers(&mut self, turn: &mut Turn<'_>) {
-        if turn.now < self.leadership.settled_at() {
-            return;
-        }
         for id in self.workers.cut_off(turn.now, self.options.heartbeat_ms()) {
             self.lose_worker(turn, &id, "its connection broke, and it did not come back");
         }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gateway::GATEWAY;
-use crate::{StartError, web};
+use crate::{StartError, TokenKey, web};
 pub use args::MasterArgs;
 pub(crate) use args::millis;
 use recovery::{Codec, Outbox};
@@ -55,6 +55,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     let secret = args.rpc.identity.as_ref().map(|identity| identity.secret().clone());
     let (store, authenticates) = (Arc::new(args.store()?), args.rpc.keyring.is_some());
     let (key, retries) = (args.token_key()?, args.rpc.port_retries);
+    let logs = TokenKey::from_settings(&args.conf, &args.rpc)?.map(|key| key.for_logs());
     let bind = BindTo { host: args.host.clone(), port: args.port, advertise: args.advertise };
     let env = RpcEnv::server(args.rpc, bind).await?;
     let address = env.address().expect("a server has an address").clone();
@@ -113,7 +114,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     }
     if let Some(web) = web {
         let handler = pages::handler(shell.clone(), pages::Operating::from_conf(&args.conf)?);
-        let web = web.in_front(proxy::Proxy::from_conf(&args.conf, &shell)?);
+        let web = web.in_front(proxy::Proxy::from_conf(&args.conf, &shell, logs)?);
         tasks.spawn(web::serve(web, handler, pages::FORM, stop.clone()));
     }
     if let Some(rest) = rest {
@@ -128,7 +129,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
                  should come through a proxy with TLS"
             );
         }
-        let handler = rest::handler(gateway, key);
+        let handler = rest::handler(gateway, rest::Rights::new(key, &args.conf)?);
         tasks.spawn(web::serve(rest, handler, rest::LONGEST, stop.clone()));
     }
     Ok(RunningMaster { address, web_address, rest_address, shell, env, stop, tasks, writer })

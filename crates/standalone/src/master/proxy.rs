@@ -3,7 +3,8 @@
 //!
 //! A request goes to the address that the application or worker registered, and to no other: a client names ids. What is behind
 //! shows pages below the path that `X-Forwarded-Context` tells it, and a redirect to anywhere else is refused. Cookies stay here, and
-//! what proves who asks goes to workers only: everybody can run an application.
+//! what proves who asks goes to workers only: everybody can run an application. For its own user, who proves nothing on this machine,
+//! the master proves it to workers.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use firesteel_conf::{Conf, ConfError, entries};
+use firesteel_jws::Right;
 use firesteel_rpc::{PeerLimits, RpcAddress};
 use firesteel_standalone_core::master::{MasterView, WorkerStatus};
 use http_body_util::{BodyExt, Collected, Either, Full, Limited};
@@ -24,8 +26,10 @@ use hyper::{Method, Request, StatusCode, Uri};
 use tokio::sync::Semaphore;
 
 use super::shell::Shell;
+use crate::access::{Access, Asker};
 use crate::forward::{ForwardError, Pass, Passage, forward, strip_hop_by_hop};
-use crate::web::{Front, FrontResponse, HttpResponse, decoded, encoded, plain, root};
+use crate::web::{Ends, Front, FrontResponse, HttpResponse, decoded, encoded, plain, root};
+use crate::{StartError, TokenKey};
 
 /// How many answers pass at once. An open page of a running application takes one.
 const PASSES: usize = 128;
@@ -49,6 +53,10 @@ pub(super) struct Proxy {
     shell: Arc<Shell>,
     /// Where another proxy in front shows the master, if it does not say so itself.
     base: String,
+    /// Of tokens for those who read output at workers.
+    logs: Option<TokenKey>,
+    /// Who may look.
+    access: Access,
     passes: Arc<Semaphore>,
     peers: Arc<PeerLimits>,
 }
@@ -187,28 +195,34 @@ impl Proxy {
     pub(super) fn from_conf(
         conf: &Conf,
         shell: &Arc<Shell>,
-    ) -> Result<Option<Arc<dyn Front>>, ConfError> {
+        logs: Option<TokenKey>,
+    ) -> Result<Option<Arc<dyn Front>>, StartError> {
         if !conf.get(&entries::UI_REVERSE_PROXY)? {
             return Ok(None);
         }
         let (passes, peers) =
             (Arc::new(Semaphore::new(PASSES)), PeerLimits::new(PASSES_PER_ADDRESS));
-        Ok(Some(Arc::new(Proxy { shell: shell.clone(), base: base(conf)?, passes, peers })))
+        let (shell, base, access) = (shell.clone(), base(conf)?, Access::from_conf(conf)?);
+        Ok(Some(Arc::new(Proxy { shell, base, logs, access, passes, peers })))
     }
 
     async fn answer(
         &self,
         request: Request<Incoming>,
-        from: IpAddr,
+        ends: Ends,
         passage: Arc<Passage>,
     ) -> Result<FrontResponse, Refused> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let from = ends.peer.ip();
         if ![Method::GET, Method::HEAD, Method::POST].contains(&head.method) {
             let why = "only GET, HEAD and POST are taken along\n";
             return Err((StatusCode::METHOD_NOT_ALLOWED, why.to_owned()));
         }
         let wanted = Wanted::of(head.uri.path())?;
         let target = target(&self.shell.view().0, &wanted.id)?;
+        if let Some(token) = self.token_for(&head, &target, ends) {
+            head.headers.insert(AUTHORIZATION, token);
+        }
         let context = head.headers.get(CONTEXT).map(|value| value.to_str().ok());
         let front = context.map_or_else(|| self.base.clone(), root);
         let base = path(&front, &wanted.id);
@@ -238,6 +252,14 @@ impl Proxy {
             answer.headers_mut().insert(LOCATION, inside);
         }
         Ok(answer.map(Either::Right))
+    }
+
+    /// For the master's own user, who has proven nothing.
+    fn token_for(&self, head: &Parts, target: &Target, ends: Ends) -> Option<HeaderValue> {
+        let key = self.logs.as_ref().filter(|_| target.is_worker)?;
+        let is_proven = head.headers.contains_key(AUTHORIZATION);
+        let asker = ends.of_asker(&head.headers).filter(|_| !is_proven)?;
+        asker.is_own_user().then(|| HeaderValue::try_from(format!("Bearer {}", key.sign())).ok())?
     }
 
     fn pass_for(&self, from: IpAddr) -> Result<Pass, Refused> {
@@ -311,11 +333,17 @@ impl Front for Proxy {
     fn pass(
         self: Arc<Self>,
         request: Request<Incoming>,
-        from: IpAddr,
+        ends: Ends,
         passage: Arc<Passage>,
     ) -> Pin<Box<dyn Future<Output = FrontResponse> + Send>> {
         Box::pin(async move {
-            let answered = self.answer(request, from, passage).await;
+            let headers = request.headers();
+            let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+            let asker = Asker { authorization, ends: ends.of_asker(headers) };
+            if let Err(why) = self.access.check(asker, Right::View) {
+                return why.answer().map(Either::Left);
+            }
+            let answered = self.answer(request, ends, passage).await;
             answered.unwrap_or_else(|refused| refusal(refused).map(Either::Left))
         })
     }

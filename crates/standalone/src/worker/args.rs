@@ -55,6 +55,9 @@ pub struct Launcher {
     /// With these arguments it reads process groups, one a line, `+` those that began and `-` those that
     /// ended, and kills what is left when there are no more lines.
     pub keep: Vec<String>,
+    /// With these arguments, followed by a directory, it reads a URL and fetches what is there into the directory, as a file that can
+    /// be executed. Why it could not, it says on its standard error.
+    pub fetch: Vec<String>,
 }
 
 impl WorkerArgs {

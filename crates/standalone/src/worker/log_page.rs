@@ -33,6 +33,8 @@ pub(super) enum Readers {
     All,
     /// Who has a token of this key.
     WithToken(TokenKey),
+    /// They, and processes of the worker's own user on this machine.
+    OwnUser(TokenKey),
 }
 
 /// Whether others than this machine get to what is bound there.
@@ -41,7 +43,8 @@ pub(super) fn reaches_others(host: &str) -> bool {
 }
 
 impl Readers {
-    /// As the setting says, or, without a word, readers prove it where others could ask.
+    /// As the setting says, or, without a word, readers prove it where others could ask: other machines, or other users of this
+    /// one.
     pub(super) fn of(
         asked: Option<bool>,
         key: Option<TokenKey>,
@@ -51,7 +54,29 @@ impl Readers {
             (Some(true), None) => Err(StartError::LogsWithoutToken),
             (Some(true), Some(key)) => Ok(Readers::WithToken(key)),
             (None, Some(key)) if reaches_others => Ok(Readers::WithToken(key)),
-            _ => Ok(Readers::All),
+            (None, Some(key)) => Ok(Readers::OwnUser(key)),
+            (Some(false), _) | (None, None) => Ok(Readers::All),
+        }
+    }
+
+    /// Whether a request has a token of theirs, as `firesteel logs` sends.
+    pub(super) fn have_token(&self, asked: &HttpRequest) -> bool {
+        match self {
+            Readers::All => false,
+            Readers::WithToken(key) | Readers::OwnUser(key) => {
+                key.check(asked.authorization.as_deref()).is_ok()
+            }
+        }
+    }
+
+    /// Or why not.
+    fn check(&self, asked: &HttpRequest) -> Result<(), &'static str> {
+        match self {
+            Readers::All => Ok(()),
+            Readers::OwnUser(_) if asked.is_of_own_user() => Ok(()),
+            Readers::WithToken(key) | Readers::OwnUser(key) => {
+                key.check(asked.authorization.as_deref())
+            }
         }
     }
 }
@@ -147,13 +172,11 @@ impl Logs {
         matches!(path, "/log" | "/log/" | "/logPage" | "/logPage/")
     }
 
-    /// Answers one request. Blocks: files are read.
-    pub(super) fn answer(&self, asked: &HttpRequest) -> HttpResponse {
-        if let Readers::WithToken(key) = &self.readers
-            && let Err(refusal) = key.check(asked.authorization.as_deref())
-        {
+    /// Answers one request, of somebody who has been looked at already or not. Blocks: files are read.
+    pub(super) fn answer(&self, asked: &HttpRequest, is_checked: bool) -> HttpResponse {
+        if !is_checked && let Err(refusal) = self.readers.check(asked) {
             let text = format!(
-                "{refusal}\nThe output of processes is for those who have the secret of the cluster: read it with `firesteel logs`, or \
+                "{refusal}\nThe output of processes is for those who have the secret of the cluster, and its user on this machine: read it with `firesteel logs`, or \
                  set spark.firesteel.worker.logs.authenticate=false on the worker to show it to everybody who reaches this port.\n"
             );
             let mut refused = plain(StatusCode::UNAUTHORIZED, text);
@@ -255,7 +278,9 @@ mod tests {
         let needs = |asked, key, others| {
             matches!(Readers::of(asked, key, others).unwrap(), Readers::WithToken(_))
         };
-        assert!(!needs(None, Some(key()), false) && needs(None, Some(key()), true));
+        let here = Readers::of(None, Some(key()), false).unwrap();
+        assert!(matches!(here, Readers::OwnUser(_)), "others may be on this machine");
+        assert!(needs(None, Some(key()), true));
         assert!(needs(Some(true), Some(key()), false) && !needs(Some(false), Some(key()), true));
         assert!(!needs(None, None, true));
         assert!(Readers::of(Some(true), None, false).is_err());

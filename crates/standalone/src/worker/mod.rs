@@ -19,6 +19,7 @@
 mod args;
 mod cache;
 mod directories;
+mod download;
 mod fetch;
 mod log_files;
 mod log_page;
@@ -39,6 +40,7 @@ use firesteel_standalone_core::wire::WORKER;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::Access;
 use crate::{StartError, web};
 pub use args::{Launcher, WorkerArgs};
 use log_page::Logs;
@@ -86,7 +88,7 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
         None => None,
     };
     let web_address = web.as_ref().map(|web| web.address.clone());
-    let readers = args.log_readers(&address.host)?;
+    let (readers, access) = (args.log_readers(&address.host)?, Access::from_conf(&args.conf)?);
     let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
     let shell = Arc::new(Shell::new(setting));
     shell.remove_leftovers();
@@ -98,7 +100,8 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
         tasks.spawn(web::hold_until(stop.clone(), reporter));
     }
     if let Some(web) = web {
-        let handler = pages::handler(shell.clone(), Logs { work: shell.work(), readers });
+        let logs = Logs { work: shell.work(), readers };
+        let handler = pages::handler(shell.clone(), logs, access);
         tasks.spawn(web::serve(web, handler, 0, stop.clone()));
     }
     let id = shell.id().clone();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Identity, variable};
-use firesteel_conf::{Redaction, process_variables};
+use firesteel_conf::{Redaction, process_variables, url_scheme};
 use firesteel_standalone_core::description::{ApplicationDescription, DriverDescription};
 use firesteel_standalone_core::{DriverId, ExecutorKey};
 
@@ -56,6 +56,12 @@ impl Order {
     /// It is started again when it fails, here or elsewhere.
     pub(super) fn is_supervised(&self) -> bool {
         matches!(self, Order::Driver { description, .. } if description.supervise)
+    }
+
+    /// Its executable has to be fetched first. Of executors it never is: their driver serves it.
+    pub(super) fn is_behind_url(&self) -> bool {
+        let url = url_scheme(&self.command().program);
+        matches!(self, Order::Driver { .. }) && url.is_some()
     }
 
     pub(super) fn key(&self) -> ProcessKey {

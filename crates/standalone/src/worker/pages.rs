@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use firesteel_conf::Conf;
+use firesteel_jws::Right;
 use firesteel_metrics::{Metrics, MetricsError, Reporter, SinkOptions, json, prometheus};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
@@ -11,13 +12,20 @@ use serde_json::Value;
 use super::log_page::{self, Logs};
 use super::order::Order;
 use super::shell::{Shell, View};
+use crate::access::Access;
 use crate::page::{Html, row};
 use crate::web::{Answering, HttpHandler, HttpRequest, Page, Pages, answer_of, respond};
 
 /// Answers requests for pages, and for what processes print.
-pub(super) fn handler(shell: Arc<Shell>, logs: Logs) -> HttpHandler {
+pub(super) fn handler(shell: Arc<Shell>, logs: Logs, access: Access) -> HttpHandler {
     let logs = Arc::new(logs);
     Arc::new(move |asked: HttpRequest| -> Answering {
+        let is_free = crate::page::asset(&asked.path).is_some()
+            || Logs::is_path(&asked.path) && logs.readers.have_token(&asked);
+        if !is_free && let Err(why) = access.check(asked.asker(), Right::View) {
+            return Box::pin(std::future::ready(why.answer()));
+        }
+        let is_checked = !is_free && !access.is_open();
         let is_log =
             Logs::is_path(&asked.path) && [Method::GET, Method::HEAD].contains(&asked.method);
         if !is_log {
@@ -27,7 +35,7 @@ pub(super) fn handler(shell: Arc<Shell>, logs: Logs) -> HttpHandler {
         let logs = logs.clone();
         Box::pin(async move {
             // A disk may take its time; the worker has a thread for everything else.
-            let read = tokio::task::spawn_blocking(move || logs.answer(&asked));
+            let read = tokio::task::spawn_blocking(move || logs.answer(&asked, is_checked));
             read.await.unwrap_or_else(|_| {
                 let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "it could not be read\n");
                 answer_of(status, "text/plain;charset=utf-8", text)

@@ -1,9 +1,9 @@
 //! What has to be there before a process starts: its directories, its executable, its files. What the worker
-//! does not have, the application's driver serves.
+//! does not have, the application's driver serves; what is behind a URL, `download` fetches.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use firesteel_backend::Address;
@@ -53,14 +53,26 @@ impl Progress {
 /// Ready to be started.
 pub(super) struct Prepared {
     pub(super) place: Place,
-    /// The executable, if it is not the one that the order names. It stays while the process runs.
-    program: Option<Cached>,
+    program: Program,
+}
+
+/// What is to be run.
+enum Program {
+    /// The one that the order names.
+    Named,
+    /// Of the cache, where it stays while the process runs.
+    Cached(Cached),
+    /// In the work directory.
+    Downloaded(PathBuf),
 }
 
 impl Prepared {
-    /// What is to be run.
     pub(super) fn program<'a>(&'a self, told: &'a Command) -> &'a Path {
-        self.program.as_ref().map_or(Path::new(&told.program), Cached::path)
+        match &self.program {
+            Program::Named => Path::new(&told.program),
+            Program::Cached(cached) => cached.path(),
+            Program::Downloaded(path) => path,
+        }
     }
 }
 
@@ -94,11 +106,15 @@ impl Launch {
     ) -> Result<Prepared, LaunchError> {
         let told = order.command();
         let program = match (checked, &told.served, told.hash) {
-            (Ok(()), ..) => None,
+            (Ok(()), ..) => Program::Named,
             (Err(here), Some(served), Some(hash)) => {
                 let bytes = served.program_bytes;
                 let fetched = self.fetch(order, served, (hash, bytes), progress).await;
-                Some(fetched.map_err(|source| LaunchError::Program { here, source })?)
+                let failed = |source| LaunchError::Program { here, source };
+                Program::Cached(fetched.map_err(failed)?)
+            }
+            (Err(_), ..) if order.is_behind_url() => {
+                Program::Downloaded(self.download(order, &place).await?)
             }
             (Err(here), ..) => return Err(here.into()),
         };

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firesteel_backend::blame::ExitStatus;
-use firesteel_backend::command::Command as Told;
 use firesteel_conf::Redaction;
 use firesteel_rpc::{Keyring, RpcAddress, SECRET_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -44,6 +43,8 @@ pub(super) enum LaunchError {
     Executable(#[from] ExecutableError),
     #[error("{here}; and it could not be fetched: {source}")]
     Program { here: ExecutableError, source: Arc<FetchError> },
+    #[error("its executable could not be fetched: {reason}")]
+    Download { reason: String },
     #[error("its file {name} could not be fetched: {source}")]
     File { name: String, source: Arc<FetchError> },
     #[error("could not put its file {name} into its work directory: {source}")]
@@ -118,10 +119,8 @@ impl Launch {
 
     async fn spawn(&self, order: &Order, prepared: &Prepared) -> Result<Child, LaunchError> {
         let (told, place) = (order.command(), &prepared.place);
-        let mut command = self.command(told, prepared.program(told));
-        for variable in NOT_INHERITED {
-            command.env_remove(variable);
-        }
+        let mut command = self.command(prepared.program(told));
+        command.args(&told.arguments);
         let sink = |stream: &str| {
             let directory = || place.work.display().to_string();
             let failed = |source| LaunchError::Output { directory: directory(), source };
@@ -147,7 +146,8 @@ impl Launch {
             .stderr(sink("stderr")?)
             .process_group(0)
             .kill_on_drop(true);
-        let failed = |source| LaunchError::Spawn { program: told.program.clone(), source };
+        let program = prepared.program(told).display().to_string();
+        let failed = |source| LaunchError::Spawn { program, source };
         spawn_when_idle(&mut command).await.map_err(failed)
     }
 
@@ -167,7 +167,8 @@ impl Launch {
         }
     }
 
-    fn command(&self, told: &Told, program: &Path) -> Command {
+    /// A process that ends with this one, where there is a launcher. It is told nothing that is the worker's own.
+    pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = match &self.launcher {
             Some(launcher) => {
                 let mut command = Command::new(&launcher.program);
@@ -177,7 +178,9 @@ impl Launch {
             }
             None => Command::new(program),
         };
-        command.args(&told.arguments);
+        for variable in NOT_INHERITED {
+            command.env_remove(variable);
+        }
         command
     }
 
@@ -239,6 +242,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use firesteel_backend::AppId;
+    use firesteel_backend::command::Command as Told;
     use firesteel_rpc::RpcOptions;
     use firesteel_standalone_core::ExecutorKey;
     use firesteel_standalone_core::description::ApplicationDescription;

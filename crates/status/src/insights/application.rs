@@ -18,6 +18,7 @@ pub(super) fn insights(status: &AppStatus, now: Tick) -> Vec<Insight> {
     let jobs = status.jobs(|_| true, Order::Ascending, Paging::ALL).items;
     let busy = Busy::of(&jobs, now);
     let mut all: Vec<Insight> = busy.driver_bound().into_iter().collect();
+    all.extend(missing_executors(status));
     all.extend(idle_executors(status, &busy, now));
     all.extend(recomputed_rdds(status, now));
     all
@@ -84,6 +85,20 @@ impl<'a> Busy<'a> {
             lost_ms: Some(idle),
         })
     }
+}
+
+/// What the cluster manager says of executors that do not come.
+fn missing_executors(status: &AppStatus) -> Option<Insight> {
+    let advice = "make room for them, or ask for fewer (spark.executor.instances)";
+    Some(Insight {
+        kind: InsightKind::MissingExecutors,
+        job: None,
+        stage: None,
+        place: String::new(),
+        figure: status.shortage()?.to_owned(),
+        advice: advice.to_owned(),
+        lost_ms: None,
+    })
 }
 
 /// Executors that were there while jobs ran, and got no task.

@@ -24,6 +24,8 @@ use crate::{AppStatus, Order, Paging, StageState, StageStatus};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum InsightKind {
+    /// Executors that were asked for are not there.
+    MissingExecutors,
     /// One partition has far more data than most.
     Skew,
     /// One task took far longer than most, with as much data.
@@ -46,6 +48,7 @@ impl InsightKind {
     /// Its name in answers of the REST API.
     pub fn as_str(self) -> &'static str {
         match self {
+            InsightKind::MissingExecutors => "MISSING_EXECUTORS",
             InsightKind::Skew => "SKEW",
             InsightKind::Straggler => "STRAGGLER",
             InsightKind::Spill => "SPILL",
@@ -60,6 +63,7 @@ impl InsightKind {
     /// Its name for people.
     pub fn title(self) -> &'static str {
         match self {
+            InsightKind::MissingExecutors => "missing executors",
             InsightKind::Skew => "skewed partitions",
             InsightKind::Straggler => "straggler",
             InsightKind::Spill => "spilling",
@@ -108,9 +112,11 @@ impl std::fmt::Display for Insight {
 const OF_A_KIND: usize = 5;
 const AT_MOST: usize = 20;
 
-/// Of each kind those that cost the most; the costliest first.
+/// Of each kind those that cost the most; the costliest first, after what keeps the application from its executors.
 fn worst_first(mut all: Vec<Insight>) -> Vec<Insight> {
-    all.sort_by(|a, b| b.lost_ms.cmp(&a.lost_ms).then(a.kind.cmp(&b.kind)));
+    let first = |insight: &Insight| insight.kind == InsightKind::MissingExecutors;
+    let costs = |insight: &Insight| (first(insight), insight.lost_ms);
+    all.sort_by(|a, b| costs(b).cmp(&costs(a)).then(a.kind.cmp(&b.kind)));
     let mut kept: Vec<Insight> = Vec::new();
     for insight in all {
         let alike = kept.iter().filter(|other| other.kind == insight.kind).count();

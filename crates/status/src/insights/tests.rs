@@ -252,6 +252,20 @@ fn an_executor_that_never_gets_a_task_is_idle() {
 }
 
 #[test]
+fn executors_that_do_not_come_are_told_before_all_else_until_they_do() {
+    let mut run = Run::new(2, 1);
+    let missing = |shortage: Option<&str>| Event::ExecutorsMissing {
+        shortage: shortage.map(str::to_owned),
+        at: Tick(1),
+    };
+    run.tell(missing(Some("1 of 3 executors are missing (1: no node)")));
+    let found = run.only(InsightKind::MissingExecutors);
+    assert!(found.figure.contains("1 of 3") && found.lost_ms.is_none(), "{found}");
+    run.tell(missing(None));
+    assert!(run.insights().is_empty());
+}
+
+#[test]
 fn partitions_that_are_computed_again_name_the_loss() {
     let mut run = Run::new(2, 2);
     run.job(0, stage(0), &[takes(2000, 1), takes(2000, 1)]);

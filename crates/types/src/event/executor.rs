@@ -44,6 +44,25 @@ pub struct ResourceProfile {
     pub executor: BTreeMap<String, u64>,
     /// What each task takes of it.
     pub task: BTreeMap<String, f64>,
+    /// How executors of Spark find their devices, by the name of the resource; what says nothing is left out.
+    pub devices: BTreeMap<String, DeviceRequest>,
+}
+
+/// How a device is found, and whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRequest {
+    pub discovery_script: String,
+    pub vendor: String,
+}
+
+/// A process of the application that is neither its driver nor an executor, such as an application master of YARN.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessInfo {
+    /// `host:port`
+    pub address: String,
+    pub cores: u32,
+    /// Where its output can be read, by name.
+    pub log_urls: BTreeMap<String, String>,
 }
 
 impl ResourceProfile {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use executor::{
-    BlockManagerId, ExecutorInfo, ExecutorMetrics, ManagedMemory, ResourceProfile, StagePeak,
+    BlockManagerId, DeviceRequest, ExecutorInfo, ExecutorMetrics, ManagedMemory, ProcessInfo,
+    ResourceProfile, StagePeak,
 };
 pub use stage::{RddDescription, RddScope, StageInfo, StageRdd};
 pub use task::{Accumulable, Locality, PushedShuffleMetrics, RunningTask, TaskInfo, TaskMetrics};
@@ -70,6 +71,8 @@ pub enum Event {
     },
     /// What executors and tasks of a profile ask for.
     ResourceProfileAdded { profile: ResourceProfile },
+    /// A process of the application that is neither its driver nor an executor: of Spark on YARN only.
+    MiscellaneousProcessAdded { id: String, info: ProcessInfo, at: Tick },
     /// A job was accepted.
     JobStart {
         job: JobId,
@@ -134,6 +137,12 @@ pub enum Event {
     },
     /// An executor is gone. Its tasks end after this.
     ExecutorRemoved { executor: ExecutorId, reason: String, at: Tick },
+    /// Executors that are wanted cannot be had, or not for the same reason as before, or all are there again.
+    ExecutorsMissing {
+        /// Why, in one sentence; `None`: none is missing any more.
+        shortage: Option<String>,
+        at: Tick,
+    },
     /// An executor gets no tasks of a stage, or of the application, because of failures on it.
     ExecutorExcluded {
         executor: ExecutorId,

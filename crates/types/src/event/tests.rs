@@ -14,7 +14,7 @@ const FIELDS: &str = include_str!("spark_fields.txt");
 const CARRIED: &str = include_str!("spark_fields_carried.txt");
 
 /// Why a field of Spark's has none here.
-const REASONS: [(&str, &str); 9] = [
+const REASONS: [(&str, &str); 8] = [
     ("jvm", "a JVM's heap, garbage collector, classes or system properties"),
     ("push", "map outputs are not pushed to mergers"),
     ("barrier", "there are no barrier stages"),
@@ -26,7 +26,6 @@ const REASONS: [(&str, &str); 9] = [
         "the driver's own calls tell nothing: the message names job, stage and failure",
     ),
     ("unschedulable", "tells an allocation of executors by load, which is not there"),
-    ("yarn", "processes of YARN"),
 ];
 
 /// Field after event, and what stands behind it.
@@ -102,7 +101,7 @@ fn samples_as_json() -> Vec<Value> {
 }
 
 /// So many names has [`name`].
-const NAMES: usize = 29;
+const NAMES: usize = 31;
 
 /// Exhaustive: who adds an event is led here, and adds a sample.
 fn name(event: &Event) -> &'static str {
@@ -112,6 +111,7 @@ fn name(event: &Event) -> &'static str {
         Event::ApplicationEnd { .. } => "ApplicationEnd",
         Event::EnvironmentUpdate { .. } => "EnvironmentUpdate",
         Event::ResourceProfileAdded { .. } => "ResourceProfileAdded",
+        Event::MiscellaneousProcessAdded { .. } => "MiscellaneousProcessAdded",
         Event::JobStart { .. } => "JobStart",
         Event::JobEnd { .. } => "JobEnd",
         Event::StageSubmitted { .. } => "StageSubmitted",
@@ -123,6 +123,7 @@ fn name(event: &Event) -> &'static str {
         Event::TaskResubmitted { .. } => "TaskResubmitted",
         Event::ExecutorAdded { .. } => "ExecutorAdded",
         Event::ExecutorRemoved { .. } => "ExecutorRemoved",
+        Event::ExecutorsMissing { .. } => "ExecutorsMissing",
         Event::ExecutorExcluded { .. } => "ExecutorExcluded",
         Event::ExecutorUnexcluded { .. } => "ExecutorUnexcluded",
         Event::NodeExcluded { .. } => "NodeExcluded",
@@ -154,10 +155,17 @@ fn named(name: &str, value: &str) -> BTreeMap<String, String> {
 }
 
 fn of_application() -> Vec<Event> {
+    let device = DeviceRequest { discovery_script: "s".to_owned(), vendor: "v".to_owned() };
     let profile = ResourceProfile {
         id: ResourceProfile::DEFAULT,
         executor: BTreeMap::from([("cores".to_owned(), 2), ("memory".to_owned(), 1024)]),
         task: BTreeMap::from([("cpus".to_owned(), 1.0)]),
+        devices: BTreeMap::from([("gpu".to_owned(), device)]),
+    };
+    let info = ProcessInfo {
+        address: "h:8042".to_owned(),
+        cores: 1,
+        log_urls: named("stdout", "http://h/out"),
     };
     vec![
         Event::LogStart { version: "0.1.0".to_owned() },
@@ -180,6 +188,7 @@ fn of_application() -> Vec<Event> {
             )]),
         },
         Event::ResourceProfileAdded { profile },
+        Event::MiscellaneousProcessAdded { id: "yarn-am".to_owned(), info, at: AT },
         Event::EventsLost { events: 3 },
         Event::ApplicationEnd { exit_code: Some(0), at: AT },
     ]
@@ -301,6 +310,7 @@ fn of_executors() -> Vec<Event> {
     vec![
         Event::ExecutorAdded { executor, info, at },
         Event::ExecutorRemoved { executor, reason: "gone".to_owned(), at },
+        Event::ExecutorsMissing { shortage: Some("no node".to_owned()), at },
         Event::ExecutorExcluded { executor, stage, failures, at },
         Event::ExecutorUnexcluded { executor, at },
         Event::NodeExcluded { host: host.clone(), stage, failures, at },

@@ -4,14 +4,16 @@
 //! `overview` owns what the pages say.
 //!
 //! A form counts if the page that it comes from is of this very process (its token), if `spark.ui.killEnabled` allows it, and if it
-//! is sent from this machine or the settings allow it by name: nobody proves who they are to a page.
+//! is sent by a process of the master's own user on this machine or the settings allow it by name: nobody proves who they are to a
+//! page. Where lists of users count, they decide instead.
 
 mod overview;
 
 use std::sync::Arc;
 
 use firesteel_backend::AppId;
-use firesteel_conf::{Conf, ConfError, entries};
+use firesteel_conf::{Conf, entries};
+use firesteel_jws::Right;
 use firesteel_standalone_core::DriverId;
 use firesteel_standalone_core::json::master_json;
 use firesteel_standalone_core::messages::{MasterReply, ToMaster};
@@ -21,6 +23,8 @@ use hyper::{Method, StatusCode};
 use self::overview::Asked;
 use super::shell::Shell;
 use super::{metrics, proxy};
+use crate::StartError;
+use crate::access::Access;
 use crate::page::Html;
 use crate::web::{
     Answering, HttpHandler, HttpRequest, HttpResponse, Page, Query, answer_of, plain,
@@ -43,10 +47,12 @@ pub(super) struct Operating {
     proxies: bool,
     /// Where a proxy in front shows the master, if it does not say so itself.
     base: String,
+    /// Who may look, and who may kill.
+    access: Access,
 }
 
 impl Operating {
-    pub(super) fn from_conf(conf: &Conf) -> Result<Self, ConfError> {
+    pub(super) fn from_conf(conf: &Conf) -> Result<Self, StartError> {
         let mut bytes = [0; 16];
         let drawn = getrandom::fill(&mut bytes).is_ok();
         Ok(Operating {
@@ -55,6 +61,7 @@ impl Operating {
             token: drawn.then(|| format!("{:032x}", u128::from_le_bytes(bytes))),
             proxies: conf.get(&entries::UI_REVERSE_PROXY)?,
             base: proxy::base(conf)?,
+            access: Access::from_conf(conf)?,
         })
     }
 
@@ -65,8 +72,11 @@ impl Operating {
 
     /// The token of forms, for who may use them.
     fn token(&self, asked: &HttpRequest) -> Option<&str> {
-        let may = self.kills && (self.kills_for_all || asked.is_local);
-        self.token.as_deref().filter(|_| may)
+        let may = || match self.access.has_lists() {
+            true => self.access.check(asked.asker(), Right::Modify).is_ok(),
+            false => self.kills_for_all || asked.is_of_own_user(),
+        };
+        self.token.as_deref().filter(|_| self.kills && may())
     }
 }
 
@@ -75,6 +85,10 @@ pub(super) fn handler(shell: Arc<Shell>, operating: Operating) -> HttpHandler {
     Arc::new(move |asked: HttpRequest| -> Answering {
         let (shell, operating) = (shell.clone(), operating.clone());
         Box::pin(async move {
+            let is_asset = crate::page::asset(&asked.path).is_some();
+            if !is_asset && let Err(why) = operating.access.check(asked.asker(), Right::View) {
+                return why.answer();
+            }
             match asked.method {
                 Method::POST => kill(&shell, &operating, &asked).await,
                 Method::GET | Method::HEAD => show(&shell, &operating, &asked),
@@ -137,12 +151,18 @@ async fn kill(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> Http
         "" | "/app" | "/json" => return not_allowed(),
         _ => return plain(StatusCode::NOT_FOUND, NOTHING),
     };
-    if operating.token(asked).is_none() {
-        let why = "Nothing can be killed from here: spark.ui.killEnabled is false, or it is not set and you come from another machine. \
-                   Set it to true in the master's settings, or use the page on the master's machine.";
+    let token = operating.token(asked);
+    if operating.access.has_lists()
+        && let Err(why) = operating.access.check(asked.asker(), Right::Modify)
+    {
+        return why.answer();
+    }
+    if token.is_none() {
+        let why = "Nothing can be killed from here: spark.ui.killEnabled is false, or it is not set and you are not the master's user on \
+                   its own machine. Set it to true in the master's settings, or use the page there as that user.";
         return refuse(StatusCode::FORBIDDEN, why);
     }
-    if form.get("token") != operating.token(asked) {
+    if form.get("token") != token {
         let why =
             "This form was not made by a page of this master as it runs now. Load the page again.";
         return refuse(StatusCode::FORBIDDEN, why);

@@ -14,6 +14,7 @@ use firesteel_types::{ExecutorId, Host};
 use http_body_util::BodyExt;
 
 use super::*;
+use crate::web::Ends;
 
 const EVIL: &str = "<script>alert(1)</script>\"'>";
 
@@ -88,13 +89,23 @@ fn operating(settings: &[(&str, &str)]) -> Operating {
     Operating::from_conf(&conf).unwrap()
 }
 
+/// A connection of this process with itself, which stays.
+fn here() -> Ends {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, peer) = listener.accept().unwrap();
+    let own = server.local_addr().unwrap();
+    std::mem::forget((client, server));
+    Ends { peer, own }
+}
+
 fn request(method: Method, target: &str, body: &str) -> HttpRequest {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     HttpRequest {
         method,
         path: path.to_owned(),
         query: Query::parse(query),
-        is_local: true,
+        ends: Some(here()),
         context: None,
         by_a_page: false,
         authorization: None,
@@ -179,18 +190,18 @@ async fn who_comes_from_elsewhere_kills_only_where_the_settings_say_so() {
     let shell = shell();
     add_application(&shell, 1, "").await;
     let app = shell.view().0.active_apps[0].app.0.to_string();
-    let remote = |request: HttpRequest| HttpRequest { is_local: false, ..request };
+    let remote = |request: HttpRequest| HttpRequest { ends: None, ..request };
     for (settings, here, elsewhere) in [
         (&[][..], true, false),
         (&[("spark.ui.killEnabled", "true")][..], true, true),
         (&[("spark.ui.killEnabled", "false")][..], false, false),
     ] {
         let handler = handler(shell.clone(), operating(settings));
-        for (is_local, may) in [(true, here), (false, elsewhere)] {
+        for (is_here, may) in [(true, here), (false, elsewhere)] {
             let asked = request(Method::GET, "/", "");
-            let asked = if is_local { asked } else { remote(asked) };
+            let asked = if is_here { asked } else { remote(asked) };
             let page = answer(&handler, asked).await.1;
-            assert_eq!(page.contains("name=\"token\""), may, "{settings:?} {is_local}");
+            assert_eq!(page.contains("name=\"token\""), may, "{settings:?} {is_here}");
         }
         if !elsewhere {
             let form = format!("id={app}&token={}", "0".repeat(32));

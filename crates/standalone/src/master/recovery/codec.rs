@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_backend::command::Command;
-use firesteel_conf::{Conf, ConfError, REDACTED, Redaction, entries};
+use firesteel_conf::{Conf, ConfError, REDACTED, Redaction, entries, url_scheme};
 use firesteel_rpc::Secret;
 use firesteel_standalone_core::Term;
 use firesteel_standalone_core::master::{
@@ -89,12 +89,18 @@ impl Codec {
     /// One secret is enough to leave all arguments and variables out: the word after `--password` does not look like one.
     fn without_secrets_of_driver(&self, mut record: DriverRecord) -> DriverRecord {
         let is_secret = |name: &str, value: &str| self.redaction.apply(name, value) == REDACTED;
-        let Command { arguments, environment, .. } = &record.description.command;
+        let Command { program, arguments, environment, .. } = &record.description.command;
+        // The query of a URL may be what opens it.
+        let url = url_scheme(program).and_then(|_| program.split_once('?'));
         let any = environment.iter().any(|(name, value)| is_secret(name, value))
-            || arguments.iter().any(|argument| is_secret("", argument));
+            || arguments.iter().any(|argument| is_secret("", argument))
+            || url.is_some();
         if self.key.is_none() && any {
             let mut description = (*record.description).clone();
             (description.command.arguments, description.command.environment) = Default::default();
+            if let Some((before, _)) = url {
+                description.command.program = before.to_owned();
+            }
             (record.description, record.whole) = (Arc::new(description), false);
         }
         record
@@ -299,12 +305,16 @@ mod tests {
     #[test]
     fn what_follows_the_name_of_a_secret_is_not_stored_either() {
         let arguments = vec!["--password".to_owned(), "hunter2".to_owned()];
-        let command = Command { program: "/bin/app".into(), arguments, ..Command::default() };
-        let mut all = changes(None);
-        let Change::PutDriver(record) = &mut all[2] else { panic!() };
-        let description = DriverDescription { command, ..(*record.description).clone() };
-        record.description = Arc::new(description);
-        assert!(!holds(&stored(&codec(None), all), "hunter2"));
+        let after = Command { program: "/bin/app".into(), arguments, ..Command::default() };
+        let program = "https://host/app?signature=hunter2".to_owned();
+        let behind_url = Command { program, ..Command::default() };
+        for command in [after, behind_url] {
+            let mut all = changes(None);
+            let Change::PutDriver(record) = &mut all[2] else { panic!() };
+            let description = DriverDescription { command, ..(*record.description).clone() };
+            record.description = Arc::new(description);
+            assert!(!holds(&stored(&codec(None), all), "hunter2"));
+        }
     }
 
     #[test]

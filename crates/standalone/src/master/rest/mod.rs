@@ -1,9 +1,11 @@
 //! Submissions as Spark's REST gateway takes them, `/v1/submissions/...`: over HTTP, and inside messages of our own transport,
 //! which ask for proof of a secret.
 //!
-//! What a request means and what an answer looks like is in `protocol` and `submission`; here the master is asked.
+//! What a request means and what an answer looks like is in `protocol` and `submission`, who may make it in `rights`; here the master
+//! is asked.
 
 mod protocol;
+mod rights;
 mod submission;
 
 use std::collections::BTreeSet;
@@ -17,12 +19,12 @@ use hyper::{Method, StatusCode};
 use tokio::sync::Semaphore;
 
 pub(crate) use self::protocol::fuzz;
-use self::protocol::{Reply, Request, read, refusal};
+use self::protocol::{Refusal, Reply, Request, read, refusal};
+pub(super) use self::rights::Rights;
 pub(super) use self::submission::Site;
 use super::shell::Shell;
 use crate::gateway::{Answer, Call};
 use crate::store::{Content, Store};
-use crate::token::TokenKey;
 use crate::web::{Answering, HttpHandler, HttpRequest, HttpResponse, answer_of};
 
 /// The longest body of a request: a piece of content, or more than a submission may have.
@@ -39,19 +41,23 @@ pub(super) struct Gateway {
     calls: Arc<Semaphore>,
 }
 
-/// Requests over HTTP. With a key, those that have a token of it.
-pub(super) fn handler(gateway: Arc<Gateway>, key: Option<TokenKey>) -> HttpHandler {
+/// Requests over HTTP.
+pub(super) fn handler(gateway: Arc<Gateway>, rights: Rights) -> HttpHandler {
+    let rights = Arc::new(rights);
     Arc::new(move |asked: HttpRequest| -> Answering {
-        let checked = key.as_ref().map_or(Ok(()), |key| key.check(asked.authorization.as_deref()));
-        let allowed = match asked.by_a_page {
+        let holder = match asked.by_a_page {
             true => Err("Web pages cannot submit anything."),
-            false => checked,
+            false => rights.holder(asked.authorization.as_deref()),
         };
-        let gateway = gateway.clone();
+        let (gateway, rights) = (gateway.clone(), rights.clone());
         Box::pin(async move {
-            let reply = match allowed {
+            let reply = match holder {
                 Err(why) => Reply::refused(refusal(403, why)),
-                Ok(()) => gateway.call(&asked.method, &asked.path, asked.body.clone()).await,
+                Ok(holder) => {
+                    let read = gateway.read(&asked.method, &asked.path, asked.body.as_deref());
+                    let read = read.and_then(|it| rights.allow(it, &holder, &gateway.shell));
+                    gateway.reply_to(read, asked.body.clone()).await
+                }
             };
             respond(&reply, &asked)
         })
@@ -83,7 +89,9 @@ impl Endpoint for GatewayEndpoint {
         let place = gateway.calls.clone().acquire_owned().await?;
         tokio::spawn(async move {
             let method = Method::from_bytes(call.method.as_bytes()).unwrap_or_default();
-            let reply = gateway.call(&method, &call.path, Some(call.body.into())).await;
+            let body = Bytes::from(call.body);
+            let read = gateway.read(&method, &call.path, Some(&body));
+            let reply = gateway.reply_to(read, Some(body)).await;
             caller.reply(Answer { status: reply.status, body: reply.json() });
             drop(place);
         });
@@ -96,8 +104,16 @@ impl Gateway {
         Self { shell, store, site, calls: Arc::new(Semaphore::new(CALLS)) }
     }
 
-    async fn call(self: &Arc<Self>, method: &Method, path: &str, body: Option<Bytes>) -> Reply {
-        match read(method, path, body.as_deref(), &self.site) {
+    fn read(&self, method: &Method, path: &str, body: Option<&[u8]>) -> Result<Request, Refusal> {
+        read(method, path, body, &self.site)
+    }
+
+    async fn reply_to(
+        self: &Arc<Self>,
+        read: Result<Request, Refusal>,
+        body: Option<Bytes>,
+    ) -> Reply {
+        match read {
             Ok(request) => self.answer(request, body).await,
             Err(refusal) => Reply::refused(refusal),
         }

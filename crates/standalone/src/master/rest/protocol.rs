@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::Command;
-use firesteel_conf::properties;
+use firesteel_conf::{properties, url_scheme};
 use firesteel_standalone_core::description::{DriverDescription, DriverState};
 use firesteel_standalone_core::json::render;
 use firesteel_standalone_core::{DriverId, WorkerId};
@@ -282,7 +282,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let answer = read(&Method::POST, "/v1/submissions/create", Some(bytes), site);
     if let Ok(Request::Create { description, .. }) = answer {
         let Command { program, environment, .. } = &description.command;
-        assert!(program.starts_with('/'));
+        assert!(program.starts_with('/') || url_scheme(program).is_some());
         let ours = environment.keys().filter(|name| name.starts_with("FIRESTEEL_"));
         assert_eq!(ours.collect::<Vec<_>>(), ["FIRESTEEL_CONF"]);
         let settings = properties::parse(&environment["FIRESTEEL_CONF"]);
@@ -385,6 +385,17 @@ mod tests {
     }
 
     #[test]
+    fn an_executable_may_be_behind_a_url_and_its_query_is_not_shown() {
+        for url in ["https://host/a/app?token=hush", "s3://bucket/app", "http://host:1/app"] {
+            let body = SUBMISSION.replace("file:/opt/app", url);
+            let Ok(Request::Create { description, .. }) = create(&body) else { panic!("{body}") };
+            assert_eq!(description.command.program, url);
+            let shown = format!("{description:?}");
+            assert!(shown.contains("/app") && !shown.contains("hush"), "{shown}");
+        }
+    }
+
+    #[test]
     fn a_driver_is_told_of_all_masters_that_it_was_submitted_to() {
         for (submitted, told) in [
             ("spark://a:6066", "spark://here:7077"),
@@ -456,7 +467,13 @@ mod tests {
             (with("clientSparkVersion", "else"), "clientSparkVersion"),
             (with("512m", "lots"), "spark.driver.memory"),
             (with("file:/opt/app", "file:/opt/app.jar"), "an executable"),
-            (with("file:/opt/app", "s3://there/app"), "an executable"),
+            (with("file:/opt/app", "s3://there/app.jar"), "an executable"),
+            (
+                with("file:/opt/app", "https://host/a/app.py?token=1"),
+                "https://host/a/app.py cannot be run",
+            ),
+            (with("file:/opt/app", "https://host"), "no name for a file"),
+            (with("file:/opt/app", "https://host/stdout"), "rename it"),
             (with("file:/opt/app", "app"), "an executable"),
         ] {
             let (status, message) = create(&body).unwrap_err();

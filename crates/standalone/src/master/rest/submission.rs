@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use firesteel_backend::Address;
 use firesteel_backend::command::{Command, Served, ServedFile};
-use firesteel_conf::{Conf, Origin, entries};
+use firesteel_conf::{Conf, FileSource, Origin, entries, shared_file, url_scheme};
 use firesteel_standalone_core::description::DriverDescription;
 use serde::Deserialize;
 use serde_json::Value;
@@ -228,19 +228,23 @@ fn served(site: &Site, executable: Option<Content>, files: &[(String, Content)])
     }
 }
 
-/// The path of the executable on the workers, or where it was when it was uploaded.
+/// The path of the executable on the workers, or where it was when it was uploaded, or the URL that the worker fetches it from.
 fn program(resource: &str) -> Result<String, String> {
+    let instead = "appResource is an executable: the path of one that every worker has, such as file:/opt/app, or a URL, such as \
+                   https://host/app or s3://bucket/app";
+    let is_other = |name: &str| [".jar", ".py", ".sql", ".R"].iter().any(|end| name.ends_with(end));
     let path = ["file:", "local:"].iter().find_map(|scheme| resource.strip_prefix(scheme));
+    if path.is_none() && url_scheme(resource).is_some() {
+        let found = shared_file(resource).map_err(|error| format!("{error} ({instead})"))?;
+        let FileSource::Url(url) = &found.source else { return Err(instead.to_owned()) };
+        return match is_other(&found.name) {
+            true => Err(format!("{} cannot be run: {instead}", found.source)),
+            false => Ok(url.clone()),
+        };
+    }
     let path = path.unwrap_or(resource);
     let path = path.strip_prefix("//").unwrap_or(path);
-    let instead =
-        "appResource is the path of an executable that every worker has, such as file:/opt/app";
-    if path.contains("://") {
-        return Err(format!(
-            "{resource:?} is a URL, which firesteel submit fetches and uploads: submit it with that ({instead})"
-        ));
-    }
-    if [".jar", ".py", ".sql", ".R"].iter().any(|ending| path.ends_with(ending)) {
+    if is_other(path) {
         return Err(format!("{resource} cannot be run: {instead}"));
     }
     if !path.starts_with('/') {
