@@ -19,7 +19,7 @@ object Trivial {
   }
 }
 
-/** The same job over and over until its input ends; tells of executors and tasks that come and go.
+/** The same job over and over cached data until its input ends; tells of executors and tasks that come and go.
  *  `survive TASKS MILLISECONDS`
  */
 object Survive {
@@ -35,14 +35,16 @@ object Survive {
     val input = new Thread(() => { while (System.in.read() >= 0) {}; over = true })
     input.setDaemon(true)
     input.start()
+    val computed = sc.longAccumulator
+    val cached = sc.range(0L, tasks.toLong, 1, tasks).map { i => computed.add(1); i }.cache()
     var sum = 0L
     do {
-      sum = sc
-        .range(0L, tasks.toLong, 1, tasks)
+      sum = cached
         .map { i => Thread.sleep(millis); (i % 7, i) }
         .reduceByKey(_ + _, 2)
         .values
         .reduce(_ + _)
+      say("CACHED " + computed.value)
       say("ROUND " + sum)
     } while (!over)
     sc.stop()

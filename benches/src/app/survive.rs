@@ -18,7 +18,8 @@ pub(crate) fn hold() -> Result<()> {
     Ok(())
 }
 
-/// The same job over and over: `tasks` that sleep, a shuffle, one sum.
+/// The same job over and over: `tasks` that read a cached partition and sleep, a shuffle, one sum. Tells how many partitions were
+/// computed for the cache so far.
 pub(crate) fn survive(tasks: u64, millis: u64) -> Result<()> {
     let ctx = builder("survive").listener(tell).build()?;
     let over = Arc::new(AtomicBool::new(false));
@@ -27,9 +28,15 @@ pub(crate) fn survive(tasks: u64, millis: u64) -> Result<()> {
         drain_input();
         flag.store(true, Ordering::Relaxed);
     });
-    let numbers = ctx.range_in(tasks as usize, 0..tasks, 1).with(millis);
+    let computed = ctx.accumulator::<u64>();
+    let numbers = ctx.range_in(tasks as usize, 0..tasks, 1).with(computed.clone());
+    let cached = numbers.map(|computed, i| {
+        computed.add(1);
+        i
+    });
+    let cached = cached.cache().with(millis);
     loop {
-        let sum = numbers
+        let sum = cached
             .map(|millis, i| {
                 std::thread::sleep(Duration::from_millis(*millis));
                 (i % 7, i)
@@ -37,6 +44,7 @@ pub(crate) fn survive(tasks: u64, millis: u64) -> Result<()> {
             .reduce_by_key_into(2, |a, b| a + b)
             .map(|(_, sum)| sum)
             .reduce(|a, b| a + b)?;
+        println!("CACHED {}", computed.value());
         println!("ROUND {sum}");
         if over.load(Ordering::Relaxed) {
             return Ok(());

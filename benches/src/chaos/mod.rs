@@ -86,13 +86,13 @@ pub(crate) fn run(options: &Options) -> Result<Bars> {
     write_schedule(&directory, &planned)?;
     let result = Run::start(options, &programs, machine, &directory, interrupted)
         .and_then(|run| run.finish(options, planned));
-    // Failures keep the logs. So does an error, which nobody would understand without them.
-    if result.as_ref().is_ok_and(|(_, failed)| !failed) {
+    // A bar that is short keeps the logs. So does an error, which nobody would understand without them.
+    if result.as_ref().is_ok_and(Bars::all_met) {
         fs::remove_dir_all(&directory)?;
     } else {
         println!("logs: {}", directory.display());
     }
-    result.map(|(bars, _)| bars)
+    result
 }
 
 /// Prints the faults that a run would have, if everything can run here.
@@ -156,8 +156,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The bars, and whether anything failed whose logs are worth keeping.
-    fn finish(mut self, options: &Options, planned: Vec<Planned>) -> Result<(Bars, bool)> {
+    fn finish(mut self, options: &Options, planned: Vec<Planned>) -> Result<Bars> {
         self.tally.begin();
         self.strike_all(planned, Duration::from_secs(options.minutes * 60))?;
         self.heal()?;
@@ -170,8 +169,7 @@ impl<'a> Run<'a> {
             self.tally.fail(Failure::Leak, &text);
         }
         self.tally.report(&self.recoveries, &impossible);
-        let bars = self.tally.bars(options.minutes, &self.recoveries, &impossible);
-        Ok((bars, self.tally.has_failed()))
+        Ok(self.tally.bars(options.minutes, &self.recoveries, &impossible))
     }
 
     /// Brings all faults about, while applications come and go.

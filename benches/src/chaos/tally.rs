@@ -113,10 +113,6 @@ impl Tally {
         self.failures.entry(failure).or_default().push(text);
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
-        !self.failures.is_empty()
-    }
-
     fn count(&self, failure: Failure) -> usize {
         self.failures.get(&failure).map_or(0, Vec::len)
     }

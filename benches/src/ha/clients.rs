@@ -117,9 +117,9 @@ fn other_user(programs: &Programs) -> Result<f64> {
     fs::copy(&programs.firesteel, &program)?;
     let mut entered = 0;
     for (name, port) in doors {
-        for rest in ["true", "false"] {
-            if opens(&program, port, rest)? {
-                eprintln!("another user gets in at port {port} of the {name}");
+        for (secret, rest) in [(false, true), (true, true), (false, false), (true, false)] {
+            if let Some(said) = opens(&program, port, secret, rest)? {
+                eprintln!("another user gets in at port {port} of the {name}: {said}");
                 entered += 1;
             }
         }
@@ -129,28 +129,32 @@ fn other_user(programs: &Programs) -> Result<f64> {
     Ok(f64::from(entered))
 }
 
-/// Whether a process of another user has something done there.
-fn opens(program: &Path, port: u16, rest: &str) -> Result<bool> {
+/// What those hear who are refused: by the REST server, by a port for messages, at a page, which takes no messages.
+const REFUSALS: [&str; 4] = [
+    "takes requests of those only who have its secret or key",
+    "asks for a secret and none is set here",
+    "refused the secret or the identity",
+    "does not speak this protocol",
+];
+
+/// What a process of another user is told, without a secret or with one of its own, unless that is a refusal.
+fn opens(program: &Path, port: u16, secret: bool, rest: bool) -> Result<Option<String>> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(program);
     spark::remove_settings(&mut command);
-    command.args([
-        "submit",
-        "--master",
-        &format!("spark://127.0.0.1:{port}"),
-        "--kill",
-        "driver-1",
-    ]);
+    let url = format!("spark://127.0.0.1:{port}");
+    command.args(["submit", "--master", &url, "--kill", "driver-1"]);
     command.args(["--conf", &format!("spark.master.rest.enabled={rest}")]);
+    command.args(["--conf", &format!("spark.authenticate={secret}")]);
+    command.env_remove("_SPARK_AUTH_SECRET");
+    if secret {
+        command.env("_SPARK_AUTH_SECRET", "a secret of another user, and long enough");
+    }
     command.env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME").current_dir("/");
     let output = command.stdin(Stdio::null()).output().context("no setpriv")?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    ensure!(
-        said.contains("firesteel submit") || said.contains("firesteel:"),
-        "it was not run: {said}"
-    );
-    // A master that answers says that there is no such driver.
-    Ok(output.status.success() || said.contains("has already finished or does not exist"))
+    let is_refused = REFUSALS.iter().any(|words| said.contains(words));
+    Ok((output.status.success() || !is_refused).then_some(said))
 }
 
 /// Ports at which a process listens, by `/proc`.
@@ -176,8 +180,14 @@ fn listening(pid: i32) -> Result<Vec<u16>> {
 const PAYLOAD: &str = "trivial";
 const SECRET: &str = "a-secret-that-must-not-be-seen-0123456789";
 
-/// How many of the things that nobody may see are seen on the way between two machines.
+/// How many of the things that nobody may see are seen on the way between two machines. Where nothing is encrypted, they are seen.
 fn sniffed(programs: &Programs) -> Result<f64> {
+    let plain = seen(programs, false)?;
+    ensure!(plain > 0, "nothing is seen where nothing is encrypted: the sniffer finds nothing");
+    Ok(seen(programs, true)? as f64)
+}
+
+fn seen(programs: &Programs, encrypted: bool) -> Result<usize> {
     let networks = Networks::make(NETWORK, &["worker"])?;
     let directory = scratch("sniffed")?;
     let (secret, capture) = (directory.join("secret"), directory.join("capture"));
@@ -187,13 +197,13 @@ fn sniffed(programs: &Programs) -> Result<f64> {
     let sniffer = start(sniffer, "ha", &directory, "sniffer").context("no tcpdump")?;
     let sniffer = Ending(vec![sniffer]);
     until("a sniffer", LIMIT, || capture.exists().then_some(()))?;
-    let ran = between_machines(programs, &networks, &directory, &secret);
+    let ran = between_machines(programs, &networks, &directory, &secret, encrypted);
     drop(sniffer);
     ran?;
     let seen = fs::read(&capture)?;
     ensure!(seen.len() > 10_000, "only {} bytes crossed the network", seen.len());
     let finds = |word: &str| seen.windows(word.len()).any(|at| at == word.as_bytes());
-    Ok([SECRET, PAYLOAD, "FIRESTEEL_"].iter().filter(|word| finds(word)).count() as f64)
+    Ok([SECRET, PAYLOAD, "FIRESTEEL_"].iter().filter(|word| finds(word)).count())
 }
 
 /// A master here and a worker elsewhere, with a secret, and an application.
@@ -202,12 +212,14 @@ fn between_machines(
     networks: &Networks,
     directory: &Path,
     secret: &Path,
+    encrypted: bool,
 ) -> Result<()> {
     let kind = Kind::Firesteel(programs);
     let (here, there) = (networks.here(), networks.host(0));
     let secret = format!("spark.authenticate.secret.file={}", secret.display());
     let with = |command: &mut Command| {
         command.args(["--conf", "spark.authenticate=true", "--conf", &secret]);
+        command.args(["--conf", &format!("spark.network.crypto.enabled={encrypted}")]);
     };
     let (port, web) = (free_port()?.to_string(), free_port()?.to_string());
     let mut master = daemon(kind, &here, "master", true);

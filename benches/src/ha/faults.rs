@@ -11,8 +11,8 @@ use rustix::process::Signal;
 
 use super::{
     Bench,
+    ensemble::{Ensemble, Service},
     masters::{Masters, scratch},
-    zookeeper::ZooKeeper,
 };
 use crate::{
     bars::Target,
@@ -30,7 +30,7 @@ use crate::{
 
 /// How long anything may take that happens at all: Spark's session with ZooKeeper lasts for a minute.
 const LIMIT: Duration = Duration::from_secs(240);
-/// So long ZooKeeper is gone.
+/// So long the ensemble is gone.
 const GONE: Duration = Duration::from_secs(60);
 const HOUR_MS: i64 = 3_600_000;
 
@@ -46,7 +46,11 @@ struct Outcome {
     /// From the fault until a master served everybody again.
     seconds: f64,
     executors_lost: usize,
+    /// Executors that nobody needed: none was lost.
+    executors_launched: usize,
     tasks_rerun: u64,
+    /// Cached partitions that had to be computed again.
+    recomputed: u64,
 }
 
 /// Brings a fault about; the moment from which the time counts.
@@ -68,18 +72,27 @@ pub(super) fn measure(
         alone(bench, &mut table, "clock", || with_wrong_clock(ours));
     }
     if wanted("failover") {
-        compare(bench, &mut table, "failover", (theirs, ours), rounds, &leader_killed);
+        let with = |service| move |kind: Kind<'_>| leader_killed(kind, service);
+        let both = (theirs, ours);
+        let spark = compare(bench, &mut table, "failover", both, rounds, &with(Service::ZooKeeper));
+        // Spark's masters know no etcd: theirs with ZooKeeper are the measure.
+        let etcd = rounds_of(bench, "failover_etcd", ours, rounds, &with(Service::Etcd));
+        judge(bench, &mut table, "failover_etcd", spark, etcd.as_deref());
     }
-    if wanted("stopped") {
-        alone(bench, &mut table, "stopped", || leader_stopped(ours));
-    }
-    if wanted("store") {
-        alone(bench, &mut table, "store", || store_gone(ours));
+    for (service, suffix) in [(Service::ZooKeeper, ""), (Service::Etcd, "_etcd")] {
+        if wanted("stopped") {
+            let name = format!("stopped{suffix}");
+            alone(bench, &mut table, &name, || leader_stopped(ours, service));
+        }
+        if wanted("store") {
+            let name = format!("store{suffix}");
+            alone(bench, &mut table, &name, || store_gone(ours, service));
+        }
     }
     println!("\n{table}");
 }
 
-/// One fault on both sides, in turns; the medians are compared.
+/// One fault on both sides, in turns; the medians are compared. Spark's.
 fn compare(
     bench: &mut Bench,
     table: &mut Table,
@@ -87,20 +100,47 @@ fn compare(
     (theirs, ours): (Option<Kind<'_>>, Kind<'_>),
     rounds: usize,
     strike: &dyn Fn(Kind<'_>) -> Result<Outcome>,
-) {
-    let (mut spark, mut firesteel) = (Vec::new(), Vec::new());
+) -> Option<f64> {
+    let (mut spark, mut firesteel) = (Vec::new(), Some(Vec::new()));
     for _ in 0..rounds {
         let outcome = theirs.and_then(|kind| bench.tried(&format!("{name}, Spark"), strike(kind)));
         spark.extend(outcome);
-        firesteel.extend(bench.tried(&format!("{name}, Firesteel"), strike(ours)));
+        let outcome = rounds_of(bench, name, ours, 1, strike);
+        firesteel = firesteel.zip(outcome).map(|(before, now)| [before, now].concat());
     }
-    let median = |outcomes: &[Outcome]| {
-        Spread::of(outcomes.iter().map(|outcome| outcome.seconds)).map(|it| it.median)
-    };
-    let (spark, ours) = (median(&spark), median(&firesteel).filter(|_| firesteel.len() == rounds));
-    let ratio = spark.zip(ours).map(|(spark, ours)| spark / ours);
+    let spark = median(&spark);
+    judge(bench, table, name, spark, firesteel.as_deref());
+    spark
+}
+
+/// So many outcomes of one fault; `None` if one could not be measured.
+fn rounds_of(
+    bench: &mut Bench,
+    name: &str,
+    ours: Kind<'_>,
+    rounds: usize,
+    strike: &dyn Fn(Kind<'_>) -> Result<Outcome>,
+) -> Option<Vec<Outcome>> {
+    let strike = || strike(ours);
+    (0..rounds).map(|_| bench.tried(&format!("{name}, Firesteel"), strike())).collect()
+}
+
+fn median(outcomes: &[Outcome]) -> Option<f64> {
+    Spread::of(outcomes.iter().map(|outcome| outcome.seconds)).map(|it| it.median)
+}
+
+/// The bars of one fault: nothing lost, and five times as fast as Spark.
+fn judge(
+    bench: &mut Bench,
+    table: &mut Table,
+    name: &str,
+    spark: Option<f64>,
+    outcomes: Option<&[Outcome]>,
+) {
+    let ours = outcomes.and_then(median);
     row(table, name, spark, ours);
-    harm(bench, name, (firesteel.len() == rounds).then_some(&firesteel[..]));
+    harm(bench, name, outcomes);
+    let ratio = spark.zip(ours).map(|(spark, ours)| spark / ours);
     bench.bar(&format!("{name}_vs_spark"), ratio, Target::AtLeast(5.0));
 }
 
@@ -125,10 +165,16 @@ fn row(table: &mut Table, name: &str, spark: Option<f64>, ours: Option<f64>) {
 /// Nobody may have lost anything.
 fn harm(bench: &mut Bench, name: &str, outcomes: Option<&[Outcome]>) {
     let sum = |of: fn(&Outcome) -> f64| outcomes.map(|all| all.iter().map(of).sum());
-    let lost = sum(|outcome| outcome.executors_lost as f64);
-    bench.bar(&format!("{name}_executors_lost"), lost, Target::AtMost(0.0));
-    let rerun = sum(|outcome| outcome.tasks_rerun as f64);
-    bench.bar(&format!("{name}_tasks_rerun"), rerun, Target::AtMost(0.0));
+    type Count = fn(&Outcome) -> f64;
+    let counts: [(&str, Count); 4] = [
+        ("executors_lost", |outcome| outcome.executors_lost as f64),
+        ("executors_launched", |outcome| outcome.executors_launched as f64),
+        ("tasks_rerun", |outcome| outcome.tasks_rerun as f64),
+        ("partitions_recomputed", |outcome| outcome.recomputed as f64),
+    ];
+    for (what, count) in counts {
+        bench.bar(&format!("{name}_{what}"), sum(count), Target::AtMost(0.0));
+    }
 }
 
 fn restarted_with_directory(kind: Kind<'_>) -> Result<Outcome> {
@@ -165,9 +211,9 @@ fn with_wrong_clock(kind: Kind<'_>) -> Result<Outcome> {
     })
 }
 
-fn leader_killed(kind: Kind<'_>) -> Result<Outcome> {
-    let zookeeper = ZooKeeper::start(&scratch("zookeeper")?)?;
-    observe(kind, 3, &elected(&zookeeper), &mut |masters: &mut Masters<'_>| {
+fn leader_killed(kind: Kind<'_>, service: Service) -> Result<Outcome> {
+    let ensemble = Ensemble::start(service, &scratch("ensemble")?)?;
+    observe(kind, 3, &ensemble.settings(), &mut |masters: &mut Masters<'_>| {
         let (leader, _) = masters.leader().context("nobody leads")?;
         let struck = Instant::now();
         masters.kill(leader)?;
@@ -176,9 +222,9 @@ fn leader_killed(kind: Kind<'_>) -> Result<Outcome> {
 }
 
 /// It stands still until another one leads, and goes on.
-fn leader_stopped(kind: Kind<'_>) -> Result<Outcome> {
-    let zookeeper = ZooKeeper::start(&scratch("zookeeper")?)?;
-    observe(kind, 2, &elected(&zookeeper), &mut |masters: &mut Masters<'_>| {
+fn leader_stopped(kind: Kind<'_>, service: Service) -> Result<Outcome> {
+    let ensemble = Ensemble::start(service, &scratch("ensemble")?)?;
+    observe(kind, 2, &ensemble.settings(), &mut |masters: &mut Masters<'_>| {
         let (leader, _) = masters.leader().context("nobody leads")?;
         let struck = Instant::now();
         processes::signal(masters.pid(leader), Signal::STOP)?;
@@ -194,14 +240,14 @@ fn leader_stopped(kind: Kind<'_>) -> Result<Outcome> {
     })
 }
 
-fn store_gone(kind: Kind<'_>) -> Result<Outcome> {
-    let mut zookeeper = ZooKeeper::start(&scratch("zookeeper")?)?;
-    let settings = elected(&zookeeper);
+fn store_gone(kind: Kind<'_>, service: Service) -> Result<Outcome> {
+    let mut ensemble = Ensemble::start(service, &scratch("ensemble")?)?;
+    let settings = ensemble.settings();
     observe(kind, 2, &settings, &mut |masters: &mut Masters<'_>| {
-        zookeeper.kill()?;
+        ensemble.kill()?;
         sleep(GONE);
         ensure!(masters.leader().is_none(), "a master leads without its store");
-        zookeeper.restart()?;
+        ensemble.restart()?;
         Ok(Instant::now())
     })
 }
@@ -215,12 +261,7 @@ fn file_system(directory: &Path) -> [(&'static str, String); 2] {
     ]
 }
 
-fn elected(zookeeper: &ZooKeeper) -> [(&'static str, String); 2] {
-    let mode = ("spark.deploy.recoveryMode", "ZOOKEEPER".to_owned());
-    [mode, ("spark.deploy.zookeeper.url", zookeeper.address())]
-}
-
-/// An application that shuffles over and over on two executors, and what it sees of a fault.
+/// An application that shuffles cached data over and over on two executors, and what it sees of a fault.
 fn observe(
     kind: Kind<'_>,
     count: usize,
@@ -243,9 +284,18 @@ fn observe(
     driver.hear("ROUND", 2, LIMIT)?;
     let after = pids(&masters);
     let gone = before.iter().filter(|pid| !after.contains(pid)).count();
-    let removed = driver.heard().iter().filter(|line| line.starts_with("EXECUTOR removed")).count();
-    let tasks_rerun = rerun(&driver.finish(LIMIT)?)?;
-    Ok(Outcome { seconds, executors_lost: gone.max(removed), tasks_rerun })
+    let launched = after.iter().filter(|pid| !before.contains(pid)).count();
+    // Before its end, with which all are removed.
+    let heard = |words: &str| driver.heard().iter().filter(|line| line.starts_with(words)).count();
+    let (removed, added) = (heard("EXECUTOR removed"), heard("EXECUTOR added"));
+    let lines = driver.finish(LIMIT)?;
+    Ok(Outcome {
+        seconds,
+        executors_lost: gone.max(removed),
+        executors_launched: launched.max(added.saturating_sub(before.len())),
+        tasks_rerun: rerun(&lines)?,
+        recomputed: recomputed(&lines)?,
+    })
 }
 
 /// Waits until a master serves everybody.
@@ -264,9 +314,25 @@ fn rerun(lines: &[String]) -> Result<u64> {
     Ok(tasks.saturating_sub(rounds.len() as u64 * (TASKS + REDUCES)))
 }
 
+/// How many cached partitions were computed more than once.
+fn recomputed(lines: &[String]) -> Result<u64> {
+    let last = lines.iter().rev().find_map(|line| line.strip_prefix("CACHED "));
+    let computed: u64 = last.context("the application has nothing cached")?.parse()?;
+    computed.checked_sub(TASKS).context("not every partition was cached")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{REDUCES, SUM, TASKS, rerun};
+    use super::{REDUCES, SUM, TASKS, recomputed, rerun};
+
+    #[test]
+    fn partitions_beyond_those_of_the_first_round_were_computed_again() {
+        let lines = |last: u64| [format!("CACHED {TASKS}"), format!("CACHED {last}")];
+        assert_eq!(recomputed(&lines(TASKS)).unwrap(), 0);
+        assert_eq!(recomputed(&lines(TASKS + 3)).unwrap(), 3);
+        assert!(recomputed(&lines(1)).is_err());
+        assert!(recomputed(&["ROUND 1".to_owned()]).is_err());
+    }
 
     #[test]
     fn tasks_beyond_those_of_the_rounds_ran_twice_and_a_wrong_sum_is_an_error() {

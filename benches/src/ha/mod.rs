@@ -2,19 +2,19 @@
 //!
 //! | file | measures |
 //! |---|---|
-//! | `faults` | masters that are killed, stopped, restarted with another clock; a ZooKeeper that is gone |
+//! | `faults` | masters that are killed, stopped, restarted with another clock; a ZooKeeper or etcd that is gone |
 //! | `applications` | 1,000 applications in cluster mode: does anything grow |
 //! | `state` | a master that recovers 1,000 workers and 1,000 applications |
 //! | `clients` | Spark's own `spark-submit`, another user of this machine, somebody who listens on the network |
 //!
-//! with `masters` (a cluster with several masters) and `zookeeper` (a server from Debian's package).
+//! with `masters` (a cluster with several masters) and `ensemble` (a ZooKeeper or etcd server from Debian's packages).
 
 mod applications;
 mod clients;
+mod ensemble;
 mod faults;
 mod masters;
 mod state;
-mod zookeeper;
 
 use anyhow::Result;
 

@@ -176,7 +176,7 @@ impl Bench<'_> {
             self.problems.push(format!("suite: {error:#}"));
         }
         let value = answered.ok().map(|(equal, _)| equal as f64);
-        self.bar("history_suite_answers", value, Target::AtLeast(31.0));
+        self.bar("history_suite_answers", value, Target::AtLeast(61.0));
         Ok(())
     }
 

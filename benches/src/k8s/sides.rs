@@ -76,6 +76,8 @@ impl Side<'_> {
             ("spark.kubernetes.authenticate.submission.caCertFile", authority.as_str()),
             ("spark.kubernetes.authenticate.submission.oauthToken", "admin-token"),
             ("spark.kubernetes.authenticate.driver.serviceAccountName", "default"),
+            // There is no DNS, and Spark's driver asks `kubernetes.default.svc` unless told otherwise. Ours takes no notice of it.
+            ("spark.kubernetes.driver.master", URL),
             ("spark.kubernetes.driver.request.cores", "100m"),
             ("spark.kubernetes.executor.request.cores", "100m"),
             ("spark.kubernetes.submission.waitAppCompletion", "false"),
