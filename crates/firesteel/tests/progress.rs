@@ -19,6 +19,7 @@ fn the_program() {
         "long tasks" => (2, 1500),
         "quick tasks" => (30, 1),
         "talking tasks" => return talk(),
+        "nothing at all" => return leave(),
         "uneven tasks" => return uneven(),
         other => panic!("no scenario {other}"),
     };
@@ -51,6 +52,15 @@ fn talk() {
         n
     });
     println!("the sum is {}", talking.sum().unwrap());
+}
+
+/// The context ends while its executors start.
+fn leave() {
+    for _ in 0..4 {
+        let ctx = Context::builder().master("local-cluster[3,1,512]").arguments([""; 0]);
+        ctx.build().unwrap().stop();
+    }
+    println!("the sum is 0");
 }
 
 fn program() -> String {
@@ -151,4 +161,12 @@ fn what_tasks_print_on_a_local_cluster_appears_where_the_driver_prints() {
     }
     assert!(out.find("says this").unwrap() < out.find("the sum is 6").unwrap(), "{out}");
     assert!(!err.contains("firesteel"), "nothing else is told of executors that end well: {err}");
+}
+
+#[test]
+fn executors_that_start_while_the_context_ends_say_nothing() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &program()]);
+    let (_, err) = run(shell, "nothing at all", "");
+    assert_eq!(err, "");
 }

@@ -104,9 +104,11 @@ impl Actor {
         }
         self.feed(RegistryEvent::Stopped);
         self.cluster.joined(Joined::Never("the context was stopped".to_owned()));
+        // The port goes last: executors that were about to register are ended first, where the
+        // provider can end them, and complain of no closed port.
+        self.provider.stop();
         // What is queued is sent before the connections close.
         runtime.block_on(self.cluster.env.shutdown());
-        self.provider.stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
 
