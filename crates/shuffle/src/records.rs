@@ -56,9 +56,13 @@ impl<T: Data> Records<T> {
         Ok(record)
     }
 
+    /// Lets go of all that it read: who has read it may wait for the next slice, with this one in a place that is free again by
+    /// the books.
+    #[cold]
     fn end(&mut self) {
         self.left = 0;
-        self.position = self.run.len();
+        self.position = 0;
+        self.run = Encoded::Owned(Bytes::new());
         self.slice = Slice::whole(Vec::new(), 0);
     }
 }
@@ -71,7 +75,10 @@ impl<T: Data> Iterator for Records<T> {
         if self.left == 0 {
             match self.advance() {
                 Ok(true) => {}
-                Ok(false) => return None,
+                Ok(false) => {
+                    self.end();
+                    return None;
+                }
                 Err(error) => {
                     self.end();
                     return Some(Err(error));
@@ -165,6 +172,22 @@ mod tests {
         assert_eq!(scratch.memory().used(), (0, 0));
         let own = std::fs::read_dir(root.path()).unwrap().next().unwrap().unwrap();
         assert_eq!(std::fs::read_dir(own.path()).unwrap().count(), 1, "only the lock");
+    }
+
+    #[test]
+    fn a_reader_at_its_end_holds_nothing_of_what_it_read() {
+        for records in [100, 300_000] {
+            let (scratch, root) = scratch(1 << 30, Codec::None);
+            let output = write(&scratch, records);
+            let mut reader = Records::<(u64, String)>::new(output.slice(0).unwrap());
+            drop(output);
+            let own = std::fs::read_dir(root.path()).unwrap().next().map(|own| own.unwrap().path());
+            let files = || own.iter().flat_map(|own| std::fs::read_dir(own).unwrap()).count();
+            assert!(scratch.memory().used() != (0, 0) || files() > 1, "it holds the whole slice");
+            assert_eq!(reader.by_ref().count() as u64, records / 2);
+            assert_eq!(scratch.memory().used(), (0, 0));
+            assert!(files() <= 1, "only the lock");
+        }
     }
 
     #[test]
