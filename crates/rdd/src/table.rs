@@ -516,7 +516,7 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 
     /// The map, and the account of the memory it holds. Everything has been settled.
     pub(crate) fn into_map(self) -> (KeyMap<K, C>, Account) {
-        debug_assert!(self.batch.is_empty());
+        assert!(self.batch.is_empty(), "inputs that were not settled would be lost");
         (self.map, self.account)
     }
 }
