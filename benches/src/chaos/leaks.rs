@@ -62,10 +62,12 @@ fn left_files(cluster: &Cluster<'_>) -> impl Iterator<Item = String> {
     let others = [cluster.drivers(), cluster.temporary()];
     let entries = disks.chain(others.into_iter().flat_map(|path| entries(&path)));
     let work = (0..WORKERS).flat_map(|worker| {
-        let all = files(&cluster.work_directory(worker)).into_iter();
-        all.map(|(path, _)| path.display().to_string())
+        let work = cluster.work_directory(worker);
+        let all = files(&work).into_iter().map(|(path, _)| path);
+        let left = all.filter(move |path| !may_stay(path.strip_prefix(&work).unwrap_or(path)));
+        left.map(|path| path.display().to_string())
     });
-    entries.chain(work.filter(|path| !may_stay(path)))
+    entries.chain(work)
 }
 
 /// A worker that runs has one directory on its disk, with nothing in it but its lock.
@@ -79,9 +81,10 @@ fn left_on(local: &Path) -> Vec<String> {
     inside.filter(|path| !path.ends_with("/owner.lock")).collect()
 }
 
-fn may_stay(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or_default();
-    path.contains("/cache/") || ["stdout", "stderr"].contains(&name)
+/// By its path in the worker's work directory: the cache of executables, and what executors and drivers have printed.
+fn may_stay(path: &Path) -> bool {
+    let output = |name| name == "stdout" || name == "stderr";
+    path.starts_with("cache") || path.file_name().is_some_and(output)
 }
 
 fn entries(path: &Path) -> Vec<String> {
@@ -191,8 +194,10 @@ mod tests {
 
     #[test]
     fn only_output_and_the_cache_may_stay() {
-        assert!(may_stay("/x/work-0/app-1/3/stderr") && may_stay("/x/work-0/cache/00ff"));
-        assert!(!may_stay("/x/work-0/app-1/local/firesteel-local-1/shuffle-1"));
+        let may_stay = |path: &str| may_stay(path.as_ref());
+        assert!(may_stay("app-1/3/stderr") && may_stay("cache/00ff"));
+        assert!(!may_stay("app-1/local/firesteel-local-1/shuffle-1"));
+        assert!(!may_stay("app-1/cache/00ff"), "whatever else is called a cache");
     }
 
     #[test]

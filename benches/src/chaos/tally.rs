@@ -172,10 +172,13 @@ impl Tally {
         let never = |kind: &&Kind| !impossible.contains_key(kind) && !self.fired.contains_key(kind);
         let never = Kind::ALL.iter().filter(never).count();
         bar("kinds_never_fired", Some(never as f64), Target::AtMost(0.0));
+        bar("kinds_impossible", Some(impossible.len() as f64), Target::AtMost(0.0));
         bar("jobs_right", Some(self.right as f64), Target::AtLeast(1.0));
         for failure in Failure::ALL {
             bar(failure.name(), Some(self.count(failure) as f64), Target::AtMost(0.0));
         }
+        // A percentile of few cases says nothing.
+        bar("recoveries", Some(recoveries.count() as f64), Target::AtLeast(minutes as f64));
         bar("recovery_p99_s", recoveries.seconds(99), Target::AtMost(RECOVERY_SECONDS));
         bars
     }
@@ -234,13 +237,28 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_never_fired_fails_the_run_unless_it_could_not_run() {
+    fn a_kind_that_never_fired_fails_the_run_and_so_does_one_that_could_not_run() {
         let mut tally = good();
         tally.fired.remove(&Kind::ClockJump);
         tally.fired(Kind::ExecutorKill, "it");
         assert!(!met(&tally, &recovered(1)));
         let impossible = BTreeMap::from([(Kind::ClockJump, "no compiler".to_owned())]);
-        assert!(tally.bars(1, &recovered(1), &impossible).all_met());
+        let bars = tally.bars(1, &recovered(1), &impossible);
+        assert!(!bars.all_met());
+        let value = |name: &str| bars.iter().find(|bar| bar.name == name).unwrap().value;
+        assert_eq!((value("kinds_never_fired"), value("kinds_impossible")), (Some(0.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_percentile_of_few_recoveries_fails_a_long_run() {
+        let mut tally = good();
+        (0..15).for_each(|_| tally.fired(Kind::ExecutorKill, "it"));
+        assert!(!tally.bars(2, &recovered(1), &BTreeMap::new()).all_met());
+        let mut twice = recovered(1);
+        twice.died(1, Duration::from_secs(10));
+        twice.removed(1);
+        twice.added(1, Duration::from_secs(11));
+        assert!(tally.bars(2, &twice, &BTreeMap::new()).all_met());
     }
 
     #[test]
