@@ -177,7 +177,7 @@ pub struct TaskSet {
     pub priority: JobId,
     /// The pool to schedule it in.
     pub pool: Option<String>,
-    /// The RDD computed; the shell finds the task's code by it.
+    /// The RDD computed, for people and tests; the shell finds the task's code by `kind`.
     pub rdd: RddId,
     /// One entry per task.
     pub tasks: Vec<TaskSpec>,
