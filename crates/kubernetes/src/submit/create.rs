@@ -49,8 +49,8 @@ pub(super) async fn create(
     };
     let owner = Owner::new(name, &uid).reference();
     if let Err(error) = furnish(cluster, &plan, &owner).await {
-        roll_back(cluster, &pods, name, &uid).await;
-        return Err(error);
+        let is_gone = roll_back(cluster, &pods, name, &uid).await;
+        return Err(if is_gone { error } else { error.leaving(cluster.id(name)) });
     }
     Ok(Driver { name: name.to_owned(), uid, container: plan.container })
 }
@@ -64,7 +64,7 @@ async fn not_created(
     error: ApiError,
 ) -> Error {
     let namespace = &cluster.namespace;
-    let mut what = format!("create the driver's pod {name} in namespace {namespace}");
+    let what = format!("create the driver's pod {name} in namespace {namespace}");
     if error == ApiError::Conflict {
         return Error::value(
             "spark.kubernetes.driver.pod.name",
@@ -77,9 +77,8 @@ async fn not_created(
         && !was_not_sent(&error)
         && !is_withdrawn(cluster, pods, name, mark).await
     {
-        what = format!(
-            "say whether it did {what} (firesteel submit --kill {namespace}:{name} ends it)"
-        );
+        let unsure = cluster.refused(format!("say whether it did {what}"), error);
+        return unsure.leaving(cluster.id(name));
     }
     cluster.refused(what, error)
 }
@@ -238,7 +237,9 @@ mod tests {
             }
         })
         .await;
-        let refused = result.unwrap_err().to_string();
+        let refused = result.unwrap_err();
+        assert!(!refused.leaves_a_driver(), "{refused}");
+        let refused = refused.to_string();
         assert!(refused.contains("does not create the driver's pod pi-driver"), "{refused}");
         let (line, body) = server.asked().pop().unwrap();
         assert!(line.starts_with(&format!("DELETE {PODS}/pi-driver")), "{line}");
@@ -258,6 +259,21 @@ mod tests {
         let refused = result.unwrap_err().to_string();
         assert!(refused.contains("driver's service"), "{refused}");
         assert_eq!(server.lines().pop().unwrap(), format!("DELETE {PODS}/pi-driver"));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_driver_that_cannot_be_removed_again_may_run_on() {
+        let (result, _server) = created(|(line, body)| match line.as_str() {
+            line if line.contains("/services") || line.starts_with("DELETE") => {
+                refuses(403, "User cannot do that")
+            }
+            _ => with_uid(body, "u-4"),
+        })
+        .await;
+        let refused = result.unwrap_err();
+        assert!(refused.leaves_a_driver(), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains("driver's service") && text.contains("jobs:pi-driver"), "{text}");
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -25,7 +25,7 @@ pub(super) async fn to_the_end(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let id = format!("{}:{}", cluster.namespace, driver.name);
+    let id = cluster.id(&driver.name);
     let (mut last, mut failing) = (String::new(), None::<Instant>);
     loop {
         match within(cluster.limit, pods.get(&driver.name)).await {
@@ -46,19 +46,21 @@ pub(super) async fn to_the_end(
             }
             Err(ApiError::NotFound) => return Ok(gone(&id, tell)),
             Err(error @ (ApiError::Forbidden(_) | ApiError::NoNamespace(_))) => {
-                return Err(
-                    cluster.refused(format!("show the driver's pod {}", driver.name), error)
-                );
+                return Err(not_shown(cluster, driver, error));
             }
             Err(error) if failing.is_some_and(|since| since.elapsed() >= PATIENCE) => {
-                return Err(
-                    cluster.refused(format!("show the driver's pod {}", driver.name), error)
-                );
+                return Err(not_shown(cluster, driver, error));
             }
             Err(_) => drop(failing.get_or_insert_with(Instant::now)),
         }
         tokio::time::sleep(interval.max(LEAST_INTERVAL)).await;
     }
+}
+
+/// Nothing is known of it any more: it may run on.
+fn not_shown(cluster: &Cluster, driver: &Driver, error: ApiError) -> Error {
+    let refused = cluster.refused(format!("show the driver's pod {}", driver.name), error);
+    refused.leaving(cluster.id(&driver.name))
 }
 
 fn gone(id: &str, tell: &mut dyn FnMut(&str)) -> Outcome {

@@ -62,6 +62,11 @@ impl Cluster {
         })
     }
 
+    /// What `--status` and `--kill` call a driver.
+    fn id(&self, name: &str) -> String {
+        format!("{}:{name}", self.namespace)
+    }
+
     fn refused(&self, what: String, error: firesteel_kubernetes_core::api::ApiError) -> Error {
         Error::Refused { url: self.url.clone(), what, error }
     }
