@@ -85,9 +85,22 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let conditions = status.conditions.unwrap_or_default();
     let unscheduled =
         conditions.iter().find(|one| one.type_ == "PodScheduled" && one.status == "False");
+    let before = status.init_container_statuses.unwrap_or_default();
+    // Once the driver has started, those that are left run beside it.
+    let started = state.running.is_some() || state.terminated.is_some();
+    let before = before.into_iter().filter(|_| !started);
+    let before = before.filter_map(|one| preparing(&one.name, &one.state?));
+    let before: Vec<String> = before.collect();
+    let disrupted =
+        conditions.iter().find(|one| one.type_ == "DisruptionTarget" && one.status == "True");
     let why = [
         unscheduled.and_then(|condition| condition.message.clone()),
+        (!before.is_empty()).then(|| before.join("; ")),
         obstacle(&state),
+        disrupted.map(|condition| {
+            let reason = condition.reason.clone().unwrap_or_default();
+            format!("{reason}: {}", condition.message.clone().unwrap_or_default())
+        }),
         status.reason.map(|reason| match status.message {
             Some(message) => format!("{reason}: {message}"),
             None => reason,
@@ -102,6 +115,22 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let succeeded = phase.starts_with("Succeeded");
     let outcome = is_over.then_some(Outcome { exit_code, succeeded, is_over });
     Look { words: format!("{phase}{code}{why}"), outcome }
+}
+
+/// What a container that runs before the driver does, or how it failed.
+fn preparing(name: &str, state: &ContainerState) -> Option<String> {
+    if state.running.is_some() {
+        return Some(format!("{name} runs"));
+    }
+    let failed = state.terminated.as_ref().filter(|ended| ended.exit_code != 0);
+    let words = obstacle(state);
+    match (failed, words) {
+        (Some(ended), Some(words)) => {
+            Some(format!("{name} ended with exit code {}: {words}", ended.exit_code))
+        }
+        (Some(ended), None) => Some(format!("{name} ended with exit code {}", ended.exit_code)),
+        (None, words) => words.map(|words| format!("{name}: {words}")),
+    }
 }
 
 /// What keeps it from starting, or ended it.
@@ -161,6 +190,44 @@ mod tests {
             seen(json!({"phase": "Failed", "reason": "Evicted", "message": "node low on memory"}));
         assert_eq!(evicted.words, "Failed (Evicted: node low on memory)");
         assert_eq!(evicted.outcome.unwrap().exit_code, None);
+    }
+
+    #[test]
+    fn containers_that_run_before_a_driver_are_told_with_what_keeps_it_from_starting() {
+        let with = |phase: &str, state: Value| {
+            let first = json!([{"name": "spark-fetch", "image": "", "imageID": "", "ready": false,
+                "restartCount": 0, "state": state}]);
+            let waits = container(json!({"waiting": {"reason": "PodInitializing"}}));
+            let status = json!({"phase": phase, "initContainerStatuses": first, "containerStatuses": waits});
+            seen(status).words
+        };
+        let ended = |code: i32, reason: &str, message: &str| {
+            json!({"terminated": {"exitCode": code, "reason": reason, "message": message}})
+        };
+        for (phase, state, words) in [
+            (
+                "Failed",
+                ended(1, "Error", "could not fetch s3a://b/pi\n"),
+                "Failed (spark-fetch ended with exit code 1: it said last: could not fetch s3a://b/pi)",
+            ),
+            ("Failed", ended(2, "Error", ""), "Failed (spark-fetch ended with exit code 2)"),
+            (
+                "Pending",
+                json!({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}),
+                "Pending (spark-fetch: ErrImagePull: no such image)",
+            ),
+            ("Pending", json!({"running": {}}), "Pending (spark-fetch runs)"),
+            ("Pending", ended(0, "Completed", ""), "Pending"),
+        ] {
+            assert_eq!(with(phase, state), words);
+        }
+    }
+
+    #[test]
+    fn a_driver_that_the_platform_ends_is_told_with_its_reason() {
+        let evicted = seen(json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget",
+            "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}]}));
+        assert_eq!(evicted.words, "Failed (PreemptionByScheduler: for another)");
     }
 
     #[test]
