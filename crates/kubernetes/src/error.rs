@@ -1,6 +1,7 @@
 //! What can go wrong before executors are asked for, in sentences for users. Nothing is retried here.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use firesteel_conf::ConfError;
 use firesteel_kubernetes_core::api::ApiError;
@@ -34,6 +35,9 @@ pub enum Error {
     /// Nobody waits for it any more, though it may run on.
     #[error("{source}; the driver {id} may run all the same: firesteel submit --status '{id}' shows it, --kill '{id}' ends it")]
     DriverLeft { id: String, source: Box<Error> },
+    /// It was waited for in vain, and removed again.
+    #[error("the driver {id} did not start within {} s, and was removed: {words}", .after.as_secs())]
+    NeverStarted { id: String, after: Duration, words: String },
     /// A driver that is asked about.
     #[error(
         "there is no driver {id} in namespace {namespace}: firesteel submit --status '{namespace}:*' lists them"

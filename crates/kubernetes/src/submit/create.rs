@@ -171,6 +171,24 @@ fn only(uid: Option<String>) -> DeleteParams {
     DeleteParams { preconditions, ..DeleteParams::default() }
 }
 
+/// Deletes the driver's pod if it is what it was at this version; what belongs to it goes with it.
+pub(super) async fn withdraw(
+    cluster: &Cluster,
+    pods: &Api<Pod>,
+    seen: &Pod,
+) -> Result<(), ApiError> {
+    let preconditions = Some(Preconditions {
+        uid: seen.metadata.uid.clone(),
+        resource_version: seen.metadata.resource_version.clone(),
+    });
+    let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+    let name = seen.metadata.name.as_deref().unwrap_or_default();
+    match within(cluster.limit, pods.delete(name, &parameters)).await {
+        Ok(_) | Err(ApiError::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// What belongs to the pod goes with it. Whether it is gone.
 async fn roll_back(cluster: &Cluster, pods: &Api<Pod>, name: &str, uid: &str) -> bool {
     let at_once = only(Some(uid.to_owned())).grace_period(0);

@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use firesteel_kubernetes_core::api::ApiError;
 use firesteel_kubernetes_core::pod::last_lines;
-use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, Event, Pod};
 use kube::Api;
+use kube::api::ListParams;
 
-use super::create::Driver;
+use super::create::{Driver, withdraw};
+use super::patience::{Patience, Waited, Waits};
 use super::{Cluster, Outcome};
 use crate::Error;
 use crate::answer::within;
@@ -22,11 +24,13 @@ pub(super) async fn to_the_end(
     cluster: &Cluster,
     driver: &Driver,
     interval: Duration,
+    patience: &Patience,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let id = cluster.id(&driver.name);
     let (mut last, mut failing) = (String::new(), None::<Instant>);
+    let mut waited = Waited::default();
     loop {
         match within(cluster.limit, pods.get(&driver.name)).await {
             Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
@@ -42,6 +46,12 @@ pub(super) async fn to_the_end(
                 }
                 if let Some(outcome) = look.outcome {
                     return Ok(outcome);
+                }
+                let waits = Waits::of(&pod, &driver.container);
+                if let Some(after) = waited.too_long(waits, patience)
+                    && let Some(error) = give_up(cluster, &pod, &id, after, look.words).await
+                {
+                    return Err(error);
                 }
             }
             Err(ApiError::NotFound) => return Ok(gone(&id, tell)),
@@ -61,6 +71,40 @@ pub(super) async fn to_the_end(
 fn not_shown(cluster: &Cluster, driver: &Driver, error: ApiError) -> Error {
     let refused = cluster.refused(format!("show the driver's pod {}", driver.name), error);
     refused.leaving(cluster.id(&driver.name))
+}
+
+/// A driver that does not start is removed, unless it changed meanwhile or the API server is away for a moment.
+async fn give_up(
+    cluster: &Cluster,
+    pod: &Pod,
+    id: &str,
+    after: Duration,
+    words: String,
+) -> Option<Error> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let words = match last_warning(cluster, pod).await {
+        Some(warning) if !words.contains(&warning) => format!("{words}; {warning}"),
+        _ => words,
+    };
+    match withdraw(cluster, &pods, pod).await {
+        Ok(()) => Some(Error::NeverStarted { id: id.to_owned(), after, words }),
+        Err(ApiError::Conflict) => None,
+        Err(error) if error.is_unanswered() || error.is_throttled() => None,
+        Err(error) => {
+            let what = format!("remove the driver's pod, which does not start ({words})");
+            Some(cluster.refused(what, error).leaving(id.to_owned()))
+        }
+    }
+}
+
+/// What a kubelet says in events only, such as a volume that is not there. Needs a right that a submitter can do without.
+async fn last_warning(cluster: &Cluster, pod: &Pod) -> Option<String> {
+    let events: Api<Event> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let uid = pod.metadata.uid.as_deref()?;
+    let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
+    let found = within(cluster.limit, events.list(&about)).await.ok()?;
+    let last = found.items.into_iter().max_by_key(|event| event.last_timestamp.clone());
+    last.and_then(|event| event.message).filter(|message| !message.is_empty())
 }
 
 fn gone(id: &str, tell: &mut dyn FnMut(&str)) -> Outcome {
@@ -154,9 +198,75 @@ fn obstacle(state: &ContainerState) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use firesteel_conf::Conf;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fake::{ApiServer, refuses};
+
+    /// Follows a driver whose pod is this one, with no patience at all.
+    async fn followed(pod: Value, deletes: u16) -> (Result<Outcome, Error>, ApiServer) {
+        let server = ApiServer::start(move |(line, _)| match line.as_str() {
+            line if line.starts_with("DELETE") && deletes != 200 => refuses(deletes, "cannot do that"),
+            line if line.contains("/events") => {
+                let event = json!({"metadata": {}, "involvedObject": {}, "message": "secret \"s\" not found"});
+                Some((200, json!({"metadata": {}, "items": [event]})))
+            }
+            _ => Some((200, pod.clone())),
+        })
+        .await;
+        let cluster = Cluster {
+            client: server.client.clone(),
+            namespace: "jobs".to_owned(),
+            url: server.url.clone(),
+            limit: Duration::from_secs(5),
+        };
+        let driver =
+            Driver { name: "d".to_owned(), uid: "u".to_owned(), container: "c".to_owned() };
+        let mut tell = |_: &str| {};
+        let none = Patience { image: Duration::ZERO, start: Duration::ZERO, node: None };
+        let outcome = to_the_end(&cluster, &driver, LEAST_INTERVAL, &none, &mut tell).await;
+        (outcome, server)
+    }
+
+    fn stuck(waiting: Value) -> Value {
+        json!({"metadata": {"name": "d", "uid": "u", "resourceVersion": "7"}, "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Pending", "containerStatuses": container(json!({"waiting": waiting}))}})
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_driver_that_does_not_start_is_removed_and_told_with_the_kubelets_words() {
+        let waiting = json!({"reason": "ErrImagePull", "message": "no such image"});
+        let (outcome, server) = followed(stuck(waiting), 200).await;
+        let refused = outcome.unwrap_err();
+        assert!(!refused.leaves_a_driver());
+        let text = refused.to_string();
+        for words in ["jobs:d", "ErrImagePull: no such image", "secret \"s\" not found"] {
+            assert!(text.contains(words), "{text}");
+        }
+        let (line, body) = server.asked().pop().unwrap();
+        assert!(line.starts_with("DELETE /api/v1/namespaces/jobs/pods/d"), "{line}");
+        assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_driver_that_may_not_be_removed_or_not_be_shown_may_run_on() {
+        let waiting = json!({"reason": "ContainerCreating"});
+        let (outcome, _server) = followed(stuck(waiting), 403).await;
+        assert!(outcome.unwrap_err().leaves_a_driver());
+        let server = ApiServer::start(|_| refuses(403, "User cannot get pods")).await;
+        let cluster = Cluster {
+            client: server.client.clone(),
+            namespace: "jobs".to_owned(),
+            url: server.url.clone(),
+            limit: Duration::from_secs(5),
+        };
+        let driver = Driver { name: "d".to_owned(), uid: "u".to_owned(), container: String::new() };
+        let patience = Patience::of(&Conf::new()).unwrap();
+        let outcome =
+            to_the_end(&cluster, &driver, LEAST_INTERVAL, &patience, &mut |_: &str| {}).await;
+        assert!(outcome.unwrap_err().leaves_a_driver());
+    }
 
     fn seen(status: Value) -> Look {
         let pod = json!({"metadata": {"name": "d", "uid": "u"}, "status": status});
