@@ -89,6 +89,8 @@ pub struct Pod {
     pub executor: Option<ExecutorId>,
     /// Which driver process created it.
     pub generation: Option<Generation>,
+    /// The driver's pod that it belongs to, and goes with.
+    pub owner: Option<PodUid>,
     /// Label `spark-exec-inactive`: it is over and kept for people to look at.
     pub inactive: bool,
     pub phase: Phase,

@@ -6,6 +6,7 @@ use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, Said
 use firesteel_kubernetes_core::{ClaimName, Generation, PodName, PodUid, Version, VolumeName};
 use firesteel_types::{ExecutorId, Host};
 use k8s_openapi::api::core::v1::{self, ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::labels;
 
@@ -25,6 +26,7 @@ pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
         app: app.map(|app| AppId::new(app)),
         executor: label(labels::EXECUTOR_ID).and_then(|id| id.parse().ok()).map(ExecutorId),
         generation: label(labels::GENERATION).and_then(|it| it.parse().ok()).map(Generation),
+        owner: owner(about),
         inactive: label(labels::INACTIVE).is_some_and(|inactive| inactive == "true"),
         phase: phase(status.phase.as_deref()),
         status: said(status.reason.as_ref(), status.message.as_ref()),
@@ -36,6 +38,13 @@ pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
         containers: containers(status, container),
         claims: claims(seen),
     })
+}
+
+/// The pod that something belongs to.
+pub(crate) fn owner(about: &ObjectMeta) -> Option<PodUid> {
+    let owners = about.owner_references.as_deref().unwrap_or_default();
+    let pod = owners.iter().find(|owner| owner.kind == "Pod" && owner.api_version == "v1");
+    pod.map(|owner| PodUid::new(&owner.uid))
 }
 
 /// Reads a claim that was made on demand; `None` for any other.
@@ -127,6 +136,7 @@ mod tests {
                 "name": "pi-exec-7", "uid": "u-1", "resourceVersion": "42",
                 "labels": {"spark-exec-id": "7", "firesteel-driver-generation": "3"},
                 "annotations": {"firesteel.io/application": "spark-1"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "d", "uid": "u-d"}],
             },
             "spec": {"nodeName": "n1", "containers": []},
             "status": status,
@@ -144,6 +154,7 @@ mod tests {
         let running = pod(own(json!({"running": {}})));
         assert_eq!((running.version, running.executor), (Version(42), Some(ExecutorId(7))));
         assert_eq!(running.generation, Some(Generation(3)));
+        assert_eq!(running.owner, Some(PodUid::new("u-d")));
         assert_eq!(running.app, Some(AppId::new("spark-1")), "though it lost its label");
         assert_eq!(running.verdict(true), Verdict::Running(Host::new("n1")));
         let killed = pod(own(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})));

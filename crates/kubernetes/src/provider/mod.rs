@@ -120,7 +120,9 @@ impl PodProvider {
         let owner = home.as_ref().map(|home| &home.owner);
         let pods = ExecutorPods::new(application, &self.app, owner)?;
         let process = home.as_ref().map(|home| home.process);
-        let options = options::of(&application.conf, AppId::new(&self.app), &self.prefix, process)?;
+        let mut options =
+            options::of(&application.conf, AppId::new(&self.app), &self.prefix, process)?;
+        options.owner = pods.owner();
         let core = Allocator::new(options, Jitter::new(fastrand::u64(..)));
         let requests = self.requests.clone().for_pods(pods);
         let (done, over) = channel::<()>();

@@ -143,7 +143,12 @@ impl Requests {
         let selector = format!("{}={},{}", labels::APPLICATION, self.app, labels::VOLUME);
         let list = self.ask(self.claims.list(&ListParams::default().labels(&selector))).await?;
         let version = pod::version(list.metadata.resource_version.as_deref());
-        let claims = list.items.iter().filter_map(pod::read_claim).collect();
+        // Another driver may have been given the same application id.
+        let own = self.pods.as_ref().and_then(|pods| pods.owner());
+        let is_own = |claim: &&PersistentVolumeClaim| {
+            pod::owner(&claim.metadata).is_none_or(|owner| Some(owner) == own)
+        };
+        let claims = list.items.iter().filter(is_own).filter_map(pod::read_claim).collect();
         Ok(ClaimList { version, claims })
     }
 
@@ -399,6 +404,21 @@ mod tests {
             used.entry(resource).or_default().insert(verb);
         }
         assert_eq!(used, manifests::rights());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn claims_of_another_driver_with_the_same_application_id_are_left_to_it() {
+        let claim = |name: &str, owner: &str| {
+            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "d", "uid": owner});
+            json!({"metadata": {"name": name, "labels": {labels::VOLUME: "data"}, "ownerReferences": [owner]}})
+        };
+        let all = [claim("own", "u"), claim("others", "u-2")];
+        let (_, requests) = server(move |_| {
+            Some((200, json!({"metadata": {"resourceVersion": "7"}, "items": all})))
+        })
+        .await;
+        let claims = requests.list_claims().await.unwrap().claims;
+        assert_eq!(claims.iter().map(|one| one.name.0.as_ref()).collect::<Vec<_>>(), ["own"]);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -179,6 +179,41 @@ fn a_pod_of_another_application_with_the_same_name_is_left_alone_and_its_number_
 }
 
 #[test]
+fn executors_of_another_driver_with_the_same_application_id_are_none_of_this_ones_business() {
+    let owned = |owner: &str| Some(PodUid::new(owner));
+    let options = AllocatorOptions { owner: owned("own"), ..options() };
+    let mut scene = Scene::working(options.clone(), 2);
+    // Its name, owner and generation: what tells it from this one's, alone or together.
+    for (name, owner, generation) in [
+        ("b-exec-1", Some("other"), OWN),
+        ("b-exec-1", None, OWN),
+        ("a-exec-1", Some("other"), OWN),
+        ("b-exec-3", Some("other"), Generation(4)),
+        ("b-exec-1", Some("other"), Generation(9)),
+    ] {
+        let other = Pod {
+            name: PodName::new(name),
+            uid: PodUid::new("other-1"),
+            owner: owner.and_then(owned),
+            generation: Some(generation),
+            ..scene.running(1)
+        };
+        let own = [1, 2].map(|id| Pod { owner: owned("own"), ..scene.running(id) });
+        let mut out = scene.sees(other.clone());
+        out.extend(scene.lists(own.into_iter().chain([other.clone()]).collect()));
+        out.extend(scene.sees_gone(other));
+        assert_eq!((ends(&out), deletes(&out), failed(&out)), (vec![], vec![], None), "{name}");
+        assert_eq!(scene.allocator.healthy(), 2, "{name}");
+    }
+    let (mut scene, _) = Scene::wanting(options, 1);
+    let pod = Pod { owner: owned("other"), ..scene.running(1) };
+    let answer = Ok(Box::new(CreateAnswer { pod, existed: true }));
+    let out = scene.feed(AllocatorEvent::Created { executor: ExecutorId(1), attempt: 1, answer });
+    assert_eq!((ends(&out), deletes(&out)), (vec![], vec![]));
+    assert_eq!(asked(&scene.wait(1000)), [2], "its name is taken");
+}
+
+#[test]
 fn a_pod_that_a_process_before_this_one_created_is_deleted_and_its_number_is_left_out() {
     let (mut scene, _) = Scene::wanting(options(), 1);
     let pod = Pod { generation: Some(Generation(4)), ..scene.running(1) };
