@@ -354,7 +354,7 @@ impl Allocator {
             roll,
             self.round_due(turn.now),
             self.slots.due(&self.options, &self.nodes),
-            self.graves.due().map(|due| due.max(gate)),
+            self.graves.due().map(|due| due.max(self.backoff.deletes_until())),
             self.observer.due(&self.options.deadlines, gate),
             self.claims.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),

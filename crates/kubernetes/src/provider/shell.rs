@@ -8,6 +8,7 @@ use firesteel_kubernetes_core::Version;
 use firesteel_kubernetes_core::allocator::{
     Allocator, AllocatorEffect, AllocatorEvent, PodRequest,
 };
+use firesteel_kubernetes_core::api::ApiError;
 use firesteel_storage::Clock;
 use futures_util::StreamExt;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
@@ -121,6 +122,9 @@ impl Shell {
                 tracing::debug!(pod = %name, %uid, grace_ms, "deleting an executor pod");
                 self.spawn(move |requests| async move {
                     let answer = requests.delete(&name, &uid, grace_ms).await;
+                    if let Err(error @ (ApiError::Forbidden(_) | ApiError::Denied(_))) = &answer {
+                        tracing::warn!(pod = %name, %error, "an executor pod could not be deleted");
+                    }
                     Some(AllocatorEvent::Deleted { uid, answer })
                 });
             }

@@ -76,6 +76,39 @@ fn s19_a_namespace_that_goes_or_a_pod_that_is_invalid_ends_it_too_and_so_do_pods
 }
 
 #[test]
+fn a_pod_that_may_not_be_deleted_is_tried_again_less_and_less_often_and_others_are_created_all_the_same()
+ {
+    let forbidden = || ApiError::Forbidden("User cannot delete resource \"pods\"".to_owned());
+    let denied = || ApiError::Denied("denied the request: protected".to_owned());
+    for refusal in [forbidden(), denied()] {
+        let mut scene = Scene::working(options(), 2);
+        scene.wait(60_000);
+        let mut out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+        out.extend(scene.wait(1000));
+        assert_eq!(asked(&out), [3], "its place is taken");
+        scene.works(3);
+        let (mut tries, mut open) = (0, deletes(&out).len());
+        for _ in 0..600 {
+            tries += open;
+            if open > 0 {
+                scene.deleted(1, Err(refusal.clone()));
+            }
+            open = deletes(&scene.wait(1000)).len();
+        }
+        assert!((15..30).contains(&tries), "{tries} tries in ten minutes: {refusal}");
+        let out = scene.command(ProviderCommand::SetTarget(3));
+        assert_eq!(asked(&[out, scene.wait(1000)].concat()), [4], "creating is another right");
+    }
+    let mut scene = Scene::working(options(), 2);
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    assert_eq!(deletes(&out).len(), 1);
+    scene.deleted(1, Err(forbidden()));
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(2)]));
+    assert_eq!(deletes(&out), [], "the right is missing for all of them");
+    assert_eq!(deletes(&scene.wait(2000)).len(), 2);
+}
+
+#[test]
 fn s20_credentials_that_expired_are_read_again() {
     let (mut scene, _) = Scene::wanting(options(), 1);
     let out = scene.refuses(1, 1, ApiError::Unauthorized("Unauthorized".to_owned()));
