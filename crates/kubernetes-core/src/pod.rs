@@ -145,7 +145,8 @@ impl Pod {
         if let Some(ended) = self.ended(all_containers) {
             return Verdict::Over(self.cause(ended));
         }
-        if self.terminating {
+        // Whoever disrupts a pod says so before deleting it.
+        if self.terminating || self.disruption.is_some() {
             return Verdict::Terminating(self.disrupted().unwrap_or(Cause::Deleted));
         }
         match (&self.node, self.phase) {

@@ -120,6 +120,24 @@ fn s06_s07_a_pod_that_is_drained_or_preempted_works_to_its_end_while_another_one
 }
 
 #[test]
+fn s07_a_pod_that_is_to_be_disrupted_is_decommissioned_before_it_is_deleted() {
+    let mut scene = Scene::working(options(), 1);
+    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let pod = Pod { disruption, ..scene.running(1) };
+    let out = scene.sees(pod);
+    let leaves = |effect: &AllocatorEffect| {
+        matches!(effect, AllocatorEffect::Report(ProviderEvent::Decommissioning { reason, .. })
+            if reason.contains("PreemptionByScheduler"))
+    };
+    assert_eq!((out.iter().filter(|one| leaves(one)).count(), asked(&out)), (1, vec![2]));
+    // Its last state may come without the condition.
+    let pod = Pod { terminating: true, ..scene.running(1) };
+    let out = scene.sees_gone(pod);
+    assert_eq!(ends(&out), [(1, End::NodeLost)]);
+    assert!(reason(&out).contains("PreemptionByScheduler"), "{}", reason(&out));
+}
+
+#[test]
 fn s07_a_preempted_executor_that_ends_before_its_pod_goes_is_still_said_to_have_been_preempted() {
     let mut scene = Scene::working(options(), 1);
     let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
