@@ -33,7 +33,9 @@ pub enum Error {
     #[error("the API server {url} does not {what}: {error}")]
     Refused { url: String, what: String, error: ApiError },
     /// Nobody waits for it any more, though it may run on.
-    #[error("{source}; the driver {id} may run all the same: firesteel submit --status '{id}' shows it, --kill '{id}' ends it")]
+    #[error(
+        "{source}; the driver {id} may run all the same: firesteel submit --status '{id}' shows it, --kill '{id}' ends it"
+    )]
     DriverLeft { id: String, source: Box<Error> },
     /// It was waited for in vain, and removed again.
     #[error("the driver {id} did not start within {} s, and was removed: {words}", .after.as_secs())]

@@ -115,7 +115,10 @@ mod tests {
         let (line, event) = asked.last().unwrap();
         assert!(line.starts_with("POST") && event["message"] == "no node", "{line} {event}");
         let condition = &asked[asked.len() - 2].1["status"]["conditions"][0];
-        assert_eq!((&condition["status"], &condition["message"]), (&json!("False"), &json!("no node")));
+        assert_eq!(
+            (&condition["status"], &condition["message"]),
+            (&json!("False"), &json!("no node"))
+        );
         assert_eq!(asked.len(), 3, "the first one failed");
         sender.send_replace(None);
         until("all is well", || new.asked().len() == 5).await;

@@ -308,12 +308,11 @@ mod tests {
             let first = json!([{"name": "spark-fetch", "image": "", "imageID": "", "ready": false,
                 "restartCount": 0, "state": state}]);
             let waits = container(json!({"waiting": {"reason": "PodInitializing"}}));
-            let status = json!({"phase": phase, "initContainerStatuses": first, "containerStatuses": waits});
+            let status =
+                json!({"phase": phase, "initContainerStatuses": first, "containerStatuses": waits});
             seen(status).words
         };
-        let ended = |code: i32, reason: &str, message: &str| {
-            json!({"terminated": {"exitCode": code, "reason": reason, "message": message}})
-        };
+        let ended = |code: i32, reason: &str, message: &str| json!({"terminated": {"exitCode": code, "reason": reason, "message": message}});
         for (phase, state, words) in [
             (
                 "Failed",

@@ -121,9 +121,7 @@ mod tests {
     use super::*;
 
     fn waits(node: Option<&str>, first: Value, own: Value) -> Option<Waits> {
-        let status = |name: &str, state: Value| {
-            json!([{"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}])
-        };
+        let status = |name: &str, state: Value| json!([{"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
         let pod = json!({"metadata": {}, "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Pending",
             "initContainerStatuses": status("first", first), "containerStatuses": status("c", own)}});
         Waits::of(&serde_json::from_value(pod).unwrap(), "c")
