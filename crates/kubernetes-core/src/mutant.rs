@@ -58,7 +58,8 @@ pub enum Mutant {
     ForgivesNodes,
     /// A missing right is waited for.
     AwaitsRights,
-    /// A pod that has the name of one that is asked for is this application's, or is in its way.
+    /// A pod that has the name of one that is asked for is this application's, or is in its way; so is another driver's pod whose
+    /// application was given the same id.
     TakesPodsOfOthers,
     /// A node of which nothing is heard gets pods as any other; Spark's.
     TrustsSilentNodes,

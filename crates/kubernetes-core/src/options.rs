@@ -3,7 +3,7 @@
 use firesteel_backend::AppId;
 
 use crate::mutant::Planted;
-use crate::{Generation, VolumeName};
+use crate::{Generation, PodUid, VolumeName};
 
 /// Which pods of executors that are over are kept for people to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,8 @@ pub struct AllocatorOptions {
     pub prefix: String,
     /// This driver process.
     pub generation: Generation,
+    /// The pod that it runs in, if its executors' pods belong to one.
+    pub owner: Option<PodUid>,
     /// The number of its first executor: no process before it may have come so far (S05).
     pub first_number: u32,
     /// `spark.kubernetes.allocation.batch.size`.
@@ -168,6 +170,7 @@ impl AllocatorOptions {
             app,
             prefix: prefix.to_owned(),
             generation,
+            owner: None,
             first_number: 1,
             batch_size: 20,
             batch_delay_ms: 1_000,

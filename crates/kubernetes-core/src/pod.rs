@@ -89,6 +89,8 @@ pub struct Pod {
     pub executor: Option<ExecutorId>,
     /// Which driver process created it.
     pub generation: Option<Generation>,
+    /// The driver's pod that it belongs to, and goes with.
+    pub owner: Option<PodUid>,
     /// Label `spark-exec-inactive`: it is over and kept for people to look at.
     pub inactive: bool,
     pub phase: Phase,
@@ -143,7 +145,8 @@ impl Pod {
         if let Some(ended) = self.ended(all_containers) {
             return Verdict::Over(self.cause(ended));
         }
-        if self.terminating {
+        // Whoever disrupts a pod says so before deleting it.
+        if self.terminating || self.disruption.is_some() {
             return Verdict::Terminating(self.disrupted().unwrap_or(Cause::Deleted));
         }
         match (&self.node, self.phase) {

@@ -10,6 +10,7 @@ fn pod() -> Pod {
         app: Some(AppId::new("app")),
         executor: Some(ExecutorId(1)),
         generation: Some(Generation(1)),
+        owner: None,
         inactive: false,
         phase: Phase::Pending,
         status: None,

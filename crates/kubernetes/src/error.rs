@@ -1,6 +1,7 @@
 //! What can go wrong before executors are asked for, in sentences for users. Nothing is retried here.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use firesteel_conf::ConfError;
 use firesteel_kubernetes_core::api::ApiError;
@@ -31,6 +32,14 @@ pub enum Error {
     NoImage,
     #[error("the API server {url} does not {what}: {error}")]
     Refused { url: String, what: String, error: ApiError },
+    /// Nobody waits for it any more, though it may run on.
+    #[error(
+        "{source}; the driver {id} may run all the same: firesteel submit --status '{id}' shows it, --kill '{id}' ends it"
+    )]
+    DriverLeft { id: String, source: Box<Error> },
+    /// It was waited for in vain, and removed again.
+    #[error("the driver {id} did not start within {} s, and was removed: {words}", .after.as_secs())]
+    NeverStarted { id: String, after: Duration, words: String },
     /// A driver that is asked about.
     #[error(
         "there is no driver {id} in namespace {namespace}: firesteel submit --status '{namespace}:*' lists them"
@@ -39,6 +48,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there may be a driver, so that what it and its executors need has to stay.
+    pub fn leaves_a_driver(&self) -> bool {
+        matches!(self, Error::DriverLeft { .. })
+    }
+
+    pub(crate) fn leaving(self, id: String) -> Self {
+        Error::DriverLeft { id, source: Box::new(self) }
+    }
+
     pub(crate) fn value(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::Value { key: key.into(), reason: reason.into() }
     }

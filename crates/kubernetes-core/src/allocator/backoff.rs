@@ -27,6 +27,8 @@ enum Class {
     Capacity,
     /// Executors were lost soon after they came: the next ones wait.
     Losses,
+    /// No pod is deleted until a right is given.
+    Deletes,
 }
 
 #[derive(Clone, Debug)]
@@ -97,10 +99,30 @@ impl Backoff {
         if pause.until <= now {
             (pause.times, pause.last) = (pause.times.saturating_add(1), now);
         }
-        let doubled = self.waits.first_ms << (pause.times.clamp(1, 20) - 1);
+        let times = pause.times;
+        self.wait(times)
+    }
+
+    /// How long to wait after so many refusals in a row.
+    pub(super) fn wait(&mut self, times: u32) -> u64 {
+        let doubled = self.waits.first_ms << (times.clamp(1, 20) - 1);
         let wait = doubled.min(self.waits.longest_ms);
         // Many drivers that lost one API server shall not come back to it in one moment.
         wait + self.jitter.below(wait / 4 + 1)
+    }
+
+    /// No pod may be deleted; creating them is another right.
+    pub(super) fn deletes_forbidden(&mut self, now: Tick, words: &str) {
+        let wait = self.pause(Class::Deletes, now, words.to_owned());
+        if let Some(pause) = self.pauses.get_mut(&Class::Deletes) {
+            pause.until = pause.until.max(now.plus_ms(wait));
+        }
+    }
+
+    /// A pod was deleted, or was gone.
+    pub(super) fn delete_succeeded(&mut self, now: Tick) {
+        self.request_succeeded(now);
+        self.pauses.remove(&Class::Deletes);
     }
 
     /// An executor was lost soon after it came. The first ones are replaced at once; many in one moment are one.
@@ -175,12 +197,17 @@ impl Backoff {
 
     /// No pod is created before.
     pub(super) fn creates_until(&self) -> Tick {
-        self.until(|_| true)
+        self.until(|class| class != Class::Deletes)
+    }
+
+    /// No pod is deleted before.
+    pub(super) fn deletes_until(&self) -> Tick {
+        self.until(|class| matches!(class, Class::Server | Class::Credentials | Class::Deletes))
     }
 
     /// Whether the API server refused the last pods: one request finds out whether it still does.
     pub(super) fn is_probing(&self) -> bool {
-        self.pauses.keys().any(|class| *class != Class::Losses)
+        self.pauses.keys().any(|class| !matches!(class, Class::Losses | Class::Deletes))
     }
 
     /// Since when no request succeeds, and why the last one did not.
@@ -192,7 +219,8 @@ impl Backoff {
 
     /// Why no pod is created, if that is so.
     pub(super) fn words(&self, now: Tick) -> Option<&str> {
-        let refused = self.pauses.iter().find(|(class, _)| **class != Class::Losses);
+        let refuses = |class: &Class| !matches!(class, Class::Losses | Class::Deletes);
+        let refused = self.pauses.iter().find(|(class, _)| refuses(class));
         let paced = self.pauses.get(&Class::Losses).filter(|pause| pause.until > now);
         refused.map(|(_, pause)| pause).or(paced).map(|pause| pause.words.as_str())
     }

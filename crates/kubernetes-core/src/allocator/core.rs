@@ -149,6 +149,10 @@ impl Turn<'_> {
     }
 }
 
+/// A process that is so late with a moment that was asked for stood still, and needs so long to hear what happened meanwhile.
+const STOOD_STILL_MS: u64 = 2000;
+const SETTLES_MS: u64 = 2000;
+
 /// How far an allocator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -193,6 +197,8 @@ pub struct Allocator {
     requested: bool,
     rolls_at: Option<Tick>,
     armed: Option<Tick>,
+    /// No deadline is judged before: this process stood still, and what happened meanwhile is yet to be heard.
+    judges_from: Tick,
     stale: u64,
 }
 
@@ -220,6 +226,7 @@ impl Allocator {
             requested: false,
             rolls_at: None,
             armed: None,
+            judges_from: Tick(0),
             stale: 0,
             options,
         }
@@ -232,6 +239,7 @@ impl Allocator {
             self.stale += 1;
             return;
         }
+        self.notice_standstill(turn);
         match event {
             AllocatorEvent::Command(command) => self.commanded(turn, command),
             AllocatorEvent::Created { executor, attempt, answer } => {
@@ -251,6 +259,15 @@ impl Allocator {
             AllocatorEvent::Ticked => self.ticked(turn),
         }
         self.advance(turn);
+    }
+
+    /// An event that comes long after a moment that was asked for: this process stood still. A list shows what it missed.
+    fn notice_standstill(&mut self, turn: &mut Turn<'_>) {
+        if self.armed.is_some_and(|at| turn.now.since_ms(at) >= STOOD_STILL_MS) {
+            self.armed = None;
+            self.judges_from = turn.now.plus_ms(SETTLES_MS);
+            self.observer.want_list(turn.now);
+        }
     }
 
     fn ticked(&mut self, turn: &mut Turn<'_>) {
@@ -284,8 +301,10 @@ impl Allocator {
         if self.life == Life::New {
             return;
         }
-        self.expire(turn);
-        self.lose_patience(turn);
+        if self.judges_from <= turn.now {
+            self.expire(turn);
+            self.lose_patience(turn);
+        }
         self.roll(turn);
         self.allocate(turn);
         self.delete_due(turn);
@@ -353,13 +372,13 @@ impl Allocator {
         let dues = [
             roll,
             self.round_due(turn.now),
-            self.slots.due(&self.options, &self.nodes),
-            self.graves.due().map(|due| due.max(gate)),
+            self.slots.due(&self.options, &self.nodes).map(|due| due.max(self.judges_from)),
+            self.graves.due().map(|due| due.max(self.backoff.deletes_until())),
             self.observer.due(&self.options.deadlines, gate),
             self.claims.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),
             self.slots.may_create_until().filter(|_| self.life == Life::Stopping(Closing::Answers)),
-            self.patience_due(turn.now),
+            self.patience_due(turn.now).map(|due| due.max(self.judges_from)),
         ];
         // What is due and cannot be done now waits for another event; a moment is waited for at least.
         let Some(wake) = dues.into_iter().flatten().map(|due| due.max(turn.now.plus_ms(1))).min()

@@ -120,7 +120,8 @@ impl Allocator {
         let CreateAnswer { pod, existed } = answer;
         self.observer.knows(pod.version);
         let takes = self.options.planted.is(Mutant::TakesPodsOfOthers);
-        if existed && pod.app.as_ref() != Some(&self.options.app) && !takes {
+        let anothers = pod.app.as_ref() != Some(&self.options.app) || self.is_anothers(&pod);
+        if existed && anothers && !takes {
             return self.name_is_taken(executor);
         }
         let labelled =

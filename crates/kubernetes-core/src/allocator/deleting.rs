@@ -25,7 +25,7 @@ impl Allocator {
     }
 
     pub(super) fn delete_due(&mut self, turn: &mut Turn<'_>) {
-        if self.backoff.requests_until() > turn.now {
+        if self.backoff.deletes_until() > turn.now {
             return;
         }
         let lost = self.options.deadlines.request_ms.saturating_mul(2);
@@ -45,7 +45,7 @@ impl Allocator {
         let deadlines = &self.options.deadlines;
         match answer {
             Ok(()) => {
-                self.backoff.request_succeeded(turn.now);
+                self.backoff.delete_succeeded(turn.now);
                 let waits = match self.options.planted.is(Mutant::NeverForces) {
                     true => u64::MAX,
                     false => self.options.grace_ms.saturating_add(deadlines.terminated_ms),
@@ -53,16 +53,37 @@ impl Allocator {
                 self.graves.accepted(uid, turn.now.plus_ms(waits));
             }
             Err(ApiError::NotFound | ApiError::Conflict) => {
-                self.backoff.request_succeeded(turn.now);
+                self.backoff.delete_succeeded(turn.now);
                 if self.graves.close(uid) {
                     self.backoff.freed(turn.now);
                 }
             }
+            Err(error) if is_refusal(&error) => {
+                // Nothing is said against creating pods. What no waiting helps with is tried again, too: rights may be given back.
+                self.backoff.request_succeeded(turn.now);
+                if matches!(error, ApiError::Forbidden(_)) {
+                    self.backoff.deletes_forbidden(turn.now, &error.to_string());
+                }
+                let times = self.graves.refused(uid);
+                let wait = self.backoff.wait(times);
+                self.graves.ask_again(uid, turn.now.plus_ms(wait));
+            }
             Err(error) => {
                 self.request_refused(turn, &error);
-                // Also what no waiting helps with: rights may be given back.
-                self.graves.refused(uid, turn.now.plus_ms(self.options.waits.first_ms));
+                self.graves.ask_again(uid, turn.now.plus_ms(self.options.waits.first_ms));
             }
         }
     }
+}
+
+/// Whether the API server understood the request and said no.
+fn is_refusal(error: &ApiError) -> bool {
+    matches!(
+        error,
+        ApiError::Forbidden(_)
+            | ApiError::Denied(_)
+            | ApiError::Invalid(_)
+            | ApiError::NoNamespace(_)
+            | ApiError::Quota(_)
+    )
 }

@@ -14,6 +14,8 @@ struct Grave {
     /// When the next request is due; while one is under way, when it is taken for lost.
     next: Tick,
     asked: bool,
+    /// So often in a row the API server said no.
+    refusals: u32,
     force: bool,
     /// No list shows it.
     unseen: bool,
@@ -36,8 +38,16 @@ impl Graves {
         version: Version,
         force: bool,
     ) {
-        let claims = Vec::new();
-        let grave = Grave { name, version, next: now, asked: false, force, unseen: false, claims };
+        let grave = Grave {
+            name,
+            version,
+            next: now,
+            asked: false,
+            refusals: 0,
+            force,
+            unseen: false,
+            claims: Vec::new(),
+        };
         let grave = self.graves.entry(uid).or_insert(grave);
         grave.force |= force;
     }
@@ -57,11 +67,17 @@ impl Graves {
     /// The same for a pod that was kept until now: it is over, and labelled so that no list shows it.
     pub(super) fn dig_unseen(&mut self, now: Tick, name: PodName, uid: PodUid) {
         // It is over: nothing of it mounts anything.
-        let (version, claims) = (Version(0), Vec::new());
-        self.graves.insert(
-            uid,
-            Grave { name, version, next: now, asked: false, force: true, unseen: true, claims },
-        );
+        let grave = Grave {
+            name,
+            version: Version(0),
+            next: now,
+            asked: false,
+            refusals: 0,
+            force: true,
+            unseen: true,
+            claims: Vec::new(),
+        };
+        self.graves.insert(uid, grave);
     }
 
     /// Pods to ask to be deleted now. A request that stays without an answer is made again.
@@ -86,14 +102,22 @@ impl Graves {
             self.graves.remove(uid);
         }
         if let Some(grave) = self.graves.get_mut(uid) {
-            (grave.next, grave.force) = (until, true);
+            (grave.next, grave.force, grave.refusals) = (until, true, 0);
         }
     }
 
-    pub(super) fn refused(&mut self, uid: &PodUid, again: Tick) {
+    /// It is asked for again at this moment.
+    pub(super) fn ask_again(&mut self, uid: &PodUid, again: Tick) {
         if let Some(grave) = self.graves.get_mut(uid) {
             grave.next = again;
         }
+    }
+
+    /// The API server said no: how often in a row it has.
+    pub(super) fn refused(&mut self, uid: &PodUid) -> u32 {
+        let Some(grave) = self.graves.get_mut(uid) else { return 0 };
+        grave.refusals = grave.refusals.saturating_add(1);
+        grave.refusals
     }
 
     /// Whether this pod is to go. It was there at its version.

@@ -9,6 +9,7 @@ use super::slots::{Slot, Stage};
 use super::why::with_words;
 use crate::cause::Cause;
 use crate::mutant::Mutant;
+use crate::names::pod_name;
 use crate::pod::{Obstacle, Pod, Verdict};
 
 /// What is left of the pod of an executor that is over.
@@ -25,8 +26,11 @@ enum Remains {
 impl Allocator {
     /// A pod as it is now, or was not long ago.
     pub(super) fn see(&mut self, turn: &mut Turn<'_>, pod: Pod) {
-        if pod.inactive || self.kept.contains(&pod.uid) {
+        if pod.inactive || self.kept.contains(&pod.uid) || self.graves.sees(&pod) {
             return;
+        }
+        if self.is_anothers(&pod) {
+            return self.dropped_stale();
         }
         if pod.generation > Some(self.options.generation) {
             let reason = "another driver process of this application has taken over".to_owned();
@@ -34,9 +38,12 @@ impl Allocator {
         }
         let slot = pod.executor.and_then(|executor| Some((executor, self.slots.get(executor)?)));
         match slot {
-            _ if self.graves.sees(&pod) => {}
             Some((executor, slot)) if self.is_of(slot, &pod) => self.update(turn, executor, &pod),
-            Some((executor, slot)) if slot.uid().is_some() && slot.version() < pod.version => {
+            Some((executor, slot))
+                if *slot.name() == pod.name
+                    && slot.uid().is_some()
+                    && slot.version() < pod.version =>
+            {
                 // Another pod has its name: its own is gone.
                 self.end_with(turn, executor, Cause::Vanished, Remains::Nothing);
                 self.bury(turn.now, &pod);
@@ -48,6 +55,20 @@ impl Allocator {
     fn is_of(&self, slot: &Slot, pod: &Pod) -> bool {
         let own = pod.generation == Some(self.options.generation);
         own && *slot.name() == pod.name && slot.uid().is_none_or(|uid| *uid == pod.uid)
+    }
+
+    /// Whether it is another driver's, though its labels say that it is this application's: two may have been given one id.
+    pub(super) fn is_anothers(&self, pod: &Pod) -> bool {
+        if self.options.planted.is(Mutant::TakesPodsOfOthers) {
+            return false;
+        }
+        let prefix = &self.options.prefix;
+        let named = |executor| pod_name(prefix, executor) == pod.name;
+        // What this process asked for has the name of its executor.
+        let asked = pod.generation == Some(self.options.generation);
+        let misnamed = asked && pod.executor.is_some_and(|executor| !named(executor));
+        let belongs_elsewhere = pod.owner.is_some() && pod.owner != self.options.owner;
+        belongs_elsewhere || misnamed
     }
 
     /// Nobody waits for it: a process before this one created it, or a request that was withdrawn.
@@ -63,9 +84,12 @@ impl Allocator {
             if planted.is(Mutant::LeavesPreviousGeneration) {
                 return;
             }
-            let cause = Cause::PreviousGeneration;
-            let (end, reason) = (cause.end(), cause.to_string());
-            turn.report(ProviderEvent::Ended { executor, end, reason });
+            // An executor of this process may have the same number, if its pod has another name.
+            if self.slots.get(executor).is_none() {
+                let cause = Cause::PreviousGeneration;
+                let (end, reason) = (cause.end(), cause.to_string());
+                turn.report(ProviderEvent::Ended { executor, end, reason });
+            }
         }
         self.bury(turn.now, pod);
     }

@@ -38,6 +38,8 @@ pub(crate) struct DriverPod {
     settings: Conf,
     /// The name of a file and its text: the template of executors' pods.
     template: Option<(String, String)>,
+    /// Where it listens, with what for.
+    ports: Vec<(&'static str, u16)>,
     service_labels: BTreeMap<String, String>,
     service_annotations: BTreeMap<String, String>,
     /// What its process shares with its executors.
@@ -60,14 +62,13 @@ impl DriverPod {
         container.command = Some(vec![program.to_owned()]);
         container.args = Some(arguments.to_vec());
         container.env.get_or_insert_default().extend(environment(settings, app, name));
-        let ports =
-            [("driver-rpc-port", RPC_PORT), ("blockmanager", BLOCK_PORT), ("spark-ui", UI_PORT)];
-        let ports = ports.map(|(name, port)| ContainerPort {
-            container_port: port.into(),
-            name: Some(name.to_owned()),
+        let ports = ports(settings)?;
+        let told_ports = ports.iter().map(|(name, port)| ContainerPort {
+            container_port: (*port).into(),
+            name: Some((*name).to_owned()),
             ..ContainerPort::default()
         });
-        container.ports.get_or_insert_default().extend(ports);
+        container.ports.get_or_insert_default().extend(told_ports);
         let mount = VolumeMount {
             name: "spark-conf-volume-driver".to_owned(),
             mount_path: CONF_DIR.to_owned(),
@@ -103,6 +104,7 @@ impl DriverPod {
             name: name.to_owned(),
             settings: told,
             template,
+            ports,
             service_labels: labels::of_user(settings, "spark.kubernetes.driver.service.label.")?
                 .into_iter()
                 .collect(),
@@ -125,13 +127,12 @@ impl DriverPod {
 
     /// A name for the driver's address: no load is balanced.
     pub(crate) fn service(&self, owner: OwnerReference) -> Service {
-        let port = |(name, port): (&str, u16)| ServicePort {
-            name: Some(name.to_owned()),
-            port: port.into(),
+        let port = |(name, port): &(&str, u16)| ServicePort {
+            name: Some((*name).to_owned()),
+            port: (*port).into(),
             ..ServicePort::default()
         };
-        let ports =
-            [("driver-rpc-port", RPC_PORT), ("blockmanager", BLOCK_PORT), ("spark-ui", UI_PORT)];
+        let ports: Vec<ServicePort> = self.ports.iter().map(port).collect();
         let selector = [
             (labels::APPLICATION.to_owned(), self.app.clone()),
             (labels::ROLE.to_owned(), labels::DRIVER.to_owned()),
@@ -142,7 +143,7 @@ impl DriverPod {
         let spec = ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             selector: Some(selector.into()),
-            ports: Some(ports.map(port).into()),
+            ports: Some(ports),
             ..ServiceSpec::default()
         };
         Service { metadata, spec: Some(spec), status: None }
@@ -190,6 +191,21 @@ fn executor_template(settings: &Conf) -> Result<Option<(String, String)>, Error>
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|source| Error::File { key: entry.key(), path, source })?;
     Ok(Some((file.to_owned(), text)))
+}
+
+/// Where the driver listens: what its settings say, else always the same. A port that is chosen by chance is not told.
+fn ports(settings: &Conf) -> Result<Vec<(&'static str, u16)>, Error> {
+    let of = |entry: &Entry<u32>, usual: u16| match settings.get_raw(entry.key()) {
+        Some(_) => Ok(settings.get(entry).map(|port| u16::try_from(port).unwrap_or_default())?),
+        None => Ok::<u16, Error>(usual),
+    };
+    let mut ports = vec![
+        ("driver-rpc-port", of(&entries::DRIVER_PORT, RPC_PORT)?),
+        ("blockmanager", of(&entries::BLOCK_MANAGER_PORT, BLOCK_PORT)?),
+        ("spark-ui", of(&entries::UI_PORT, UI_PORT)?),
+    ];
+    ports.retain(|(_, port)| *port > 0);
+    Ok(ports)
 }
 
 /// Credentials of drivers that no cluster runs: one in a pod has its account.
@@ -404,6 +420,28 @@ mod tests {
         let prefix = long.settings.get(&entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX).unwrap();
         let prefix = prefix.unwrap();
         assert!(prefix.len() <= LONGEST_PREFIX && prefix.starts_with("aaa"), "{prefix}");
+    }
+
+    #[test]
+    fn pod_and_service_have_the_ports_that_the_driver_listens_at() {
+        let ports = |settings: &[(&str, &str)]| {
+            let mut conf = Conf::new();
+            conf.set("spark.kubernetes.container.image", "pi:1");
+            for (key, value) in settings {
+                conf.set(*key, value);
+            }
+            let driver = DriverPod::new(&conf, ("spark-1", "d"), "/pi", &[]).unwrap();
+            let spec = driver.pod.spec.as_ref().unwrap();
+            let pod = spec.containers[0].ports.clone().unwrap_or_default();
+            let pod: Vec<i32> = pod.iter().map(|port| port.container_port).collect();
+            let service = driver.service(owner()).spec.unwrap().ports.unwrap();
+            assert_eq!(service.iter().map(|port| port.port).collect::<Vec<_>>(), pod);
+            pod
+        };
+        assert_eq!(ports(&[]), [7078, 7079, 4040]);
+        let own = [("spark.driver.port", "9000"), ("spark.blockManager.port", "9001")];
+        assert_eq!(ports(&own), [9000, 9001, 4040]);
+        assert_eq!(ports(&[("spark.ui.port", "9002"), ("spark.driver.port", "0")]), [7079, 9002]);
     }
 
     #[test]

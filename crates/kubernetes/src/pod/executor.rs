@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use firesteel_backend::command::variable as told;
 use firesteel_conf::{Conf, entries};
 use firesteel_engine::ApplicationSpec;
-use firesteel_kubernetes_core::VolumeName;
 use firesteel_kubernetes_core::allocator::PodRequest;
 use firesteel_kubernetes_core::claim::Mount;
+use firesteel_kubernetes_core::{PodUid, VolumeName};
 use firesteel_rpc::SECRET_VARIABLE;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement,
@@ -130,6 +130,11 @@ impl ExecutorPods {
         };
         let spec = Some(template.spec.clone());
         Some(PersistentVolumeClaim { metadata, spec, status: None })
+    }
+
+    /// The driver's pod, if they belong to it.
+    pub(crate) fn owner(&self) -> Option<PodUid> {
+        self.owner.as_ref().map(|owner| PodUid::new(&owner.uid))
     }
 
     /// The container in which executors run.

@@ -12,5 +12,5 @@ pub(crate) use driver::DriverPod;
 pub(crate) use executor::{ExecutorPods, Owner};
 pub(crate) use fetch::is_fetched;
 pub(crate) use parts::{DRIVER_CONTAINER, EXECUTOR_CONTAINER};
-pub(crate) use read::{read, read_claim, version};
+pub(crate) use read::{owner, read, read_claim, version};
 pub(crate) use volumes::owned_by_driver;

@@ -6,6 +6,7 @@ use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, Said
 use firesteel_kubernetes_core::{ClaimName, Generation, PodName, PodUid, Version, VolumeName};
 use firesteel_types::{ExecutorId, Host};
 use k8s_openapi::api::core::v1::{self, ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::labels;
 
@@ -25,6 +26,7 @@ pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
         app: app.map(|app| AppId::new(app)),
         executor: label(labels::EXECUTOR_ID).and_then(|id| id.parse().ok()).map(ExecutorId),
         generation: label(labels::GENERATION).and_then(|it| it.parse().ok()).map(Generation),
+        owner: owner(about),
         inactive: label(labels::INACTIVE).is_some_and(|inactive| inactive == "true"),
         phase: phase(status.phase.as_deref()),
         status: said(status.reason.as_ref(), status.message.as_ref()),
@@ -33,9 +35,16 @@ pub(crate) fn read(seen: &v1::Pod, container: &str) -> Option<Pod> {
         disruption: condition(status, "DisruptionTarget", "True")
             .and_then(|found| said(found.reason.as_ref(), found.message.as_ref())),
         terminating: about.deletion_timestamp.is_some(),
-        containers: containers(status, container),
+        containers: containers(seen, status, container),
         claims: claims(seen),
     })
+}
+
+/// The pod that something belongs to.
+pub(crate) fn owner(about: &ObjectMeta) -> Option<PodUid> {
+    let owners = about.owner_references.as_deref().unwrap_or_default();
+    let pod = owners.iter().find(|owner| owner.kind == "Pod" && owner.api_version == "v1");
+    pod.map(|owner| PodUid::new(&owner.uid))
 }
 
 /// Reads a claim that was made on demand; `None` for any other.
@@ -89,13 +98,23 @@ fn unschedulable(status: &PodStatus) -> Option<String> {
     condition.message.clone().or(condition.reason.clone())
 }
 
-fn containers(status: &PodStatus, executor: &str) -> Vec<Container> {
+/// A sidecar that its kubelet starts again does not end an executor, whatever becomes of it: it can only keep it from starting.
+fn containers(seen: &v1::Pod, status: &PodStatus, executor: &str) -> Vec<Container> {
+    let planned = seen.spec.as_ref().and_then(|spec| spec.init_containers.as_deref());
+    let is_sidecar = |name: &str| {
+        let planned = planned.unwrap_or_default().iter().find(|one| one.name == name);
+        planned.is_some_and(|one| one.restart_policy.as_deref() == Some("Always"))
+    };
     let own = status.container_statuses.as_deref().unwrap_or_default();
     let first = status.init_container_statuses.as_deref().unwrap_or_default();
     let own =
         own.iter().map(|one| Container { is_executor: one.name == executor, state: state(one) });
-    let first = first.iter().map(|one| Container { is_executor: false, state: state(one) });
-    own.chain(first).collect()
+    let first =
+        first.iter().map(|one| (&one.name, Container { is_executor: false, state: state(one) }));
+    let first = first.filter(|(name, container)| {
+        !is_sidecar(name) || matches!(container.state, ContainerState::Waiting(_))
+    });
+    own.chain(first.map(|(_, container)| container)).collect()
 }
 
 fn state(container: &ContainerStatus) -> ContainerState {
@@ -127,6 +146,7 @@ mod tests {
                 "name": "pi-exec-7", "uid": "u-1", "resourceVersion": "42",
                 "labels": {"spark-exec-id": "7", "firesteel-driver-generation": "3"},
                 "annotations": {"firesteel.io/application": "spark-1"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "d", "uid": "u-d"}],
             },
             "spec": {"nodeName": "n1", "containers": []},
             "status": status,
@@ -144,6 +164,7 @@ mod tests {
         let running = pod(own(json!({"running": {}})));
         assert_eq!((running.version, running.executor), (Version(42), Some(ExecutorId(7))));
         assert_eq!(running.generation, Some(Generation(3)));
+        assert_eq!(running.owner, Some(PodUid::new("u-d")));
         assert_eq!(running.app, Some(AppId::new("spark-1")), "though it lost its label");
         assert_eq!(running.verdict(true), Verdict::Running(Host::new("n1")));
         let killed = pod(own(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})));
@@ -182,6 +203,28 @@ mod tests {
         }));
         let obstacle = Obstacle::Image("ImagePullBackOff: ImagePullBackOff".to_owned());
         assert_eq!(seen.verdict(true), Verdict::Scheduled(Host::new("n1"), Some(obstacle)));
+    }
+
+    #[test]
+    fn a_sidecar_that_crashes_and_is_started_again_ends_no_executor() {
+        let sidecar = |policy: Value, state: Value| {
+            let own = container("spark-kubernetes-executor", json!({"running": {}}));
+            let text = json!({
+                "metadata": {"name": "pi-exec-7", "uid": "u-1"},
+                "spec": {"nodeName": "n1", "containers": [],
+                    "initContainers": [{"name": "proxy", "restartPolicy": policy}]},
+                "status": {"phase": "Running", "containerStatuses": [own],
+                    "initContainerStatuses": [container("proxy", state)]},
+            });
+            let pod = read(&serde_json::from_value(text).unwrap(), "spark-kubernetes-executor");
+            pod.unwrap().verdict(true)
+        };
+        let runs = Verdict::Running(Host::new("n1"));
+        let crashed = || json!({"terminated": {"exitCode": 1, "reason": "Error"}});
+        assert_eq!(sidecar(json!("Always"), crashed()), runs);
+        let loops = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        assert_eq!(sidecar(json!("Always"), loops), runs);
+        assert!(matches!(sidecar(Value::Null, crashed()), Verdict::Over(_)), "it has to succeed");
     }
 
     #[test]

@@ -5,12 +5,16 @@
 //! | `options` | what settings mean for the allocator |
 //! | `requests` | requests to the API server about executors' pods |
 //! | `shell` | the allocator: its events, its clock, what it decides |
+//! | `credentials` | credentials that are read again |
+//! | `telling` | what the driver's own pod says about missing executors |
 //! | `home` | the driver's own pod, if it runs in one |
 
+mod credentials;
 mod home;
 mod options;
 mod requests;
 mod shell;
+mod telling;
 
 use std::io;
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -32,7 +36,8 @@ use crate::pod::{ExecutorPods, is_fetched};
 use crate::{APPLICATION_SECRET, DRIVER_ADDRESS, Error, labels, unique};
 use home::Home;
 use requests::Requests;
-use shell::{Shell, tell_driver_pod};
+use shell::Shell;
+use telling::tell_driver_pod;
 
 /// How many executors an application has that does not say; Spark's.
 const INSTANCES: u32 = 2;
@@ -120,7 +125,9 @@ impl PodProvider {
         let owner = home.as_ref().map(|home| &home.owner);
         let pods = ExecutorPods::new(application, &self.app, owner)?;
         let process = home.as_ref().map(|home| home.process);
-        let options = options::of(&application.conf, AppId::new(&self.app), &self.prefix, process)?;
+        let mut options =
+            options::of(&application.conf, AppId::new(&self.app), &self.prefix, process)?;
+        options.owner = pods.owner();
         let core = Allocator::new(options, Jitter::new(fastrand::u64(..)));
         let requests = self.requests.clone().for_pods(pods);
         let (done, over) = channel::<()>();

@@ -18,7 +18,7 @@ use kube::api::{
 };
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::answer::{classify, refusal, within};
 use crate::labels;
@@ -35,9 +35,8 @@ const LONGEST_START: usize = 200;
 /// Who asks for what.
 #[derive(Clone)]
 pub(super) struct Requests {
-    api: Api<Pod>,
-    claims: Api<PersistentVolumeClaim>,
-    events: Api<Event>,
+    /// With the credentials as they were read last; all clones have the same.
+    client: Arc<watch::Sender<Client>>,
     namespace: String,
     /// Which pods are the application's and not over.
     selector: String,
@@ -51,9 +50,7 @@ impl Requests {
     pub(super) fn new(client: Client, namespace: &str, app: &str, limit: Duration) -> Self {
         let (application, role, inactive) = (labels::APPLICATION, labels::ROLE, labels::INACTIVE);
         Requests {
-            api: Api::namespaced(client.clone(), namespace),
-            claims: Api::namespaced(client.clone(), namespace),
-            events: Api::namespaced(client, namespace),
+            client: Arc::new(watch::Sender::new(client)),
             app: app.to_owned(),
             namespace: namespace.to_owned(),
             selector: format!("{application}={app},{role}={},{inactive}!=true", labels::EXECUTOR),
@@ -68,11 +65,21 @@ impl Requests {
         self
     }
 
-    /// Asks with these credentials from now on.
-    pub(super) fn use_client(&mut self, client: Client) {
-        self.api = Api::namespaced(client.clone(), &self.namespace);
-        self.claims = Api::namespaced(client.clone(), &self.namespace);
-        self.events = Api::namespaced(client, &self.namespace);
+    /// Asks with these credentials from now on, and so do all clones.
+    pub(super) fn use_client(&self, client: Client) {
+        self.client.send_replace(client);
+    }
+
+    fn api(&self) -> Api<Pod> {
+        Api::namespaced(self.client.borrow().clone(), &self.namespace)
+    }
+
+    fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.borrow().clone(), &self.namespace)
+    }
+
+    fn events(&self) -> Api<Event> {
+        Api::namespaced(self.client.borrow().clone(), &self.namespace)
     }
 
     fn read(&self, seen: &Pod) -> Result<firesteel_kubernetes_core::pod::Pod, ApiError> {
@@ -114,12 +121,12 @@ impl Requests {
             self.make_claim(&claim).await?;
         }
         let pod = pods.pod(request);
-        self.ask(self.api.create(&PostParams::default(), &pod)).await
+        self.ask(self.api().create(&PostParams::default(), &pod)).await
     }
 
     /// Creates a claim, unless it is there.
     async fn make_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), ApiError> {
-        match self.ask(self.claims.create(&PostParams::default(), claim)).await {
+        match self.ask(self.claims().create(&PostParams::default(), claim)).await {
             Ok(_) => Ok(()),
             Err(ApiError::Conflict) => self.check_claim(claim).await,
             Err(error) => Err(error),
@@ -128,7 +135,7 @@ impl Requests {
 
     async fn check_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), ApiError> {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let found = self.ask(self.claims.get(name)).await?;
+        let found = self.ask(self.claims().get(name)).await?;
         let labels = found.metadata.labels.unwrap_or_default();
         match labels.get(labels::APPLICATION) == Some(&self.app) {
             true => Ok(()),
@@ -141,16 +148,21 @@ impl Requests {
     /// All claims that the driver has made, from a quorum.
     pub(super) async fn list_claims(&self) -> Result<ClaimList, ApiError> {
         let selector = format!("{}={},{}", labels::APPLICATION, self.app, labels::VOLUME);
-        let list = self.ask(self.claims.list(&ListParams::default().labels(&selector))).await?;
+        let list = self.ask(self.claims().list(&ListParams::default().labels(&selector))).await?;
         let version = pod::version(list.metadata.resource_version.as_deref());
-        let claims = list.items.iter().filter_map(pod::read_claim).collect();
+        // Another driver may have been given the same application id.
+        let own = self.pods.as_ref().and_then(|pods| pods.owner());
+        let is_own = |claim: &&PersistentVolumeClaim| {
+            pod::owner(&claim.metadata).is_none_or(|owner| Some(owner) == own)
+        };
+        let claims = list.items.iter().filter(is_own).filter_map(pod::read_claim).collect();
         Ok(ClaimList { version, claims })
     }
 
     /// Deletes a claim; the API server waits for the pods that mount it.
     pub(super) async fn delete_claim(&self, name: &ClaimName) -> Result<(), ApiError> {
         let parameters = DeleteParams::default();
-        self.ask(self.claims.delete(&name.to_string(), &parameters)).await.map(drop)
+        self.ask(self.claims().delete(&name.to_string(), &parameters)).await.map(drop)
     }
 
     /// Deletes this very pod.
@@ -168,7 +180,7 @@ impl Requests {
             }),
             ..DeleteParams::default()
         };
-        self.ask(self.api.delete(&name.to_string(), &parameters)).await.map(drop)
+        self.ask(self.api().delete(&name.to_string(), &parameters)).await.map(drop)
     }
 
     /// Labels this very pod as one that is over.
@@ -187,15 +199,15 @@ impl Requests {
             limit_bytes: i64::try_from(LOG_BYTES).ok(),
             ..LogParams::default()
         };
-        self.ask(self.api.logs(&name.to_string(), &parameters)).await
+        self.ask(self.api().logs(&name.to_string(), &parameters)).await
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Pod, ApiError> {
-        self.ask(self.api.get(name)).await
+        self.ask(self.api().get(name)).await
     }
 
     pub(super) async fn patch(&self, name: &str, change: &Value) -> Result<Pod, ApiError> {
-        self.ask(self.api.patch(name, &PatchParams::default(), &Patch::Merge(change))).await
+        self.ask(self.api().patch(name, &PatchParams::default(), &Patch::Merge(change))).await
     }
 
     /// Tells people who look at a pod something about it. Needs a right of its own, which a driver can do without.
@@ -206,7 +218,7 @@ impl Requests {
     ) -> Result<(), ApiError> {
         let change = json!({"status": {"conditions": [condition]}});
         let change = Patch::Strategic(&change);
-        self.ask(self.api.patch_status(name, &PatchParams::default(), &change)).await.map(drop)
+        self.ask(self.api().patch_status(name, &PatchParams::default(), &change)).await.map(drop)
     }
 
     /// Tells people who look at a pod what happened to it. Needs a right of its own, which a driver can do without.
@@ -241,12 +253,12 @@ impl Requests {
             count: Some(1),
             ..Event::default()
         };
-        self.ask(self.events.create(&PostParams::default(), &event)).await.map(drop)
+        self.ask(self.events().create(&PostParams::default(), &event)).await.map(drop)
     }
 
     /// All pods, from a quorum: no version is asked for.
     pub(super) async fn list(&self) -> Result<PodList, ApiError> {
-        let list = self.ask(self.api.list(&ListParams::default().labels(&self.selector))).await?;
+        let list = self.ask(self.api().list(&ListParams::default().labels(&self.selector))).await?;
         let pods: Result<Vec<_>, ApiError> =
             list.items.iter().map(|seen| self.read(seen)).collect();
         let version = pod::version(list.metadata.resource_version.as_deref());
@@ -260,7 +272,7 @@ impl Requests {
     ) -> Result<impl Stream<Item = Result<Change, ApiError>> + use<>, ApiError> {
         let parameters = WatchParams::default().labels(&self.selector);
         let from = from.to_string();
-        let events = within(self.limit, self.api.watch(&parameters, &from)).await?;
+        let events = within(self.limit, self.api().watch(&parameters, &from)).await?;
         let own = self.clone();
         let events = events.map_err(|error| classify(&error));
         Ok(events.map(move |event| event.and_then(|event| own.change(event))).boxed())
@@ -399,6 +411,21 @@ mod tests {
             used.entry(resource).or_default().insert(verb);
         }
         assert_eq!(used, manifests::rights());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn claims_of_another_driver_with_the_same_application_id_are_left_to_it() {
+        let claim = |name: &str, owner: &str| {
+            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "d", "uid": owner});
+            json!({"metadata": {"name": name, "labels": {labels::VOLUME: "data"}, "ownerReferences": [owner]}})
+        };
+        let all = [claim("own", "u"), claim("others", "u-2")];
+        let (_, requests) = server(move |_| {
+            Some((200, json!({"metadata": {"resourceVersion": "7"}, "items": all})))
+        })
+        .await;
+        let claims = requests.list_claims().await.unwrap().claims;
+        assert_eq!(claims.iter().map(|one| one.name.0.as_ref()).collect::<Vec<_>>(), ["own"]);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -8,14 +8,16 @@ use firesteel_kubernetes_core::Version;
 use firesteel_kubernetes_core::allocator::{
     Allocator, AllocatorEffect, AllocatorEvent, PodRequest,
 };
+use firesteel_kubernetes_core::api::ApiError;
 use firesteel_storage::Clock;
 use futures_util::StreamExt;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::task::AbortHandle;
 
+use super::credentials::Credentials;
 use super::requests::Requests;
 use crate::connect::Connection;
-use crate::pod::Owner;
 
 /// So many answers and changes may wait for the allocator; then watches and requests wait.
 const WAITING: usize = 1024;
@@ -28,6 +30,7 @@ pub(super) struct Shell {
     clock: Clock,
     requests: Requests,
     connection: Connection,
+    credentials: Credentials,
     reports: Reports,
     events: Sender<AllocatorEvent>,
     heard: Option<Receiver<AllocatorEvent>>,
@@ -50,6 +53,7 @@ impl Shell {
             clock: Clock::new(),
             requests,
             connection,
+            credentials: Credentials::default(),
             reports,
             events,
             heard: Some(heard),
@@ -71,7 +75,7 @@ impl Shell {
         let Some(mut heard) = self.heard.take() else { return };
         let mut next = Some(AllocatorEvent::Ticked);
         while let Some(event) = next {
-            self.feed(event).await;
+            self.feed(event);
             if self.over {
                 break;
             }
@@ -98,29 +102,33 @@ impl Shell {
         tokio::select! {
             biased;
             command = commands.recv() => command.map(AllocatorEvent::Command),
+            // What is known already is heard before anything is judged by the time.
+            event = heard.recv() => event,
             () = alarm => {
                 self.timer.rings(self.clock.now());
                 Some(AllocatorEvent::Ticked)
             }
-            event = heard.recv() => event,
         }
     }
 
-    async fn feed(&mut self, event: AllocatorEvent) {
+    fn feed(&mut self, event: AllocatorEvent) {
         let mut effects = Vec::new();
         self.core.handle(self.clock.now(), event, &mut effects);
         for effect in effects {
-            self.carry_out(effect).await;
+            self.carry_out(effect);
         }
     }
 
-    async fn carry_out(&mut self, effect: AllocatorEffect) {
+    fn carry_out(&mut self, effect: AllocatorEffect) {
         match effect {
             AllocatorEffect::CreatePod(request) => self.create(request),
             AllocatorEffect::DeletePod { name, uid, grace_ms } => {
                 tracing::debug!(pod = %name, %uid, grace_ms, "deleting an executor pod");
                 self.spawn(move |requests| async move {
                     let answer = requests.delete(&name, &uid, grace_ms).await;
+                    if let Err(error @ (ApiError::Forbidden(_) | ApiError::Denied(_))) = &answer {
+                        tracing::warn!(pod = %name, %error, "an executor pod could not be deleted");
+                    }
                     Some(AllocatorEvent::Deleted { uid, answer })
                 });
             }
@@ -160,7 +168,7 @@ impl Shell {
                 });
             }
             AllocatorEffect::WatchPods { number, from } => self.watch(number, from),
-            AllocatorEffect::RefreshCredentials => self.refresh().await,
+            AllocatorEffect::RefreshCredentials => self.refresh(),
             AllocatorEffect::Report(event) => self.report(event),
             AllocatorEffect::ArmTimer(at) => {
                 self.timer.arm(at);
@@ -217,12 +225,10 @@ impl Shell {
         self.watch = Some(watching.abort_handle());
     }
 
-    /// Files of tokens and certificates are read again.
-    async fn refresh(&mut self) {
-        match self.connection.client().await {
-            Ok(client) => self.requests.use_client(client),
-            Err(error) => tracing::warn!(%error, "credentials could not be read again"),
-        }
+    /// Files of tokens and certificates are read again, and plugins asked, which may take their time.
+    fn refresh(&mut self) {
+        let (connection, runtime) = (self.connection.clone(), Handle::current());
+        self.credentials.read(self.requests.clone(), move || runtime.block_on(connection.client()));
     }
 
     fn report(&self, event: ProviderEvent) {
@@ -242,39 +248,5 @@ impl Shell {
             _ => {}
         }
         self.reports.send(event);
-    }
-}
-
-/// Says on the driver's own pod why executors are missing: `kubectl describe` shows its conditions and events.
-pub(super) async fn tell_driver_pod(
-    requests: Requests,
-    pod: Owner,
-    mut shortage: tokio::sync::watch::Receiver<Option<String>>,
-) {
-    let mut was_short = false;
-    while shortage.changed().await.is_ok() {
-        let words = shortage.borrow_and_update().clone();
-        let (status, kind, reason) = match &words {
-            None => ("True", "Normal", "AllExecutors"),
-            Some(_) => ("False", "Warning", "ExecutorsMissing"),
-        };
-        let words = words.unwrap_or_default();
-        let condition = serde_json::json!({
-            "type": "firesteel.io/ExecutorsReady",
-            "status": status,
-            "reason": reason,
-            "message": words,
-        });
-        if let Err(error) = requests.set_condition(&pod.name, &condition).await {
-            tracing::debug!(%error, "the driver's pod could not be told why executors are missing");
-        }
-        let is_short = status == "False";
-        if is_short || was_short {
-            let words = if is_short { &words } else { "all executors are there" };
-            if let Err(error) = requests.tell(&pod, kind, reason, words).await {
-                tracing::debug!(%error, "no event could tell why executors are missing");
-            }
-        }
-        was_short = is_short;
     }
 }

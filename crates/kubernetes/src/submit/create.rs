@@ -49,8 +49,8 @@ pub(super) async fn create(
     };
     let owner = Owner::new(name, &uid).reference();
     if let Err(error) = furnish(cluster, &plan, &owner).await {
-        roll_back(cluster, &pods, name, &uid).await;
-        return Err(error);
+        let is_gone = roll_back(cluster, &pods, name, &uid).await;
+        return Err(if is_gone { error } else { error.leaving(cluster.id(name)) });
     }
     Ok(Driver { name: name.to_owned(), uid, container: plan.container })
 }
@@ -64,7 +64,7 @@ async fn not_created(
     error: ApiError,
 ) -> Error {
     let namespace = &cluster.namespace;
-    let mut what = format!("create the driver's pod {name} in namespace {namespace}");
+    let what = format!("create the driver's pod {name} in namespace {namespace}");
     if error == ApiError::Conflict {
         return Error::value(
             "spark.kubernetes.driver.pod.name",
@@ -77,9 +77,8 @@ async fn not_created(
         && !was_not_sent(&error)
         && !is_withdrawn(cluster, pods, name, mark).await
     {
-        what = format!(
-            "say whether it did {what} (firesteel submit --kill {namespace}:{name} ends it)"
-        );
+        let unsure = cluster.refused(format!("say whether it did {what}"), error);
+        return unsure.leaving(cluster.id(name));
     }
     cluster.refused(what, error)
 }
@@ -172,6 +171,24 @@ fn only(uid: Option<String>) -> DeleteParams {
     DeleteParams { preconditions, ..DeleteParams::default() }
 }
 
+/// Deletes the driver's pod if it is what it was at this version; what belongs to it goes with it.
+pub(super) async fn withdraw(
+    cluster: &Cluster,
+    pods: &Api<Pod>,
+    seen: &Pod,
+) -> Result<(), ApiError> {
+    let preconditions = Some(Preconditions {
+        uid: seen.metadata.uid.clone(),
+        resource_version: seen.metadata.resource_version.clone(),
+    });
+    let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+    let name = seen.metadata.name.as_deref().unwrap_or_default();
+    match within(cluster.limit, pods.delete(name, &parameters)).await {
+        Ok(_) | Err(ApiError::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// What belongs to the pod goes with it. Whether it is gone.
 async fn roll_back(cluster: &Cluster, pods: &Api<Pod>, name: &str, uid: &str) -> bool {
     let at_once = only(Some(uid.to_owned())).grace_period(0);
@@ -238,7 +255,9 @@ mod tests {
             }
         })
         .await;
-        let refused = result.unwrap_err().to_string();
+        let refused = result.unwrap_err();
+        assert!(!refused.leaves_a_driver(), "{refused}");
+        let refused = refused.to_string();
         assert!(refused.contains("does not create the driver's pod pi-driver"), "{refused}");
         let (line, body) = server.asked().pop().unwrap();
         assert!(line.starts_with(&format!("DELETE {PODS}/pi-driver")), "{line}");
@@ -258,6 +277,21 @@ mod tests {
         let refused = result.unwrap_err().to_string();
         assert!(refused.contains("driver's service"), "{refused}");
         assert_eq!(server.lines().pop().unwrap(), format!("DELETE {PODS}/pi-driver"));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_driver_that_cannot_be_removed_again_may_run_on() {
+        let (result, _server) = created(|(line, body)| match line.as_str() {
+            line if line.contains("/services") || line.starts_with("DELETE") => {
+                refuses(403, "User cannot do that")
+            }
+            _ => with_uid(body, "u-4"),
+        })
+        .await;
+        let refused = result.unwrap_err();
+        assert!(refused.leaves_a_driver(), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains("driver's service") && text.contains("jobs:pi-driver"), "{text}");
     }
 
     #[tokio::test(flavor = "current_thread")]

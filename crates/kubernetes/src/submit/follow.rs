@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use firesteel_kubernetes_core::api::ApiError;
 use firesteel_kubernetes_core::pod::last_lines;
-use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, Event, Pod};
 use kube::Api;
+use kube::api::ListParams;
 
-use super::create::Driver;
+use super::create::{Driver, withdraw};
+use super::patience::{Patience, Waited, Waits};
 use super::{Cluster, Outcome};
 use crate::Error;
 use crate::answer::within;
@@ -22,11 +24,13 @@ pub(super) async fn to_the_end(
     cluster: &Cluster,
     driver: &Driver,
     interval: Duration,
+    patience: &Patience,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let id = format!("{}:{}", cluster.namespace, driver.name);
+    let id = cluster.id(&driver.name);
     let (mut last, mut failing) = (String::new(), None::<Instant>);
+    let mut waited = Waited::default();
     loop {
         match within(cluster.limit, pods.get(&driver.name)).await {
             Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
@@ -43,22 +47,64 @@ pub(super) async fn to_the_end(
                 if let Some(outcome) = look.outcome {
                     return Ok(outcome);
                 }
+                let waits = Waits::of(&pod, &driver.container);
+                if let Some(after) = waited.too_long(waits, patience)
+                    && let Some(error) = give_up(cluster, &pod, &id, after, look.words).await
+                {
+                    return Err(error);
+                }
             }
             Err(ApiError::NotFound) => return Ok(gone(&id, tell)),
             Err(error @ (ApiError::Forbidden(_) | ApiError::NoNamespace(_))) => {
-                return Err(
-                    cluster.refused(format!("show the driver's pod {}", driver.name), error)
-                );
+                return Err(not_shown(cluster, driver, error));
             }
             Err(error) if failing.is_some_and(|since| since.elapsed() >= PATIENCE) => {
-                return Err(
-                    cluster.refused(format!("show the driver's pod {}", driver.name), error)
-                );
+                return Err(not_shown(cluster, driver, error));
             }
             Err(_) => drop(failing.get_or_insert_with(Instant::now)),
         }
         tokio::time::sleep(interval.max(LEAST_INTERVAL)).await;
     }
+}
+
+/// Nothing is known of it any more: it may run on.
+fn not_shown(cluster: &Cluster, driver: &Driver, error: ApiError) -> Error {
+    let refused = cluster.refused(format!("show the driver's pod {}", driver.name), error);
+    refused.leaving(cluster.id(&driver.name))
+}
+
+/// A driver that does not start is removed, unless it changed meanwhile or the API server is away for a moment.
+async fn give_up(
+    cluster: &Cluster,
+    pod: &Pod,
+    id: &str,
+    after: Duration,
+    words: String,
+) -> Option<Error> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let words = match last_warning(cluster, pod).await {
+        Some(warning) if !words.contains(&warning) => format!("{words}; {warning}"),
+        _ => words,
+    };
+    match withdraw(cluster, &pods, pod).await {
+        Ok(()) => Some(Error::NeverStarted { id: id.to_owned(), after, words }),
+        Err(ApiError::Conflict) => None,
+        Err(error) if error.is_unanswered() || error.is_throttled() => None,
+        Err(error) => {
+            let what = format!("remove the driver's pod, which does not start ({words})");
+            Some(cluster.refused(what, error).leaving(id.to_owned()))
+        }
+    }
+}
+
+/// What a kubelet says in events only, such as a volume that is not there. Needs a right that a submitter can do without.
+async fn last_warning(cluster: &Cluster, pod: &Pod) -> Option<String> {
+    let events: Api<Event> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let uid = pod.metadata.uid.as_deref()?;
+    let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
+    let found = within(cluster.limit, events.list(&about)).await.ok()?;
+    let last = found.items.into_iter().max_by_key(|event| event.last_timestamp.clone());
+    last.and_then(|event| event.message).filter(|message| !message.is_empty())
 }
 
 fn gone(id: &str, tell: &mut dyn FnMut(&str)) -> Outcome {
@@ -83,9 +129,22 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let conditions = status.conditions.unwrap_or_default();
     let unscheduled =
         conditions.iter().find(|one| one.type_ == "PodScheduled" && one.status == "False");
+    let before = status.init_container_statuses.unwrap_or_default();
+    // Once the driver has started, those that are left run beside it.
+    let started = state.running.is_some() || state.terminated.is_some();
+    let before = before.into_iter().filter(|_| !started);
+    let before = before.filter_map(|one| preparing(&one.name, &one.state?));
+    let before: Vec<String> = before.collect();
+    let disrupted =
+        conditions.iter().find(|one| one.type_ == "DisruptionTarget" && one.status == "True");
     let why = [
         unscheduled.and_then(|condition| condition.message.clone()),
+        (!before.is_empty()).then(|| before.join("; ")),
         obstacle(&state),
+        disrupted.map(|condition| {
+            let reason = condition.reason.clone().unwrap_or_default();
+            format!("{reason}: {}", condition.message.clone().unwrap_or_default())
+        }),
         status.reason.map(|reason| match status.message {
             Some(message) => format!("{reason}: {message}"),
             None => reason,
@@ -100,6 +159,22 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let succeeded = phase.starts_with("Succeeded");
     let outcome = is_over.then_some(Outcome { exit_code, succeeded, is_over });
     Look { words: format!("{phase}{code}{why}"), outcome }
+}
+
+/// What a container that runs before the driver does, or how it failed.
+fn preparing(name: &str, state: &ContainerState) -> Option<String> {
+    if state.running.is_some() {
+        return Some(format!("{name} runs"));
+    }
+    let failed = state.terminated.as_ref().filter(|ended| ended.exit_code != 0);
+    let words = obstacle(state);
+    match (failed, words) {
+        (Some(ended), Some(words)) => {
+            Some(format!("{name} ended with exit code {}: {words}", ended.exit_code))
+        }
+        (Some(ended), None) => Some(format!("{name} ended with exit code {}", ended.exit_code)),
+        (None, words) => words.map(|words| format!("{name}: {words}")),
+    }
 }
 
 /// What keeps it from starting, or ended it.
@@ -123,9 +198,75 @@ fn obstacle(state: &ContainerState) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use firesteel_conf::Conf;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fake::{ApiServer, refuses};
+
+    /// Follows a driver whose pod is this one, with no patience at all.
+    async fn followed(pod: Value, deletes: u16) -> (Result<Outcome, Error>, ApiServer) {
+        let server = ApiServer::start(move |(line, _)| match line.as_str() {
+            line if line.starts_with("DELETE") && deletes != 200 => refuses(deletes, "cannot do that"),
+            line if line.contains("/events") => {
+                let event = json!({"metadata": {}, "involvedObject": {}, "message": "secret \"s\" not found"});
+                Some((200, json!({"metadata": {}, "items": [event]})))
+            }
+            _ => Some((200, pod.clone())),
+        })
+        .await;
+        let cluster = Cluster {
+            client: server.client.clone(),
+            namespace: "jobs".to_owned(),
+            url: server.url.clone(),
+            limit: Duration::from_secs(5),
+        };
+        let driver =
+            Driver { name: "d".to_owned(), uid: "u".to_owned(), container: "c".to_owned() };
+        let mut tell = |_: &str| {};
+        let none = Patience { image: Duration::ZERO, start: Duration::ZERO, node: None };
+        let outcome = to_the_end(&cluster, &driver, LEAST_INTERVAL, &none, &mut tell).await;
+        (outcome, server)
+    }
+
+    fn stuck(waiting: Value) -> Value {
+        json!({"metadata": {"name": "d", "uid": "u", "resourceVersion": "7"}, "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Pending", "containerStatuses": container(json!({"waiting": waiting}))}})
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_driver_that_does_not_start_is_removed_and_told_with_the_kubelets_words() {
+        let waiting = json!({"reason": "ErrImagePull", "message": "no such image"});
+        let (outcome, server) = followed(stuck(waiting), 200).await;
+        let refused = outcome.unwrap_err();
+        assert!(!refused.leaves_a_driver());
+        let text = refused.to_string();
+        for words in ["jobs:d", "ErrImagePull: no such image", "secret \"s\" not found"] {
+            assert!(text.contains(words), "{text}");
+        }
+        let (line, body) = server.asked().pop().unwrap();
+        assert!(line.starts_with("DELETE /api/v1/namespaces/jobs/pods/d"), "{line}");
+        assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_driver_that_may_not_be_removed_or_not_be_shown_may_run_on() {
+        let waiting = json!({"reason": "ContainerCreating"});
+        let (outcome, _server) = followed(stuck(waiting), 403).await;
+        assert!(outcome.unwrap_err().leaves_a_driver());
+        let server = ApiServer::start(|_| refuses(403, "User cannot get pods")).await;
+        let cluster = Cluster {
+            client: server.client.clone(),
+            namespace: "jobs".to_owned(),
+            url: server.url.clone(),
+            limit: Duration::from_secs(5),
+        };
+        let driver = Driver { name: "d".to_owned(), uid: "u".to_owned(), container: String::new() };
+        let patience = Patience::of(&Conf::new()).unwrap();
+        let outcome =
+            to_the_end(&cluster, &driver, LEAST_INTERVAL, &patience, &mut |_: &str| {}).await;
+        assert!(outcome.unwrap_err().leaves_a_driver());
+    }
 
     fn seen(status: Value) -> Look {
         let pod = json!({"metadata": {"name": "d", "uid": "u"}, "status": status});
@@ -159,6 +300,43 @@ mod tests {
             seen(json!({"phase": "Failed", "reason": "Evicted", "message": "node low on memory"}));
         assert_eq!(evicted.words, "Failed (Evicted: node low on memory)");
         assert_eq!(evicted.outcome.unwrap().exit_code, None);
+    }
+
+    #[test]
+    fn containers_that_run_before_a_driver_are_told_with_what_keeps_it_from_starting() {
+        let with = |phase: &str, state: Value| {
+            let first = json!([{"name": "spark-fetch", "image": "", "imageID": "", "ready": false,
+                "restartCount": 0, "state": state}]);
+            let waits = container(json!({"waiting": {"reason": "PodInitializing"}}));
+            let status =
+                json!({"phase": phase, "initContainerStatuses": first, "containerStatuses": waits});
+            seen(status).words
+        };
+        let ended = |code: i32, reason: &str, message: &str| json!({"terminated": {"exitCode": code, "reason": reason, "message": message}});
+        for (phase, state, words) in [
+            (
+                "Failed",
+                ended(1, "Error", "could not fetch s3a://b/pi\n"),
+                "Failed (spark-fetch ended with exit code 1: it said last: could not fetch s3a://b/pi)",
+            ),
+            ("Failed", ended(2, "Error", ""), "Failed (spark-fetch ended with exit code 2)"),
+            (
+                "Pending",
+                json!({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}),
+                "Pending (spark-fetch: ErrImagePull: no such image)",
+            ),
+            ("Pending", json!({"running": {}}), "Pending (spark-fetch runs)"),
+            ("Pending", ended(0, "Completed", ""), "Pending"),
+        ] {
+            assert_eq!(with(phase, state), words);
+        }
+    }
+
+    #[test]
+    fn a_driver_that_the_platform_ends_is_told_with_its_reason() {
+        let evicted = seen(json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget",
+            "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}]}));
+        assert_eq!(evicted.words, "Failed (PreemptionByScheduler: for another)");
     }
 
     #[test]

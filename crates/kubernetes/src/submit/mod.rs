@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `create` | a driver's pod and what goes with it: all of it, or nothing |
 //! | `follow` | how far a driver is, to its end |
+//! | `patience` | how long a driver may take to start |
 //! | `find` | drivers by `namespace:name*` |
 
 mod create;
 mod find;
 mod follow;
+mod patience;
 
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use crate::connect::{Caller, Connection};
 pub use crate::unique;
 use crate::{Error, labels};
 pub use find::{kill, status};
+use patience::Patience;
 
 /// The longest name of a driver's pod: its service's has `-svc` more.
 const LONGEST_NAME: usize = 63 - "-svc".len();
@@ -62,6 +65,11 @@ impl Cluster {
         })
     }
 
+    /// What `--status` and `--kill` call a driver.
+    fn id(&self, name: &str) -> String {
+        format!("{}:{name}", self.namespace)
+    }
+
     fn refused(&self, what: String, error: firesteel_kubernetes_core::api::ApiError) -> Error {
         Error::Refused { url: self.url.clone(), what, error }
     }
@@ -82,7 +90,8 @@ pub async fn submit(
         return Ok(Outcome { exit_code: None, succeeded: true, is_over: false });
     }
     let interval = conf.get(&entries::KUBERNETES_REPORT_INTERVAL)?;
-    follow::to_the_end(&cluster, &driver, interval, tell).await
+    let patience = Patience::of(conf)?;
+    follow::to_the_end(&cluster, &driver, interval, &patience, tell).await
 }
 
 /// The application's id, and the name of its driver's pod.

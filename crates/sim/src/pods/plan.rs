@@ -6,7 +6,7 @@ use firesteel_kubernetes_core::mutant::Planted;
 use firesteel_kubernetes_core::options::{
     AllocatorOptions, ClaimOptions, Deadlines, Keep, Unschedulable, Waits,
 };
-use firesteel_kubernetes_core::{Generation, VolumeName};
+use firesteel_kubernetes_core::{Generation, PodUid, VolumeName};
 
 use super::faults::Fault;
 use super::first_number;
@@ -32,6 +32,8 @@ pub(super) const NOT_READY_MS: u64 = 900;
 pub(super) const EVICTED_MS: u64 = 1800;
 /// The node that goes for good, if one does.
 pub(super) const GONE: usize = 1;
+/// The pod that driver processes run in.
+pub(super) const DRIVER: &str = "driver";
 /// After this time nobody counts on it any more.
 pub(super) const GONE_MS: u64 = 8000;
 
@@ -114,6 +116,8 @@ pub(super) struct Plan {
     pub(super) gone: Option<bool>,
     /// The executor whose name a pod of another application has.
     pub(super) stranger: Option<u32>,
+    /// The executor whose number a pod has of another driver, whose application has the same id.
+    pub(super) sibling: Option<u32>,
     pub(super) quiet_at: u64,
 }
 
@@ -171,6 +175,7 @@ impl Plan {
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), Fault::draw(rng))).collect(),
             gone: (rng.u8(..8) == 0 && obstacle == Obstacle::None).then(|| rng.bool()),
             stranger: (rng.u8(..8) == 0).then(|| first_number(1) + rng.u32(..4)),
+            sibling: (quiet_at % 8 == 1).then(|| first_number(1)),
             quiet_at,
         }
     }
@@ -178,6 +183,7 @@ impl Plan {
     /// The rules of an allocator of this run.
     pub(super) fn options(&self, generation: u64, planted: Planted) -> AllocatorOptions {
         AllocatorOptions {
+            owner: Some(PodUid::new(DRIVER)),
             first_number: first_number(generation),
             batch_size: self.batch_size,
             batch_delay_ms: self.batch_delay_ms,

@@ -12,7 +12,7 @@ use firesteel_kubernetes_core::pod::{Phase, Pod};
 use firesteel_kubernetes_core::{ClaimName, Generation, PodName, PodUid, Version, VolumeName};
 use firesteel_types::{ExecutorId, Host};
 
-use super::plan::{Obstacle, Plan};
+use super::plan::{DRIVER, Obstacle, Plan};
 
 /// One change of one pod.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(super) struct Server {
     claims: BTreeMap<ClaimName, (VolumeName, Generation)>,
     /// A pod of another application, with a name of this one's.
     stranger: Option<Arc<Pod>>,
+    /// A pod of another driver, whose application has the id of this one's.
+    sibling: Option<Pod>,
     history: Vec<Entry>,
     /// Changes before this one are forgotten, and all that happened before this version.
     remembered: usize,
@@ -56,15 +58,16 @@ pub(super) struct Server {
 }
 
 /// It has the name of this executor's.
-fn stranger(executor: u32) -> Arc<Pod> {
+fn stranger(executor: u32) -> Pod {
     let name = pod_name("app", ExecutorId(executor));
-    Arc::new(Pod {
+    Pod {
         name,
         uid: PodUid::new("stranger"),
         version: Version(1),
         app: Some(AppId::new("other")),
         executor: Some(ExecutorId(executor)),
         generation: Some(Generation(0)),
+        owner: Some(PodUid::new("other-driver")),
         inactive: false,
         phase: Phase::Running,
         status: None,
@@ -74,7 +77,18 @@ fn stranger(executor: u32) -> Arc<Pod> {
         terminating: false,
         containers: Vec::new(),
         claims: Vec::new(),
-    })
+    }
+}
+
+/// It has this executor's number, and is of a first driver process, too.
+fn sibling(executor: u32) -> Pod {
+    Pod {
+        name: pod_name("sibling", ExecutorId(executor)),
+        uid: PodUid::new("sibling"),
+        app: Some(AppId::new("app")),
+        generation: Some(Generation(1)),
+        ..stranger(executor)
+    }
 }
 
 impl Server {
@@ -90,7 +104,8 @@ impl Server {
             avoid: BTreeMap::new(),
             last_choice: BTreeMap::new(),
             claims: BTreeMap::new(),
-            stranger: plan.stranger.map(stranger),
+            stranger: plan.stranger.map(stranger).map(Arc::new),
+            sibling: plan.sibling.map(sibling),
             history: Vec::new(),
             remembered: 0,
             compacted: Version(0),
@@ -121,7 +136,8 @@ impl Server {
     }
 
     pub(super) fn is_strangers(&self, uid: &PodUid) -> bool {
-        self.stranger.as_ref().is_some_and(|pod| pod.uid == *uid)
+        let strangers = self.stranger.as_deref().into_iter().chain(&self.sibling);
+        strangers.into_iter().any(|pod| pod.uid == *uid)
     }
 
     pub(super) fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
@@ -212,6 +228,7 @@ impl Server {
             app: Some(AppId::new("app")),
             executor: Some(request.executor).filter(|_| !relabels),
             generation: Some(request.generation).filter(|_| !relabels),
+            owner: Some(PodUid::new(DRIVER)),
             inactive: false,
             phase: Phase::Pending,
             status: None,
@@ -285,8 +302,9 @@ impl Server {
             }
             version = Version(entry.version.0 - 1);
         }
-        let pods = pods.values().filter(|pod| !pod.inactive).map(|pod| Pod::clone(pod)).collect();
-        PodList { version, pods }
+        let pods = pods.values().filter(|pod| !pod.inactive).map(|pod| Pod::clone(pod));
+        let sibling = self.sibling.clone().map(|pod| Pod { version, ..pod });
+        PodList { version, pods: pods.chain(sibling).collect() }
     }
 
     /// Where a watch from this version on begins in the history; `None` if that is forgotten.

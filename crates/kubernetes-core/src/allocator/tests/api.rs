@@ -76,6 +76,39 @@ fn s19_a_namespace_that_goes_or_a_pod_that_is_invalid_ends_it_too_and_so_do_pods
 }
 
 #[test]
+fn a_pod_that_may_not_be_deleted_is_tried_again_less_and_less_often_and_others_are_created_all_the_same()
+ {
+    let forbidden = || ApiError::Forbidden("User cannot delete resource \"pods\"".to_owned());
+    let denied = || ApiError::Denied("denied the request: protected".to_owned());
+    for refusal in [forbidden(), denied()] {
+        let mut scene = Scene::working(options(), 2);
+        scene.wait(60_000);
+        let mut out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+        out.extend(scene.wait(1000));
+        assert_eq!(asked(&out), [3], "its place is taken");
+        scene.works(3);
+        let (mut tries, mut open) = (0, deletes(&out).len());
+        for _ in 0..600 {
+            tries += open;
+            if open > 0 {
+                scene.deleted(1, Err(refusal.clone()));
+            }
+            open = deletes(&scene.wait(1000)).len();
+        }
+        assert!((15..30).contains(&tries), "{tries} tries in ten minutes: {refusal}");
+        let out = scene.command(ProviderCommand::SetTarget(3));
+        assert_eq!(asked(&[out, scene.wait(1000)].concat()), [4], "creating is another right");
+    }
+    let mut scene = Scene::working(options(), 2);
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    assert_eq!(deletes(&out).len(), 1);
+    scene.deleted(1, Err(forbidden()));
+    let out = scene.command(ProviderCommand::Release(vec![ExecutorId(2)]));
+    assert_eq!(deletes(&out), [], "the right is missing for all of them");
+    assert_eq!(deletes(&scene.wait(2000)).len(), 2);
+}
+
+#[test]
 fn s20_credentials_that_expired_are_read_again() {
     let (mut scene, _) = Scene::wanting(options(), 1);
     let out = scene.refuses(1, 1, ApiError::Unauthorized("Unauthorized".to_owned()));
@@ -176,6 +209,41 @@ fn a_pod_of_another_application_with_the_same_name_is_left_alone_and_its_number_
         assert_eq!((deletes(&out), failed(&out)), (vec![], None));
         assert_eq!(asked(&scene.wait(1000)), [2]);
     }
+}
+
+#[test]
+fn executors_of_another_driver_with_the_same_application_id_are_none_of_this_ones_business() {
+    let owned = |owner: &str| Some(PodUid::new(owner));
+    let options = AllocatorOptions { owner: owned("own"), ..options() };
+    let mut scene = Scene::working(options.clone(), 2);
+    // Its name, owner and generation: what tells it from this one's, alone or together.
+    for (name, owner, generation) in [
+        ("b-exec-1", Some("other"), OWN),
+        ("b-exec-1", None, OWN),
+        ("a-exec-1", Some("other"), OWN),
+        ("b-exec-3", Some("other"), Generation(4)),
+        ("b-exec-1", Some("other"), Generation(9)),
+    ] {
+        let other = Pod {
+            name: PodName::new(name),
+            uid: PodUid::new("other-1"),
+            owner: owner.and_then(owned),
+            generation: Some(generation),
+            ..scene.running(1)
+        };
+        let own = [1, 2].map(|id| Pod { owner: owned("own"), ..scene.running(id) });
+        let mut out = scene.sees(other.clone());
+        out.extend(scene.lists(own.into_iter().chain([other.clone()]).collect()));
+        out.extend(scene.sees_gone(other));
+        assert_eq!((ends(&out), deletes(&out), failed(&out)), (vec![], vec![], None), "{name}");
+        assert_eq!(scene.allocator.healthy(), 2, "{name}");
+    }
+    let (mut scene, _) = Scene::wanting(options, 1);
+    let pod = Pod { owner: owned("other"), ..scene.running(1) };
+    let answer = Ok(Box::new(CreateAnswer { pod, existed: true }));
+    let out = scene.feed(AllocatorEvent::Created { executor: ExecutorId(1), attempt: 1, answer });
+    assert_eq!((ends(&out), deletes(&out)), (vec![], vec![]));
+    assert_eq!(asked(&scene.wait(1000)), [2], "its name is taken");
 }
 
 #[test]

@@ -120,6 +120,51 @@ fn s06_s07_a_pod_that_is_drained_or_preempted_works_to_its_end_while_another_one
 }
 
 #[test]
+fn a_driver_that_stood_still_hears_what_happened_before_it_judges_by_the_time() {
+    let stuck = || {
+        let (mut scene, _) = Scene::wanting(options(), 1);
+        let pod = scene.pod(1);
+        scene.answers(1, Ok(pod));
+        let pod = scene.waiting(1, "ErrImagePull", "try again");
+        scene.sees(pod);
+        // Stopped, or its machine was asleep: far beyond each deadline.
+        scene.now = scene.now.plus_ms(3_600_000);
+        scene
+    };
+    let mut scene = stuck();
+    let mut out = scene.feed(AllocatorEvent::Ticked);
+    assert_eq!(lists(&out), 1);
+    let pod = scene.running(1);
+    out.extend(scene.sees(pod));
+    out.extend(scene.command(ProviderCommand::Registered(ExecutorId(1))));
+    out.extend(scene.wait(10_000));
+    assert_eq!((ends(&out), failed(&out), scene.allocator.healthy()), (vec![], None, 1));
+    let mut scene = stuck();
+    let mut out = scene.feed(AllocatorEvent::Ticked);
+    assert_eq!(ends(&out), []);
+    out.extend(scene.wait(5000));
+    assert_eq!(ends(&out), [(1, End::LaunchFailed)], "nothing else was heard");
+}
+
+#[test]
+fn s07_a_pod_that_is_to_be_disrupted_is_decommissioned_before_it_is_deleted() {
+    let mut scene = Scene::working(options(), 1);
+    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let pod = Pod { disruption, ..scene.running(1) };
+    let out = scene.sees(pod);
+    let leaves = |effect: &AllocatorEffect| {
+        matches!(effect, AllocatorEffect::Report(ProviderEvent::Decommissioning { reason, .. })
+            if reason.contains("PreemptionByScheduler"))
+    };
+    assert_eq!((out.iter().filter(|one| leaves(one)).count(), asked(&out)), (1, vec![2]));
+    // Its last state may come without the condition.
+    let pod = Pod { terminating: true, ..scene.running(1) };
+    let out = scene.sees_gone(pod);
+    assert_eq!(ends(&out), [(1, End::NodeLost)]);
+    assert!(reason(&out).contains("PreemptionByScheduler"), "{}", reason(&out));
+}
+
+#[test]
 fn s07_a_preempted_executor_that_ends_before_its_pod_goes_is_still_said_to_have_been_preempted() {
     let mut scene = Scene::working(options(), 1);
     let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));

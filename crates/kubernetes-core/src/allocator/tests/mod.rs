@@ -18,7 +18,7 @@ use crate::api::ApiError;
 use crate::names::pod_name;
 use crate::options::AllocatorOptions;
 use crate::pod::{Container, ContainerState, Phase, Pod, Said};
-use crate::{Generation, PodUid, Version};
+use crate::{Generation, PodName, PodUid, Version};
 
 const OWN: Generation = Generation(5);
 
@@ -116,6 +116,7 @@ impl Scene {
             app: Some(AppId::new("app")),
             executor: Some(ExecutorId(id)),
             generation: Some(OWN),
+            owner: None,
             inactive: false,
             phase: Phase::Pending,
             status: None,
