@@ -119,7 +119,7 @@ impl LogDirectory {
     /// All logs in it. What is no log is left out.
     pub fn discover(&self) -> io::Result<Vec<LogSource>> {
         let Some(store) = &self.store.0 else { return discover(&self.path) };
-        Ok(logs_of(store, store.list(None)?))
+        Ok(logs_of(store, store.list_chosen(ROLLING)?))
     }
 
     /// A log as it is now; `None`: it is gone. One in a store is as it was listed: a request each time somebody looks at it would take
