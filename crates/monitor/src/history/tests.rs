@@ -105,7 +105,7 @@ fn old_logs_and_those_that_are_too_many_are_removed_and_others_stay() {
     };
     let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
     let history = History::open(options).unwrap();
-    let now = lock(&history.listing).logs()[0].modified;
+    let now = lock(&history.listing).logs().0[0].modified;
     assert_eq!(history.clean(now), 1);
     assert!(directory.path().join("c.inprogress").exists());
     assert_eq!(history.clean(now), 0);
@@ -147,7 +147,7 @@ fn of_too_many_bytes_the_oldest_logs_go() {
     };
     let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
     let history = History::open(options).unwrap();
-    let now = lock(&history.listing).logs()[0].modified;
+    let now = lock(&history.listing).logs().0[0].modified;
     assert_eq!((history.clean(now), history.clean(now), history.list().len()), (1, 0, 2));
 }
 
