@@ -49,6 +49,8 @@ const UNIDENTIFIED: &str = "Only users in lists see this, and the request names 
                             spark.ui.filters=org.apache.spark.ui.JWSFilter.";
 const NOT_OWN_USER: &str = "Only the user who runs the application kills from here, on its machine: see spark.acls.enable, or set \
                             spark.ui.killEnabled=true to let everybody who reaches this port.";
+/// For requests for an application whose log is there.
+const UNREAD: &str = "The log of the application cannot be read now: ask again later. What is wrong is in the log of the history server.";
 /// Below this are style sheets and scripts, which tell nothing of applications: a refusal is a page that needs them.
 const ASSETS: &str = "/static/";
 
@@ -210,6 +212,9 @@ async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc
     }
 }
 
+/// Who makes a request: the user that it names, and the ends of its connection, unless a proxy asks for somebody else.
+type By<'a> = (Option<&'a str>, Option<(SocketAddr, SocketAddr)>);
+
 type Sent = Response<Either<Full<Bytes>, crate::site::Stream>>;
 
 async fn respond(
@@ -244,8 +249,9 @@ async fn respond(
     };
     // An answer may take a while: a log is read for it.
     let own = answers.clone();
-    let made =
-        tokio::task::spawn_blocking(move || own.shown(&head, form.as_deref(), user.as_deref()));
+    let made = tokio::task::spawn_blocking(move || {
+        own.shown(&head, form.as_deref(), (user.as_deref(), ends))
+    });
     Ok(match made.await {
         Ok(Shown { body: ShownBody::Updates(source), .. }) => {
             answers.streams.response(source, answers.served.clone(), &updates)
@@ -268,8 +274,8 @@ fn is_api(head: &Parts) -> bool {
 
 impl Answers {
     /// What the maker of a request may see of what is asked for, or a refusal.
-    fn shown(&self, head: &Parts, form: Option<&str>, user: Option<&str>) -> Shown {
-        let guard = Guard::new(&*self.served, &self.access, user, form.is_some());
+    fn shown(&self, head: &Parts, form: Option<&str>, (user, ends): By<'_>) -> Shown {
+        let guard = Guard::by(&*self.served, &self.access, (user, ends), form.is_some());
         let asked = self.asked(head, form, &guard);
         let at_once = guard.at_once().filter(|_| !asked.path.starts_with(ASSETS));
         if let Some(verdict) = at_once {
@@ -281,6 +287,7 @@ impl Answers {
         };
         match guard.refused() {
             Some(verdict) => self.refusal(head, &asked, user, verdict),
+            None if guard.is_unread() => self.refused(head, &asked, 503, UNREAD.to_owned()),
             None => shown,
         }
     }
@@ -302,14 +309,18 @@ impl Answers {
             }
             (_, false) => (403, format!("User {user} is not authorized to access this page.")),
         };
-        let mut shown = match is_api(head) {
-            true => Shown::from(Answer::text(status, why)),
-            false => self.site.refuse(asked, status, &why),
-        };
+        let mut shown = self.refused(head, asked, status, why);
         if status == 401 {
             shown.headers.push(("www-authenticate", "Bearer".to_owned()));
         }
         shown
+    }
+
+    fn refused(&self, head: &Parts, asked: &Asked<'_>, status: u16, why: String) -> Shown {
+        match is_api(head) {
+            true => Shown::from(Answer::text(status, why)),
+            false => self.site.refuse(asked, status, &why),
+        }
     }
 
     fn api(&self, head: &Parts, served: &dyn Applications) -> Answer {
