@@ -41,7 +41,8 @@ const HEAD: usize = 16 << 10;
 const FORM: usize = 8 << 10;
 
 /// For requests that name another machine.
-const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts";
+const MISDIRECTED: &str = "that is no name of this machine, or a form of a page of another one: ask for its address, or set \
+                           spark.firesteel.http.allowedHosts";
 
 /// For requests that name nobody where lists of users count.
 const UNIDENTIFIED: &str = "Only users in lists see this, and the request names nobody: send Authorization: Bearer and a token of the \
@@ -224,11 +225,12 @@ async fn respond(
     updates: Updates,
 ) -> Result<Sent, Infallible> {
     let (head, body) = request.into_parts();
-    if !hosts::admit(&answers.names, &head.headers) {
-        return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
-    }
     let is_api = is_api(&head);
     let is_form = head.method == Method::POST && !is_api;
+    if !hosts::admit(&answers.names, &head.headers, is_form) {
+        return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
+    }
+    let ends = ends.filter(|_| !hosts::is_forwarded(&head.headers));
     if head.method != Method::GET && head.method != Method::HEAD && !is_form {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
     }
