@@ -1,8 +1,9 @@
-//! HTTP: a port, and an answer to each request. A slow or silent client costs a place for a while and nothing more.
+//! HTTP: a port, and an answer to each request. A slow or silent client costs a place for a while and nothing more, and one address
+//! does not get all places.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,17 +21,23 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::access::{Access, Verdict};
 use crate::guard::Guard;
 use crate::hosts;
+use crate::places::{Place, Places};
 use crate::rest::{self, Answer, Applications, Ask};
 use crate::site::{Asked, NoSite, Shown, ShownBody, Site, Streams, Updates};
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
+/// How many of them one address may have.
+const CONNECTIONS_PER_ADDRESS: usize = 32;
+/// So many connections at once are told that they are too many; further ones are closed.
+const TURNED_AWAY: usize = 16;
 /// How long a client may take for the head of its request.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may take, with an answer of many megabytes.
@@ -173,13 +180,21 @@ async fn serve(listener: std::net::TcpListener, answers: Arc<Answers>) {
             return;
         }
     };
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::new(CONNECTIONS, CONNECTIONS_PER_ADDRESS);
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Some(place) = places.any().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(stream, place, answers.clone()));
-            }
+            Ok((stream, from)) => match places.give(place, from.ip()) {
+                Some(place) => {
+                    tokio::spawn(connection(stream, from.ip(), place, answers.clone()));
+                }
+                None => {
+                    if let Ok(permit) = turned_away.clone().try_acquire_owned() {
+                        tokio::spawn(tokio::time::timeout(HEAD_TIME, turn_away(stream, permit)));
+                    }
+                }
+            },
             Err(error) => {
                 // Out of file handles, or the client is gone again: neither is for ever.
                 tracing::warn!(%error, "could not accept a connection over HTTP");
@@ -189,10 +204,26 @@ async fn serve(listener: std::net::TcpListener, answers: Arc<Answers>) {
     }
 }
 
-async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc<Answers>) {
-    let updates = Updates::new(place);
-    let own = updates.clone();
+/// Tells an address so that has as many connections as it may have.
+async fn turn_away(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let text = format!(
+        "{CONNECTIONS_PER_ADDRESS} connections from this address are being answered already: ask again when one of them has ended\n"
+    );
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain;charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
+    let _ = stream.shutdown().await;
+    // Closing with bytes unread would reset the connection and destroy the answer.
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+}
+
+async fn connection(stream: TcpStream, from: IpAddr, place: Place, answers: Arc<Answers>) {
     let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+    let updates = Updates::new(place, from);
+    let own = updates.clone();
     let service = service_fn(move |request| respond(request, ends, answers.clone(), own.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
