@@ -35,7 +35,7 @@ impl Places {
         Places { all: Arc::new(Semaphore::new(all)), of_each }
     }
 
-    /// Waits until there is one for whoever comes.
+    /// Waits until one is free, for any address.
     pub(crate) async fn any(&self) -> Option<OwnedSemaphorePermit> {
         self.all.clone().acquire_owned().await.ok()
     }

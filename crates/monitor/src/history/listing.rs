@@ -124,7 +124,7 @@ impl Listing {
         logs.filter_map(|(log, listed)| Some((log, listed.as_ref()?)))
     }
 
-    /// Where several logs name the same attempt, the one that was made first counts: no other one takes its place, whoever adds it.
+    /// Where several logs name the same attempt, the one that was made first counts: no other one takes its place, wherever it comes from.
     pub(super) fn log(&self, id: &str, attempt: Option<&str>) -> Option<LogSource> {
         let logs = self.of(id).filter(|(_, it)| it.attempt.as_deref() == attempt);
         let logs: Vec<&LogSource> = logs.map(|(log, _)| log).collect();
