@@ -88,6 +88,9 @@ impl SinkOptions {
     /// The sinks of an instance, by their names.
     pub fn from_conf(conf: &Conf, instance: &str) -> Result<Vec<Self>, MetricsError> {
         let all = gather(conf)?;
+        for what in overlooked(&all, instance) {
+            tracing::warn!(instance, "metrics: {what}");
+        }
         let mut sinks: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
         // What is said of all goes first: the instance's own words replace it.
         for whose in ["*", instance] {
@@ -103,6 +106,49 @@ impl SinkOptions {
             sinks.into_iter().map(|(name, options)| Asked { instance, name, options }.sink());
         found.filter_map(Result::transpose).collect()
     }
+}
+
+/// Where the ports of processes answer for the sinks of Spark's that do.
+const PATHS: [&str; 8] = [
+    "/metrics/json",
+    "/metrics/prometheus",
+    "/metrics/master/json",
+    "/metrics/master/prometheus",
+    "/metrics/applications/json",
+    "/metrics/applications/prometheus",
+    "/metrics/worker/json",
+    "/metrics/worker/prometheus",
+];
+
+/// What an instance is asked for and does not do, in sentences.
+fn overlooked(all: &BTreeMap<String, String>, instance: &str) -> Vec<String> {
+    let is_served = |whose: &str, name: &str| {
+        let of = |whose: &str| all.get(&format!("{whose}.sink.{name}.class"));
+        let class = of(whose).or_else(|| of("*")).map_or("", |class| class.trim());
+        name == "servlet" || SERVED.contains(&class.strip_prefix(PACKAGE).unwrap_or(class))
+    };
+    let sentence = |key: &String, value: &String| {
+        let (whose, rest) = key.split_once('.')?;
+        if whose == "applications" && instance == "master" && rest.starts_with("sink.") {
+            return Some(format!("{key}: there are sinks of master, worker and driver only"));
+        }
+        if whose != "*" && whose != instance {
+            return None;
+        }
+        if rest.starts_with("source.") {
+            return Some(format!("{key}: there are no other sources than those of every process"));
+        }
+        let (name, option) = rest.strip_prefix("sink.")?.split_once('.')?;
+        let value = value.trim();
+        match option {
+            "regex" => Some(format!("{key}={value}: a sink is told all metrics")),
+            "path" if is_served(whose, name) && !PATHS.contains(&value.trim_end_matches('/')) => {
+                Some(format!("{key}={value}: ask for /metrics/json or /metrics/prometheus"))
+            }
+            _ => None,
+        }
+    };
+    all.iter().filter_map(|(key, value)| sentence(key, value)).collect()
 }
 
 /// The options of one sink.
@@ -256,5 +302,31 @@ mod tests {
         }
         let servlet = [("*.sink.servlet.path", "/metrics/json"), ("driver.source.jvm.class", "x")];
         assert_eq!(sinks(&servlet, "driver"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_not_done_is_told_and_nothing_else_is() {
+        let all: BTreeMap<String, String> = [
+            ("*.sink.p.class", "org.apache.spark.metrics.sink.PrometheusServlet"),
+            ("*.sink.p.path", "/metrics/prometheus"),
+            ("driver.sink.p.path", "/elsewhere"),
+            ("*.sink.servlet.path", "/metrics/json/"),
+            ("*.sink.csv.class", "CsvSink"),
+            ("*.sink.csv.path", "/x"),
+            ("*.sink.csv.regex", "a.*"),
+            ("worker.source.jvm.class", "org.apache.spark.metrics.source.JvmSource"),
+            ("applications.sink.csv.period", "1"),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+        let told = |instance| {
+            let mut keys: Vec<String> = overlooked(&all, instance);
+            keys.iter_mut().for_each(|it| it.truncate(it.find(['=', ':']).unwrap()));
+            keys
+        };
+        assert_eq!(told("driver"), ["*.sink.csv.regex", "driver.sink.p.path"]);
+        assert_eq!(told("worker"), ["*.sink.csv.regex", "worker.source.jvm.class"]);
+        assert_eq!(told("master"), ["*.sink.csv.regex", "applications.sink.csv.period"]);
     }
 }

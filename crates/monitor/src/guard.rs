@@ -1,8 +1,9 @@
 //! The applications of a server as the maker of one request may see them. Everything that an answer tells of an application goes
 //! through here, so that no path can be forgotten; a refusal is remembered and replaces the answer.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::io;
+use std::net::SocketAddr;
 
 use firesteel_metrics::Metrics;
 use firesteel_status::AppStatus;
@@ -19,26 +20,81 @@ struct Rights {
     modify: Verdict,
 }
 
+/// Of an application that is over, nobody sees anything.
+const OVER: Rights = Rights { view: Verdict::Denied, modify: Verdict::Denied };
+
 pub(crate) struct Guard<'a> {
     served: &'a dyn Applications,
     access: &'a Access,
-    user: Option<&'a str>,
+    asker: Asker<'a>,
     /// Whether the request changes something: then it is an error not to be allowed to.
     is_form: bool,
     /// `None`: a history server, whose applications differ.
     rights: Option<Rights>,
     refused: Cell<Option<Verdict>>,
+    is_unread: Cell<bool>,
+}
+
+/// Who makes a request.
+struct Asker<'a> {
+    user: Option<&'a str>,
+    /// The ends of the connection that it came by; `None`: they say nothing about who asks.
+    ends: Option<(SocketAddr, SocketAddr)>,
+    /// Whether forms of this connection may be looked at. Found out where there would be a form: the system is asked for it.
+    sends_forms: OnceCell<bool>,
+    /// Found out where they matter.
+    groups: OnceCell<Vec<String>>,
+    lacks_groups: Cell<bool>,
+}
+
+impl<'a> Asker<'a> {
+    fn new(user: Option<&'a str>, ends: Option<(SocketAddr, SocketAddr)>) -> Self {
+        let (sends_forms, groups) = (OnceCell::new(), OnceCell::new());
+        Asker { user, ends, sends_forms, groups, lacks_groups: Cell::new(false) }
+    }
+
+    fn sends_forms(&self, access: &Access) -> bool {
+        *self.sends_forms.get_or_init(|| access.takes_forms_of(self.ends))
+    }
+
+    /// By the groups that are known: a status is locked meanwhile, and the system may take seconds to tell them.
+    fn decide(&self, access: &Access, status: &AppStatus, right: Right) -> Verdict {
+        let groups = |_: &str| {
+            self.lacks_groups.set(self.groups.get().is_none());
+            self.groups.get().cloned().unwrap_or_default()
+        };
+        access.acls(status).decide(self.user, &groups, right)
+    }
+
+    /// Whether a verdict lacked the groups, which are known now.
+    fn has_learned_groups(&self, access: &Access) -> bool {
+        let Some(user) = self.user.filter(|_| self.lacks_groups.take()) else { return false };
+        self.groups.set(access.groups_of(user)).is_ok()
+    }
 }
 
 impl<'a> Guard<'a> {
+    #[cfg(test)]
     pub(crate) fn new(
         served: &'a dyn Applications,
         access: &'a Access,
         user: Option<&'a str>,
         is_form: bool,
     ) -> Self {
-        let rights = served.is_live().then(|| rights(served, access, user));
-        Guard { served, access, user, is_form, rights, refused: Cell::new(None) }
+        Self::by(served, access, (user, None), is_form)
+    }
+
+    /// What a user sees by a connection.
+    pub(crate) fn by(
+        served: &'a dyn Applications,
+        access: &'a Access,
+        (user, ends): (Option<&'a str>, Option<(SocketAddr, SocketAddr)>),
+        is_form: bool,
+    ) -> Self {
+        let asker = Asker::new(user, ends);
+        let rights = served.is_live().then(|| rights(served, access, &asker));
+        let (refused, is_unread) = (Cell::new(None), Cell::new(false));
+        Guard { served, access, asker, is_form, rights, refused, is_unread }
     }
 
     /// Why nothing at all is shown: of a running application, everything is its own; a history server has a list that every user
@@ -46,7 +102,7 @@ impl<'a> Guard<'a> {
     pub(crate) fn at_once(&self) -> Option<Verdict> {
         let verdict = match self.rights {
             Some(rights) => rights.view,
-            None if !self.access.is_open() && self.user.is_none() => Verdict::Unidentified,
+            None if !self.access.is_open() && self.asker.user.is_none() => Verdict::Unidentified,
             None => Verdict::Allowed,
         };
         (verdict != Verdict::Allowed).then_some(verdict)
@@ -57,6 +113,11 @@ impl<'a> Guard<'a> {
         self.refused.get()
     }
 
+    /// Whether something that is there could not be read: the answer that was made says that it is not.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.is_unread.get()
+    }
+
     /// Whether something may be done; remembers if not.
     fn passes(&self, verdict: Verdict) -> bool {
         if verdict != Verdict::Allowed {
@@ -64,22 +125,30 @@ impl<'a> Guard<'a> {
         }
         verdict == Verdict::Allowed
     }
+
+    fn read(&self, id: &str, attempt: Option<&str>, look: &mut dyn FnMut(&AppStatus)) -> bool {
+        self.served.read_status(id, attempt, look).unwrap_or_else(|_| {
+            self.is_unread.set(true);
+            false
+        })
+    }
 }
 
-fn rights(served: &dyn Applications, access: &Access, user: Option<&str>) -> Rights {
+fn rights(served: &dyn Applications, access: &Access, asker: &Asker<'_>) -> Rights {
     if access.is_open() {
         return Rights { view: Verdict::Allowed, modify: Verdict::Allowed };
     }
-    // Of an application that is over, nobody sees anything.
-    let mut found = Rights { view: Verdict::Denied, modify: Verdict::Denied };
-    if let Some(entry) = served.list().first() {
+    let Some(entry) = served.list().into_iter().next() else { return OVER };
+    loop {
+        let mut found = OVER;
         served.with_status(&entry.id, None, &mut |status| {
-            let acls = access.acls(status);
-            let decide = |right| access.decide(&acls, user, right);
+            let decide = |right| asker.decide(access, status, right);
             found = Rights { view: decide(Right::View), modify: decide(Right::Modify) };
         });
+        if !asker.has_learned_groups(access) {
+            return found;
+        }
     }
-    found
 }
 
 impl Applications for Guard<'_> {
@@ -98,17 +167,20 @@ impl Applications for Guard<'_> {
         look: &mut dyn FnMut(&AppStatus),
     ) -> bool {
         if self.access.is_open() {
-            return self.served.with_status(id, attempt, look);
+            return self.read(id, attempt, look);
         }
-        let mut verdict = Verdict::Allowed;
-        let found = self.served.with_status(id, attempt, &mut |status| {
-            let acls = self.access.acls(status);
-            verdict = self.access.decide(&acls, self.user, Right::View);
-            if verdict == Verdict::Allowed {
-                look(status);
+        loop {
+            let mut verdict = Verdict::Allowed;
+            let found = self.read(id, attempt, &mut |status| {
+                verdict = self.asker.decide(self.access, status, Right::View);
+                if verdict == Verdict::Allowed {
+                    look(status);
+                }
+            });
+            if verdict == Verdict::Allowed || !self.asker.has_learned_groups(self.access) {
+                return self.passes(verdict) && found;
             }
-        });
-        self.passes(verdict) && found
+        }
     }
 
     fn is_live(&self) -> bool {
@@ -127,25 +199,34 @@ impl Applications for Guard<'_> {
         self.served.threads(executor)
     }
 
+    /// Who may not kill anything gets no form, and no token of one either.
     fn control(&self) -> Option<&dyn Control> {
         let control = self.served.control()?;
         let verdict = self.rights.map_or(Verdict::Denied, |rights| rights.modify);
         // A page that shows no form is an answer; a form that is not carried out is none.
         let is_allowed =
             if self.is_form { self.passes(verdict) } else { verdict == Verdict::Allowed };
-        is_allowed.then_some(control)
+        (is_allowed && self.asker.sends_forms(self.access)).then_some(control)
     }
 
-    /// Of all attempts that it has logs of, somebody has to be allowed to see each.
+    /// Somebody has to be allowed to see each of the logs: another one may name the same application.
     fn logs(&self, id: &str, attempt: Option<&str>) -> Option<io::Result<Archive>> {
-        let attempts = match self.access.is_open() {
-            true => Vec::new(),
-            false => self.served.find(id)?.attempts,
-        };
-        let is_asked_for = |it: Option<&str>| attempt.is_none() || it == attempt;
-        let mut wanted = attempts.iter().filter(|it| is_asked_for(it.id.as_deref()));
-        let is_allowed = wanted.all(|it| self.with_status(id, it.id.as_deref(), &mut |_| {}));
-        if is_allowed { self.served.logs(id, attempt) } else { None }
+        if self.access.is_open() {
+            return self.served.logs(id, attempt);
+        }
+        loop {
+            let mut refused = None;
+            let archive = self.served.logs_seen(id, attempt, &mut |status| {
+                let verdict = self.asker.decide(self.access, status, Right::View);
+                refused = (verdict != Verdict::Allowed).then_some(verdict);
+                refused.is_none()
+            });
+            let Some(verdict) = refused else { return archive };
+            if !self.asker.has_learned_groups(self.access) {
+                self.passes(verdict);
+                return None;
+            }
+        }
     }
 }
 

@@ -7,13 +7,23 @@ use hyper::header::{HOST, ORIGIN};
 /// The names of this machine, the name that is bound, and those of `spark.firesteel.http.allowedHosts`.
 pub(crate) fn names(bound: &str, allowed: Vec<String>) -> HostNames {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    HostNames::new([node, bound.to_owned()].into_iter().chain(allowed))
+    HostNames::new([node, bound.to_owned()]).and_by(allowed)
 }
 
-/// Whether a request is for this machine, and of no page of another one.
-pub(crate) fn admit(names: &HostNames, headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    names.admit(text(HOST), text(ORIGIN))
+/// Whether a request is for this machine, and of no page of another one; if it is a form, of no page of another port either.
+pub(crate) fn admit(names: &HostNames, headers: &HeaderMap, is_form: bool) -> bool {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let (host, origin) = (text(HOST.as_str()), text(ORIGIN.as_str()));
+    names.admit(host, origin)
+        && (!is_form || names.admit_form(host, origin, text("x-forwarded-host")))
+}
+
+/// Whether a proxy asks for somebody else: then its connection tells nothing of who asks.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    let tells = |name: &str| {
+        ["forwarded", "via", "x-real-ip"].contains(&name) || name.starts_with("x-forwarded-")
+    };
+    headers.keys().any(|name| tells(name.as_str()))
 }
 
 #[cfg(test)]
@@ -26,9 +36,28 @@ mod tests {
         let headers = |host: &str, origin: &str| {
             HeaderMap::from_iter([(HOST, host.parse().unwrap()), (ORIGIN, origin.parse().unwrap())])
         };
-        assert!(admit(&names, &headers("history.local:1", "https://proxy.example.org")));
-        assert!(!admit(&names, &headers("evil.example.org", "https://proxy.example.org")));
-        assert!(!admit(&names, &headers("history.local:1", "https://evil.example.org")));
-        assert!(admit(&names, &HeaderMap::new()));
+        for is_form in [false, true] {
+            let admitted = |host, origin| admit(&names, &headers(host, origin), is_form);
+            assert!(admitted("history.local:1", "https://proxy.example.org"));
+            assert!(!admitted("evil.example.org", "https://proxy.example.org"));
+            assert!(!admitted("history.local:1", "https://evil.example.org"));
+            assert!(admitted("127.0.0.1:1", "http://127.0.0.1:1"));
+            assert_eq!(admitted("127.0.0.1:1", "http://127.0.0.1:2"), !is_form);
+            assert!(admit(&names, &HeaderMap::new(), is_form));
+        }
+    }
+
+    #[test]
+    fn what_a_proxy_tells_is_known_by_its_headers() {
+        let has = |name: &'static str| {
+            is_forwarded(&HeaderMap::from_iter([(
+                hyper::header::HeaderName::from_static(name),
+                "x".parse().unwrap(),
+            )]))
+        };
+        for name in ["forwarded", "x-forwarded-for", "x-forwarded-context", "x-real-ip", "via"] {
+            assert!(has(name), "{name}");
+        }
+        assert!(!has("host") && !has("referer") && !is_forwarded(&HeaderMap::new()));
     }
 }

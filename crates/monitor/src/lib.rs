@@ -13,7 +13,7 @@
 //! | `history` | a directory of logs: listing, opening, cleaning |
 //! | `traces` | jobs, stages and tasks as spans for a collector of OpenTelemetry |
 //! | `threads` | what the threads of a process do, in answers |
-//! | `server`, `hosts` | HTTP |
+//! | `server`, `hosts`, `places` | HTTP |
 //! | `site` | the hook for pages: what the server shows besides `/api/v1` |
 //!
 //! Everything here reads an [`AppStatus`](firesteel_status::AppStatus), whether that of a running application or one from a
@@ -29,6 +29,7 @@ pub mod history;
 mod hosts;
 pub mod log;
 pub mod metrics;
+mod places;
 pub mod replay;
 pub mod rest;
 pub mod server;

@@ -1,8 +1,9 @@
-//! HTTP: a port, and an answer to each request. A slow or silent client costs a place for a while and nothing more.
+//! HTTP: a port, and an answer to each request. A slow or silent client costs a place for a while and nothing more, and one address
+//! does not get all places.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,17 +21,23 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::access::{Access, Verdict};
 use crate::guard::Guard;
 use crate::hosts;
+use crate::places::{Place, Places};
 use crate::rest::{self, Answer, Applications, Ask};
 use crate::site::{Asked, NoSite, Shown, ShownBody, Site, Streams, Updates};
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
+/// How many of them one address may have.
+const CONNECTIONS_PER_ADDRESS: usize = 32;
+/// So many connections at once are told that they are too many; further ones are closed.
+const TURNED_AWAY: usize = 16;
 /// How long a client may take for the head of its request.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may take, with an answer of many megabytes.
@@ -41,7 +48,8 @@ const HEAD: usize = 16 << 10;
 const FORM: usize = 8 << 10;
 
 /// For requests that name another machine.
-const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts";
+const MISDIRECTED: &str = "that is no name of this machine, or a form of a page of another one: ask for its address, or set \
+                           spark.firesteel.http.allowedHosts";
 
 /// For requests that name nobody where lists of users count.
 const UNIDENTIFIED: &str = "Only users in lists see this, and the request names nobody: send Authorization: Bearer and a token of the \
@@ -49,6 +57,8 @@ const UNIDENTIFIED: &str = "Only users in lists see this, and the request names 
                             spark.ui.filters=org.apache.spark.ui.JWSFilter.";
 const NOT_OWN_USER: &str = "Only the user who runs the application kills from here, on its machine: see spark.acls.enable, or set \
                             spark.ui.killEnabled=true to let everybody who reaches this port.";
+/// For requests for an application whose log is there.
+const UNREAD: &str = "The log of the application cannot be read now: ask again later. What is wrong is in the log of the history server.";
 /// Below this are style sheets and scripts, which tell nothing of applications: a refusal is a page that needs them.
 const ASSETS: &str = "/static/";
 
@@ -170,13 +180,21 @@ async fn serve(listener: std::net::TcpListener, answers: Arc<Answers>) {
             return;
         }
     };
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::new(CONNECTIONS, CONNECTIONS_PER_ADDRESS);
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Some(place) = places.any().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(stream, place, answers.clone()));
-            }
+            Ok((stream, from)) => match places.give(place, from.ip()) {
+                Some(place) => {
+                    tokio::spawn(connection(stream, from.ip(), place, answers.clone()));
+                }
+                None => {
+                    if let Ok(permit) = turned_away.clone().try_acquire_owned() {
+                        tokio::spawn(tokio::time::timeout(HEAD_TIME, turn_away(stream, permit)));
+                    }
+                }
+            },
             Err(error) => {
                 // Out of file handles, or the client is gone again: neither is for ever.
                 tracing::warn!(%error, "could not accept a connection over HTTP");
@@ -186,10 +204,26 @@ async fn serve(listener: std::net::TcpListener, answers: Arc<Answers>) {
     }
 }
 
-async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc<Answers>) {
-    let updates = Updates::new(place);
-    let own = updates.clone();
+/// Tells an address so that has as many connections as it may have.
+async fn turn_away(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let text = format!(
+        "{CONNECTIONS_PER_ADDRESS} connections from this address are being answered already: ask again when one of them has ended\n"
+    );
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain;charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
+    let _ = stream.shutdown().await;
+    // Closing with bytes unread would reset the connection and destroy the answer.
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+}
+
+async fn connection(stream: TcpStream, from: IpAddr, place: Place, answers: Arc<Answers>) {
     let ends = stream.peer_addr().ok().zip(stream.local_addr().ok());
+    let updates = Updates::new(place, from);
+    let own = updates.clone();
     let service = service_fn(move |request| respond(request, ends, answers.clone(), own.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -210,6 +244,9 @@ async fn connection(stream: TcpStream, place: OwnedSemaphorePermit, answers: Arc
     }
 }
 
+/// Who makes a request: the user that it names, and the ends of its connection, unless a proxy asks for somebody else.
+type By<'a> = (Option<&'a str>, Option<(SocketAddr, SocketAddr)>);
+
 type Sent = Response<Either<Full<Bytes>, crate::site::Stream>>;
 
 async fn respond(
@@ -219,11 +256,12 @@ async fn respond(
     updates: Updates,
 ) -> Result<Sent, Infallible> {
     let (head, body) = request.into_parts();
-    if !hosts::admit(&answers.names, &head.headers) {
-        return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
-    }
     let is_api = is_api(&head);
     let is_form = head.method == Method::POST && !is_api;
+    if !hosts::admit(&answers.names, &head.headers, is_form) {
+        return Ok(plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
+    }
+    let ends = ends.filter(|_| !hosts::is_forwarded(&head.headers));
     if head.method != Method::GET && head.method != Method::HEAD && !is_form {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here"));
     }
@@ -244,8 +282,9 @@ async fn respond(
     };
     // An answer may take a while: a log is read for it.
     let own = answers.clone();
-    let made =
-        tokio::task::spawn_blocking(move || own.shown(&head, form.as_deref(), user.as_deref()));
+    let made = tokio::task::spawn_blocking(move || {
+        own.shown(&head, form.as_deref(), (user.as_deref(), ends))
+    });
     Ok(match made.await {
         Ok(Shown { body: ShownBody::Updates(source), .. }) => {
             answers.streams.response(source, answers.served.clone(), &updates)
@@ -268,8 +307,8 @@ fn is_api(head: &Parts) -> bool {
 
 impl Answers {
     /// What the maker of a request may see of what is asked for, or a refusal.
-    fn shown(&self, head: &Parts, form: Option<&str>, user: Option<&str>) -> Shown {
-        let guard = Guard::new(&*self.served, &self.access, user, form.is_some());
+    fn shown(&self, head: &Parts, form: Option<&str>, (user, ends): By<'_>) -> Shown {
+        let guard = Guard::by(&*self.served, &self.access, (user, ends), form.is_some());
         let asked = self.asked(head, form, &guard);
         let at_once = guard.at_once().filter(|_| !asked.path.starts_with(ASSETS));
         if let Some(verdict) = at_once {
@@ -281,6 +320,7 @@ impl Answers {
         };
         match guard.refused() {
             Some(verdict) => self.refusal(head, &asked, user, verdict),
+            None if guard.is_unread() => self.refused(head, &asked, 503, UNREAD.to_owned()),
             None => shown,
         }
     }
@@ -302,14 +342,18 @@ impl Answers {
             }
             (_, false) => (403, format!("User {user} is not authorized to access this page.")),
         };
-        let mut shown = match is_api(head) {
-            true => Shown::from(Answer::text(status, why)),
-            false => self.site.refuse(asked, status, &why),
-        };
+        let mut shown = self.refused(head, asked, status, why);
         if status == 401 {
             shown.headers.push(("www-authenticate", "Bearer".to_owned()));
         }
         shown
+    }
+
+    fn refused(&self, head: &Parts, asked: &Asked<'_>, status: u16, why: String) -> Shown {
+        match is_api(head) {
+            true => Shown::from(Answer::text(status, why)),
+            false => self.site.refuse(asked, status, &why),
+        }
     }
 
     fn api(&self, head: &Parts, served: &dyn Applications) -> Answer {

@@ -2,9 +2,11 @@
 //!
 //! Updates are a stream of events to one browser. The server asks for the next one once a second, ends the stream after
 //! `LASTS` (browsers connect again by themselves), drops a browser that does not read for `PATIENCE`, and has `READERS`
-//! streams at once. An archive of logs goes out the same way, a chunk after the other, to `DOWNLOADS` clients at once.
+//! streams at once. An archive of logs goes out the same way, a chunk after the other, to `DOWNLOADS` clients at once. One address
+//! gets three quarters of them at most.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,9 +17,10 @@ use http_body_util::channel::{Channel, Sender};
 use http_body_util::{Either, Full};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::archive::{Archive, Chunks};
+use crate::places::{Place, Places};
 use crate::rest::{Answer, Applications};
 use crate::server::{Served, plain};
 
@@ -117,17 +120,18 @@ pub(crate) type Stream = Channel<Bytes, io::Error>;
 /// The connection that a stream may take over.
 #[derive(Clone)]
 pub(crate) struct Updates {
+    from: IpAddr,
     /// Its place among all connections, which a stream gives back: it has one among the streams.
-    place: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    place: Arc<Mutex<Option<Place>>>,
     /// Its place among the downloads, until it is closed.
-    download: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    download: Arc<Mutex<Option<Place>>>,
     stalled: Arc<Notify>,
 }
 
 impl Updates {
-    pub(crate) fn new(place: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(place: Place, from: IpAddr) -> Self {
         let place = Arc::new(Mutex::new(Some(place)));
-        Updates { place, download: Arc::default(), stalled: Arc::default() }
+        Updates { from, place, download: Arc::default(), stalled: Arc::default() }
     }
 
     /// Gives the place among all connections back.
@@ -152,13 +156,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// All streams of a server.
 pub(crate) struct Streams {
-    readers: Arc<Semaphore>,
-    downloads: Arc<Semaphore>,
+    readers: Places,
+    downloads: Places,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        let [readers, downloads] = [READERS, DOWNLOADS].map(|most| Arc::new(Semaphore::new(most)));
+        let [readers, downloads] = [READERS, DOWNLOADS].map(|all| Places::new(all, all / 4 * 3));
         Streams { readers, downloads }
     }
 }
@@ -177,12 +181,12 @@ impl Streams {
         served: Served,
         updates: &Updates,
     ) -> Response<Either<Full<Bytes>, Stream>> {
-        let Ok(permit) = self.readers.clone().try_acquire_owned() else {
+        let Some(place) = self.readers.try_take(updates.from) else {
             return too_many("too many pages are open: reload by hand");
         };
         updates.leave();
         let (sender, stream) = Channel::new(1);
-        tokio::spawn(feed(sender, source, served, permit, updates.stalled.clone()));
+        tokio::spawn(feed(sender, source, served, place, updates.stalled.clone()));
         let mut response = Response::new(Either::Right(stream));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -196,10 +200,10 @@ impl Streams {
         archive: Archive,
         updates: &Updates,
     ) -> Response<Either<Full<Bytes>, Stream>> {
-        let Ok(permit) = self.downloads.clone().try_acquire_owned() else {
+        let Some(place) = self.downloads.try_take(updates.from) else {
             return too_many("too many logs are being downloaded: try again later");
         };
-        *lock(&updates.download) = Some(permit);
+        *lock(&updates.download) = Some(place);
         updates.leave();
         let (sender, stream) = Channel::new(1);
         tokio::spawn(send(sender, archive.chunks(), updates.stalled.clone()));
@@ -237,7 +241,7 @@ async fn feed(
     mut to: Sender<Bytes, io::Error>,
     mut source: UpdateSource,
     served: Served,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
     stalled: Arc<Notify>,
 ) {
     for _ in 0..LASTS {
@@ -257,5 +261,50 @@ async fn feed(
             }
         }
         tokio::time::sleep(EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firesteel_status::AppStatus;
+
+    use super::*;
+    use crate::rest::ApplicationEntry;
+
+    struct Nothing;
+
+    impl Applications for Nothing {
+        fn list(&self) -> Vec<ApplicationEntry> {
+            Vec::new()
+        }
+
+        fn with_status(&self, _: &str, _: Option<&str>, _: &mut dyn FnMut(&AppStatus)) -> bool {
+            false
+        }
+
+        fn is_live(&self) -> bool {
+            true
+        }
+
+        fn logs(&self, _: &str, _: Option<&str>) -> Option<io::Result<Archive>> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn one_address_does_not_take_the_streams_of_all_others() {
+        let (streams, served) = (Streams::default(), Arc::new(Nothing));
+        let connections = Places::new(1000, 1000);
+        let ask = |from: &str| {
+            let from: IpAddr = from.parse().unwrap();
+            let updates = Updates::new(connections.try_take(from).unwrap(), from);
+            let source: UpdateSource = Box::new(|_| Some(String::new()));
+            streams.response(source, served.clone(), &updates)
+        };
+        let answers: Vec<_> = (0..READERS).map(|_| ask("10.0.0.1")).collect();
+        let begun = answers.iter().filter(|it| it.status() == StatusCode::OK).count();
+        assert_eq!(begun, READERS / 4 * 3);
+        assert_eq!(ask("10.0.0.2").status(), StatusCode::OK);
+        assert_eq!(ask("127.0.0.1").status(), StatusCode::OK);
     }
 }

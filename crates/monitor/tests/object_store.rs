@@ -5,11 +5,14 @@
 mod store;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firesteel_conf::{Conf, entries};
 use firesteel_monitor::rest::{Applications, Ask, answer};
-use firesteel_monitor::{EventLog, History, HistoryOptions};
+use firesteel_monitor::{Access, EventLog, History, HistoryOptions, Server, ServerOptions};
 use firesteel_types::{Event, ExecutorId, Tick};
 
 use store::S3;
@@ -146,6 +149,51 @@ fn logs_that_are_too_many_are_removed_from_the_store() {
     assert_eq!(history.clean(Tick(1_704_070_000_000)), 2);
     assert_eq!(s3.keys(), ["logs/app-3", "logs/other/deep/app-4", "logs2/app-5"]);
     assert_eq!(history.list().len(), 1);
+}
+
+#[test]
+fn a_store_that_fails_for_a_moment_costs_no_application() {
+    let s3 = S3::start();
+    let log = |id: &str, more: &str| {
+        format!(
+            "{{\"Event\":\"SparkListenerApplicationStart\",\"App Name\":\"n\",\"App ID\":\"{id}\",\"Timestamp\":1,\"User\":\"u\"}}\n{more}"
+        )
+    };
+    s3.put("logs/app-1", log("app-1", ""));
+    let history = Arc::new(history(&conf(&s3, &[])));
+    let before = history.list();
+    s3.lock().minute = 5;
+    s3.put("logs/app-1", log("app-1", "{}\n"));
+    s3.lock().refused = Some("GET /bucket/logs/app-1".to_owned());
+    history.refresh().unwrap();
+    assert_eq!(history.list(), before, "it is there, as it was");
+    let options = ServerOptions {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        retries: 0,
+        allowed_hosts: Vec::new(),
+        secrets: Conf::default().get(&entries::REDACTION_REGEX).unwrap(),
+        access: Access::default(),
+    };
+    let server = Server::start(history.clone(), options).unwrap();
+    let ask = |id: &str| {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        let path = format!("/api/v1/applications/{id}/jobs");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let unread = ask("app-1");
+    assert!(
+        unread.starts_with("HTTP/1.1 503") && unread.contains("cannot be read now"),
+        "{unread}"
+    );
+    assert!(ask("app-2").starts_with("HTTP/1.1 404"));
+    s3.lock().refused = None;
+    assert!(ask("app-1").starts_with("HTTP/1.1 200"));
+    history.refresh().unwrap();
+    assert_ne!(history.list(), before, "it is read again");
 }
 
 #[test]

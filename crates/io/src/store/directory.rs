@@ -10,7 +10,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::read::list;
+use super::read::{list, list_while};
 use super::{Address, explain, object_path, wait};
 use crate::StoreOptions;
 use crate::fault::Fault;
@@ -89,6 +89,45 @@ impl Directory {
     /// Everything below what is called `name` in it.
     pub(super) fn list_below(&self, name: &str) -> io::Result<Vec<ObjectMeta>> {
         self.list_at(self.path(name))
+    }
+
+    /// What is directly in it, and everything in its directories whose names begin with `prefix`. Of what else there is, so many objects
+    /// are passed over; behind more of them, each of those directories is listed by itself.
+    pub(super) fn list_chosen(
+        &self,
+        prefix: &str,
+        most_others: usize,
+    ) -> io::Result<Vec<ObjectMeta>> {
+        let (objects, root, prefix) = (self.objects(), self.root(), prefix.to_owned());
+        self.run(async move {
+            let (mut found, mut others) = (Vec::new(), 0);
+            let is_chosen = |path: &Path| {
+                let below = path.prefix_match(&root).into_iter().flatten();
+                let parts: Vec<_> = below.take(2).collect();
+                parts.len() < 2 || parts[0].as_ref().starts_with(&prefix)
+            };
+            let take = |meta: ObjectMeta| {
+                match is_chosen(&meta.location) {
+                    true => found.push(meta),
+                    false => others += 1,
+                }
+                others <= most_others
+            };
+            if list_while(&objects, Some(&root), take).await? {
+                return Ok(found);
+            }
+            let level = objects.list_with_delimiter(Some(&root)).await?;
+            let wanted = level.common_prefixes.into_iter().filter(|path| {
+                path.parts().last().is_some_and(|name| name.as_ref().starts_with(&prefix))
+            });
+            let lists: Vec<_> = wanted.map(|path| list(objects.clone(), Some(path))).collect();
+            let mut lists = stream::iter(lists).buffer_unordered(REQUESTS_AT_A_TIME);
+            let mut found = level.objects;
+            while let Some(list) = lists.next().await {
+                found.extend(list?);
+            }
+            Ok(found)
+        })
     }
 
     fn list_at(&self, prefix: Path) -> io::Result<Vec<ObjectMeta>> {

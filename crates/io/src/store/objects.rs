@@ -8,6 +8,9 @@ use object_store::{ObjectMeta, ObjectStoreExt, PutPayload};
 use super::directory::Directory;
 use crate::{Input, Location, ObjectEntry, StoreOptions};
 
+/// So many objects of others are passed over before directories are listed one by one.
+const OTHERS: usize = 10_000;
+
 /// A directory of an object store.
 pub(crate) struct Objects {
     directory: Directory,
@@ -37,16 +40,48 @@ impl Objects {
             Some(name) => self.directory.list_below(name)?,
             None => self.directory.list()?,
         };
+        Ok(self.entries(found))
+    }
+
+    /// What is directly in it, and everything in its directories whose names begin with `prefix`.
+    pub(crate) fn list_chosen(&self, prefix: &str) -> io::Result<Vec<ObjectEntry>> {
+        Ok(self.entries(self.directory.list_chosen(prefix, OTHERS)?))
+    }
+
+    fn entries(&self, found: Vec<ObjectMeta>) -> Vec<ObjectEntry> {
         let root = self.directory.root();
         let entry = |meta: ObjectMeta| {
             let name = meta.location.as_ref().strip_prefix(root.as_ref())?.trim_start_matches('/');
             let modified_ms = u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0);
             Some(ObjectEntry { name: name.to_owned(), len: meta.size, modified_ms })
         };
-        Ok(found.into_iter().filter_map(entry).collect())
+        found.into_iter().filter_map(entry).collect()
     }
 
     pub(crate) fn remove(&self, names: &[&str]) -> io::Result<()> {
         self.directory.delete(names.iter().map(|name| self.directory.path(name)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_other_directories_is_not_listed_however_much_it_is() {
+        let (directory, options) = (Directory::in_memory(), Arc::new(StoreOptions::default()));
+        let objects = Objects { directory, options };
+        let logs = ["app-1", "log_a/deep/2", "log_a/events_1", "log_b/events_1"];
+        let others = ["a/1", "other/2", "other/deep/3", "z/log_c/4"];
+        for name in logs.iter().chain(&others) {
+            objects.put(name, Vec::new()).unwrap();
+        }
+        for most_others in [0, others.len() - 1, others.len()] {
+            let found = objects.directory.list_chosen("log_", most_others).unwrap();
+            let mut names: Vec<_> =
+                objects.entries(found).into_iter().map(|entry| entry.name).collect();
+            names.sort();
+            assert_eq!(names, logs, "{most_others}");
+        }
     }
 }

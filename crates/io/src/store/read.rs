@@ -190,17 +190,35 @@ pub(super) async fn list(
     prefix: Option<Path>,
 ) -> object_store::Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
-    let mut stream = store.list(prefix.as_ref());
+    list_while(&store, prefix.as_ref(), |meta| {
+        found.push(meta);
+        true
+    })
+    .await?;
+    Ok(found)
+}
+
+/// Gives each to `take`, until that says `false`: whether it never did.
+pub(super) async fn list_while(
+    store: &Arc<dyn ObjectStore>,
+    prefix: Option<&Path>,
+    mut take: impl FnMut(ObjectMeta) -> bool,
+) -> object_store::Result<bool> {
+    let mut stream = store.list(prefix);
     while let Some(meta) = stream.next().await {
         match meta {
-            Ok(meta) => found.push(meta),
+            Ok(meta) => {
+                if !take(meta) {
+                    return Ok(false);
+                }
+            }
             Err(error) => {
                 drop(stream);
-                return Err(classified(&store, error).await);
+                return Err(classified(store, error).await);
             }
         }
     }
-    Ok(found)
+    Ok(true)
 }
 
 /// Why a listing failed. The client keeps the status of failed listings to itself; if asking for any object

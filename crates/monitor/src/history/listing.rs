@@ -65,7 +65,10 @@ impl Listing {
                 true
             }
             Err(error) => {
-                self.remove(&log.path);
+                // What was read of it before counts until it is gone. It is other than it was: so it is read again the next time.
+                if error.kind() == io::ErrorKind::NotFound {
+                    self.remove(&log.path);
+                }
                 if self.refused.insert(log.path.clone()) {
                     tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
                 }
@@ -107,8 +110,13 @@ impl Listing {
         self.logs.contains_key(path)
     }
 
-    pub(super) fn logs(&self) -> Vec<LogSource> {
-        self.logs.values().map(|(log, _)| log.clone()).collect()
+    /// Those of applications, and others.
+    pub(super) fn logs(&self) -> (Vec<LogSource>, Vec<LogSource>) {
+        let (logs, others): (Vec<_>, Vec<_>) =
+            self.logs.values().partition(|(_, listed)| listed.is_some());
+        let cloned =
+            |of: Vec<&(LogSource, _)>| of.into_iter().map(|(log, _)| log.clone()).collect();
+        (cloned(logs), cloned(others))
     }
 
     fn of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a LogSource, &'a Listed)> {
@@ -116,12 +124,15 @@ impl Listing {
         logs.filter_map(|(log, listed)| Some((log, listed.as_ref()?)))
     }
 
+    /// Where several logs name the same attempt, the one that was made first counts: no other one takes its place, wherever it comes from.
     pub(super) fn log(&self, id: &str, attempt: Option<&str>) -> Option<LogSource> {
-        let mut attempts = self.of(id).filter(|(_, it)| it.attempt.as_deref() == attempt);
+        let logs = self.of(id).filter(|(_, it)| it.attempt.as_deref() == attempt);
+        let logs: Vec<&LogSource> = logs.map(|(log, _)| log).collect();
         // A log and its successor of the same name may both be there for a moment: the whole one counts.
-        let first = attempts.next()?;
-        let best = attempts.fold(first, |best, next| if best.0.in_progress { next } else { best });
-        Some(best.0.clone())
+        let is_succeeded = |log: &LogSource| logs.iter().any(|other| other.succeeds(log));
+        let counting = logs.iter().filter(|log| !is_succeeded(log));
+        let first = counting.min_by_key(|log| (log.made, log.in_progress, &log.path))?;
+        Some((*first).clone())
     }
 
     /// The logs of an application, or of one of its attempts.
@@ -141,7 +152,8 @@ impl Listing {
 
     /// One of them, its latest attempt first.
     pub(super) fn application(&self, id: &str, source: &str) -> Option<ApplicationEntry> {
-        let name = self.of(id).next()?.1.name.clone();
+        let first = self.of(id).min_by_key(|(log, _)| log.made)?;
+        let name = first.1.name.clone();
         let mut attempts: Vec<_> =
             self.of(id).map(|(log, listed)| attempt_of(log, listed, source)).collect();
         attempts.sort_by_key(|attempt| std::cmp::Reverse(attempt.started));
@@ -204,9 +216,20 @@ fn read(log: &LogSource) -> io::Result<Option<Listed>> {
         }
         true
     };
-    let _ = last_lines(log, TAIL, &mut end);
+    // A compressed log would be read from its beginning, each time that it has grown, for an end that it does not have.
+    let has_end = !log.in_progress || log.files_are_plain();
+    match has_end.then(|| last_lines(log, TAIL, &mut end)) {
+        Some(Err(error)) if is_passing(&error) => return Err(error),
+        _ => {}
+    }
     // Spark leaves out what has no id as well.
     Ok((!listed.id.is_empty()).then_some(listed))
+}
+
+/// Whether what could not be read may be read the next time.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, PermissionDenied, UnexpectedEof};
+    !matches!(error.kind(), InvalidData | NotFound | PermissionDenied | UnexpectedEof)
 }
 
 impl Listed {

@@ -29,7 +29,7 @@ use firesteel_status::{AppStatus, Retention};
 use firesteel_types::Tick;
 
 use crate::archive::Archive;
-use crate::log::LogDirectory;
+use crate::log::{LogDirectory, LogSource};
 use crate::rest::{ApplicationEntry, Applications};
 use index::Index;
 use listing::Listing;
@@ -188,6 +188,16 @@ impl History {
     fn source(&self) -> String {
         self.options.directory.source()
     }
+
+    fn read(
+        &self,
+        log: &LogSource,
+        look: &mut dyn FnMut(&AppStatus),
+    ) -> io::Result<Option<LogSource>> {
+        self.opened.with(log, look).inspect_err(|error| {
+            tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
+        })
+    }
 }
 
 impl Applications for History {
@@ -205,15 +215,18 @@ impl Applications for History {
         attempt: Option<&str>,
         look: &mut dyn FnMut(&AppStatus),
     ) -> bool {
-        let Some(log) = lock(&self.listing).log(id, attempt) else {
-            return false;
-        };
-        match self.opened.with(&log, look) {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
-                false
-            }
+        self.read_status(id, attempt, look).unwrap_or(false)
+    }
+
+    fn read_status(
+        &self,
+        id: &str,
+        attempt: Option<&str>,
+        look: &mut dyn FnMut(&AppStatus),
+    ) -> io::Result<bool> {
+        match lock(&self.listing).log(id, attempt) {
+            Some(log) => Ok(self.read(&log, look)?.is_some()),
+            None => Ok(false),
         }
     }
 
@@ -234,6 +247,27 @@ impl Applications for History {
     fn logs(&self, id: &str, attempt: Option<&str>) -> Option<io::Result<Archive>> {
         let logs = lock(&self.listing).logs_of(id, attempt);
         (!logs.is_empty()).then(|| Archive::of_logs(&logs))
+    }
+
+    /// Each log is asked about by itself, and the archive has those that were, as they were then: what is in it of another application
+    /// or attempt says nothing about it.
+    fn logs_seen(
+        &self,
+        id: &str,
+        attempt: Option<&str>,
+        may_see: &mut dyn FnMut(&AppStatus) -> bool,
+    ) -> Option<io::Result<Archive>> {
+        let logs = lock(&self.listing).logs_of(id, attempt);
+        let mut seen = Vec::new();
+        for log in logs {
+            let mut is_seen = true;
+            match self.read(&log, &mut |status| is_seen = may_see(status)) {
+                Ok(_) if !is_seen => return None,
+                Ok(log) => seen.extend(log),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        (!seen.is_empty()).then(|| Archive::of_logs(&seen))
     }
 }
 

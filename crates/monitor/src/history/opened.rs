@@ -135,17 +135,17 @@ impl Opened {
         cache.evict(self.limits, path);
     }
 
-    /// Looks at the status of a log, with everything that is in it by now; `false`: it is gone.
+    /// Looks at the status of a log, with everything that is in it by now. The log as it was read; `None`: it is gone.
     pub(super) fn with(
         &self,
         listed: &LogSource,
         look: &mut dyn FnMut(&AppStatus),
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<LogSource>> {
         let path = &listed.path;
         let slot = self.slot(path);
         // Who asks for the same log waits, and gets it as it was read.
         let mut slot = lock(&slot);
-        let Some(source) = self.directory.now(listed) else { return Ok(false) };
+        let Some(source) = self.directory.now(listed) else { return Ok(None) };
         let is_stale = slot.as_ref().is_some_and(|open| open.is_stale(&source));
         if is_stale {
             // Written anew, or compacted.
@@ -154,13 +154,16 @@ impl Opened {
         let open = slot.get_or_insert_with(|| OpenLog::new(self.retention));
         if open.source.as_ref() != Some(&source) {
             let (begun, bytes) = (Instant::now(), source.bytes);
-            self.catch_up(open, source)?;
+            match self.catch_up(open, source.clone()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                read => read?,
+            }
             self.loads.time.update(begun.elapsed(), 1);
             self.loads.bytes.update(bytes);
             self.weigh(path, open.replay.status().weight());
         }
         look(open.replay.status());
-        Ok(true)
+        Ok(Some(source))
     }
 
     fn catch_up(&self, open: &mut OpenLog, source: LogSource) -> io::Result<()> {

@@ -105,12 +105,140 @@ fn old_logs_and_those_that_are_too_many_are_removed_and_others_stay() {
     };
     let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
     let history = History::open(options).unwrap();
-    let now = lock(&history.listing).logs()[0].modified;
+    let now = lock(&history.listing).logs().0[0].modified;
     assert_eq!(history.clean(now), 1);
     assert!(directory.path().join("c.inprogress").exists());
     assert_eq!(history.clean(now), 0);
     assert_eq!(history.clean(now.plus_ms(3_700_000)), 2);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn files_that_are_no_logs_of_applications_take_no_place_of_those_that_are() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["notes", "more-notes"] {
+        fs::write(directory.path().join(name), "x".repeat(10_000)).unwrap();
+    }
+    fs::write(directory.path().join("a"), start("a") + END).unwrap();
+    let cleaner = CleanerOptions {
+        interval: Duration::from_secs(1),
+        max_age: Duration::from_secs(3600),
+        max_number: 1,
+        max_bytes: Some(1000),
+    };
+    let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
+    let history = History::open(options).unwrap();
+    let now = lock(&history.listing).logs().0[0].modified;
+    assert_eq!(history.clean(now), 0);
+    assert_eq!(history.clean(now.plus_ms(3_700_000)), 3, "as with Spark, by their age");
+}
+
+#[test]
+fn a_pipe_in_place_of_a_log_holds_nobody_up_and_costs_no_application() {
+    let directory = tempfile::tempdir().unwrap();
+    let rolling = directory.path().join("eventlog_v2_b");
+    fs::create_dir(&rolling).unwrap();
+    fs::write(rolling.join("events_1_b"), start("b") + END).unwrap();
+    fs::write(directory.path().join("a"), start("a") + END).unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    let found = history.options.directory.discover().unwrap();
+    for path in [directory.path().join("a"), rolling.join("events_1_b")] {
+        let log = found.iter().find(|log| log.files().any(|file| file == path)).unwrap();
+        assert!(log.open(&path, 0).is_ok());
+        fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(log.open(&path, 0).is_err(), "nobody writes to it, for ever");
+    }
+    let moved = directory.path().join("moved");
+    fs::rename(&rolling, &moved).unwrap();
+    fs::remove_file(moved.join("events_1_b")).unwrap();
+    fs::write(moved.join("events_1_b"), "of somebody else").unwrap();
+    std::os::unix::fs::symlink(&moved, &rolling).unwrap();
+    let log = found.iter().find(|log| log.path == rolling).unwrap();
+    assert!(log.open(&rolling.join("events_1_b"), 0).is_err(), "its directory is a link now");
+}
+
+#[test]
+fn a_log_that_cannot_be_read_for_a_moment_stays_in_the_list_and_is_no_missing_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.zstd.inprogress");
+    fs::write(&path, zstd::encode_all((start("a") + &removed(1)).as_bytes(), 1).unwrap()).unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    assert_eq!(executors(&history, "a"), Some(1));
+    let before = history.list();
+    let log = lock(&history.listing).logs().0[0].clone();
+    let mut grown = log.clone();
+    grown.bytes += 1;
+    let failed = io::Error::new(io::ErrorKind::ConnectionAborted, "503");
+    assert!(!lock(&history.listing).take(grown.clone(), Err(failed)));
+    assert!(lock(&history.listing).knows(&path) && history.list() == before);
+    assert_eq!(lock(&history.listing).retain(&[grown.clone()]), [grown.clone()], "it is retried");
+    let gone = io::Error::new(io::ErrorKind::NotFound, "404");
+    assert!(!lock(&history.listing).take(grown, Err(gone)));
+    assert!(!lock(&history.listing).knows(&path));
+}
+
+/// The log of an application that somebody may have made up.
+fn of_user(id: &str, user: &str, viewers: &str) -> String {
+    format!(
+        "{{\"Event\":\"SparkListenerLogStart\",\"Spark Version\":\"4\"}}\n{{\"Event\":\"SparkListenerEnvironmentUpdate\",\"Spark \
+         Properties\":{{\"spark.ui.view.acls\":\"{viewers}\"}}}}\n{{\"Event\":\"SparkListenerApplicationStart\",\"App \
+         Name\":\"{user}s\",\"App ID\":\"{id}\",\"Timestamp\":5,\"User\":\"{user}\"}}\n{END}"
+    )
+}
+
+#[test]
+fn a_log_that_names_the_application_of_another_user_opens_none_of_theirs() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("victim-app"), of_user("app-1", "vic", "")).unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    // Before the other one by its name, and after it by when it was made.
+    let path = directory.path().join("a");
+    fs::write(&path, of_user("app-1", "eve", "*")).unwrap();
+    history.refresh().unwrap();
+    let known = |listing: &Listing| {
+        let mut entries = listing.entries().into_iter();
+        let (log, listed) = entries.find(|(log, _)| log.path == path).unwrap();
+        (log.clone(), listed.clone())
+    };
+    let (mut log, listed) = known(&lock(&history.listing));
+    log.made = Tick(u64::MAX);
+    lock(&history.listing).insert(log, listed);
+    let mut conf = Conf::new();
+    conf.set("spark.history.ui.acls.enable", true);
+    let access = crate::Access::of_history(&conf).unwrap();
+    let guard = |user| crate::guard::Guard::new(&history, &access, Some(user), false);
+    let eve = guard("eve");
+    assert!(eve.logs("app-1", None).is_none() && eve.refused().is_some());
+    assert!(!guard("eve").with_status("app-1", None, &mut |_| panic!("that is the victim's")));
+    let mut name = String::new();
+    let vic = guard("vic");
+    let look = &mut |status: &AppStatus| name.clone_from(&status.application().name);
+    assert!(vic.with_status("app-1", None, look));
+    assert_eq!(name, "vics", "no other log takes its place");
+    assert_eq!(history.find("app-1").unwrap().name, "vics");
+    // Who may see both gets both, as they were looked at.
+    let archive = vic.logs("app-1", None).unwrap().unwrap();
+    let bytes: Vec<u8> = archive.chunks().flat_map(Result::unwrap).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains("victim-app") && text.contains("eves"));
+}
+
+#[test]
+fn the_end_of_a_compressed_log_is_read_when_it_is_over_and_not_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = zstd::encode_all((start("a") + END).as_bytes(), 1).unwrap();
+    fs::write(directory.path().join("a.zstd.inprogress"), &bytes).unwrap();
+    fs::write(directory.path().join("b.inprogress"), start("b") + END).unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    let is_over = |id: &str| history.find(id).unwrap().attempts[0].completed;
+    assert!(!is_over("a"), "its end takes the whole of it");
+    assert!(is_over("b"), "its end takes its last bytes");
+    let [from, to] = ["a.zstd.inprogress", "a.zstd"].map(|name| directory.path().join(name));
+    fs::rename(from, to).unwrap();
+    history.refresh().unwrap();
+    assert!(is_over("a"));
 }
 
 #[test]
@@ -147,7 +275,7 @@ fn of_too_many_bytes_the_oldest_logs_go() {
     };
     let options = HistoryOptions { cleaner: Some(cleaner), ..options(directory.path()) };
     let history = History::open(options).unwrap();
-    let now = lock(&history.listing).logs()[0].modified;
+    let now = lock(&history.listing).logs().0[0].modified;
     assert_eq!((history.clean(now), history.clean(now), history.list().len()), (1, 0, 2));
 }
 

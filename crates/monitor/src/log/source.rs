@@ -3,16 +3,16 @@
 //! Logs lie in a directory of this machine, or in one of an object store. A path of the latter is its URL.
 
 use std::ffi::OsStr;
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use firesteel_conf::Conf;
 use firesteel_io::{ObjectDirectory, ObjectEntry, StoreOptions};
 use firesteel_types::Tick;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
 
 use super::{Codec, IN_PROGRESS, ROLLING};
@@ -48,7 +48,11 @@ pub struct LogSource {
     pub bytes: u64,
     /// When it was changed last.
     pub modified: Tick,
+    /// When it was made, which nobody can change who may only write; 0: the system does not tell.
+    pub(crate) made: Tick,
     pub(super) parts: Vec<Part>,
+    /// Of a rolling log, the file whose name says whether it is over.
+    status: Option<Part>,
     #[serde(skip)]
     store: Store,
 }
@@ -68,6 +72,7 @@ struct Listed {
     name: String,
     bytes: u64,
     modified: Tick,
+    made: Tick,
 }
 
 /// Hadoop's settings of object stores, with Spark's prefix.
@@ -119,7 +124,7 @@ impl LogDirectory {
     /// All logs in it. What is no log is left out.
     pub fn discover(&self) -> io::Result<Vec<LogSource>> {
         let Some(store) = &self.store.0 else { return discover(&self.path) };
-        Ok(logs_of(store, store.list(None)?))
+        Ok(logs_of(store, store.list_chosen(ROLLING)?))
     }
 
     /// A log as it is now; `None`: it is gone. One in a store is as it was listed: a request each time somebody looks at it would take
@@ -156,6 +161,7 @@ fn logs_of(store: &Arc<ObjectDirectory>, mut objects: Vec<ObjectEntry>) -> Vec<L
             name: name.to_owned(),
             bytes: object.len,
             modified: Tick(object.modified_ms),
+            made: Tick(object.modified_ms),
         };
         if directory.is_empty() {
             let visible = group.iter().filter(|object| !object.name.starts_with('.'));
@@ -168,7 +174,8 @@ fn logs_of(store: &Arc<ObjectDirectory>, mut objects: Vec<ObjectEntry>) -> Vec<L
                 let (_, name) = object.name.split_once('/')?;
                 Some(listed(object, name))
             });
-            logs.extend(rolling(&root.join(&directory), files));
+            let made = group.iter().map(|object| object.modified_ms).min().unwrap_or(0);
+            logs.extend(rolling(&root.join(&directory), Tick(made), files));
         }
     }
     logs.iter_mut().for_each(|log| log.store = Store(Some(store.clone())));
@@ -193,7 +200,8 @@ impl LogSource {
             path.file_name().and_then(OsStr::to_str).filter(|name| !name.starts_with('.'))?;
         let metadata = fs::symlink_metadata(path).ok()?;
         if metadata.is_dir() {
-            return name.starts_with(ROLLING).then(|| rolling(path, files_of(path)?)).flatten();
+            let files = name.starts_with(ROLLING).then(|| files_of(path))??;
+            return rolling(path, moment(metadata.created()), files);
         }
         metadata.is_file().then(|| single(path, &listed(name, &metadata)))
     }
@@ -213,9 +221,21 @@ impl LogSource {
         }
     }
 
-    /// Its files with how many bytes they had, the oldest first.
+    /// Its files with how many bytes they had, the oldest first; behind them, of a rolling log, the one whose name says whether it is
+    /// over: no reader of Spark's takes it without.
     pub fn sized_files(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.parts.iter().map(|part| (part.path.as_path(), part.bytes))
+        self.parts.iter().chain(&self.status).map(|part| (part.path.as_path(), part.bytes))
+    }
+
+    /// Whether it is what another one of the same name has become, which is in progress.
+    pub(crate) fn succeeds(&self, other: &LogSource) -> bool {
+        let name = |log: &LogSource| log.path.as_os_str().as_encoded_bytes().to_vec();
+        other.in_progress && name(other).strip_suffix(IN_PROGRESS.as_bytes()) == Some(&name(self))
+    }
+
+    /// Whether its end can be read without what is before it.
+    pub(crate) fn files_are_plain(&self) -> bool {
+        self.parts.iter().all(|part| part.codec == Codec::None)
     }
 
     /// Its files, the oldest first.
@@ -223,13 +243,26 @@ impl LogSource {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
-    /// Opens one of its files at an offset. It was no link when it was found: now it is none either.
+    /// Opens one of its files at an offset. It was a file when it was found, and its directory no link: now they are too, or it is not
+    /// opened. Nothing else is waited for, such as a pipe that nobody writes to.
     pub(crate) fn open(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
         if let Some(store) = &self.store.0 {
             return Ok(Box::new(Fetched(store.read(&relative(store, path), offset)?)));
         }
-        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        let mut file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file_flags = flags | OFlags::NONBLOCK;
+        let file = match path.strip_prefix(&self.path) {
+            Ok(name) if name.components().next().is_some() => {
+                let directory = openat(CWD, &self.path, flags | OFlags::DIRECTORY, Mode::empty())?;
+                openat(&directory, name, file_flags, Mode::empty())?
+            }
+            _ => openat(CWD, path, file_flags, Mode::empty())?,
+        };
+        let mut file = File::from(file);
+        if !file.metadata()?.is_file() {
+            let text = format!("{} is no file any more", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         file.seek(SeekFrom::Start(offset))?;
         Ok(Box::new(file))
     }
@@ -248,9 +281,13 @@ impl Read for Fetched {
 }
 
 fn listed(name: &str, metadata: &Metadata) -> Listed {
-    let since = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    let modified = Tick(since.map_or(0, |since| since.as_millis() as u64));
-    Listed { name: name.to_owned(), bytes: metadata.len(), modified }
+    let (modified, made) = (moment(metadata.modified()), moment(metadata.created()));
+    Listed { name: name.to_owned(), bytes: metadata.len(), modified, made }
+}
+
+fn moment(at: io::Result<SystemTime>) -> Tick {
+    let since = at.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    Tick(since.map_or(0, |since| since.as_millis() as u64))
 }
 
 /// The files of a directory of this machine.
@@ -272,18 +309,22 @@ fn single(path: &Path, file: &Listed) -> LogSource {
         in_progress: finished.is_some(),
         bytes: file.bytes,
         modified: file.modified,
+        made: file.made,
         parts: vec![part],
+        status: None,
         store: Store(None),
     }
 }
 
-fn rolling(path: &Path, files: impl Iterator<Item = Listed>) -> Option<LogSource> {
+fn rolling(path: &Path, made: Tick, files: impl Iterator<Item = Listed>) -> Option<LogSource> {
     let mut log = LogSource {
         path: path.to_owned(),
         in_progress: false,
         bytes: 0,
         modified: Tick(0),
+        made,
         parts: Vec::new(),
+        status: None,
         store: Store(None),
     };
     let (mut compacted, mut is_over) = (0, false);
@@ -291,6 +332,11 @@ fn rolling(path: &Path, files: impl Iterator<Item = Listed>) -> Option<LogSource
         if file.name.starts_with("appstatus_") {
             let in_progress = file.name.ends_with(IN_PROGRESS);
             log.in_progress |= in_progress;
+            if !is_over {
+                let path = path.join(&file.name);
+                let (number, codec, bytes) = (0, Codec::None, file.bytes);
+                log.status = Some(Part { path, number, codec, bytes });
+            }
             is_over |= !in_progress;
             continue;
         }

@@ -1,7 +1,8 @@
 //! The files of a log that goes to an object store.
 //!
 //! Objects cannot grow, so each is put once, as another file of a rolling log: when it is large enough, or when what it has is old
-//! enough. A log of a day is some three hundred objects, and a driver that is killed leaves all but the last seconds of its log.
+//! enough. A log of a day is some fifteen hundred objects, and a driver that is killed leaves all but the last seconds of its log, of
+//! one that has run for an hour or longer the last minute.
 //! A thread of its own puts them: the writer of the log waits for no store.
 
 use std::io;
@@ -17,9 +18,10 @@ use super::{Codec, IN_PROGRESS, ROLLING};
 /// So large an object is put at once.
 const OBJECT: usize = 8 << 20;
 /// What is not in the store yet is put after this, and after a fiftieth of the time that the application has run: the longer it runs,
-/// the fewer objects a minute.
+/// the fewer objects a minute. But after so long in any case: a driver that is killed loses that much.
 const FRESH: Duration = Duration::from_secs(10);
 const SHARE: u32 = 50;
+const STALE: Duration = Duration::from_secs(60);
 /// More bytes do not wait: the store is too slow, and the log incomplete.
 const WAITING: u64 = 64 << 20;
 /// How long the end of an application waits for the rest of its log.
@@ -128,6 +130,11 @@ impl Drop for Uploader {
     }
 }
 
+/// How long something waits to be put, of an application that has run for so long.
+fn patience(runs: Duration) -> Duration {
+    (runs / SHARE).clamp(FRESH, STALE)
+}
+
 impl Upload {
     fn path(&self, name: &str) -> String {
         format!("{ROLLING}{}/{name}", self.name)
@@ -158,7 +165,7 @@ impl Upload {
         if self.held.is_empty() {
             return told.recv().map_err(|_| RecvTimeoutError::Disconnected);
         }
-        let patience = FRESH.max(self.began.elapsed() / SHARE);
+        let patience = patience(self.began.elapsed());
         told.recv_timeout(patience.saturating_sub(self.since.elapsed()))
     }
 
@@ -199,5 +206,16 @@ impl Upload {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         self.store.remove(&there.iter().map(|object| object.name.as_str()).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_driver_loses_is_a_minute_at_most_however_long_it_ran() {
+        let after = |minutes: u64| patience(Duration::from_secs(60 * minutes)).as_secs();
+        assert_eq!([0, 1, 25, 50, 60, 24 * 60].map(after), [10, 10, 30, 60, 60, 60]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The log hears events on a thread and in a queue of its own: no job waits for it. What it cannot write makes the log
 //! incomplete, which is told once, and nothing else. After every event but those of tasks, all that was heard is with the
-//! system: a driver that is killed leaves a log that opens. Where an object store has the log, that is so within seconds.
+//! system: a driver that is killed leaves a log that opens. Where an object store has the log, that is so within a minute.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;

@@ -21,6 +21,8 @@ mod resources;
 mod stages;
 mod tasks;
 
+use std::io;
+
 use firesteel_conf::Redaction;
 use firesteel_metrics::Metrics;
 use firesteel_status::AppStatus;
@@ -54,6 +56,16 @@ pub trait Applications {
         look: &mut dyn FnMut(&AppStatus),
     ) -> bool;
 
+    /// The same; an error: there is one, and it cannot be read now.
+    fn read_status(
+        &self,
+        id: &str,
+        attempt: Option<&str>,
+        look: &mut dyn FnMut(&AppStatus),
+    ) -> io::Result<bool> {
+        Ok(self.with_status(id, attempt, look))
+    }
+
     /// Whether the application runs in this very process.
     fn is_live(&self) -> bool;
 
@@ -78,7 +90,27 @@ pub trait Applications {
     }
 
     /// The logs of an application, or of one attempt, as a zip archive; `None`: there is no such application.
-    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<std::io::Result<Archive>>;
+    fn logs(&self, id: &str, attempt: Option<&str>) -> Option<io::Result<Archive>>;
+
+    /// The same, if `may_see` says so of the status of every log of which there is something in the archive.
+    fn logs_seen(
+        &self,
+        id: &str,
+        attempt: Option<&str>,
+        may_see: &mut dyn FnMut(&AppStatus) -> bool,
+    ) -> Option<io::Result<Archive>> {
+        let attempts = self.find(id)?.attempts;
+        let is_asked_for = |it: Option<&str>| attempt.is_none() || it == attempt;
+        for it in attempts.iter().map(|it| it.id.as_deref()).filter(|it| is_asked_for(*it)) {
+            let mut is_seen = false;
+            match self.read_status(id, it, &mut |status| is_seen = may_see(status)) {
+                Ok(_) if is_seen => {}
+                Ok(_) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.logs(id, attempt)
+    }
 }
 
 /// Ends what runs. Neither waits until it has ended.

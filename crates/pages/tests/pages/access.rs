@@ -8,7 +8,7 @@ use firesteel_monitor::{Access, Server, ServerOptions};
 use firesteel_pages::Pages;
 
 use crate::made::{Fixed, Made};
-use crate::serving::{get, post};
+use crate::serving::{get, post, send};
 
 const KEY: &str = "VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";
 
@@ -84,10 +84,11 @@ fn a_running_application_is_shown_to_its_viewers_and_killed_by_its_modifiers() {
     assert_eq!(served.killed.lock().unwrap().len(), 1);
 }
 
-/// What a form of another user of the machine is answered with.
-fn post_of_nobody(address: std::net::SocketAddr, path: &str, form: &str) -> String {
+/// What another user of the machine is answered with.
+fn asked_by_nobody(address: std::net::SocketAddr, method: &str, path: &str, form: &str) -> String {
     let (ip, port, length) = (address.ip(), address.port(), form.len());
-    let head = format!("POST {path} HTTP/1.1\\r\\nHost: {address}\\r\\nContent-Length: {length}");
+    let head =
+        format!("{method} {path} HTTP/1.1\\r\\nHost: {address}\\r\\nContent-Length: {length}");
     let script = format!("exec 3<>/dev/tcp/{ip}/{port}; printf '%b' \"$0\" >&3; cat <&3");
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash", "-c"]);
@@ -106,7 +107,10 @@ fn another_user_of_the_machine_kills_no_job() {
         std::os::unix::fs::MetadataExt::uid(&it) == 0 // Only root can be somebody else.
     });
     if is_root {
-        let refused = post_of_nobody(server.address(), "/jobs/job/kill/", &form);
+        let page = asked_by_nobody(server.address(), "GET", "/jobs/job/?id=11", "");
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        assert!(!page.contains(token) && !page.contains("Kill this job"), "no form, no token");
+        let refused = asked_by_nobody(server.address(), "POST", "/jobs/job/kill/", &form);
         assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
         assert!(refused.contains("Only the user who runs the application"), "{refused}");
         assert!(served.killed.lock().unwrap().is_empty());
@@ -114,6 +118,46 @@ fn another_user_of_the_machine_kills_no_job() {
     let killed = post(server.address(), "/jobs/job/kill/", "", &form);
     assert!(killed.starts_with("HTTP/1.1 303"), "{killed}");
     assert_eq!(served.killed.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn what_a_proxy_of_the_owner_takes_along_kills_no_job() {
+    let served = Arc::new(Fixed::new(vec![Made::SMALL.status()], true));
+    let server = start(served.clone(), Access::of_application(&Conf::new()).unwrap());
+    let page = get(server.address(), "/jobs/job/?id=11", "");
+    let token = page.split("name=\"token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form = format!("id=11&reason=why&token={token}");
+    for header in ["Forwarded: for=10.0.0.9\r\n", "X-Forwarded-For: 10.0.0.9\r\n"] {
+        let page = get(server.address(), "/jobs/job/?id=11", header);
+        assert!(page.starts_with("HTTP/1.1 200") && !page.contains(token), "{header}{page}");
+        let refused = post(server.address(), "/jobs/job/kill/", header, &form);
+        assert!(refused.starts_with("HTTP/1.1 403"), "{header}{refused}");
+    }
+    assert!(served.killed.lock().unwrap().is_empty());
+    // Where everybody may, a proxy may take it along, and tells where it was asked.
+    let mut everybody = Conf::new();
+    everybody.set("spark.ui.killEnabled", true);
+    let server = start(served.clone(), Access::of_application(&everybody).unwrap());
+    let header = "X-Forwarded-Host: localhost:8443\r\n";
+    let page = get(server.address(), "/jobs/job/?id=11", header);
+    let token = page.split("name=\"token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form = format!("id=11&reason=why&token={token}");
+    let posted = |origin: &str, more: &str| {
+        let length = form.len();
+        let request = format!(
+            "POST /jobs/job/kill/ HTTP/1.1\r\nHost: 127.0.0.1:4040\r\nOrigin: {origin}\r\n{more}Content-Length: {length}\r\n\r\n{form}"
+        );
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut send(server.address(), &request), &mut answer).unwrap();
+        answer
+    };
+    for origin in ["http://127.0.0.1:9999", "http://localhost:4040", "https://localhost:8443"] {
+        let refused = posted(origin, "");
+        assert!(refused.starts_with("HTTP/1.1 421"), "{origin}: {refused}");
+    }
+    assert!(served.killed.lock().unwrap().is_empty(), "a page of another port made them");
+    assert!(posted("https://localhost:8443", header).starts_with("HTTP/1.1 303"));
+    assert!(posted("http://127.0.0.1:4040", "").starts_with("HTTP/1.1 303"));
 }
 
 #[test]
