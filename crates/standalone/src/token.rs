@@ -46,8 +46,13 @@ impl TokenKey {
             let key = JwsKey::from_base64url(&text).ok_or(TokenKeyError::Invalid)?;
             return Ok(Some(Self { key, names_users: true }));
         }
+        Ok(Self::of_secret(rpc))
+    }
+
+    /// The key of the secret, if there is one.
+    pub(crate) fn of_secret(rpc: &RpcOptions) -> Option<Self> {
         let secret = rpc.identity.as_ref().map(|identity| identity.secret().expose());
-        Ok(secret.map(|secret| Self::derived(PURPOSE, secret.as_bytes())))
+        secret.map(|secret| Self::derived(PURPOSE, secret.as_bytes()))
     }
 
     fn derived(purpose: &str, of: &[u8]) -> Self {

@@ -220,7 +220,7 @@ impl Proxy {
         }
         let wanted = Wanted::of(head.uri.path())?;
         let target = target(&self.shell.view().0, &wanted.id)?;
-        if let Some(token) = self.token_for(&head, &target, ends) {
+        if let Some(token) = self.token_for(&head, &target, ends).await {
             head.headers.insert(AUTHORIZATION, token);
         }
         let context = head.headers.get(CONTEXT).map(|value| value.to_str().ok());
@@ -255,11 +255,12 @@ impl Proxy {
     }
 
     /// For the master's own user, who has proven nothing.
-    fn token_for(&self, head: &Parts, target: &Target, ends: Ends) -> Option<HeaderValue> {
+    async fn token_for(&self, head: &Parts, target: &Target, ends: Ends) -> Option<HeaderValue> {
         let key = self.logs.as_ref().filter(|_| target.is_worker)?;
         let is_proven = head.headers.contains_key(AUTHORIZATION);
         let asker = ends.of_asker(&head.headers).filter(|_| !is_proven)?;
-        asker.is_own_user().then(|| HeaderValue::try_from(format!("Bearer {}", key.sign())).ok())?
+        let is_own = asker.is_own_user().await;
+        is_own.then(|| HeaderValue::try_from(format!("Bearer {}", key.sign())).ok())?
     }
 
     fn pass_for(&self, from: IpAddr) -> Result<Pass, Refused> {
@@ -340,7 +341,7 @@ impl Front for Proxy {
             let headers = request.headers();
             let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
             let asker = Asker { authorization, ends: ends.of_asker(headers) };
-            if let Err(why) = self.access.check(asker, Right::View) {
+            if let Err(why) = self.access.check(asker, Right::View).await {
                 return why.answer().map(Either::Left);
             }
             let answered = self.answer(request, ends, passage).await;

@@ -135,9 +135,11 @@ impl WorkerArgs {
 
     /// Who may read the output of processes at its port.
     pub(super) fn log_readers(&self, web_host: &str) -> Result<Readers, StartError> {
-        let key = TokenKey::from_settings(&self.conf, &self.rpc)?;
+        // The second one is a master's whose own settings have a filter.
+        let keys =
+            [TokenKey::from_settings(&self.conf, &self.rpc)?, TokenKey::of_secret(&self.rpc)];
         let asked = self.conf.get(&entries::WORKER_LOGS_AUTHENTICATE)?;
-        let key = key.map(|key| key.for_logs());
-        Readers::of(asked, key, reaches_others(&self.host) || reaches_others(web_host))
+        let keys = keys.iter().flatten().map(TokenKey::for_logs).collect();
+        Readers::of(asked, keys, reaches_others(&self.host) || reaches_others(web_host))
     }
 }
