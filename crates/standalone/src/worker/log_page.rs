@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use firesteel_rpc::RpcAddress;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 
@@ -32,9 +33,36 @@ pub(super) const STREAMS: [&str; 2] = ["stderr", "stdout"];
 pub(super) enum Readers {
     All,
     /// Who has a token of one of these keys.
-    WithToken(Vec<TokenKey>),
+    WithToken(ReaderKeys),
     /// They, and processes of the worker's own user on this machine.
-    OwnUser(Vec<TokenKey>),
+    OwnUser(ReaderKeys),
+}
+
+/// The keys of readers' tokens, each made for the address of one worker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReaderKeys {
+    pub(super) keys: Vec<TokenKey>,
+    /// Where others are told that the worker is.
+    pub(super) address: Option<RpcAddress>,
+}
+
+impl ReaderKeys {
+    fn check(&self, asked: &HttpRequest) -> Result<(), &'static str> {
+        let reached = asked
+            .ends
+            .map(|ends| RpcAddress::new(ends.own.ip().to_canonical().to_string(), ends.own.port()));
+        let authorization = asked.authorization.as_deref();
+        let own: Vec<&RpcAddress> = self.address.iter().chain(&reached).collect();
+        let all = self.keys.iter().flat_map(|key| own.iter().map(|at| key.at(at)));
+        let mut refusal = None;
+        for key in all {
+            match key.check(authorization) {
+                Ok(()) => return Ok(()),
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        Err(refusal.unwrap_or("the worker has no address"))
+    }
 }
 
 /// Whether others than this machine get to what is bound there.
@@ -47,13 +75,13 @@ impl Readers {
     /// one.
     pub(super) fn of(
         asked: Option<bool>,
-        keys: Vec<TokenKey>,
+        keys: ReaderKeys,
         reaches_others: bool,
     ) -> Result<Self, StartError> {
         match asked {
-            Some(true) if keys.is_empty() => Err(StartError::LogsWithoutToken),
+            Some(true) if keys.keys.is_empty() => Err(StartError::LogsWithoutToken),
             Some(true) => Ok(Readers::WithToken(keys)),
-            None if keys.is_empty() => Ok(Readers::All),
+            None if keys.keys.is_empty() => Ok(Readers::All),
             None if reaches_others => Ok(Readers::WithToken(keys)),
             None => Ok(Readers::OwnUser(keys)),
             Some(false) => Ok(Readers::All),
@@ -66,10 +94,10 @@ impl Readers {
     }
 
     fn check_token(&self, asked: &HttpRequest) -> Result<(), &'static str> {
-        let (Readers::WithToken(keys) | Readers::OwnUser(keys)) = self else { return Ok(()) };
-        let mut checked = keys.iter().map(|key| key.check(asked.authorization.as_deref()));
-        let first = checked.next().unwrap_or(Ok(()));
-        first.or_else(|why| checked.find(Result::is_ok).unwrap_or(Err(why)))
+        match self {
+            Readers::All => Ok(()),
+            Readers::WithToken(keys) | Readers::OwnUser(keys) => keys.check(asked),
+        }
     }
 
     /// Or what is answered instead.
@@ -275,15 +303,17 @@ mod tests {
     fn who_may_read_is_said_or_follows_from_who_reaches_the_port() {
         let key = || TokenKey::of([7; 32]);
         let needs = |asked, key: Option<TokenKey>, others| {
-            let readers = Readers::of(asked, key.into_iter().collect(), others).unwrap();
+            let keys = ReaderKeys { keys: key.into_iter().collect(), address: None };
+            let readers = Readers::of(asked, keys, others).unwrap();
             matches!(readers, Readers::WithToken(_))
         };
-        let here = Readers::of(None, vec![key()], false).unwrap();
+        let keys = ReaderKeys { keys: vec![key()], address: None };
+        let here = Readers::of(None, keys, false).unwrap();
         assert!(matches!(here, Readers::OwnUser(_)), "others may be on this machine");
         assert!(needs(None, Some(key()), true));
         assert!(needs(Some(true), Some(key()), false) && !needs(Some(false), Some(key()), true));
         assert!(!needs(None, None, true));
-        assert!(Readers::of(Some(true), Vec::new(), false).is_err());
+        assert!(Readers::of(Some(true), ReaderKeys::default(), false).is_err());
         let hosts =
             ["localhost", "127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "node-1", "10.0.0.1"];
         let reached = hosts.map(reaches_others);

@@ -187,8 +187,11 @@ fn process(order: &Order) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firesteel_rpc::RpcAddress;
+
+    use super::super::log_page::ReaderKeys;
     use crate::TokenKey;
-    use crate::web::Query;
+    use crate::web::{Ends, Query};
 
     const LOG: &str = "/log";
     const KEY: &str =
@@ -219,7 +222,9 @@ mod tests {
             });
             Access::from_conf(&conf).unwrap()
         };
-        let readers = |asked| Readers::of(asked, vec![key.clone()], true).unwrap();
+        let at = RpcAddress::new("node-1", 8081);
+        let keys = ReaderKeys { keys: vec![key.clone()], address: Some(at.clone()) };
+        let readers = |asked| Readers::of(asked, keys.clone(), true).unwrap();
         let listed = ("spark.acls.enable", "true");
         let (open, all) = (access(&[]), access(&[listed, ("spark.ui.view.acls", "*")]));
         let nobody = access(&[listed]);
@@ -227,7 +232,8 @@ mod tests {
             ("spark.ui.filters", "org.apache.spark.ui.JWSFilter"),
             ("spark.org.apache.spark.ui.JWSFilter.param.secretKey", KEY),
         ]);
-        let reader = || Some(key.sign());
+        let reader = || Some(key.at(&at).sign());
+        let elsewhere = || Some(key.at(&RpcAddress::new("evil.org", 8081)).sign());
         let user = || Some(filter.sign(Some("ann")));
         for (access, authenticate, path, token, status) in [
             (&open, Some(true), LOG, None, 401),
@@ -235,6 +241,9 @@ mod tests {
             (&all, None, LOG, None, 401),
             (&all, Some(false), LOG, None, 200),
             (&all, Some(true), "/logPage/", reader(), 200),
+            (&all, Some(true), LOG, elsewhere(), 401),
+            (&open, Some(true), LOG, reader(), 200),
+            (&open, Some(true), LOG, elsewhere(), 401),
             (&all, Some(true), "/", None, 200),
             (&nobody, Some(true), LOG, None, 401),
             (&nobody, Some(false), LOG, None, 401),
@@ -255,14 +264,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_of_any_of_the_keys_reads_output() {
-        let keys = [[7; 32], [8; 32]].map(TokenKey::of);
-        let readers = Readers::of(Some(true), keys.to_vec(), true).unwrap();
-        for (key, may) in keys.into_iter().zip([true, true]).chain([(TokenKey::of([9; 32]), false)])
-        {
-            let asked = asked(LOG, Some(key.sign()));
-            assert_eq!(readers.check(&asked).await.is_ok(), may);
+    async fn a_token_of_any_of_the_keys_reads_output_at_the_address_that_it_was_made_for() {
+        let [secret, filter, other] = [[7; 32], [8; 32], [9; 32]].map(TokenKey::of);
+        let at = RpcAddress::new("node-1", 8081);
+        let keys = vec![secret.clone(), filter.clone()];
+        let keys = ReaderKeys { keys, address: Some(at.clone()) };
+        let readers = Readers::of(Some(true), keys, true).unwrap();
+        let reached: std::net::SocketAddr = "10.0.0.7:8081".parse().unwrap();
+        let ends = Ends { peer: "10.0.0.8:999".parse().unwrap(), own: reached };
+        let by_number = RpcAddress::new("10.0.0.7", 8081);
+        for (key, address, may) in [
+            (&secret, &at, true),
+            (&filter, &at, true),
+            (&secret, &by_number, true),
+            (&other, &at, false),
+            (&secret, &RpcAddress::new("10.0.0.9", 8081), false),
+        ] {
+            let asked =
+                HttpRequest { ends: Some(ends), ..asked(LOG, Some(key.at(address).sign())) };
+            assert_eq!(readers.check(&asked).await.is_ok(), may, "{address}");
         }
+        assert!(readers.check(&asked(LOG, Some(secret.sign()))).await.is_err(), "made for nobody");
         assert!(readers.check(&asked(LOG, None)).await.is_err());
     }
 }
