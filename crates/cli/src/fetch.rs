@@ -10,6 +10,8 @@ use clap::Args;
 use firesteel_conf::{ByteSize, Conf, SharedFile, entries, shared_file, url_scheme};
 use firesteel_io::{DownloadLimits, Location, StoreOptions};
 
+use firesteel_standalone::worker::FETCH_AGAIN;
+
 use crate::{Failure, daemons};
 
 #[derive(Args, Debug)]
@@ -28,7 +30,13 @@ pub(crate) fn run(flags: &FetchFlags) -> Result<ExitCode, Failure> {
     for (at, url) in urls(&flags.urls)?.iter().enumerate() {
         let (name, shown) = names(url)?;
         let to = flags.to.join(name);
-        let bytes = fetch(&Location::parse(url, &options), &shown, &to, at == 0, &limits)?;
+        let bytes = match fetch(&Location::parse(url, &options), &shown, &to, at == 0, &limits) {
+            Err(failure) if failure.downcast_ref::<Unfetched>().is_some_and(Unfetched::passes) => {
+                eprintln!("firesteel fetch: {failure}");
+                return Ok(ExitCode::from(FETCH_AGAIN));
+            }
+            fetched => fetched?,
+        };
         println!("fetched {} ({bytes} bytes)", to.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -50,6 +58,21 @@ fn names(url: &str) -> Result<(String, String), Failure> {
     Ok((name, source.to_string()))
 }
 
+/// A file that could not be fetched.
+#[derive(Debug, thiserror::Error)]
+#[error("could not fetch {shown}: {source}")]
+struct Unfetched {
+    shown: String,
+    source: std::io::Error,
+}
+
+impl Unfetched {
+    /// Whether trying again later may help.
+    fn passes(&self) -> bool {
+        firesteel_io::may_pass(&self.source)
+    }
+}
+
 /// Copies one file to this path; so many bytes. `shown` is its URL without what may not be printed.
 pub(crate) fn fetch(
     from: &Location,
@@ -59,7 +82,7 @@ pub(crate) fn fetch(
     limits: &DownloadLimits,
 ) -> Result<u64, Failure> {
     let bytes = firesteel_io::download(from, to, limits)
-        .map_err(|error| format!("could not fetch {shown}: {error}"))?;
+        .map_err(|source| Unfetched { shown: shown.to_owned(), source })?;
     let mode = if is_program { 0o755 } else { 0o644 };
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(mode))
         .map_err(|error| format!("could not change {}: {error}", to.display()))?;

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::fault::Fault;
 use crate::{Input, Location};
 
 /// What a download may take.
@@ -64,7 +65,7 @@ impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::other(format!(
+            Fault::refused(format!(
                 "it has more than {} bytes: raise spark.firesteel.files.maxSize",
                 self.max_bytes
             ))

@@ -48,6 +48,14 @@ pub fn is_final(error: &io::Error) -> bool {
     matches!(fault_of(error), Some(Fault::Damaged { .. } | Fault::Refused(_)))
 }
 
+/// Whether a download that failed so may do better a little later: nothing says that the file is not there, that it is not for us,
+/// or that it does not fit.
+pub fn may_pass(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
+    let is_settled = matches!(error.kind(), InvalidInput | NotFound | PermissionDenied);
+    !is_settled && !is_final(error) && !is_full(error)
+}
+
 /// Whether there is no room for more bytes.
 pub fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

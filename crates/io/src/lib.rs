@@ -23,7 +23,7 @@ mod store;
 
 pub use compression::Compression;
 pub use copy::{DownloadLimits, download, upload};
-pub use fault::{is_final, is_full};
+pub use fault::{is_final, is_full, may_pass};
 pub use find::{FileRef, FindError, find};
 pub use input::Input;
 pub use location::{Location, StoreOptions};

@@ -14,8 +14,7 @@ const NO_INODE: &str = "0";
 /// Whether the process that made a connection to this one belongs to the same user, or to root. `false` where that cannot be told:
 /// it comes from another machine, or is closed already.
 pub fn is_own_user(peer: SocketAddr, own: SocketAddr) -> bool {
-    let is_here = |address: SocketAddr| address.ip().to_canonical().is_loopback();
-    if !is_here(peer) || !is_here(own) {
+    if !is_within(peer, own) {
         return false;
     }
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
@@ -24,6 +23,12 @@ pub fn is_own_user(peer: SocketAddr, own: SocketAddr) -> bool {
         user_in(&table, peer, own)
     });
     found.is_some_and(|user| user == ROOT || user == rustix::process::geteuid().as_raw())
+}
+
+/// Whether a connection can be one of this machine with itself: over the loopback interface, or from an address to the same one.
+fn is_within(peer: SocketAddr, own: SocketAddr) -> bool {
+    let [peer, own] = [peer, own].map(|it| it.ip().to_canonical());
+    peer == own || peer.is_loopback() && own.is_loopback()
 }
 
 /// The user of the socket at the end `peer` of a connection to `own`.
@@ -85,6 +90,35 @@ mod tests {
             told += 1;
         }
         assert!(told >= 2);
+    }
+
+    /// An address of this machine that others reach, if it has one. Nothing is sent.
+    fn outer() -> Option<String> {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+        socket.connect("192.0.2.1:9").ok()?;
+        Some(socket.local_addr().ok()?.ip().to_string())
+    }
+
+    #[test]
+    fn this_user_is_known_too_where_a_server_listens_at_an_address_that_others_reach() {
+        let ends = |peer: &str, own: &str| (peer.parse().unwrap(), own.parse().unwrap());
+        for (peer, own, within) in [
+            ("10.0.0.5:4096", "10.0.0.5:8080", true),
+            ("[::ffff:10.0.0.5]:4096", "10.0.0.5:8080", true),
+            ("127.0.0.1:4096", "127.0.0.9:8080", true),
+            ("10.0.0.6:4096", "10.0.0.5:8080", false),
+            ("127.0.0.1:4096", "10.0.0.5:8080", false),
+        ] {
+            let (peer, own) = ends(peer, own);
+            assert_eq!(is_within(peer, own), within, "{peer} {own}");
+            assert!(!is_own_user(peer, own), "there is no such connection");
+        }
+        if let Some((client, server)) = outer().and_then(|host| connected(&host)) {
+            let (peer, own) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
+            assert!(is_own_user(peer, own), "{peer} {own}");
+            drop(client);
+            assert!(!is_own_user(peer, own), "it is nobody's any more");
+        }
     }
 
     #[test]

@@ -134,6 +134,24 @@ pub enum ToMaster {
     },
 }
 
+impl ToMaster {
+    /// Whether an operator or a client asks, through a gateway or a page of the master's own process. Workers and drivers, who all
+    /// have the cluster's secret, have no business to.
+    pub fn is_of_operator(&self) -> bool {
+        matches!(
+            self,
+            ToMaster::RequestSubmitDriver { .. }
+                | ToMaster::RequestKillDriver { .. }
+                | ToMaster::RequestDriverStatus { .. }
+                | ToMaster::RequestKillAllDrivers
+                | ToMaster::RequestDecommissionWorkers { .. }
+                | ToMaster::RequestClearCompletedDriversAndApps
+                | ToMaster::RequestReadyz
+                | ToMaster::RequestKillApplication { .. }
+        )
+    }
+}
+
 /// Who asks a master whether it leads by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Follower {

@@ -33,6 +33,15 @@ pub(crate) struct Asker<'a> {
     pub(crate) ends: Option<Ends>,
 }
 
+/// Why a request may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// Everybody may make it: who asks was not looked at.
+    Anybody,
+    /// Who asks is proven, by a token or by the connection.
+    Proven,
+}
+
 /// The lists of the settings. Those of groups are refused: the system may take seconds to say who is in one, and a master or a worker
 /// has one thread.
 pub(crate) fn lists(conf: &Conf) -> Result<Acls, StartError> {
@@ -58,6 +67,13 @@ pub(crate) fn no_groups(_user: &str) -> Vec<String> {
     Vec::new()
 }
 
+async fn is_own_user(ends: Option<Ends>) -> bool {
+    match ends {
+        Some(ends) => ends.is_own_user().await,
+        None => false,
+    }
+}
+
 impl Access {
     pub(crate) fn from_conf(conf: &Conf) -> Result<Self, StartError> {
         let key = match conf.get(&entries::UI_FILTERS)? {
@@ -77,15 +93,24 @@ impl Access {
         self.key.is_none() && !self.acls.enabled
     }
 
+    /// Whether requests need tokens of the filter's key, which take the only place for one.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Whether lists say who may kill.
     pub(crate) fn has_lists(&self) -> bool {
         self.acls.enabled
     }
 
-    /// Whether it may be done.
-    pub(crate) fn check(&self, asker: Asker<'_>, right: Right) -> Result<(), NotAllowed> {
+    /// Whether it may be done. May look through the connections of the machine.
+    pub(crate) async fn check(
+        &self,
+        asker: Asker<'_>,
+        right: Right,
+    ) -> Result<Admitted, NotAllowed> {
         if self.is_open() {
-            return Ok(());
+            return Ok(Admitted::Anybody);
         }
         let (verdict, user) = match &self.key {
             Some(key) => {
@@ -94,14 +119,14 @@ impl Access {
                 (self.acls.decide(claims.subject.as_deref(), &no_groups, right), claims.subject)
             }
             None => match self.acls.decide(None, &no_groups, right) {
-                Verdict::Allowed => (Verdict::Allowed, None),
+                Verdict::Allowed => return Ok(Admitted::Anybody),
                 // The user of this process has every right, whatever its name is.
-                _ if asker.ends.is_some_and(Ends::is_own_user) => (Verdict::Allowed, None),
+                _ if is_own_user(asker.ends).await => (Verdict::Allowed, None),
                 refused => (refused, None),
             },
         };
         match verdict {
-            Verdict::Allowed => Ok(()),
+            Verdict::Allowed => Ok(Admitted::Proven),
             Verdict::Unidentified => Err(NotAllowed::Unidentified),
             Verdict::Denied => {
                 let what = match right {
@@ -152,15 +177,15 @@ mod tests {
         Access::from_conf(&conf).unwrap()
     }
 
-    fn status(access: &Access, asker: Asker<'_>, right: Right) -> u16 {
+    async fn status(access: &Access, asker: Asker<'_>, right: Right) -> u16 {
         let refused = |why: NotAllowed| why.answer().status().as_u16();
-        access.check(asker, right).map_or_else(refused, |()| 200)
+        access.check(asker, right).await.map_or_else(refused, |_| 200)
     }
 
-    #[test]
-    fn without_lists_and_filter_everybody_looks_and_a_filter_needs_its_key() {
+    #[tokio::test]
+    async fn without_lists_and_filter_everybody_looks_and_a_filter_needs_its_key() {
         let nobody = Asker { authorization: None, ends: None };
-        assert_eq!(status(&access(&[]), nobody, Right::View), 200);
+        assert_eq!(status(&access(&[]), nobody, Right::View).await, 200);
         let mut conf = Conf::new();
         conf.set("spark.ui.filters", "org.apache.spark.ui.JWSFilter");
         let error = Access::from_conf(&conf).unwrap_err().to_string();
@@ -171,8 +196,8 @@ mod tests {
         assert!(error.starts_with("spark.admin.acls.groups"), "{error}");
     }
 
-    #[test]
-    fn tokens_name_users_and_lists_say_what_they_may() {
+    #[tokio::test]
+    async fn tokens_name_users_and_lists_say_what_they_may() {
         let filter = [
             ("spark.ui.filters", "org.apache.spark.ui.JWSFilter"),
             ("spark.org.apache.spark.ui.JWSFilter.param.secretKey", KEY),
@@ -194,16 +219,16 @@ mod tests {
         ] {
             let token = format!("Bearer {}", key.sign(user));
             let asker = Asker { authorization: Some(&token), ends: None };
-            let found = [Right::View, Right::Modify].map(|right| status(&listed, asker, right));
-            assert_eq!(found, [view, modify], "{user:?}");
-            assert_eq!(status(&filtered, asker, Right::View), 200, "any token will do");
+            assert_eq!(status(&listed, asker, Right::View).await, view, "{user:?}");
+            assert_eq!(status(&listed, asker, Right::Modify).await, modify, "{user:?}");
+            assert_eq!(status(&filtered, asker, Right::View).await, 200, "any token will do");
         }
         let without = Asker { authorization: None, ends: None };
-        assert_eq!(status(&filtered, without, Right::View), 403, "as Spark's filter has it");
+        assert_eq!(status(&filtered, without, Right::View).await, 403, "as Spark's filter has it");
     }
 
-    #[test]
-    fn without_a_filter_the_servers_own_user_is_known_by_the_connection() {
+    #[tokio::test]
+    async fn without_a_filter_the_servers_own_user_is_known_by_the_connection() {
         let listed = access(&[("spark.acls.enable", "true")]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -212,10 +237,11 @@ mod tests {
         let own = Asker { authorization: None, ends: Some(ends) };
         let other = Asker { authorization: None, ends: None };
         for right in [Right::View, Right::Modify] {
-            assert_eq!((status(&listed, own, right), status(&listed, other, right)), (200, 401));
+            assert_eq!(listed.check(own, right).await.ok(), Some(Admitted::Proven));
+            assert_eq!(status(&listed, other, right).await, 401);
         }
         let all = access(&[("spark.acls.enable", "true"), ("spark.ui.view.acls", "*")]);
-        assert_eq!(status(&all, other, Right::View), 200);
-        assert_eq!(status(&all, other, Right::Modify), 401);
+        assert_eq!(all.check(other, Right::View).await.ok(), Some(Admitted::Anybody));
+        assert_eq!(status(&all, other, Right::Modify).await, 401);
     }
 }

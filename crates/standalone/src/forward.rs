@@ -4,13 +4,14 @@
 //! stops reading is cut off, and so is an answer that takes too long.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use firesteel_rpc::{PeerPlace, RpcAddress};
+use firesteel_rpc::PeerPlace;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -160,15 +161,15 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Asks another server. Its answer holds `pass` until it is read.
+/// Asks another server, at the first of its addresses where somebody listens. Its answer holds `pass` until it is read.
 pub(crate) async fn forward(
-    target: &RpcAddress,
+    target: &[SocketAddr],
     request: Request<Full<Bytes>>,
     passage: Arc<Passage>,
     pass: Pass,
 ) -> Result<Response<Passing>, ForwardError> {
-    let connecting = TcpStream::connect((target.host.as_str(), target.port));
-    let stream = timeout(CONNECT_TIME, connecting).await.map_err(|_| ForwardError::Late)?;
+    let stream =
+        timeout(CONNECT_TIME, TcpStream::connect(target)).await.map_err(|_| ForwardError::Late)?;
     let stream = TokioIo::new(stream.map_err(ForwardError::Connect)?);
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(BUFFER).handshake(stream).await?;

@@ -71,8 +71,7 @@ impl Partial {
     pub(crate) fn finish(self, path: &Path) -> io::Result<()> {
         let Self { path: from, file, .. } = self;
         drop(file); // a file that is open for writing cannot be run
-        fs::set_permissions(&from, fs::Permissions::from_mode(MODE))?;
-        fs::rename(&from, path)
+        seal(&from, path)
     }
 
     /// Lets go of it. What came of it stays for the next attempt.
@@ -81,6 +80,12 @@ impl Partial {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Puts a whole file where it is found.
+pub(crate) fn seal(from: &Path, path: &Path) -> io::Result<()> {
+    fs::set_permissions(from, fs::Permissions::from_mode(MODE))?;
+    fs::rename(from, path)
 }
 
 /// Whether a process has this file in its hands.

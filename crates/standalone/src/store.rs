@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use firesteel_backend::wire;
 use firesteel_rpc::{DEFAULT_IDENTITY, OpenError, Peer, StreamBody, StreamSource};
@@ -66,6 +66,9 @@ impl FromStr for Content {
         parse().ok_or_else(|| NoContent(text.to_owned()))
     }
 }
+
+/// Where it is not known what drivers need, content is taken for needed until nobody has used it for so long.
+const LONG_UNUSED: Duration = Duration::from_secs(7 * 86_400);
 
 /// How much of some content is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +147,7 @@ impl Store {
         content: &Content,
         offset: u64,
         piece: &[u8],
-        in_use: &BTreeSet<[u8; 32]>,
+        in_use: Option<&BTreeSet<[u8; 32]>>,
     ) -> Result<Held, StoreError> {
         let Content { bytes, .. } = *content;
         if bytes > self.max_bytes {
@@ -190,7 +193,11 @@ impl Store {
     }
 
     /// Removes what was used longest ago until this fits; false if it does not.
-    fn make_room(&self, content: &Content, in_use: &BTreeSet<[u8; 32]>) -> io::Result<bool> {
+    fn make_room(
+        &self,
+        content: &Content,
+        in_use: Option<&BTreeSet<[u8; 32]>>,
+    ) -> io::Result<bool> {
         let own = content.name();
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)?.flatten() {
@@ -204,18 +211,23 @@ impl Store {
         }
         files.sort();
         let mut total: u64 = files.iter().map(|(.., bytes)| bytes).sum();
-        for (_, name, bytes) in files {
-            if total.saturating_add(content.bytes) > self.max_bytes && self.evict(&name, in_use) {
+        for (used, name, bytes) in files {
+            let is_full = total.saturating_add(content.bytes) > self.max_bytes;
+            if is_full && self.evict((used, &name), in_use) {
                 total -= bytes;
             }
         }
         Ok(total.saturating_add(content.bytes) <= self.max_bytes)
     }
 
-    fn evict(&self, name: &str, in_use: &BTreeSet<[u8; 32]>) -> bool {
+    fn evict(&self, (used, name): (SystemTime, &str), in_use: Option<&BTreeSet<[u8; 32]>>) -> bool {
         let path = self.directory.join(name);
         let hash = blake3::Hash::from_hex(name).map(|hash| *hash.as_bytes());
-        if hash.is_ok_and(|hash| in_use.contains(&hash)) || partial::is_being_fetched(&path) {
+        let is_needed = match in_use {
+            Some(in_use) => hash.is_ok_and(|hash| in_use.contains(&hash)),
+            None => used.elapsed().map_or(true, |since| since < LONG_UNUSED),
+        };
+        if is_needed || partial::is_being_fetched(&path) {
             return false;
         }
         fs::remove_file(&path)
@@ -269,12 +281,12 @@ mod tests {
         let store = || Store::new(directory.clone(), 100, 1);
         let all = content(b"hello world");
         assert_eq!(store().held(&all), Held { length: 0, whole: false });
-        store().put(&all, 0, b"hello ", &nothing()).unwrap();
+        store().put(&all, 0, b"hello ", Some(&nothing())).unwrap();
         let resumed = store();
         assert_eq!(resumed.held(&all), Held { length: 6, whole: false });
-        let again = resumed.put(&all, 0, b"hello ", &nothing()).unwrap();
+        let again = resumed.put(&all, 0, b"hello ", Some(&nothing())).unwrap();
         assert_eq!(again, Held { length: 6, whole: false }, "a piece that is there is not doubled");
-        let whole = resumed.put(&all, 6, b"world", &nothing()).unwrap();
+        let whole = resumed.put(&all, 6, b"world", Some(&nothing())).unwrap();
         assert_eq!(whole, Held { length: 11, whole: true });
         assert!(resumed.touch(&all));
         assert_eq!(names(&directory), BTreeSet::from([all.name()]));
@@ -288,12 +300,12 @@ mod tests {
         let directory = place(&root);
         let store = Store::new(directory.clone(), 100, 1);
         let all = content(b"hello");
-        let error = store.put(&all, 0, b"jello", &nothing()).unwrap_err().to_string();
+        let error = store.put(&all, 0, b"jello", Some(&nothing())).unwrap_err().to_string();
         assert!(error.contains("is not what was announced"), "{error}");
         assert_eq!(store.held(&all), Held { length: 0, whole: false });
-        let error = store.put(&all, 3, b"abc", &nothing()).unwrap_err().to_string();
+        let error = store.put(&all, 3, b"abc", Some(&nothing())).unwrap_err().to_string();
         assert!(error.contains("beyond its end"), "{error}");
-        store.put(&all, 0, b"hello", &nothing()).unwrap();
+        store.put(&all, 0, b"hello", Some(&nothing())).unwrap();
         let path = directory.join(all.name());
         fs::remove_file(&path).unwrap();
         fs::write(&path, b"jello").unwrap();
@@ -306,21 +318,44 @@ mod tests {
         let directory = place(&root);
         let store = Store::new(directory.clone(), 10, 1);
         let [one, two, three] = [&b"one!"[..], b"two!", b"thre"].map(content);
-        store.put(&one, 0, b"one!", &nothing()).unwrap();
-        store.put(&two, 0, b"two!", &nothing()).unwrap();
+        store.put(&one, 0, b"one!", Some(&nothing())).unwrap();
+        store.put(&two, 0, b"two!", Some(&nothing())).unwrap();
         let old = SystemTime::UNIX_EPOCH;
         let file = File::open(directory.join(two.name())).unwrap();
         file.set_modified(old + std::time::Duration::from_secs(9)).unwrap();
         File::open(directory.join(one.name())).unwrap().set_modified(old).unwrap();
         let both = BTreeSet::from([one.hash, two.hash]);
-        let error = store.put(&three, 0, b"thre", &both).unwrap_err().to_string();
+        let error = store.put(&three, 0, b"thre", Some(&both)).unwrap_err().to_string();
         assert!(error.contains("store.maxSize"), "{error}");
-        store.put(&three, 0, b"thre", &BTreeSet::from([one.hash])).unwrap();
+        store.put(&three, 0, b"thre", Some(&BTreeSet::from([one.hash]))).unwrap();
         let left = BTreeSet::from([one.name(), three.name()]);
         assert_eq!(names(&directory), left, "the newer one was not in use");
         let large = Content { hash: [0; 32], bytes: 11 };
-        let error = store.put(&large, 0, b"", &nothing()).unwrap_err().to_string();
+        let error = store.put(&large, 0, b"", Some(&nothing())).unwrap_err().to_string();
         assert!(error.contains("keeps 10"), "{error}");
+    }
+
+    #[test]
+    fn where_it_is_not_known_what_is_in_use_only_what_nobody_used_for_a_week_is_evicted() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = place(&root);
+        let store = Store::new(directory.clone(), 10, 1);
+        let [one, two, three] = [&b"one!"[..], b"two!", b"thre"].map(content);
+        store.put(&one, 0, b"one!", None).unwrap();
+        store.put(&two, 0, b"two!", None).unwrap();
+        let day = std::time::Duration::from_secs(86_400);
+        let used = |content: &Content, days: u32| {
+            let file = File::open(directory.join(content.name())).unwrap();
+            file.set_modified(SystemTime::now() - days * day).unwrap();
+        };
+        used(&one, 6);
+        let error = store.put(&three, 0, b"thre", None).unwrap_err().to_string();
+        assert!(error.contains("there is no room"), "{error}");
+        used(&one, 8);
+        used(&two, 9);
+        assert!(store.touch(&two));
+        store.put(&three, 0, b"thre", None).unwrap();
+        assert_eq!(names(&directory), BTreeSet::from([two.name(), three.name()]));
     }
 
     #[test]

@@ -4,12 +4,15 @@
 
 use firesteel_conf::{Conf, ConfError, entries};
 use firesteel_jws::JwsKey;
-use firesteel_rpc::RpcOptions;
+use firesteel_rpc::{RpcAddress, RpcOptions};
 
 /// What the key is made for of a secret.
 const PURPOSE: &str = "firesteel rest 2026 token";
 /// What the key of readers is made for of that.
 const LOGS_PURPOSE: &str = "firesteel worker logs 2026 token";
+
+/// What the key of readers is made for of that, at one worker.
+const AT_PURPOSE: &str = "firesteel worker logs 2026 token of one address";
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +49,13 @@ impl TokenKey {
             let key = JwsKey::from_base64url(&text).ok_or(TokenKeyError::Invalid)?;
             return Ok(Some(Self { key, names_users: true }));
         }
+        Ok(Self::of_secret(rpc))
+    }
+
+    /// The key of the secret, if there is one.
+    pub(crate) fn of_secret(rpc: &RpcOptions) -> Option<Self> {
         let secret = rpc.identity.as_ref().map(|identity| identity.secret().expose());
-        Ok(secret.map(|secret| Self::derived(PURPOSE, secret.as_bytes())))
+        secret.map(|secret| Self::derived(PURPOSE, secret.as_bytes()))
     }
 
     fn derived(purpose: &str, of: &[u8]) -> Self {
@@ -61,6 +69,12 @@ impl TokenKey {
     /// The key of tokens for readers of output: with one of these nothing can be submitted, should a server that is no worker get it.
     pub fn for_logs(&self) -> Self {
         Self::derived(LOGS_PURPOSE, self.key.expose())
+    }
+
+    /// The key of tokens that only the server at this address takes: another one that gets such a token can do nothing with it.
+    pub fn at(&self, address: &RpcAddress) -> Self {
+        let of = [self.key.expose(), address.to_string().as_bytes()].concat();
+        Self::derived(AT_PURPOSE, &of)
     }
 
     /// A token for a request that is made now, by the user of this process.
@@ -123,6 +137,11 @@ mod tests {
         let own = format!("Bearer {}", of_secret.sign());
         assert!(of_secret.check(Some(&own)).is_ok());
         assert!(of_secret.for_logs().check(Some(&own)).is_err(), "it is a key of its own");
+        let [here, there] = ["node-1:8081", "node-2:8081"].map(|it| it.parse().unwrap());
+        let logs = of_secret.for_logs();
+        let bound = format!("Bearer {}", logs.at(&here).sign());
+        assert!(logs.at(&here).check(Some(&bound)).is_ok());
+        assert!(logs.at(&there).check(Some(&bound)).is_err() && logs.check(Some(&bound)).is_err());
         assert_eq!(of_secret.holder(Some(&own)), Ok(Holder::OfSecret));
         assert_eq!(of_filter.holder(Some(token)), Ok(Holder::User(None)));
         let shown = format!("{of_filter:?}");

@@ -107,9 +107,11 @@ impl Ends {
         (!speaks_for_others).then_some(self)
     }
 
-    /// Whether a process of this very user of this machine asks.
-    pub(crate) fn is_own_user(self) -> bool {
-        firesteel_jws::is_own_user(self.peer, self.own)
+    /// Whether a process of this very user of this machine asks. The table of the machine's connections may be long: a thread of
+    /// its own reads it.
+    pub(crate) async fn is_own_user(self) -> bool {
+        let look = move || firesteel_jws::is_own_user(self.peer, self.own);
+        tokio::task::spawn_blocking(look).await.unwrap_or(false)
     }
 }
 
@@ -120,8 +122,11 @@ impl HttpRequest {
 
     /// Whether a process of this very user of this machine asks, and for nobody else. Looks through the connections of the
     /// machine.
-    pub(crate) fn is_of_own_user(&self) -> bool {
-        self.ends.is_some_and(Ends::is_own_user)
+    pub(crate) async fn is_of_own_user(&self) -> bool {
+        match self.ends {
+            Some(ends) => ends.is_own_user().await,
+            None => false,
+        }
     }
 
     /// Where a proxy shows these pages: in front of every link.

@@ -80,7 +80,8 @@ impl<'a> Reader<'a> {
     }
 
     async fn piece(&self) -> Result<Vec<u8>, Failure> {
-        let token = self.key.map(TokenKey::sign);
+        // What an application says of its logs may lead anywhere: the server there can use the token for nothing else.
+        let token = self.key.map(|key| key.at(&self.address).sign());
         let (name, most) = (&self.stream.name, PIECE as usize + HEAD);
         let (status, body) = gateway::get(&self.address, &self.request(), token.as_deref(), most)
             .await
@@ -92,7 +93,8 @@ impl<'a> Reader<'a> {
             401 => {
                 let text = format!(
                     "the worker at {} shows output to those only who have the secret of the cluster: set spark.authenticate=true and \
-                     spark.authenticate.secret.file as they are set there",
+                     spark.authenticate.secret.file as they are set there; if they are, it is a worker by another name only, under which \
+                     it takes no tokens",
                     self.address
                 );
                 Err(text.into())

@@ -116,6 +116,9 @@ fn refused(status: u16, meaning: &str) -> io::Error {
     match status {
         404 | 410 => io::Error::new(io::ErrorKind::NotFound, message),
         401 | 403 => Fault::refused(format!("{message}: use a URL that needs no credentials")),
+        // It may have time for us later.
+        408 | 425 | 429 => io::Error::other(message),
+        400..500 => Fault::refused(message),
         _ => io::Error::other(message),
     }
 }
@@ -154,6 +157,27 @@ fn innermost(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_server_says_of_a_file_is_settled_and_what_it_says_of_itself_may_pass() {
+        for (status, passes) in [
+            (400, false),
+            (401, false),
+            (403, false),
+            (404, false),
+            (410, false),
+            (408, true),
+            (429, true),
+            (500, true),
+            (502, true),
+            (503, true),
+        ] {
+            let error = refused(status, "so");
+            assert_eq!(crate::may_pass(&error), passes, "{error}");
+            assert!(error.to_string().contains(&format!("answers {status} (so)")), "{error}");
+        }
+        assert!(crate::may_pass(&silent(Duration::from_secs(1))));
+    }
 
     #[test]
     fn what_cannot_be_asked_for_is_refused_before_anything_is_sent() {

@@ -8,7 +8,7 @@ use firesteel_types::{ExecutorId, Host};
 
 use super::app_table::Ending;
 use super::core::{Master, Turn};
-use super::drivers::too_large;
+use super::drivers::{too_large, too_long};
 use super::records::ApplicationRecord;
 use super::state::ApplicationState;
 use super::worker_table::Worker;
@@ -38,7 +38,10 @@ impl Master {
     /// A driver wants to register. The same process asking again gets the same answer.
     pub(super) fn register_application(&mut self, turn: &mut Turn<'_>, from: Peer, asked: Asked) {
         let known = self.apps.of(asked.incarnation).map(|app| app.id().clone());
-        let too_large = too_large(&asked.description.command);
+        let ApplicationDescription { name, user, web_ui, .. } = &*asked.description;
+        let previous = asked.previous.as_ref().map_or("", |id| &*id.0);
+        let too_large = too_large(&asked.description.command)
+            .or_else(|| too_long("name, user and address", &[name, user, web_ui, previous]));
         if let Some(why) = self.apps.why_over(asked.incarnation).map(str::to_owned).or(too_large) {
             return turn.tell_app(from, ToApplication::ApplicationRemoved { message: why });
         }
@@ -200,12 +203,17 @@ impl Master {
         }
     }
 
-    /// Tells applications that have had no executor for long what there is too little of.
+    /// Tells applications that have had no executor for long what there is too little of. Not while workers of the master before this
+    /// one have not answered: they may have it.
     pub(super) fn warn_starving(&mut self, turn: &mut Turn<'_>) {
+        if self.workers.unknown().next().is_some() {
+            return;
+        }
         let patience = self.options.starvation_ms;
-        let cores = self.workers.alive().map(Worker::free_cores).max().unwrap_or(0);
-        let memory = self.workers.alive().map(Worker::free_memory_mb).max().unwrap_or(0);
-        let workers = self.workers.alive().count();
+        let usable = || self.workers.alive().filter(|worker| !worker.is_decommissioned());
+        let cores = usable().map(Worker::free_cores).max().unwrap_or(0);
+        let memory = usable().map(Worker::free_memory_mb).max().unwrap_or(0);
+        let workers = usable().count();
         for app in self.apps.iter_mut() {
             if !app.starves(turn.now, patience) {
                 continue;

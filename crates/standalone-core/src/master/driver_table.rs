@@ -193,7 +193,7 @@ impl Drivers {
     /// The live worker at this position is ordered to start a waiting driver.
     pub(super) fn place(&mut self, id: &DriverId, at: usize, worker: &WorkerId, now: Tick) {
         self.turn = at + 1;
-        self.waiting.retain(|waiting| waiting != id);
+        self.waits_no_more(id);
         let driver = self.active.get_mut(id).expect("a waiting driver");
         (driver.record.worker, driver.record.fence) = (Some(worker.clone()), None);
         (driver.state, driver.ordered, driver.started) = (DriverState::Running, now, false);
@@ -202,13 +202,21 @@ impl Drivers {
     /// The driver is over, as `end` says; false if there is none such.
     pub(super) fn end(&mut self, id: &DriverId, state: DriverState, end: Option<String>) -> bool {
         let Some(mut driver) = self.active.remove(id) else { return false };
-        self.waiting.retain(|waiting| waiting != id);
+        if driver.record.worker.is_none() {
+            self.waits_no_more(id);
+        }
         (driver.state, driver.end) = (state, end);
         self.completed.push_back(driver);
         while self.completed.len() > self.retained {
             self.completed.pop_front();
         }
         true
+    }
+
+    fn waits_no_more(&mut self, id: &DriverId) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting == id) {
+            self.waiting.remove(at);
+        }
     }
 
     pub(super) fn clear_completed(&mut self) {

@@ -17,9 +17,25 @@ use crate::{DriverId, WorkerId};
 
 /// So many bytes a command may have, with its environment: a store has to take it in one piece.
 const LARGEST_COMMAND: usize = 256 << 10;
+/// So many bytes what else is told as text may have, with it: names, users, addresses.
+const LARGEST_TEXT: usize = 16 << 10;
+/// So many drivers may wait for a worker.
+pub(super) const MOST_WAITING: usize = 10_000;
+
+/// Why what is told beside a command cannot be persisted, if it cannot. `what` it is, `text` by text.
+pub(super) fn too_long(what: &str, texts: &[&str]) -> Option<String> {
+    let bytes = texts.iter().map(|text| text.len()).sum::<usize>();
+    (bytes > LARGEST_TEXT).then(|| {
+        format!("it has {bytes} bytes of {what}, and a master takes {LARGEST_TEXT}: shorten that")
+    })
+}
 
 /// Why a command cannot be persisted, if it cannot.
 pub(super) fn too_large(command: &Command) -> Option<String> {
+    let served = command.served.as_ref().map_or("", |served| &*served.address.host.0);
+    if let Some(why) = too_long("hosts", &[served]) {
+        return Some(why);
+    }
     let texts = command.arguments.iter().chain(command.environment.keys());
     let texts = texts.chain(command.environment.values()).map(String::len);
     let files = command.served.iter().flat_map(|served| &served.files);
@@ -47,6 +63,13 @@ impl Master {
             ))
         } else if let Some(why) = too_large(&description.command) {
             Err(why)
+        } else if let Some(why) = too_long("name", &[&description.name]) {
+            Err(why)
+        } else if self.drivers.waiting().len() >= MOST_WAITING {
+            Err(format!(
+                "{MOST_WAITING} drivers wait for a worker already, and a master takes no more: submit it again when some of them have \
+                 started or were killed, or start workers"
+            ))
         } else {
             Ok(self.add_driver(turn, description, None))
         };
@@ -113,8 +136,11 @@ impl Master {
     }
 
     /// Why a driver that waits will wait for ever: no worker is large enough, however little it runs. While there is none at all, it
-    /// waits for the first one.
+    /// waits for the first one, and for those of the master before this one that have not answered yet.
     fn shortage_of(&self, driver: &Driver) -> Option<String> {
+        if self.workers.unknown().next().is_some() {
+            return None;
+        }
         let DriverDescription { cores, memory_mb, .. } = **driver.description();
         let usable = || self.workers.alive().filter(|worker| !worker.is_decommissioned());
         let fits = |it: &WorkerDescription| it.cores >= cores && it.memory_mb >= memory_mb;

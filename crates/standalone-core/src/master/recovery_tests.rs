@@ -466,3 +466,35 @@ fn what_a_master_before_started_and_now_ends_does_not_fail_the_application() {
     scene.report("b", b, &key(&id, 1), How::Exits(56));
     assert_eq!(scene.master.view().active_apps.len(), 1);
 }
+
+#[test]
+fn nobody_hears_that_workers_are_too_small_while_one_has_not_answered_a_new_leader() {
+    let mut before = Scene::standing_by(elected());
+    before.elect(Records::default());
+    before.add_worker(10, "a", 1, 10);
+    before.add_worker(11, "b", 8, 8000);
+    let mut scene = successor(&before, elected());
+    let newest = before.master.term();
+    let state = WorkerState { number: 90, ..WorkerState::default() };
+    let worker = worker("a", 1, 10);
+    scene.hear(30, ToMaster::RegisterWorker { worker, state, newest });
+    let registration = scene.registration();
+    scene.hear(1, driver(false));
+    let driver = scene.master.view().active_drivers[0].driver.clone();
+    scene.add_app(40, app(1));
+    let starved = |scene: &Scene| {
+        let said = scene.to_apps.iter();
+        said.filter(|(_, it)| matches!(it, ToApplication::ApplicationStarved { .. })).count()
+    };
+    scene.later(15_000);
+    scene.number = 90;
+    scene.heartbeat(30, "a", registration);
+    scene.later(15_000);
+    assert_eq!(scene.master.status(), RecoveryState::Recovering);
+    assert_eq!((scene.reason_of(&driver), starved(&scene)), (None, 0), "b may come");
+    scene.heartbeat(30, "a", registration);
+    scene.later(30_000);
+    assert_eq!(scene.master.status(), RecoveryState::Alive);
+    let reason = scene.reason_of(&driver).expect("b is gone");
+    assert!(reason.contains("none has more than 1 core(s)"), "{reason}");
+}

@@ -1,6 +1,7 @@
 //! Who gets what is free: waiting drivers first, then applications in the order they came.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use firesteel_backend::AppId;
 use firesteel_backend::mutant::Mutant;
@@ -144,21 +145,40 @@ impl Master {
             return;
         }
         let alive: Vec<WorkerId> = self.workers.alive().map(|worker| worker.id().clone()).collect();
+        // A driver takes something: while nothing is left, all of them wait, however many there are.
+        if !alive.iter().any(|worker| self.workers[worker].fits(1, 1)) {
+            return;
+        }
+        let mut unplaced = BTreeSet::new();
         for driver in self.drivers.waiting().to_vec() {
-            self.place_driver(turn, &driver, &alive);
+            self.place_driver(turn, &driver, &alive, &mut unplaced);
         }
     }
 
-    fn place_driver(&mut self, turn: &mut Turn<'_>, id: &DriverId, alive: &[WorkerId]) {
+    /// `unplaced`: the cores and memory for which no worker had room in this round. Rooms only shrink in it.
+    fn place_driver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &DriverId,
+        alive: &[WorkerId],
+        unplaced: &mut BTreeSet<(u32, u64)>,
+    ) {
         let Some(driver) = self.drivers.get(id) else { return };
         if let Some(until) = driver.fenced_until().filter(|until| *until > turn.now) {
             return self.agenda.retry_at(turn.now, Some(until));
         }
         let description = driver.description().clone();
+        let demand = (description.cores, description.memory_mb);
+        if unplaced.contains(&demand) {
+            return;
+        }
         let fits =
             |at: &usize| self.workers[&alive[*at]].fits(description.cores, description.memory_mb);
         let spread_out = self.options.spread_out_drivers;
-        let Some(at) = self.drivers.offers(alive.len(), spread_out).find(fits) else { return };
+        let Some(at) = self.drivers.offers(alive.len(), spread_out).find(fits) else {
+            unplaced.insert(demand);
+            return;
+        };
         let worker = self.workers.get_mut(&alive[at]).expect("a live worker");
         let slot = Slot { cores: description.cores, memory_mb: description.memory_mb };
         worker.book_driver(id.clone(), slot);

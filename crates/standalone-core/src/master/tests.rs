@@ -229,7 +229,7 @@ impl Scene {
     }
 
     /// Why a driver ended, as its status says.
-    fn reason_of(&mut self, driver: &DriverId) -> Option<String> {
+    pub(super) fn reason_of(&mut self, driver: &DriverId) -> Option<String> {
         self.hear(1, ToMaster::RequestDriverStatus { driver: driver.clone() });
         match self.replies.last() {
             Some(MasterReply::DriverStatusResponse { reason, .. }) => reason.clone(),
@@ -757,6 +757,18 @@ fn an_application_without_executors_hears_what_is_missing() {
         panic!("nothing is said: {:?}", scene.to_apps.last());
     };
     assert!(message.contains("100 MB") && message.contains("50 MB"), "{message}");
+    let name = "a".to_owned();
+    scene.add_worker(11, "b", 2, 70);
+    scene.hear(1, ToMaster::RequestDecommissionWorkers { name });
+    scene.add_app(21, app(1));
+    scene.heartbeat_of("a");
+    scene.heartbeat_of("b");
+    scene.later(15_000);
+    let Some((_, ToApplication::ApplicationStarved { message })) = scene.to_apps.last() else {
+        panic!("nothing is said: {:?}", scene.to_apps.last());
+    };
+    let expected = "of 1 live worker(s) none has more than 2 core(s) and none more than 70 MB";
+    assert!(message.contains(expected), "a decommissioned worker gives nothing: {message}");
 }
 
 pub(super) fn driver(supervise: bool) -> ToMaster {
@@ -825,6 +837,81 @@ fn a_driver_that_no_worker_can_ever_run_says_so_and_one_that_waits_for_its_turn_
     scene.hear(1, driver(false));
     let next = scene.master.view().active_drivers[1].driver.clone();
     assert_eq!(scene.reason_of(&next), None, "it will have its turn");
+}
+
+#[test]
+fn what_a_store_could_not_take_in_one_piece_is_refused_whatever_it_is() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let long = "x".repeat(2 << 20);
+    let named = |name: &str| ApplicationDescription { name: name.to_owned(), ..app(1) };
+    let of = |user: &str| ApplicationDescription { user: user.to_owned(), ..app(1) };
+    let shown = |web_ui: &str| ApplicationDescription { web_ui: web_ui.to_owned(), ..app(1) };
+    let mut asked = Command::default();
+    let address = Address { host: Host::new(&long), port: 1 };
+    asked.served = Some(Served { address, program_bytes: 1, files: Vec::new() });
+    let served = ApplicationDescription { command: asked, ..app(1) };
+    for (from, description) in (20..).zip([named(&long), of(&long), shown(&long), served]) {
+        scene.ask_for_app(from, description, None, 0);
+        match scene.to_apps.pop() {
+            Some((_, ToApplication::ApplicationRemoved { message })) => {
+                assert!(message.contains("and a master takes 16384"), "{message}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    scene.ask_for_app(30, app(1), Some(AppId::new(&long)), 0);
+    assert!(matches!(scene.to_apps.pop(), Some((_, ToApplication::ApplicationRemoved { .. }))));
+    let web_ui = long.clone();
+    scene.register_worker(
+        10,
+        WorkerDescription { web_ui, ..worker("a", 1, 1000) },
+        WorkerState::default(),
+    );
+    match scene.to_workers.pop() {
+        Some((_, ToWorker::RegisterWorkerFailed { reason, retry: false, .. })) => {
+            assert!(reason.contains("2097154 bytes"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let ToMaster::RequestSubmitDriver { description } = driver(false) else { unreachable!() };
+    let description = Arc::new(DriverDescription { name: long, ..(*description).clone() });
+    scene.hear(1, ToMaster::RequestSubmitDriver { description });
+    match scene.replies.pop() {
+        Some(MasterReply::SubmitDriverResponse { result: Err(why) }) => {
+            assert!(why.contains("2097152 bytes of name"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(scene.records.apps.is_empty() && scene.records.drivers.is_empty());
+}
+
+#[test]
+fn drivers_wait_up_to_a_bound_and_the_next_one_is_refused() {
+    let mut master = Master::new(MasterOptions::default());
+    let mut out = Vec::new();
+    master.handle(
+        Tick(1),
+        MasterEvent::Elected { records: Records::default(), lease: None },
+        &mut out,
+    );
+    let mut submit = |at: u64| {
+        let mut out = Vec::new();
+        let message = driver(false);
+        master.handle(Tick(at), MasterEvent::Received { from: Peer(1), message }, &mut out);
+        let reply = out.into_iter().find_map(|effect| match effect {
+            MasterEffect::Reply { stamped, .. } => Some(stamped.message),
+            _ => None,
+        });
+        match reply {
+            Some(MasterReply::SubmitDriverResponse { result }) => result,
+            other => panic!("{other:?}"),
+        }
+    };
+    for at in 0..super::drivers::MOST_WAITING as u64 {
+        submit(2 + at).unwrap();
+    }
+    let why = submit(20_000).unwrap_err();
+    assert!(why.contains("10000 drivers wait for a worker already"), "{why}");
 }
 
 #[test]

@@ -105,9 +105,14 @@ impl Master {
         self.workers.get(id).map(|worker| (worker.registration(), worker.is_alive()))
     }
 
-    /// Over which connection an application's driver is reached, if there is such an application. For the simulator.
+    /// Over which connection an application's driver is reached, if there is such an application.
     pub fn peer_of(&self, app: &AppId) -> Option<Peer> {
         self.apps.get(app).map(Application::peer)
+    }
+
+    /// The same of a worker that is there.
+    pub fn peer_of_worker(&self, id: &WorkerId) -> Option<Peer> {
+        self.workers.get(id).filter(|worker| worker.is_alive()).map(Worker::peer)
     }
 
     /// The books in a few numbers: live workers, cores and memory given out, executors counted on.

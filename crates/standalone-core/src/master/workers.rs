@@ -5,6 +5,7 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::Tick;
 
 use super::core::{Master, Turn};
+use super::drivers::too_long;
 use super::state::WorkerStatus;
 use super::worker_table::{Slot, Worker};
 use crate::description::{
@@ -63,6 +64,11 @@ impl Master {
         let id = &worker.id;
         if worker.cores == 0 || worker.memory_mb == 0 {
             let reason = format!("{id} offers nothing: give it at least 1 core and 1 MB of memory");
+            return Some(Objection { reason, retry: false });
+        }
+        let texts = [&*id.0, &*worker.address.host.0, &worker.web_ui];
+        if let Some(why) = too_long("name and addresses", &texts) {
+            let reason = format!("this worker cannot join, as {why}");
             return Some(Objection { reason, retry: false });
         }
         let known = self.workers.get(id).filter(|known| known.is_alive() || known.is_unknown());

@@ -66,6 +66,8 @@ pub enum WorkerEvent {
     DriverSpawnFailed {
         driver: DriverId,
         message: String,
+        /// Whether trying again may help: what it needs could not be fetched just now.
+        may_pass: bool,
     },
     /// A moment asked for by [`WorkerEffect::ArmTimer`] has come; the first one starts the worker.
     Ticked,
@@ -204,8 +206,8 @@ impl Worker {
             WorkerEvent::DriverExited { driver, status } => {
                 self.driver_exited(turn, &driver, status)
             }
-            WorkerEvent::DriverSpawnFailed { driver, message } => {
-                self.driver_spawn_failed(turn, &driver, message);
+            WorkerEvent::DriverSpawnFailed { driver, message, may_pass } => {
+                self.driver_spawn_failed(turn, &driver, message, may_pass);
             }
             WorkerEvent::Ticked => self.ticked(turn),
             WorkerEvent::StopRequested => {

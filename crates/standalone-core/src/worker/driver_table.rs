@@ -16,6 +16,10 @@ const PAUSE_MS: u64 = 1000;
 const MAX_PAUSE_MS: u64 = 60_000;
 /// A driver that ran so long starts again without a longer wait.
 const HEALTHY_MS: u64 = 5000;
+/// For so long a driver is tried again that cannot be started because something it needs cannot be had just now.
+const PATIENCE_MS: u64 = 120_000;
+/// The same of one that is supervised.
+const SUPERVISED_PATIENCE_MS: u64 = 600_000;
 
 /// A driver that has not ended.
 #[derive(Debug)]
@@ -26,9 +30,16 @@ struct Driver {
     started: Tick,
     /// How long to wait before it is started again.
     pause_ms: u64,
+    /// Since when it could not be started, if the last try failed.
+    failing_since: Option<Tick>,
 }
 
 impl Driver {
+    fn pause(&mut self, now: Tick) {
+        self.phase = Phase::Pausing(now.plus_ms(self.pause_ms));
+        self.pause_ms = (self.pause_ms * 2).min(MAX_PAUSE_MS);
+    }
+
     fn report(&self, id: &DriverId) -> DriverReport {
         let running = self.phase.holds_capacity();
         DriverReport {
@@ -52,7 +63,8 @@ impl Drivers {
     /// Takes an order; it waits to be started.
     pub(super) fn add(&mut self, id: DriverId, description: Arc<DriverDescription>, now: Tick) {
         let (phase, started) = (Phase::Waiting, now);
-        self.live.insert(id, Driver { description, phase, started, pause_ms: PAUSE_MS });
+        let (pause_ms, failing_since) = (PAUSE_MS, None);
+        self.live.insert(id, Driver { description, phase, started, pause_ms, failing_since });
     }
 
     /// Those that wait, in the order of names.
@@ -86,9 +98,26 @@ impl Drivers {
         if now.since_ms(driver.started) >= HEALTHY_MS {
             driver.pause_ms = PAUSE_MS;
         }
-        driver.phase = Phase::Pausing(now.plus_ms(driver.pause_ms));
-        driver.pause_ms = (driver.pause_ms * 2).min(MAX_PAUSE_MS);
+        driver.failing_since = None;
+        driver.pause(now);
         true
+    }
+
+    /// It could not be started, which may pass: it is tried again after a while, unless that went on for too long. Whether this is
+    /// the first time, if so.
+    pub(super) fn retry(&mut self, id: &DriverId, now: Tick) -> Option<bool> {
+        let driver = self.live.get_mut(id)?;
+        let patience_ms = match driver.description.supervise {
+            true => SUPERVISED_PATIENCE_MS,
+            false => PATIENCE_MS,
+        };
+        let is_first = driver.failing_since.is_none();
+        let since = *driver.failing_since.get_or_insert(now);
+        if now.since_ms(since) >= patience_ms {
+            return None;
+        }
+        driver.pause(now);
+        Some(is_first)
     }
 
     /// Those whose pause is over wait to be started.

@@ -81,7 +81,20 @@ impl Worker {
         turn: &mut Turn<'_>,
         id: &DriverId,
         message: String,
+        may_pass: bool,
     ) {
+        let is_running = self.drivers.phase(id) == Some(Phase::Running);
+        if is_running
+            && may_pass
+            && let Some(is_first) = self.drivers.retry(id, turn.now)
+        {
+            if is_first {
+                let message =
+                    format!("{id} could not be started yet, and is tried again: {message}");
+                turn.out.push(WorkerEffect::Warn { message });
+            }
+            return self.start_waiting(turn);
+        }
         let message = format!("its process could not be started: {message}");
         self.driver_over(turn, id, DriverState::Error, &message, None);
     }

@@ -409,6 +409,59 @@ fn a_driver_that_fails_is_started_again_only_if_it_is_supervised() {
     }
 }
 
+fn not_fetched(may_pass: bool) -> WorkerEvent {
+    let (driver, message) = (DriverId::new("d"), "the server answers 503".to_owned());
+    WorkerEvent::DriverSpawnFailed { driver, message, may_pass }
+}
+
+/// Whether the end of a driver is told as an error.
+fn tells_error(out: &[WorkerEffect]) -> bool {
+    out.iter().any(|effect| match effect {
+        WorkerEffect::Send { message: ToMaster::DriverStateChanged { report, .. }, .. } => {
+            report.state == DriverState::Error
+        }
+        _ => false,
+    })
+}
+
+#[test]
+fn a_driver_that_could_not_be_fetched_is_tried_again_with_longer_pauses_and_not_for_ever() {
+    for (supervise, patience_ms) in [(false, 120_000), (true, 600_000)] {
+        let mut scene = Scene::ready();
+        scene.feed(launch_driver(supervise));
+        let (began, mut tries, mut warned) = (scene.now, 0, 0);
+        loop {
+            let out = scene.feed(not_fetched(true));
+            warned += out.iter().filter(|it| matches!(it, WorkerEffect::Warn { .. })).count();
+            if tells_error(&out) {
+                break;
+            }
+            tries += 1;
+            let before = scene.now;
+            while !starts_driver(&scene.tick_after(500)) {
+                assert!(scene.now.since_ms(before) <= 60_000, "it is forgotten");
+            }
+        }
+        let lasted = scene.now.since_ms(began);
+        assert!((patience_ms..patience_ms + 60_000).contains(&lasted), "{supervise}: {lasted}");
+        assert!((6..20).contains(&tries) && warned == 1, "{tries} tries, {warned} warnings");
+    }
+}
+
+#[test]
+fn a_driver_that_cannot_be_fetched_at_all_or_is_killed_while_it_waits_is_not_tried_again() {
+    let mut scene = Scene::ready();
+    scene.feed(launch_driver(true));
+    assert!(tells_error(&scene.feed(not_fetched(false))), "404");
+    assert!(!starts_driver(&scene.tick_after(60_000)));
+    let mut scene = Scene::ready();
+    scene.feed(launch_driver(true));
+    assert!(!tells_error(&scene.feed(not_fetched(true))));
+    let (registration, driver) = (Registration(1), DriverId::new("d"));
+    scene.feed(received(ToWorker::KillDriver { registration, driver }));
+    assert!(!starts_driver(&scene.tick_after(60_000)));
+}
+
 /// The number of the last report that was sent.
 fn last_number(out: &[WorkerEffect]) -> u64 {
     let number = out.iter().rev().find_map(|effect| match effect {

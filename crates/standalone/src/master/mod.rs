@@ -55,7 +55,11 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     let secret = args.rpc.identity.as_ref().map(|identity| identity.secret().clone());
     let (store, authenticates) = (Arc::new(args.store()?), args.rpc.keyring.is_some());
     let (key, retries) = (args.token_key()?, args.rpc.port_retries);
-    let logs = TokenKey::from_settings(&args.conf, &args.rpc)?.map(|key| key.for_logs());
+    // Workers share the secret; the filter may be in the master's settings only.
+    let logs = match TokenKey::of_secret(&args.rpc) {
+        Some(key) => Some(key.for_logs()),
+        None => TokenKey::from_settings(&args.conf, &args.rpc)?.map(|key| key.for_logs()),
+    };
     let bind = BindTo { host: args.host.clone(), port: args.port, advertise: args.advertise };
     let env = RpcEnv::server(args.rpc, bind).await?;
     let address = env.address().expect("a server has an address").clone();

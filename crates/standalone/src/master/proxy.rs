@@ -1,14 +1,17 @@
 //! `/proxy/APP-ID/` and `/proxy/WORKER-ID/`: pages of applications and workers for those who reach only the master
 //! (`spark.ui.reverseProxy`).
 //!
-//! A request goes to the address that the application or worker registered, and to no other: a client names ids. What is behind
+//! A request goes to the address that the application or worker registered, and to no other: a client names ids. That address is of the
+//! machine from which it is connected, or the one at which the others of the cluster reach it; never of the master's own machine, unless
+//! it is there itself. What is behind
 //! shows pages below the path that `X-Forwarded-Context` tells it, and a redirect to anywhere else is refused. Cookies stay here, and
 //! what proves who asks goes to workers only: everybody can run an application. For its own user, who proves nothing on this machine,
 //! the master proves it to workers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use firesteel_conf::{Conf, ConfError, entries};
@@ -24,6 +27,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Uri};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::shell::Shell;
 use crate::access::{Access, Asker};
@@ -37,6 +41,9 @@ const PASSES: usize = 128;
 const PASSES_PER_ADDRESS: usize = 96;
 /// The longest body of a request that is taken along: forms.
 const BODY: usize = 64 << 10;
+
+/// How long it may take to learn the addresses of a name.
+const LOOK_UP_TIME: Duration = Duration::from_secs(5);
 
 const CONTEXT: &str = "x-forwarded-context";
 
@@ -105,6 +112,39 @@ struct Target {
     address: RpcAddress,
     /// Part of the cluster: trusted with what proves who asks.
     is_worker: bool,
+    /// Whether it has named the same host to others of the cluster.
+    is_announced: bool,
+}
+
+/// Addresses at which no pages are: of the link, such as where clouds tell credentials of machines, or of nobody in particular.
+fn is_nowhere(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            v4.is_link_local() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast()
+        }
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast(),
+    }
+}
+
+/// Whether an address is of this machine: others cannot be bound to.
+fn is_here(address: IpAddr) -> bool {
+    address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// Whether the pages of what is connected from an address may be at this one.
+fn may_be_at(
+    address: IpAddr,
+    from: Option<IpAddr>,
+    is_announced: bool,
+    is_here: impl Fn(IpAddr) -> bool,
+) -> bool {
+    let (address, from) = (address.to_canonical(), from.map(|from| from.to_canonical()));
+    match () {
+        () if is_nowhere(address) => false,
+        () if from == Some(address) => true,
+        () if is_here(address) => from.is_some_and(is_here),
+        () => is_announced,
+    }
 }
 
 /// `http://host:port` of a page.
@@ -119,9 +159,14 @@ fn address_of(web_ui: &str) -> Option<RpcAddress> {
 fn target(view: &MasterView, id: &str) -> Result<Target, Refused> {
     let worker = view.workers.iter().find(|it| *it.worker.id.0 == *id);
     let app = view.active_apps.iter().find(|it| *it.app.0 == *id);
-    let (web_ui, is_worker) = match (worker, app) {
-        (Some(worker), _) if worker.status != WorkerStatus::Dead => (&worker.worker.web_ui, true),
-        (None, Some(app)) => (&app.description.web_ui, false),
+    let (web_ui, is_worker, announced) = match (worker, app) {
+        (Some(worker), _) if worker.status != WorkerStatus::Dead => {
+            (&worker.worker.web_ui, true, Some(&worker.worker.address.host))
+        }
+        (None, Some(app)) => {
+            let served = app.description.command.served.as_ref();
+            (&app.description.web_ui, false, served.map(|served| &served.address.host))
+        }
         _ => {
             let is_over = worker.is_some() || view.completed_apps.iter().any(|it| *it.app.0 == *id);
             let why = match is_over {
@@ -137,7 +182,8 @@ fn target(view: &MasterView, id: &str) -> Result<Target, Refused> {
         );
         (StatusCode::NOT_FOUND, why)
     })?;
-    Ok(Target { address, is_worker })
+    let is_announced = announced.is_some_and(|host| *host.0 == *address.host);
+    Ok(Target { address, is_worker, is_announced })
 }
 
 /// The head of the request to what is behind; `base` is where its pages are shown.
@@ -206,6 +252,24 @@ impl Proxy {
         Ok(Some(Arc::new(Proxy { shell, base, logs, access, passes, peers })))
     }
 
+    /// Where a target is, if a request may go there.
+    async fn locate(&self, id: &str, target: &Target) -> Result<Vec<SocketAddr>, Refused> {
+        let (host, port) = (target.address.host.as_str(), target.address.port);
+        let looked = timeout(LOOK_UP_TIME, tokio::net::lookup_host((host, port))).await;
+        let found = looked.map_err(|_| unanswered(id, &ForwardError::Late))?;
+        let found = found.map_err(|error| unanswered(id, &ForwardError::Connect(error)))?;
+        let from = self.shell.connected_from(id);
+        let may_be = |it: &SocketAddr| may_be_at(it.ip(), from, target.is_announced, is_here);
+        let places: Vec<SocketAddr> = found.filter(may_be).collect();
+        if places.is_empty() {
+            let why = format!(
+                "the pages of {id} are said to be at {host}, which is not where it is connected from: the master does not ask there\n"
+            );
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        Ok(places)
+    }
+
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -220,7 +284,7 @@ impl Proxy {
         }
         let wanted = Wanted::of(head.uri.path())?;
         let target = target(&self.shell.view().0, &wanted.id)?;
-        if let Some(token) = self.token_for(&head, &target, ends) {
+        if let Some(token) = self.token_for(&head, &target, ends).await {
             head.headers.insert(AUTHORIZATION, token);
         }
         let context = head.headers.get(CONTEXT).map(|value| value.to_str().ok());
@@ -236,8 +300,9 @@ impl Proxy {
         })?;
         let request = request_for(&head, &target, (&base, from), wanted.rest, &query, body)?;
         let pass = self.pass_for(from)?;
+        let places = self.locate(&wanted.id, &target).await?;
         passage.begin();
-        let answer = forward(&target.address, request, passage, pass).await;
+        let answer = forward(&places, request, passage, pass).await;
         let mut answer = answer.map_err(|error| unanswered(&wanted.id, &error))?;
         for name in OF_THE_ORIGIN {
             answer.headers_mut().remove(name);
@@ -255,11 +320,14 @@ impl Proxy {
     }
 
     /// For the master's own user, who has proven nothing.
-    fn token_for(&self, head: &Parts, target: &Target, ends: Ends) -> Option<HeaderValue> {
+    async fn token_for(&self, head: &Parts, target: &Target, ends: Ends) -> Option<HeaderValue> {
         let key = self.logs.as_ref().filter(|_| target.is_worker)?;
         let is_proven = head.headers.contains_key(AUTHORIZATION);
         let asker = ends.of_asker(&head.headers).filter(|_| !is_proven)?;
-        asker.is_own_user().then(|| HeaderValue::try_from(format!("Bearer {}", key.sign())).ok())?
+        // Only the worker at that address takes it.
+        let key = key.at(&target.address);
+        let is_own = asker.is_own_user().await;
+        is_own.then(|| HeaderValue::try_from(format!("Bearer {}", key.sign())).ok())?
     }
 
     fn pass_for(&self, from: IpAddr) -> Result<Pass, Refused> {
@@ -340,7 +408,7 @@ impl Front for Proxy {
             let headers = request.headers();
             let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
             let asker = Asker { authorization, ends: ends.of_asker(headers) };
-            if let Err(why) = self.access.check(asker, Right::View) {
+            if let Err(why) = self.access.check(asker, Right::View).await {
                 return why.answer().map(Either::Left);
             }
             let answered = self.answer(request, ends, passage).await;

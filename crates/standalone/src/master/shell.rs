@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use firesteel_backend::Peer;
+use firesteel_backend::{AppId, Peer};
 use firesteel_rpc::{Caller, Context, Endpoint, EndpointRef, HandlerError, Message};
+use firesteel_standalone_core::WorkerId;
 use firesteel_standalone_core::master::{
     Change, Master, MasterEffect, MasterEvent, MasterOptions, MasterView, Records, RecoveryState,
 };
@@ -46,12 +48,15 @@ struct State {
 struct Links {
     worker: EndpointRef<Stamped<ToWorker>>,
     app: EndpointRef<Stamped<ToApplication>>,
+    /// Where its socket is.
+    from: Option<IpAddr>,
 }
 
 impl Links {
     fn to(caller: &Asker) -> Option<Self> {
         let (worker, app) = (caller.endpoint_ref(WORKER)?, caller.endpoint_ref(APP_CLIENT)?);
-        Some(Self { worker, app })
+        let from = caller.peer().address.host.parse().ok();
+        Some(Self { worker, app, from })
     }
 }
 
@@ -140,6 +145,16 @@ impl Shell {
     /// What there is to see, and when that was.
     pub(super) fn view(&self) -> (MasterView, Tick) {
         (self.lock().core.view(), self.clock.now())
+    }
+
+    /// The address from which the driver of an application, or a worker, is connected; `None`: it is not.
+    pub(super) fn connected_from(&self, id: &str) -> Option<IpAddr> {
+        let state = self.lock();
+        let worker = || state.core.peer_of_worker(&WorkerId::new(id));
+        match state.core.peer_of(&AppId::new(id)).or_else(worker)? {
+            NOBODY => Some(Ipv4Addr::LOCALHOST.into()),
+            peer => state.peers.get(&peer)?.from,
+        }
     }
 
     /// What the decision took that took longest since the start.
@@ -286,11 +301,65 @@ impl Endpoint for MasterEndpoint {
         caller: Asker,
         _: &Context<ToMaster>,
     ) -> Result<(), HandlerError> {
+        if message.is_of_operator() {
+            let peer = caller.peer().connection;
+            tracing::warn!(peer, "refused a request that workers and drivers do not make");
+            caller.fail("this endpoint is for workers and drivers: ask the master's gateway");
+            return Ok(());
+        }
         self.0.receive(message, caller);
         Ok(())
     }
 
     async fn on_disconnected(&mut self, peer: firesteel_rpc::Peer, _: &Context<ToMaster>) {
         self.0.disconnected(peer.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use firesteel_rpc::{BindTo, RpcEnv, RpcOptions};
+    use firesteel_standalone_core::DriverId;
+    use firesteel_standalone_core::description::DriverDescription;
+    use firesteel_standalone_core::wire::MASTER;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_the_secret_of_workers_and_drivers_ends_nothing_over_their_endpoint() {
+        let shell = Arc::new(Shell::new(MasterOptions::default(), None));
+        shell.lead_alone();
+        let description = Arc::new(DriverDescription {
+            name: "driver".to_owned(),
+            cores: 1,
+            memory_mb: 1,
+            supervise: false,
+            command: Default::default(),
+        });
+        let submit = || ToMaster::RequestSubmitDriver { description: description.clone() };
+        shell.ask(submit()).await.unwrap();
+        let driver: DriverId = shell.view().0.active_drivers[0].driver.clone();
+        let server = RpcEnv::server(RpcOptions::default(), BindTo::loopback()).await.unwrap();
+        server.register(MASTER, MasterEndpoint(shell.clone())).unwrap();
+        let client = RpcEnv::client(RpcOptions::default());
+        let address = server.address().unwrap().endpoint(MASTER);
+        let master = client.endpoint_ref::<ToMaster>(&address).unwrap();
+        let name = "worker-1".to_owned();
+        for message in [
+            ToMaster::RequestKillDriver { driver },
+            ToMaster::RequestKillAllDrivers,
+            ToMaster::RequestClearCompletedDriversAndApps,
+            ToMaster::RequestDecommissionWorkers { name },
+            ToMaster::RequestKillApplication { app: AppId::new("app-1") },
+            submit(),
+        ] {
+            let refused = master.ask(message).await.unwrap_err().to_string();
+            assert!(refused.contains("for workers and drivers"), "{refused}");
+        }
+        assert_eq!(shell.view().0.active_drivers.len(), 1, "as it was");
+        client.shutdown().await;
+        server.shutdown().await;
     }
 }

@@ -9,7 +9,7 @@ use firesteel_standalone_core::description::WorkerDescription;
 use firesteel_standalone_core::worker::{CleanUp, DownloadOptions, WorkerOptions};
 
 use super::cache::CacheOptions;
-use super::log_page::{Readers, reaches_others};
+use super::log_page::{ReaderKeys, Readers, reaches_others};
 use super::logs::{Full, Output, Rolling};
 use crate::master::millis;
 use crate::{StartError, TokenKey};
@@ -134,10 +134,17 @@ impl WorkerArgs {
     }
 
     /// Who may read the output of processes at its port.
-    pub(super) fn log_readers(&self, web_host: &str) -> Result<Readers, StartError> {
-        let key = TokenKey::from_settings(&self.conf, &self.rpc)?;
+    pub(super) fn log_readers(
+        &self,
+        web_host: &str,
+        web: Option<&RpcAddress>,
+    ) -> Result<Readers, StartError> {
+        // The second one is a master's whose own settings have a filter.
+        let keys =
+            [TokenKey::from_settings(&self.conf, &self.rpc)?, TokenKey::of_secret(&self.rpc)];
         let asked = self.conf.get(&entries::WORKER_LOGS_AUTHENTICATE)?;
-        let key = key.map(|key| key.for_logs());
-        Readers::of(asked, key, reaches_others(&self.host) || reaches_others(web_host))
+        let keys = keys.iter().flatten().map(TokenKey::for_logs).collect();
+        let keys = ReaderKeys { keys, address: web.cloned() };
+        Readers::of(asked, keys, reaches_others(&self.host) || reaches_others(web_host))
     }
 }

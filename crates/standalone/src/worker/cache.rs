@@ -70,6 +70,17 @@ pub(super) enum FetchError {
     Ending,
 }
 
+impl FetchError {
+    /// Whether asking again may help: the connection was in trouble, or those who serve it had no time for it.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            FetchError::Stream(error) => error.may_pass(),
+            FetchError::Slow { .. } | FetchError::Waited => true,
+            _ => false,
+        }
+    }
+}
+
 /// The rules of a cache.
 #[derive(Clone, Debug)]
 pub(super) struct CacheOptions {
@@ -238,7 +249,10 @@ impl Cache {
     }
 
     fn entry(&self, hash: &Hash) -> Cached {
-        let name = name_of(hash);
+        self.entry_called(name_of(hash))
+    }
+
+    fn entry_called(&self, name: String) -> Cached {
         let mut known = lock(&self.known);
         let living = known.get(&name).and_then(|(entry, _)| entry.upgrade());
         let entry = living.unwrap_or_else(|| Arc::new(Entry { path: self.directory.join(&name) }));
@@ -246,9 +260,42 @@ impl Cache {
         Cached(entry)
     }
 
+    /// A file that was put here under this name, if it is here still. Blocks.
+    pub(super) fn called(&self, name: &str) -> Option<Cached> {
+        let cached = self.entry_called(name.to_owned());
+        if cached.path().exists() {
+            return Some(cached);
+        }
+        drop(cached);
+        self.forget_called(name.to_owned());
+        None
+    }
+
+    /// Takes a file of which no hash is known, and which lies on the same disk, under a name that is no hash. Blocks.
+    pub(super) fn take(&self, file: &Path, name: &str) -> Result<Cached, FetchError> {
+        let failed = |source| FetchError::Write { path: self.directory.clone(), source };
+        ensure_private_directory(&self.directory).map_err(failed)?;
+        let (bytes, limit) = (fs::metadata(file).map_err(failed)?.len(), self.options.max_bytes);
+        if bytes > limit {
+            return Err(FetchError::TooLarge { bytes, limit });
+        }
+        let promised = lock(&self.promised);
+        let left = self.make_room(&promised, name, bytes).map_err(failed)?;
+        if left.saturating_add(bytes) > limit {
+            return Err(FetchError::Full);
+        }
+        let cached = self.entry_called(name.to_owned());
+        partial::seal(file, cached.path()).map_err(failed)?;
+        Ok(cached)
+    }
+
     /// A file that could not be had is not known, unless somebody still uses it.
     fn forget(&self, hash: &Hash) {
-        let (mut known, name) = (lock(&self.known), name_of(hash));
+        self.forget_called(name_of(hash));
+    }
+
+    fn forget_called(&self, name: String) {
+        let mut known = lock(&self.known);
         if known.get(&name).is_some_and(|(entry, _)| entry.strong_count() == 0) {
             known.remove(&name);
         }

@@ -73,13 +73,16 @@ struct State {
     /// Where its bytes are, while there are some to pass on.
     path: Option<std::path::PathBuf>,
     last_error: Option<FetchError>,
+    /// Of which source that error is.
+    last_failed: usize,
 }
 
 impl Fetch {
     pub(super) fn new(hash: Hash, bytes: u64, options: DownloadOptions) -> Self {
         let clock = firesteel_storage::Clock::new();
         let core = Download::new(options, clock.now(), 0, bytes);
-        let state = State { core, sources: Vec::new(), path: None, last_error: None };
+        let state =
+            State { core, sources: Vec::new(), path: None, last_error: None, last_failed: 0 };
         let (state, status) = (Mutex::new(state), watch::Sender::default());
         Self { hash, bytes, state, status, more_sources: Notify::new(), clock }
     }
@@ -219,9 +222,13 @@ impl Fetch {
             Ok(end) => end,
             Err(error) => {
                 let (end, mut state) = (judge(&error), self.lock());
-                // What the driver says tells more than that a worker has nothing.
-                if source.kind == SourceKind::Driver || state.last_error.is_none() {
-                    state.last_error = Some(error);
+                // What the driver says tells more than that a worker has nothing; that a master is away more than that another one
+                // has nothing: it may come back.
+                let is_away = state.last_error.as_ref().is_some_and(FetchError::may_pass);
+                let tells_less = is_away && !error.may_pass() && state.last_failed != at;
+                let is_drivers = source.kind == SourceKind::Driver && !tells_less;
+                if is_drivers || state.last_error.is_none() {
+                    (state.last_error, state.last_failed) = (Some(error), at);
                 }
                 end
             }

@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use firesteel_rpc::RpcAddress;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 
@@ -31,10 +32,37 @@ pub(super) const STREAMS: [&str; 2] = ["stderr", "stdout"];
 #[derive(Debug)]
 pub(super) enum Readers {
     All,
-    /// Who has a token of this key.
-    WithToken(TokenKey),
+    /// Who has a token of one of these keys.
+    WithToken(ReaderKeys),
     /// They, and processes of the worker's own user on this machine.
-    OwnUser(TokenKey),
+    OwnUser(ReaderKeys),
+}
+
+/// The keys of readers' tokens, each made for the address of one worker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReaderKeys {
+    pub(super) keys: Vec<TokenKey>,
+    /// Where others are told that the worker is.
+    pub(super) address: Option<RpcAddress>,
+}
+
+impl ReaderKeys {
+    fn check(&self, asked: &HttpRequest) -> Result<(), &'static str> {
+        let reached = asked
+            .ends
+            .map(|ends| RpcAddress::new(ends.own.ip().to_canonical().to_string(), ends.own.port()));
+        let authorization = asked.authorization.as_deref();
+        let own: Vec<&RpcAddress> = self.address.iter().chain(&reached).collect();
+        let all = self.keys.iter().flat_map(|key| own.iter().map(|at| key.at(at)));
+        let mut refusal = None;
+        for key in all {
+            match key.check(authorization) {
+                Ok(()) => return Ok(()),
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        Err(refusal.unwrap_or("the worker has no address"))
+    }
 }
 
 /// Whether others than this machine get to what is bound there.
@@ -47,37 +75,45 @@ impl Readers {
     /// one.
     pub(super) fn of(
         asked: Option<bool>,
-        key: Option<TokenKey>,
+        keys: ReaderKeys,
         reaches_others: bool,
     ) -> Result<Self, StartError> {
-        match (asked, key) {
-            (Some(true), None) => Err(StartError::LogsWithoutToken),
-            (Some(true), Some(key)) => Ok(Readers::WithToken(key)),
-            (None, Some(key)) if reaches_others => Ok(Readers::WithToken(key)),
-            (None, Some(key)) => Ok(Readers::OwnUser(key)),
-            (Some(false), _) | (None, None) => Ok(Readers::All),
+        match asked {
+            Some(true) if keys.keys.is_empty() => Err(StartError::LogsWithoutToken),
+            Some(true) => Ok(Readers::WithToken(keys)),
+            None if keys.keys.is_empty() => Ok(Readers::All),
+            None if reaches_others => Ok(Readers::WithToken(keys)),
+            None => Ok(Readers::OwnUser(keys)),
+            Some(false) => Ok(Readers::All),
         }
     }
 
     /// Whether a request has a token of theirs, as `firesteel logs` sends.
     pub(super) fn have_token(&self, asked: &HttpRequest) -> bool {
+        !matches!(self, Readers::All) && self.check_token(asked).is_ok()
+    }
+
+    fn check_token(&self, asked: &HttpRequest) -> Result<(), &'static str> {
         match self {
-            Readers::All => false,
-            Readers::WithToken(key) | Readers::OwnUser(key) => {
-                key.check(asked.authorization.as_deref()).is_ok()
-            }
+            Readers::All => Ok(()),
+            Readers::WithToken(keys) | Readers::OwnUser(keys) => keys.check(asked),
         }
     }
 
-    /// Or why not.
-    fn check(&self, asked: &HttpRequest) -> Result<(), &'static str> {
-        match self {
-            Readers::All => Ok(()),
-            Readers::OwnUser(_) if asked.is_of_own_user() => Ok(()),
-            Readers::WithToken(key) | Readers::OwnUser(key) => {
-                key.check(asked.authorization.as_deref())
-            }
+    /// Or what is answered instead.
+    pub(super) async fn check(&self, asked: &HttpRequest) -> Result<(), HttpResponse> {
+        if matches!(self, Readers::OwnUser(_)) && asked.is_of_own_user().await {
+            return Ok(());
         }
+        self.check_token(asked).map_err(|refusal| {
+            let text = format!(
+                "{refusal}\nThe output of processes is for those who have the secret of the cluster, and its user on this machine: read it with `firesteel logs`, or \
+                 set spark.firesteel.worker.logs.authenticate=false on the worker to show it to everybody who reaches this port.\n"
+            );
+            let mut refused = plain(StatusCode::UNAUTHORIZED, text);
+            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            refused
+        })
     }
 }
 
@@ -172,17 +208,8 @@ impl Logs {
         matches!(path, "/log" | "/log/" | "/logPage" | "/logPage/")
     }
 
-    /// Answers one request, of somebody who has been looked at already or not. Blocks: files are read.
-    pub(super) fn answer(&self, asked: &HttpRequest, is_checked: bool) -> HttpResponse {
-        if !is_checked && let Err(refusal) = self.readers.check(asked) {
-            let text = format!(
-                "{refusal}\nThe output of processes is for those who have the secret of the cluster, and its user on this machine: read it with `firesteel logs`, or \
-                 set spark.firesteel.worker.logs.authenticate=false on the worker to show it to everybody who reaches this port.\n"
-            );
-            let mut refused = plain(StatusCode::UNAUTHORIZED, text);
-            refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return refused;
-        }
+    /// Answers one request of somebody who may read. Blocks: files are read.
+    pub(super) fn answer(&self, asked: &HttpRequest) -> HttpResponse {
         let wanted = match Wanted::of(&asked.query) {
             Ok(wanted) => wanted,
             Err(refusal) => return plain(StatusCode::BAD_REQUEST, format!("{refusal}\n")),
@@ -275,15 +302,18 @@ mod tests {
     #[test]
     fn who_may_read_is_said_or_follows_from_who_reaches_the_port() {
         let key = || TokenKey::of([7; 32]);
-        let needs = |asked, key, others| {
-            matches!(Readers::of(asked, key, others).unwrap(), Readers::WithToken(_))
+        let needs = |asked, key: Option<TokenKey>, others| {
+            let keys = ReaderKeys { keys: key.into_iter().collect(), address: None };
+            let readers = Readers::of(asked, keys, others).unwrap();
+            matches!(readers, Readers::WithToken(_))
         };
-        let here = Readers::of(None, Some(key()), false).unwrap();
+        let keys = ReaderKeys { keys: vec![key()], address: None };
+        let here = Readers::of(None, keys, false).unwrap();
         assert!(matches!(here, Readers::OwnUser(_)), "others may be on this machine");
         assert!(needs(None, Some(key()), true));
         assert!(needs(Some(true), Some(key()), false) && !needs(Some(false), Some(key()), true));
         assert!(!needs(None, None, true));
-        assert!(Readers::of(Some(true), None, false).is_err());
+        assert!(Readers::of(Some(true), ReaderKeys::default(), false).is_err());
         let hosts =
             ["localhost", "127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "node-1", "10.0.0.1"];
         let reached = hosts.map(reaches_others);

@@ -43,6 +43,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::Access;
 use crate::{StartError, web};
 pub use args::{Launcher, WorkerArgs};
+pub use download::FETCH_AGAIN;
 use log_page::Logs;
 pub use process::LAUNCHED_ROLE;
 use shell::{Setting, Shell, WorkerEndpoint};
@@ -88,7 +89,8 @@ pub async fn start(args: WorkerArgs) -> Result<RunningWorker, StartError> {
         None => None,
     };
     let web_address = web.as_ref().map(|web| web.address.clone());
-    let (readers, access) = (args.log_readers(&address.host)?, Access::from_conf(&args.conf)?);
+    let readers = args.log_readers(&address.host, web_address.as_ref())?;
+    let access = Access::from_conf(&args.conf)?;
     let setting = Setting::new(&args, &address, web_address.as_ref(), directories)?;
     let shell = Arc::new(Shell::new(setting));
     shell.remove_leftovers();

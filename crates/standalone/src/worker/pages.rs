@@ -9,39 +9,58 @@ use firesteel_metrics::{Metrics, MetricsError, Reporter, SinkOptions, json, prom
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
-use super::log_page::{self, Logs};
+use super::log_page::{self, Logs, Readers};
 use super::order::Order;
 use super::shell::{Shell, View};
-use crate::access::Access;
+use crate::access::{Access, Admitted};
 use crate::page::{Html, row};
-use crate::web::{Answering, HttpHandler, HttpRequest, Page, Pages, answer_of, respond};
+use crate::web::{
+    Answering, HttpHandler, HttpRequest, HttpResponse, Page, Pages, answer_of, respond,
+};
 
 /// Answers requests for pages, and for what processes print.
 pub(super) fn handler(shell: Arc<Shell>, logs: Logs, access: Access) -> HttpHandler {
     let logs = Arc::new(logs);
     Arc::new(move |asked: HttpRequest| -> Answering {
-        let is_free = crate::page::asset(&asked.path).is_some()
-            || Logs::is_path(&asked.path) && logs.readers.have_token(&asked);
-        if !is_free && let Err(why) = access.check(asked.asker(), Right::View) {
-            return Box::pin(std::future::ready(why.answer()));
-        }
-        let is_checked = !is_free && !access.is_open();
-        let is_log =
-            Logs::is_path(&asked.path) && [Method::GET, Method::HEAD].contains(&asked.method);
-        if !is_log {
-            let pages = of(shell.clone(), asked.root());
-            return Box::pin(std::future::ready(respond(&asked.method, &asked.path, &pages)));
-        }
-        let logs = logs.clone();
+        let (shell, logs, access) = (shell.clone(), logs.clone(), access.clone());
         Box::pin(async move {
+            if let Err(refused) = admit(&access, &logs.readers, &asked).await {
+                return refused;
+            }
+            let is_log =
+                Logs::is_path(&asked.path) && [Method::GET, Method::HEAD].contains(&asked.method);
+            if !is_log {
+                let pages = of(shell, asked.root());
+                return respond(&asked.method, &asked.path, &pages);
+            }
             // A disk may take its time; the worker has a thread for everything else.
-            let read = tokio::task::spawn_blocking(move || logs.answer(&asked, is_checked));
+            let read = tokio::task::spawn_blocking(move || logs.answer(&asked));
             read.await.unwrap_or_else(|_| {
                 let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "it could not be read\n");
                 answer_of(status, "text/plain;charset=utf-8", text)
             })
         })
     })
+}
+
+/// Whether a request is answered, or what is answered instead.
+async fn admit(
+    access: &Access,
+    readers: &Readers,
+    asked: &HttpRequest,
+) -> Result<(), HttpResponse> {
+    let is_log = Logs::is_path(&asked.path);
+    // Who may read output may see of which processes; where there is a filter, pages are for those who have its tokens.
+    let is_reader = (is_log || !access.has_filter()) && readers.have_token(asked);
+    if is_reader || crate::page::asset(&asked.path).is_some() {
+        return Ok(());
+    }
+    match access.check(asked.asker(), Right::View).await {
+        // A list that has everybody in it proves nothing of those who ask.
+        Ok(Admitted::Anybody) if is_log => readers.check(asked).await,
+        Ok(_) => Ok(()),
+        Err(why) => Err(why.answer()),
+    }
 }
 
 /// `root` is where a proxy shows the worker, such as its master.
@@ -162,5 +181,110 @@ fn process(order: &Order) -> Vec<String> {
         Order::Driver { description, .. } => {
             row![name(order), description.name, description.cores, description.memory_mb]
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firesteel_rpc::RpcAddress;
+
+    use super::super::log_page::ReaderKeys;
+    use crate::TokenKey;
+    use crate::web::{Ends, Query};
+
+    const LOG: &str = "/log";
+    const KEY: &str =
+        "VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";
+
+    /// A request of another machine, or one that a proxy takes along.
+    fn asked(path: &str, token: Option<String>) -> HttpRequest {
+        HttpRequest {
+            method: Method::GET,
+            path: path.to_owned(),
+            query: Query::parse(""),
+            ends: None,
+            context: None,
+            by_a_page: false,
+            authorization: token.map(|token| format!("Bearer {token}")),
+            body: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn output_is_for_those_who_prove_something_whatever_lists_say_of_everybody() {
+        let key = TokenKey::of([7; 32]);
+        let filter = firesteel_jws::JwsKey::from_base64url(KEY).unwrap();
+        let access = |settings: &[(&str, &str)]| {
+            let mut conf = Conf::new();
+            settings.iter().for_each(|(key, value)| {
+                conf.set(*key, value);
+            });
+            Access::from_conf(&conf).unwrap()
+        };
+        let at = RpcAddress::new("node-1", 8081);
+        let keys = ReaderKeys { keys: vec![key.clone()], address: Some(at.clone()) };
+        let readers = |asked| Readers::of(asked, keys.clone(), true).unwrap();
+        let listed = ("spark.acls.enable", "true");
+        let (open, all) = (access(&[]), access(&[listed, ("spark.ui.view.acls", "*")]));
+        let nobody = access(&[listed]);
+        let filtered = access(&[
+            ("spark.ui.filters", "org.apache.spark.ui.JWSFilter"),
+            ("spark.org.apache.spark.ui.JWSFilter.param.secretKey", KEY),
+        ]);
+        let reader = || Some(key.at(&at).sign());
+        let elsewhere = || Some(key.at(&RpcAddress::new("evil.org", 8081)).sign());
+        let user = || Some(filter.sign(Some("ann")));
+        for (access, authenticate, path, token, status) in [
+            (&open, Some(true), LOG, None, 401),
+            (&all, Some(true), LOG, None, 401),
+            (&all, None, LOG, None, 401),
+            (&all, Some(false), LOG, None, 200),
+            (&all, Some(true), "/logPage/", reader(), 200),
+            (&all, Some(true), LOG, elsewhere(), 401),
+            (&open, Some(true), LOG, reader(), 200),
+            (&open, Some(true), LOG, elsewhere(), 401),
+            (&all, Some(true), "/", None, 200),
+            (&nobody, Some(true), LOG, None, 401),
+            (&nobody, Some(false), LOG, None, 401),
+            (&nobody, Some(true), LOG, reader(), 200),
+            (&nobody, Some(true), "/", None, 401),
+            (&nobody, Some(true), "/", reader(), 200),
+            (&nobody, Some(false), "/", reader(), 401),
+            (&filtered, Some(true), LOG, user(), 200),
+            (&filtered, Some(true), LOG, reader(), 200),
+            (&filtered, Some(true), "/", reader(), 403),
+            (&filtered, Some(true), LOG, None, 403),
+        ] {
+            let asked = asked(path, token);
+            let found = admit(access, &readers(authenticate), &asked).await;
+            let found = found.map_or_else(|refused| refused.status().as_u16(), |()| 200);
+            assert_eq!(found, status, "{access:?} {authenticate:?} {asked:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_of_any_of_the_keys_reads_output_at_the_address_that_it_was_made_for() {
+        let [secret, filter, other] = [[7; 32], [8; 32], [9; 32]].map(TokenKey::of);
+        let at = RpcAddress::new("node-1", 8081);
+        let keys = vec![secret.clone(), filter.clone()];
+        let keys = ReaderKeys { keys, address: Some(at.clone()) };
+        let readers = Readers::of(Some(true), keys, true).unwrap();
+        let reached: std::net::SocketAddr = "10.0.0.7:8081".parse().unwrap();
+        let ends = Ends { peer: "10.0.0.8:999".parse().unwrap(), own: reached };
+        let by_number = RpcAddress::new("10.0.0.7", 8081);
+        for (key, address, may) in [
+            (&secret, &at, true),
+            (&filter, &at, true),
+            (&secret, &by_number, true),
+            (&other, &at, false),
+            (&secret, &RpcAddress::new("10.0.0.9", 8081), false),
+        ] {
+            let asked =
+                HttpRequest { ends: Some(ends), ..asked(LOG, Some(key.at(address).sign())) };
+            assert_eq!(readers.check(&asked).await.is_ok(), may, "{address}");
+        }
+        assert!(readers.check(&asked(LOG, Some(secret.sign()))).await.is_err(), "made for nobody");
+        assert!(readers.check(&asked(LOG, None)).await.is_err());
     }
 }

@@ -62,8 +62,8 @@ enum Program {
     Named,
     /// Of the cache, where it stays while the process runs.
     Cached(Cached),
-    /// In the work directory.
-    Downloaded(PathBuf),
+    /// The same, by another name.
+    Linked(PathBuf, #[expect(dead_code, reason = "held while the process runs")] Cached),
 }
 
 impl Prepared {
@@ -71,7 +71,7 @@ impl Prepared {
         match &self.program {
             Program::Named => Path::new(&told.program),
             Program::Cached(cached) => cached.path(),
-            Program::Downloaded(path) => path,
+            Program::Linked(path, _) => path,
         }
     }
 }
@@ -114,7 +114,8 @@ impl Launch {
                 Program::Cached(fetched.map_err(failed)?)
             }
             (Err(_), ..) if order.is_behind_url() => {
-                Program::Downloaded(self.download(order, &place).await?)
+                let (link, cached) = self.download(order, &place).await?;
+                Program::Linked(link, cached)
             }
             (Err(here), ..) => return Err(here.into()),
         };

@@ -44,7 +44,9 @@ pub(super) enum LaunchError {
     #[error("{here}; and it could not be fetched: {source}")]
     Program { here: ExecutableError, source: Arc<FetchError> },
     #[error("its executable could not be fetched: {reason}")]
-    Download { reason: String },
+    Download { reason: String, may_pass: bool },
+    #[error("its executable could not be kept: {0}")]
+    Keep(#[source] FetchError),
     #[error("its file {name} could not be fetched: {source}")]
     File { name: String, source: Arc<FetchError> },
     #[error("could not put its file {name} into its work directory: {source}")]
@@ -57,6 +59,19 @@ pub(super) enum LaunchError {
     Spawn { program: String, source: io::Error },
     #[error("the worker ends")]
     Ending,
+}
+
+impl LaunchError {
+    /// Whether trying again may help: those who have what it needs did not give it just now.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            LaunchError::Program { source, .. } | LaunchError::File { source, .. } => {
+                source.may_pass()
+            }
+            LaunchError::Download { may_pass, .. } => *may_pass,
+            _ => false,
+        }
+    }
 }
 
 /// What all processes of a worker have in common.
@@ -238,7 +253,7 @@ fn signal(group: Option<Pid>, signal: Signal) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use firesteel_backend::AppId;
@@ -253,7 +268,7 @@ mod tests {
     use super::*;
 
     /// A worker below this directory.
-    fn launch(root: &Path) -> Arc<Launch> {
+    pub(in super::super) fn launch(root: &Path) -> Arc<Launch> {
         let directories = Directories::make(&root.join("work"), &[root.join("local")]).unwrap();
         let (download, rpc) = (DownloadOptions::default(), RpcOptions::default());
         let cache = CacheOptions { max_bytes: 1 << 20, max_downloads: 1, download, rpc };

@@ -390,7 +390,8 @@ fn report(key: ProcessKey, outcome: Result<ExitStatus, LaunchError>) -> WorkerEv
             WorkerEvent::ExecutorSpawnFailed { key, message: error.to_string() }
         }
         (ProcessKey::Driver(driver), Err(error)) => {
-            WorkerEvent::DriverSpawnFailed { driver, message: error.to_string() }
+            let (message, may_pass) = (error.to_string(), error.may_pass());
+            WorkerEvent::DriverSpawnFailed { driver, message, may_pass }
         }
     }
 }

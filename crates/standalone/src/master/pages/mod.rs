@@ -71,12 +71,13 @@ impl Operating {
     }
 
     /// The token of forms, for who may use them.
-    fn token(&self, asked: &HttpRequest) -> Option<&str> {
-        let may = || match self.access.has_lists() {
-            true => self.access.check(asked.asker(), Right::Modify).is_ok(),
-            false => self.kills_for_all || asked.is_of_own_user(),
+    async fn token(&self, asked: &HttpRequest) -> Option<&str> {
+        let token = self.token.as_deref().filter(|_| self.kills)?;
+        let may = match self.access.has_lists() {
+            true => self.access.check(asked.asker(), Right::Modify).await.is_ok(),
+            false => self.kills_for_all || asked.is_of_own_user().await,
         };
-        self.token.as_deref().filter(|_| self.kills && may())
+        may.then_some(token)
     }
 }
 
@@ -86,12 +87,13 @@ pub(super) fn handler(shell: Arc<Shell>, operating: Operating) -> HttpHandler {
         let (shell, operating) = (shell.clone(), operating.clone());
         Box::pin(async move {
             let is_asset = crate::page::asset(&asked.path).is_some();
-            if !is_asset && let Err(why) = operating.access.check(asked.asker(), Right::View) {
+            if !is_asset && let Err(why) = operating.access.check(asked.asker(), Right::View).await
+            {
                 return why.answer();
             }
             match asked.method {
                 Method::POST => kill(&shell, &operating, &asked).await,
-                Method::GET | Method::HEAD => show(&shell, &operating, &asked),
+                Method::GET | Method::HEAD => show(&shell, &operating, &asked).await,
                 _ => not_allowed(),
             }
         })
@@ -105,7 +107,7 @@ fn not_allowed() -> HttpResponse {
     response
 }
 
-fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpResponse {
+async fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpResponse {
     if let Some((content_type, text)) = crate::page::asset(&asked.path) {
         return answer_of(StatusCode::OK, content_type, text);
     }
@@ -117,7 +119,7 @@ fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpRespon
             metrics::page(path, &view, now, shell.longest_round())
         }
         "/" | "/app" | "/app/" => {
-            let token = operating.token(asked);
+            let token = operating.token(asked).await;
             let proxies = operating.proxies;
             let of = Asked { view: &view, now, root: &root, query, token, proxies };
             let text = match &*asked.path {
@@ -151,9 +153,9 @@ async fn kill(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> Http
         "" | "/app" | "/json" => return not_allowed(),
         _ => return plain(StatusCode::NOT_FOUND, NOTHING),
     };
-    let token = operating.token(asked);
+    let token = operating.token(asked).await;
     if operating.access.has_lists()
-        && let Err(why) = operating.access.check(asked.asker(), Right::Modify)
+        && let Err(why) = operating.access.check(asked.asker(), Right::Modify).await
     {
         return why.answer();
     }

@@ -377,6 +377,46 @@ async fn an_endless_answer_that_nobody_reads_fills_buffers_and_no_memory() {
 }
 
 #[test]
+fn pages_are_where_their_application_is_connected_from_or_reached_by_the_others() {
+    let here =
+        |address: IpAddr| address.is_loopback() || address == "10.0.0.1".parse::<IpAddr>().unwrap();
+    let (away, loopback) = (Some("10.0.0.7"), Some("127.0.0.1"));
+    for (address, from, is_announced, goes) in [
+        ("10.0.0.7", away, false, true),
+        ("::ffff:10.0.0.7", away, false, true),
+        ("10.0.0.9", away, true, true),
+        ("10.0.0.9", away, false, false),
+        ("169.254.169.254", away, true, false),
+        ("fe80::1", away, true, false),
+        ("0.0.0.0", loopback, true, false),
+        ("127.0.0.1", away, true, false),
+        ("127.9.9.9", None, true, false),
+        ("::1", away, true, false),
+        ("10.0.0.1", away, true, false),
+        ("127.0.0.1", loopback, false, true),
+        ("10.0.0.1", loopback, false, true),
+        ("127.0.0.1", Some("10.0.0.1"), false, true),
+        ("10.0.0.9", None, true, true),
+        ("10.0.0.9", None, false, false),
+    ] {
+        let from = from.map(|from: &str| from.parse().unwrap());
+        let found = may_be_at(address.parse().unwrap(), from, is_announced, here);
+        assert_eq!(found, goes, "{address} {from:?} {is_announced}");
+    }
+}
+
+#[tokio::test]
+async fn pages_that_an_application_puts_somewhere_else_are_not_asked_for() {
+    let cluster =
+        Cluster::start("http://169.254.169.254:80", "http://169.254.169.254:80", &[]).await;
+    for id in [&cluster.app, WORKER_ID] {
+        let answer = cluster.get(&format!("/proxy/{id}/latest/meta-data/")).await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(answer.contains("is not where it is connected from"), "{answer}");
+    }
+}
+
+#[test]
 fn only_an_address_over_http_is_a_target() {
     for (text, host, port) in [
         ("http://10.0.0.7:8081", "10.0.0.7", 8081),

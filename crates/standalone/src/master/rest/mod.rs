@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use firesteel_rpc::{Caller, Context, Endpoint, HandlerError};
 use firesteel_standalone_core::description::DriverDescription;
+use firesteel_standalone_core::master::RecoveryState;
 use firesteel_standalone_core::messages::{MasterReply, ToMaster};
 use hyper::{Method, StatusCode};
 use tokio::sync::Semaphore;
@@ -173,20 +174,24 @@ impl Gateway {
         let Some(piece) = piece else {
             return Reply::refused(refusal(413, "The piece is too long, or did not come whole."));
         };
-        match self.store.put(content, offset, piece, &self.in_use()) {
+        match self.store.put(content, offset, piece, self.in_use().as_ref()) {
             Ok(held) => Reply::held(held),
             Err(error) => Reply::refused(refusal(507, error.to_string())),
         }
     }
 
-    /// Content of drivers that are not over: one that is supervised may be started elsewhere.
-    fn in_use(&self) -> BTreeSet<[u8; 32]> {
+    /// Content of drivers that are not over: one that is supervised may be started elsewhere. `None`: only a master that leads, and has
+    /// heard of all, knows.
+    fn in_use(&self) -> Option<BTreeSet<[u8; 32]>> {
         let (view, _) = self.shell.view();
+        if view.status != RecoveryState::Alive {
+            return None;
+        }
         let commands = view.active_drivers.iter().map(|driver| &driver.description.command);
-        commands
+        let served = commands
             .filter_map(|command| command.served.as_ref().map(|served| (command.hash, served)))
-            .flat_map(|(hash, served)| hash.into_iter().chain(served.files.iter().map(|f| f.hash)))
-            .collect()
+            .flat_map(|(hash, served)| hash.into_iter().chain(served.files.iter().map(|f| f.hash)));
+        Some(served.collect())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Who may do what over HTTP: a token lets in, and, where lists of users count (`spark.acls.enable`) and tokens name users
-//! (`spark.master.rest.filters`), only those who may change something kill what others have submitted.
+//! Who may do what over HTTP: a token lets in, and, where lists of users count (`spark.acls.enable`), only those who may change something
+//! kill what others have submitted: users that tokens name (`spark.master.rest.filters`). Who is asked for no token is nobody.
 
 use std::sync::Arc;
 
@@ -28,10 +28,11 @@ impl Rights {
 
     /// Whose token a request has; else why it is refused.
     pub(super) fn holder(&self, authorization: Option<&str>) -> Result<Holder, &'static str> {
-        self.key.as_ref().map_or(Ok(Holder::OfSecret), |key| key.holder(authorization))
+        self.key.as_ref().map_or(Ok(Holder::User(None)), |key| key.holder(authorization))
     }
 
-    /// The request, if it may be made. A driver is run by the user who submits it, if the token names one.
+    /// The request, if it may be made. A driver is run by the user who submits it, if the token names one; where lists count, what the
+    /// request itself says of its user proves nothing.
     pub(super) fn allow(
         &self,
         request: Request,
@@ -41,9 +42,10 @@ impl Rights {
         let Holder::User(user) = holder else { return Ok(request) };
         match request {
             Request::Create { mut description, contents, unknown } => {
-                if let Some(user) = user {
-                    let told = Arc::make_mut(&mut description);
-                    told.command.environment.insert(USER.to_owned(), user.clone());
+                if user.is_some() || self.acls.enabled {
+                    let environment = &mut Arc::make_mut(&mut description).command.environment;
+                    environment.remove(USER);
+                    environment.extend(user.iter().map(|user| (USER.to_owned(), user.clone())));
                 }
                 Ok(Request::Create { description, contents, unknown })
             }
@@ -65,7 +67,8 @@ impl Rights {
             Verdict::Allowed => Ok(()),
             Verdict::Unidentified => Err(refusal(
                 403,
-                "Only users in lists may do this (spark.acls.enable), and the token names nobody: it needs the claim sub.",
+                "Only users in lists may do this (spark.acls.enable), and the request names nobody: it needs a token with the claim sub, and \
+                 the master spark.master.rest.filters.",
             )),
             Verdict::Denied => {
                 let user = user.unwrap_or_default();
@@ -142,7 +145,24 @@ mod tests {
             }
             assert!(may(Request::Status(driver.clone()), holder.clone()), "{holder:?}");
         }
+        for (holder, told) in [(Holder::User(None), None), (Holder::OfSecret, Some(()))] {
+            let Ok(Request::Create { description, .. }) =
+                rights.allow(submission(), &holder, &shell)
+            else {
+                panic!("everybody with a token submits");
+            };
+            let found = description.command.environment.get(USER).map(|_| ());
+            assert_eq!(found, told, "{holder:?} is nobody's word: it would be somebody's driver");
+        }
+        let unasked = rights.holder(None).unwrap();
+        for request in [Request::KillAll, Request::Kill(driver.clone())] {
+            assert!(!may(request, unasked.clone()), "nobody is asked who they are");
+        }
         let open = Rights::new(None, &Conf::new()).unwrap();
+        assert!(open.allow(Request::KillAll, &open.holder(None).unwrap(), &shell).is_ok());
+        let kept = open.allow(submission(), &Holder::User(None), &shell);
+        let Ok(Request::Create { description, .. }) = kept else { panic!("no lists count") };
+        assert_eq!(description.command.environment[USER], "as the client says");
         assert!(open.allow(Request::KillAll, &user("eve"), &shell).is_ok(), "no lists count");
     }
 }

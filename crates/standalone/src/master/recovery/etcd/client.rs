@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,10 +122,7 @@ impl Client {
     }
 
     fn connect(&self, server: &Server) -> io::Result<Box<dyn Connection>> {
-        let address = server.address.to_socket_addrs()?.next();
-        let address = address
-            .ok_or_else(|| io::Error::other(format!("{} has no address", server.address)))?;
-        let connection = TcpStream::connect_timeout(&address, self.wait)?;
+        let connection = connect_to_any(server.address.to_socket_addrs()?, self.wait)?;
         connection.set_read_timeout(Some(self.wait))?;
         connection.set_write_timeout(Some(self.wait))?;
         let Some((name, tls)) = server.name.as_ref().zip(self.tls.clone()) else {
@@ -153,6 +150,21 @@ impl Client {
         }
         read(&answer)
     }
+}
+
+/// A name may have addresses at which nobody listens: all are tried, one after the other.
+fn connect_to_any(
+    addresses: impl Iterator<Item = SocketAddr>,
+    wait: Duration,
+) -> io::Result<TcpStream> {
+    let mut trouble = io::Error::other("its name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, wait) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => trouble = error,
+        }
+    }
+    Err(trouble)
 }
 
 fn read(answer: &[u8]) -> Result<Value, Trouble> {
@@ -205,6 +217,18 @@ pub(super) fn number(value: &Value) -> Result<i64, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried() {
+        let open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = open.local_addr().unwrap().port();
+        let closed = SocketAddr::from(([127, 0, 0, 9], port));
+        let wait = Duration::from_secs(30);
+        let connected = connect_to_any([closed, open.local_addr().unwrap()].into_iter(), wait);
+        assert_eq!(connected.unwrap().peer_addr().unwrap(), open.local_addr().unwrap());
+        assert!(connect_to_any([closed].into_iter(), wait).is_err());
+        assert!(connect_to_any(std::iter::empty(), wait).is_err());
+    }
 
     #[test]
     fn answers_are_told_from_refusals_and_from_what_was_cut_off() {

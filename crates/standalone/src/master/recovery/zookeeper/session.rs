@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,8 @@ impl Session {
     fn connect(&mut self) -> Result<(), Trouble> {
         let mut trouble = Trouble::NoSession;
         for server in self.servers.clone() {
-            match self.connect_to(&server) {
+            let addresses = server.to_socket_addrs().map_err(Trouble::from);
+            match addresses.and_then(|addresses| self.connect_to_any(addresses)) {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Refused(code)) => return Err(Trouble::Refused(code)),
                 Err(other) => trouble = other,
@@ -114,11 +115,24 @@ impl Session {
         Err(trouble)
     }
 
-    fn connect_to(&mut self, server: &str) -> Result<(), Trouble> {
+    /// A name may have addresses at which the server does not listen: all are tried, one after the other.
+    fn connect_to_any(
+        &mut self,
+        addresses: impl Iterator<Item = SocketAddr>,
+    ) -> Result<(), Trouble> {
+        let mut trouble = Trouble::Connection(io::Error::other("its name has no address"));
+        for address in addresses {
+            match self.connect_to(address) {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Refused(code)) => return Err(Trouble::Refused(code)),
+                Err(other) => trouble = other,
+            }
+        }
+        Err(trouble)
+    }
+
+    fn connect_to(&mut self, address: SocketAddr) -> Result<(), Trouble> {
         let wait = (self.timeout / 3).max(Duration::from_millis(100));
-        let address = server.to_socket_addrs()?.next();
-        let address =
-            address.ok_or_else(|| io::Error::other(format!("{server} has no address")))?;
         let mut connection = TcpStream::connect_timeout(&address, wait)?;
         connection.set_read_timeout(Some(wait))?;
         connection.set_write_timeout(Some(wait))?;
@@ -313,6 +327,19 @@ mod tests {
         let seen = hello.int().and_then(|_| hello.long()).unwrap();
         answer(&mut connection, Writer::default().int(0).int(10_000).long(5).bytes(&[0; PASSWORD]));
         (connection, seen)
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = SocketAddr::from(([127, 0, 0, 9], open.port()));
+        let server = thread::spawn(move || (welcome(&listener), welcome(&listener)));
+        let servers = [open.to_string()];
+        let mut session = Session::open(&servers, Duration::from_secs(30), None).unwrap();
+        session.connect_to_any([closed, open].into_iter()).unwrap();
+        assert!(session.connect_to_any([closed].into_iter()).is_err());
+        server.join().unwrap();
     }
 
     #[test]
