@@ -75,7 +75,7 @@ impl Site for Pages {
     }
 
     fn refuse(&self, asked: &Asked<'_>, status: u16, why: &str) -> Shown {
-        answer(Err((status, why.to_owned())), &root(asked.base))
+        answer(Err((status, why.to_owned())), &root(asked.base.or(self.base.as_deref())))
     }
 }
 

@@ -74,6 +74,29 @@ fn get(served: &dyn Applications, url: &str) -> Got {
 }
 
 #[test]
+fn refusals_are_shown_below_the_path_that_the_settings_tell_of() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let pages = Pages::default().below(Some("/gateway/mine"));
+    let secrets = secrets();
+    let asked = |base| Asked {
+        path: "/jobs/",
+        query: "",
+        form: None,
+        known: None,
+        base,
+        now: Tick(START),
+        served: &live,
+        secrets: &secrets,
+    };
+    for (base, wanted) in [(None, "/gateway/mine/"), (Some("/other"), "/other/")] {
+        let ShownBody::Whole(bytes) = pages.refuse(&asked(base), 403, "no").body else { panic!() };
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains(&format!("href=\"{wanted}static/")), "{text}");
+        assert!(!text.contains("href=\"/\"") && !text.contains("href=\"/static"), "{text}");
+    }
+}
+
+#[test]
 fn every_page_escapes_what_applications_say_and_runs_nothing_inline() {
     let live = Fixed::new(vec![Made::SMALL.status()], true);
     for path in PATHS {
