@@ -95,9 +95,9 @@ pub(crate) fn time(at: Tick) -> Markup {
     html! { time datetime=(format!("{}Z", text.replace(' ', "T"))) { (text) } }
 }
 
-/// The first so many characters.
+/// The first so many characters. Of a long text the rest is not looked at.
 pub(crate) fn short(text: &str, at_most: usize) -> String {
-    match text.chars().count() > at_most {
+    match text.chars().nth(at_most).is_some() {
         true => text.chars().take(at_most.saturating_sub(1)).chain(['…']).collect(),
         false => text.to_owned(),
     }

@@ -6,12 +6,15 @@ use firesteel_status::{AppStatus, JobState, JobStatus, StageState, StageStatus};
 use firesteel_types::StageId;
 use maud::{Markup, html};
 
-use super::{LONGEST, facts, job_name, kill, named, said, stages, task_time_ms};
+use super::{LONGEST, brief, facts, job_name, kill, named, said, stages, task_time_ms};
 use crate::badge;
 use crate::chart::dag::{self, Node};
 use crate::chart::progress;
 use crate::frame::Frame;
 use crate::text::{bytes, counted, millis, short, time};
+
+/// So many tags are named.
+const TAGS: usize = 50;
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Markup {
     let known = status.stages_of(job.job);
@@ -31,10 +34,11 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Ma
             ),
         ),
     ];
-    all.extend(job.properties.group().map(|group| ("Group", said(group))));
-    all.extend(job.properties.get("spark.scheduler.pool").map(|pool| ("Pool", said(pool))));
+    all.extend(job.properties.group().map(|group| ("Group", said(named(group)))));
+    all.extend(job.properties.get("spark.scheduler.pool").map(|pool| ("Pool", said(named(pool)))));
     if !job.properties.tags().is_empty() {
-        let tags: Vec<&str> = job.properties.tags().iter().map(String::as_str).collect();
+        let tags: Vec<String> =
+            job.properties.tags().iter().take(TAGS).map(|tag| brief(tag)).collect();
         all.push(("Tags", said(tags.join(", "))));
     }
     html! {

@@ -122,7 +122,7 @@ fn row(frame: &Frame<'_>, job: &JobStatus) -> Vec<Markup> {
         html! {
             a href=(frame.job(job.job)) { (named(name)) }
             @if *name != *job.name { br; span.dim { (named(&job.name)) } }
-            @if let Some(group) = job.properties.group() { br; span.dim { "group " (group) } }
+            @if let Some(group) = job.properties.group() { br; span.dim { "group " (named(group)) } }
         },
         badge::job(&job.state),
         time(job.submitted),

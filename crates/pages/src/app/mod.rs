@@ -25,8 +25,8 @@ pub(crate) mod storage;
 pub(crate) mod tasks;
 pub(crate) mod times;
 
-use firesteel_status::{JobStatus, StageStatus};
-use firesteel_types::TaskMetrics;
+use firesteel_status::{AppStatus, JobStatus, StageStatus};
+use firesteel_types::{ExecutorId, TaskMetrics};
 use maud::{Markup, html};
 
 use crate::text::{bytes, short};
@@ -34,6 +34,8 @@ use crate::text::{bytes, short};
 /// So many characters of what an application says are shown.
 pub(crate) const LONGEST: usize = 20_000;
 const NAME: usize = 300;
+/// Of names of executors, hosts and devices: a picture or a row may have many.
+const SHORT_NAME: usize = 100;
 
 /// What a job is called: what the user says it does, or its last stage.
 pub(crate) fn job_name(job: &JobStatus) -> &str {
@@ -43,6 +45,15 @@ pub(crate) fn job_name(job: &JobStatus) -> &str {
 /// What a user called something, as far as it fits into a table: a description may be a whole program.
 pub(crate) fn named(text: &str) -> String {
     short(text, NAME)
+}
+
+/// What a cluster manager called something.
+pub(crate) fn brief(text: &str) -> String {
+    short(text, SHORT_NAME)
+}
+
+pub(crate) fn executor_name(status: &AppStatus, executor: ExecutorId) -> String {
+    brief(&status.executor_name(executor))
 }
 
 /// A term and what there is to say, beside others.

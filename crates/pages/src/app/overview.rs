@@ -45,7 +45,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
     let mut all = vec![
         ("Duration", said(millis(until.since_ms(application.started)))),
         ("Started", time(application.started)),
-        ("User", said(&*application.user)),
+        ("User", said(named(&application.user))),
         (
             "Executors",
             html! {
