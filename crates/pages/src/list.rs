@@ -196,7 +196,7 @@ pub(crate) fn search(frame: &Frame<'_>, label: &str, choices: &[Choice<'_>]) -> 
         name == "q" || name == "page" || choices.iter().any(|(known, ..)| *known == name)
     };
     html! {
-        form.search method="get" action=(format!("{}{}", frame.home, frame.path)) role="search" {
+        form.search data-key="search" method="get" action=(format!("{}{}", frame.home, frame.path)) role="search" {
             @for (name, value) in frame.query.iter().filter(|(name, _)| !own(name)) {
                 input type="hidden" name=(name) value=(value);
             }

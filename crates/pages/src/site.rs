@@ -176,8 +176,7 @@ impl Pages {
 
 /// A page of an application.
 fn of_status(frame: &Frame<'_>, status: &AppStatus) -> Found {
-    let page =
-        |tab, title: &str, main: Markup| Ok(frame::page(frame, status, Some(tab), title, &main));
+    let page = |tab, title: &str, main: Markup| Ok(frame::page(frame, status, tab, title, &main));
     match frame.path.trim_matches('/') {
         "" => page(Tab::Overview, "Overview", overview::main(frame, status)),
         "jobs" => page(Tab::Jobs, "Jobs", jobs::main(frame, status)),

@@ -103,6 +103,11 @@ pub(crate) fn short(text: &str, at_most: usize) -> String {
     }
 }
 
+/// Of what a reader can open, for the script: the same in every version of a page, whatever texts stand in it.
+pub(crate) fn key(kind: &str, which: &str) -> String {
+    format!("{kind}-{}", crate::assets::hash(which))
+}
+
 /// A coordinate, with as few characters as can be.
 pub(crate) fn place(number: f64) -> String {
     let text = format!("{number:.2}");

@@ -20,7 +20,7 @@ use crate::chart::spread::{self, Spread};
 use crate::chart::stream::Stream;
 use crate::chart::{gauge, progress, stacked};
 use crate::frame::Frame;
-use crate::text::{bytes, count, counted, micros, millis, short, time};
+use crate::text::{bytes, count, counted, key, micros, millis, short, time};
 
 /// So many kinds of failures are shown.
 const FAILURES: usize = 5;
@@ -209,7 +209,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
     }
     html! {
         (facts(&all))
-        @if let Some(details) = &stage.info.details { details { summary { "Call site" } pre { (short(details, LONGEST)) } } }
+        @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre { (short(details, LONGEST)) } } }
     }
 }
 
@@ -223,7 +223,7 @@ fn failed(stage: &StageStatus, failures: &BTreeMap<String, (u64, String)>) -> Ma
                 @if !kinds.is_empty() {
                     h2 { "Failures of tasks, by what they say" }
                     @for (kind, (count, text)) in kinds.iter().take(FAILURES) {
-                        details { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
+                        details data-key=(key("failure", kind)) { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
                     }
                     @if kinds.len() > FAILURES { p.dim { (counted((kinds.len() - FAILURES) as u64, "more kind")) "." } }
                 }

@@ -146,7 +146,7 @@ fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> 
             (badge::task(task.state))
             @if let Some(failure) = &task.failure {
                 @let text = failure.to_string();
-                details { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
+                details data-key=(format!("task-{}", info.task)) { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
             }
         },
         html! { a href=(frame.executor(info.executor)) { (status.executor_name(info.executor)) } " " span.dim { (info.host.0) } },

@@ -73,6 +73,87 @@ fn get(served: &dyn Applications, url: &str) -> Got {
     ask(&Pages::default(), served, url, None)
 }
 
+/// The text between two marks.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let rest = text.split_once(from).map_or("", |(_, rest)| rest);
+    rest.split(to).next().unwrap_or_default()
+}
+
+/// What a reader sees of HTML: its text, a space for every tag.
+fn words(html: &str) -> String {
+    let parts = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    let all = parts.flat_map(str::split_whitespace);
+    all.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_can_be_opened_has_a_key_of_its_own_that_stays() {
+    let mut status = Made::SMALL.status();
+    let (list, at) = (vec![("spark.a".to_owned(), "x".repeat(400))], Tick(START + 9000));
+    let others = ["Hadoop", "Metrics"].map(|name| (name.to_owned(), list.clone()));
+    status.take(Event::EnvironmentUpdate {
+        properties: list.clone(),
+        runtime: Default::default(),
+        resources: Default::default(),
+        others: others.into(),
+    });
+    let live = Fixed::new(vec![status], true);
+    let keys = |path: &str| -> Vec<String> {
+        let page = get(&live, path).text;
+        let details = page.split("<details").skip(1).map(|rest| between(rest, "", ">"));
+        details.map(|tag| between(tag, "data-key=\"", "\"").to_owned()).collect()
+    };
+    let mut count = 0;
+    for path in PATHS {
+        let all = keys(path);
+        let own: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert!(own.len() == all.len() && all.iter().all(|key| !key.is_empty()), "{path}: {all:?}");
+        count += all.len();
+    }
+    assert!(count > 10, "{count}");
+    // Those of failures are not told apart by how many there are.
+    let before = keys("/stages/stage/?id=9");
+    let failure = Some(firesteel_types::TaskFailure::Error {
+        message: format!("no such file {}", made::EVIL),
+    });
+    let task = TaskInfo {
+        task: TaskId(99_999),
+        stage: StageRef { stage: StageId(9), attempt: 0 },
+        partition: 7,
+        index: 7,
+        attempt: 1,
+        executor: ExecutorId(0),
+        host: Host::new("late"),
+        speculative: false,
+        locality: Locality::Any,
+        launched: at,
+    };
+    let mut applications = live.applications.lock().unwrap();
+    applications[0].take(Event::TaskStart { task: task.clone(), at });
+    applications[0].take(Event::TaskEnd { task, failure, metrics: None, at });
+    drop(applications);
+    let after = keys("/stages/stage/?id=9");
+    assert!(before.iter().all(|key| after.contains(key)), "{before:?} {after:?}");
+    assert!(get(&live, "/stages/stage/?id=9").text.contains("<strong>2 tasks</strong>"));
+}
+
+#[test]
+fn a_page_says_of_which_application_it_is_and_whether_that_is_over() {
+    let of = |made: Made| get(&Fixed::new(vec![made.status()], true), "/jobs/").text;
+    let number = |page: &str| between(page, "data-application=\"", "\"").to_owned();
+    let (first, other) = (of(Made::SMALL), of(Made { name: "other", ..Made::SMALL }));
+    let (again, over) =
+        (of(Made { start: START + 1, ..Made::SMALL }), of(Made { is_over: true, ..Made::SMALL }));
+    assert_eq!(number(&first).len(), 16);
+    assert_eq!(number(&first), number(&over));
+    assert!(number(&first) != number(&other) && number(&first) != number(&again));
+    // The script takes the sign of the head out of it.
+    let sign = |page: &str| words(between(page, "id=\"state\">", "</div>"));
+    assert!(sign(&first).starts_with("▶ Running"), "{}", sign(&first));
+    assert!(sign(&over).starts_with("✓ Completed"), "{}", sign(&over));
+    assert!(first.contains("data-events=") && !over.contains("data-events="));
+}
+
 #[test]
 fn refusals_are_shown_below_the_path_that_the_settings_tell_of() {
     let live = Fixed::new(vec![Made::SMALL.status()], true);
