@@ -86,6 +86,16 @@ fn words(html: &str) -> String {
     all.collect::<Vec<_>>().join(" ")
 }
 
+fn added(status: &mut AppStatus, executor: u32, at: u64) {
+    let info = ExecutorInfo::new(Host::new("many"), 1);
+    status.take(Event::ExecutorAdded { executor: ExecutorId(executor), info, at: Tick(at) });
+}
+
+fn lost(status: &mut AppStatus, executor: u32, reason: &str, at: u64) {
+    let (executor, reason) = (ExecutorId(executor), reason.to_owned());
+    status.take(Event::ExecutorRemoved { executor, reason, at: Tick(at) });
+}
+
 #[test]
 fn what_can_be_opened_has_a_key_of_its_own_that_stays() {
     let mut status = Made::SMALL.status();
@@ -152,6 +162,23 @@ fn a_page_says_of_which_application_it_is_and_whether_that_is_over() {
     assert!(sign(&first).starts_with("▶ Running"), "{}", sign(&first));
     assert!(sign(&over).starts_with("✓ Completed"), "{}", sign(&over));
     assert!(first.contains("data-events=") && !over.contains("data-events="));
+}
+
+#[test]
+fn executors_that_are_lost_late_are_drawn_over_the_jobs_of_their_time() {
+    let mut status = Made { is_over: true, ..Made::SMALL }.status();
+    // They came and went before the first job.
+    for id in 10..300 {
+        added(&mut status, id, START + 100);
+        lost(&mut status, id, "early", START + 200);
+    }
+    added(&mut status, 900, START + 4000);
+    lost(&mut status, 900, "it was late", START + 5000);
+    let page = get(&Fixed::new(vec![status], true), "/jobs/").text;
+    let picture = between(&page, "class=\"timeline\"", "</figure>");
+    assert!(picture.contains("Executor 900 lost: it was late"), "{picture}");
+    assert!(picture.contains("Executor 900 added") && !picture.contains("early"));
+    assert!(page.contains("class=\"scroll\" role=\"region\" aria-label=\"Jobs over time"));
 }
 
 #[test]
@@ -462,10 +489,7 @@ fn anchors_without_a_place(text: &str) -> Vec<&str> {
 #[test]
 fn a_report_of_many_jobs_says_what_it_leaves_out_and_links_to_nothing_that_is_not_there() {
     let mut status = Made { is_over: true, jobs: 250, ..Made::SMALL }.status();
-    for id in 10..300 {
-        let info = ExecutorInfo::new(Host::new("many"), 1);
-        status.take(Event::ExecutorAdded { executor: ExecutorId(id), info, at: Tick(START) });
-    }
+    (10..300).for_each(|id| added(&mut status, id, START));
     let text = report(&status, &secrets(), Tick(START + 100_000));
     assert_eq!(anchors_without_a_place(&text), Vec::<&str>::new());
     for said in ["1–200 of 250:", "1–200 of 500:", "1–200 of 294:", "230 shorter jobs not drawn"]
