@@ -123,14 +123,22 @@ impl Frame<'_> {
         }
     }
 
-    /// To where an executor stands on the page of executors.
+    /// To where an executor stands on the page of executors: on the part of the list that has it.
     pub(crate) fn executor(&self, executor: ExecutorId) -> String {
         match self.place {
             Place::Report if self.drawn.executors.contains(&executor) => {
                 format!("#executor-{executor}")
             }
             Place::Report => Tab::Executors.anchor().to_owned(),
-            _ => format!("{}/executors/#executor-{executor}", self.home),
+            _ => format!("{}/executors/?at={executor}#executor-{executor}", self.home),
+        }
+    }
+
+    /// To the tasks of a stage attempt on one executor, by its name.
+    pub(crate) fn tasks_on(&self, stage: StageRef, executor: &str) -> String {
+        match self.place {
+            Place::Report => self.stage(stage),
+            _ => format!("{}&executor={}#tasks", self.stage(stage), encoded(executor)),
         }
     }
 
@@ -231,6 +239,17 @@ pub(crate) fn page(
     main: &Markup,
 ) -> Markup {
     framed(frame, status, (tab, title), main, status.application().ended.is_none())
+}
+
+/// A page that shows a moment: it is asked for again by hand.
+pub(crate) fn still_page(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    tab: Tab,
+    title: &str,
+    main: &Markup,
+) -> Markup {
+    framed(frame, status, (tab, title), main, false)
 }
 
 fn framed(

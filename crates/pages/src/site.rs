@@ -7,7 +7,9 @@ use firesteel_status::AppStatus;
 use firesteel_types::{JobId, RddId, StageId, StageRef};
 use maud::{Markup, html};
 
-use crate::app::{environment, executors, job, jobs, kill, overview, stage, stages, storage};
+use crate::app::{
+    environment, executors, job, jobs, kill, overview, stage, stages, storage, threads,
+};
 use crate::frame::{self, Drawn, Frame, Place, Tab};
 use crate::known::Known;
 use crate::recent::Recent;
@@ -132,6 +134,10 @@ impl Pages {
         path: &str,
     ) -> Found {
         let place = if asked.served.is_live() { Place::Live } else { Place::History };
+        let query = Query::parse(asked.query);
+        let is_dump = path.trim_matches('/') == threads::PATH;
+        // An executor is waited for: nobody waits for the status meanwhile.
+        let dump = is_dump.then(|| threads::ask(asked.served, (id, attempt), &query));
         let mut found = Err((404, format!("There is no application {id} here.")));
         asked.served.with_status(id, attempt, &mut |status| {
             let frame = Frame {
@@ -139,7 +145,7 @@ impl Pages {
                 root: root.to_owned(),
                 home: home.strip_suffix('/').unwrap_or(home).to_owned(),
                 path: if path.ends_with('/') { path.to_owned() } else { format!("{path}/") },
-                query: Query::parse(asked.query),
+                query: query.clone(),
                 now: asked.now,
                 end: frame::end(place, status, asked.now),
                 known: &self.known,
@@ -147,7 +153,10 @@ impl Pages {
                 token: asked.served.control().and(self.token.as_deref()),
                 drawn: Drawn::default(),
             };
-            found = of_status(&frame, status);
+            found = match &dump {
+                Some(dump) => threads::page(&frame, status, dump.as_ref()),
+                None => of_status(&frame, status),
+            };
         });
         found
     }

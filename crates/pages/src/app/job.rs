@@ -50,7 +50,7 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Ma
         h2 { "Stages" }
         @if known.len() < job.stages.len() { p.dim { (counted((job.stages.len() - known.len()) as u64, "stage")) " of it are forgotten: spark.ui.retainedStages." } }
         (picture(frame, &known))
-        (stages::short_table(frame, &known))
+        (stages::of_job(frame, &known))
     }
 }
 

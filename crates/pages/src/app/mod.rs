@@ -7,7 +7,7 @@
 //! | `stages`, `stage`, `tasks` | all stages, one stage attempt with its tasks |
 //! | `storage` | cached RDDs |
 //! | `environment` | settings |
-//! | `executors` | who runs it, who was lost and why |
+//! | `executors`, `threads` | who runs it, who was lost and why; what the threads of one do |
 //! | `insights` | what could be better |
 //! | `times` | what tasks took, by what they did |
 //! | `kill` | forms that end a job or a stage |
@@ -23,6 +23,7 @@ pub(crate) mod stage;
 pub(crate) mod stages;
 pub(crate) mod storage;
 pub(crate) mod tasks;
+pub(crate) mod threads;
 pub(crate) mod times;
 
 use firesteel_status::{AppStatus, JobStatus, StageStatus};

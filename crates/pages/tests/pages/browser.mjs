@@ -12,7 +12,7 @@ const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const application = ["", "jobs/", "jobs/job/?id=0", "jobs/job/?id=4", "stages/", "stages/stage/?id=0", "stages/stage/?id=9", "storage/",
-  "storage/rdd/?id=0", "environment/", "executors/", "nowhere/"];
+  "storage/rdd/?id=0", "environment/", "executors/", "executors/?at=2", "executors/threadDump/?executorId=0", "nowhere/"];
 const pages = [
   ...application.map((path) => ["live-" + name(path), config.live + path]),
   ...config.history.map(([title, url]) => [title, url]),
@@ -146,7 +146,7 @@ async function keeps(browser) {
 async function picture(browser) {
   const context = await browser.newContext({ viewport: { width: 1100, height: 780 }, colorScheme: "light" });
   const page = await context.newPage();
-  for (const [title, path] of [["overview", ""], ["stage", "stages/stage/?id=0"], ["job", "jobs/job/?id=0"]]) {
+  for (const [title, path] of [["overview", ""], ["stage", "stages/stage/?id=0"], ["job", "jobs/job/?id=0"], ["executors", "executors/"], ["jobs", "jobs/"]]) {
     await page.goto(config.docs + path);
     await page.screenshot({ path: `${config.shots}/docs-${title}.png` });
   }
@@ -162,6 +162,8 @@ try {
   const looks = pages.filter(([title]) => !only || new RegExp(only).test(title)).flatMap(([title, url]) => [
     ...[false, true].flatMap((dark) => [400, 1600].map((width) => [title, url, { dark, width, script: true }])),
     [title, url, { dark: false, width: 1600, script: false }],
+    // The widest table, on a small notebook.
+    ...(title === "live-executors" ? [[title, url, { dark: false, width: 1100, script: true }]] : []),
   ]);
   // axe keeps one processor busy: as many looks at once as there are processors.
   await Promise.all(Array.from({ length: availableParallelism() }, async () => {
