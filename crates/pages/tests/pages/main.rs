@@ -769,63 +769,126 @@ fn the_ten_questions_of_the_guide_are_answered_where_it_says() {
     let guide = std::fs::read_to_string(guide).unwrap();
     let table = guide.split("## Ten questions").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows: Vec<&str> = table.lines().filter(|line| line.contains("? |")).collect();
-    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let live = Fixed::new(vec![Made { tail: "", ..Made::SMALL }.status()], true);
     let runs = ["first", "second"].map(|name| {
         let slower_ms = name.len() as u64 * 9;
-        Made { name, is_over: true, slower_ms, ..Made::SMALL }.status()
+        Made { name, is_over: true, slower_ms, tail: "", ..Made::SMALL }.status()
     });
     let over = Fixed::new(runs.into(), false);
-    let answers: [(&str, &Fixed, &str, &[&str]); 12] = [
-        ("Which stage is slow?", &live, "/", &["Stages that took most"]),
+    // As a reader sees them: what is asked for and its figures beside it.
+    let answers: [(&str, &Fixed, &str, &[&str]); 13] = [
+        (
+            "Which stage is slow?",
+            &live,
+            "/",
+            &["Stages that took most", "Data Stage 0 reduce_by_key at src/main.rs:0 4.89 s 27.8 s"],
+        ),
         (
             "Is it skew?",
             &live,
             "/stages/stage/?id=0",
-            &["How its tasks differ", "beyond twice the 75 % mark", "the median"],
+            &[
+                "How its tasks differ",
+                "3 tasks beyond twice the 75 % mark; the largest is 50× the median.",
+                "3 tasks beyond twice the 75 % mark; the largest is 52× the median.",
+            ],
         ),
         (
             "Which executor was lost, and why?",
             &live,
             "/executors/",
-            &["1 executor lost", "killed by signal 9, out of memory"],
+            &[
+                "1 executor lost",
+                "1 executor (3): the worker lost it: killed by signal 9, out of memory",
+            ],
         ),
-        ("What was read?", &live, "/", &["<dt>Input</dt>", "<dt>Shuffle read</dt>"]),
-        ("What spilled?", &live, "/", &["<dt>Spilled to disk</dt>"]),
-        ("What spilled?", &live, "/stages/stage/?id=0", &["Spilled to disk</h3>"]),
-        ("What is cached?", &live, "/storage/", &["Cached partitions", "In memory", "On disk"]),
-        ("What is cached?", &live, "/storage/rdd/?id=0", &["By executor"]),
+        ("What was read?", &live, "/", &["Input 1.04 GiB Shuffle read 354 MiB"]),
+        ("What spilled?", &live, "/", &["Spilled to disk 96 MiB"]),
+        (
+            "What spilled?",
+            &live,
+            "/stages/?sort=spill&order=desc",
+            &["1 reduce_by_key at src/main.rs:1 ✓ Complete", "144 MiB 216 MiB 48 MiB"],
+        ),
+        (
+            "What spilled?",
+            &live,
+            "/stages/stage/?id=0",
+            &["Spilled to disk", "max 16 MiB", "3 tasks of 200; the others have none."],
+        ),
+        (
+            "What is cached?",
+            &live,
+            "/storage/",
+            &[
+                "Cached partitions",
+                "In memory",
+                "On disk",
+                "src/main.rs:0 Disk Memory Deserialized 1x Replicated 3/200 3 MiB 768 KiB",
+            ],
+        ),
+        (
+            "What is cached?",
+            &live,
+            "/storage/rdd/?id=0",
+            &["By executor", "In memory On disk 0 2 2 MiB 512 KiB 1 1 1 MiB 256 KiB"],
+        ),
         (
             "What is it waiting for?",
             &live,
             "/",
-            &["Where the time went", "Waiting for map outputs", "Scheduling and decoding"],
+            &[
+                "Where the time went",
+                "Waiting for map outputs &lt; 1 % 6.84 s",
+                "Scheduling and decoding &lt; 1 % 2.3 s",
+                "Idle cores",
+            ],
         ),
-        ("How far is it?", &live, "/", &[">Running</h2>"]),
+        (
+            "How far is it?",
+            &live,
+            "/",
+            &[
+                "Running Job 11 join number 11",
+                "13/16 · 2 running · ✕ 1 failed",
+                "Stage 23 reduce_by_key at src/main.rs:23 6/8 · 2 running",
+            ],
+        ),
         (
             "What changed since yesterday?",
             &over,
             "/compare/?app=app-first&app=app-second",
-            &["Stages, those that got slower first", "Settings that differ"],
+            &[
+                "Stages, those that got slower first",
+                "Task time 1 min 34 s 1 min 39 s ▲ +5.18 s (+5 %)",
+                "stage 2 · 154 ms · 8 tasks ▲ +9 ms (+6 %)",
+                "Settings that differ",
+                "spark.app.name first second",
+            ],
         ),
         (
             "Whose fault is it?",
             &live,
             "/stages/stage/?id=9",
-            &["Failures of tasks, by what they say", "By executor"],
+            &[
+                "Failures of tasks, by what they say 1 task : no such file",
+                "By executor",
+                "1 node-1.example.org 312 ms 3 1 4.84 MiB",
+            ],
         ),
     ];
     assert_eq!(rows.len(), 10, "{table}");
     for row in &rows {
         assert!(answers.iter().any(|(question, ..)| row.contains(question)), "{row}");
     }
-    for (question, served, path, words) in answers {
+    for (question, served, path, answers) in answers {
         assert!(
             rows.iter().any(|row| row.contains(question)),
             "the guide does not ask: {question}"
         );
-        let page = get(served, path).text;
-        for word in words {
-            assert!(page.contains(word), "{question} {path} does not say {word}: {page}");
+        let page = words(&get(served, path).text);
+        for answer in answers {
+            assert!(page.contains(answer), "{question} {path} does not say {answer}: {page}");
         }
     }
 }
