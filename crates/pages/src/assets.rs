@@ -16,7 +16,7 @@ pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.or
 static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/static/{}.css", hash(STYLE)));
 static SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| format!("/static/{}.js", hash(SCRIPT)));
 
-fn hash(text: &str) -> String {
+pub(crate) fn hash(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(text.as_bytes());
     format!("{:016x}", hasher.finish())

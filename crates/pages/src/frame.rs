@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::assets;
 use crate::badge;
 use crate::known::Known;
-use crate::live::fingerprint;
+use crate::live::{fingerprint, identity};
 use crate::text::{encoded, moment, short};
 
 /// Where a page is shown.
@@ -123,14 +123,22 @@ impl Frame<'_> {
         }
     }
 
-    /// To where an executor stands on the page of executors.
+    /// To where an executor stands on the page of executors: on the part of the list that has it.
     pub(crate) fn executor(&self, executor: ExecutorId) -> String {
         match self.place {
             Place::Report if self.drawn.executors.contains(&executor) => {
                 format!("#executor-{executor}")
             }
             Place::Report => Tab::Executors.anchor().to_owned(),
-            _ => format!("{}/executors/#executor-{executor}", self.home),
+            _ => format!("{}/executors/?at={executor}#executor-{executor}", self.home),
+        }
+    }
+
+    /// To the tasks of a stage attempt on one executor, by its name.
+    pub(crate) fn tasks_on(&self, stage: StageRef, executor: &str) -> String {
+        match self.place {
+            Place::Report => self.stage(stage),
+            _ => format!("{}&executor={}#tasks", self.stage(stage), encoded(executor)),
         }
     }
 
@@ -178,14 +186,27 @@ fn last_moment(status: &AppStatus) -> Tick {
     last.unwrap_or(status.application().started)
 }
 
+/// What the script of a page needs to know to keep it up to date.
+#[derive(Clone, Copy)]
+struct Followed<'a> {
+    /// Where it is told of changes; `None`: there will be none.
+    events: Option<&'a str>,
+    /// Stands for what the page shows.
+    state: u64,
+    /// Stands for the application: another one may take its port.
+    application: u64,
+}
+
 /// A whole document.
-pub(crate) fn document(
+fn document(
     root: &str,
     title: &str,
     header: &Markup,
     main: &Markup,
-    live: Option<(&str, u64)>,
+    followed: Option<Followed<'_>>,
 ) -> Markup {
+    let number = |of: fn(Followed<'_>) -> u64| followed.map(|it| format!("{:016x}", of(it)));
+    let events = followed.and_then(|it| it.events);
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -195,11 +216,11 @@ pub(crate) fn document(
                 title { (title) }
                 link rel="icon" href=(assets::ICON);
                 link rel="stylesheet" href=(format!("{root}{}", assets::style_path()));
-                @if live.is_some() {
+                @if events.is_some() {
                     script defer src=(format!("{root}{}", assets::script_path())) {}
                 }
             }
-            body data-events=[live.map(|(events, _)| events)] data-state=[live.map(|(_, state)| format!("{state:016x}"))] {
+            body data-events=[events] data-state=[number(|it| it.state)] data-application=[number(|it| it.application)] {
                 a.skip href="#main" { "Skip to content" }
                 (header)
                 main #main tabindex="-1" { (main) }
@@ -213,41 +234,61 @@ pub(crate) fn document(
 pub(crate) fn page(
     frame: &Frame<'_>,
     status: &AppStatus,
-    tab: Option<Tab>,
+    tab: Tab,
     title: &str,
     main: &Markup,
+) -> Markup {
+    framed(frame, status, (tab, title), main, status.application().ended.is_none())
+}
+
+/// A page that shows a moment: it is asked for again by hand.
+pub(crate) fn still_page(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    tab: Tab,
+    title: &str,
+    main: &Markup,
+) -> Markup {
+    framed(frame, status, (tab, title), main, false)
+}
+
+fn framed(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    (tab, title): (Tab, &str),
+    main: &Markup,
+    changes: bool,
 ) -> Markup {
     let application = status.application();
     let name = if application.name.is_empty() { "Application" } else { &application.name };
     let name = &short(name, 300);
     let events = format!("{}/events", frame.home);
-    let is_live = frame.is_live() && application.ended.is_none();
+    let is_live = frame.is_live() && changes;
     let header = html! {
         header {
             div.top {
                 a.brand href=(format!("{}/", frame.root)) {
                     (assets::mark()) span { "Firesteel" }
                 }
-                span.app { (name) } " " (badge::application(application, frame.is_live()))
+                span.app { (name) } " " span #state { (badge::application(application, frame.is_live())) }
                 @if is_live {
                     span.live { span #live { "As of " (moment(frame.now)) } " " button #pause type="button" hidden { "Pause" } }
                 }
             }
             nav aria-label="Application" { ul {
                 @for (known, title, _) in Tab::ALL {
-                    li { a href=(frame.tab(known)) aria-current=[(Some(known) == tab).then_some("page")] { (title) } }
+                    li { a href=(frame.tab(known)) aria-current=[(known == tab).then_some("page")] { (title) } }
                 }
             } }
         }
     };
     let title = format!("{title} · {name} · Firesteel");
-    document(
-        &frame.root,
-        &title,
-        &header,
-        main,
-        is_live.then(|| (events.as_str(), fingerprint(status))),
-    )
+    let followed = Followed {
+        events: is_live.then_some(events.as_str()),
+        state: fingerprint(status),
+        application: identity(status),
+    };
+    document(&frame.root, &title, &header, main, frame.is_live().then_some(followed))
 }
 
 /// A page of something else: a list of applications, a master, a refusal.

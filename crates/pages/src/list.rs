@@ -18,6 +18,8 @@ const LAST_PAGE: usize = u32::MAX as usize;
 /// Which part of a list is asked for, and in which order.
 #[derive(Clone)]
 pub(crate) struct Listing {
+    /// In front of the names of its parameters: a page may have two lists.
+    prefix: &'static str,
     pub(crate) sort: String,
     pub(crate) order: Order,
     /// From 0.
@@ -30,19 +32,31 @@ pub(crate) struct Listing {
 impl Listing {
     /// `sort` and `order` are those of a page without parameters.
     pub(crate) fn of(query: &Query, sort: &str, order: Order) -> Self {
-        let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-        let order = match query.get("order") {
+        Self::beside(query, "", sort, order)
+    }
+
+    /// Of a list that is not the only one of its page, and that has no search.
+    pub(crate) fn beside(query: &Query, prefix: &'static str, sort: &str, order: Order) -> Self {
+        let get = |name: &str| query.get(&format!("{prefix}{name}"));
+        let number = |name: &str| get(name).and_then(|text| text.parse::<usize>().ok());
+        let order = match get("order") {
             Some("asc") => Order::Ascending,
             Some("desc") => Order::Descending,
             _ => order,
         };
         Listing {
-            sort: query.get("sort").unwrap_or(sort).to_owned(),
+            prefix,
+            sort: get("sort").unwrap_or(sort).to_owned(),
             order,
             page: number("page").unwrap_or(1).clamp(1, LAST_PAGE) - 1,
             size: number("size").unwrap_or(ROWS).clamp(1, ROWS_AT_MOST),
-            search: query.get("q").unwrap_or_default().trim().to_lowercase(),
+            search: get("q").unwrap_or_default().trim().to_lowercase(),
         }
+    }
+
+    /// A parameter of this list.
+    fn parameter(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     pub(crate) fn paging(&self) -> Paging {
@@ -67,13 +81,24 @@ impl Listing {
     /// The page of `all` that is asked for, sorted by `compare`, and how many there are.
     pub(crate) fn cut<T>(
         &mut self,
+        all: Vec<T>,
+        compare: impl Fn(&T, &T) -> Ordering,
+    ) -> (Vec<T>, usize) {
+        self.cut_at(all, compare, |_| false)
+    }
+
+    /// The same, or the page with the first row that `is_it`.
+    pub(crate) fn cut_at<T>(
+        &mut self,
         mut all: Vec<T>,
         compare: impl Fn(&T, &T) -> Ordering,
+        is_it: impl Fn(&T) -> bool,
     ) -> (Vec<T>, usize) {
         all.sort_by(|a, b| match self.order {
             Order::Ascending => compare(a, b),
             Order::Descending => compare(b, a),
         });
+        self.page = all.iter().position(is_it).map_or(self.page, |row| row / self.size);
         self.limit(all.len());
         let (total, Paging { offset, length }) = (all.len(), self.paging());
         (all.into_iter().skip(offset).take(length).collect(), total)
@@ -141,7 +166,8 @@ fn heading(frame: &Frame<'_>, listing: &Listing, column: &Column) -> Markup {
     html! {
         th.num[column.is_number] scope="col" aria-sort=[named] {
             @if can_sort {
-                a href=(frame.with(&[("sort", Some(column.key)), ("order", Some(next)), ("page", None)])) {
+                @let [sort, order, page] = ["sort", "order", "page"].map(|name| listing.parameter(name));
+                a href=(frame.with(&[(&sort, Some(column.key)), (&order, Some(next)), (&page, None)])) {
                     (column.title) span aria-hidden="true" { (sign) }
                 }
             } @else { (column.title) }
@@ -163,7 +189,7 @@ pub(crate) fn pager(frame: &Frame<'_>, listing: &Listing, total: usize) -> Marku
     let link = |title: &str, page: usize, is_there: bool| {
         let number = (page + 1).to_string();
         html! {
-            @if is_there { a href=(frame.with(&[("page", Some(&number))])) { (title) } }
+            @if is_there { a href=(frame.with(&[(&listing.parameter("page"), Some(&number))])) { (title) } }
             @else { span.off { (title) } }
         }
     };
@@ -177,7 +203,7 @@ pub(crate) fn pager(frame: &Frame<'_>, listing: &Listing, total: usize) -> Marku
             span.sizes { "Rows: "
                 @for size in ["20", "50", "100", "200"] {
                     @if listing.size.to_string() == size { strong { (size) } " " }
-                    @else { a href=(frame.with(&[("size", Some(size)), ("page", None)])) { (size) } " " }
+                    @else { a href=(frame.with(&[(&listing.parameter("size"), Some(size)), (&listing.parameter("page"), None)])) { (size) } " " }
                 }
             }
         }
@@ -196,7 +222,7 @@ pub(crate) fn search(frame: &Frame<'_>, label: &str, choices: &[Choice<'_>]) -> 
         name == "q" || name == "page" || choices.iter().any(|(known, ..)| *known == name)
     };
     html! {
-        form.search method="get" action=(format!("{}{}", frame.home, frame.path)) role="search" {
+        form.search data-key="search" method="get" action=(format!("{}{}", frame.home, frame.path)) role="search" {
             @for (name, value) in frame.query.iter().filter(|(name, _)| !own(name)) {
                 input type="hidden" name=(name) value=(value);
             }

@@ -8,7 +8,8 @@ use firesteel_status::AppStatus;
 /// After so many seconds without a change a comment is sent, to find out whether the reader is still there.
 const SILENCE: u32 = 15;
 
-/// Events for one browser: `changed` with a number that stands for the status, `over` when the application ended.
+/// Events for one browser: `changed` with a number that stands for the status and one that stands for the application, `over` when
+/// it ended.
 pub(crate) fn updates() -> UpdateSource {
     let (mut last, mut silent, mut is_over) = (None, 0, false);
     Box::new(move |served| {
@@ -17,7 +18,9 @@ pub(crate) fn updates() -> UpdateSource {
         }
         let mut now = None;
         if let Some(entry) = served.list().first() {
-            served.with_status(&entry.id, None, &mut |status| now = Some(fingerprint(status)));
+            served.with_status(&entry.id, None, &mut |status| {
+                now = Some((fingerprint(status), identity(status)));
+            });
         }
         silent += 1;
         match now {
@@ -25,12 +28,12 @@ pub(crate) fn updates() -> UpdateSource {
                 is_over = true;
                 Some("event: over\ndata: 0\n\n".to_owned())
             }
-            now if now != last => {
+            Some(now) if Some(now) != last => {
                 // The first one is what the page shows already.
-                let is_first = last.replace(now.unwrap_or_default()).is_none();
+                let is_first = last.replace(now).is_none();
                 silent = 0;
                 let name = if is_first { "hello" } else { "changed" };
-                Some(format!("event: {name}\ndata: {:016x}\n\n", now.unwrap_or_default()))
+                Some(format!("event: {name}\ndata: {:016x} {:016x}\n\n", now.0, now.1))
             }
             _ if silent >= SILENCE => {
                 silent = 0;
@@ -41,10 +44,17 @@ pub(crate) fn updates() -> UpdateSource {
     })
 }
 
+/// Another one for another application, or another run of the same name: a port is taken by one after the other.
+pub(crate) fn identity(status: &AppStatus) -> u64 {
+    let (mut hasher, application) = (DefaultHasher::new(), status.application());
+    (&application.id, &application.attempt_id, application.started).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Another one whenever something that pages show has changed, in time that grows with what runs, not with what ran.
 pub(crate) fn fingerprint(status: &AppStatus) -> u64 {
     let mut hasher = DefaultHasher::new();
-    status.application().ended.hash(&mut hasher);
+    (status.application().ended, status.shortage()).hash(&mut hasher);
     for job in status.active_jobs() {
         (job.job, job.completed_indices, job.tasks.active, job.tasks.failed).hash(&mut hasher);
     }

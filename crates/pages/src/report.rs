@@ -52,7 +52,7 @@ pub fn report(status: &AppStatus, secrets: &Redaction, now: Tick) -> String {
         },
     };
     let frame = Frame { drawn, ..frame };
-    let name = &status.application().name;
+    let name = &named(&status.application().name);
     let tabs = ["Overview", "Jobs", "Stages", "Storage", "Environment", "Executors"];
     html! {
         (DOCTYPE)

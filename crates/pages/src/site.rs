@@ -7,7 +7,9 @@ use firesteel_status::AppStatus;
 use firesteel_types::{JobId, RddId, StageId, StageRef};
 use maud::{Markup, html};
 
-use crate::app::{environment, executors, job, jobs, kill, overview, stage, stages, storage};
+use crate::app::{
+    environment, executors, job, jobs, kill, overview, stage, stages, storage, threads,
+};
 use crate::frame::{self, Drawn, Frame, Place, Tab};
 use crate::known::Known;
 use crate::recent::Recent;
@@ -75,7 +77,7 @@ impl Site for Pages {
     }
 
     fn refuse(&self, asked: &Asked<'_>, status: u16, why: &str) -> Shown {
-        answer(Err((status, why.to_owned())), &root(asked.base))
+        answer(Err((status, why.to_owned())), &root(asked.base.or(self.base.as_deref())))
     }
 }
 
@@ -132,6 +134,10 @@ impl Pages {
         path: &str,
     ) -> Found {
         let place = if asked.served.is_live() { Place::Live } else { Place::History };
+        let query = Query::parse(asked.query);
+        let is_dump = path.trim_matches('/') == threads::PATH;
+        // An executor is waited for: nobody waits for the status meanwhile.
+        let dump = is_dump.then(|| threads::ask(asked.served, (id, attempt), &query));
         let mut found = Err((404, format!("There is no application {id} here.")));
         asked.served.with_status(id, attempt, &mut |status| {
             let frame = Frame {
@@ -139,7 +145,7 @@ impl Pages {
                 root: root.to_owned(),
                 home: home.strip_suffix('/').unwrap_or(home).to_owned(),
                 path: if path.ends_with('/') { path.to_owned() } else { format!("{path}/") },
-                query: Query::parse(asked.query),
+                query: query.clone(),
                 now: asked.now,
                 end: frame::end(place, status, asked.now),
                 known: &self.known,
@@ -147,7 +153,10 @@ impl Pages {
                 token: asked.served.control().and(self.token.as_deref()),
                 drawn: Drawn::default(),
             };
-            found = of_status(&frame, status);
+            found = match &dump {
+                Some(dump) => threads::page(&frame, status, dump.as_ref()),
+                None => of_status(&frame, status),
+            };
         });
         found
     }
@@ -176,8 +185,7 @@ impl Pages {
 
 /// A page of an application.
 fn of_status(frame: &Frame<'_>, status: &AppStatus) -> Found {
-    let page =
-        |tab, title: &str, main: Markup| Ok(frame::page(frame, status, Some(tab), title, &main));
+    let page = |tab, title: &str, main: Markup| Ok(frame::page(frame, status, tab, title, &main));
     match frame.path.trim_matches('/') {
         "" => page(Tab::Overview, "Overview", overview::main(frame, status)),
         "jobs" => page(Tab::Jobs, "Jobs", jobs::main(frame, status)),

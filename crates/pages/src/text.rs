@@ -95,12 +95,17 @@ pub(crate) fn time(at: Tick) -> Markup {
     html! { time datetime=(format!("{}Z", text.replace(' ', "T"))) { (text) } }
 }
 
-/// The first so many characters.
+/// The first so many characters. Of a long text the rest is not looked at.
 pub(crate) fn short(text: &str, at_most: usize) -> String {
-    match text.chars().count() > at_most {
+    match text.chars().nth(at_most).is_some() {
         true => text.chars().take(at_most.saturating_sub(1)).chain(['…']).collect(),
         false => text.to_owned(),
     }
+}
+
+/// Of what a reader can open, for the script: the same in every version of a page, whatever texts stand in it.
+pub(crate) fn key(kind: &str, which: &str) -> String {
+    format!("{kind}-{}", crate::assets::hash(which))
 }
 
 /// A coordinate, with as few characters as can be.

@@ -6,12 +6,14 @@ use firesteel_conf::entries;
 use firesteel_status::{AppStatus, Order};
 use maud::{Markup, html};
 
+use super::{brief, named};
 use crate::frame::{Frame, Place};
 use crate::list::{self, Listing};
-use crate::text::{counted, short};
+use crate::text::{counted, key, short};
 
 /// So many entries of a list are shown, and so many characters of each; a search finds the others.
 const ROWS: usize = 400;
+const LISTS: usize = 20;
 const VALUE: usize = 300;
 const LONG: usize = 4000;
 
@@ -55,7 +57,7 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
                     @let about = known.get(key.as_str());
                     tr {
                         th scope="row" data-label="Setting" { (short(key, VALUE)) }
-                        td data-label="Value" { (said(frame, key, value)) }
+                        td data-label="Value" { (said(frame, "setting", key, value)) }
                         td data-label="Default" { @match about { Some(Known { default: Some(default), .. }) => code { (default) }, Some(_) => span.dim { "not set" }, None => span.dim { "–" } } }
                         td.dim data-label="What it does" { (about.map_or_else(|| "Firesteel has no such setting.".to_owned(), |it| short(&it.doc, 160))) }
                     }
@@ -66,7 +68,7 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         (folded(frame, &listing, "Settings at their defaults", same.into_iter().cloned().collect()))
         (folded(frame, &listing, "Runtime", pairs(&application.runtime)))
         (folded(frame, &listing, "Files", pairs(&application.resources)))
-        @for (name, list) in &application.others { (folded(frame, &listing, name, list.clone())) }
+        @for (name, list) in application.others.iter().take(LISTS) { (folded(frame, &listing, name, list.clone())) }
         (profiles(status))
     }
 }
@@ -84,12 +86,12 @@ fn folded(
     let is_open = !listing.search.is_empty() || title == "Runtime" && frame.place != Place::Report;
     html! {
         @if !pairs.is_empty() {
-            details open[is_open] {
-                summary { h2 { (title) } " " span.dim { (counted(pairs.len() as u64, "entry").replace("entrys", "entries")) } }
-                table aria-label=(title) {
+            details data-key=(key("list", title)) open[is_open] {
+                summary { h2 { (named(title)) } " " span.dim { (counted(pairs.len() as u64, "entry").replace("entrys", "entries")) } }
+                table aria-label=(named(title)) {
                     thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
                     tbody { @for (key, value) in pairs.iter().take(ROWS) {
-                        tr { th scope="row" data-label="Name" { (short(key, VALUE)) } td data-label="Value" { (said(frame, key, value)) } }
+                        tr { th scope="row" data-label="Name" { (short(key, VALUE)) } td data-label="Value" { (said(frame, title, key, value)) } }
                     } }
                 }
                 (left_out(pairs.len()))
@@ -99,11 +101,11 @@ fn folded(
 }
 
 /// A value without its secrets. A class path takes pages: it is folded.
-fn said(frame: &Frame<'_>, key: &str, value: &str) -> Markup {
-    let value = frame.secrets.apply(key, value);
+fn said(frame: &Frame<'_>, list: &str, name: &str, value: &str) -> Markup {
+    let value = frame.secrets.apply(name, value);
     html! {
         @if value.chars().count() <= VALUE { code { (value) } } @else {
-            details { summary { code { (short(value, VALUE)) } } pre { (short(value, LONG)) } }
+            details data-key=(key(list, name)) { summary { code { (short(value, VALUE)) } } pre { (short(value, LONG)) } }
         }
     }
 }
@@ -115,15 +117,15 @@ fn left_out(entries: usize) -> Markup {
 fn profiles(status: &AppStatus) -> Markup {
     html! {
         @if !status.application().profiles.is_empty() {
-            details {
+            details data-key="profiles" {
                 summary { h2 { "Resource profiles" } }
                 table aria-label="Resource profiles" {
                     thead { tr { th.num scope="col" { "Profile" } th scope="col" { "Of each executor" } th scope="col" { "Of each task" } } }
-                    tbody { @for profile in status.application().profiles.values() {
+                    tbody { @for profile in status.application().profiles.values().take(ROWS) {
                         tr {
                             td.num data-label="Profile" { (profile.id) }
-                            td data-label="Of each executor" { @for (name, amount) in &profile.executor { (name) " " (amount) " " } }
-                            td data-label="Of each task" { @for (name, amount) in &profile.task { (name) " " (amount) " " } }
+                            td data-label="Of each executor" { @for (name, amount) in profile.executor.iter().take(LISTS) { (brief(name)) " " (amount) " " } }
+                            td data-label="Of each task" { @for (name, amount) in profile.task.iter().take(LISTS) { (brief(name)) " " (amount) " " } }
                         }
                     } }
                 }

@@ -1,16 +1,28 @@
 //! Who runs the tasks: what each executor has and does, who was lost and why, who was asked for and is not there.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
-use firesteel_status::{AppStatus, ExecutorStatus, Order};
+use firesteel_status::{AppStatus, ExecutorStatus, Order, Paging, StageStatus};
 use firesteel_types::ExecutorId;
 use maud::{Markup, html};
 
+use super::{brief, executor_name, named, threads};
 use crate::badge::badge;
 use crate::chart::{gauge, usage};
-use crate::frame::Frame;
+use crate::frame::{Frame, Place, Tab};
 use crate::list::{self, Column, Listing, number_column, text_column};
-use crate::text::{bytes, count, counted, millis, percent, time};
+use crate::text::{bytes, count, counted, millis, percent, short, time};
+
+/// So many characters of why executors were lost, or are missing.
+const REASON: usize = 2000;
+/// So many reasons, and executors of each, are named.
+const NAMED: usize = 10;
+/// So many devices and attributes of an executor are named, and links to its logs and tasks.
+const ATTRIBUTES: usize = 20;
+const LOGS: usize = 4;
+const STAGES: usize = 3;
+/// Of so many stages, those that were made last.
+const RECENT: usize = 1000;
 
 const COLUMNS: [Column; 8] = [
     text_column("Executor", "id"),
@@ -33,12 +45,18 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         })
         .collect();
     let sort = listing.sort.clone();
-    let (executors, total) = listing.cut(all, |a, b| compare(&sort, a, b));
+    // A link to an executor leads to the page of the list that has it.
+    let at = frame.query.get("at").filter(|_| frame.query.get("page").is_none());
+    let is_it = |it: &&ExecutorStatus| at.is_some_and(|at| it.executor.to_string() == at);
+    let (executors, total) = listing.cut_at(all, |a, b| compare(&sort, a, b), is_it);
     let span = usage::Span::of(status, frame.end);
-    let rows = executors.iter().map(|it| row(frame, status, it, &span)).collect();
+    let recent = Paging { offset: 0, length: RECENT };
+    let ran = |stage: &StageStatus| !stage.executors.is_empty();
+    let stages = status.stages(ran, Order::Descending, recent).items;
+    let rows = executors.iter().map(|it| row(frame, status, it, &span, &stages)).collect();
     html! {
         h1 { "Executors" }
-        (missing(status))
+        (missing(frame, status))
         (lost(status))
         (list::search(frame, "Executor, host or reason", &[]))
         (list::pager(frame, &listing, total))
@@ -72,8 +90,8 @@ fn tasks(executor: &ExecutorStatus) -> u64 {
         .sum()
 }
 
-/// A sentence if fewer executors are there than the settings ask for.
-fn missing(status: &AppStatus) -> Markup {
+/// Why executors are missing, as the cluster says. While it says nothing, how many of those are there that settings ask for.
+fn missing(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let application = status.application();
     let setting = |key: &str| {
         application
@@ -89,12 +107,16 @@ fn missing(status: &AppStatus) -> Markup {
     let asked_cores = setting("spark.cores.max").filter(|asked| *asked > cores);
     let is_local = status.executor(ExecutorId::DRIVER).is_some_and(|it| it.info.cores > 0);
     html! {
-        @if application.ended.is_none() && !is_local {
-            @if let Some(asked) = asked {
-                section.alert { h2 { (counted(asked - count_alive, "executor")) " of " (asked) " missing" }
-                    p { "spark.executor.instances asks for " (asked) ", and " (count_alive) " registered. The cluster has no room for more, or refuses or fails to start them: its own page says which, and the reasons below say why others were lost." } }
-            } @else if let Some(asked) = asked_cores {
-                section.note { p { "spark.cores.max allows " (asked) " cores, and the executors have " (cores) ": the cluster has no more for this application." } }
+        @if frame.place == Place::Live && application.ended.is_none() {
+            @if let Some(why) = status.shortage() {
+                section.alert aria-labelledby="missing" {
+                    h2 #missing { "✕ Executors are missing" }
+                    p { (short(why, REASON)) }
+                }
+            } @else if let (Some(asked), false) = (asked, is_local) {
+                p.note { "spark.executor.instances asks for " (counted(asked, "executor")) ": " (count_alive) " are there." }
+            } @else if let (Some(asked), false) = (asked_cores, is_local) {
+                p.note { "spark.cores.max allows " (counted(asked, "core")) ": the executors have " (cores) "." }
             }
         }
     }
@@ -105,7 +127,7 @@ fn lost(status: &AppStatus) -> Markup {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for executor in status.executors() {
         let Some((_, reason)) = &executor.removed else { continue };
-        let name = status.executor_name(executor.executor);
+        let name = executor_name(status, executor.executor);
         match reasons.iter_mut().find(|(known, _)| known == reason) {
             Some((_, names)) => names.push(name),
             None => reasons.push((reason, vec![name])),
@@ -116,9 +138,10 @@ fn lost(status: &AppStatus) -> Markup {
         @if count_lost > 0 {
             section.alert aria-labelledby="lost" {
                 h2 #lost { "✕ " (counted(count_lost as u64, "executor")) " lost" }
-                ul { @for (reason, names) in reasons.iter().take(10) {
-                    li { strong { (counted(names.len() as u64, "executor")) } " (" (names.iter().take(10).cloned().collect::<Vec<_>>().join(", ")) @if names.len() > 10 { ", …" } "): " (reason) }
+                ul { @for (reason, names) in reasons.iter().take(NAMED) {
+                    li { strong { (counted(names.len() as u64, "executor")) } " (" (names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ")) @if names.len() > NAMED { ", …" } "): " (short(reason, REASON)) }
                 } }
+                @if reasons.len() > NAMED { p.dim { (counted((reasons.len() - NAMED) as u64, "more reason")) ": see the table." } }
             }
         }
     }
@@ -129,12 +152,13 @@ fn row(
     status: &AppStatus,
     executor: &ExecutorStatus,
     span: &usage::Span,
+    stages: &[&StageStatus],
 ) -> Vec<Markup> {
     vec![
         who(frame, status, executor),
         state(executor),
         slots(executor),
-        work(executor),
+        work(frame, status, executor, stages),
         spent(executor),
         memory(executor),
         span.draw(executor),
@@ -144,6 +168,9 @@ fn row(
 
 /// Where output can be read. A worker behind its master tells a path of the master: it leads somewhere from pages that are there too.
 fn log_link(frame: &Frame<'_>, url: &str) -> Option<String> {
+    if url.len() > REASON {
+        return None;
+    }
     if url.starts_with("http://") || url.starts_with("https://") {
         return Some(url.to_owned());
     }
@@ -155,10 +182,34 @@ fn who(frame: &Frame<'_>, status: &AppStatus, executor: &ExecutorStatus) -> Mark
     let logs = executor.info.log_urls.iter();
     let logs = logs.filter_map(|(name, url)| Some((name, log_link(frame, url)?)));
     html! {
-        strong #(format!("executor-{}", executor.executor)) { (status.executor_name(executor.executor)) } " "
-        span.dim { (executor.info.host.0) }
-        @for (name, url) in logs.take(4) {
-            " " a href=(url) rel="noreferrer" { (name) }
+        strong #(format!("executor-{}", executor.executor)) { (executor_name(status, executor.executor)) } " "
+        span.dim { (brief(&executor.info.host.0)) }
+        @for (name, url) in logs.take(LOGS) {
+            " " a href=(url) rel="noreferrer" { (brief(name)) }
+        }
+        @if let Some(link) = threads::link(frame, executor.executor).filter(|_| executor.is_active()) {
+            " " a href=(link) aria-label=(format!("Threads of executor {}", executor_name(status, executor.executor))) { "threads" }
+        }
+        (equipment(frame, executor))
+    }
+}
+
+/// Devices, the profile that it was asked for with, and what its cluster manager tells of it.
+fn equipment(frame: &Frame<'_>, executor: &ExecutorStatus) -> Markup {
+    let info = &executor.info;
+    let addresses = |all: &[String]| all.iter().take(ATTRIBUTES).cloned().collect::<Vec<_>>();
+    html! {
+        @for (name, all) in info.resources.iter().take(ATTRIBUTES) {
+            br; span.dim { (brief(name)) " " (brief(&addresses(all).join(", "))) }
+        }
+        @if info.resource_profile > 0 { br; a href=(frame.tab(Tab::Environment)) { "resource profile " (info.resource_profile) } }
+        @if !info.attributes.is_empty() {
+            details data-key=(format!("attributes-{}", executor.executor)) {
+                summary { (counted(info.attributes.len() as u64, "attribute")) }
+                ul { @for (name, value) in info.attributes.iter().take(ATTRIBUTES) {
+                    li { (brief(name)) ": " code { (brief(frame.secrets.apply(name, value))) } }
+                } }
+            }
         }
     }
 }
@@ -166,7 +217,7 @@ fn who(frame: &Frame<'_>, status: &AppStatus, executor: &ExecutorStatus) -> Mark
 fn state(executor: &ExecutorStatus) -> Markup {
     html! {
         @match &executor.removed {
-            Some((at, reason)) => { (badge("bad", "✕", "Lost")) " " (time(*at)) br; span.dim { (reason) } }
+            Some((at, reason)) => { (badge("bad", "✕", "Lost")) " " (time(*at)) br; span.dim { (named(reason)) } }
             None if executor.is_excluded => { (badge("bad", "■", "Excluded")) " " (time(executor.added)) }
             None => { (badge("good", "✓", "Alive")) " " span.dim { "since " (time(executor.added)) } }
         }
@@ -183,9 +234,24 @@ fn slots(executor: &ExecutorStatus) -> Markup {
     }
 }
 
-fn work(executor: &ExecutorStatus) -> Markup {
+fn work(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    executor: &ExecutorStatus,
+    stages: &[&StageStatus],
+) -> Markup {
+    let of = |stage: &&StageStatus| {
+        let totals = stage.executors.get(&executor.executor)?;
+        Some((totals.tasks.active, totals.task_time_ms, stage.info.stage))
+    };
+    let mut places: Vec<_> = stages.iter().filter_map(of).collect();
+    places.sort_by_key(|place| Reverse(*place));
+    let name = executor_name(status, executor.executor);
     html! {
         (count(tasks(executor)))
+        @for (_, _, stage) in places.iter().take(STAGES) {
+            br; a href=(frame.tasks_on(*stage, &name)) aria-label=(format!("Tasks of executor {name} in stage {}", stage.stage)) { "in stage " (stage.stage) }
+        }
         @if executor.tasks.failed > 0 { br; span.bad { "✕ " (executor.tasks.failed) " failed" } }
         @if executor.tasks.killed > 0 { br; span.dim { (executor.tasks.killed) " killed" } }
     }

@@ -3,11 +3,15 @@
 use firesteel_status::{AppStatus, Insight, StageStatus};
 use maud::{Markup, html};
 
-use crate::frame::Frame;
-use crate::text::millis;
+use super::named;
+use crate::frame::{Frame, Tab};
+use crate::text::{millis, short};
 
-/// Of a stage with more tasks its pictures have to do: another look at all of them takes too long.
+/// Of a stage with more tasks the pictures say how they differ: another look at all of them takes too long.
 const MOST_TASKS: u32 = 100_000;
+
+/// So many characters of what was measured are shown: some repeat why an executor was lost.
+const LONGEST: usize = 2000;
 
 /// Of the whole application, the costliest first.
 pub(crate) fn of_application(frame: &Frame<'_>, status: &AppStatus) -> Markup {
@@ -23,7 +27,11 @@ pub(crate) fn of_application(frame: &Frame<'_>, status: &AppStatus) -> Markup {
 pub(crate) fn of_stage(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
     match stage.info.tasks <= MOST_TASKS {
         true => list(frame, &status.stage_insights(stage, frame.end)),
-        false => html! {},
+        false => html! {
+            (list(frame, &status.stage_insights_of_sums(stage, frame.end)))
+            p.note { "Of so many tasks the pictures below say whether some took far longer, and the insights of "
+                a href=(frame.tab(Tab::Overview)) { "the whole application" } " what that cost." }
+        },
     }
 }
 
@@ -37,7 +45,7 @@ fn list(frame: &Frame<'_>, all: &[Insight]) -> Markup {
                             strong { (capital(insight.kind.title())) } (place(frame, insight))
                             @if let Some(lost) = insight.lost_ms.filter(|lost| *lost > 0) { " · costs about " strong { (millis(lost)) } }
                         }
-                        p { (insight.figure) "." }
+                        p { (short(&insight.figure, LONGEST)) "." }
                         p.dim { "Try: " (insight.advice) "." }
                     }
                 }
@@ -53,7 +61,7 @@ fn place(frame: &Frame<'_>, insight: &Insight) -> Markup {
             (None, Some(job)) => { " at " a href=(frame.job(job)) { "job " (job) } },
             (None, None) => {}
         }
-        @if !insight.place.is_empty() { " " span.dim { (insight.place) } }
+        @if !insight.place.is_empty() { " " span.dim { (named(&insight.place)) } }
     }
 }
 

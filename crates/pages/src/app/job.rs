@@ -6,12 +6,15 @@ use firesteel_status::{AppStatus, JobState, JobStatus, StageState, StageStatus};
 use firesteel_types::StageId;
 use maud::{Markup, html};
 
-use super::{LONGEST, facts, job_name, kill, named, said, stages, task_time_ms};
+use super::{LONGEST, brief, facts, job_name, kill, named, said, stages, task_time_ms};
 use crate::badge;
 use crate::chart::dag::{self, Node};
 use crate::chart::progress;
 use crate::frame::Frame;
 use crate::text::{bytes, counted, millis, short, time};
+
+/// So many tags are named.
+const TAGS: usize = 50;
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Markup {
     let known = status.stages_of(job.job);
@@ -31,22 +34,23 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Ma
             ),
         ),
     ];
-    all.extend(job.properties.group().map(|group| ("Group", said(group))));
-    all.extend(job.properties.get("spark.scheduler.pool").map(|pool| ("Pool", said(pool))));
+    all.extend(job.properties.group().map(|group| ("Group", said(named(group)))));
+    all.extend(job.properties.get("spark.scheduler.pool").map(|pool| ("Pool", said(named(pool)))));
     if !job.properties.tags().is_empty() {
-        let tags: Vec<&str> = job.properties.tags().iter().map(String::as_str).collect();
+        let tags: Vec<String> =
+            job.properties.tags().iter().take(TAGS).map(|tag| brief(tag)).collect();
         all.push(("Tags", said(tags.join(", "))));
     }
     html! {
         h1 #(format!("job-{}", job.job)) { "Job " (job.job) ": " (named(job_name(job))) }
         (facts(&all))
-        @if job_name(job).len() > named(job_name(job)).len() { details { summary { "Its whole description" } pre { (short(job_name(job), LONGEST)) } } }
+        @if job_name(job).len() > named(job_name(job)).len() { details data-key="description" { summary { "Its whole description" } pre { (short(job_name(job), LONGEST)) } } }
         @if let JobState::Failed { reason } = &job.state { section.alert { h2 { "✕ Why it failed" } pre { (short(reason, LONGEST)) } } }
         @if job.state == JobState::Running { (kill::form(frame, "job", job.job.0)) }
         h2 { "Stages" }
         @if known.len() < job.stages.len() { p.dim { (counted((job.stages.len() - known.len()) as u64, "stage")) " of it are forgotten: spark.ui.retainedStages." } }
         (picture(frame, &known))
-        (stages::short_table(frame, &known))
+        (stages::of_job(frame, &known))
     }
 }
 

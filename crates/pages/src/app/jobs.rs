@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 
 use firesteel_status::{AppStatus, JobState, JobStatus, Order, Paging};
-use firesteel_types::ExecutorId;
+use firesteel_types::{ExecutorId, Tick};
 use maud::{Markup, html};
 
-use super::{job_name, named, said};
+use super::{executor_name, job_name, named, said};
 use crate::badge;
 use crate::chart::progress;
 use crate::chart::timeline::{self, Entry, Moment};
@@ -24,6 +24,9 @@ const COLUMNS: [Column; 7] = [
     text_column("Tasks", "tasks"),
 ];
 
+/// So many executors that came or were lost are drawn.
+const MOMENTS: usize = 100;
+
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let mut listing = Listing::of(&frame.query, "id", Order::Descending);
     let state = frame.query.get("state").unwrap_or_default();
@@ -36,11 +39,12 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let sort = listing.sort.clone();
     let (jobs, total) = listing.cut(all, |a, b| compare(frame, &sort, a, b));
     let rows = jobs.iter().map(|job| row(frame, job)).collect();
+    let entries = entries(frame, &jobs);
     html! {
         h1 { "Jobs" }
         (list::search(frame, "Description, group or id", &[("state", "State", &states(status))]))
         @if jobs.is_empty() { p.empty { "No job is like that." } } @else {
-            figure { figcaption { "The jobs below, over time" } (timeline::draw("Jobs over time", &entries(frame, &jobs), &moments(status))) }
+            figure { figcaption { "The jobs below, over time" } (timeline::draw("Jobs over time", &entries, &moments(status, timeline::window(&entries)))) }
             (list::pager(frame, &listing, total))
             (list::table(frame, &listing, "Jobs", &COLUMNS, rows))
             (list::pager(frame, &listing, total))
@@ -83,7 +87,7 @@ fn compare(frame: &Frame<'_>, sort: &str, a: &JobStatus, b: &JobStatus) -> Order
     by.then(a.job.cmp(&b.job))
 }
 
-pub(crate) fn entries(frame: &Frame<'_>, jobs: &[&JobStatus]) -> Vec<Entry> {
+fn entries(frame: &Frame<'_>, jobs: &[&JobStatus]) -> Vec<Entry> {
     let entry = |job: &&JobStatus| Entry {
         from: job.submitted,
         to: frame.until(job.completed),
@@ -98,20 +102,22 @@ pub(crate) fn entries(frame: &Frame<'_>, jobs: &[&JobStatus]) -> Vec<Entry> {
     jobs.iter().map(entry).collect()
 }
 
-/// Executors that came, and that were lost.
-pub(crate) fn moments(status: &AppStatus) -> Vec<Moment> {
-    let executors = status.executors().filter(|it| it.executor != ExecutorId::DRIVER);
-    let both = executors.flat_map(|it| {
-        let name = status.executor_name(it.executor);
-        let came = Moment { at: it.added, words: format!("Executor {name} added"), is_bad: false };
-        let lost = it.removed.as_ref().map(|(at, reason)| Moment {
-            at: *at,
-            words: format!("Executor {name} lost: {reason}"),
-            is_bad: true,
-        });
-        [Some(came), lost]
+/// Executors that were lost between two moments, and that came: of many, the losses.
+fn moments(status: &AppStatus, (from, to): (Tick, Tick)) -> Vec<Moment> {
+    let executors = || status.executors().filter(|it| it.executor != ExecutorId::DRIVER);
+    let is_within = |at: Tick| from <= at && at <= to;
+    let lost = executors().filter_map(|it| {
+        let (at, reason) = it.removed.as_ref().filter(|(at, _)| is_within(*at))?;
+        let name = executor_name(status, it.executor);
+        let words = format!("Executor {name} lost: {}", named(reason));
+        Some(Moment { at: *at, words, is_bad: true })
     });
-    both.flatten().take(100).collect()
+    let came = executors().filter(|it| is_within(it.added)).map(|it| Moment {
+        at: it.added,
+        words: format!("Executor {} added", executor_name(status, it.executor)),
+        is_bad: false,
+    });
+    lost.chain(came).take(MOMENTS).collect()
 }
 
 fn row(frame: &Frame<'_>, job: &JobStatus) -> Vec<Markup> {
@@ -122,7 +128,7 @@ fn row(frame: &Frame<'_>, job: &JobStatus) -> Vec<Markup> {
         html! {
             a href=(frame.job(job.job)) { (named(name)) }
             @if *name != *job.name { br; span.dim { (named(&job.name)) } }
-            @if let Some(group) = job.properties.group() { br; span.dim { "group " (group) } }
+            @if let Some(group) = job.properties.group() { br; span.dim { "group " (named(group)) } }
         },
         badge::job(&job.state),
         time(job.submitted),

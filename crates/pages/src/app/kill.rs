@@ -20,7 +20,7 @@ pub(crate) enum Outcome {
 pub(crate) fn form(frame: &Frame<'_>, what: &str, id: u32) -> Markup {
     let Some(token) = frame.token.filter(|_| frame.is_live()) else { return html! {} };
     html! {
-        details.kill {
+        details.kill data-key="kill" {
             summary { "Kill this " (what) "…" }
             form method="post" action=(format!("{}/{what}s/{what}/kill/", frame.home)) {
                 input type="hidden" name="id" value=(id);

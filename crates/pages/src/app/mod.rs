@@ -7,7 +7,7 @@
 //! | `stages`, `stage`, `tasks` | all stages, one stage attempt with its tasks |
 //! | `storage` | cached RDDs |
 //! | `environment` | settings |
-//! | `executors` | who runs it, who was lost and why |
+//! | `executors`, `threads` | who runs it, who was lost and why; what the threads of one do |
 //! | `insights` | what could be better |
 //! | `times` | what tasks took, by what they did |
 //! | `kill` | forms that end a job or a stage |
@@ -23,10 +23,11 @@ pub(crate) mod stage;
 pub(crate) mod stages;
 pub(crate) mod storage;
 pub(crate) mod tasks;
+pub(crate) mod threads;
 pub(crate) mod times;
 
-use firesteel_status::{JobStatus, StageStatus};
-use firesteel_types::TaskMetrics;
+use firesteel_status::{AppStatus, JobStatus, StageStatus};
+use firesteel_types::{ExecutorId, TaskMetrics};
 use maud::{Markup, html};
 
 use crate::text::{bytes, short};
@@ -34,6 +35,8 @@ use crate::text::{bytes, short};
 /// So many characters of what an application says are shown.
 pub(crate) const LONGEST: usize = 20_000;
 const NAME: usize = 300;
+/// Of names of executors, hosts and devices: a picture or a row may have many.
+const SHORT_NAME: usize = 100;
 
 /// What a job is called: what the user says it does, or its last stage.
 pub(crate) fn job_name(job: &JobStatus) -> &str {
@@ -43,6 +46,15 @@ pub(crate) fn job_name(job: &JobStatus) -> &str {
 /// What a user called something, as far as it fits into a table: a description may be a whole program.
 pub(crate) fn named(text: &str) -> String {
     short(text, NAME)
+}
+
+/// What a cluster manager called something.
+pub(crate) fn brief(text: &str) -> String {
+    short(text, SHORT_NAME)
+}
+
+pub(crate) fn executor_name(status: &AppStatus, executor: ExecutorId) -> String {
+    brief(&status.executor_name(executor))
 }
 
 /// A term and what there is to say, beside others.

@@ -1,18 +1,21 @@
 //! One stage attempt: what its tasks cost and how they differ, when they ran and where, and what failed.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firesteel_status::{
-    AppStatus, CostReader, StageState, StageStatus, TaskCost, TaskState, TaskStatus,
+    AppStatus, CostReader, ExecutorTotals, Order, StageState, StageStatus, TaskCost, TaskState,
+    TaskStatus,
 };
-use firesteel_types::Tick;
+use firesteel_types::{ExecutorId, Tick};
 use maud::{Markup, html};
 
 use super::tasks::Picked;
 use super::times::Times;
 use super::{
-    LONGEST, facts, insights, kill, named, said, size, stages, task_time_ms, tasks, volumes,
+    LONGEST, brief, executor_name, facts, insights, kill, named, said, size, stages, task_time_ms,
+    tasks, volumes,
 };
 use crate::album::{StageKey, StagePictures};
 use crate::badge;
@@ -20,14 +23,13 @@ use crate::chart::spread::{self, Spread};
 use crate::chart::stream::Stream;
 use crate::chart::{gauge, progress, stacked};
 use crate::frame::Frame;
-use crate::text::{bytes, count, counted, micros, millis, short, time};
+use crate::list::{self, Column, Listing, number_column, text_column};
+use crate::text::{bytes, count, counted, key, micros, millis, short, time};
 
 /// So many kinds of failures are shown.
 const FAILURES: usize = 5;
 /// Failures are told apart by so many characters.
 const ALIKE: usize = 160;
-/// So many executors are shown.
-const EXECUTORS: usize = 50;
 /// So many jobs, other stages and attempts are named.
 const NAMED: usize = 20;
 
@@ -209,7 +211,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
     }
     html! {
         (facts(&all))
-        @if let Some(details) = &stage.info.details { details { summary { "Call site" } pre { (short(details, LONGEST)) } } }
+        @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre { (short(details, LONGEST)) } } }
     }
 }
 
@@ -223,7 +225,7 @@ fn failed(stage: &StageStatus, failures: &BTreeMap<String, (u64, String)>) -> Ma
                 @if !kinds.is_empty() {
                     h2 { "Failures of tasks, by what they say" }
                     @for (kind, (count, text)) in kinds.iter().take(FAILURES) {
-                        details { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
+                        details data-key=(key("failure", kind)) { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
                     }
                     @if kinds.len() > FAILURES { p.dim { (counted((kinds.len() - FAILURES) as u64, "more kind")) "." } }
                 }
@@ -254,36 +256,78 @@ fn spreads(look: &Look) -> Markup {
     }
 }
 
+const EXECUTORS: [Column; 8] = [
+    text_column("Executor", "id"),
+    number_column("Task time", "time"),
+    number_column("Tasks", "tasks"),
+    number_column("Failed", "failed"),
+    number_column("Input", "input"),
+    number_column("Shuffle read", "read"),
+    number_column("Shuffle write", "write"),
+    number_column("Spill", "spill"),
+];
+
+type Part<'a> = (&'a ExecutorId, &'a ExecutorTotals);
+
+fn tasks_on(totals: &ExecutorTotals) -> u64 {
+    u64::from(totals.tasks.completed) + u64::from(totals.tasks.active)
+}
+
+fn compare_executors(sort: &str, a: &Part<'_>, b: &Part<'_>) -> Ordering {
+    let number = |of: fn(&ExecutorTotals) -> u64| of(a.1).cmp(&of(b.1));
+    let by = match sort {
+        "id" => Ordering::Equal,
+        "tasks" => number(tasks_on),
+        "failed" => number(|it| it.tasks.failed.into()),
+        "input" => number(|it| it.metrics.input_bytes),
+        "read" => number(|it| it.metrics.shuffle_read_bytes()),
+        "write" => number(|it| it.metrics.shuffle_write_bytes),
+        "spill" => number(|it| it.metrics.disk_bytes_spilled),
+        _ => number(|it| it.task_time_ms),
+    };
+    by.then(a.0.cmp(b.0))
+}
+
+/// Those that took most first.
 fn by_executor(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
     let most = stage.executors.values().map(|it| it.task_time_ms).max().unwrap_or(0);
+    let mut listing = Listing::beside(&frame.query, "executors-", "time", Order::Descending);
+    let sort = listing.sort.clone();
+    let all = stage.executors.iter().collect();
+    let (parts, total) = listing.cut(all, |a, b| compare_executors(&sort, a, b));
+    let rows = parts.iter().map(|part| executor_row(frame, status, stage, part, most)).collect();
     html! {
-        @if stage.executors.len() > 1 {
+        @if total > 1 {
             h2 { "By executor" }
-            table aria-label="By executor" {
-                thead { tr {
-                    th scope="col" { "Executor" } th.wide scope="col" { "Task time" } th.num scope="col" { "Tasks" } th.num scope="col" { "Failed" }
-                    th.num scope="col" { "Input" } th.num scope="col" { "Shuffle read" } th.num scope="col" { "Shuffle write" } th.num scope="col" { "Spill" }
-                } }
-                tbody { @for (executor, totals) in stage.executors.iter().take(EXECUTORS) {
-                    tr {
-                        td data-label="Executor" {
-                            a href=(frame.executor(*executor)) { (status.executor_name(*executor)) }
-                            @if let Some(it) = status.executor(*executor) { " " span.dim { (it.info.host.0) } @if !it.is_active() { " " span.bad { "✕ lost" } } }
-                            @if totals.is_excluded { " " span.bad { "excluded" } }
-                        }
-                        td.wide data-label="Task time" { (gauge(totals.task_time_ms, most, &millis(totals.task_time_ms))) span.numbers { (millis(totals.task_time_ms)) } }
-                        td.num data-label="Tasks" { (count(u64::from(totals.tasks.completed) + u64::from(totals.tasks.active))) }
-                        td.num data-label="Failed" { @if totals.tasks.failed > 0 { span.bad { (totals.tasks.failed) } } @else { span.dim { "–" } } }
-                        td.num data-label="Input" { (size(totals.metrics.input_bytes)) }
-                        td.num data-label="Shuffle read" { (size(totals.metrics.shuffle_read_bytes())) }
-                        td.num data-label="Shuffle write" { (size(totals.metrics.shuffle_write_bytes)) }
-                        td.num data-label="Spill" { (size(totals.metrics.disk_bytes_spilled)) }
-                    }
-                } }
-            }
-            @if stage.executors.len() > EXECUTORS { p.dim { (counted((stage.executors.len() - EXECUTORS) as u64, "more executor")) " not shown." } }
+            (list::table(frame, &listing, "By executor", &EXECUTORS, rows))
+            (list::pager(frame, &listing, total))
         }
     }
+}
+
+fn executor_row(
+    frame: &Frame<'_>,
+    status: &AppStatus,
+    stage: &StageStatus,
+    (executor, totals): &Part<'_>,
+    most: u64,
+) -> Vec<Markup> {
+    let name = executor_name(status, **executor);
+    let took = millis(totals.task_time_ms);
+    vec![
+        html! {
+            a href=(frame.executor(**executor)) { (name) }
+            @if let Some(it) = status.executor(**executor) { " " span.dim { (brief(&it.info.host.0)) } @if !it.is_active() { " " span.bad { "✕ lost" } } }
+            @if totals.is_excluded { " " span.bad { "excluded" } }
+        },
+        html! { (gauge(totals.task_time_ms, most, &took)) span.numbers { (took) } },
+        html! { a href=(frame.tasks_on(stage.info.stage, &name)) aria-label=(format!("{} tasks on executor {name}", count(tasks_on(totals)))) { (count(tasks_on(totals))) } },
+        html! { @if totals.tasks.failed > 0 { span.bad { (totals.tasks.failed) } } @else { span.dim { "–" } } },
+        size(totals.metrics.input_bytes),
+        size(totals.metrics.shuffle_read_bytes()),
+        size(totals.metrics.shuffle_write_bytes),
+        size(totals.metrics.disk_bytes_spilled),
+    ]
 }
 
 fn accumulables(stage: &StageStatus) -> Markup {

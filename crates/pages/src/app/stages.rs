@@ -8,9 +8,9 @@ use maud::{Markup, html};
 use super::{named, said, size, task_time_ms};
 use crate::badge;
 use crate::chart::progress;
-use crate::frame::{Frame, Tab};
+use crate::frame::Frame;
 use crate::list::{self, Column, Listing, number_column, text_column};
-use crate::text::{count, counted, millis};
+use crate::text::{count, millis};
 
 const COLUMNS: [Column; 11] = [
     number_column("Stage", "id"),
@@ -25,9 +25,6 @@ const COLUMNS: [Column; 11] = [
     number_column("Shuffle write", "write"),
     number_column("Spill", "spill"),
 ];
-
-/// So many stages of one job are listed.
-const ROWS: usize = 200;
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let mut listing = Listing::of(&frame.query, "id", Order::Descending);
@@ -51,12 +48,15 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     }
 }
 
-/// The stages of a job, all of them, in the order of their ids.
-pub(crate) fn short_table(frame: &Frame<'_>, stages: &[&StageStatus]) -> Markup {
-    let rows = stages.iter().take(ROWS).map(|stage| row(frame, stage)).collect();
+/// The stages of a job, in the order of their ids unless it is asked for otherwise.
+pub(crate) fn of_job(frame: &Frame<'_>, stages: &[&StageStatus]) -> Markup {
+    let mut listing = Listing::of(&frame.query, "id", Order::Ascending);
+    let sort = listing.sort.clone();
+    let (stages, total) = listing.cut(stages.to_vec(), |a, b| compare(frame, &sort, a, b));
+    let rows = stages.iter().map(|stage| row(frame, stage)).collect();
     html! {
-        (list::fixed_table("Stages of the job", &COLUMNS, rows))
-        @if stages.len() > ROWS { p.dim { (counted((stages.len() - ROWS) as u64, "more stage")) ": see " a href=(frame.tab(Tab::Stages)) { "all stages" } "." } }
+        (list::table(frame, &listing, "Stages of the job", &COLUMNS, rows))
+        (list::pager(frame, &listing, total))
     }
 }
 

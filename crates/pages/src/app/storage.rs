@@ -1,17 +1,21 @@
 //! What is cached, how much of it, and where.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use firesteel_status::{AppStatus, CachedBlock, Order, RddStatus};
 use firesteel_types::ExecutorId;
 use maud::{Markup, html};
 
-use super::{facts, said, size};
+use super::{executor_name, facts, named, said, size};
 use crate::chart::gauge;
 use crate::frame::Frame;
 use crate::list::{self, Column, Listing, number_column, text_column};
-use crate::text::{bytes, count};
+use crate::text::{bytes, count, counted};
+
+/// So many executors that hold most of an RDD are shown, and so many that hold one partition.
+const HOLDERS: usize = 50;
+const REPLICAS: usize = 10;
 
 const RDDS: [Column; 6] = [
     number_column("RDD", "id"),
@@ -71,7 +75,7 @@ fn cached(rdd: &RddStatus) -> Markup {
 fn row(frame: &Frame<'_>, rdd: &RddStatus) -> Vec<Markup> {
     vec![
         html! { a href=(frame.rdd(rdd.rdd.id)) { (rdd.rdd.id) } },
-        html! { a href=(frame.rdd(rdd.rdd.id)) { (rdd.rdd.name) } br; span.dim { (rdd.rdd.call_site) } },
+        html! { a href=(frame.rdd(rdd.rdd.id)) { (named(&rdd.rdd.name)) } br; span.dim { (named(&rdd.rdd.call_site)) } },
         said(rdd.level.description()),
         cached(rdd),
         size(rdd.memory_bytes()),
@@ -86,13 +90,13 @@ pub(crate) fn rdd(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Mar
     let (partitions, total) = listing.cut(all, |a, b| compare_partitions(&sort, a, b));
     let rows = partitions.iter().map(|partition| partition_row(frame, status, partition)).collect();
     html! {
-        h1 { "RDD " (rdd.rdd.id) ": " (rdd.rdd.name) }
+        h1 { "RDD " (rdd.rdd.id) ": " (named(&rdd.rdd.name)) }
         (facts(&[
             ("Storage level", said(rdd.level.description())),
             ("Cached partitions", cached(rdd)),
             ("In memory", said(bytes(rdd.memory_bytes()))),
             ("On disk", said(bytes(rdd.disk_bytes()))),
-            ("Made by", said(&*rdd.rdd.call_site)),
+            ("Made by", said(named(&rdd.rdd.call_site))),
         ]))
         (holders(frame, status, rdd))
         h2 { "Partitions" }
@@ -124,13 +128,16 @@ fn partition_row(
 ) -> Vec<Markup> {
     vec![
         said(count(u64::from(**partition))),
-        html! { @for executor in blocks.keys() { a href=(frame.executor(*executor)) { (status.executor_name(*executor)) } " " } },
+        html! {
+            @for executor in blocks.keys().take(REPLICAS) { a href=(frame.executor(*executor)) { (executor_name(status, *executor)) } " " }
+            @if blocks.len() > REPLICAS { (count((blocks.len() - REPLICAS) as u64)) " more" }
+        },
         size(sum(blocks, |it| it.memory_bytes)),
         size(sum(blocks, |it| it.disk_bytes)),
     ]
 }
 
-/// How much each executor holds.
+/// How much each executor holds, those that hold most first.
 fn holders(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Markup {
     let mut held: BTreeMap<ExecutorId, (u64, u64, u64)> = BTreeMap::new();
     for (executor, block) in rdd.partitions.values().flatten() {
@@ -141,15 +148,19 @@ fn holders(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Markup {
             one.2.saturating_add(block.disk_bytes),
         );
     }
-    let most =
-        held.values().map(|(_, memory, disk)| memory.saturating_add(*disk)).max().unwrap_or(0);
+    let all_of =
+        |(_, (_, memory, disk)): &(ExecutorId, (u64, u64, u64))| memory.saturating_add(*disk);
+    let mut held: Vec<_> = held.into_iter().collect();
+    held.sort_by_key(|holder| Reverse(all_of(holder)));
+    let most = held.first().map_or(0, all_of);
+    let others = held.len().saturating_sub(HOLDERS);
     html! {
         h2 { "By executor" }
         table aria-label="By executor" {
             thead { tr { th scope="col" { "Executor" } th.wide scope="col" { "Share" } th.num scope="col" { "Partitions" } th.num scope="col" { "In memory" } th.num scope="col" { "On disk" } } }
-            tbody { @for (executor, (blocks, memory, disk)) in held {
+            tbody { @for (executor, (blocks, memory, disk)) in held.into_iter().take(HOLDERS) {
                 tr {
-                    td data-label="Executor" { a href=(frame.executor(executor)) { (status.executor_name(executor)) } }
+                    td data-label="Executor" { a href=(frame.executor(executor)) { (executor_name(status, executor)) } }
                     td.wide data-label="Share" { (gauge(memory.saturating_add(disk), most, &bytes(memory.saturating_add(disk)))) }
                     td.num data-label="Partitions" { (count(blocks)) }
                     td.num data-label="In memory" { (size(memory)) }
@@ -157,5 +168,6 @@ fn holders(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Markup {
                 }
             } }
         }
+        @if others > 0 { p.dim { (counted(others as u64, "more executor")) " with less." } }
     }
 }

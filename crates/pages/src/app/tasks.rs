@@ -6,7 +6,7 @@ use firesteel_status::{
 use firesteel_types::TaskMetrics;
 use maud::{Markup, html};
 
-use super::{said, size};
+use super::{brief, executor_name, said, size};
 use crate::badge;
 use crate::frame::Frame;
 use crate::list::{self, Column, Listing, number_column, text_column};
@@ -69,7 +69,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn includes(&self, task: &TaskStatus) -> bool {
-        let name = || self.status.executor_name(task.info.executor);
+        let name = || executor_name(self.status, task.info.executor);
         self.state.is_none_or(|state| task.state == state)
             && self.executor.is_none_or(|wanted| name() == wanted)
             && (self.listing.search.is_empty() || is_found(self.status, task, &self.listing))
@@ -118,6 +118,9 @@ pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>
                 p.dim { "Those that ended last: spark.ui.retainedTasks." }
             }
             (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
+            @if let Some(executor) = wanted.executor {
+                p { "Those on executor " strong { (brief(executor)) } ": " a href=(format!("{}#tasks", frame.with(&[("executor", None), ("page", None)]))) { "show all" } "." }
+            }
             @if page.items.is_empty() { p.empty { "No task is like that." } } @else {
                 (list::pager(frame, &shown, page.total))
                 (list::table(frame, &shown, "Tasks", &COLUMNS, rows))
@@ -129,7 +132,7 @@ pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>
 
 fn is_found(status: &AppStatus, task: &TaskStatus, listing: &Listing) -> bool {
     let failure = task.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-    let executor = status.executor_name(task.info.executor);
+    let executor = executor_name(status, task.info.executor);
     task.info.index.to_string() == listing.search
         || listing.finds(&[&task.info.host.0, &failure])
         || executor == listing.search
@@ -146,10 +149,10 @@ fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> 
             (badge::task(task.state))
             @if let Some(failure) = &task.failure {
                 @let text = failure.to_string();
-                details { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
+                details data-key=(format!("task-{}", info.task)) { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
             }
         },
-        html! { a href=(frame.executor(info.executor)) { (status.executor_name(info.executor)) } " " span.dim { (info.host.0) } },
+        html! { a href=(frame.executor(info.executor)) { (executor_name(status, info.executor)) } " " span.dim { (brief(&info.host.0)) } },
         said(info.locality.as_str().replace('_', " ").to_lowercase()),
         said(moment(info.launched).get(11..).unwrap_or_default()),
         took.map_or_else(|| html! { span.dim { "–" } }, |took| said(millis(took))),

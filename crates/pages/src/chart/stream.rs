@@ -10,6 +10,7 @@ use firesteel_types::{ExecutorId, TaskMetrics, Tick};
 use maud::{Markup, html};
 
 use super::{swatch, time_axis};
+use crate::app::{brief, executor_name};
 use crate::text::{counted, millis, share};
 
 /// Up to so many tasks are drawn one by one, with what they did.
@@ -211,7 +212,7 @@ impl Stream {
             svg.stream width="100%" height=(height + 18) role="group" aria-label=(label) {
                 (time_axis(self.span, height))
                 @for (executor, (top, _)) in &tops {
-                    text.label x="0" y=(top - 4) { "Executor " (status.executor_name(*executor)) @if let Some(it) = status.executor(*executor) { " · " (it.info.host.0) } }
+                    text.label x="0" y=(top - 4) { "Executor " (executor_name(status, *executor)) @if let Some(it) = status.executor(*executor) { " · " (brief(&it.info.host.0)) } }
                 }
                 @if self.is_one_by_one() {
                     @for bar in self.bars.iter().filter(in_rows) { (self.one(bar, &tops, far_ms)) }

@@ -28,10 +28,16 @@ const LANE: u32 = 22;
 const CHARACTER: f64 = 0.0066;
 const NAME: usize = 34;
 
-/// Entries in lanes in which nothing overlaps, names included.
+/// From when to when a picture of these entries is.
+pub(crate) fn window(entries: &[Entry]) -> (Tick, Tick) {
+    let start = entries.iter().map(|entry| entry.from).min().unwrap_or_default();
+    (start, entries.iter().map(|entry| entry.to).max().unwrap_or(start))
+}
+
+/// Entries in lanes in which nothing overlaps, names included. On a narrow screen the picture keeps the width that its names need,
+/// and can be scrolled. Moments outside of its [`window`] are left out.
 pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup {
-    let Some(start) = entries.iter().map(|entry| entry.from).min() else { return html! {} };
-    let end = entries.iter().map(|entry| entry.to).max().unwrap_or(start);
+    let (start, end) = window(entries);
     let span = end.since_ms(start).max(1);
     let at = |moment: Tick| moment.since_ms(start).min(span) as f64 / span as f64;
     let (mut lanes, mut placed) = (Vec::<f64>::new(), Vec::new());
@@ -52,7 +58,7 @@ pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup
     let seen: Vec<&Moment> =
         moments.iter().filter(|moment| moment.at >= start && moment.at <= end).collect();
     html! {
-        svg.timeline width="100%" height=(height + 18) role="group" aria-label=(label) {
+        div.scroll role="region" aria-label=(format!("{label}, a picture")) tabindex="0" { svg.timeline width="100%" height=(height + 18) role="group" aria-label=(label) {
             (time_axis(span, height))
             @for moment in seen {
                 line class=(if moment.is_bad { "moment bad" } else { "moment" }) x1=(share(at(moment.at))) x2=(share(at(moment.at))) y1="0" y2=(height) {
@@ -67,7 +73,7 @@ pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup
                     (side.text(from, to, y + 15, &name))
                 }
             }
-        }
+        } }
     }
 }
 

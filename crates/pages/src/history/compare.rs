@@ -11,11 +11,11 @@ use maud::{Markup, html};
 use super::link;
 use crate::app::{named, sum, task_time_ms};
 use crate::chart::gauge;
-use crate::frame::{self, Place};
+use crate::frame::{self, Frame, Place};
+use crate::known::Known;
+use crate::list::{self, Listing};
 use crate::text::{bytes, count, millis, moment, short};
 
-/// So many stages are listed.
-const STAGES: usize = 100;
 /// So many settings, and so many characters of each.
 const SETTINGS: usize = 400;
 const VALUE: usize = 300;
@@ -116,10 +116,12 @@ pub(crate) fn page(asked: &Asked<'_>, root: &str) -> Result<Markup, (u16, String
     if before.started > after.started {
         std::mem::swap(&mut before, &mut after);
     }
+    let known = Known::default();
+    let frame = super::frame(asked, root, "/compare/", &known);
     let main = html! {
         h1 { "Two runs compared" }
         (totals(&before, &after))
-        (stages(&before, &after))
+        (stages(&frame, &before, &after))
         (settings(&before, &after))
     };
     Ok(frame::plain(root, "Compare", &[("All applications", format!("{root}/"))], &main))
@@ -169,7 +171,7 @@ fn totals(before: &Run, after: &Run) -> Markup {
     ];
     html! {
         table aria-label="Both runs" {
-            thead { tr { th scope="col" { "" span.hidden { "Number" } } @for run in [before, after] { th.num scope="col" { a href=(run.link) { (run.name) } br; span.dim { (run.id) br; (run.started) } } } th.num scope="col" { "Change" } } }
+            thead { tr { th scope="col" { "" span.hidden { "Number" } } @for run in [before, after] { th.num scope="col" { a href=(run.link) { (named(&run.name)) } br; span.dim { (named(&run.id)) br; (run.started) } } } th.num scope="col" { "Change" } } }
             tbody { @for (name, of, unit) in numbers {
                 tr { th scope="row" data-label="Number" { (name) } td.num data-label="Before" { (unit(of(before))) } td.num data-label="After" { (unit(of(after))) } td.num data-label="Change" { (change(of(before), of(after), unit)) } }
             } }
@@ -198,8 +200,11 @@ fn matched<'a>(before: &'a Run, after: &'a Run) -> Vec<(Option<&'a Stage>, Optio
     pairs
 }
 
-fn stages(before: &Run, after: &Run) -> Markup {
+fn stages(frame: &Frame<'_>, before: &Run, after: &Run) -> Markup {
     let pairs = matched(before, after);
+    let mut listing = Listing::of(&frame.query, "", Order::Ascending);
+    listing.limit(pairs.len());
+    let Paging { offset, length } = listing.paging();
     let longest =
         before.stages.iter().chain(&after.stages).map(|it| it.duration_ms).max().unwrap_or(0);
     let cell = |run: &Run, stage: Option<&Stage>, label: &'static str| {
@@ -220,7 +225,7 @@ fn stages(before: &Run, after: &Run) -> Markup {
         h2 { "Stages, those that got slower first" }
         table aria-label="Stages" {
             thead { tr { th scope="col" { "Stage" } th.wide scope="col" { "Before" } th.wide scope="col" { "After" } th.num scope="col" { "Change" } } }
-            tbody { @for (old, new) in pairs.iter().take(STAGES) {
+            tbody { @for (old, new) in pairs.iter().skip(offset).take(length) {
                 tr {
                     th scope="row" data-label="Stage" { (new.or(*old).map_or("", |it| &it.name)) }
                     (cell(before, *old, "Before")) (cell(after, *new, "After"))
@@ -228,7 +233,7 @@ fn stages(before: &Run, after: &Run) -> Markup {
                 }
             } }
         }
-        @if pairs.len() > STAGES { p.dim { (pairs.len() - STAGES) " more stages changed less." } }
+        (list::pager(frame, &listing, pairs.len()))
     }
 }
 

@@ -8,8 +8,9 @@ use firesteel_status::Order;
 use maud::{Markup, html};
 
 use super::link;
+use crate::app::{brief, named};
 use crate::badge::badge;
-use crate::frame::{self, Drawn, Frame, Place};
+use crate::frame::{self, Frame};
 use crate::known::Known;
 use crate::list::{self, Column, Listing, number_column, text_column};
 use crate::text::{encoded, millis, time};
@@ -29,19 +30,7 @@ const DAY_MS: i64 = 86_400_000;
 
 pub(crate) fn page(asked: &Asked<'_>, root: &str) -> Markup {
     let known = Known::default();
-    let frame = Frame {
-        place: Place::History,
-        root: root.to_owned(),
-        home: root.to_owned(),
-        path: "/".to_owned(),
-        query: Query::parse(asked.query),
-        now: asked.now,
-        end: asked.now,
-        known: &known,
-        secrets: asked.secrets,
-        token: None,
-        drawn: Drawn::default(),
-    };
+    let frame = super::frame(asked, root, "/", &known);
     let mut listing = Listing::of(&frame.query, "started", Order::Descending);
     let all = asked.served.list();
     let count_all = all.len();
@@ -131,19 +120,19 @@ fn row(frame: &Frame<'_>, entry: &ApplicationEntry) -> Vec<Markup> {
         _ => badge("idle", "…", "No end yet"),
     };
     vec![
-        html! { input type="checkbox" name="app" value=(entry.id) aria-label=(format!("Compare {} {}", entry.name, entry.id)); },
+        html! { input type="checkbox" name="app" value=(entry.id) aria-label=(format!("Compare {} {}", named(&entry.name), named(&entry.id))); },
         html! {
-            a href=(place) { @if entry.name.is_empty() { "(no name)" } @else { (entry.name) } }
+            a href=(place) { @if entry.name.is_empty() { "(no name)" } @else { (named(&entry.name)) } }
             @if entry.attempts.len() > 1 { br; span.dim { "attempts: " @for it in entry.attempts.iter().take(20) {
                 @let id = it.id.as_deref().unwrap_or("?");
-                a href=(link(&frame.root, &entry.id, it.id.as_deref())) { (id) } " "
+                a href=(link(&frame.root, &entry.id, it.id.as_deref())) { (brief(id)) } " "
             } } }
         },
-        html! { (entry.id) " " a.dim href=(format!("{}/api/v1/applications/{}/logs", frame.root, encoded(&entry.id))) aria-label=(format!("Download the log of {}", entry.id)) { "log" } },
+        html! { (named(&entry.id)) " " a.dim href=(format!("{}/api/v1/applications/{}/logs", frame.root, encoded(&entry.id))) aria-label=(format!("Download the log of {}", named(&entry.id))) { "log" } },
         sign,
-        html! { (last.map_or("", |it| &it.user)) },
+        html! { (named(last.map_or("", |it| &it.user))) },
         last.map_or_else(|| html! {}, |it| time(it.started)),
         html! { (last.map_or_else(String::new, |it| millis(duration(it)))) },
-        html! { (last.map_or("", |it| &it.version)) },
+        html! { (brief(last.map_or("", |it| &it.version))) },
     ]
 }

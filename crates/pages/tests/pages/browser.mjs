@@ -12,7 +12,7 @@ const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const application = ["", "jobs/", "jobs/job/?id=0", "jobs/job/?id=4", "stages/", "stages/stage/?id=0", "stages/stage/?id=9", "storage/",
-  "storage/rdd/?id=0", "environment/", "executors/", "nowhere/"];
+  "storage/rdd/?id=0", "environment/", "executors/", "executors/?at=2", "executors/threadDump/?executorId=0", "nowhere/"];
 const pages = [
   ...application.map((path) => ["live-" + name(path), config.live + path]),
   ...config.history.map(([title, url]) => [title, url]),
@@ -84,11 +84,69 @@ async function follows(browser) {
   await context.close();
 }
 
+// Only a page that can be seen holds a connection; one that was refused asks again; a page of another application is another page.
+async function connects(browser) {
+  const context = await browser.newContext();
+  await context.addInitScript(() => {
+    const Real = window.EventSource;
+    window.hides = true;
+    window.connections = 0;
+    Object.defineProperty(document, "hidden", { get: () => window.hides });
+    window.EventSource = class extends Real { constructor(url) { super(url); window.connections += 1; } };
+  });
+  const page = await context.newPage();
+  let asked = 0, isAnother = false;
+  await page.route("**/events", (route) => {
+    asked += 1;
+    if (asked === 1) return route.fulfill({ status: 503, body: "" });
+    if (!isAnother) return route.continue();
+    return route.fulfill({ contentType: "text/event-stream", body: "event: hello\ndata: 0 0\n\n" });
+  });
+  const hide = (hides) => page.evaluate((hides) => { window.hides = hides; document.dispatchEvent(new Event("visibilitychange")); }, hides);
+  const until = (what) => page.waitForFunction(what, null, { timeout: 30000 }).then(() => true, () => false);
+  await page.goto(config.live);
+  if (await page.evaluate(() => window.connections) !== 0) complaints.push("connects: a page that nobody sees holds a connection");
+  await hide(false);
+  if (!await until(() => document.getElementById("live").textContent.startsWith("Live"))) complaints.push("connects: a page that was refused once never follows again");
+  await page.evaluate(() => { window.mark = 1; });
+  isAnother = true;
+  await hide(true);
+  await hide(false);
+  if (!await until(() => window.mark === undefined)) complaints.push("connects: what another application does is shown below the old name");
+  await context.close();
+}
+
+// What a reader opened, typed, scrolled to and stands on is the same after the page changed.
+async function keeps(browser) {
+  const context = await browser.newContext({ viewport: { width: 400, height: 800 } });
+  const page = await context.newPage();
+  await page.goto(config.live + "jobs/job/?id=11");
+  await page.click("details.kill summary");
+  await page.fill("input[name=reason]", "too slow");
+  const looks = () => page.evaluate(() => ({
+    open: document.querySelector("details.kill").open, reason: document.querySelector("input[name=reason]").value,
+    left: document.querySelector(".scroll").scrollLeft, stands: document.activeElement.textContent,
+  }));
+  await page.evaluate(() => {
+    document.querySelector(".scroll").scrollLeft = 40;
+    document.querySelector("details.kill summary").focus();
+    document.querySelector("main h1").isOld = true;
+  });
+  const before = await looks();
+  await page.waitForFunction(() => !document.querySelector("main h1").isOld, null, { timeout: 30000 }).catch(() => complaints.push("keeps: the page does not change"));
+  const after = await looks();
+  if (before.left === 0) complaints.push("keeps: nothing to be scrolled");
+  for (const what of Object.keys(before)) {
+    if (before[what] !== after[what]) complaints.push(`keeps: ${what} was ${before[what]} and is ${after[what]}`);
+  }
+  await context.close();
+}
+
 // The pictures of the guide.
 async function picture(browser) {
   const context = await browser.newContext({ viewport: { width: 1100, height: 780 }, colorScheme: "light" });
   const page = await context.newPage();
-  for (const [title, path] of [["overview", ""], ["stage", "stages/stage/?id=0"], ["job", "jobs/job/?id=0"]]) {
+  for (const [title, path] of [["overview", ""], ["stage", "stages/stage/?id=0"], ["job", "jobs/job/?id=0"], ["executors", "executors/"], ["jobs", "jobs/"]]) {
     await page.goto(config.docs + path);
     await page.screenshot({ path: `${config.shots}/docs-${title}.png` });
   }
@@ -104,13 +162,17 @@ try {
   const looks = pages.filter(([title]) => !only || new RegExp(only).test(title)).flatMap(([title, url]) => [
     ...[false, true].flatMap((dark) => [400, 1600].map((width) => [title, url, { dark, width, script: true }])),
     [title, url, { dark: false, width: 1600, script: false }],
+    // The widest table, on a small notebook.
+    ...(title === "live-executors" ? [[title, url, { dark: false, width: 1100, script: true }]] : []),
   ]);
   // axe keeps one processor busy: as many looks at once as there are processors.
   await Promise.all(Array.from({ length: availableParallelism() }, async () => {
     for (let next = looks.shift(); next; next = looks.shift()) await look(browser, ...next);
   }));
-  if (!only) await follows(browser);
-  if (config.shots) await picture(browser);
+  for (const [title, check] of [["follows", follows], ["connects", connects], ["keeps", keeps]]) {
+    if (!only || new RegExp(only).test(title)) await check(browser);
+  }
+  if (config.shots && !only) await picture(browser);
 } finally {
   await browser.close();
 }

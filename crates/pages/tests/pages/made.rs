@@ -10,7 +10,7 @@ use firesteel_types::event::{Locality, RddDescription, RddScope, StageRdd};
 use firesteel_types::{
     BlockManagerId, Determinism, Event, ExecutorId, ExecutorInfo, ExecutorMetrics, Host, JobError,
     JobId, Properties, RddId, RunningTask, StageId, StageInfo, StageRef, StorageLevel, TaskFailure,
-    TaskId, TaskInfo, TaskMetrics, Tick,
+    TaskId, TaskInfo, TaskMetrics, ThreadInfo, Tick,
 };
 
 /// Runs where it is not escaped: in text, in an attribute, in a script.
@@ -329,6 +329,22 @@ impl Applications for Fixed {
 
     fn control(&self) -> Option<&dyn Control> {
         self.is_live.then_some(self)
+    }
+
+    fn threads(&self, executor: ExecutorId) -> Option<Vec<ThreadInfo>> {
+        // Other pages need the status while an executor is asked.
+        drop(self.applications.try_lock().expect("the status is not locked"));
+        let thread = |id, task: Option<&str>| ThreadInfo {
+            id,
+            name: format!("worker {EVIL}"),
+            state: if task.is_some() { 'R' } else { 'S' },
+            user_ms: 1000,
+            system_ms: 500 * id,
+            waits_in: task.is_none().then(|| "futex_wait".to_owned()),
+            task: task.map(str::to_owned),
+        };
+        let task = "task 2.0 in stage 23.0 (TID 376)";
+        (executor != ExecutorId(1)).then(|| vec![thread(7, None), thread(8, Some(task))])
     }
 
     fn logs(&self, _: &str, _: Option<&str>) -> Option<std::io::Result<Archive>> {

@@ -14,15 +14,15 @@ use firesteel_monitor::site::{Asked, Shown, ShownBody, Site};
 use firesteel_monitor::{History, HistoryOptions};
 use firesteel_pages::{Pages, report};
 use firesteel_status::{AppStatus, Order, Paging, Retention};
-use firesteel_types::event::Locality;
+use firesteel_types::event::{Locality, RddDescription, RddScope, StageRdd};
 use firesteel_types::{
-    Event, ExecutorId, ExecutorInfo, Host, JobId, Properties, StageId, StageRef, TaskId, TaskInfo,
-    TaskMetrics, Tick,
+    Determinism, Event, ExecutorId, ExecutorInfo, Host, JobId, Properties, RddId, StageId,
+    StageRef, StorageLevel, TaskId, TaskInfo, TaskMetrics, Tick,
 };
 
 use made::{Fixed, Made, START};
 
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 16] = [
     "/",
     "/jobs/",
     "/jobs/?q=number&state=failed&sort=duration&order=asc&size=20",
@@ -37,6 +37,8 @@ const PATHS: [&str; 14] = [
     "/environment/",
     "/executors/",
     "/stages/?sort=spill&order=desc",
+    "/executors/?at=2",
+    "/executors/threadDump/?executorId=0",
 ];
 
 fn secrets() -> Redaction {
@@ -73,6 +75,244 @@ fn get(served: &dyn Applications, url: &str) -> Got {
     ask(&Pages::default(), served, url, None)
 }
 
+/// The text between two marks.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let rest = text.split_once(from).map_or("", |(_, rest)| rest);
+    rest.split(to).next().unwrap_or_default()
+}
+
+/// What a reader sees of HTML: its text, a space for every tag.
+fn words(html: &str) -> String {
+    let parts = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    let all = parts.flat_map(str::split_whitespace);
+    all.collect::<Vec<_>>().join(" ")
+}
+
+fn added(status: &mut AppStatus, executor: u32, at: u64) {
+    let info = ExecutorInfo::new(Host::new("many"), 1);
+    status.take(Event::ExecutorAdded { executor: ExecutorId(executor), info, at: Tick(at) });
+}
+
+fn lost(status: &mut AppStatus, executor: u32, reason: &str, at: u64) {
+    let (executor, reason) = (ExecutorId(executor), reason.to_owned());
+    status.take(Event::ExecutorRemoved { executor, reason, at: Tick(at) });
+}
+
+#[test]
+fn what_can_be_opened_has_a_key_of_its_own_that_stays() {
+    let mut status = Made::SMALL.status();
+    let (list, at) = (vec![("spark.a".to_owned(), "x".repeat(400))], Tick(START + 9000));
+    let others = ["Hadoop", "Metrics"].map(|name| (name.to_owned(), list.clone()));
+    status.take(Event::EnvironmentUpdate {
+        properties: list.clone(),
+        runtime: Default::default(),
+        resources: Default::default(),
+        others: others.into(),
+    });
+    let live = Fixed::new(vec![status], true);
+    let keys = |path: &str| -> Vec<String> {
+        let page = get(&live, path).text;
+        let details = page.split("<details").skip(1).map(|rest| between(rest, "", ">"));
+        details.map(|tag| between(tag, "data-key=\"", "\"").to_owned()).collect()
+    };
+    let mut count = 0;
+    for path in PATHS {
+        let all = keys(path);
+        let own: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert!(own.len() == all.len() && all.iter().all(|key| !key.is_empty()), "{path}: {all:?}");
+        count += all.len();
+    }
+    assert!(count > 10, "{count}");
+    // Those of failures are not told apart by how many there are.
+    let before = keys("/stages/stage/?id=9");
+    let failure = Some(firesteel_types::TaskFailure::Error {
+        message: format!("no such file {}", made::EVIL),
+    });
+    let task = TaskInfo {
+        task: TaskId(99_999),
+        stage: StageRef { stage: StageId(9), attempt: 0 },
+        partition: 7,
+        index: 7,
+        attempt: 1,
+        executor: ExecutorId(0),
+        host: Host::new("late"),
+        speculative: false,
+        locality: Locality::Any,
+        launched: at,
+    };
+    let mut applications = live.applications.lock().unwrap();
+    applications[0].take(Event::TaskStart { task: task.clone(), at });
+    applications[0].take(Event::TaskEnd { task, failure, metrics: None, at });
+    drop(applications);
+    let after = keys("/stages/stage/?id=9");
+    assert!(before.iter().all(|key| after.contains(key)), "{before:?} {after:?}");
+    assert!(get(&live, "/stages/stage/?id=9").text.contains("<strong>2 tasks</strong>"));
+}
+
+#[test]
+fn a_page_says_of_which_application_it_is_and_whether_that_is_over() {
+    let of = |made: Made| get(&Fixed::new(vec![made.status()], true), "/jobs/").text;
+    let number = |page: &str| between(page, "data-application=\"", "\"").to_owned();
+    let (first, other) = (of(Made::SMALL), of(Made { name: "other", ..Made::SMALL }));
+    let (again, over) =
+        (of(Made { start: START + 1, ..Made::SMALL }), of(Made { is_over: true, ..Made::SMALL }));
+    assert_eq!(number(&first).len(), 16);
+    assert_eq!(number(&first), number(&over));
+    assert!(number(&first) != number(&other) && number(&first) != number(&again));
+    // The script takes the sign of the head out of it.
+    let sign = |page: &str| words(between(page, "id=\"state\">", "</div>"));
+    assert!(sign(&first).starts_with("▶ Running"), "{}", sign(&first));
+    assert!(sign(&over).starts_with("✓ Completed"), "{}", sign(&over));
+    assert!(first.contains("data-events=") && !over.contains("data-events="));
+}
+
+#[test]
+fn links_to_executors_lead_to_the_page_of_the_list_that_has_them() {
+    let mut status = Made::SMALL.status();
+    (10..200).for_each(|id| added(&mut status, id, START + 100));
+    let live = Fixed::new(vec![status], true);
+    let row =
+        |path: &str, id: u32| get(&live, path).text.contains(&format!("id=\"executor-{id}\""));
+    assert!(!row("/executors/", 120) && row("/executors/?at=120", 120));
+    assert!(row("/executors/?at=120&sort=id&order=desc&size=20", 120), "in any order");
+    assert!(!row("/executors/?at=120&page=1", 120), "pages can be turned from there");
+    assert!(get(&live, "/executors/?at=nobody").status == 200);
+    let stage = get(&live, "/stages/stage/?id=0").text;
+    assert!(stage.contains("href=\"/executors/?at=2#executor-2\""), "{stage}");
+}
+
+#[test]
+fn executors_that_are_lost_late_are_drawn_over_the_jobs_of_their_time() {
+    let mut status = Made { is_over: true, ..Made::SMALL }.status();
+    // They came and went before the first job.
+    for id in 10..300 {
+        added(&mut status, id, START + 100);
+        lost(&mut status, id, "early", START + 200);
+    }
+    added(&mut status, 900, START + 4000);
+    lost(&mut status, 900, "it was late", START + 5000);
+    let page = get(&Fixed::new(vec![status], true), "/jobs/").text;
+    let picture = between(&page, "class=\"timeline\"", "</figure>");
+    assert!(picture.contains("Executor 900 lost: it was late"), "{picture}");
+    assert!(picture.contains("Executor 900 added") && !picture.contains("early"));
+    assert!(page.contains("class=\"scroll\" role=\"region\" aria-label=\"Jobs over time"));
+}
+
+#[test]
+fn why_executors_are_missing_is_what_the_cluster_says_and_open_pages_hear_of_it() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let state = || between(&get(&live, "/executors/").text, "data-state=\"", "\"").to_owned();
+    let before = state();
+    let page = get(&live, "/executors/").text;
+    assert!(page.contains("asks for 6 executors: 3 are there.") && !page.contains("are missing"));
+    let why = format!("3 of 6 executors are missing (3: no node has 4 cores) {}", made::EVIL);
+    let missing = Event::ExecutorsMissing { shortage: Some(why), at: Tick(START + 9000) };
+    live.applications.lock().unwrap()[0].take(missing);
+    let page = get(&live, "/executors/").text;
+    assert!(page.contains("Executors are missing") && page.contains("no node has 4 cores"));
+    assert!(!page.contains("asks for 6 executors"), "the cluster knows better");
+    assert_ne!(state(), before);
+    let end = Event::ApplicationEnd { exit_code: Some(0), at: Tick(START + 10_000) };
+    live.applications.lock().unwrap()[0].take(end);
+    assert!(!get(&live, "/executors/").text.contains("Executors are missing"));
+}
+
+#[test]
+fn an_executor_shows_what_it_has_its_tasks_and_its_threads() {
+    let mut status = Made::SMALL.status();
+    let mut info = ExecutorInfo::new(Host::new("gpus"), 1);
+    info.resources.insert("gpu".to_owned(), vec!["0".to_owned(), "3".to_owned()]);
+    info.attributes.insert("ZONE".to_owned(), "b".to_owned());
+    info.attributes.insert("PASSWORD".to_owned(), "hunter2".to_owned());
+    info.resource_profile = 4;
+    status.take(Event::ExecutorAdded { executor: ExecutorId(7), info, at: Tick(START + 5000) });
+    let live = Fixed::new(vec![status], true);
+    let page = get(&live, "/executors/").text;
+    let seen = words(&page);
+    for wanted in ["gpu 0, 3", "resource profile 4", "2 attributes", "ZONE: b"] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+    assert!(!page.contains("hunter2"));
+    // It runs tasks of stage 23, and took most of its time for stage 0.
+    let link = "href=\"/stages/stage/?id=23&amp;attempt=0&amp;executor=0#tasks\"";
+    assert!(page.contains(link) && page.contains("Tasks of executor 0 in stage 0"), "{page}");
+    let tasks = get(&live, "/stages/stage/?id=0&attempt=0&executor=2&size=200").text;
+    let list = between(&tasks, "id=\"tasks\"", "</section>");
+    assert!(words(list).contains("Those on executor 2 : show all ."), "{list}");
+    let rows = list.matches("/executors/?at=").count();
+    assert_eq!((rows, list.matches("/executors/?at=2#executor-2").count()), (rows, rows));
+    assert!((1..200).contains(&rows), "{rows}");
+    // The threads of those that are there.
+    let link = |id: u32| format!("href=\"/executors/threadDump/?executorId={id}\"");
+    assert!(page.contains(&link(0)) && !page.contains(&link(3)), "3 is lost");
+    let threads = get(&live, "/executors/threadDump/?executorId=0").text;
+    let seen = words(between(&threads, "<tbody>", "</tbody>"));
+    assert!(seen.starts_with("8 task 2.0 in stage 23.0 (TID 376)"), "{seen}");
+    assert!(seen.contains("futex_wait") && !threads.contains("data-events"), "{seen}");
+    let over = Fixed::new(vec![Made { is_over: true, ..Made::SMALL }.status()], false);
+    let home = "/history/app-skewed-join/executors/";
+    assert!(!get(&over, home).text.contains("threadDump"));
+    assert_eq!(get(&over, &format!("{home}threadDump/?executorId=0")).status, 404);
+}
+
+#[test]
+fn of_the_executors_of_a_stage_those_that_took_most_come_first() {
+    let mut status = Made::SMALL.status();
+    let at = Tick(START + 9000);
+    for id in 0..120 {
+        let task = TaskInfo {
+            task: TaskId(90_000 + u64::from(id)),
+            stage: StageRef { stage: StageId(23), attempt: 0 },
+            partition: 0,
+            index: 0,
+            attempt: id,
+            executor: ExecutorId(100 + id),
+            host: Host::new("many"),
+            speculative: false,
+            locality: Locality::Any,
+            launched: at,
+        };
+        status.take(Event::TaskStart { task: task.clone(), at });
+        let at = at.plus_ms(1000 + u64::from(id));
+        status.take(Event::TaskEnd { task, failure: None, metrics: None, at });
+    }
+    let live = Fixed::new(vec![status], true);
+    let rows = |more: &str| {
+        let page = get(&live, &format!("/stages/stage/?id=23{more}")).text;
+        let table = between(&page, "aria-label=\"By executor\"", "</table>").to_owned();
+        let rows = table.split("/executors/?at=").skip(1);
+        rows.map(|rest| between(rest, "", "#").parse::<u32>().unwrap()).collect::<Vec<_>>()
+    };
+    let first = rows("");
+    assert_eq!((first.len(), &first[..3]), (50, &[219, 218, 217][..]));
+    assert_eq!(rows("&executors-sort=id&executors-order=asc")[..3], [0, 1, 100]);
+    assert_eq!(rows("&executors-page=2")[0], 169);
+    assert_eq!(rows("&page=2&sort=index&order=asc")[0], 219, "the tasks' own order");
+}
+
+#[test]
+fn refusals_are_shown_below_the_path_that_the_settings_tell_of() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let pages = Pages::default().below(Some("/gateway/mine"));
+    let secrets = secrets();
+    let asked = |base| Asked {
+        path: "/jobs/",
+        query: "",
+        form: None,
+        known: None,
+        base,
+        now: Tick(START),
+        served: &live,
+        secrets: &secrets,
+    };
+    for (base, wanted) in [(None, "/gateway/mine/"), (Some("/other"), "/other/")] {
+        let ShownBody::Whole(bytes) = pages.refuse(&asked(base), 403, "no").body else { panic!() };
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains(&format!("href=\"{wanted}static/")), "{text}");
+        assert!(!text.contains("href=\"/\"") && !text.contains("href=\"/static"), "{text}");
+    }
+}
+
 #[test]
 fn every_page_escapes_what_applications_say_and_runs_nothing_inline() {
     let live = Fixed::new(vec![Made::SMALL.status()], true);
@@ -83,7 +323,9 @@ fn every_page_escapes_what_applications_say_and_runs_nothing_inline() {
             assert!(!got.text.contains(evil), "{path} has {evil}");
         }
         assert!(got.text.contains("&lt;script&gt;"), "{path} shows no name");
-        assert_eq!(got.text.matches("<script").count(), 1, "{path}: only ours");
+        // What threads do is a moment: nothing keeps that page up to date.
+        let ours = usize::from(!path.contains("threadDump"));
+        assert_eq!(got.text.matches("<script").count(), ours, "{path}: only ours");
         assert!(!got.text.contains("hunter2"), "{path} tells a secret");
         assert!(
             got.text.contains("<h1")
@@ -111,6 +353,11 @@ fn what_is_not_there_is_refused_with_a_sentence_and_never_repeated_as_markup() {
         ("/stages/stage/?id=0&attempt=99999999999", 400),
         ("/stages/stage/?id=0&attempt=7", 404),
         ("/storage/rdd/?id=77", 404),
+        ("/executors/threadDump/", 400),
+        ("/executors/threadDump/?executorId=<script>", 400),
+        ("/executors/threadDump/?executorId=99", 404),
+        ("/executors/threadDump/?executorId=3", 404),
+        ("/executors/threadDump/?executorId=1", 404),
         ("/nowhere/<script>alert(1)</script>", 404),
         ("/history/app/", 404),
         ("/compare/?app=a", 404),
@@ -218,7 +465,7 @@ fn logs_of_spark_have_all_pages_and_links_lead_somewhere() {
     while let Some(url) = todo.pop() {
         // Sorting and paging lead to the same lists: not each way is gone.
         let is_other_order =
-            url.contains("sort=") || url.contains("page=") || url.contains("size=");
+            ["sort=", "page=", "size=", "?at=", "&executor="].iter().any(|it| url.contains(it));
         if is_other_order || !seen.insert(url.clone()) || seen.len() > 600 {
             continue;
         }
@@ -358,10 +605,7 @@ fn anchors_without_a_place(text: &str) -> Vec<&str> {
 #[test]
 fn a_report_of_many_jobs_says_what_it_leaves_out_and_links_to_nothing_that_is_not_there() {
     let mut status = Made { is_over: true, jobs: 250, ..Made::SMALL }.status();
-    for id in 10..300 {
-        let info = ExecutorInfo::new(Host::new("many"), 1);
-        status.take(Event::ExecutorAdded { executor: ExecutorId(id), info, at: Tick(START) });
-    }
+    (10..300).for_each(|id| added(&mut status, id, START));
     let text = report(&status, &secrets(), Tick(START + 100_000));
     assert_eq!(anchors_without_a_place(&text), Vec::<&str>::new());
     for said in ["1–200 of 250:", "1–200 of 500:", "1–200 of 294:", "230 shorter jobs not drawn"]
@@ -370,10 +614,61 @@ fn a_report_of_many_jobs_says_what_it_leaves_out_and_links_to_nothing_that_is_no
     }
 }
 
+/// Of the application, of executors, why they were lost, and of an RDD that two hundred of them hold.
+fn long_names(status: &mut AppStatus, long: &str, mut stage: firesteel_types::StageInfo) {
+    status.take(Event::LogStart { version: long.to_owned() });
+    status.take(Event::ApplicationStart {
+        name: long.to_owned(),
+        app_id: "app-skewed-join".to_owned(),
+        attempt_id: None,
+        user: long.to_owned(),
+        driver_log_urls: Default::default(),
+        driver_attributes: Default::default(),
+        at: Tick(START),
+    });
+    let rdd = RddDescription {
+        id: RddId(888),
+        name: long.to_owned(),
+        scope: RddScope { id: 888, name: long.to_owned(), parent: None },
+        call_site: long.to_owned(),
+        parents: Vec::new(),
+        partitions: 200,
+        determinism: Determinism::Determinate,
+    };
+    let level = StorageLevel::MEMORY_AND_DISK;
+    stage.stage.stage = StageId(888);
+    stage.rdds = vec![StageRdd { rdd: std::sync::Arc::new(rdd), level }].into();
+    let at = Tick(START + 4000);
+    let properties = Default::default();
+    status.take(Event::JobStart { job: JobId(78), properties, stages: vec![stage], at });
+    let (host, list) = (Host::new(long), vec![long[..1000].to_owned(); 100]);
+    for id in 500..700 {
+        let mut info = ExecutorInfo::new(host.clone(), 1);
+        if id == 500 {
+            let names = |count| (0..count).map(|n| format!("{n}{}", &long[..12_000]));
+            info.log_urls = [("stdout".to_owned(), format!("http://{long}"))].into();
+            info.resources = names(50).map(|name| (name, list.clone())).collect();
+            info.attributes = names(100).map(|name| (name.clone(), name)).collect();
+        }
+        status.take(Event::ExecutorAdded { executor: ExecutorId(id), info, at });
+        for block in [id - 500, 199] {
+            status.take(Event::BlockUpdated {
+                block: format!("rdd_888_{block}"),
+                executor: ExecutorId(id),
+                memory_bytes: 1 << 20,
+                disk_bytes: 0,
+                level,
+            });
+        }
+    }
+    (600..650).for_each(|id| lost(status, id, &format!("{id} {long}"), START + 4000));
+}
+
 #[test]
 fn many_settings_and_long_texts_do_not_make_a_large_page() {
     let mut status = Made { is_over: true, ..Made::SMALL }.status();
-    let long = "x".repeat(1 << 20);
+    // Longer than a page may be.
+    let long = "x".repeat(1 << 18);
     let mut properties: Vec<_> =
         (0..5000).map(|n| (format!("spark.mine.{n}"), "value".to_owned())).collect();
     properties.push((format!("spark.{long}"), long.clone()));
@@ -386,17 +681,34 @@ fn many_settings_and_long_texts_do_not_make_a_large_page() {
     });
     let failed = firesteel_types::JobError::Told { message: long.clone() };
     let stage = status.stages(|_| true, Order::Ascending, Paging::ALL).items[0].info.clone();
-    let (properties, at) =
-        (Properties::default().with(Properties::DESCRIPTION, &long), Tick(START));
-    let properties = std::sync::Arc::new(properties);
+    let mut properties = Properties::default().with(Properties::DESCRIPTION, &long);
+    properties = properties.with(Properties::GROUP, &long).with(Properties::POOL, &long);
+    properties.tags_mut().extend((0..500).map(|n| format!("{n}{}", &long[..10_000])));
+    let (properties, at) = (std::sync::Arc::new(properties), Tick(START + 4000));
+    long_names(&mut status, &long, stage.clone());
     status.take(Event::JobStart { job: JobId(77), properties, stages: vec![stage.clone()], at });
     status.take(Event::StageCompleted { stage, failure: Some(long), at });
     status.take(Event::JobEnd { job: JobId(77), result: Err(failed), at });
     let history = Fixed::new(vec![status], false);
-    for path in ["environment/", "jobs/", "jobs/job/?id=77", "stages/stage/?id=0", ""] {
+    let paths = [
+        "environment/",
+        "jobs/",
+        "jobs/job/?id=77",
+        "stages/",
+        "stages/stage/?id=0",
+        "storage/",
+        "storage/rdd/?id=888",
+        "executors/",
+        "",
+    ];
+    for path in paths {
         let got = get(&history, &format!("/history/app-skewed-join/{path}"));
         assert!(got.status == 200 && got.text.len() < 200 << 10, "{path}: {}", got.text.len());
     }
+    let list = get(&history, "/").text;
+    assert!(list.contains("app-skewed-join") && list.len() < 200 << 10, "{}", list.len());
+    let rdd = words(&get(&history, "/history/app-skewed-join/storage/rdd/?id=888").text);
+    assert!(rdd.contains("100 more executors with less."), "{rdd}");
     let page = get(&history, "/history/app-skewed-join/environment/").text;
     assert_eq!(page.matches("400 of 5001 entries").count(), 2, "those that differ, and Hadoop's");
     let both = get(&history, "/compare/?app=app-skewed-join&app=app-skewed-join");
@@ -457,63 +769,126 @@ fn the_ten_questions_of_the_guide_are_answered_where_it_says() {
     let guide = std::fs::read_to_string(guide).unwrap();
     let table = guide.split("## Ten questions").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows: Vec<&str> = table.lines().filter(|line| line.contains("? |")).collect();
-    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let live = Fixed::new(vec![Made { tail: "", ..Made::SMALL }.status()], true);
     let runs = ["first", "second"].map(|name| {
         let slower_ms = name.len() as u64 * 9;
-        Made { name, is_over: true, slower_ms, ..Made::SMALL }.status()
+        Made { name, is_over: true, slower_ms, tail: "", ..Made::SMALL }.status()
     });
     let over = Fixed::new(runs.into(), false);
-    let answers: [(&str, &Fixed, &str, &[&str]); 12] = [
-        ("Which stage is slow?", &live, "/", &["Stages that took most"]),
+    // As a reader sees them: what is asked for and its figures beside it.
+    let answers: [(&str, &Fixed, &str, &[&str]); 13] = [
+        (
+            "Which stage is slow?",
+            &live,
+            "/",
+            &["Stages that took most", "Data Stage 0 reduce_by_key at src/main.rs:0 4.89 s 27.8 s"],
+        ),
         (
             "Is it skew?",
             &live,
             "/stages/stage/?id=0",
-            &["How its tasks differ", "beyond twice the 75 % mark", "the median"],
+            &[
+                "How its tasks differ",
+                "3 tasks beyond twice the 75 % mark; the largest is 50× the median.",
+                "3 tasks beyond twice the 75 % mark; the largest is 52× the median.",
+            ],
         ),
         (
             "Which executor was lost, and why?",
             &live,
             "/executors/",
-            &["1 executor lost", "killed by signal 9, out of memory"],
+            &[
+                "1 executor lost",
+                "1 executor (3): the worker lost it: killed by signal 9, out of memory",
+            ],
         ),
-        ("What was read?", &live, "/", &["<dt>Input</dt>", "<dt>Shuffle read</dt>"]),
-        ("What spilled?", &live, "/", &["<dt>Spilled to disk</dt>"]),
-        ("What spilled?", &live, "/stages/stage/?id=0", &["Spilled to disk</h3>"]),
-        ("What is cached?", &live, "/storage/", &["Cached partitions", "In memory", "On disk"]),
-        ("What is cached?", &live, "/storage/rdd/?id=0", &["By executor"]),
+        ("What was read?", &live, "/", &["Input 1.04 GiB Shuffle read 354 MiB"]),
+        ("What spilled?", &live, "/", &["Spilled to disk 96 MiB"]),
+        (
+            "What spilled?",
+            &live,
+            "/stages/?sort=spill&order=desc",
+            &["1 reduce_by_key at src/main.rs:1 ✓ Complete", "144 MiB 216 MiB 48 MiB"],
+        ),
+        (
+            "What spilled?",
+            &live,
+            "/stages/stage/?id=0",
+            &["Spilled to disk", "max 16 MiB", "3 tasks of 200; the others have none."],
+        ),
+        (
+            "What is cached?",
+            &live,
+            "/storage/",
+            &[
+                "Cached partitions",
+                "In memory",
+                "On disk",
+                "src/main.rs:0 Disk Memory Deserialized 1x Replicated 3/200 3 MiB 768 KiB",
+            ],
+        ),
+        (
+            "What is cached?",
+            &live,
+            "/storage/rdd/?id=0",
+            &["By executor", "In memory On disk 0 2 2 MiB 512 KiB 1 1 1 MiB 256 KiB"],
+        ),
         (
             "What is it waiting for?",
             &live,
             "/",
-            &["Where the time went", "Waiting for map outputs", "Scheduling and decoding"],
+            &[
+                "Where the time went",
+                "Waiting for map outputs &lt; 1 % 6.84 s",
+                "Scheduling and decoding &lt; 1 % 2.3 s",
+                "Idle cores",
+            ],
         ),
-        ("How far is it?", &live, "/", &[">Running</h2>"]),
+        (
+            "How far is it?",
+            &live,
+            "/",
+            &[
+                "Running Job 11 join number 11",
+                "13/16 · 2 running · ✕ 1 failed",
+                "Stage 23 reduce_by_key at src/main.rs:23 6/8 · 2 running",
+            ],
+        ),
         (
             "What changed since yesterday?",
             &over,
             "/compare/?app=app-first&app=app-second",
-            &["Stages, those that got slower first", "Settings that differ"],
+            &[
+                "Stages, those that got slower first",
+                "Task time 1 min 34 s 1 min 39 s ▲ +5.18 s (+5 %)",
+                "stage 2 · 154 ms · 8 tasks ▲ +9 ms (+6 %)",
+                "Settings that differ",
+                "spark.app.name first second",
+            ],
         ),
         (
             "Whose fault is it?",
             &live,
             "/stages/stage/?id=9",
-            &["Failures of tasks, by what they say", "By executor"],
+            &[
+                "Failures of tasks, by what they say 1 task : no such file",
+                "By executor",
+                "1 node-1.example.org 312 ms 3 1 4.84 MiB",
+            ],
         ),
     ];
     assert_eq!(rows.len(), 10, "{table}");
     for row in &rows {
         assert!(answers.iter().any(|(question, ..)| row.contains(question)), "{row}");
     }
-    for (question, served, path, words) in answers {
+    for (question, served, path, answers) in answers {
         assert!(
             rows.iter().any(|row| row.contains(question)),
             "the guide does not ask: {question}"
         );
-        let page = get(served, path).text;
-        for word in words {
-            assert!(page.contains(word), "{question} {path} does not say {word}: {page}");
+        let page = words(&get(served, path).text);
+        for answer in answers {
+            assert!(page.contains(answer), "{question} {path} does not say {answer}: {page}");
         }
     }
 }

@@ -90,12 +90,17 @@ impl<'a> Busy<'a> {
 /// What the cluster manager says of executors that do not come.
 fn missing_executors(status: &AppStatus) -> Option<Insight> {
     let advice = "make room for them, or ask for fewer (spark.executor.instances)";
+    let why = status.shortage()?;
+    let figure = match status.application().ended {
+        None => why.to_owned(),
+        Some(_) => format!("they had not come when the application ended: {why}"),
+    };
     Some(Insight {
         kind: InsightKind::MissingExecutors,
         job: None,
         stage: None,
         place: String::new(),
-        figure: status.shortage()?.to_owned(),
+        figure,
         advice: advice.to_owned(),
         lost_ms: None,
     })

@@ -146,6 +146,12 @@ impl AppStatus {
         if has_run(stage) { worst_first(stages::insights(self, stage, now)) } else { Vec::new() }
     }
 
+    /// What one stage attempt shows without a look at each of its tasks, of which there may be millions: no skew, no stragglers.
+    pub fn stage_insights_of_sums(&self, stage: &StageStatus, now: Tick) -> Vec<Insight> {
+        let found = has_run(stage).then(|| stages::insights_of_sums(self, stage, now));
+        worst_first(found.unwrap_or_default())
+    }
+
     /// What the stages of one job show, the costliest first.
     pub fn job_insights(&self, job: JobId, now: Tick) -> Vec<Insight> {
         let of_job = |stage: &StageStatus| has_run(stage) && stage.jobs.contains(&job);

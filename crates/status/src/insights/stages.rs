@@ -44,7 +44,15 @@ struct View<'a> {
 }
 
 pub(super) fn insights(status: &AppStatus, stage: &StageStatus, now: Tick) -> Vec<Insight> {
-    let view = View::of(status, stage, now);
+    insights_of(&View::of(status, stage, now))
+}
+
+/// Without a look at each task: nothing of skew, stragglers and stages with too few tasks.
+pub(super) fn insights_of_sums(status: &AppStatus, stage: &StageStatus, now: Tick) -> Vec<Insight> {
+    insights_of(&View::of_sums(status, stage, now))
+}
+
+fn insights_of(view: &View<'_>) -> Vec<Insight> {
     let rules = [
         View::uneven,
         View::spilled,
@@ -53,7 +61,7 @@ pub(super) fn insights(status: &AppStatus, stage: &StageStatus, now: Tick) -> Ve
         View::recomputed,
         View::large_results,
     ];
-    rules.into_iter().filter_map(|rule| rule(&view)).collect()
+    rules.into_iter().filter_map(|rule| rule(view)).collect()
 }
 
 /// How many tasks run at once on the executors that were there from `begin` to `end`.
@@ -76,12 +84,17 @@ fn input(metrics: &TaskMetrics) -> u64 {
 }
 
 impl<'a> View<'a> {
-    fn of(status: &'a AppStatus, stage: &'a StageStatus, now: Tick) -> Self {
+    fn of_sums(status: &'a AppStatus, stage: &'a StageStatus, now: Tick) -> Self {
         let begin = stage.first_task.or(stage.info.submitted).unwrap_or(now);
         let end = stage.completed.unwrap_or(now);
-        let wall_ms = end.since_ms(begin);
+        let (wall_ms, slots) = (end.since_ms(begin), slots(status, begin, end));
+        View { status, stage, wall_ms, slots, tasks: Vec::new() }
+    }
+
+    fn of(status: &'a AppStatus, stage: &'a StageStatus, now: Tick) -> Self {
+        let sums = Self::of_sums(status, stage, now);
         let mut tasks = Vec::new();
-        if wall_ms >= WORTH_MS {
+        if sums.wall_ms >= WORTH_MS {
             let mut metrics = TaskMetrics::default();
             for task in stage.every_task().filter(|task| task.state == TaskState::Success) {
                 let is_told = task.read_metrics(&mut metrics);
@@ -94,7 +107,7 @@ impl<'a> View<'a> {
             }
             tasks.sort_by_key(|task| task.ms);
         }
-        View { status, stage, wall_ms, slots: slots(status, begin, end), tasks }
+        View { tasks, ..sums }
     }
 
     fn insight(&self, kind: InsightKind, figure: String, advice: &str) -> Insight {

@@ -263,6 +263,32 @@ fn executors_that_do_not_come_are_told_before_all_else_until_they_do() {
     assert!(found.figure.contains("1 of 3") && found.lost_ms.is_none(), "{found}");
     run.tell(missing(None));
     assert!(run.insights().is_empty());
+    // A run that is over is told of as such.
+    run.tell(missing(Some("1 of 3 executors are missing (1: no node)")));
+    run.tell(Event::ApplicationEnd { exit_code: Some(0), at: Tick(run.now) });
+    let over = run.only(InsightKind::MissingExecutors);
+    assert!(over.figure.starts_with("they had not come when the application ended: 1 of 3"));
+}
+
+#[test]
+fn without_a_look_at_each_task_a_stage_still_tells_what_its_sums_show() {
+    let mut run = Run::new(1, 4);
+    let cost = TaskMetrics {
+        memory_bytes_spilled: 4 << 30,
+        disk_bytes_spilled: 1 << 30,
+        ..TaskMetrics::default()
+    };
+    let mut tasks = vec![takes(1000, 1 << 20); 7];
+    tasks.push(Does { cost, ..takes(20_000, 300 << 20) });
+    run.job(0, stage(0), &tasks);
+    let found = run.status.last_attempt(StageId(0)).unwrap();
+    let kinds = |all: Vec<Insight>| all.into_iter().map(|it| it.kind).collect::<Vec<_>>();
+    let (whole, sums) = (
+        kinds(run.status.stage_insights(found, Tick(run.now))),
+        kinds(run.status.stage_insights_of_sums(found, Tick(run.now))),
+    );
+    assert_eq!(whole, [InsightKind::Skew, InsightKind::Spill]);
+    assert_eq!(sums, [InsightKind::Spill]);
 }
 
 #[test]
