@@ -106,6 +106,7 @@ impl World {
         let planted = self.settings.planted;
         let options = AppClientOptions {
             registration_wait_ms: 600,
+            first_wait_ms: if self.aside.bool() { 40 } else { 600 },
             registration_attempts: 5,
             planted,
             ..AppClientOptions::new(description, incarnation, self.plan.masters)

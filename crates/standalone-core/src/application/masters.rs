@@ -15,12 +15,19 @@ use crate::messages::{Follower, Stamped, ToApplication, ToMaster};
 /// How things stand with the masters.
 #[derive(Clone, Copy, Debug)]
 enum Link {
-    /// It asks all masters, again and again.
-    Registering { attempts: u32, next: Tick },
+    /// It asks all masters, again and again: next then, after so long a pause, until the attempt ends.
+    Registering { attempts: u32, next: Tick, pause_ms: u64, ends: Tick },
     /// One of them answered.
     Registered { master: usize, heartbeat_ms: u64, next_heartbeat: Tick },
     /// The application is over.
     Over,
+}
+
+impl Link {
+    /// It begins to ask then.
+    fn first_attempt(next: Tick) -> Self {
+        Link::Registering { attempts: 0, next, pause_ms: 0, ends: next }
+    }
 }
 
 /// The masters as a driver knows them.
@@ -39,7 +46,7 @@ pub(super) struct Masters {
 impl Masters {
     pub(super) fn new() -> Self {
         Masters {
-            link: Link::Registering { attempts: 0, next: Tick(0) },
+            link: Link::first_attempt(Tick(0)),
             newest: Term(0),
             hopeless: BTreeSet::new(),
             leaders: Leaders::default(),
@@ -68,15 +75,19 @@ impl AppClient {
             return;
         }
         match self.masters.link {
-            Link::Registering { attempts, .. } => self.try_to_register(turn, attempts),
+            Link::Registering { .. } => self.try_to_register(turn),
             Link::Registered { .. } => self.send_heartbeat(turn),
             Link::Over => {}
         }
     }
 
-    /// Asks all masters. While executors work, for as long as it takes.
-    fn try_to_register(&mut self, turn: &mut Turn<'_>, attempts: u32) {
-        if attempts >= self.options.registration_attempts && !self.executors.any_registered() {
+    /// Asks all masters. While executors work, for as long as it takes. A master that restarts is back within seconds: during the
+    /// first attempt it asks more often, with growing pauses.
+    fn try_to_register(&mut self, turn: &mut Turn<'_>) {
+        let Link::Registering { attempts, pause_ms, ends, .. } = self.masters.link else { return };
+        let is_next = ends <= turn.now;
+        let is_last = attempts >= self.options.registration_attempts;
+        if is_next && is_last && !self.executors.any_registered() {
             let cause =
                 self.masters.unreachable.take().map_or_else(String::new, |why| format!(" ({why})"));
             let reason = format!(
@@ -85,9 +96,17 @@ impl AppClient {
             );
             return self.fail(turn, reason);
         }
-        let wait = self.jitter.around_ms(self.options.registration_wait_ms).max(1);
-        let attempts = attempts.saturating_add(1);
-        self.masters.link = Link::Registering { attempts, next: turn.now.plus_ms(wait) };
+        let (attempts, pause_ms, ends) = match is_next {
+            true => {
+                let wait = self.jitter.around_ms(self.options.registration_wait_ms).max(1);
+                let ends = turn.now.plus_ms(wait);
+                (attempts.saturating_add(1), self.options.first_wait_ms, ends)
+            }
+            false => (attempts, pause_ms.saturating_mul(2), ends),
+        };
+        let soon = turn.now.plus_ms(self.jitter.around_ms(pause_ms).max(1));
+        let next = if attempts == 1 { soon.min(ends) } else { ends };
+        self.masters.link = Link::Registering { attempts, next, pause_ms, ends };
         // A master that is not heard any more may have had executors started.
         let previous = self.app.clone().or_else(|| self.hearsay.clone());
         let first_executor = self.executors.first_number(previous.is_some(), self.options.planted);
@@ -197,7 +216,8 @@ impl AppClient {
 
     fn reconnect(&mut self, turn: &mut Turn<'_>) {
         if !self.is_over() {
-            self.try_to_register(turn, 0);
+            self.masters.link = Link::first_attempt(turn.now);
+            self.try_to_register(turn);
         }
     }
 
@@ -206,8 +226,8 @@ impl AppClient {
         self.masters.leaders.forget(broken);
         match self.masters.link {
             Link::Registered { master, .. } if master == broken => {
-                let soon = self.jitter.below(self.options.registration_wait_ms / 16);
-                self.masters.link = Link::Registering { attempts: 0, next: turn.now.plus_ms(soon) };
+                let soon = self.jitter.below(self.options.first_wait_ms);
+                self.masters.link = Link::first_attempt(turn.now.plus_ms(soon));
             }
             _ => {}
         }

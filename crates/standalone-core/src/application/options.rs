@@ -15,9 +15,11 @@ pub struct AppClientOptions {
     pub incarnation: Incarnation,
     /// How many masters it may register with; the shell knows their addresses.
     pub masters: usize,
-    /// How long to wait for a master's answer, about.
+    /// How long an attempt to register lasts, about.
     pub registration_wait_ms: u64,
-    /// How often to ask the masters when there is no executor left to work with.
+    /// How long it waits for an answer before it asks again, about, in the first attempt; from then on twice as long each time.
+    pub first_wait_ms: u64,
+    /// How many attempts it makes when there is no executor left to work with.
     pub registration_attempts: u32,
     /// For the simulator.
     pub planted: Planted,
@@ -35,6 +37,7 @@ impl AppClientOptions {
             incarnation,
             masters,
             registration_wait_ms: 20_000,
+            first_wait_ms: 500,
             registration_attempts: 3,
             planted: Planted::default(),
         }

@@ -213,6 +213,32 @@ fn with_executors_at_work_it_looks_for_a_master_for_as_long_as_it_takes() {
 }
 
 #[test]
+fn a_driver_asks_a_master_that_comes_back_after_seconds_within_about_as_many() {
+    let mut scene = Scene::ready();
+    scene.feed(comes(0));
+    scene.feed(AppClientEvent::MasterDisconnected { master: 0 });
+    let mut asks = |after: u64| {
+        let asked = |effect: &AppClientEffect| match effect {
+            AppClientEffect::SendMaster { master: 0, message } => {
+                matches!(message, ToMaster::RegisterApplication { .. })
+            }
+            _ => false,
+        };
+        let steps = (0..after / 100).filter(|_| scene.tick_after(100).iter().any(asked));
+        steps.count()
+    };
+    let mut asked = 0;
+    for (after, elapsed, least) in
+        [(600, 600, 1), (1000, 1600, 2), (3000, 4600, 3), (6000, 10_600, 4)]
+    {
+        asked += asks(after);
+        assert!(asked >= least, "asked {asked} times after {elapsed} ms");
+    }
+    let (before, later) = (asks(100_000), asks(100_000));
+    assert!(before <= 12 && later <= 10, "and then every 20 s: {before}, {later}");
+}
+
+#[test]
 fn a_driver_that_two_masters_take_in_says_so_once_whichever_of_them_it_obeys() {
     for terms in [[5, 6, 7], [5, 4, 5]] {
         let mut scene = Scene::new();
