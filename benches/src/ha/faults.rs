@@ -233,7 +233,7 @@ fn leader_stopped(kind: Kind<'_>, service: Service) -> Result<Outcome> {
             until("another leader", LIMIT, || (masters.status(other) == "ALIVE").then_some(()));
         processes::signal(masters.pid(leader), Signal::CONT)?;
         led?;
-        until("the old one stands by", LIMIT, || {
+        until("the old one is a standby", LIMIT, || {
             (masters.status(leader) == "STANDBY").then_some(())
         })?;
         Ok(struck)

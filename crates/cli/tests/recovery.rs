@@ -233,7 +233,7 @@ fn two_masters_on_one_directory_and_directories_of_others_are_refused_with_what_
 }
 
 #[test]
-fn a_master_whose_ensemble_cannot_be_reached_stands_by_and_says_why() {
+fn a_master_whose_ensemble_cannot_be_reached_is_a_standby_and_says_why() {
     for (mode, url) in [
         ("ZOOKEEPER", "spark.deploy.zookeeper.url=127.0.0.1:"),
         ("ETCD", "spark.firesteel.deploy.etcd.url=http://127.0.0.1:"),
@@ -386,7 +386,7 @@ fn leader_killed(service: Service) {
     assert_eq!(leaders.len(), 1, "one of them leads");
     let standby = others.iter().find(|at| **at != leaders[0]).unwrap();
     let url = &cluster.masters[leaders[0]].url;
-    wait_until("the other one says who leads", || {
+    wait_until("the other one names the leader", || {
         cluster.masters[*standby].json()["leader"] == url.as_str()
     });
     cluster.assert_unharmed();
@@ -414,7 +414,7 @@ fn leader_stopped(service: Service) {
         cluster.masters[leader].daemon.signal(Signal::STOP);
         wait_until("another leader that knows all", || is_whole(&cluster.masters[other]));
         cluster.masters[leader].daemon.signal(Signal::CONT);
-        wait_until("the old one stands by", || {
+        wait_until("the old one is a standby", || {
             cluster.masters[leader].json()["status"] == "STANDBY"
         });
     });

@@ -132,25 +132,28 @@ fn partitions_that_a_full_disk_does_not_take_are_computed_again() {
 }
 
 #[test]
-fn partitions_that_give_way_to_others_while_the_disk_is_full_are_dropped() {
-    on_a_full_disk("partitions_that_give_way_to_others_while_the_disk_is_full_are_dropped", || {
-        let directory = tempfile::tempdir().unwrap();
-        let ctx = context(directory.path().to_str().unwrap());
-        let level = StorageLevel::MEMORY_AND_DISK;
-        let first = texts(&ctx, 25_000).persist(level);
-        assert_eq!(first.count().unwrap(), 25_000);
-        assert_eq!(ctx.blocks().len(), 4);
-        let second = texts(&ctx, 25_000).persist(level);
-        assert_eq!(second.count().unwrap(), 25_000);
-        let of_first = format!("rdd_{}_", first.id());
-        let left = ctx.blocks().iter().filter(|block| block.starts_with(&of_first)).count();
-        assert!(left < 4, "{:?}", ctx.blocks());
-        assert!(files_are_gone(directory.path()));
-        assert!(first.collect().unwrap().into_iter().eq((0..25_000).map(text)));
-        assert!(second.collect().unwrap().into_iter().eq((0..25_000).map(text)));
-        drop((first, second));
-        everything_is_given_back(&ctx, directory.path());
-    });
+fn partitions_that_are_evicted_for_others_while_the_disk_is_full_are_dropped() {
+    on_a_full_disk(
+        "partitions_that_are_evicted_for_others_while_the_disk_is_full_are_dropped",
+        || {
+            let directory = tempfile::tempdir().unwrap();
+            let ctx = context(directory.path().to_str().unwrap());
+            let level = StorageLevel::MEMORY_AND_DISK;
+            let first = texts(&ctx, 25_000).persist(level);
+            assert_eq!(first.count().unwrap(), 25_000);
+            assert_eq!(ctx.blocks().len(), 4);
+            let second = texts(&ctx, 25_000).persist(level);
+            assert_eq!(second.count().unwrap(), 25_000);
+            let of_first = format!("rdd_{}_", first.id());
+            let left = ctx.blocks().iter().filter(|block| block.starts_with(&of_first)).count();
+            assert!(left < 4, "{:?}", ctx.blocks());
+            assert!(files_are_gone(directory.path()));
+            assert!(first.collect().unwrap().into_iter().eq((0..25_000).map(text)));
+            assert!(second.collect().unwrap().into_iter().eq((0..25_000).map(text)));
+            drop((first, second));
+            everything_is_given_back(&ctx, directory.path());
+        },
+    );
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn map_outputs_and_cached_partitions_whose_files_vanish_are_made_again() {
+fn map_outputs_and_cached_partitions_whose_files_vanish_are_recomputed() {
     let directory = tempfile::tempdir().unwrap();
     let ctx = context("local[2]", path(&directory));
     let shuffled = large_pairs(&ctx, 4).repartition(3).boxed();

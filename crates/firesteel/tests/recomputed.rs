@@ -156,7 +156,7 @@ fn what_is_dealt_after_a_reduction_that_spills_is_neither_lost_nor_repeated() {
 }
 
 #[test]
-fn what_is_dealt_out_of_a_hash_set_of_the_users_is_neither_lost_nor_repeated() {
+fn what_is_distributed_from_a_hash_set_of_the_users_is_neither_lost_nor_repeated() {
     let (ctx, seen) = started(executors::builder(2), 2);
     let meeting = tempfile::tempdir().unwrap();
     let numbers = ctx.range_in(4, 0..100_000u64, 1).with(meeting.path().to_owned());

@@ -150,7 +150,7 @@ fn shuffle_files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn map_outputs_that_rot_on_disk_are_made_again() {
+fn map_outputs_that_rot_on_disk_are_recomputed() {
     with_files(|ctx, directory| {
         let placed = pairs(ctx).partition_by(3);
         assert_eq!(placed.count().unwrap(), KEYS * VALUES);

@@ -145,7 +145,7 @@ impl Pod {
         if let Some(ended) = self.ended(all_containers) {
             return Verdict::Over(self.cause(ended));
         }
-        // Whoever disrupts a pod says so before deleting it.
+        // The component that disrupts a pod says so before it deletes it.
         if self.terminating || self.disruption.is_some() {
             return Verdict::Terminating(self.disrupted().unwrap_or(Cause::Deleted));
         }

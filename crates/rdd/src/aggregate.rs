@@ -47,7 +47,7 @@ const DEEPEST: u32 = 6;
 /// Between two looks at the kill switch, while memory is waited for.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The combiners of all keys: in one table, or in parts by hash if they do not fit into memory.
+/// The combiners of all keys: in one table, or in hash partitions if they do not fit into memory.
 pub(crate) enum Filled<K, C> {
     Held(KeyMap<K, C>, Account),
     Parts(MapOutput),

@@ -18,7 +18,7 @@
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
 //! | `memory` | memory that an executor's tasks ask for, wait for and spill |
 //! | `book` | what the block master's answers are held against |
-//! | `store` | where masters persist their state, sessions, who leads |
+//! | `store` | where masters persist their state, sessions, the leader |
 //! | `faults` | crashes, pauses, breaks, and what they have to lead to |
 //! | `verdicts` | who is declared dead, and whose files go: rightly so? |
 //! | `check` | the invariants, by id |

@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// It stands by until its store says that it leads.
+    /// It is a standby until its store says that it leads.
     pub(crate) fn start_master(&mut self, number: usize) -> Result<(), String> {
         let machine = Machine::Master(number);
         // The operator who starts it again has an eye on its machine.

@@ -117,7 +117,7 @@ pub(crate) struct Plan {
     pub(crate) apps: Vec<AppPlan>,
     /// The place whose worker can start no executor: its disk is full.
     pub(crate) bad_place: Option<usize>,
-    /// One of them acts, the others stand by.
+    /// One of them leads, the others are standbys.
     pub(crate) masters: usize,
     pub(crate) recovery: Recovery,
     /// Nothing goes wrong but with masters, their stores and the connections to them: no executor may be lost (S25).

@@ -7,19 +7,23 @@ const TABLE: &str = "CONTRIBUTING.md";
 /// This file.
 const HERE: &str = "crates/tidy/src/words.rs";
 
-/// Phrases, in lower case, and what to write.
+/// Phrases, in lower case, and what to write. Names have `_` for the spaces.
 const PHRASES: &[(&str, &str)] = &[
     ("kept partition", "cached partition"),
-    ("kept_partition", "cached_partition"),
     ("put aside", "spill"),
     ("dealt out", "hash-partition, distribute"),
     ("sign of life", "heartbeat"),
     ("signs of life", "heartbeats"),
     ("sent ahead", "pipelined"),
-    ("sent_ahead", "pipelined"),
-    ("read_ahead", "prefetch"),
+    ("read ahead", "prefetch"),
     ("gives way", "is evicted"),
     ("give way", "be evicted"),
+    ("parts by hash", "hash partitions"),
+    ("stands by", "is a standby"),
+    ("stand by", "be a standby"),
+    ("outputs made again", "recomputed outputs"),
+    ("outputs are made again", "outputs are recomputed"),
+    ("life story", "trace"),
     ("whoever", "the thread, process or component that does it"),
     ("executor was given up", "was declared dead"),
     ("worker was given up", "was declared dead"),
@@ -41,7 +45,8 @@ pub(crate) fn complaints(path: &str, line: &str) -> Vec<String> {
     if path == TABLE || path == HERE {
         return Vec::new();
     }
-    let lower = line.to_lowercase();
+    // Names are phrases too.
+    let lower = line.to_lowercase().replace('_', " ");
     let begins = |at: usize| !lower[..at].ends_with(char::is_alphanumeric);
     let has_phrase = |old: &str| lower.match_indices(old).any(|(at, _)| begins(at));
     let phrases = PHRASES.iter().filter(|(old, _)| has_phrase(old));
@@ -68,6 +73,8 @@ mod tests {
             ("crates/a/src/b.rs", "    fn read_ahead(&self) {}"),
             ("crates/a/src/b.rs", "// Whoever asks waits."),
             ("crates/a/src/b.rs", "fn it_stays_whoever_asks() {"),
+            ("crates/a/src/b.rs", "fn a_group_is_put_aside() {"),
+            ("crates/a/src/b.rs", "// It stands by."),
         ] {
             assert_eq!(complaints(path, line).len(), 1, "{line}");
         }

@@ -449,7 +449,7 @@ fn an_executor_is_not_late_while_its_node_fetches_what_it_needs_and_one_that_sta
 }
 
 #[test]
-fn an_executor_that_was_given_up_while_it_was_prepared_is_said_to_have_been() {
+fn an_executor_that_was_declared_dead_while_it_was_prepared_is_said_to_have_been() {
     let preparing = Preparing { bytes: 5, of: 7, waits: 0 };
     let reason = super::executors::never(Some(preparing), 120_000);
     assert!(

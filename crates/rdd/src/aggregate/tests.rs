@@ -32,7 +32,7 @@ fn with_company<R>(test: &TestTask, work: impl FnOnce() -> R) -> R {
 }
 
 #[test]
-fn a_group_is_put_aside_in_bounded_records_and_comes_together_in_order() {
+fn a_group_is_spilled_in_bounded_records_and_comes_together_in_order() {
     let test = TestTask::new(12 * MIB);
     // About 7 MiB: more than half of the budget.
     let values = 50_000;
@@ -54,7 +54,7 @@ fn a_group_is_put_aside_in_bounded_records_and_comes_together_in_order() {
 }
 
 #[test]
-fn both_sides_of_a_cogroup_are_put_aside_in_bounded_records() {
+fn both_sides_of_a_cogroup_are_spilled_in_bounded_records() {
     let test = TestTask::new(12 * MIB);
     let items = (0..100_000).map(|n| match n % 2 {
         0 => (7u64, Side::Left(text(n))),
@@ -185,7 +185,7 @@ proptest! {
 
     /// The lower the key the more values it has; several runs are spilled, at several depths.
     #[test]
-    fn groups_are_right_however_often_they_are_put_aside(
+    fn groups_are_right_however_often_they_are_spilled(
         seed in any::<u64>(),
         keys in 20u64..400,
         length in 0usize..120,

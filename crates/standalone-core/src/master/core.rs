@@ -157,7 +157,7 @@ pub struct Master {
 }
 
 impl Master {
-    /// A master that stands by until it is [`Elected`](MasterEvent::Elected).
+    /// A master that is a standby until it is [`Elected`](MasterEvent::Elected).
     pub fn new(options: MasterOptions) -> Self {
         Master {
             leadership: Leadership::standing_by(),

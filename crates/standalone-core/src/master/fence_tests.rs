@@ -255,7 +255,7 @@ fn what_no_store_could_take_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_master_that_stands_by_says_who_leads() {
+fn a_standby_names_the_leader() {
     let mut scene = Scene::standing_by(MasterOptions::default());
     let leader = Some("spark://other:7077".to_owned());
     scene.feed(MasterEvent::LeaderKnown { url: leader.clone() });

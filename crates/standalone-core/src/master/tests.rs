@@ -968,7 +968,7 @@ fn an_application_that_an_operator_kills_ends_and_stays_out() {
 }
 
 #[test]
-fn a_master_that_stands_by_takes_nobody_in() {
+fn a_standby_takes_nobody_in() {
     let mut master = Master::new(MasterOptions::default());
     let mut out = Vec::new();
     let (worker, state) = (worker("a", 1, 1), WorkerState::default());

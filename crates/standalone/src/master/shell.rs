@@ -116,7 +116,7 @@ impl Shell {
         let mut state = self.lock();
         if state.core.leader() != url.as_ref() {
             if let Some(leader) = &url {
-                tracing::info!(leader, "this master stands by");
+                tracing::info!(leader, "this master is a standby");
             }
             self.feed(&mut state, MasterEvent::LeaderKnown { url }, None);
         }

@@ -363,7 +363,7 @@ impl Shell {
             self.master.send_replace(Some(name));
         }
         if let ToWorker::MasterInStandby { leader: Some(leader) } = &stamped.message {
-            tracing::info!(leader, "a master stands by");
+            tracing::info!(leader, "a master is a standby");
         }
         if let ToWorker::RegisterWorkerFailed { reason, .. } = &stamped.message {
             tracing::warn!("the master refused this worker: {reason}");

@@ -92,7 +92,7 @@ fn running_tasks_push_out_cached_partitions() {
 }
 
 #[test]
-fn what_gives_way_goes_to_disk_if_it_can_and_is_dropped_if_that_fails() {
+fn what_is_evicted_goes_to_disk_if_it_can_and_is_dropped_if_that_fails() {
     let (store, memory) = store(1000);
     let to_disk: Demote = Arc::new(|| Ok((Arc::new(OnDisk), 77)));
     let full: Demote = Arc::new(|| Err("no space left".to_owned()));

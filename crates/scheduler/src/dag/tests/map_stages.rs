@@ -70,7 +70,7 @@ fn it_shares_the_stage_with_a_job_that_reads_it_and_leaves_it_when_it_is_cancell
 }
 
 #[test]
-fn outputs_that_are_lost_are_made_again_before_it_ends() {
+fn outputs_that_are_lost_are_recomputed_before_it_ends() {
     let (mut bench, (map_side, _)) = (Bench::new(), sides());
     want(&mut bench, 0, &map_side);
     write(&mut bench, 0, 1, [4, 0, 0]);

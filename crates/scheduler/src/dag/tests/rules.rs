@@ -445,7 +445,7 @@ fn a_fetch_failure_told_while_the_reader_waits_is_repaired_before_it_is_submitte
 }
 
 #[test]
-fn an_output_made_again_elsewhere_is_not_unregistered_by_old_news() {
+fn an_output_recomputed_elsewhere_is_not_unregistered_by_a_late_message() {
     let (mut bench, _rdd) = reducing();
     let lines = bench.fail((1, 0), fetch_failure(0, 1, 5));
     assert_eq!(lines[..2], ["retire 1.0", "stage 1.0 failed"]);
@@ -786,7 +786,7 @@ fn attempts_that_find_another_unreadable_output_do_not_count() {
 }
 
 #[test]
-fn all_outputs_that_an_executor_cannot_serve_are_made_again_at_once_and_dropped_there() {
+fn all_outputs_that_an_executor_cannot_serve_are_recomputed_at_once_and_dropped_there() {
     let mut graph = Graph::default();
     let source = graph.source(3);
     let rdd = graph.shuffled(&[&source], 1);

@@ -7,7 +7,7 @@
 //!        Deposed                       └──► messages and replies, in order
 //! ```
 //!
-//! One thread owns the store: it also asks it who leads, and renews that. What a master decided while it led, and what
+//! One thread owns the store: it also asks it for the leader, and renews a lease. What a master decided while it led, and what
 //! has not been written when it does not lead any more, never was.
 
 use std::sync::Arc;
@@ -278,7 +278,7 @@ impl Writer {
                 decided.push(job);
             } else {
                 self.write(std::mem::take(&mut decided));
-                self.stand_by(job);
+                self.become_standby(job);
             }
         }
         self.write(decided);
@@ -286,7 +286,7 @@ impl Writer {
     }
 
     /// Of a master that does not lead: there is nothing to write. What ends the leadership before this one has ended it already.
-    fn stand_by(&mut self, job: Job) {
+    fn become_standby(&mut self, job: Job) {
         let is_this = self.led.as_ref().is_some_and(|led| led.number == job.led);
         if job.steps_down() && is_this {
             self.led = None;

@@ -1,7 +1,7 @@
 //! `ETCD`: election and state of masters in an etcd cluster.
 //!
 //! ```text
-//!   DIR/leader          who leads: there for as long as its lease
+//!   DIR/leader          the leader: there for as long as its lease
 //!   DIR/last_write      which write was the last one
 //!   DIR/state/KEY       a record
 //! ```
