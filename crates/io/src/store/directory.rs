@@ -118,7 +118,7 @@ impl Directory {
             }
             let level = objects.list_with_delimiter(Some(&root)).await?;
             let wanted = level.common_prefixes.into_iter().filter(|path| {
-                path.parts().last().is_some_and(|name| name.as_ref().starts_with(&prefix))
+                path.parts().next_back().is_some_and(|name| name.as_ref().starts_with(&prefix))
             });
             let lists: Vec<_> = wanted.map(|path| list(objects.clone(), Some(path))).collect();
             let mut lists = stream::iter(lists).buffer_unordered(REQUESTS_AT_A_TIME);
