@@ -20,6 +20,15 @@ use oci::{Entry, Image};
 
 /// Where the executable is in the image.
 const DIRECTORY: &str = "opt/app";
+/// Where programs look for the certificates of authorities first.
+const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
+/// Where machines have them: Debian, Red Hat, SUSE, Alpine.
+const OWN_AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 #[derive(Args, Debug)]
 pub(crate) struct ImageFlags {
@@ -44,6 +53,9 @@ pub(crate) fn run(flags: &ImageFlags) -> Result<ExitCode, Failure> {
     let name = flags.app.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let program = format!("{DIRECTORY}/{name}");
     let mut entries = vec![Entry::new(&program, &app)];
+    // First, so that a file of the user's in its place wins.
+    let authorities = authorities(&OWN_AUTHORITIES);
+    entries.extend(authorities.iter().map(|file| Entry::new(AUTHORITIES, file)));
     for (path, file) in libraries::needed(&app)? {
         entries.push(Entry::new(path.trim_start_matches('/'), &file));
     }
@@ -54,10 +66,18 @@ pub(crate) fn run(flags: &ImageFlags) -> Result<ExitCode, Failure> {
             .ok_or_else(|| {
                 format!("--file {given}: write HERE:/THERE, such as words.txt:/data/words.txt")
             })?;
-        add(&mut entries, Path::new(here), there.trim_start_matches('/'))?;
+        add(&mut entries, Path::new(here), there.trim_start_matches('/'), &mut Vec::new())?;
     }
     let image = Image { tag, entrypoint: format!("/{program}"), entries };
     image.write(&flags.output)?;
+    match authorities {
+        Some(file) => {
+            println!("certificates of authorities: /{AUTHORITIES}, from {}", file.display());
+        }
+        None => println!(
+            "no certificates of authorities were found here: https:// needs --file HERE:/{AUTHORITIES}"
+        ),
+    }
     println!(
         "{} runs /{program}: load it with docker load -i, ctr images import or kind load image-archive",
         flags.output.display()
@@ -65,20 +85,42 @@ pub(crate) fn run(flags: &ImageFlags) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything under a path.
-fn add(entries: &mut Vec<Entry>, here: &Path, there: &str) -> Result<(), Failure> {
+/// The first of these files that can be read.
+fn authorities(files: &[&str]) -> Option<PathBuf> {
+    let found = files.iter().find(|file| std::fs::File::open(file).is_ok())?;
+    std::fs::canonicalize(found).ok()
+}
+
+/// Everything under a path. `above`: the directories that it is in, as they really are.
+fn add(
+    entries: &mut Vec<Entry>,
+    here: &Path,
+    there: &str,
+    above: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
     let failed = |error| format!("--file {}: {error}", here.display());
     let about = std::fs::metadata(here).map_err(failed)?;
     if !about.is_dir() {
         entries.push(Entry::new(there, here));
         return Ok(());
     }
+    let real = std::fs::canonicalize(here).map_err(failed)?;
+    if above.contains(&real) {
+        return Err(format!(
+            "--file {}: it is a link to the directory {} that it is in, and has no end: remove it, or give what is wanted of it",
+            here.display(),
+            real.display()
+        )
+        .into());
+    }
+    above.push(real);
     let found = std::fs::read_dir(here).map_err(failed)?;
     for entry in found {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        add(entries, &entry.path(), &format!("{there}/{}", name.to_string_lossy()))?;
+        add(entries, &entry.path(), &format!("{there}/{}", name.to_string_lossy()), above)?;
     }
+    above.pop();
     Ok(())
 }
 
@@ -106,6 +148,37 @@ fn with_tag(tag: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_with_a_link_to_itself_is_refused_and_one_that_is_linked_twice_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(inner.join("words"), "words").unwrap();
+        let link = |to: &Path, name: &str| {
+            std::os::unix::fs::symlink(to, directory.path().join(name)).unwrap();
+        };
+        link(&inner, "twice");
+        let packed = || {
+            let mut entries = Vec::new();
+            add(&mut entries, directory.path(), "data", &mut Vec::new()).map(|()| entries.len())
+        };
+        assert_eq!(packed().unwrap(), 2);
+        link(directory.path(), "inner/above");
+        let refused = packed().unwrap_err().to_string();
+        assert!(refused.contains("inner/above") && refused.contains("no end"), "{refused}");
+    }
+
+    #[test]
+    fn the_certificates_of_this_machines_authorities_are_the_first_that_there_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("bundle");
+        let path = file.to_str().unwrap();
+        assert_eq!(authorities(&["/nowhere/bundle", path]), None);
+        std::fs::write(&file, "authorities").unwrap();
+        let found = authorities(&["/nowhere/bundle", path]);
+        assert_eq!(found, Some(std::fs::canonicalize(&file).unwrap()));
+    }
 
     #[test]
     fn an_images_name_is_made_whole() {

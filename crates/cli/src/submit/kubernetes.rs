@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use firesteel_conf::{Conf, FileSource, Master, entries};
+use firesteel_kubernetes::Error;
 use firesteel_kubernetes::submit::{self, Outcome, Submission};
 use firesteel_storage::LocalDirs;
 
@@ -89,9 +90,10 @@ impl Request {
                 let program = executable.path().to_string_lossy().into_owned();
                 let submission = Submission { program, arguments, conf };
                 let outcome = runtime.block_on(submit::submit(url, &submission, &mut tell));
-                // Pods that are yet to start need it.
-                if outcome.as_ref().map_or(true, |outcome| outcome.is_over) {
-                    upload.iter().for_each(Upload::remove);
+                match &upload {
+                    Some(upload) if is_unused(&outcome) => upload.remove(),
+                    Some(upload) => upload.stays(&mut tell),
+                    None => {}
                 }
                 outcome
             }
@@ -99,6 +101,14 @@ impl Request {
             What::Status(conf, id) => runtime.block_on(submit::status(url, &conf, &id, &mut tell)),
         }?;
         Ok(exit_code(&outcome))
+    }
+}
+
+/// Whether no pod needs any more what was uploaded: a driver that is not over may yet have executors start.
+fn is_unused(outcome: &Result<Outcome, Error>) -> bool {
+    match outcome {
+        Ok(outcome) => outcome.is_over,
+        Err(error) => !error.leaves_a_driver(),
     }
 }
 
@@ -207,6 +217,15 @@ mod tests {
         };
         let refused = check(&in_image).unwrap_err().to_string();
         assert!(refused.contains("s3a://bucket/words"), "{refused}");
+    }
+
+    #[test]
+    fn what_was_uploaded_stays_as_long_as_a_driver_may_need_it() {
+        let outcome = |is_over| Ok(Outcome { exit_code: None, succeeded: true, is_over });
+        assert!(is_unused(&outcome(true)) && !is_unused(&outcome(false)));
+        let left = Error::DriverLeft { id: "a:b".to_owned(), source: Box::new(Error::NoImage) };
+        assert!(is_unused(&Err(Error::NoImage)), "nothing was created");
+        assert!(!is_unused(&Err(left)), "the driver may run on");
     }
 
     #[test]

@@ -70,6 +70,11 @@ impl Upload {
         Ok(())
     }
 
+    /// Pods may need it, and nobody waits for their end.
+    pub(super) fn stays(&self, tell: &mut dyn FnMut(&str)) {
+        tell(&format!("{} stays: remove it when the application is over", self.directory));
+    }
+
     /// Nobody needs it any more.
     pub(super) fn remove(&self) {
         if let Err(error) = self.directory.remove_directory() {

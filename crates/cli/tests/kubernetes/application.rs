@@ -39,6 +39,8 @@ impl Listener for Seen {
 
 /// How long the wanted executors may be missing after a pod, a process or its memory is gone.
 const BAR: Duration = Duration::from_secs(5);
+/// So long nothing may be heard of an executor before it is removed: what is on a node that dies has this time, and then the other.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
 impl Seen {
     pub(crate) fn active(&self) -> Vec<u32> {
@@ -83,7 +85,7 @@ pub(crate) fn anonymous(turn: &Turn) -> Builder {
         .config("spark.executor.instances", 2)
         .config("spark.executor.memory", "128m")
         .config("spark.executor.heartbeatInterval", "1s")
-        .config("spark.network.timeout", "10s")
+        .config("spark.network.timeout", format!("{}s", SILENCE.as_secs()))
         .config("spark.eventLog.enabled", false)
         .config("spark.ui.enabled", false)
 }

@@ -243,11 +243,12 @@ impl Drop for Held {
 }
 
 impl Turn {
-    /// Pods of a role that are not ending.
+    /// Pods of a role. An API server that is away says nothing about them: it is asked until it answers.
     pub(crate) fn pods(&self, role: &str) -> Vec<Pod> {
         let api: Api<Pod> = self.cluster.api(&self.namespace);
         let of_role = ListParams::default().labels(&format!("spark-role={role}"));
-        self.cluster.block_on(api.list(&of_role)).map(|list| list.items).unwrap_or_default()
+        let list = || self.cluster.block_on(api.list(&of_role)).ok();
+        wait_for("a list of pods", list).items
     }
 
     /// Names of executors' pods whose container runs and that are not ending.

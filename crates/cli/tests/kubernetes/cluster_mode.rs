@@ -107,6 +107,24 @@ fn a_driver_in_a_pod_runs_on_its_executors_and_its_exit_code_is_the_submitters()
 
 #[test]
 #[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn a_driver_whose_image_cannot_be_had_is_removed_and_told_with_the_kubelets_words() {
+    let turn = turn("unstarted");
+    account(&turn);
+    let settings = [
+        "spark.kubernetes.container.image=localhost:1/none:1",
+        "spark.kubernetes.container.image.pullPolicy=IfNotPresent",
+        "spark.firesteel.kubernetes.imageTimeout=4s",
+    ];
+    let since = Instant::now();
+    let (told, errors, code) = output(submit(&turn, &settings));
+    println!("driver without an image: failed after {} ms ({errors})", since.elapsed().as_millis());
+    assert!(code == Some(1) && errors.contains("localhost:1/none:1"), "{code:?} {told}{errors}");
+    assert!(errors.contains("did not start within 4 s"), "{errors}");
+    wait_until("the end of the driver's pod", || turn.pods("driver").is_empty());
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
 fn s36_a_driver_that_is_killed_leaves_nothing() {
     let turn = turn("s36");
     account(&turn);

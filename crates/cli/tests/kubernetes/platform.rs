@@ -15,7 +15,7 @@ use kube::Api;
 use kube::api::{DeleteParams, EvictParams};
 use serde_json::json;
 
-use crate::application::{SUM, Seen, anonymous, builder, start, sum};
+use crate::application::{SILENCE, SUM, Seen, anonymous, builder, start, sum};
 use crate::client_mode::{Cut, number, recovered};
 use crate::cluster::{Cordoned, HOST, IMAGE, Turn, name, turn, wait_for, wait_until};
 use crate::refusals::{failure, impossible};
@@ -67,7 +67,11 @@ fn s05_an_executor_that_exceeds_a_limit_of_its_own_is_replaced_and_its_pod_is_ke
     assert_eq!(writes.sum().unwrap(), 0);
     let victim =
         wait_for("a removal", || before.iter().copied().find(|one| seen.removal(*one).is_some()));
-    let (reason, _) = recovered("5, evicted for its own limit", &seen, victim, since);
+    let (_, noticed) = wait_for("its removal", || seen.removal(victim));
+    let (reason, took) = recovered("5, evicted for its own limit", &seen, victim, since);
+    // Kubelets look at what is written now and then: the bar counts from the eviction on.
+    let took = took.saturating_sub(noticed.duration_since(since));
+    assert!(took < seen.bar(), "{took:?}");
     assert!(reason.contains("a limit of its own") && reason.contains("EmptyDir"), "{reason}");
     wait_until("the label of the pod that is kept", || turn.is_kept(victim));
     ctx.stop();
@@ -166,6 +170,7 @@ fn s10_an_executor_behind_a_partition_is_over_for_good_when_the_network_is_back(
         since.elapsed().as_millis()
     );
     wait_until("the end of its pod", || turn.running().iter().all(|pod| number(pod) != victim));
+    assert!(noticed.duration_since(since) < SILENCE + seen.bar(), "it is silent for long");
     assert!(!seen.active().contains(&victim), "there is one winner");
     assert_eq!(sum(&ctx), SUM);
     ctx.stop();
@@ -294,8 +299,8 @@ fn s33_a_task_that_outlives_the_grace_period_of_its_pod_runs_again_elsewhere() {
         (0..2).for_each(|_| drop(hears.accept().unwrap()));
         let since = Instant::now();
         turn.delete(&victim);
-        let (reason, _) = recovered("33, grace exceeded", &seen, number(&victim), since);
-        assert!(reason.contains("deleted"), "{reason}");
+        let (reason, took) = recovered("33, grace exceeded", &seen, number(&victim), since);
+        assert!(reason.contains("deleted") && took < 2 * seen.bar(), "{reason}, {took:?}");
         long.join().unwrap()
     });
     assert_eq!(job.unwrap(), 45, "and the loss did not count against the task");
