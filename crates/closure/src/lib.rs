@@ -15,8 +15,6 @@
 //! Architecture Invariant: every `unsafe` of the workspace lives in this crate, with its argument
 //! beside it. Nothing here knows RDDs, tasks, sockets or threads.
 
-#![warn(missing_docs)]
-
 mod call;
 pub mod code;
 mod executable;
@@ -25,6 +23,7 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod hook;
 mod value;
+#[warn(missing_docs)] // users read it: `Data`
 mod wire;
 
 pub use call::{Call, Closure, Pure, Shared};

@@ -8,8 +8,7 @@
 //! This crate knows bytes and names, not lines, records, tasks or drivers. The object stores' client is
 //! asynchronous; `store` hides that, and nothing of it is started for local files.
 
-#![warn(missing_docs)]
-
+#[warn(missing_docs)] // users read it
 mod compression;
 mod copy;
 mod fault;

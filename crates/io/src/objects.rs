@@ -12,7 +12,7 @@ use crate::{Input, StoreOptions};
 pub struct ObjectEntry {
     /// What follows the directory, with slashes.
     pub name: String,
-    /// Its bytes.
+    /// In bytes.
     pub len: u64,
     /// When it was put, in milliseconds since 1970, as the store says.
     pub modified_ms: u64,
@@ -74,7 +74,6 @@ impl ObjectDirectory {
 }
 
 #[cfg(not(feature = "object-store"))]
-#[allow(missing_docs, reason = "as above")]
 impl ObjectDirectory {
     pub fn open(_: &str, _: &Arc<StoreOptions>) -> io::Result<Self> {
         Err(crate::output::without_stores())

@@ -6,35 +6,43 @@
 //! same executable. The user-facing `Rdd`, which adds lineage and actions, lives in the driver crate;
 //! this crate never schedules, never opens a socket and never knows a driver.
 
-#![warn(missing_docs)]
-
+// Modules that have something for users, and so docs on all that is public, demand them.
 pub mod action;
 pub mod aggregate;
 pub mod body;
 pub mod cache;
 pub mod checkpoint;
+#[warn(missing_docs)]
 pub mod csv;
 pub mod external;
+#[warn(missing_docs)]
 pub mod files;
 mod finite;
 mod growth;
 pub mod join;
+#[warn(missing_docs)]
 pub mod json;
 pub mod key;
+#[warn(missing_docs)]
 pub mod malformed;
 mod memory;
+#[warn(missing_docs)]
 pub mod narrow;
 pub mod object;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+#[warn(missing_docs)]
 pub mod partitioner;
+#[warn(missing_docs)]
 pub mod pipe;
 pub mod reshape;
 pub mod sample;
 mod shape;
 pub mod sketch;
 pub mod sort;
+#[warn(missing_docs)]
 pub mod source;
+#[warn(missing_docs)]
 pub mod stats;
 mod table;
 #[cfg(test)]
