@@ -166,7 +166,6 @@ pub(crate) struct Running {
     pub(crate) what: String,
 }
 
-/// All of them.
 #[derive(Debug)]
 pub(crate) struct Applications {
     answers: Answers,

@@ -31,7 +31,7 @@ pub(crate) const DRIVERS: usize = 3;
 pub(crate) const MASTER: usize = 0;
 pub(crate) const HOSTS: usize = 1 + WORKERS + DRIVERS;
 
-/// The host of a driver.
+/// The host that the driver of this slot runs on.
 pub(crate) const fn driver_host(slot: usize) -> usize {
     1 + WORKERS + slot
 }

@@ -31,7 +31,6 @@ struct Times {
     recovery: f64,
 }
 
-/// One of them.
 type Time = fn(&Times) -> f64;
 
 /// Both sides in turns, on one cluster.

@@ -14,7 +14,6 @@ pub struct Command {
     /// The executable's path, on the worker or on the driver that serves it. Of a cluster's drivers also a URL, from which the worker
     /// fetches it.
     pub program: String,
-    /// Its arguments, one by one.
     pub arguments: Vec<String>,
     /// Its environment, beyond what the worker gives.
     pub environment: BTreeMap<String, String>,
@@ -91,7 +90,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// As variables.
+    /// As environment variables of the executor's process, named as in [`variable`].
     pub fn variables(&self) -> [(&'static str, String); 5] {
         [
             (variable::APP_ID, self.app.to_string()),

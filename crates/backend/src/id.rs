@@ -15,7 +15,6 @@ macro_rules! named_id {
         pub struct $name(pub std::sync::Arc<str>);
 
         impl $name {
-            /// By this name.
             pub fn new(name: &str) -> Self {
                 $name(name.into())
             }

@@ -11,7 +11,7 @@ use crate::AppId;
 /// From an executor to its driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToDriver {
-    /// It is up.
+    /// Its first message over a connection, and again when [`ToExecutor::HeartbeatResponse`] asks for it.
     RegisterExecutor {
         app: AppId,
         executor: ExecutorId,
@@ -26,7 +26,6 @@ pub enum ToDriver {
     },
     /// Sent every heartbeat interval, with the whole state of the executor: a lost message heals.
     ExecutorHeartbeat { executor: ExecutorId, running: Vec<TaskId> },
-    /// A task's end.
     StatusUpdate {
         executor: ExecutorId,
         task: TaskId,
@@ -56,12 +55,12 @@ pub enum Refusal {
 /// From a driver to an executor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// It may work.
+    /// The executor may run tasks from now on.
     RegisteredExecutor,
-    /// It may not.
+    /// The executor ends; its provider may be ordered another.
     RegisterExecutorFailed {
         refusal: Refusal,
-        /// For people.
+        /// For the executor's log: `refusal` decides.
         message: String,
     },
     /// Its heartbeat was heard.

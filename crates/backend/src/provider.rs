@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use crate::AppId;
 use crate::blame::End;
 
-/// From a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderEvent {
     /// The cluster manager took the application in. Told again when its id changes.
@@ -38,12 +37,12 @@ pub enum ProviderEvent {
         /// Why, for people: what a sentence about the executor says of it.
         reason: String,
     },
-    /// It is over.
+    /// Its process, or its pod, is over, or never came to be.
     Ended {
         executor: ExecutorId,
         /// How: this alone decides whose fault it is.
         end: End,
-        /// For people.
+        /// For logs and pages: nothing decides by it.
         reason: String,
     },
     /// What can be had now.
@@ -89,7 +88,6 @@ pub struct Capacity {
     pub shortage: Option<String>,
 }
 
-/// To a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderCommand {
     /// So many executors are wanted from now on.

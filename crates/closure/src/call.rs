@@ -9,7 +9,6 @@ use crate::{Data, Decoder, Encoder, Wire, WireError};
 
 /// A shippable function from a tuple of arguments to `Out`.
 pub trait Call<Args, Out>: Wire + Clone {
-    /// Calls it.
     fn call(&self, args: Args) -> Out;
 }
 
@@ -45,7 +44,6 @@ impl<F: Closure> Pure<F> {
          pass them with `rdd.with((a, b)).map(|(a, b), x| ...)`"
     );
 
-    /// The closure.
     #[inline(always)]
     fn get(&self) -> &F {
         const { Self::CAPTURES_NOTHING };

@@ -201,7 +201,7 @@ impl Choice for PullPolicy {
 /// What happens about a pod that no node can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unschedulable {
-    /// It waits.
+    /// The pod waits until a node takes it.
     Wait,
     /// It is withdrawn, and tried again now and then.
     Shrink,

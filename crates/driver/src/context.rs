@@ -77,7 +77,8 @@ impl Builder {
         self.config("spark.master", master)
     }
 
-    /// Any setting.
+    /// A setting by its key, such as `spark.task.maxFailures`; a later value replaces an earlier one. Whether the value
+    /// is valid, [`Builder::build`] tells.
     #[must_use]
     pub fn config(mut self, key: &str, value: impl ToString) -> Self {
         self.settings.push((key.to_owned(), value.to_string()));
@@ -107,7 +108,8 @@ impl Builder {
         self
     }
 
-    /// Starts the context.
+    /// Starts the application: its threads, or on a cluster its executors. The error says which setting is wrong, or
+    /// what could not be started.
     pub fn build(self) -> Result<Context> {
         let mut loader = Loader::from_process()?;
         if let Some(arguments) = self.arguments {
@@ -174,7 +176,7 @@ impl Context {
         self.0.engine.conf()
     }
 
-    /// The application's name.
+    /// As set by [`Builder::app_name`] or `spark.app.name`.
     pub fn app_name(&self) -> &str {
         self.0.engine.app_name()
     }
@@ -184,7 +186,7 @@ impl Context {
         self.0.engine.application_id()
     }
 
-    /// Where it runs.
+    /// The master's URL in force, such as `local[4]` or `spark://host:7077`.
     pub fn master(&self) -> String {
         self.0.engine.master().to_string()
     }

@@ -73,7 +73,7 @@ pub enum Error {
     /// A job's additions to an accumulator could not be merged.
     #[error("accumulator {id} misses what a task of the job added: {reason}")]
     Accumulator {
-        /// The accumulator.
+        /// Its [`Accumulator::id`](firesteel_task::Accumulator::id).
         id: u64,
         /// What went wrong when it was merged.
         reason: String,
@@ -124,15 +124,15 @@ pub enum Error {
         "output directory {path:?} already exists; remove it or choose another, or replace it with SaveOptions::overwrite"
     )]
     OutputExists {
-        /// The directory.
+        /// As it was given to the action.
         path: PathBuf,
     },
     /// The output could not be put in place.
     #[error("could not {action} {path:?}: {source}")]
     Output {
-        /// What was tried.
+        /// A verb, such as `create`: what was tried with `path`.
         action: &'static str,
-        /// On what.
+        /// The file or directory, or the URL in an object store.
         path: PathBuf,
         /// The error of the system or of the store.
         source: std::sync::Arc<io::Error>,
@@ -140,7 +140,7 @@ pub enum Error {
     /// The RDD has no items, and the action needs one.
     #[error("{operation} needs at least one item, but the RDD is empty")]
     Empty {
-        /// The action.
+        /// The action that was called, such as `first`.
         operation: &'static str,
     },
     /// Code of the program that an action runs on the driver panicked: an `Ord`, `Hash`, `Deserialize` or `Drop` of an item, a
@@ -149,13 +149,13 @@ pub enum Error {
         "{operation} ({place}): code of the program panicked on the driver: {message}, at {location}"
     )]
     UserCode {
-        /// The action.
+        /// The action that was called, such as `collect`.
         operation: &'static str,
         /// Where it was called.
         place: String,
         /// The panic's message.
         message: String,
-        /// Where it panicked.
+        /// `file:line:column` of the panic, or `unknown location`.
         location: String,
     },
     /// A value could not be encoded or decoded.
@@ -172,13 +172,13 @@ pub enum Error {
     /// The program was built in a way that cannot work.
     #[error("{message}")]
     Unsupported {
-        /// What to change.
+        /// What the program has to change.
         message: String,
     },
     /// A defect of Firesteel itself.
     #[error("firesteel has a defect, please report it: {message}")]
     Defect {
-        /// What broke.
+        /// For the report: what was expected, and what was found.
         message: String,
     },
 }

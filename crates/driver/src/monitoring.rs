@@ -108,7 +108,7 @@ mod with_monitor {
 
     /// The application of this process.
     struct Live {
-        /// Once it runs.
+        /// Set once the engine runs; requests before that find no application.
         engine: OnceLock<Weak<Engine>>,
         timers: Arc<Timers>,
         /// Whether its jobs and stages can be killed from its pages.
@@ -329,7 +329,7 @@ mod with_monitor {
             Ok(server.ok())
         }
 
-        /// Where it answers.
+        /// `None`: nothing is served.
         pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
             lock(&self.server).as_ref().map(Server::address)
         }

@@ -22,7 +22,6 @@ impl Leftovers {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Removes them all.
     pub(crate) fn remove(&self) {
         for path in std::mem::take(&mut *self.lock()) {
             remove_busy_directory(&path);
@@ -59,7 +58,6 @@ impl Output {
         }
     }
 
-    /// Where attempts write.
     pub(crate) fn target(&self) -> Target {
         match self {
             Output::Local(staged) => Target::Local(staged.attempts()),
@@ -183,7 +181,6 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Where attempts write.
     pub(crate) fn attempts(&self) -> PathBuf {
         self.staging.join("attempts")
     }

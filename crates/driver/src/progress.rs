@@ -52,7 +52,6 @@ impl ConsoleProgress {
         }
     }
 
-    /// Clears the terminal.
     pub(crate) fn stop(&self) {
         let running = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         if let Some((sender, thread)) = running {

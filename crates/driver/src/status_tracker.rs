@@ -16,9 +16,9 @@ pub struct StatusTracker {
 /// A job as the tracker tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSummary {
-    /// Its id.
+    /// Counts from 0 within the application.
     pub job: JobId,
-    /// How it stands.
+    /// Whether it runs or how it ended.
     pub state: JobState,
     /// Every stage it may need, parents first.
     pub stages: Vec<StageId>,
@@ -31,17 +31,17 @@ pub struct JobSummary {
 /// A stage as the tracker tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSummary {
-    /// Its id.
+    /// Counts from 0 within the application.
     pub stage: StageId,
-    /// The latest attempt.
+    /// The number of its latest attempt, from 0.
     pub attempt: u32,
-    /// Operation and place.
+    /// The operation that made it and where the program called it: `reduce_by_key at src/main.rs:12`.
     pub name: String,
     /// When that attempt began, if it has.
     pub submitted: Option<Tick>,
     /// Tasks of that attempt.
     pub tasks_total: u32,
-    /// How they stand.
+    /// How many of that attempt's tasks run, succeeded and failed.
     pub tasks: TaskCounts,
 }
 
@@ -50,7 +50,7 @@ pub struct StageSummary {
 pub struct ExecutorSummary {
     /// Its id; in local mode the driver's.
     pub executor: ExecutorId,
-    /// Its node.
+    /// The name of the machine that it runs on.
     pub host: Host,
     /// How many tasks at once, if each takes one core.
     pub cores: u32,

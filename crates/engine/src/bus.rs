@@ -151,7 +151,7 @@ struct State {
 /// Events that a queue had no room for.
 #[derive(Default)]
 struct Lost {
-    /// Not yet logged.
+    /// Lost since the last warning about it was logged.
     untold: u64,
     /// The listener has not been told of these.
     unheard: u64,

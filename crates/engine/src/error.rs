@@ -57,13 +57,13 @@ pub enum Error {
     /// The program was built in a way that cannot work.
     #[error("{message}")]
     Unsupported {
-        /// What to change.
+        /// What the program has to change.
         message: String,
     },
     /// A defect of Firesteel itself.
     #[error("firesteel has a defect, please report it: {message}")]
     Defect {
-        /// What broke.
+        /// For the report: what was expected, and what was found.
         message: String,
     },
 }

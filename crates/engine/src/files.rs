@@ -28,7 +28,7 @@ const MOST_FILES: usize = 1000;
 /// As executors have them: theirs to read, write and run.
 const MODE: u32 = 0o700;
 
-/// The copies.
+/// Copies of the files that the application added, which executors read from the driver.
 pub(crate) struct Files {
     rules: Rules,
     state: Mutex<State>,
@@ -38,7 +38,7 @@ pub(crate) struct Files {
 
 /// What the settings say of them.
 struct Rules {
-    /// For temporary directories.
+    /// Temporary directories are made below these.
     roots: Vec<PathBuf>,
     overwrite: bool,
     limits: DownloadLimits,
@@ -89,7 +89,6 @@ impl Files {
         }
     }
 
-    /// Names and places.
     pub(crate) fn places(&self) -> Vec<(String, PathBuf)> {
         match &*self.lock() {
             State::Copied(Copies { root, files, .. }) => {

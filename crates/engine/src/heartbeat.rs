@@ -71,7 +71,6 @@ impl StagePeaks {
 pub(crate) struct Heartbeats(Mutex<Option<Sender<()>>>);
 
 impl Heartbeats {
-    /// Starts the thread.
     pub(crate) fn start(&self, engine: &Arc<Engine>, runs_tasks: bool) -> Result<()> {
         let rhythm = Rhythm::of(engine.conf(), runs_tasks)?;
         let (sender, stop) = channel();

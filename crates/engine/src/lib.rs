@@ -109,7 +109,6 @@ impl Engine {
         self.observation.set(observer);
     }
 
-    /// Takes one input.
     fn feed(self: &Arc<Self>, input: SchedulerInput) {
         let state = self.lock();
         self.carry_out(state, input);

@@ -16,7 +16,6 @@ use crate::{Error, Result};
 
 /// A kind of cluster that executors can be had from: none without the feature `cluster`.
 pub trait ClusterManager: Send + Sync {
-    /// For messages.
     fn name(&self) -> &str;
 }
 

@@ -155,7 +155,6 @@ impl Engine {
         &self.application.conf
     }
 
-    /// Where it runs.
     pub fn master(&self) -> &Master {
         &self.application.master
     }

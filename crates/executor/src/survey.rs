@@ -14,7 +14,7 @@ const TIME: Duration = Duration::from_secs(20);
 /// So long an answer is given again: readers of many partitions fail at the same time.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// The last answer.
+/// Holds the last answer, and when it was found.
 #[derive(Default)]
 pub(crate) struct Survey(Mutex<Option<(ShuffleId, Instant, Vec<MapAttempt>)>>);
 

@@ -34,7 +34,7 @@ pub struct Deadlines {
     pub request_ms: u64,
     /// Created, and in no list or watch yet (`spark.kubernetes.executor.missingPodDetectDelta`).
     pub seen_ms: u64,
-    /// Without a node.
+    /// Created, and not assigned to a node.
     pub scheduled_ms: u64,
     /// With a node, until its kubelet takes it.
     pub accepted_ms: u64,
@@ -122,7 +122,7 @@ pub struct AllocatorOptions {
     pub app: AppId,
     /// What names of pods begin with (`spark.kubernetes.executor.podNamePrefix`).
     pub prefix: String,
-    /// This driver process.
+    /// Tells this driver process from those before and after it.
     pub generation: Generation,
     /// The pod that it runs in, if its executors' pods belong to one.
     pub owner: Option<PodUid>,
@@ -159,7 +159,7 @@ pub struct AllocatorOptions {
     pub claims: ClaimOptions,
     pub deadlines: Deadlines,
     pub waits: Waits,
-    /// For the simulator.
+    /// Mistakes that the simulator plants; none in production.
     pub planted: Planted,
 }
 

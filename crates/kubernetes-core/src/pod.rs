@@ -105,7 +105,7 @@ pub struct Pod {
     /// Whether it has a `deletionTimestamp`.
     pub terminating: bool,
     pub containers: Vec<Container>,
-    /// Of its volumes.
+    /// Persistent volume claims that its volumes name.
     pub claims: Vec<ClaimName>,
 }
 

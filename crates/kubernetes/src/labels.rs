@@ -13,7 +13,6 @@ pub(crate) const APPLICATION_NAME: &str = "spark-app-name";
 pub(crate) const ROLE: &str = "spark-role";
 pub(crate) const DRIVER: &str = "driver";
 pub(crate) const EXECUTOR: &str = "executor";
-/// An executor's number.
 pub(crate) const EXECUTOR_ID: &str = "spark-exec-id";
 pub(crate) const RESOURCE_PROFILE: &str = "spark-exec-resourceprofile-id";
 /// `true`: its executor is over, and it is left for people to look at.
@@ -22,7 +21,6 @@ pub(crate) const INACTIVE: &str = "spark-exec-inactive";
 pub(crate) const GENERATION: &str = "firesteel-driver-generation";
 /// Of claims: the volume of the settings that they were made for.
 pub(crate) const VOLUME: &str = "firesteel-volume";
-/// Which version it is of.
 pub(crate) const VERSION: &str = "spark-version";
 
 /// What neither users nor their templates set.
@@ -106,7 +104,6 @@ pub(crate) fn check_name(key: &str, name: &str, longest: usize) -> Result<(), Er
     Ok(())
 }
 
-/// A variable with a value.
 pub(crate) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
 }

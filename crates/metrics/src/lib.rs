@@ -34,11 +34,10 @@ pub use timer::{Histogram, Rates, Timer, TimerSnapshot};
 pub enum Value {
     /// A number that rises and falls.
     Gauge(u64),
-    /// A word.
     Text(String),
     /// A number that only rises.
     Counter(u64),
-    /// How values lie.
+    /// How values are distributed.
     Histogram(Distribution),
     /// How long something takes, and how often it happens.
     Timer(TimerSnapshot),
@@ -79,7 +78,6 @@ impl Metrics {
         self.add(name, Value::Gauge(value.into()));
     }
 
-    /// Adds a word.
     pub fn text(&mut self, name: &str, value: &str) {
         self.add(name, Value::Text(value.to_owned()));
     }
@@ -124,7 +122,7 @@ impl Metrics {
 /// Metrics by kind, in Spark's order.
 #[derive(Default)]
 pub(crate) struct Sorted<'a> {
-    /// And texts.
+    /// Has [`Value::Text`], too.
     pub(crate) gauges: Vec<&'a Metric>,
     pub(crate) counters: Vec<&'a Metric>,
     pub(crate) histograms: Vec<&'a Metric>,

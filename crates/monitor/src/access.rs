@@ -65,7 +65,6 @@ fn logged(status: &AppStatus) -> Acls {
     lists_of(&conf).unwrap_or_default()
 }
 
-/// Which lists count.
 #[derive(Clone, Debug, Default)]
 enum Lists {
     /// None: everybody sees everything.

@@ -29,7 +29,6 @@ struct ArchivedFile {
     path: PathBuf,
     /// So much of it: it may grow meanwhile.
     bytes: u64,
-    /// The log that it is of.
     log: Arc<LogSource>,
 }
 
@@ -233,7 +232,7 @@ mod tests {
         files
     }
 
-    /// Of stored blocks.
+    /// Knows stored blocks only: what this file writes.
     fn inflate(mut packed: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         loop {

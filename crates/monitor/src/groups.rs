@@ -23,7 +23,6 @@ const LONGEST: usize = 256;
 /// No list of groups is longer.
 const ANSWER: u64 = 1 << 20;
 
-/// Groups by user.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     state: Mutex<State>,

@@ -62,13 +62,12 @@ const UNREAD: &str = "The log of the application cannot be read now: ask again l
 /// Below this are style sheets and scripts, which tell nothing of applications: a refusal is a page that needs them.
 const ASSETS: &str = "/static/";
 
-/// What is served.
 pub type Served = Arc<dyn Applications + Send + Sync>;
 
 /// How it is served.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// What to bind.
+    /// The host name or address to listen on.
     pub host: String,
     /// The first port to try; 0 is any.
     pub port: u16,
@@ -135,7 +134,7 @@ impl Server {
         Ok(Server { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it answers.
+    /// The address in use, with the port that was free.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

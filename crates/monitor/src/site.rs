@@ -73,7 +73,7 @@ pub enum ShownBody {
 /// Called once a second: what to send now, nothing if it is empty; `None`: the stream is over.
 pub type UpdateSource = Box<dyn FnMut(&dyn Applications) -> Option<String> + Send>;
 
-/// Shows pages.
+/// Renders the pages of applications.
 pub trait Site: Send + Sync {
     fn show(&self, asked: &Asked<'_>) -> Shown;
 

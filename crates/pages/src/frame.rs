@@ -52,7 +52,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) secrets: &'a Redaction,
     /// Proves that a form comes from a page of ours; `None`: nothing can be killed.
     pub(crate) token: Option<&'a str>,
-    /// Of a report.
+    /// What a report has a place for; empty on a page.
     pub(crate) drawn: Drawn,
 }
 
@@ -197,7 +197,6 @@ struct Followed<'a> {
     application: u64,
 }
 
-/// A whole document.
 fn document(
     root: &str,
     title: &str,

@@ -14,12 +14,11 @@ use crate::sample::reservoir;
 use crate::sketch::HyperLogLog;
 use crate::stats::{Number, Stats, Summable};
 
-/// Consumes a partition.
+/// What a result task computes from the items of its partition.
 pub trait Action<T>: Wire {
     /// What the driver gets.
     type Output: Data;
 
-    /// Consumes the items.
     fn run(&self, items: impl Iterator<Item = T> + 'static, task: &TaskContext) -> Self::Output;
 
     /// Whether the output could be sent, also where it is not: a program that runs on threads runs on a cluster.
@@ -114,7 +113,6 @@ impl<T: Number> Action<T> for Statistics {
 wire! {
     /// The first `limit` items.
     pub struct Take[] {
-        /// How many.
         pub limit: u64,
     }
 }
@@ -215,7 +213,6 @@ wire! {
         f: F,
     }
 
-    /// By `f`.
     pub fn new;
 }
 
@@ -259,7 +256,6 @@ wire! {
         f: F,
     }
 
-    /// Calls `f`.
     pub fn new;
 }
 
@@ -278,7 +274,6 @@ wire! {
         out: PhantomData<fn() -> U>,
     }
 
-    /// Calls `f`.
     pub fn new;
 }
 

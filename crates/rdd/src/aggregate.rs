@@ -371,7 +371,6 @@ wire! {
         parent: P,
     }
 
-    /// Groups `parent`'s pairs.
     pub fn new;
 }
 

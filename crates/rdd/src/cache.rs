@@ -39,7 +39,6 @@ const PACKED_IN_MEMORY: u64 = 1 << 20;
 pub struct SharedLevel(Mutex<StorageLevel>);
 
 impl SharedLevel {
-    /// Starts with `level`.
     pub fn new(level: StorageLevel) -> Arc<Self> {
         Arc::new(SharedLevel(Mutex::new(level)))
     }
@@ -233,7 +232,7 @@ impl<T: Data + Clone, I: Iterator<Item = T>, F: Fn() -> I> Caching<'_, F> {
         (Outcome::Cached, Items::Cached(items, 0))
     }
 
-    /// Encoded in memory.
+    /// Caches the partition encoded in memory.
     fn cache_packed(&self) -> (Outcome, Items<T, I>) {
         let mut rest = (self.computed)();
         let mut writer = PackedWriter::new(self.task.scratch().cache_codec());

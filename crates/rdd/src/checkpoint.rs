@@ -19,7 +19,6 @@ const BUFFER_BYTES: usize = 256 * 1024;
 pub struct Link<P>(RwLock<Option<Arc<P>>>);
 
 impl<P> Link<P> {
-    /// To `parent`.
     pub fn new(parent: Arc<P>) -> Arc<Self> {
         Arc::new(Link(RwLock::new(Some(parent))))
     }
@@ -79,7 +78,6 @@ impl<P: Pipe<Item: Data>> Pipe for Checkpointed<P> {
     }
 }
 
-/// The file of a partition.
 fn file_name(partition: u32) -> String {
     format!("part-{partition:05}")
 }

@@ -205,7 +205,6 @@ impl<I> Feed<I> {
 }
 
 impl Lines {
-    /// Reads what is there.
     fn read(&mut self) -> io::Result<()> {
         self.bytes.drain(..self.taken);
         self.searched -= self.taken;

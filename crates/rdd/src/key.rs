@@ -9,7 +9,6 @@ pub trait KeyOf<T, K: Ord>: Wire + Clone {
     /// What is computed once per item; nothing if the key lies in the item.
     type Computed: 'static;
 
-    /// Computes it.
     fn compute(&self, item: &T) -> Self::Computed;
 
     /// The key of an item, and what was computed of it.
@@ -109,7 +108,6 @@ where
     }
 }
 
-/// The first of a pair.
 #[derive(Clone)]
 pub struct FirstOfPair;
 

@@ -24,11 +24,10 @@ const SHOWN_BYTES: usize = 100;
 
 /// A row that does not fit.
 pub(crate) struct Malformed {
-    /// What is wrong.
     pub(crate) reason: String,
     /// Where in the row, e.g. `column "age"`.
     pub(crate) column: Option<String>,
-    /// What stands there.
+    /// The value, or the whole record, as the file has it.
     pub(crate) value: Vec<u8>,
 }
 

@@ -135,7 +135,6 @@ impl Account {
         right.resize(&mut self.reservation, bytes, most)
     }
 
-    /// Releases everything.
     pub(crate) fn clear(&mut self) {
         self.reservation.resize(0);
     }
@@ -182,7 +181,7 @@ impl Heap {
 }
 
 impl<T: Data> Hoard<T> {
-    /// Of items alone.
+    /// With no memory for anything beside the items.
     pub(crate) fn new(task: &TaskContext) -> Self {
         Hoard::beside::<()>(0, task)
     }

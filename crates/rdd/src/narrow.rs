@@ -98,7 +98,7 @@ pub struct Emitter<U> {
 }
 
 impl<U> Emitter<U> {
-    /// Emits one item.
+    /// Emits one more item, behind those before it.
     #[inline]
     pub fn push(&mut self, item: U) {
         self.items.push(item);

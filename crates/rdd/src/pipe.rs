@@ -57,7 +57,7 @@ impl<T, I: Iterator<Item = T>> Items<T> for I {
 }
 
 impl<T> Partition<T> {
-    /// Wraps an iterator.
+    /// Has the items of an iterator, computed as they are asked for.
     pub fn new(items: impl Iterator<Item = T> + 'static) -> Self {
         Partition(Box::new(items))
     }

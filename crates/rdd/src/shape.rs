@@ -14,7 +14,7 @@ const DEEPEST: usize = 8;
 /// No shape is longer.
 const LONGEST: usize = 16 * 1024;
 
-/// What `T` reads.
+/// The shape that `T`'s `Deserialize` asks for, cut at [`LONGEST`] bytes.
 pub(crate) fn shape_of<T: de::DeserializeOwned>() -> String {
     let mut text = String::new();
     // Refused values end it early, with what was asked for until then.

@@ -16,7 +16,7 @@ pub trait Summable: Data {
     /// The sum of no values.
     const ZERO: Self::Partial;
 
-    /// One more value.
+    /// `sum` with one more value in it.
     fn add(sum: Self::Partial, value: Self) -> Self::Partial;
 
     /// Two sums in one.
@@ -75,7 +75,7 @@ summable_float!(f32, f64);
 
 /// A number that statistics can be taken of.
 pub trait Number: Copy + 'static {
-    /// As a double.
+    /// The nearest double.
     fn to_f64(self) -> f64;
 }
 
@@ -108,7 +108,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// One more number.
+    /// Takes one more number in.
     #[inline]
     pub fn add(&mut self, x: f64) {
         self.count += 1;
@@ -138,7 +138,7 @@ impl Stats {
         }
     }
 
-    /// How many numbers.
+    /// How many numbers they are, NaN among them.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -148,7 +148,7 @@ impl Stats {
         if self.count == 0 { f64::NAN } else { self.mean }
     }
 
-    /// Their sum.
+    /// Their mean times their count: their sum but for rounding, and 0 if there are none.
     pub fn sum(&self) -> f64 {
         self.mean * self.count as f64
     }

@@ -522,7 +522,6 @@ impl<K: Data + Hash + Eq, I, C: Data, F: Fold<I, C>> Table<K, I, C, F> {
 }
 
 impl<K, C> KeyMap<K, C> {
-    /// Everything in it.
     pub(crate) fn into_pairs(self) -> TablePairs<K, C> {
         let mut chunks = self.entries.chunks.into_iter();
         let chunk = chunks.next().unwrap_or_default().into_iter();

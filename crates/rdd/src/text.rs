@@ -82,7 +82,6 @@ impl Pipe for TextSource {
     }
 }
 
-/// What ends a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEnds {
     /// `\n`, `\r` or `\r\n`.
@@ -236,7 +235,6 @@ fn mark_of(bytes: &[u8]) -> usize {
     if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
-/// The line without its ending.
 fn without_end(line: &[u8]) -> &[u8] {
     let ends: [&[u8]; 3] = [b"\r\n", b"\n", b"\r"];
     ends.into_iter().find_map(|end| line.strip_suffix(end)).unwrap_or(line)

@@ -34,7 +34,6 @@ wire! {
         partitioner: AnyPartitioner<K>,
     }
 
-    /// Buckets by `partitioner`.
     pub fn new;
 }
 

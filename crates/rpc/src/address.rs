@@ -22,7 +22,7 @@ pub struct RpcAddress {
 }
 
 impl RpcAddress {
-    /// The address `host:port`.
+    /// Resolves nothing: `host` is a name or an address, IPv6 without brackets.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
     }

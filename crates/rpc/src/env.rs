@@ -62,11 +62,11 @@ pub(crate) struct Inner {
     connections: AtomicU64,
     pub(crate) endpoints: TaskTracker,
     pub(crate) tasks: TaskTracker,
-    /// No new connections.
+    /// Cancelled: no new connections are accepted.
     pub(crate) deaf: CancellationToken,
     /// Send what is queued, then end.
     pub(crate) closing: CancellationToken,
-    /// End now.
+    /// Cancelled: everything ends at once, queued messages unsent.
     pub(crate) killed: CancellationToken,
 }
 

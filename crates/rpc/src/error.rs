@@ -55,7 +55,7 @@ pub enum SetupError {
     /// The file for the secret of the user.
     #[error("could not make a secret in {} ({source}): set spark.authenticate=true and spark.authenticate.secret.file", path.display())]
     WriteSecret {
-        /// The file.
+        /// Where the secret was to be written.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

@@ -30,7 +30,7 @@ pub(crate) enum Header<'a> {
     Call { id: Option<u64>, endpoint: &'a str },
     /// The answer. The body is the reply.
     Reply { id: u64 },
-    /// The other answer.
+    /// Answers a request that failed.
     Failure { id: u64, failure: RemoteFailure },
     /// Is there such an endpoint? Answered with an empty reply or a failure.
     Lookup { id: u64, endpoint: &'a str },

@@ -28,7 +28,7 @@ pub const PROTOCOL_VERSION: u16 = 1;
 const MAGIC: [u8; 4] = *b"FSRP";
 /// Magic, version, length of the body.
 pub(crate) const PREFIX: usize = 8;
-/// The longest body.
+/// In bytes.
 pub(crate) const MAX_BODY: usize = 1 + 1 + 32 + MAX_NAME;
 
 const CLIENT_KEY: &str = "firesteel rpc 2026 handshake, proof of the client";
@@ -130,7 +130,7 @@ pub enum HandshakeError {
         /// The error of rustls.
         source: io::Error,
     },
-    /// The connection broke.
+    /// The connection broke before both sides knew each other.
     #[error(
         "the connection broke during the handshake: {source}; the other side may have refused it, see its log"
     )]

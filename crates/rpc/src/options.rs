@@ -62,7 +62,7 @@ pub struct RpcOptions {
 /// Which connections are encrypted where there are no certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    /// None.
+    /// No connection.
     Never,
     /// Those that others could listen to.
     BetweenMachines,

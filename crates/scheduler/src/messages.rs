@@ -90,7 +90,6 @@ pub enum DagEvent {
         stage: StageRef,
         cause: TaskSetFailure,
     },
-    /// An executor registered.
     ExecutorAdded {
         executor: ExecutorId,
         host: Host,
@@ -127,13 +126,13 @@ pub enum TaskSetFailure {
     TaskFailed {
         partition: u32,
         attempts: u32,
-        /// The last failure.
+        /// Of its attempts, the one that ended last.
         failure: TaskFailure,
     },
     /// Every executor is excluded for some task and none can be had.
     Unschedulable {
         partition: u32,
-        /// Why nothing fits.
+        /// For people: how many executors there are and why each is excluded.
         reason: String,
     },
 }
@@ -148,7 +147,7 @@ pub enum DagEffect {
     /// For the task scheduler: launch nothing more of the set, let what runs end (fetch failure:
     /// a newer attempt takes over).
     RetireTaskSet { stage: StageRef },
-    /// For the outside.
+    /// For the shell.
     Outside(SchedulerEffect),
 }
 
@@ -161,7 +160,6 @@ impl From<SchedulerEffect> for DagEffect {
 /// What the tasks of a set produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSetKind {
-    /// Results of a job.
     Result(JobId),
     /// Map outputs of a shuffle.
     ShuffleMap(ShuffleId),
@@ -171,7 +169,7 @@ pub enum TaskSetKind {
 #[derive(Clone, Debug)]
 pub struct TaskSet {
     pub stage: StageRef,
-    /// What it produces.
+    /// Results or map outputs; the shell finds the tasks' code by it.
     pub kind: TaskSetKind,
     /// FIFO priority: the lowest job id that needs it.
     pub priority: JobId,
@@ -200,7 +198,6 @@ pub enum TaskEvent {
     TaskSetCancelled { stage: StageRef, reason: String },
     /// From the DAG scheduler: launch nothing more of it.
     TaskSetRetired { stage: StageRef },
-    /// An executor registered.
     ExecutorAdded {
         executor: ExecutorId,
         host: Host,
@@ -214,7 +211,7 @@ pub enum TaskEvent {
         caused_by_app: bool,
         /// Whether map outputs went with it: finished map tasks must run again.
         outputs_lost: bool,
-        /// What is known.
+        /// For people: what is known of its end.
         reason: String,
     },
     /// An executor or node shall get no new tasks (decommission).
@@ -222,10 +219,9 @@ pub enum TaskEvent {
     /// A task ended, as its executor says.
     TaskReported {
         task: TaskId,
-        /// Who says so.
+        /// The executor that reports it; stale unless the task was launched there.
         executor: ExecutorId,
         outcome: TaskOutcome,
-        /// What it cost.
         metrics: Option<Box<TaskMetrics>>,
         /// Of the map output it wrote, if it did.
         written: Option<MapStatus>,
@@ -242,7 +238,11 @@ pub enum TaskEffect {
     /// Run the attempt on its executor.
     LaunchTask(TaskInfo),
     /// Stop the attempt; it reports its end itself.
-    KillTask { task: TaskId, executor: ExecutorId, reason: String },
+    KillTask {
+        task: TaskId,
+        executor: ExecutorId,
+        reason: String,
+    },
     /// For the DAG scheduler: once per attempt that was launched, unless its set was cancelled.
     TaskEnded {
         task: TaskInfo,
@@ -258,8 +258,10 @@ pub enum TaskEffect {
         ran: Option<TaskInfo>,
     },
     /// For the DAG scheduler.
-    TaskSetFailed { stage: StageRef, cause: TaskSetFailure },
-    /// Tell the listeners.
+    TaskSetFailed {
+        stage: StageRef,
+        cause: TaskSetFailure,
+    },
     Post(Event),
     /// Send `Ticked` at this moment.
     ArmTimer(Tick),

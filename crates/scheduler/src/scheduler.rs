@@ -16,17 +16,15 @@ use crate::messages::{
 };
 use crate::task::TaskScheduler;
 
-/// Into both schedulers.
+/// What the two schedulers are fed, together.
 #[derive(Clone, Debug)]
 pub enum SchedulerInput {
     /// For the DAG scheduler.
     Dag(DagEvent),
     /// For the task scheduler.
     Task(TaskEvent),
-    /// An executor registered.
     ExecutorAdded {
         executor: ExecutorId,
-        /// Where, and with what.
         info: ExecutorInfo,
     },
     ExecutorLost {
@@ -35,7 +33,7 @@ pub enum SchedulerInput {
         caused_by_app: bool,
         /// Whether map outputs went with it.
         outputs_lost: bool,
-        /// What is known.
+        /// For people: what is known of its end.
         reason: String,
     },
     /// A cached partition came, moved or went.
@@ -61,7 +59,6 @@ pub enum SchedulerEffect {
     /// Run the attempt; `kind` names its code.
     LaunchTask {
         task: TaskInfo,
-        /// What it produces.
         kind: TaskSetKind,
         /// The epoch of map outputs that it may read: [`BlockMaster::epoch`].
         epoch: u64,
@@ -131,7 +128,6 @@ pub enum SchedulerEffect {
         holder: BlockLocation,
         blocks: Vec<RddBlock>,
     },
-    /// Tell the listeners.
     Post(Event),
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
@@ -203,7 +199,6 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// With these rules.
     pub fn new(dag: DagOptions, tasks: TaskOptions) -> Self {
         Scheduler {
             dag: DagScheduler::new(dag),
@@ -303,7 +298,6 @@ impl Scheduler {
         out.extend(outdated.into_iter().map(drop));
     }
 
-    /// Where blocks lie.
     pub fn blocks(&self) -> &BlockMaster {
         self.dag.blocks()
     }

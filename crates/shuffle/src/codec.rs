@@ -25,7 +25,7 @@ const LARGEST_BLOCK: u32 = 1 << 30;
 /// How blocks are compressed (`spark.io.compression.codec`, `spark.shuffle.spill.compress`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Codec {
-    /// As they are.
+    /// Blocks are written as they are.
     None,
     /// LZ4: quick, about half the size on text.
     #[default]

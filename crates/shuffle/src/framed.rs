@@ -22,7 +22,6 @@ pub struct FramedWriter<W> {
 }
 
 impl<W: Write> FramedWriter<W> {
-    /// Writes to `out`.
     pub fn new(out: W, codec: Codec) -> Self {
         FramedWriter { out, blocks: BlockWriter::new(codec), records: 0 }
     }

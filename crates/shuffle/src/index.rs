@@ -99,12 +99,12 @@ impl Index {
         (self.lengths.len() + size_of_val(&*self.steps)) as u64
     }
 
-    /// Of all readers.
+    /// Bytes of the whole map output, all readers' together.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Of all readers.
+    /// Records of the whole map output, all readers' together.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }

@@ -20,7 +20,6 @@ pub struct Records<T> {
 }
 
 impl<T: Data> Records<T> {
-    /// Reads `slice`.
     pub fn new(slice: Slice) -> Self {
         Records {
             slice,

@@ -163,7 +163,7 @@ impl PackedWriter {
         self.bytes
     }
 
-    /// The records.
+    /// Closes the last block and hands the records over.
     pub fn finish(mut self) -> Result<Slice, SpillError> {
         let mut block = Vec::new();
         if self.writer.flush(&mut block)? > 0 {

@@ -35,7 +35,7 @@ pub struct ScratchSettings {
 }
 
 impl Scratch {
-    /// Out of these.
+    /// Files go below `dirs`, within the budget of `memory`, packed with `codec`.
     pub fn new(memory: Arc<MemoryManager>, dirs: Arc<LocalDirs>, codec: Codec) -> Self {
         Scratch { memory, dirs, codec, cache_codec: Codec::None, inline_bytes: INLINE_BYTES }
     }
@@ -73,7 +73,6 @@ impl Scratch {
             .with_cache_codec(settings.cache_codec)
     }
 
-    /// The budget.
     pub fn memory(&self) -> &Arc<MemoryManager> {
         &self.memory
     }

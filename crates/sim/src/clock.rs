@@ -49,7 +49,6 @@ impl Clock {
     }
 }
 
-/// A machine's clock.
 #[derive(Clone, Copy, Debug)]
 struct Wall {
     ahead_ms: i64,

@@ -1,15 +1,14 @@
 //! What happened how often.
 
 macro_rules! counters {
-    ($(#[doc = $of:literal])+ $all:ident $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+    ($(#[doc = $of:literal])+ $all:ident $($(#[doc = $doc:literal])* $name:ident,)+) => {
         $(#[doc = $of])+
         #[derive(Clone, Debug, Default)]
         pub struct $all {
-            $($(#[doc = $doc])+ pub $name: u64,)+
+            $($(#[doc = $doc])* pub $name: u64,)+
         }
 
         impl $all {
-            /// Adds another run's.
             pub fn add(&mut self, other: &$all) {
                 $(self.$name += other.$name;)+
             }
@@ -205,11 +204,9 @@ counters! {
     stage_reruns,
     /// Jobs cancelled by their user.
     jobs_cancelled,
-    /// Jobs that failed.
     jobs_failed,
     /// Jobs that ended with the right result.
     jobs_finished,
-    /// Executors that registered.
     executors_registered,
     /// Executors that a driver gave up.
     executors_lost,

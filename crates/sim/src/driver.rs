@@ -73,7 +73,6 @@ pub(crate) struct DriverNode {
     /// The last version of each of their outputs.
     pub(crate) last_versions: Versions,
     applied: BTreeSet<(u32, u32)>,
-    /// The attempts that live.
     pub(crate) live: LiveAttempts,
     /// How often a task has done to its executor what it always does.
     pub(crate) poisoned: usize,

@@ -86,9 +86,8 @@ pub struct Settings {
 pub struct Run {
     /// The same for the same seed (S19).
     pub hash: u64,
-    /// Events it took.
+    /// How many events the run took.
     pub events: u64,
-    /// What happened.
     pub counters: Counters,
 }
 
@@ -100,7 +99,7 @@ pub struct Violation {
     pub message: String,
 }
 
-/// One run.
+/// Runs one seed to its end, or to the first invariant that breaks.
 pub fn simulate(seed: u64, settings: &Settings) -> Result<Run, Violation> {
     let ran = std::panic::catch_unwind(|| world::World::new(seed, settings).run());
     ran.unwrap_or_else(|payload| Err(panic_message(payload.as_ref())))

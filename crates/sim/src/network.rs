@@ -10,7 +10,7 @@ use firesteel_standalone_core::messages::{Stamped, ToApplication, ToMaster, ToWo
 use crate::cached::BlockMessage;
 use crate::world::{Event, ProcId, World};
 
-/// Whatever may travel.
+/// Every message that the simulated network carries.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     ToMaster(ToMaster),

@@ -55,7 +55,6 @@ pub(crate) struct ExecutorNode {
     pub(crate) killed: BTreeSet<TaskId>,
     /// By shuffle, map partition and the attempt that wrote it.
     pub(crate) blocks: BTreeMap<(ShuffleId, u32, TaskId), Computed>,
-    /// Its cached partitions.
     pub(crate) store: Store,
     /// What its tasks and cached partitions hold.
     pub(crate) memory: Memory,

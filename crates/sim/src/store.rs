@@ -107,7 +107,6 @@ impl World {
         node.core.status() != RecoveryState::Standby
     }
 
-    /// A leader resigns.
     pub(crate) fn steps_down(&mut self, proc: ProcId, reason: &str) {
         self.tell(|_| format!("process {proc} steps down: {reason}"));
         self.counters.steps_down += 1;

@@ -66,7 +66,6 @@ impl World {
         Ok(())
     }
 
-    /// The workers that a master counts on.
     pub(crate) fn counted_workers(&self, core: &Master) -> Vec<(WorkerId, ProcId)> {
         let workers = self.workers.iter().flatten().filter_map(|proc| {
             let Some(Body::Worker(node)) = &self.procs[*proc].body else { return None };

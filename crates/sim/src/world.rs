@@ -79,7 +79,7 @@ impl Proc {
     }
 }
 
-/// What happens.
+/// What is scheduled for a moment of the simulated time.
 #[derive(Debug)]
 pub(crate) enum Event {
     Arrives {
@@ -134,7 +134,6 @@ pub(crate) enum Event {
     },
     /// An executor asks for the next piece of the broadcast value.
     NextPiece(ProcId),
-    /// A process ends.
     Dies {
         proc: ProcId,
         status: ExitStatus,

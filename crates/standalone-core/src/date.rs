@@ -14,7 +14,6 @@ struct Civil {
     seconds: u64,
 }
 
-/// The calendar's day.
 fn civil(at: Tick) -> Civil {
     let seconds = at.0 / 1000;
     let days = seconds / 86_400;

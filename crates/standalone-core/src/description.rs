@@ -15,7 +15,7 @@ use crate::{DriverId, ExecutorKey, Incarnation, WorkerId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplicationDescription {
     pub name: String,
-    /// Who runs it.
+    /// The user that the driver runs as.
     pub user: String,
     /// `spark.cores.max`; `None`: the cluster's default.
     pub max_cores: Option<u32>,

@@ -13,13 +13,11 @@ use crate::description::{
 };
 use crate::{DriverId, ExecutorKey, Incarnation, Registration, Term, WorkerId};
 
-/// To a master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToMaster {
     /// A worker wants to join, or to be known again; it tells what it runs already.
     RegisterWorker {
         worker: WorkerDescription,
-        /// What it runs.
         state: WorkerState,
         /// The newest master that took it in: later ones have larger terms, whatever their clocks show.
         newest: Term,
@@ -28,14 +26,12 @@ pub enum ToMaster {
     WorkerLatestState {
         worker: WorkerId,
         registration: Registration,
-        /// What it runs.
         state: WorkerState,
     },
     /// Of a registered worker; it tells all it runs.
     Heartbeat {
         worker: WorkerId,
         registration: Registration,
-        /// What it runs.
         state: WorkerState,
     },
     /// A registered worker ends, and all that runs on it with it.
@@ -108,7 +104,6 @@ pub enum ToMaster {
     UnregisterApplication {
         app: AppId,
     },
-    /// Run this driver.
     RequestSubmitDriver {
         description: Arc<DriverDescription>,
     },
@@ -279,24 +274,42 @@ pub enum ToApplication {
         elected: bool,
     },
     /// Another master leads: this one, if it is known.
-    MasterInStandby { leader: Option<String> },
+    MasterInStandby {
+        leader: Option<String>,
+    },
     /// The master does not know it: register.
     ReconnectApplication,
     /// Another master leads now.
-    MasterChanged { url: String },
+    MasterChanged {
+        url: String,
+    },
     /// An executor was ordered.
-    ExecutorAdded { executor: ExecutorId, worker: WorkerId, host: Host, cores: u32, memory_mb: u64 },
-    /// An executor's state.
+    ExecutorAdded {
+        executor: ExecutorId,
+        worker: WorkerId,
+        host: Host,
+        cores: u32,
+        memory_mb: u64,
+    },
     ExecutorUpdated(ExecutorUpdate),
     /// A worker makes ready what an executor needs, and has come further.
-    ExecutorPreparing { executor: ExecutorId, preparing: Preparing },
+    ExecutorPreparing {
+        executor: ExecutorId,
+        preparing: Preparing,
+    },
     /// A worker is gone, with all that lay on it.
-    WorkerRemoved { worker: WorkerId, host: Host, message: String },
+    WorkerRemoved {
+        worker: WorkerId,
+        host: Host,
+        message: String,
+    },
     /// No worker can run an executor of it for now.
     ApplicationStarved {
-        /// What is missing.
+        /// For the user: what is missing and what to do.
         message: String,
     },
     /// The master ended it.
-    ApplicationRemoved { message: String },
+    ApplicationRemoved {
+        message: String,
+    },
 }

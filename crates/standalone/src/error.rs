@@ -19,10 +19,7 @@ pub enum StartError {
         "{key} counts for applications and the history server only: name the users at masters and workers \
          (spark.admin.acls, spark.ui.view.acls, spark.modify.acls), and leave it out of their settings"
     )]
-    ListOfGroups {
-        /// Of the setting.
-        key: String,
-    },
+    ListOfGroups { key: String },
     /// Its metrics cannot be reported.
     #[error(transparent)]
     Metrics(#[from] firesteel_metrics::MetricsError),
@@ -57,7 +54,6 @@ pub enum StartError {
          spark.firesteel.worker.logs.authenticate=false"
     )]
     LogsWithoutToken,
-    /// The key of tokens.
     #[error(transparent)]
     TokenKey(#[from] TokenKeyError),
     /// Where its state is persisted.

@@ -83,7 +83,6 @@ pub(crate) fn is_harmless(link: &str) -> bool {
 
 /// How pages are drawn.
 pub struct Drawing {
-    /// A whole document.
     pub page: fn(&Sheet) -> String,
     /// Type and text of what its documents ask for.
     pub asset: fn(&str) -> Option<(&'static str, &'static str)>,
@@ -116,7 +115,6 @@ impl Html {
         self
     }
 
-    /// One line of text.
     pub(crate) fn line(mut self, text: &str) -> Self {
         self.0.lines.push(text.to_owned());
         self

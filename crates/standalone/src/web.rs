@@ -53,7 +53,6 @@ const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts\n";
 
-/// One answer.
 pub(crate) struct Page {
     pub(crate) content_type: &'static str,
     pub(crate) text: String,
@@ -205,7 +204,6 @@ pub(crate) type HttpResponse = Response<Full<Bytes>>;
 /// An answer that may take a while.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
 
-/// Answers any request.
 pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> Answering + Send + Sync>;
 
 /// An answer made here, or one of another server.

@@ -38,7 +38,7 @@ pub struct ExecutorStatus {
     pub memory_used: u64,
     /// Bytes of blocks on disk.
     pub disk_used: u64,
-    /// Cached partitions.
+    /// How many cached partitions it has.
     pub rdd_blocks: u32,
     /// How much of that is not on a JVM's heap, where the log tells.
     pub max_off_heap_memory: Option<u64>,

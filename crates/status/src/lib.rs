@@ -60,7 +60,7 @@ pub struct Application {
     /// Which attempt of it this is, where a cluster manager counts them.
     pub attempt_id: Option<String>,
     pub name: String,
-    /// Who runs it.
+    /// The user that the driver runs as.
     pub user: String,
     /// Where the driver's output can be read, by name.
     pub driver_log_urls: BTreeMap<String, String>,
@@ -140,7 +140,7 @@ impl AppStatus {
         self.jobs.task_started(jobs);
     }
 
-    /// Takes one event.
+    /// Events come in the order in which they happened; one of an unknown thing changes nothing.
     pub fn apply(&mut self, event: &Event) {
         self.totals.apply(event);
         match event {
@@ -277,7 +277,6 @@ impl AppStatus {
         &self.totals
     }
 
-    /// The application itself.
     pub fn application(&self) -> &Application {
         &self.application
     }

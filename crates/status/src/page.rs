@@ -19,9 +19,9 @@ impl Paging {
 /// Which end of a list comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The smallest.
+    /// The smallest first.
     Ascending,
-    /// The largest.
+    /// The largest first.
     Descending,
 }
 

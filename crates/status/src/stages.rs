@@ -163,7 +163,6 @@ pub(crate) fn rise(peak: &mut Option<ExecutorMetrics>, seen: Option<&ExecutorMet
     *peak = Some(peak.unwrap_or_default().max(seen.copied().unwrap_or_default()));
 }
 
-/// All attempts of a stage.
 fn attempts(stage: StageId) -> RangeInclusive<StageRef> {
     StageRef { stage, attempt: 0 }..=StageRef { stage, attempt: u32::MAX }
 }
@@ -414,7 +413,7 @@ impl AppStatus {
         self.stages.all.values().map(stage).sum()
     }
 
-    /// One stage attempt.
+    /// `None`: unknown, or forgotten by now.
     pub fn stage(&self, stage: StageRef) -> Option<&StageStatus> {
         self.stages.all.get(&stage)
     }

@@ -130,7 +130,6 @@ impl AppStatus {
         self.storage.rdds.values()
     }
 
-    /// One of them.
     pub fn rdd(&self, rdd: RddId) -> Option<&RddStatus> {
         self.storage.rdds.get(&rdd)
     }

@@ -46,7 +46,7 @@ pub struct Claimed<'a> {
     outcome: Outcome,
 }
 
-/// Another thread's turn.
+/// The turn of another thread, which computes the block.
 pub struct Waiting(Arc<Turn>);
 
 const UNBROKEN: &str = "nothing panics under this lock";

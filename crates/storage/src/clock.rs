@@ -18,7 +18,6 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Starts now.
     pub fn new() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started_ms: since.as_millis() as u64, started: Instant::now() }

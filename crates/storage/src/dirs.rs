@@ -30,7 +30,7 @@ pub(crate) struct Directories {
     next: AtomicU64,
 }
 
-/// One of them.
+/// One of the temporary directories of this process.
 #[derive(Debug)]
 pub(crate) struct OwnDir {
     pub(crate) path: PathBuf,
@@ -103,7 +103,7 @@ impl LocalDirs {
         self.0.roots.iter().for_each(|root| remove_abandoned(root, PREFIX));
     }
 
-    /// Removes everything.
+    /// Removes the directories with everything in them.
     pub fn remove(&self) {
         let made = self.0.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         for directory in made.unwrap_or_default() {

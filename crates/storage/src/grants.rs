@@ -48,7 +48,6 @@ impl Asked {
         Asked { task, bytes, evicts: true }
     }
 
-    /// Who asks.
     pub fn task(&self) -> TaskId {
         self.task
     }
@@ -169,12 +168,12 @@ impl Grants {
         self.tasks.get(&task).map_or(0, |holder| holder.bytes)
     }
 
-    /// How many wait.
+    /// How many tasks wait for memory.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// What nobody has.
+    /// Bytes that neither tasks nor blocks hold.
     pub fn free(&self) -> u64 {
         self.budget.saturating_sub(self.taken())
     }
@@ -417,7 +416,7 @@ impl Grants {
         wake
     }
 
-    /// It has waited.
+    /// The wait of [`Grants::wait_for_last_resort`] is over.
     pub fn waited_for_last_resort(&mut self, task: TaskId) {
         self.waiting -= 1;
         if let Some(holder) = self.tasks.get_mut(&task) {

@@ -46,7 +46,6 @@ impl MemoryManager {
         *self.evictor.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(evictor);
     }
 
-    /// The whole budget.
     pub fn budget(&self) -> u64 {
         self.budget
     }
@@ -207,7 +206,6 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What is granted.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

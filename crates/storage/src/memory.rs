@@ -370,12 +370,10 @@ impl MemoryStore {
         self.lock().map.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops everything.
     pub fn clear(&self) {
         let all = std::mem::take(&mut self.lock().map);
         self.forget(all.into_values());

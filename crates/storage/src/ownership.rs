@@ -65,7 +65,6 @@ impl OwnedDirectory {
         Ok(OwnedDirectory { path, _lock: lock })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

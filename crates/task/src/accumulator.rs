@@ -56,7 +56,6 @@ pub struct Accumulator<A> {
     value: Option<Arc<Value<A>>>,
 }
 
-/// The driver's value.
 struct Value<A> {
     value: Mutex<A>,
     /// How updates are told of, if they are.
@@ -163,7 +162,7 @@ impl<'de, A> Deserialize<'de> for Accumulator<A> {
 
 /// What one task added to one accumulator.
 pub trait Update {
-    /// For downcasts.
+    /// For a downcast to the type of the accumulator's value.
     fn as_any(&mut self) -> &mut dyn Any;
     /// To send within the process.
     fn into_payload(self: Box<Self>) -> Payload;

@@ -10,7 +10,7 @@ use firesteel_types::{AccumulatorId, MapStatus, StageRef, TaskFailure, TaskId, T
 
 use crate::{Environment, KillSwitch, OrFail, Update, fail};
 
-/// Which task this is.
+/// An attempt of a task, and where it belongs.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TaskIdentity {
     /// Unique id of this attempt.

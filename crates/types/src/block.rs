@@ -42,7 +42,7 @@ impl fmt::Display for BlockLocation {
 /// never stands in for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MapOutputLocation {
-    /// Who serves it.
+    /// The executor that serves it.
     pub location: BlockLocation,
     /// The map task that wrote it.
     pub task: TaskId,

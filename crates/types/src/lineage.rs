@@ -70,7 +70,7 @@ pub enum Determinism {
     Determinate,
     /// The same records, perhaps in another order.
     Unordered,
-    /// Perhaps other records.
+    /// A second computation may give other records.
     Indeterminate,
 }
 
@@ -114,9 +114,9 @@ pub enum NarrowMapping {
     OneToOne,
     /// Partitions `start..start + len` of the child read parent partitions `0..len` (union).
     Range {
-        /// First child partition.
+        /// The first partition of the child that maps to this parent.
         start: u32,
-        /// How many.
+        /// How many partitions of the child map to it.
         len: u32,
     },
     /// Partition `i` reads the parent partitions listed at `i` (coalesce, cartesian).
@@ -146,11 +146,7 @@ impl NarrowMapping {
 #[derive(Clone, Debug)]
 pub enum Dependency {
     /// Read inside the child's own task.
-    Narrow {
-        /// The parent.
-        rdd: Arc<RddInfo>,
-        mapping: NarrowMapping,
-    },
+    Narrow { rdd: Arc<RddInfo>, mapping: NarrowMapping },
     /// Read through a shuffle: a stage border.
     Shuffle {
         /// The shuffle's id, which is the map stage's identity.
@@ -161,7 +157,6 @@ pub enum Dependency {
 }
 
 impl Dependency {
-    /// The parent.
     pub fn rdd(&self) -> &Arc<RddInfo> {
         match self {
             Dependency::Narrow { rdd, .. } | Dependency::Shuffle { rdd, .. } => rdd,

@@ -34,7 +34,7 @@ pub enum TaskFailure {
     /// User code panicked. Counts against the task.
     #[error("panicked at {location}: {message}")]
     Panicked {
-        /// The panic's message.
+        /// What the panic said.
         message: String,
         /// `file:line:column` of the panic, or `unknown location`.
         location: String,
@@ -69,7 +69,7 @@ pub enum TaskFailure {
         /// Every output of the shuffle that is not served there, as far as could be found out;
         /// empty when nobody was known to hold the output.
         broken: Vec<MapAttempt>,
-        /// What went wrong.
+        /// For people: how the fetch failed.
         message: String,
     },
     /// Killed on purpose. Does not count.
@@ -118,7 +118,7 @@ pub enum JobError {
         partition: u32,
         /// How many attempts failed.
         attempts: u32,
-        /// The last failure.
+        /// Of its attempts, the one that ended last.
         failure: TaskFailure,
     },
     /// A stage could not be completed for a reason that is not one task's.

@@ -33,14 +33,12 @@ pub struct StorageLevel {
 pub struct SharedStorageLevel(AtomicU64);
 
 impl SharedStorageLevel {
-    /// Starts with `level`.
     pub fn new(level: StorageLevel) -> Self {
         let shared = SharedStorageLevel::default();
         shared.set(level);
         shared
     }
 
-    /// The level now.
     pub fn get(&self) -> StorageLevel {
         let bits = self.0.load(Ordering::Acquire);
         let is_set = |bit: u32| bits >> (32 + bit) & 1 == 1;
@@ -54,7 +52,6 @@ impl SharedStorageLevel {
         }
     }
 
-    /// Changes it.
     pub fn set(&self, level: StorageLevel) {
         let flags = [level.use_disk, level.use_memory, level.use_off_heap, level.deserialized];
         let flags = (0u32..).zip(flags).fold(0, |bits, (bit, flag)| bits | u64::from(flag) << bit);
@@ -69,7 +66,7 @@ const fn level(use_disk: bool, use_memory: bool, deserialized: bool) -> StorageL
 impl StorageLevel {
     /// Not cached.
     pub const NONE: StorageLevel = level(false, false, false);
-    /// On disk.
+    /// On the local disk.
     pub const DISK_ONLY: StorageLevel = level(true, false, false);
     /// On the disks of two executors.
     pub const DISK_ONLY_2: StorageLevel = Self::DISK_ONLY.replicated(2);

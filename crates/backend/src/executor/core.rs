@@ -43,11 +43,10 @@ pub struct ExecutorOptions {
     pub heartbeat_ms: u64,
     /// `spark.network.timeout`: how long its driver may be silent.
     pub timeout_ms: u64,
-    /// For the simulator.
+    /// Mistakes that the simulator plants; none in production.
     pub planted: Planted,
 }
 
-/// Into an executor.
 #[derive(Clone, Debug)]
 pub enum ExecutorEvent {
     /// A message from its driver.
@@ -70,7 +69,6 @@ pub enum ExecutorEvent {
 /// Out of an executor, in order.
 #[derive(Clone, Debug)]
 pub enum ExecutorEffect {
-    /// Tell its driver.
     Send(ToDriver),
     RunTask {
         task: TaskId,
@@ -78,12 +76,15 @@ pub enum ExecutorEffect {
         data: Arc<[u8]>,
     },
     /// Stop a task; it ends by itself.
-    KillTask { task: TaskId, reason: String },
+    KillTask {
+        task: TaskId,
+        reason: String,
+    },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
     Exit {
         code: i32,
-        /// For people.
+        /// For the log: nothing decides by it.
         reason: String,
     },
 }

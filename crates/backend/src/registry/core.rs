@@ -15,24 +15,20 @@ use crate::protocol::{ToDriver, ToExecutor};
 use crate::provider::{Capacity, ProviderCommand, ProviderEvent};
 use crate::{AppId, Peer};
 
-/// Into a registry.
 #[derive(Clone, Debug)]
 pub enum RegistryEvent {
     /// From the provider, over its port.
     Provider(ProviderEvent),
     /// A message from an executor.
     ReceivedExecutor {
-        /// Over which connection.
+        /// The connection it came over.
         from: Peer,
         /// Whether the executor told over this connection where it serves its blocks.
         has_address: bool,
         message: ToDriver,
     },
     /// An executor's connection broke, for good.
-    ExecutorDisconnected {
-        /// Which connection.
-        peer: Peer,
-    },
+    ExecutorDisconnected { peer: Peer },
     /// So many executors are wanted from now on.
     TargetChanged {
         /// How many in all.
@@ -55,14 +51,11 @@ pub enum RegistryEvent {
 /// Out of a registry, in order.
 #[derive(Clone, Debug)]
 pub enum RegistryEffect {
-    /// Tell the provider.
     Provider(ProviderCommand),
     SendExecutor {
-        /// Over which connection.
         to: Peer,
         message: ToExecutor,
     },
-    /// Tell the schedulers.
     Schedule(SchedulerInput),
     /// Keep what a task brought, and tell the schedulers of its end.
     ReportTask {
@@ -73,14 +66,21 @@ pub enum RegistryEffect {
         data: Arc<[u8]>,
     },
     /// The cluster manager took the application in.
-    Accepted { app: AppId },
-    /// Tell the user.
-    Warn { message: String },
+    Accepted {
+        app: AppId,
+    },
+    Warn {
+        message: String,
+    },
     /// Tell the user why executors are missing; `None`: none is any more. Told with each change.
-    TellShortage { shortage: Option<String> },
+    TellShortage {
+        shortage: Option<String>,
+    },
     /// It cannot go on: accept no job from now on. The schedulers are told after that, so that no job comes
     /// between the two.
-    EndApplication { reason: String },
+    EndApplication {
+        reason: String,
+    },
     /// Feed `Ticked` at this moment.
     ArmTimer(Tick),
     /// Feed all that has arrived so far, then `Drained`: silence is judged after that.

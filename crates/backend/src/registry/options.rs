@@ -13,7 +13,7 @@ pub struct RegistryOptions {
     pub network_timeout_ms: u64,
     /// How long to wait for word of why an executor's connection broke.
     pub reason_wait_ms: u64,
-    /// For the simulator.
+    /// Mistakes that the simulator plants; none in production.
     pub planted: Planted,
 }
 

@@ -31,7 +31,6 @@ pub(super) struct Ordered {
     decommissioned: Option<String>,
 }
 
-/// All executors.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     ordered: BTreeMap<ExecutorId, Ordered>,
@@ -40,7 +39,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// A registered executor.
+    /// `None` also for one that was ordered and has not registered yet.
     pub(super) fn get(&self, id: ExecutorId) -> Option<&Executor> {
         self.registered.get(&id)
     }

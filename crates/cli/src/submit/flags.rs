@@ -48,7 +48,7 @@ pub(crate) struct SubmitFlags {
     /// Cores of each executor.
     #[arg(long, value_name = "NUM")]
     pub(super) executor_cores: Option<String>,
-    /// Cores of all executors.
+    /// Cores of all executors together.
     #[arg(long, value_name = "NUM")]
     pub(super) total_executor_cores: Option<String>,
     /// How many executors.

@@ -9,7 +9,6 @@ use super::error::ValueError;
 use super::structure::{Kind, WatchPlaces};
 use super::{DEEPEST, varint};
 
-/// Where bytes go.
 pub(crate) trait Output {
     fn push(&mut self, byte: u8);
     fn extend(&mut self, bytes: &[u8]);
@@ -75,7 +74,6 @@ impl Output for Counter {
     fn replace(&mut self, _: usize, _: &[u8]) {}
 }
 
-/// Writes one value.
 pub(crate) struct Serializer<'a, O, W> {
     out: &'a mut O,
     pub(crate) watch: W,

@@ -557,7 +557,7 @@ entries! {
     }
 }
 
-/// The entry of a key.
+/// The entry of a key; `None`: it is not registered.
 pub fn find(key: &str) -> Option<&'static dyn AnyEntry> {
     all().find(|entry| entry.about().key == key)
 }

@@ -231,7 +231,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         self.run_all(CallSite::here("count"), Count)?.sum()
     }
 
-    /// The first item.
+    /// The first item of the first partition that has one; [`Error::Empty`] if there is none.
     #[track_caller]
     pub fn first(&self) -> Result<T>
     where

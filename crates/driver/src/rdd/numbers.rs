@@ -32,7 +32,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         })
     }
 
-    /// The smallest item.
+    /// The smallest item; [`Error::Empty`] if there is none.
     #[track_caller]
     pub fn min(&self) -> Result<T>
     where
@@ -44,7 +44,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         found.ok_or(Error::Empty { operation: "min" })
     }
 
-    /// The largest item.
+    /// The largest item; [`Error::Empty`] if there is none.
     #[track_caller]
     pub fn max(&self) -> Result<T>
     where

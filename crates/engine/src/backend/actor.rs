@@ -47,7 +47,6 @@ pub(super) enum ActorMessage {
     Fetched(ExecutorId, TaskId, Box<TaskReport>, Option<OwnedSemaphorePermit>),
     /// All that had arrived when this was sent has been read.
     Drained,
-    /// The context stops.
     Stop,
 }
 

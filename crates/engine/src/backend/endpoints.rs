@@ -28,7 +28,7 @@ use super::broadcasts::Next;
 use super::{Cluster, Link, lock};
 use crate::heartbeat::Heartbeat;
 
-/// Hears executors.
+/// The endpoint that executors send their messages to.
 pub(super) struct Scheduler {
     messages: Sender<ActorMessage>,
     backlog: Arc<Backlog>,

@@ -83,7 +83,6 @@ pub trait Provider: Send {
 /// What a provider has executors started for.
 pub struct ApplicationSpec {
     pub name: String,
-    /// Who runs it.
     pub user: String,
     pub conf: Conf,
     /// How an executor is started; see [`firesteel_backend::command::Identity`] for what is to be added.

@@ -80,7 +80,7 @@ pub(super) struct StandaloneProvider {
     env: RpcEnv,
     runtime: Handle,
     messages: Sender<ClientMessage>,
-    /// Until it starts.
+    /// `None` once it was started.
     hears: Option<Receiver<ClientMessage>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -267,7 +267,7 @@ impl Client {
     }
 }
 
-/// Hears masters.
+/// The endpoint that masters send their messages to.
 struct Masters {
     messages: Sender<ClientMessage>,
     masters: Vec<RpcAddress>,

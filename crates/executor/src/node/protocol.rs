@@ -115,7 +115,7 @@ pub enum ToBlockMaster {
     LocatePeers {
         /// The executor that has it and asks.
         holder: BlockLocation,
-        /// The cached partition.
+        /// The cached partition that is to be replicated.
         block: RddBlock,
     },
     /// Which files has the driver added since it started?
@@ -150,7 +150,7 @@ pub enum ToBlockMaster {
     BlockUpdated {
         /// The executor that holds or held it.
         location: BlockLocation,
-        /// The cached partition.
+        /// The cached partition that came, moved or went.
         block: RddBlock,
         /// How it is stored there; `None`: it is gone.
         status: Option<BlockStatus>,
@@ -255,7 +255,7 @@ pub enum StreamId {
     Code(u64),
     /// From a driver: one partition of a source that a stage's code was sent without, as `read_items` reads it.
     Items {
-        /// The stage's code.
+        /// The number of the stage's code, as in [`StreamId::Code`].
         code: u64,
         /// The source's number in that code.
         source: u32,

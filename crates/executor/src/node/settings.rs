@@ -28,7 +28,7 @@ pub(super) struct Settings {
     pub(super) host: String,
     /// The node it runs on, if it runs in a pod.
     pub(super) node: Option<String>,
-    /// Where it listens.
+    /// The host name or address that it listens on.
     pub(super) bind: String,
     pub(super) cores: u32,
     pub(super) driver: RpcAddress,

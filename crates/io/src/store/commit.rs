@@ -93,7 +93,6 @@ impl RemoteOutput {
         Ok(output)
     }
 
-    /// Where attempts write.
     pub fn target(&self) -> Target {
         Target::Remote {
             url: self.directory.url().to_owned(),

@@ -76,7 +76,6 @@ impl Directory {
         }
     }
 
-    /// Its own name.
     pub(super) fn root(&self) -> Path {
         self.address.path()
     }

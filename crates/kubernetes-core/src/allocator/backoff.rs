@@ -43,7 +43,6 @@ struct Pause {
     words: String,
 }
 
-/// All pauses.
 #[derive(Debug)]
 pub(super) struct Backoff {
     waits: Waits,

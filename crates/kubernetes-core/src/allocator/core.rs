@@ -27,7 +27,7 @@ use crate::{ClaimName, Generation, PodName, PodUid, Version};
 pub struct PodRequest {
     pub executor: ExecutorId,
     pub name: PodName,
-    /// For its label.
+    /// The driver process that asks for it, as the pod's label says.
     pub generation: Generation,
     /// The how-manieth request for it this is; the answer has it, too.
     pub attempt: u32,
@@ -65,7 +65,6 @@ pub enum Change {
     Bookmark(Version),
 }
 
-/// Into an allocator.
 #[derive(Clone, Debug)]
 pub enum AllocatorEvent {
     /// A command of the driver's registry.
@@ -172,7 +171,7 @@ pub(super) enum Closing {
     Answers,
     /// None can: a list of this number or a later one shows what is left.
     List(u64),
-    /// It came.
+    /// What is left is known: that list came, or nothing was ever asked for.
     Listed,
 }
 

@@ -37,7 +37,6 @@ impl FailureWindow {
         (failed > limit).then_some((failed, limit))
     }
 
-    /// An executor registered.
     pub(super) fn registered(&mut self) {
         self.registered = true;
     }

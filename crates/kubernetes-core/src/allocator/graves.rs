@@ -126,7 +126,7 @@ impl Graves {
         grave.map(|grave| grave.version = grave.version.max(pod.version)).is_some()
     }
 
-    /// It is gone.
+    /// It is gone. False if it was not among those that are to go.
     pub(super) fn close(&mut self, uid: &PodUid) -> bool {
         self.graves.remove(uid).is_some()
     }

@@ -96,7 +96,6 @@ impl Observer {
         self.number + 1
     }
 
-    /// What is to be asked now.
     pub(super) fn ask(&mut self, now: Tick, deadlines: &Deadlines) -> Option<Ask> {
         let lost = |since: Tick| now.since_ms(since) >= deadlines.request_ms.saturating_mul(2);
         if self.listing.is_some_and(|(_, since)| lost(since)) {

@@ -53,7 +53,6 @@ impl Owner {
     }
 }
 
-/// Makes executors' pods.
 #[derive(Clone, Debug)]
 pub(crate) struct ExecutorPods {
     pod: Pod,

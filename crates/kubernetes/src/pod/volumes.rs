@@ -36,7 +36,6 @@ pub(crate) fn owned_by_driver(conf: &Conf) -> Result<Vec<VolumeName>, Error> {
     Ok(made.map(|(volume, _)| VolumeName::new(&volume.name)).collect())
 }
 
-/// Adds all of them.
 pub(super) fn add(
     conf: &Conf,
     role: Role,

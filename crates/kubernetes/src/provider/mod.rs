@@ -78,7 +78,7 @@ struct PodProvider {
     driver_pod: Option<String>,
     runtime: Handle,
     commands: UnboundedSender<ProviderCommand>,
-    /// Until it starts.
+    /// `None` once it was started.
     hears: Option<UnboundedReceiver<ProviderCommand>>,
     /// Closed when nothing is left.
     over: Option<Receiver<()>>,

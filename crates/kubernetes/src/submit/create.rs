@@ -165,7 +165,7 @@ where
     matches!(deleted, Ok(_) | Err(ApiError::NotFound | ApiError::Conflict))
 }
 
-/// This very object.
+/// With a uid, the deletion is refused if the name belongs to another object by now.
 fn only(uid: Option<String>) -> DeleteParams {
     let preconditions = Some(Preconditions { uid, resource_version: None });
     DeleteParams { preconditions, ..DeleteParams::default() }

@@ -55,7 +55,7 @@ pub struct HistoryOptions {
     pub cleaner: Option<CleanerOptions>,
 }
 
-/// Which logs go.
+/// Which logs the cleaner removes.
 #[derive(Clone, Copy, Debug)]
 pub struct CleanerOptions {
     /// How often they are looked for.

@@ -42,7 +42,6 @@ pub(super) struct Opened {
 #[derive(Debug, Default)]
 struct Loads {
     time: Timer,
-    /// Of the logs.
     bytes: Histogram,
 }
 

@@ -17,7 +17,7 @@ pub enum Codec {
     Lz4,
     /// Of Spark's logs only: none of ours is written so.
     Snappy,
-    /// As for [`Codec::Snappy`].
+    /// Of Spark's logs only, as [`Codec::Snappy`] is.
     Lzf,
 }
 
@@ -83,7 +83,6 @@ impl Codec {
         Ok(packed.len() as u64)
     }
 
-    /// Ends a file.
     pub(super) fn finish(self, to: &mut impl Write) -> io::Result<()> {
         if self == Codec::Lz4 { lz4::finish(to) } else { Ok(()) }
     }

@@ -34,7 +34,6 @@ pub(super) fn compress(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends a stream.
 pub(super) fn finish(out: &mut impl Write) -> io::Result<()> {
     out.write_all(&header(RAW, 0, 0, 0))
 }

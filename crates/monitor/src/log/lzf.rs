@@ -11,7 +11,6 @@ use std::io::{self, Read};
 
 use super::chunks::{Chunks, broken, is_more};
 
-/// Unpacks chunks.
 #[derive(Default)]
 pub(super) struct Lzf {
     packed: Vec<u8>,

@@ -16,7 +16,6 @@ const REST_OF_HEAD: usize = 12;
 /// The largest chunk, packed or not, that a reader takes: Spark's have 32 KiB.
 const LARGEST: usize = 1 << 25;
 
-/// Unpacks chunks.
 #[derive(Default)]
 pub(super) struct Snappy {
     decoder: snap::raw::Decoder,

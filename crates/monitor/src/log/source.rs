@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Codec, IN_PROGRESS, ROLLING};
 
-/// A directory of logs.
 #[derive(Clone, Debug)]
 pub struct LogDirectory {
     path: PathBuf,
@@ -147,7 +146,6 @@ fn relative(store: &ObjectDirectory, path: &Path) -> String {
     path.strip_prefix(store.url()).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// The logs that objects are.
 fn logs_of(store: &Arc<ObjectDirectory>, mut objects: Vec<ObjectEntry>) -> Vec<LogSource> {
     let root = Path::new(store.url());
     objects.sort_by(|a, b| a.name.cmp(&b.name));

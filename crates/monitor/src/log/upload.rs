@@ -34,7 +34,7 @@ enum Told {
     Finish,
 }
 
-/// What is put.
+/// A log on its way into an object store.
 struct Upload {
     store: Arc<ObjectDirectory>,
     /// Application and attempt, as a part of names.

@@ -17,7 +17,7 @@ pub(super) struct InsightData<'a> {
     place: &'a str,
     figure: &'a str,
     advice: &'a str,
-    /// Milliseconds.
+    /// In milliseconds; `None`: that cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost_time: Option<u64>,
 }

@@ -7,7 +7,7 @@ use firesteel_types::date::civil;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 
-/// An answer's body.
+/// Laid out as Spark's answers are; empty, and logged, if the value cannot be written as JSON.
 pub(crate) fn body(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::new();
     let layout = Layout { depth: 0, is_empty: false };

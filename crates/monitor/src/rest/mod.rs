@@ -43,7 +43,7 @@ pub trait Applications {
     /// All of them, in the order of the list.
     fn list(&self) -> Vec<ApplicationEntry>;
 
-    /// One of them.
+    /// `None`: there is no application of this id.
     fn find(&self, id: &str) -> Option<ApplicationEntry> {
         self.list().into_iter().find(|entry| entry.id == id)
     }
@@ -194,7 +194,7 @@ struct Version<'a> {
     spark: &'a str,
 }
 
-/// Answers a GET.
+/// Answers a GET, also of a path that does not exist.
 pub fn answer(applications: &dyn Applications, secrets: &Redaction, ask: &Ask<'_>) -> Answer {
     if let Some(answer) = metrics::answer(applications, ask.path) {
         return answer;

@@ -95,7 +95,6 @@ fn operation(path: &str, summary: &str, parameters: &[&str]) -> Value {
     })
 }
 
-/// The whole description.
 pub(super) fn describe() -> Value {
     let mut paths = Map::new();
     paths.insert("/version".into(), operation("/version", "the version of Firesteel", &[]));

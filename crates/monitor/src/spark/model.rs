@@ -90,7 +90,7 @@ pub(crate) struct ProfileAdded<'a> {
     pub(crate) task: std::collections::BTreeMap<Key<'a>, TaskRequest<'a>>,
 }
 
-/// Of YARN only.
+/// Only applications on YARN have such processes.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ProcessAdded<'a> {
@@ -224,7 +224,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) push_enabled: bool,
     #[serde(rename = "Shuffle Push Mergers Count")]
     pub(crate) mergers: Int,
-    /// Ours.
+    /// An addition to Spark's format, which Spark ignores.
     #[serde(rename = "Shuffle Map", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) shuffle_map: bool,
 }

@@ -16,7 +16,7 @@ const PORT: u16 = 4318;
 /// So much of an answer is read.
 const ANSWER: usize = 1024;
 
-/// Where requests go.
+/// The collector's address, and the path that spans are posted to.
 pub(super) struct Collector {
     host: String,
     port: u16,

@@ -38,7 +38,7 @@ struct Open {
     start: Tick,
 }
 
-/// What runs.
+/// The application, and the spans that are still open.
 #[derive(Default)]
 pub(super) struct Spans {
     app_id: String,

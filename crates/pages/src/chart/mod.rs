@@ -24,7 +24,7 @@ use crate::text::{millis, percent, share};
 /// A part of a bar.
 pub(crate) struct Segment {
     pub(crate) label: &'static str,
-    /// Its colour.
+    /// The CSS class that colours it.
     pub(crate) class: &'static str,
     pub(crate) value: u64,
     /// The value as people read it.

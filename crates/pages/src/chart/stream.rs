@@ -17,7 +17,7 @@ use crate::text::{counted, millis, share};
 const ONE_BY_ONE: usize = 300;
 /// So many of those that took longest, or failed, are drawn by themselves.
 const MARKED: usize = 40;
-/// Steps of time.
+/// The width of the chart, in steps of time.
 const STEPS: u64 = 1000;
 /// So many rows are drawn.
 const ROWS: usize = 48;

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::time_axis;
 use crate::text::{millis, share, short};
 
-/// A bar.
+/// One bar of the timeline.
 pub(crate) struct Entry {
     pub(crate) from: Tick,
     pub(crate) to: Tick,

@@ -93,7 +93,6 @@ impl Run {
         }
     }
 
-    /// To one of its stages.
     fn stage(&self, stage: &Stage) -> String {
         let StageRef { stage, attempt } = stage.stage;
         format!("{}stages/stage/?id={stage}&attempt={attempt}", self.link)

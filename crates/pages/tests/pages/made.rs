@@ -18,7 +18,6 @@ pub(crate) const EVIL: &str =
     "<script>window.evil=1</script>\"'><img src=x onerror=\"window.evil=1\">${7*7}";
 pub(crate) const START: u64 = 1_790_000_000_000;
 
-/// What is made.
 #[derive(Clone, Copy)]
 pub(crate) struct Made {
     pub tasks: u32,

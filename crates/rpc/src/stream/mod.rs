@@ -48,7 +48,7 @@ pub trait StreamSource: Send + Sync + 'static {
 /// What a stream consists of.
 #[derive(Debug)]
 pub enum StreamBody {
-    /// Bytes in memory.
+    /// One piece of memory.
     Bytes(Bytes),
     /// These, one after the other.
     Parts(Vec<Bytes>),
@@ -63,7 +63,7 @@ pub enum StreamBody {
     },
     /// One of these, with something that is dropped when the stream has ended, however it ends.
     Held {
-        /// What is sent.
+        /// What the stream consists of.
         body: Box<StreamBody>,
         /// Such as a place among the streams that are served at once.
         held: Box<dyn Any + Send>,

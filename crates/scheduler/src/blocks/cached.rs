@@ -210,7 +210,6 @@ impl CachedBlocks {
         Some(&holding.holders)
     }
 
-    /// Every cached partition.
     pub(super) fn all(&self) -> impl Iterator<Item = (RddBlock, &Holding)> {
         self.rdds.iter().flat_map(|(rdd, cached)| cached.blocks(*rdd))
     }

@@ -164,7 +164,6 @@ impl DagScheduler {
         }
     }
 
-    /// Where blocks lie.
     pub fn blocks(&self) -> &BlockMaster {
         &self.blocks
     }

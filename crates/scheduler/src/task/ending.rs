@@ -51,7 +51,6 @@ enum Verdict {
     Won,
     /// A success after another attempt's.
     LateSuccess,
-    /// No success.
     Failed(TaskFailure),
 }
 

@@ -13,7 +13,6 @@ use firesteel_types::{ExecutorId, Host};
 /// A place in the order of offers: most free cores first, then by id.
 pub(super) type OfferKey = (Reverse<u32>, ExecutorId);
 
-/// One registered executor.
 #[derive(Debug)]
 pub(super) struct Executor {
     host: Host,

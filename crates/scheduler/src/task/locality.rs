@@ -51,12 +51,17 @@ pub(super) struct Offer<'a> {
 /// What a set answers to an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Launch this task.
-    Launch { index: u32, locality: Locality, speculative: bool },
+    Launch {
+        index: u32,
+        locality: Locality,
+        speculative: bool,
+    },
     /// There is a task, but further from its data than asked for.
     Later,
     /// Nothing now, but there may be at that moment: a farther level opens, or an executor is avoided no longer.
-    Held { until: Tick },
+    Held {
+        until: Tick,
+    },
     /// Nothing for this executor.
     Nothing,
 }

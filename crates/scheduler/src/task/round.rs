@@ -28,7 +28,6 @@ impl Round {
         self.all |= changed;
     }
 
-    /// A task left this executor.
     pub(super) fn task_left(&mut self, executor: ExecutorId) {
         self.freed.push(executor);
     }

@@ -20,7 +20,7 @@ use crate::messages::{SpeculationOptions, TaskEffect, TaskSet, TaskSetKind};
 /// Whether a set may launch, and what the ends of its attempts mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Launching.
+    /// Tasks of it may be launched.
     Active,
     /// Every partition is dealt with.
     Finished,
@@ -50,7 +50,6 @@ pub(super) struct Started {
     pub(super) drained: bool,
 }
 
-/// One task set.
 #[derive(Debug)]
 pub(super) struct SetState {
     stage: StageRef,
@@ -159,7 +158,7 @@ impl SetState {
         self.phase = Phase::Failed;
     }
 
-    /// Launch nothing more.
+    /// Nothing more of it is launched; what runs may end.
     pub(super) fn retire(&mut self) {
         if self.is_active() {
             self.phase = Phase::Retired;

@@ -21,7 +21,7 @@ struct Slot {
     partition: u32,
     /// Attempts launched so far.
     attempts: u32,
-    /// Failures that count.
+    /// Failures that count against `spark.task.maxFailures`.
     failures: u32,
     /// Where it failed last, and until when others are preferred to it.
     avoided: Option<(ExecutorId, Tick)>,

@@ -95,7 +95,6 @@ crate::counters::counters! {
     targets_changed,
     /// Executors that the driver released.
     executors_released,
-    /// Executors that registered.
     executors_registered,
     /// Executors that were lost.
     executors_lost,

@@ -23,7 +23,6 @@ enum Word {
     ToRegistry(ProviderEvent),
 }
 
-/// A driver process.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) generation: u64,

@@ -53,7 +53,6 @@ use processes::Process;
 use requests::Request;
 use server::Server;
 
-/// What happens next.
 #[derive(Debug)]
 enum Event {
     /// A timer of the allocator, of this driver process.
@@ -108,7 +107,7 @@ enum Part {
     Over,
 }
 
-/// One run.
+/// The state of one run.
 struct World {
     rng: Rng,
     now: u64,
@@ -369,13 +368,12 @@ impl World {
 pub struct PodRun {
     /// The same for the same seed (S19).
     pub hash: u64,
-    /// Events it took.
+    /// How many events the run took.
     pub events: u64,
-    /// What happened.
     pub counters: PodCounters,
 }
 
-/// One run.
+/// Runs one seed to its end, or to the first invariant that breaks.
 pub fn simulate_pods(seed: u64, planted: Planted, trace: bool) -> Result<PodRun, Violation> {
     let ran = std::panic::catch_unwind(|| World::new(seed, planted, trace).run());
     ran.unwrap_or_else(|payload| Err(crate::panic_message(payload.as_ref())))

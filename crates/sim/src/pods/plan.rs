@@ -43,7 +43,6 @@ pub(super) enum Obstacle {
     None,
     /// Nobody may create pods.
     NoRight,
-    /// The pod is invalid.
     InvalidPod,
     /// An admission webhook takes labels away.
     Relabels,

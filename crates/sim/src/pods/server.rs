@@ -33,7 +33,6 @@ pub(super) struct Trouble {
     pub(super) credentials_expired: bool,
 }
 
-/// The API server.
 #[derive(Debug)]
 pub(super) struct Server {
     version: u64,

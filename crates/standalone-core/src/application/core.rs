@@ -10,7 +10,6 @@ use super::masters::Masters;
 use super::options::AppClientOptions;
 use crate::messages::{Stamped, ToApplication, ToMaster};
 
-/// Into a client.
 #[derive(Clone, Debug)]
 pub enum AppClientEvent {
     /// A message from a master.
@@ -28,7 +27,7 @@ pub enum AppClientEvent {
     MasterUnreachable {
         /// Its index among the masters to dial.
         master: usize,
-        /// Why, for people.
+        /// For the log: nothing decides by it.
         reason: String,
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
@@ -42,7 +41,6 @@ pub enum AppClientEvent {
 /// Out of a client, in order.
 #[derive(Clone, Debug)]
 pub enum AppClientEffect {
-    /// Tell a master.
     SendMaster {
         /// Its index among the masters to dial.
         master: usize,

@@ -11,7 +11,7 @@ use crate::description::ApplicationDescription;
 #[derive(Clone, Debug)]
 pub struct AppClientOptions {
     pub description: Arc<ApplicationDescription>,
-    /// Which driver process.
+    /// Tells this driver process from others of the same application.
     pub incarnation: Incarnation,
     /// How many masters it may register with; the shell knows their addresses.
     pub masters: usize,
@@ -21,7 +21,7 @@ pub struct AppClientOptions {
     pub first_wait_ms: u64,
     /// How many attempts it makes when there is no executor left to work with.
     pub registration_attempts: u32,
-    /// For the simulator.
+    /// Mistakes that the simulator plants; none in production.
     pub planted: Planted,
 }
 

@@ -73,7 +73,7 @@ impl Applications {
         self.active.get_mut(id)
     }
 
-    /// By id.
+    /// In the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Application> {
         self.active.values()
     }
@@ -82,7 +82,7 @@ impl Applications {
         self.active.values_mut()
     }
 
-    /// First come first.
+    /// In the order in which they registered.
     pub(super) fn in_order(&self) -> impl Iterator<Item = &Application> {
         self.queue.values().map(|id| &self.active[id])
     }

@@ -89,7 +89,6 @@ pub(super) struct Application {
 }
 
 impl Application {
-    /// Without executors.
     pub(super) fn new(record: ApplicationRecord, peer: Peer, now: Tick) -> Self {
         Application {
             limit: record.limit,

@@ -18,12 +18,11 @@ use crate::messages::{Follower, MasterReply, Stamped, ToApplication, ToMaster, T
 use crate::{DriverId, Term, WorkerId};
 use firesteel_backend::AppId;
 
-/// Into a master.
 #[derive(Clone, Debug)]
 pub enum MasterEvent {
     /// A message from a worker, a driver or a client.
     Received {
-        /// Over which connection.
+        /// The connection it came over.
         from: Peer,
         message: ToMaster,
     },
@@ -44,7 +43,7 @@ pub enum MasterEvent {
     LeaderKnown { url: Option<String> },
     /// This master leads no longer: a write failed, or its store says so.
     Deposed {
-        /// For people.
+        /// For the log: nothing decides by it.
         reason: String,
     },
 }
@@ -57,23 +56,20 @@ pub enum MasterEffect {
     Persist(Vec<Change>),
     /// It leads no longer: resign, and stand for election again.
     StepDown {
-        /// For people.
+        /// For the log: nothing decides by it.
         reason: String,
     },
     SendWorker {
-        /// Over which connection.
         to: Peer,
         stamped: Stamped<ToWorker>,
     },
-    /// Tell a driver.
+    /// To a driver.
     SendApplication {
-        /// Over which connection.
         to: Peer,
         stamped: Stamped<ToApplication>,
     },
-    /// Answer a request.
+    /// Answers a request; the connection may be gone.
     Reply {
-        /// Over which connection.
         to: Peer,
         stamped: Stamped<MasterReply>,
     },

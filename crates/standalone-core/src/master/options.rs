@@ -38,7 +38,7 @@ pub struct MasterOptions {
     /// The first number in ids of applications and drivers, drawn at its start: a clock that was set back gives the date
     /// of another master's ids once more.
     pub first_number: u16,
-    /// For the simulator.
+    /// Mistakes that the simulator plants; none in production.
     pub planted: Planted,
 }
 

@@ -3,9 +3,7 @@
 /// What a worker has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Free cores.
     pub cores: u32,
-    /// Free memory.
     pub memory_mb: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct ExecutorRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplicationRecord {
     pub app: AppId,
-    /// Which driver process.
+    /// Tells this driver process from others of the same application.
     pub incarnation: Incarnation,
     pub description: Arc<ApplicationDescription>,
     pub submitted: Tick,
@@ -76,9 +76,7 @@ pub struct DriverRecord {
 pub enum Change {
     /// A term began, or a leader's term grew.
     PutTerm(Term),
-    /// A worker came.
     PutWorker(WorkerRecord),
-    /// A worker went.
     RemoveWorker(WorkerId),
     /// An application came, or changed.
     PutApplication(ApplicationRecord),

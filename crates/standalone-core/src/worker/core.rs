@@ -21,7 +21,6 @@ use crate::leaders::Leaders;
 use crate::messages::{Stamped, ToMaster, ToWorker};
 use crate::{DriverId, ExecutorKey, Registration, Term};
 
-/// Into a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerEvent {
     /// A message from a master.
@@ -39,7 +38,7 @@ pub enum WorkerEvent {
     MasterUnreachable {
         /// Its index among the masters to dial.
         master: usize,
-        /// Why, for people.
+        /// For the log: nothing decides by it.
         reason: String,
         /// Whether it never will be: the two have different secrets, for example.
         lasting: bool,
@@ -80,7 +79,6 @@ pub enum WorkerEvent {
 /// Out of a worker, in order.
 #[derive(Clone, Debug)]
 pub enum WorkerEffect {
-    /// Tell a master.
     Send {
         /// Its index among the masters to dial.
         master: usize,
@@ -106,11 +104,7 @@ pub enum WorkerEffect {
     /// The application is over and nothing of it runs: remove its temporary directories.
     RemoveApplication { app: AppId },
     /// Remove work directories that are older than this, except those of these applications and drivers.
-    CleanWorkDirectories {
-        age_ms: u64,
-        /// Their names.
-        keep: Vec<Arc<str>>,
-    },
+    CleanWorkDirectories { age_ms: u64, keep: Vec<Arc<str>> },
     /// Tell people, who have to change something.
     Warn { message: String },
     /// Feed `Ticked` at this moment.
@@ -118,7 +112,7 @@ pub enum WorkerEffect {
     /// End, and all processes with it.
     Exit {
         code: i32,
-        /// For people.
+        /// For the log: nothing decides by it.
         reason: String,
     },
 }

@@ -33,7 +33,7 @@ pub struct WorkerOptions {
     pub slow_wait_ms: u64,
     /// `spark.worker.cleanup.enabled` and its settings, if on.
     pub clean_up: Option<CleanUp>,
-    /// For the simulator.
+    /// Mistakes that the simulator plants; none in production.
     pub planted: Planted,
 }
 

@@ -153,14 +153,12 @@ impl Gateway {
         Self { address, way: Way::Messages { endpoint, env }, standby: None }.greeted().await
     }
 
-    /// Closes its connections.
     pub async fn close(self) {
         if let Way::Messages { env, .. } = self.way {
             env.shutdown().await;
         }
     }
 
-    /// Where it is.
     pub fn address(&self) -> &RpcAddress {
         &self.address
     }

@@ -23,7 +23,7 @@ const ANSWER: usize = 1 << 20;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// Nobody listens there.
+    /// No connection could be made: the request was not sent.
     #[error("{0}")]
     Connect(#[source] io::Error),
     /// Who listens does not speak HTTP, or broke off.

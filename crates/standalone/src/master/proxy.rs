@@ -62,7 +62,6 @@ pub(super) struct Proxy {
     base: String,
     /// Of tokens for those who read output at workers.
     logs: Option<TokenKey>,
-    /// Who may look.
     access: Access,
     passes: Arc<Semaphore>,
     peers: Arc<PeerLimits>,

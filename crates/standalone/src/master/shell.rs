@@ -289,7 +289,6 @@ pub(super) fn note(change: &Change) {
     }
 }
 
-/// The endpoint `Master`.
 pub(super) struct MasterEndpoint(pub(super) Arc<Shell>);
 
 impl Endpoint for MasterEndpoint {

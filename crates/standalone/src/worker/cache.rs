@@ -162,7 +162,6 @@ impl Cache {
         &self.options.rpc
     }
 
-    /// Ends all downloads.
     pub(super) fn stop(&self) {
         self.stop.cancel();
     }
@@ -395,7 +394,7 @@ impl Cache {
         lock(&self.shared).entry(app.to_owned()).or_default().extend(hashes);
     }
 
-    /// And no more.
+    /// Takes the application's files from what is served.
     pub(super) fn unshare(&self, app: &str) {
         lock(&self.shared).remove(app);
     }

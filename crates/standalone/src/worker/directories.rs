@@ -56,7 +56,6 @@ impl Directories {
         Ok(Self { work, temporary, placing: Mutex::new(()), removed: AtomicU64::new(0) })
     }
 
-    /// Where all of them are.
     pub(super) fn work(&self) -> &Path {
         &self.work
     }
@@ -158,7 +157,7 @@ fn changed_since(path: &Path, border: SystemTime) -> bool {
         })
 }
 
-/// Blocks.
+/// Blocks the calling thread; failures are logged.
 pub(super) fn remove(path: &Path) {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -53,7 +53,7 @@ use shell::{Setting, Shell, WorkerEndpoint};
 pub struct Ended {
     /// The exit code of its process.
     pub code: i32,
-    /// Why, for people.
+    /// For people: why the worker ended.
     pub reason: String,
 }
 

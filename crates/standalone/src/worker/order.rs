@@ -86,7 +86,6 @@ impl Order {
         }
     }
 
-    /// Makes its directories.
     pub(super) fn place(&self, directories: &Directories) -> io::Result<Place> {
         match self {
             Order::Executor { key, .. } => directories.for_executor(key),

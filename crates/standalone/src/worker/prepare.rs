@@ -90,7 +90,6 @@ impl Launch {
         self.blocking(checked).await
     }
 
-    /// Makes its directories.
     pub(super) async fn place(self: &Arc<Self>, order: &Arc<Order>) -> Result<Place, LaunchError> {
         let (launch, told) = (self.clone(), order.clone());
         self.blocking(move || told.place(&launch.directories).map_err(LaunchError::Directory)).await
@@ -217,7 +216,7 @@ impl Launch {
         }
     }
 
-    /// And no more.
+    /// Takes the application's files from what is served.
     pub(super) fn unshare(&self, app: &str) {
         self.cache.unshare(app);
         self.keyring.iter().for_each(|keyring| keyring.remove(app));

@@ -25,7 +25,6 @@ impl Reaper {
         Ok(Self(Mutex::new(command.spawn()?)))
     }
 
-    /// A group is there.
     pub(super) fn began(&self, group: Pid) {
         self.tell('+', group);
     }

@@ -224,7 +224,6 @@ impl Shell {
         self.tasks.wait().await;
     }
 
-    /// Where processes work.
     pub(super) fn work(&self) -> PathBuf {
         self.launch.directories.work().to_owned()
     }
@@ -396,7 +395,6 @@ fn report(key: ProcessKey, outcome: Result<ExitStatus, LaunchError>) -> WorkerEv
     }
 }
 
-/// The endpoint `Worker`.
 pub(super) struct WorkerEndpoint {
     shell: Arc<Shell>,
     masters: Vec<RpcAddress>,

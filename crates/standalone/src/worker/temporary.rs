@@ -27,7 +27,6 @@ pub(super) struct TemporaryFiles {
     removed: AtomicU64,
 }
 
-/// One disk.
 #[derive(Debug)]
 struct Root {
     path: PathBuf,

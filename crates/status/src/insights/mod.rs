@@ -86,9 +86,9 @@ pub struct Insight {
     pub stage: Option<StageRef>,
     /// Operation, file and line in the user's program.
     pub place: String,
-    /// What was measured.
+    /// The measured figure, as text with its unit.
     pub figure: String,
-    /// What to try.
+    /// A sentence: what to try.
     pub advice: String,
     /// How much sooner it could have been over, roughly; `None`: that cannot be told.
     pub lost_ms: Option<u64>,

@@ -55,7 +55,6 @@ impl Run {
         self.tell(Event::ExecutorRemoved { executor: ExecutorId(executor), reason, at });
     }
 
-    /// A job of one stage.
     fn job(&mut self, number: u32, stage: StageInfo, tasks: &[Does]) {
         let (job, at, properties) = (JobId(number), Tick(self.now), Arc::default());
         self.tell(Event::JobStart { job, properties, stages: vec![stage.clone()], at });

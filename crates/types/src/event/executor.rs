@@ -158,6 +158,6 @@ impl ExecutorMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagePeak {
     pub stage: StageRef,
-    /// The most.
+    /// The highest values while it ran tasks of the stage.
     pub metrics: ExecutorMetrics,
 }

@@ -44,7 +44,7 @@ pub enum Event {
         app_id: String,
         /// Which attempt of it this is, where a cluster manager counts them.
         attempt_id: Option<String>,
-        /// Who runs it.
+        /// The user that the driver runs as.
         user: String,
         /// Where the driver's output can be read, by name (`stdout`, `stderr`).
         driver_log_urls: BTreeMap<String, String>,
@@ -128,7 +128,6 @@ pub enum Event {
         executor: ExecutorId,
         at: Tick,
     },
-    /// An executor registered.
     ExecutorAdded {
         executor: ExecutorId,
         /// Where it runs, and with what.
@@ -201,7 +200,6 @@ pub enum Event {
     BlockUpdated {
         /// Its name as Spark spells it, e.g. `broadcast_0`.
         block: String,
-        /// Who holds it.
         executor: ExecutorId,
         /// Bytes in memory; 0 and 0 on disk: it is gone.
         memory_bytes: u64,

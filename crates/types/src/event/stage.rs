@@ -84,7 +84,7 @@ pub struct RddDescription {
     pub name: String,
     /// The call of an operation that made it.
     pub scope: RddScope,
-    /// Operation and place.
+    /// The operation that made it and where the program called it.
     pub call_site: String,
     /// The RDDs it reads.
     pub parents: Vec<RddId>,

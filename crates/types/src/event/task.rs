@@ -8,7 +8,7 @@ use crate::{AccumulatorId, ExecutorId, Host, StageRef, TaskId, Tick};
 /// A task attempt as listeners see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskInfo {
-    /// Unique id.
+    /// Unique in the application, across attempts.
     pub task: TaskId,
     pub stage: StageRef,
     pub partition: u32,
@@ -16,9 +16,7 @@ pub struct TaskInfo {
     pub index: u32,
     /// Attempt at this partition, from 0.
     pub attempt: u32,
-    /// Where it runs.
     pub executor: ExecutorId,
-    /// The executor's node.
     pub host: Host,
     /// A copy of a slow task.
     pub speculative: bool,
@@ -32,7 +30,7 @@ pub struct TaskInfo {
 pub struct RunningTask {
     pub task: TaskId,
     pub stage: StageRef,
-    /// So far.
+    /// What it has cost so far.
     pub metrics: TaskMetrics,
 }
 
@@ -57,7 +55,6 @@ pub enum Locality {
     NoPref,
     /// In the same rack.
     RackLocal,
-    /// Anywhere.
     Any,
 }
 

@@ -42,7 +42,6 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("four bytes"))
 }
 
-/// Reads a file.
 pub(super) fn read(file: &[u8]) -> Result<Frames<'_>, Damage> {
     let Some(mut rest) = file.strip_prefix(HEADER) else {
         return Err(Damage { at: 0, what: "it does not begin as a journal of this version does" });

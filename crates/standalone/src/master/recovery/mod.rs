@@ -43,7 +43,7 @@ pub struct Entry {
     pub value: Option<Vec<u8>>,
 }
 
-/// This master leads.
+/// What a master gets when it becomes the leader.
 #[derive(Clone, Debug, Default)]
 pub struct Elected {
     /// All that is stored, each key once.

@@ -156,7 +156,6 @@ impl Idle {
     }
 }
 
-/// One leadership.
 struct Led {
     number: u64,
     until: Option<Instant>,

@@ -42,7 +42,6 @@ pub(super) struct Gateway {
     calls: Arc<Semaphore>,
 }
 
-/// Requests over HTTP.
 pub(super) fn handler(gateway: Arc<Gateway>, rights: Rights) -> HttpHandler {
     let rights = Arc::new(rights);
     Arc::new(move |asked: HttpRequest| -> Answering {
@@ -195,7 +194,6 @@ impl Gateway {
     }
 }
 
-/// What the master is asked.
 fn message(asked: &Request) -> ToMaster {
     match asked {
         Request::Kill(driver) => ToMaster::RequestKillDriver { driver: driver.clone() },

@@ -14,7 +14,7 @@ use super::protocol::{Refusal, Request, refusal};
 use crate::gateway::{EXECUTABLE, FILES};
 use crate::store::Content;
 
-/// The longest submission.
+/// In bytes.
 const LONGEST: usize = 1 << 20;
 /// Memory of a driver that does not say.
 const DRIVER_MEMORY_MB: u64 = 1024;

@@ -48,7 +48,6 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     /// `host:port`

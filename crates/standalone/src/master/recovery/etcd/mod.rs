@@ -36,7 +36,7 @@ pub struct Etcd {
     timeout: Duration,
     url: String,
     led: Option<Led>,
-    /// Who leads instead.
+    /// The URL of the master that leads instead.
     leader: Option<String>,
 }
 
