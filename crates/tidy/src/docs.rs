@@ -1,11 +1,15 @@
 //! Docs that only repeat a name: "The executor." above `executor: ExecutorId`, "Which." above anything. They cost a
-//! line and say nothing. What is meant is a doc of one or two words all of which are in the item's name, are
-//! articles, or ask a question.
+//! line and say nothing. What is meant is a short doc whose words are all in the item's name, join others, or ask a
+//! question.
 
 /// Longer docs may repeat a name and say something else beside it.
-const FEW_WORDS: usize = 2;
+const FEW_WORDS: usize = 5;
 
-const ARTICLES: &[&str] = &["a", "an", "it", "its", "of", "one", "the", "this"];
+/// Words that say nothing by themselves.
+const JOINING: &[&str] = &[
+    "a", "all", "an", "and", "are", "at", "be", "has", "in", "is", "it", "its", "of", "on", "one",
+    "that", "the", "them", "these", "this", "those", "to",
+];
 
 const QUESTIONS: &[&str] =
     &["how", "there", "what", "when", "where", "which", "who", "whose", "why"];
@@ -54,9 +58,15 @@ fn repeats(doc: &str, item: &str) -> bool {
     let name = parts(name_of(item));
     let says_nothing = |word: &String| {
         let word = word.as_str();
-        ARTICLES.contains(&word) || QUESTIONS.contains(&word) || name.iter().any(|it| it == word)
+        let is_in_name = || name.iter().any(|part| singular(part) == singular(word));
+        JOINING.contains(&word) || QUESTIONS.contains(&word) || is_in_name()
     };
     (1..=FEW_WORDS).contains(&words.len()) && words.iter().all(says_nothing)
+}
+
+/// Of verbs, too: "waits" is what `wait` says.
+fn singular(word: &str) -> &str {
+    word.strip_suffix('s').unwrap_or(word)
 }
 
 fn plain(word: &str) -> String {
@@ -104,6 +114,9 @@ mod tests {
             "/// One job.\npub struct JobStatus {",
             "/// The name.\npub const fn name(&self) -> &str {",
             "/// The limit\nconst MAX_LIMIT: usize = 1;",
+            "/// It waits.\nWait,",
+            "/// All of the executors.\nexecutors: Vec<ExecutorId>,",
+            "/// The peer that this is.\npeer: Peer,",
         ] {
             assert!(is_refused(text), "{text}");
         }
@@ -118,6 +131,9 @@ mod tests {
             "/// `csv`\npub struct CsvSource<T> {",
             "/// Whose output.\ntask: TaskId,",
             "/// Never waits.\nfn tell(&self) {",
+            "/// From 1.\npage: usize,",
+            "/// `map`\npub struct Map {",
+            "/// The executor of the task that failed.\nexecutor: ExecutorId,",
             "/// The executor that holds it.\nexecutor: ExecutorId,",
             "/// The executor.\n/// It may be lost.\nexecutor: ExecutorId,",
             "/// The executor. Each\n/// one.\nexecutor: ExecutorId,",
