@@ -104,8 +104,8 @@ pub fn table(results: &[Results]) -> String {
         text += &format!("\nTimes as long as Rust written by hand: {}.\n", by_hand.join(", "));
     }
     let shown = results.iter().filter(|it| ROWS.iter().any(|row| row.command == it.command));
-    shown.for_each(|it| text += &format!("\n{}\n", it.origin()));
-    text
+    let origins: Vec<String> = shown.map(Results::origin).collect();
+    text + &format!("\n{}\n", origins.join("\n"))
 }
 
 impl Row {
