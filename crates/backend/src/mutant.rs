@@ -12,7 +12,7 @@ pub enum Mutant {
     ReportsEndsOnce,
     /// The driver takes an executor back that it had declared dead.
     TakesLostExecutorsBack,
-    /// The driver never gives an executor up for its silence.
+    /// The driver never declares an executor dead for its silence.
     IgnoresSilence,
     /// The executor lives on without a word from its driver.
     OutlivesDriver,
@@ -54,7 +54,7 @@ pub enum Mutant {
     RemovesFilesInUse,
     /// The worker cleans up the directories of drivers that run (cluster review 17).
     CleansUpRunningDrivers,
-    /// The driver gives an executor up for not coming while its node fetches what it needs (cluster review 10).
+    /// The driver declares an executor dead for not coming while its node fetches what it needs (cluster review 10).
     IgnoresPreparing,
     /// The master is elected into the term of the leader before it.
     KeepsItsTerm,

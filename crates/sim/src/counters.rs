@@ -208,7 +208,7 @@ counters! {
     /// Jobs that ended with the right result.
     jobs_finished,
     executors_registered,
-    /// Executors that a driver gave up.
+    /// Executors that a driver declared dead.
     executors_lost,
     /// Executors that their application wanted no more.
     executors_released,

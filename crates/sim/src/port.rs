@@ -73,7 +73,7 @@ impl World {
         for effect in out {
             match effect {
                 RegistryEffect::Provider(command) => {
-                    self.check_given_up(proc, &command)?;
+                    self.check_declared_dead(proc, &command)?;
                     self.say(proc, Word::ToProvider(command));
                 }
                 effect => self.carry_out_for_driver(proc, effect, &mut inputs)?,

@@ -61,18 +61,18 @@ impl World {
         self.procs[executor].alive && self.procs[executor].body.as_ref().is_some_and(late)
     }
 
-    /// L11: an executor is not given up while its worker fetches what it needs, if the worker could tell of that all the time.
-    pub(crate) fn check_given_up(
+    /// L11: an executor is not declared dead while its worker fetches what it needs, if the worker could tell of that all the time.
+    pub(crate) fn check_declared_dead(
         &self,
         driver: ProcId,
         command: &ProviderCommand,
     ) -> Result<(), String> {
         let ProviderCommand::Release(executors) = command else { return Ok(()) };
         let faithful = [self.plan.loss, self.plan.repetition, self.plan.overtaking] == [0; 3];
-        let given_up = executors.iter().find(|id| self.was_told_of(driver, **id));
-        match given_up.filter(|_| faithful) {
+        let dead = executors.iter().find(|id| self.was_told_of(driver, **id));
+        match dead.filter(|_| faithful) {
             Some(executor) => Err(format!(
-                "L11: executor {executor} was given up while its worker fetched its executable"
+                "L11: executor {executor} was declared dead while its worker fetched its executable"
             )),
             None => Ok(()),
         }

@@ -26,7 +26,11 @@ const PHRASES: &[(&str, &str)] = &[
     ("life story", "trace"),
     ("whoever", "the thread, process or component that does it"),
     ("executor was given up", "was declared dead"),
+    ("executor is given up", "is declared dead"),
+    ("executor is not given up", "is not declared dead"),
+    ("gives an executor up", "declares an executor dead"),
     ("worker was given up", "was declared dead"),
+    ("gives a worker up", "declares a worker dead"),
 ];
 
 /// Names of types, and what to call them.

@@ -9,7 +9,7 @@ pub const HEARTBEAT_FAILURE: i32 = 56;
 pub const DRIVER_LOST: i32 = 60;
 /// Its worker is gone.
 pub const WORKER_LOST: i32 = 61;
-/// Its driver has given it up, or is ending.
+/// Its driver has declared it dead, or is ending.
 pub const REFUSED: i32 = 62;
 /// Its driver cannot use it: another executable, another application.
 pub const UNFIT: i32 = 63;

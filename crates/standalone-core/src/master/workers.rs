@@ -264,7 +264,7 @@ impl Master {
         }
     }
 
-    /// Gives a worker up, with all that runs on it. The one way to lose a worker.
+    /// Declares a worker dead, and removes all that runs on it. The one way to lose a worker.
     pub(super) fn lose_worker(&mut self, turn: &mut Turn<'_>, id: &WorkerId, why: &str) {
         let counted = |worker: &&mut Worker| worker.is_alive() || worker.is_unknown();
         let Some(worker) = self.workers.get_mut(id).filter(counted) else {
