@@ -77,7 +77,7 @@ struct MasterJson<'a> {
     activedrivers: Vec<DriverJson<'a>>,
     completeddrivers: Vec<DriverJson<'a>>,
     status: &'static str,
-    /// Who leads instead. Not of Spark's.
+    /// The URL of the leader, if that is another master. Not of Spark's.
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<&'a str>,
 }

@@ -21,6 +21,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("parts by hash", "hash partitions"),
     ("stands by", "is a standby"),
     ("stand by", "be a standby"),
+    ("who leads", "the leader"),
     ("outputs made again", "recomputed outputs"),
     ("outputs are made again", "outputs are recomputed"),
     ("life story", "trace"),
