@@ -49,7 +49,7 @@ impl Watch for BlockWatch {
 }
 
 impl Engine {
-    /// What is to be held as long as the partitions of an RDD are to be kept.
+    /// What is to be held as long as the partitions of an RDD are to be cached.
     pub fn cache_partitions(self: &Arc<Self>, rdd: RddId) -> Arc<CachedPartitions> {
         Arc::new(CachedPartitions { rdd, engine: Arc::downgrade(self) })
     }
@@ -64,8 +64,8 @@ impl Engine {
         drop(cut_off);
     }
 
-    /// Whether tasks keep partitions in this process, where every other task finds them.
-    pub fn keeps_blocks_here(&self) -> bool {
+    /// Whether tasks cache partitions in this process, where every other task finds them.
+    pub fn caches_blocks_here(&self) -> bool {
         matches!(&self.place, Place::Threads { transport, .. } if *transport != LocalTransport::Process)
     }
 

@@ -65,7 +65,7 @@ fn pipeline_us(conf: &Conf, master: &Master) -> Result<u64> {
     })
 }
 
-/// The memory that tasks and kept data share, and where temporary files go.
+/// The memory that tasks and cached data share, and where temporary files go.
 pub(crate) fn scratch(conf: &Conf) -> Result<Scratch> {
     let memory = conf.get(&entries::DRIVER_MEMORY)?.map_or_else(machine_memory, |size| size.0);
     let budget = (memory as f64 * conf.get(&entries::MEMORY_FRACTION)?) as u64;

@@ -229,7 +229,7 @@ impl<T: Data> Hoard<T> {
     }
 }
 
-/// Storage's memory for a partition that may come to be kept; given back when it is dropped.
+/// Storage's memory for a partition that may come to be cached; given back when it is dropped.
 pub(crate) struct UnrollMemory {
     environment: Arc<dyn Environment>,
     block: BlockId,
@@ -271,7 +271,7 @@ impl Drop for UnrollMemory {
     }
 }
 
-/// The items of a partition that may come to be kept, within storage's memory.
+/// The items of a partition that may come to be cached, within storage's memory.
 pub(crate) struct Unrolled<T> {
     items: Vec<T>,
     heap: Heap,

@@ -78,7 +78,7 @@ pub trait Environment: Send + Sync {
     fn fetch_cached(&self, _: BlockId) -> Option<Slice> {
         None
     }
-    /// Copies a partition that was just kept here to other executors, as its level says.
+    /// Replicates a partition that was just cached here to other executors, as its level says.
     fn replicate(&self, _: BlockId) {}
     /// The encoded items of one partition of a source that the task's code was sent without.
     fn fetch_items(&self, source: u32, partition: u32) -> Result<Vec<u8>, TaskFailure> {

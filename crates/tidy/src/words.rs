@@ -10,6 +10,9 @@ const HERE: &str = "crates/tidy/src/words.rs";
 /// Phrases, in lower case, and what to write. Names have `_` for the spaces.
 const PHRASES: &[(&str, &str)] = &[
     ("kept partition", "cached partition"),
+    ("keeps its partitions", "caches its partitions"),
+    ("keep its partitions", "cache its partitions"),
+    ("partitions are kept", "partitions are cached"),
     ("put aside", "spill"),
     ("dealt out", "hash-partition, distribute"),
     ("sign of life", "heartbeat"),

@@ -165,7 +165,7 @@ impl Dependency {
 }
 
 /// A node of the lineage graph. Built by the driver, walked by the DAG scheduler; immutable but for
-/// the mark that the user asked to keep its partitions.
+/// the mark that the user asked to cache its partitions.
 #[derive(Debug)]
 pub struct RddInfo {
     pub id: RddId,
@@ -274,7 +274,7 @@ impl RddInfo {
         }
     }
 
-    /// Whether the user asked to keep its partitions.
+    /// Whether the user asked to cache its partitions.
     pub fn is_persisted(&self) -> bool {
         self.storage_level.get().is_valid()
     }

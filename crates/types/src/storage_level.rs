@@ -1,4 +1,4 @@
-//! Where and how the partitions of an RDD are kept: Spark's storage levels, as data.
+//! Where and how the partitions of an RDD are cached: Spark's storage levels, as data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Where and how the partitions of an RDD are kept. Use the named ones.
+/// Where and how the partitions of an RDD are cached. Use the named ones.
 ///
 /// Encoded by name it has the fields and names of Spark's event log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -119,7 +119,7 @@ impl<T: Data, P: Pipe<Item = T>> Rdd<T, P> {
         node.checkpointed(checkpoint).into_boxed(Checkpointed::new(link, directory))
     }
 
-    /// An RDD of the same items whose partitions are kept in memory and on local disks
+    /// An RDD of the same items whose partitions are cached in memory and on local disks
     /// ([`StorageLevel::MEMORY_AND_DISK`]) by the first job that reads it; the RDDs it was made from are
     /// let go of then. Quicker than [`Rdd::checkpoint`], but what is lost is lost: jobs that need it
     /// fail. With tasks in child processes (`spark.firesteel.local.transport=process`), which keep
@@ -345,7 +345,7 @@ impl<T: Data, P: Pipe<Item = T>> Local<T, P> {
 
 impl<T: Data, P: Pipe<Item = T>> Work for Local<T, P> {
     fn write(&self, node: &Arc<RddInfo>) -> Result<bool> {
-        if !self.context.0.engine.keeps_blocks_here() {
+        if !self.context.0.engine.caches_blocks_here() {
             return Ok(false);
         }
         let missing = self.missing(node);
@@ -361,7 +361,7 @@ impl<T: Data, P: Pipe<Item = T>> Work for Local<T, P> {
         }
         let missing = self.missing(node);
         if !missing.is_empty() {
-            tracing::warn!(rdd = %node.id, ?missing, "partitions could not be kept: not checkpointed");
+            tracing::warn!(rdd = %node.id, ?missing, "partitions could not be cached: not checkpointed");
         }
         Ok(missing.is_empty())
     }

@@ -41,7 +41,7 @@ pub(crate) struct Extras {
     ready: AtomicBool,
     /// Its checkpoint, if one was asked for.
     pub(crate) checkpoint: Option<Arc<Checkpoint>>,
-    /// How this node keeps its partitions, if it does.
+    /// How this node caches its partitions, if it does.
     pub(crate) level: Option<Arc<SharedLevel>>,
     /// The partitions this node keeps, if it does.
     _cached: Option<Arc<CachedPartitions>>,

@@ -12,7 +12,7 @@ use super::graph::extras;
 use crate::{Error, Rdd};
 
 impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
-    /// Keeps the partitions as values in memory once they are computed, as far as there is room:
+    /// Caches the partitions as values in memory once they are computed, as far as there is room:
     /// [`Rdd::persist`] with [`StorageLevel::MEMORY_ONLY`].
     #[track_caller]
     pub fn cache(&self) -> Rdd<T>
@@ -22,11 +22,11 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         self.persist_at(CallSite::here("cache"), StorageLevel::MEMORY_ONLY)
     }
 
-    /// An RDD of the same items that keeps its partitions where `level` says once they are computed,
-    /// until [`Rdd::unpersist`] or until nobody holds it, or one made of it, any more. What is not kept
+    /// An RDD of the same items that caches its partitions where `level` says once they are computed,
+    /// until [`Rdd::unpersist`] or until nobody holds it, or one made of it, any more. What is not cached
     /// for want of room is computed again when needed.
     ///
-    /// Of an RDD that keeps its partitions already, the level cannot be changed before
+    /// Of an RDD that caches its partitions already, the level cannot be changed before
     /// [`Rdd::unpersist`]: actions return an error then.
     #[track_caller]
     pub fn persist(&self, level: StorageLevel) -> Rdd<T>
@@ -41,7 +41,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         T: Data + Clone,
     {
         let Some(shared) = self.shared_level() else {
-            return if level.is_valid() { self.keep(site, level) } else { self.boxed() };
+            return if level.is_valid() { self.cached(site, level) } else { self.boxed() };
         };
         let assign = |before: StorageLevel| (!before.is_valid()).then_some(level);
         let before = shared.update(assign);
@@ -60,7 +60,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         self.boxed()
     }
 
-    fn keep(&self, site: CallSite, level: StorageLevel) -> Rdd<T>
+    fn cached(&self, site: CallSite, level: StorageLevel) -> Rdd<T>
     where
         T: Data + Clone,
     {
@@ -70,7 +70,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         node.into_boxed(Cached::new(Link::new(self.pipe.clone()), id, level))
     }
 
-    /// Drops the partitions that [`Rdd::persist`] keeps, and keeps none from now on, until it is
+    /// Drops the partitions that [`Rdd::persist`] caches, and caches none from now on, until it is
     /// called again.
     pub fn unpersist(&self) {
         let Some(level) = self.shared_level() else { return };
@@ -83,7 +83,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         }
     }
 
-    /// Where and how this RDD keeps its partitions.
+    /// Where and how this RDD caches its partitions.
     pub fn storage_level(&self) -> StorageLevel {
         storage_level(&self.info)
     }

@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 use super::*;
 use world::World;
 
-/// A node of the random graph: kind, two parents, partitions and whether it is kept.
+/// A node of the random graph: kind, two parents, partitions and whether it is cached.
 type Node = (u8, u8, u8, u8);
 /// A step of the run: what happens, and two choices.
 type Step = (u8, u8, u8);
@@ -39,7 +39,7 @@ const MUST_HAPPEN: [&str; 25] = [
     "fetch failure of an old attempt",
     "job failed",
     "job succeeded",
-    "kept rdd spared a shuffle",
+    "cached rdd spared a shuffle",
     "map outputs dropped",
     "map stage rolled back",
     "output of a lost executor refused",

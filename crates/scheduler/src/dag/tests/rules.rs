@@ -166,7 +166,7 @@ fn a_wholly_cached_rdd_needs_no_parents_and_a_partly_cached_one_does() {
     let mut bench = Bench::new();
     bench.cache(&reduced, 0, 1, true);
     bench.cache(&reduced, 1, 1, true);
-    assert!(bench.submit(0, &mapped).contains(&"run 0.0 [0]".into()), "not asked to be kept");
+    assert!(bench.submit(0, &mapped).contains(&"run 0.0 [0]".into()), "not asked to be cached");
     persist(&reduced);
     let lines = bench.submit(1, &mapped);
     assert_eq!(lines[1..], ["publish s0 [-]", "stage 2.0 starts", "run 2.0 [0 1]"]);
@@ -215,15 +215,15 @@ fn tasks_prefer_cached_partitions_then_sources_then_those_of_the_first_narrow_pa
     let mut graph = Graph::default();
     let located = graph.located(2, vec![], vec![vec![on(1)], vec![on(2)]]);
     let plain = graph.source(1);
-    let kept = graph.map(&plain);
-    persist(&kept);
+    let cached = graph.map(&plain);
+    persist(&cached);
     let shuffled = graph.shuffled(&[&plain], 1);
-    let (left, right) = (graph.map(&located), graph.map(&kept));
+    let (left, right) = (graph.map(&located), graph.map(&cached));
     let union = graph.union(&[&left, &right, &shuffled]);
     let groups = NarrowMapping::Groups(vec![vec![1, 0], vec![2], vec![3]].into());
     let coalesced = graph.rdd(3, vec![narrow(&union, groups)]);
     let mut bench = Bench::new();
-    bench.cache(&kept, 0, 3, true);
+    bench.cache(&cached, 0, 3, true);
     bench.effects(job(0, &coalesced));
     let sets = {
         let task = bench.task((0, 0), 0, 1);

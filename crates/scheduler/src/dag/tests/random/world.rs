@@ -675,7 +675,7 @@ impl World {
         let incomplete = |s| self.published.get(s).is_none_or(|l| l.contains(&None));
         let spared = self.required(rdd, &mut |_| false);
         if spared.difference(&required).any(incomplete) {
-            self.count("kept rdd spared a shuffle");
+            self.count("cached rdd spared a shuffle");
         }
     }
 
