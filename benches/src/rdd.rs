@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wish_can_be_named_and_has_a_job() {
+    fn every_job_can_be_asked_for_by_its_name() {
         assert_eq!(WANTED.each_ref().map(|wanted| wanted.name), NAMES);
         for wanted in WANTED.iter().filter(|wanted| wanted.name != "wordcount") {
             wanted.job().unwrap();

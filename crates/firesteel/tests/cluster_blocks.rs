@@ -298,7 +298,7 @@ impl serde::Serialize for Heavy {
 }
 
 #[test]
-fn a_queue_that_is_full_for_a_moment_costs_no_executor_and_no_wish_to_end_a_task() {
+fn a_queue_that_is_full_for_a_moment_costs_no_executor_and_no_request_to_end_a_task() {
     let builder = builder(1).master("local-cluster[1,8,256]");
     let (ctx, seen) = started(builder.config("spark.firesteel.rpc.outbox.size", "64k"), 1);
     let executor = processes(&ctx)[0];

@@ -1,5 +1,5 @@
-//! What an API server's refusal means. Classes, because each calls for something else: waiting for room is not waiting for
-//! a network, and a missing right is nothing to wait for.
+//! What an API server's refusal means. Classes, because each calls for something else: a full quota is not a
+//! broken network, and a missing right is nothing to wait for.
 
 use std::fmt;
 

@@ -116,7 +116,7 @@ impl<M: Message> AnyMailbox for Mailbox<M> {
     }
 
     fn post(&self, event: Event) {
-        let _ = self.queue.send(Item::Event(event)); // an endpoint that has stopped needs no news
+        let _ = self.queue.send(Item::Event(event)); // an endpoint that has stopped needs no message
     }
 
     fn stop(&self) {

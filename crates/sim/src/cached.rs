@@ -252,8 +252,8 @@ impl World {
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return };
         let blocks = node.scheduler.blocks();
         let known = |block: &&RddBlock| blocks.holders(**block).contains(&location);
-        let news = says.iter().filter(|block| !known(block)).count();
-        self.counters.blocks_healed += if blocks.has_holder(location) { news as u64 } else { 0 };
+        let unknown = says.iter().filter(|block| !known(block)).count();
+        self.counters.blocks_healed += if blocks.has_holder(location) { unknown as u64 } else { 0 };
     }
 
     fn locate_peers(

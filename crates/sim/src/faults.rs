@@ -158,8 +158,8 @@ impl World {
         let (driver, running): (ProcId, Vec<TaskId>) = (node.driver, node.core.running().collect());
         let Some(task) = self.rng.choice(running) else { return Ok(()) };
         let reason = "its user wants it no more".to_owned();
-        let wish = TaskEvent::TaskKillRequested { task, reason };
-        self.feed_schedulers(driver, vec![SchedulerInput::Task(wish)])
+        let request = TaskEvent::TaskKillRequested { task, reason };
+        self.feed_schedulers(driver, vec![SchedulerInput::Task(request)])
     }
 
     fn release_some_executor(&mut self) -> Result<(), String> {

@@ -12,7 +12,7 @@
 //! | `nodes`, `driver` | how the world carries out the effects of cores |
 //! | `lineage` | random lineages, and what every partition's value has to be |
 //! | `preparing` | executables that workers fetch before an executor starts |
-//! | `launching`, `reports` | attempts that live, and how the news of their end comes |
+//! | `launching`, `reports` | attempts that live, and how their end is reported |
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `reading` | what tasks read, by locations that may be out of date |
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |

@@ -270,7 +270,7 @@ impl World {
         let reading = self.running.values().filter(|task| !self.direct_shuffles(task).is_empty());
         let mut reading: Vec<_> = reading.map(|task| (task.stage, task.task)).collect();
         if b & 0x80 != 0 {
-            // Old attempts first, and those only: late news is rare otherwise.
+            // Old attempts first, and those only: late messages are rare otherwise.
             reading.sort_by_key(|(stage, _)| self.is_latest(*stage));
             reading.truncate(1);
         }
