@@ -13,7 +13,7 @@ use std::fmt;
 use firesteel_backend::blame::{Blame, End, ExitStatus, blame};
 use firesteel_types::Host;
 
-use crate::pod::Said;
+use crate::pod::StatusReason;
 
 /// Why an executor is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub enum Cause {
     /// Somebody deleted the pod.
     Deleted,
     /// The platform ended it: drained, preempted, evicted under pressure, node gone.
-    Disrupted(Said),
+    Disrupted(StatusReason),
     /// The kubelet did not let the pod start, or ended it with its node.
-    NodeRefused(Said),
+    NodeRefused(StatusReason),
     /// The kubelet of this node did not take the pod in time.
     NodeSilent(Host),
     /// The API server does not know the pod any more, and its end was not seen.
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_the_platform_does_neither_counts_nor_blames_and_what_the_application_does_is_kept() {
-        let said = Said::new("PreemptionByScheduler", "");
+        let said = StatusReason::new("PreemptionByScheduler", "");
         for cause in [
             Cause::Deleted,
             Cause::Disrupted(said.clone()),

@@ -40,14 +40,14 @@ pub enum Phase {
 
 /// A reason for programs and a message for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct StatusReason {
     pub reason: String,
     pub message: String,
 }
 
-impl Said {
+impl StatusReason {
     pub fn new(reason: &str, message: &str) -> Self {
-        Said { reason: reason.to_owned(), message: message.to_owned() }
+        StatusReason { reason: reason.to_owned(), message: message.to_owned() }
     }
 
     /// For people: what was said, or at least why.
@@ -59,7 +59,7 @@ impl Said {
 /// What a container does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    Waiting(Said),
+    Waiting(StatusReason),
     Running,
     Terminated {
         exit_code: i32,
@@ -95,13 +95,13 @@ pub struct Pod {
     pub inactive: bool,
     pub phase: Phase,
     /// `status.reason` and `status.message`: set when the kubelet ended or refused the pod as a whole.
-    pub status: Option<Said>,
+    pub status: Option<StatusReason>,
     /// Once it is scheduled.
     pub node: Option<Host>,
     /// The scheduler's message while condition `PodScheduled` is false.
     pub unschedulable: Option<String>,
     /// Condition `DisruptionTarget`: the platform ends it.
-    pub disruption: Option<Said>,
+    pub disruption: Option<StatusReason>,
     /// Whether it has a `deletionTimestamp`.
     pub terminating: bool,
     pub containers: Vec<Container>,
@@ -226,7 +226,7 @@ impl Pod {
             Some((_, "OOMKilled")) => Cause::OutOfMemory,
             // The kubelet was started again and finds no trace of it.
             Some((_, reason @ "ContainerStatusUnknown")) => {
-                Cause::Disrupted(Said::new(reason, "its node has lost its container"))
+                Cause::Disrupted(StatusReason::new(reason, "its node has lost its container"))
             }
             _ if self.terminating => Cause::Deleted,
             Some((code, _)) => Cause::Exited(Some(exit_status(code))),

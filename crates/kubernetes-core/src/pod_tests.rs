@@ -37,7 +37,8 @@ fn ended(exit_code: i32, reason: &str) -> Pod {
 }
 
 fn waits(reason: &str, message: &str) -> Verdict {
-    on_node(Phase::Pending, ContainerState::Waiting(Said::new(reason, message))).verdict(true)
+    on_node(Phase::Pending, ContainerState::Waiting(StatusReason::new(reason, message)))
+        .verdict(true)
 }
 
 fn cause(pod: &Pod) -> Cause {
@@ -113,12 +114,14 @@ fn an_exit_says_its_code_or_signal_and_memory_is_named_by_the_status() {
 
 #[test]
 fn an_eviction_is_the_platforms_unless_the_pod_exceeded_a_limit_of_its_own() {
-    let evicted =
-        Some(Said::new("Evicted", "Pod ephemeral local storage usage exceeds the total limit"));
+    let evicted = Some(StatusReason::new(
+        "Evicted",
+        "Pod ephemeral local storage usage exceeds the total limit",
+    ));
     let own = Pod { phase: Phase::Failed, status: evicted.clone(), ..pod() };
     assert!(matches!(cause(&own), Cause::OwnLimit(words) if words.contains("ephemeral")));
     let disruption =
-        Some(Said::new("TerminationByKubelet", "The node was low on resource: memory."));
+        Some(StatusReason::new("TerminationByKubelet", "The node was low on resource: memory."));
     let pressed = Pod { disruption: disruption.clone(), ..own };
     assert!(cause(&pressed).is_by_platform());
     let preempted = Pod { disruption, ..ended(143, "Error") };
@@ -130,7 +133,8 @@ fn a_pod_that_is_deleted_or_refused_by_its_node_is_nobodys_fault() {
     let running = on_node(Phase::Running, ContainerState::Running);
     let deleted = Pod { terminating: true, ..running };
     assert_eq!(deleted.verdict(true), Verdict::Terminating(Cause::Deleted));
-    let drained = Pod { disruption: Some(Said::new("EvictionByEvictionAPI", "")), ..deleted };
+    let drained =
+        Pod { disruption: Some(StatusReason::new("EvictionByEvictionAPI", "")), ..deleted };
     assert!(matches!(drained.verdict(true), Verdict::Terminating(Cause::Disrupted(_))));
     assert_eq!(cause(&Pod { terminating: true, ..ended(143, "Error") }), Cause::Deleted);
     let oom = Pod { terminating: true, ..ended(137, "OOMKilled") };
@@ -139,7 +143,7 @@ fn a_pod_that_is_deleted_or_refused_by_its_node_is_nobodys_fault() {
         cause(&ended(137, "ContainerStatusUnknown")).is_by_platform(),
         "its node was started again"
     );
-    let status = Some(Said::new("OutOfcpu", "Node didn't have enough resource: cpu"));
+    let status = Some(StatusReason::new("OutOfcpu", "Node didn't have enough resource: cpu"));
     let refused = Pod { phase: Phase::Failed, status, ..pod() };
     assert!(matches!(cause(&refused), Cause::NodeRefused(_)));
 }
@@ -179,7 +183,7 @@ fn nothing_is_said_of_a_pod_whose_phase_nobody_knows() {
 
 #[test]
 fn a_container_that_waits_for_another_one_does_not_hide_what_keeps_that_from_starting() {
-    let waiting = |reason: &str| ContainerState::Waiting(Said::new(reason, ""));
+    let waiting = |reason: &str| ContainerState::Waiting(StatusReason::new(reason, ""));
     let mut pod = on_node(Phase::Pending, waiting("PodInitializing"));
     assert!(matches!(pod.verdict(true), Verdict::Scheduled(_, None)));
     let first = Container { is_executor: false, state: waiting("ImagePullBackOff") };

@@ -48,6 +48,7 @@ const NAMES: &[(&str, &str)] = &[
     ("News", "a message"),
     ("Wish", "Demand"),
     ("Keeper", "Reaper"),
+    ("Said", "a message"),
     ("KeptBlock", "CachedBlock"),
 ];
 

@@ -29,7 +29,7 @@ pub(super) struct Graves {
 }
 
 impl Graves {
-    /// The pod is to go. Said again it changes nothing, except that force stays.
+    /// The pod is to go. A second time it changes nothing, except that force stays.
     pub(super) fn dig(
         &mut self,
         now: Tick,

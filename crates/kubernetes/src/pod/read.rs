@@ -2,7 +2,7 @@
 
 use firesteel_backend::AppId;
 use firesteel_kubernetes_core::claim::Claim;
-use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, Said};
+use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, StatusReason};
 use firesteel_kubernetes_core::{ClaimName, Generation, PodName, PodUid, Version, VolumeName};
 use firesteel_types::{ExecutorId, Host};
 use k8s_openapi::api::core::v1::{self, ContainerStatus, PodCondition, PodStatus};
@@ -83,9 +83,9 @@ fn phase(text: Option<&str>) -> Phase {
     }
 }
 
-fn said(reason: Option<&String>, message: Option<&String>) -> Option<Said> {
+fn said(reason: Option<&String>, message: Option<&String>) -> Option<StatusReason> {
     let (reason, message) = (reason.map_or("", |text| text), message.map_or("", |text| text));
-    (!reason.is_empty() || !message.is_empty()).then(|| Said::new(reason, message))
+    (!reason.is_empty() || !message.is_empty()).then(|| StatusReason::new(reason, message))
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str, is: &str) -> Option<&'a PodCondition> {
@@ -237,12 +237,12 @@ mod tests {
             pod(json!({"phase": "Failed", "conditions": [condition("DisruptionTarget", "True")]}));
         assert_eq!(
             evicted.verdict(true),
-            Verdict::Over(Cause::Disrupted(Said::new("R", "0/2 nodes")))
+            Verdict::Over(Cause::Disrupted(StatusReason::new("R", "0/2 nodes")))
         );
         let refused = pod(json!({"phase": "Failed", "reason": "OutOfcpu", "message": "no"}));
         assert_eq!(
             refused.verdict(true),
-            Verdict::Over(Cause::NodeRefused(Said::new("OutOfcpu", "no")))
+            Verdict::Over(Cause::NodeRefused(StatusReason::new("OutOfcpu", "no")))
         );
     }
 }

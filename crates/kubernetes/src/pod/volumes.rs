@@ -72,12 +72,12 @@ fn mount(name: String, mount_path: String) -> VolumeMount {
     VolumeMount { name, mount_path, ..VolumeMount::default() }
 }
 
-/// What is said about one volume.
-type Said<'a> = BTreeMap<&'a str, &'a str>;
+/// Settings of one volume, by what follows its name in their keys.
+type VolumeSettings<'a> = BTreeMap<&'a str, &'a str>;
 
 fn of_user(conf: &Conf, role: Role, app: &str) -> Result<Vec<(Volume, VolumeMount)>, Error> {
     let prefix = role.key("volumes.");
-    let mut all: BTreeMap<(&str, &str), Said<'_>> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, &str), VolumeSettings<'_>> = BTreeMap::new();
     for (rest, value) in named(conf, &prefix) {
         let mut parts = rest.splitn(3, '.');
         let (Some(kind), Some(name), Some(what)) = (parts.next(), parts.next(), parts.next())
@@ -93,8 +93,8 @@ fn of_user(conf: &Conf, role: Role, app: &str) -> Result<Vec<(Volume, VolumeMoun
     };
     let maker = ClaimMaker { app, mode };
     all.iter()
-        .map(|((kind, name), said)| {
-            volume(&format!("{prefix}{kind}.{name}"), kind, name, said, &maker)
+        .map(|((kind, name), settings)| {
+            volume(&format!("{prefix}{kind}.{name}"), kind, name, settings, &maker)
         })
         .collect()
 }
@@ -114,12 +114,16 @@ struct ClaimMaker<'a> {
 
 impl ClaimMaker<'_> {
     /// A claim as the settings of its volume want it. Without a class it is of the cluster's default one.
-    fn make(&self, key: &str, said: &Said<'_>) -> Result<PersistentVolumeClaimTemplate, Error> {
-        let size = said.get("options.sizeLimit").ok_or_else(|| {
+    fn make(
+        &self,
+        key: &str,
+        settings: &VolumeSettings<'_>,
+    ) -> Result<PersistentVolumeClaimTemplate, Error> {
+        let size = settings.get("options.sizeLimit").ok_or_else(|| {
             let reason = "it is not set, and needed where claimName is OnDemand: write 500Gi";
             Error::value(format!("{key}.options.sizeLimit"), reason)
         })?;
-        let of_user = said.iter().filter_map(|(what, value)| {
+        let of_user = settings.iter().filter_map(|(what, value)| {
             Some((what.strip_prefix("label.")?.to_owned(), (*value).to_owned()))
         });
         let mut labels: BTreeMap<String, String> = of_user.collect();
@@ -138,7 +142,9 @@ impl ClaimMaker<'_> {
                     requests: Some(requests),
                     limits: None,
                 }),
-                storage_class_name: said.get("options.storageClass").map(|text| (*text).to_owned()),
+                storage_class_name: settings
+                    .get("options.storageClass")
+                    .map(|text| (*text).to_owned()),
                 ..PersistentVolumeClaimSpec::default()
             },
         })
@@ -149,19 +155,20 @@ fn volume(
     key: &str,
     kind: &str,
     name: &str,
-    said: &Said<'_>,
+    settings: &VolumeSettings<'_>,
     maker: &ClaimMaker<'_>,
 ) -> Result<(Volume, VolumeMount), Error> {
     labels::check_name(key, name, 63)?;
-    let options = said.keys().filter_map(|what| what.strip_prefix("options."));
-    let option =
-        |name: &str| said.get(format!("options.{name}").as_str()).map(|text| (*text).to_owned());
+    let options = settings.keys().filter_map(|what| what.strip_prefix("options."));
+    let option = |name: &str| {
+        settings.get(format!("options.{name}").as_str()).map(|text| (*text).to_owned())
+    };
     let needed = |name: &str| {
         option(name).ok_or_else(|| {
             Error::value(format!("{key}.options.{name}"), "it is not set, and needed")
         })
     };
-    if let Some(other) = said.keys().find(|what| !is_setting(kind, what)) {
+    if let Some(other) = settings.keys().find(|what| !is_setting(kind, what)) {
         return Err(Error::value(format!("{key}.{other}"), "volumes have no such setting"));
     }
     let mut volume = Volume { name: name.to_owned(), ..Volume::default() };
@@ -184,7 +191,7 @@ fn volume(
         "persistentVolumeClaim" => {
             let claim_name = needed("claimName")?;
             if claim_name == ON_DEMAND {
-                let template = Some(maker.make(key, said)?);
+                let template = Some(maker.make(key, settings)?);
                 volume.ephemeral = Some(EphemeralVolumeSource { volume_claim_template: template });
                 &["claimName", "storageClass", "sizeLimit"]
             } else {
@@ -206,11 +213,11 @@ fn volume(
             format!("volumes of kind {kind} have no such option"),
         ));
     }
-    let path = said
+    let path = settings
         .get("mount.path")
         .ok_or_else(|| Error::value(format!("{key}.mount.path"), "it is not set, and needed"))?;
     let mut mount = mount(name.to_owned(), (*path).to_owned());
-    mount.read_only = match said.get("mount.readOnly").copied() {
+    mount.read_only = match settings.get("mount.readOnly").copied() {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
@@ -219,7 +226,7 @@ fn volume(
             return Err(Error::value(format!("{key}.mount.readOnly"), reason));
         }
     };
-    mount.sub_path = said.get("mount.subPath").map(|text| (*text).to_owned());
+    mount.sub_path = settings.get("mount.subPath").map(|text| (*text).to_owned());
     Ok((volume, mount))
 }
 

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use firesteel_backend::executor::exit;
 use firesteel_backend::registry::RegistryEvent;
 use firesteel_kubernetes_core::PodUid;
-use firesteel_kubernetes_core::pod::{Phase, Said};
+use firesteel_kubernetes_core::pod::{Phase, StatusReason};
 
 use super::plan::{EVICTED_MS, GONE, NOT_READY_MS};
 use super::{Event, World};
@@ -169,8 +169,10 @@ impl World {
             }
             _ => {
                 self.counters.own_limits += 1;
-                let status =
-                    Some(Said::new("Evicted", "exceeded its local ephemeral storage limit"));
+                let status = Some(StatusReason::new(
+                    "Evicted",
+                    "exceeded its local ephemeral storage limit",
+                ));
                 self.server.change(&uid, |pod| (pod.phase, pod.status) = (Phase::Failed, status));
                 self.changed();
                 (137, "Error")
@@ -187,7 +189,7 @@ impl World {
                 self.counters.pods_disrupted += 1;
                 let reasons =
                     ["PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"];
-                Some(Said::new(reasons[self.rng.usize(..3)], "the platform needs its room"))
+                Some(StatusReason::new(reasons[self.rng.usize(..3)], "the platform needs its room"))
             }
             Fault::DeletePod => {
                 self.counters.pods_deleted += 1;

@@ -1,7 +1,7 @@
 //! Scheduler, kubelets and node controller.
 
 use firesteel_kubernetes_core::PodUid;
-use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, Said};
+use firesteel_kubernetes_core::pod::{Container, ContainerState, Phase, Pod, StatusReason};
 use firesteel_types::Host;
 
 use super::plan::{GONE, NodePlan, Obstacle};
@@ -121,7 +121,7 @@ impl World {
         let bad_luck = self.part == Part::Faults;
         let luck = self.rng.u8(..100);
         let waits = |reason: &str, words: &str| {
-            container(ContainerState::Waiting(Said::new(reason, words)))
+            container(ContainerState::Waiting(StatusReason::new(reason, words)))
         };
         let had_image_error = !pod.containers.is_empty();
         let (waiting, again) = match luck {
@@ -144,7 +144,8 @@ impl World {
             7..=8 if bad_luck => {
                 self.counters.pods_refused += 1;
                 self.book.ended_by_platform(uid);
-                let status = Some(Said::new("OutOfcpu", "Node didn't have enough resource"));
+                let status =
+                    Some(StatusReason::new("OutOfcpu", "Node didn't have enough resource"));
                 self.server.change(uid, |pod| (pod.phase, pod.status) = (Phase::Failed, status));
                 self.changed();
                 return true;
@@ -238,7 +239,7 @@ impl World {
         let there = self.server.live().filter(|pod| pod.node.as_ref() == Some(&name));
         let there: Vec<PodUid> = there.map(|pod| pod.uid.clone()).collect();
         for uid in there {
-            let said = Said::new("DeletionByTaintManager", "node is gone");
+            let said = StatusReason::new("DeletionByTaintManager", "node is gone");
             self.delete_by_platform(&uid, Some(said), false)?;
         }
         Ok(())
@@ -280,7 +281,7 @@ impl World {
     pub(super) fn delete_by_platform(
         &mut self,
         uid: &PodUid,
-        disruption: Option<Said>,
+        disruption: Option<StatusReason>,
         force: bool,
     ) -> Result<(), String> {
         self.book.ended_by_platform(uid);

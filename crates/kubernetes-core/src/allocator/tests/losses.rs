@@ -92,8 +92,10 @@ fn the_end_of_the_log_of_a_failed_executor_is_fetched_once_and_told() {
 #[test]
 fn s05_an_eviction_for_its_own_limit_is_the_applications_fault() {
     let mut scene = Scene::working(options(), 1);
-    let status =
-        Some(Said::new("Evicted", "Container a exceeded its local ephemeral storage limit"));
+    let status = Some(StatusReason::new(
+        "Evicted",
+        "Container a exceeded its local ephemeral storage limit",
+    ));
     let pod = Pod { phase: Phase::Failed, status, ..scene.running(1) };
     let out = scene.sees(pod);
     assert_eq!((ends(&out), keeps(&out)), (vec![(1, End::Exited(None))], 1));
@@ -102,7 +104,7 @@ fn s05_an_eviction_for_its_own_limit_is_the_applications_fault() {
 #[test]
 fn s06_s07_a_pod_that_is_drained_or_preempted_works_to_its_end_while_another_one_is_asked_for() {
     let mut scene = Scene::working(options(), 1);
-    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let disruption = Some(StatusReason::new("PreemptionByScheduler", "a pod of higher priority"));
     let pod = Pod { terminating: true, disruption: disruption.clone(), ..scene.running(1) };
     let out = scene.sees(pod);
     let told = out.iter().find_map(|effect| match effect {
@@ -149,7 +151,7 @@ fn a_driver_that_stood_still_hears_what_happened_before_it_judges_by_the_time() 
 #[test]
 fn s07_a_pod_that_is_to_be_disrupted_is_decommissioned_before_it_is_deleted() {
     let mut scene = Scene::working(options(), 1);
-    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let disruption = Some(StatusReason::new("PreemptionByScheduler", "a pod of higher priority"));
     let pod = Pod { disruption, ..scene.running(1) };
     let out = scene.sees(pod);
     let leaves = |effect: &AllocatorEffect| {
@@ -167,7 +169,7 @@ fn s07_a_pod_that_is_to_be_disrupted_is_decommissioned_before_it_is_deleted() {
 #[test]
 fn s07_a_preempted_executor_that_ends_before_its_pod_goes_is_still_said_to_have_been_preempted() {
     let mut scene = Scene::working(options(), 1);
-    let disruption = Some(Said::new("PreemptionByScheduler", "a pod of higher priority"));
+    let disruption = Some(StatusReason::new("PreemptionByScheduler", "a pod of higher priority"));
     let pod = Pod { terminating: true, disruption, ..scene.running(1) };
     scene.sees(pod);
     // The kubelet's update may come without the condition.
@@ -273,7 +275,7 @@ fn s07_executors_that_are_lost_again_and_again_are_replaced_more_and_more_slowly
 #[test]
 fn s08_a_pod_on_a_node_that_is_gone_does_not_count_and_is_deleted_by_force_in_the_end() {
     let mut scene = Scene::working(options(), 1);
-    let disruption = Some(Said::new("DeletionByTaintManager", "node unreachable"));
+    let disruption = Some(StatusReason::new("DeletionByTaintManager", "node unreachable"));
     let pod = Pod { terminating: true, disruption, ..scene.running(1) };
     let out = scene.sees(pod);
     assert_eq!(asked(&out), [2], "its phase is Running still");
@@ -438,7 +440,7 @@ fn which_pods_are_kept_is_the_users_choice_and_has_a_limit() {
     ] {
         let options = AllocatorOptions { keep, max_failures: Some(9), ..options() };
         let mut scene = Scene::working(options, 3);
-        let disruption = Some(Said::new("TerminationByKubelet", "pressure"));
+        let disruption = Some(StatusReason::new("TerminationByKubelet", "pressure"));
         let evicted = Pod { phase: Phase::Failed, disruption, ..scene.running(1) };
         let mut out = scene.sees(evicted);
         for id in [2, 3] {

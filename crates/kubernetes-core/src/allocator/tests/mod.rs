@@ -17,7 +17,7 @@ use super::*;
 use crate::api::ApiError;
 use crate::names::pod_name;
 use crate::options::AllocatorOptions;
-use crate::pod::{Container, ContainerState, Phase, Pod, Said};
+use crate::pod::{Container, ContainerState, Phase, Pod, StatusReason};
 use crate::{Generation, PodName, PodUid, Version};
 
 const OWN: Generation = Generation(5);
@@ -148,7 +148,11 @@ impl Scene {
     }
 
     fn waiting(&mut self, id: u32, reason: &str, message: &str) -> Pod {
-        self.on_node(id, Phase::Pending, ContainerState::Waiting(Said::new(reason, message)))
+        self.on_node(
+            id,
+            Phase::Pending,
+            ContainerState::Waiting(StatusReason::new(reason, message)),
+        )
     }
 
     fn sees(&mut self, pod: Pod) -> Vec<AllocatorEffect> {
