@@ -81,6 +81,9 @@ pub enum Mutant {
     /// The master that starts with nothing adopts executors that their driver released or lost, and the driver does not say so
     /// (found by the simulator).
     AdoptsTheReleased,
+    /// The master spares workers whose connections broke for as long as it recovers, which an application that does not answer
+    /// makes long.
+    SparesTheCutOff,
     /// The master lets any connection speak for an application (cluster review 11).
     TrustsAnyApplication,
     /// The master starts a supervised driver anew as soon as it declares its worker dead, which may only be cut off.

@@ -241,6 +241,8 @@ counters! {
     stale_for_workers,
     /// Messages that drivers dropped as stale.
     stale_for_drivers,
+    /// Connections of workers that broke: each came back or was missed within a heartbeat.
+    workers_cut_off,
     /// Dead workers that were noticed in time.
     noticed_workers,
     /// Dead executors that were noticed in time.

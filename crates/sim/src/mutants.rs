@@ -54,6 +54,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::WaitsForTheUnknown), &["L01", "L02", "L03", "L05"]),
     (Mistake::Cluster(Mutant::KillsTheUnknown), &["S25"]),
     (Mistake::Cluster(Mutant::LosesWorkersAtOnce), &["S25"]),
+    (Mistake::Cluster(Mutant::SparesTheCutOff), &["L05"]),
     (Mistake::Cluster(Mutant::AdoptsTheReleased), &["L01"]),
     (Mistake::Cluster(Mutant::TrustsAnyApplication), &["S27"]),
     (Mistake::Cluster(Mutant::RelaunchesDriversAtOnce), &["S36"]),

@@ -191,6 +191,7 @@ impl World {
         let peer = Peer(id as u64);
         match (end, self.procs[proc].kind) {
             (SERVER, Kind::Master) => {
+                self.expect_back(proc, id);
                 self.feed_master(proc, MasterEvent::PeerDisconnected { peer })
             }
             (SERVER, _) => {

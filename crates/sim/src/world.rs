@@ -182,6 +182,12 @@ pub(crate) enum Event {
         dead: ProcId,
         since: u64,
     },
+    /// By now a worker whose connection broke must have come back, or be missed.
+    CutOffDue {
+        master: ProcId,
+        connection: usize,
+        since: u64,
+    },
     /// By now a dead driver's executors must be gone.
     OrphansDue {
         driver: ProcId,
@@ -440,6 +446,9 @@ impl World {
             Event::DecommissionWorker => self.decommission_some_worker(),
             Event::Strikes(fault) => self.strike(fault),
             Event::NoticeDue { dead, since } => self.check_noticed(dead, since),
+            Event::CutOffDue { master, connection, since } => {
+                self.check_cut_off(master, connection, since)
+            }
             Event::OrphansDue { driver } => self.check_orphans(driver),
             Event::SettleDue => self.settle(),
         }
@@ -469,6 +478,7 @@ impl World {
             | Event::Copies(Copying { holder: proc, .. })
             | Event::NextPiece(proc)
             | Event::VisitsStore(proc)
+            | Event::CutOffDue { master: proc, .. }
             | Event::SubmitJob(proc) => Some(*proc),
             _ => None,
         }
