@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    fn location_of(&self, proc: ProcId) -> Option<BlockLocation> {
+    pub(crate) fn location_of(&self, proc: ProcId) -> Option<BlockLocation> {
         match &self.procs[proc].body {
             Some(Body::Executor(node)) => Some(node.key.executor.into()),
             _ => None,

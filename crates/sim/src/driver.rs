@@ -488,6 +488,9 @@ impl World {
             self.push(until + 1, Event::TaskEnds { executor: proc, task });
             return Ok(());
         }
+        if !killed && self.waits_for_outputs(proc, task) {
+            return Ok(());
+        }
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let (info, kind) = node.tasks[&task].clone();
         let epoch = node.book.epoch_of(task);
@@ -509,6 +512,9 @@ impl World {
                 location: "here".into(),
                 stack_trace: String::new(),
             })
+        } else if let Some(failure) = self.failed_to_fetch(proc, task) {
+            self.counters.fetch_failures += 1;
+            Err(failure)
         } else {
             match self.compute(proc, driver, &info, kind) {
                 Ok((value, fresh)) => {
@@ -539,6 +545,9 @@ impl World {
         outcome: Result<Computed, TaskFailure>,
     ) -> Result<(), String> {
         self.end_with_memory(proc, info.task)?;
+        if let Some(Body::Executor(executor)) = &mut self.procs[proc].body {
+            executor.fetches.remove(&info.task);
+        }
         let (outcome, data) = match outcome {
             Ok(mut computed) => {
                 if let TaskSetKind::ShuffleMap(shuffle) = kind {

@@ -113,6 +113,12 @@ pub(crate) enum Event {
         executor: ProcId,
         task: TaskId,
     },
+    /// An executor that a task asked for map outputs answers, or does not.
+    HolderAnswers {
+        executor: ProcId,
+        task: TaskId,
+        lane: usize,
+    },
     /// A task asks its executor for memory.
     TaskAsks {
         executor: ProcId,
@@ -406,6 +412,9 @@ impl World {
             }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::HolderAnswers { executor, task, lane } => {
+                self.holder_answers(executor, task, lane)
+            }
             Event::TaskAsks { executor, task } => self.ask_for_memory(executor, task),
             Event::PatienceEnds { executor, task } => self.patience_ends(executor, task),
             Event::Fetched(fetching) => self.fetched(fetching),
@@ -467,6 +476,7 @@ impl World {
             | Event::NodeExcluded { driver: proc, .. }
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
+            | Event::HolderAnswers { executor: proc, .. }
             | Event::TaskAsks { executor: proc, .. }
             | Event::PatienceEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }
