@@ -555,7 +555,9 @@ impl World {
                     let Some(Body::Executor(executor)) = &mut self.procs[proc].body else {
                         return Ok(());
                     };
-                    executor.blocks.insert((shuffle, info.partition, info.task), computed.clone());
+                    let output = (shuffle, info.partition, info.task);
+                    executor.blocks.insert(output, computed.clone());
+                    executor.memory.keep_output(output);
                 }
                 let value = computed.value;
                 self.note_computed(proc, info.task, computed);

@@ -80,6 +80,10 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::CountsLossesByAttempt), &["L06", "L02"]),
     (Mistake::Memory(MemoryMutant::GrantsTwice), &["S26"]),
     (Mistake::Memory(MemoryMutant::NeverWaits), &["L12"]),
+    (Mistake::Memory(MemoryMutant::WaitsAgain), &["L12"]),
+    (Mistake::Memory(MemoryMutant::GrantsBeyondShares), &["L12"]),
+    (Mistake::Memory(MemoryMutant::PinsWithoutLimit), &["L12"]),
+    (Mistake::Memory(MemoryMutant::EvictsBelowTheFloor), &["S26"]),
     (Mistake::Memory(MemoryMutant::NeverWakes), &["L12"]),
     (Mistake::Memory(MemoryMutant::KeepsLastResorts), &["L12"]),
 ];
