@@ -305,6 +305,9 @@ impl World {
                 SchedulerInput::Task(TaskEvent::TaskReported { task, executor, .. }) => {
                     node.live.reported(*task, *executor);
                 }
+                SchedulerInput::Task(TaskEvent::ExecutorDecommissioned { executor }) => {
+                    node.live.decommissioned(*executor);
+                }
                 SchedulerInput::ExecutorAdded { .. } => node.book.holders_changed = self.now,
                 _ => {}
             }
@@ -393,7 +396,10 @@ impl World {
             SchedulerEffect::Post(Told::StageSubmitted { stage, .. }) => {
                 node.book.stage_submitted(stage.stage, &node.rdds, node.scheduler.blocks());
             }
-            SchedulerEffect::Post(told) => self.note_exclusion(proc, told),
+            SchedulerEffect::Post(told) => {
+                node.live.note(&told);
+                self.note_exclusion(proc, told);
+            }
             SchedulerEffect::ArmTimer(at) => {
                 self.push(self.moment_of(proc, at), Event::SchedulersWake(proc));
             }

@@ -77,6 +77,8 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Dag(DagMutant::NeverReplicatesAgain), &["L08"]),
     (Mistake::Dag(DagMutant::NotesOutdatedBlocks), &["S20", "L08"]),
     (Mistake::Dag(DagMutant::AssignsPiecesOfLostHolders), &["S22"]),
+    (Mistake::Dag(DagMutant::UsesDecommissionedExecutors), &["S13"]),
+    (Mistake::Dag(DagMutant::UsesExcludedExecutors), &["S13"]),
     (Mistake::Dag(DagMutant::CountsLossesByAttempt), &["L06", "L02"]),
     (Mistake::Memory(MemoryMutant::GrantsTwice), &["S26"]),
     (Mistake::Memory(MemoryMutant::NeverWaits), &["L12"]),

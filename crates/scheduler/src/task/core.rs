@@ -19,6 +19,7 @@ use super::set::SetState;
 use super::set_table::Sets;
 use super::timer::Timer;
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
+use crate::mutant::Mutant;
 
 /// Decides which task runs where. Pure: the same events at the same ticks give the same effects.
 ///
@@ -103,6 +104,8 @@ impl TaskScheduler {
                 let loss = Loss { executor, caused_by_app, outputs_lost, reason };
                 self.executor_lost(now, loss, out);
             }
+            TaskEvent::ExecutorDecommissioned { .. }
+                if self.options.planted.is(Mutant::UsesDecommissionedExecutors) => {}
             TaskEvent::ExecutorDecommissioned { executor } => {
                 self.executors.decommission(executor);
                 self.usability_changed(now, executor);
