@@ -130,9 +130,9 @@ pub(crate) enum Event {
         task: TaskId,
     },
     /// A result that waited on its executor was fetched, or could not be.
-    Fetched(Fetching),
+    Fetched(Box<Fetching>),
     /// A cached partition comes to those that are to hold a replica.
-    Copies(Copying),
+    Copies(Box<Copying>),
     /// A driver's order about cached partitions is sent.
     ToldLate {
         connection: usize,
@@ -484,12 +484,12 @@ impl World {
             | Event::Prepares { worker: proc, .. }
             | Event::SubmittedExited { worker: proc, .. }
             | Event::WorkerGone { executor: proc }
-            | Event::Fetched(Fetching { driver: proc, .. })
-            | Event::Copies(Copying { holder: proc, .. })
             | Event::NextPiece(proc)
             | Event::VisitsStore(proc)
             | Event::CutOffDue { master: proc, .. }
             | Event::SubmitJob(proc) => Some(*proc),
+            Event::Fetched(fetching) => Some(fetching.driver),
+            Event::Copies(copying) => Some(copying.holder),
             _ => None,
         }
     }
