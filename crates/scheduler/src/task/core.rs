@@ -92,6 +92,12 @@ impl TaskScheduler {
         self.arm(out);
     }
 
+    /// Takes one event in and offers no cores: another one follows at once, to [`TaskScheduler::handle`] in the end.
+    pub fn note(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
+        self.timer.passed(now, matches!(event, TaskEvent::Ticked));
+        self.apply(now, event, out);
+    }
+
     fn apply(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
         match event {
             TaskEvent::TaskSetSubmitted(set) => self.submit(now, set, out),
