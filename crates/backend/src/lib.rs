@@ -6,6 +6,7 @@
 //! | [`registry`] | the driver's side: registration, heartbeats, loss, exclusion; knows no cluster manager |
 //! | [`provider`] | the port that cluster managers plug into: plain data, both ways |
 //! | [`executor`] | the executor's side: when it runs tasks, and when it ends |
+//! | [`fetch`] | how its tasks get the map outputs that they read |
 //! | [`blame`] | whose fault an executor's end is |
 //! | [`protocol`] | what driver and executor say to each other |
 //! | [`numbers`] | which number the next executor has |
@@ -20,6 +21,7 @@
 pub mod blame;
 pub mod command;
 pub mod executor;
+pub mod fetch;
 pub mod id;
 pub mod jitter;
 pub mod log_url;

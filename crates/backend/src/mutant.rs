@@ -81,6 +81,9 @@ pub enum Mutant {
     /// The master that starts with nothing adopts executors that their driver released or lost, and the driver does not say so
     /// (found by the simulator).
     AdoptsTheReleased,
+    /// The master spares workers whose connections broke for as long as it recovers, which an application that does not answer
+    /// makes long.
+    SparesTheCutOff,
     /// The master lets any connection speak for an application (cluster review 11).
     TrustsAnyApplication,
     /// The master starts a supervised driver anew as soon as it declares its worker dead, which may only be cut off.
@@ -91,6 +94,14 @@ pub enum Mutant {
     ForgetsItWasDecommissioned,
     /// The driver never lets go of an executor that was decommissioned and has nothing to do.
     KeepsDecommissionedExecutors,
+    /// An executor believes where map outputs lie, whatever the epoch in which its task was launched.
+    KeepsOldLocations,
+    /// A reader asks for no output again that did not come with an answer (cluster review 22).
+    ForgetsWhatDidNotCome,
+    /// An executor that cannot serve one of several outputs serves none, and its reader blames the first (cluster review 2).
+    AnswersAllOrNothing,
+    /// A reader gives up an executor that stands still for a moment (cluster review 3).
+    NeverAsksAgain,
     /// The worker lets supervised drivers run, and starts them, though no master has answered it for long.
     RunsDriversWithoutLease,
 }

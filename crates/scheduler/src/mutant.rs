@@ -26,6 +26,10 @@ pub enum Mutant {
     NotesOutdatedBlocks,
     /// Readers get pieces of broadcast values from lost holders.
     AssignsPiecesOfLostHolders,
+    /// Executors that are to go get new tasks.
+    UsesDecommissionedExecutors,
+    /// Executors on which too much failed get new tasks of the application.
+    UsesExcludedExecutors,
     /// Losses of executors count against the attempt of a stage that saw them, not against its task (confirmed case 4).
     CountsLossesByAttempt,
 }

@@ -242,6 +242,9 @@ impl Scheduler {
         while let Some(step) = self.pending.pop_front() {
             match step {
                 Step::Dag(event) => self.dag.handle(now, event, &mut self.dag_effects),
+                Step::Task(event) if self.ends_more_sets() => {
+                    self.tasks.note(now, event, &mut self.task_effects);
+                }
                 Step::Task(event) => self.tasks.handle(now, event, &mut self.task_effects),
                 Step::JobEnded => {
                     let dag = &self.dag;
@@ -269,6 +272,17 @@ impl Scheduler {
             self.route_dag_effects(out);
             self.route_task_effects(out);
         }
+    }
+
+    /// Whether a set is still to be ended by the same decision: its tasks may not be computed any more, and something may be
+    /// due that launches them as soon as cores are offered.
+    fn ends_more_sets(&self) -> bool {
+        self.pending.iter().any(|step| {
+            matches!(
+                step,
+                Step::Task(TaskEvent::TaskSetRetired { .. } | TaskEvent::TaskSetCancelled { .. })
+            )
+        })
     }
 
     /// Notes what a holder caches; it is told to drop what nobody wants any more.

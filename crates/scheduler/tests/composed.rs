@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firesteel_scheduler::messages::{
-    DagEvent, DagOptions, JobSpec, TaskEvent, TaskOptions, TaskSetKind,
+    DagEvent, DagOptions, JobSpec, SpeculationOptions, TaskEvent, TaskOptions, TaskSetKind,
 };
 use firesteel_scheduler::{Scheduler, SchedulerEffect, SchedulerInput};
 use firesteel_types::{
@@ -65,6 +65,16 @@ struct Job {
     rdd: Arc<RddInfo>,
     delivered: Vec<u32>,
     ended: bool,
+}
+
+/// Copies of tasks that take somewhat longer than others.
+fn impatient() -> SpeculationOptions {
+    SpeculationOptions {
+        interval_ms: 20,
+        multiplier_milli: 1100,
+        quantile_milli: 300,
+        min_task_runtime_ms: 10,
+    }
 }
 
 fn node(id: u32, partitions: u32, dependencies: Vec<Dependency>) -> Arc<RddInfo> {
@@ -128,7 +138,8 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let rdds = lineage(&mut rng);
-        let options = TaskOptions { max_failures: 4, ..TaskOptions::default() };
+        let speculation = rng.bool().then(impatient);
+        let options = TaskOptions { max_failures: 4, speculation, ..TaskOptions::default() };
         let mut world = World {
             rng,
             scheduler: Scheduler::new(DagOptions::default(), options),

@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    fn location_of(&self, proc: ProcId) -> Option<BlockLocation> {
+    pub(crate) fn location_of(&self, proc: ProcId) -> Option<BlockLocation> {
         match &self.procs[proc].body {
             Some(Body::Executor(node)) => Some(node.key.executor.into()),
             _ => None,
@@ -275,12 +275,13 @@ impl World {
         // Few take long, those that read from a busy disk.
         let most = if self.rng.u8(..8) == 0 { 2000 } else { 200 };
         let at = self.now + 1 + self.rng.u64(..most);
-        self.push(at, Event::Copies(Copying { holder: from, block, missing, candidates }));
+        let copying = Copying { holder: from, block, missing, candidates };
+        self.push(at, Event::Copies(Box::new(copying)));
         Ok(())
     }
 
     /// The next of those that are to hold a replica gets it, unless it is gone.
-    pub(crate) fn copy(&mut self, mut copying: Copying) -> Result<(), String> {
+    pub(crate) fn copy(&mut self, mut copying: Box<Copying>) -> Result<(), String> {
         let Some(Body::Executor(from)) = &self.procs[copying.holder].body else { return Ok(()) };
         let Some(cached) = from.store.blocks.get(&copying.block).cloned() else {
             return Ok(());

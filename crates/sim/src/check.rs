@@ -178,6 +178,44 @@ impl World {
         Ok(())
     }
 
+    /// A master hears that a connection broke: the worker behind it comes back soon, or is missed.
+    pub(crate) fn expect_back(&mut self, master: ProcId, connection: usize) {
+        let since = self.now;
+        let at = since + HEARTBEAT_MS + DRIFT_MS;
+        self.push(at, Event::CutOffDue { master, connection, since });
+    }
+
+    /// L05: a worker whose connection broke is missed after one heartbeat, whether its master recovers or not.
+    pub(crate) fn check_cut_off(
+        &mut self,
+        master: ProcId,
+        connection: usize,
+        since: u64,
+    ) -> Result<(), String> {
+        let awake = self.procs[master].paused_until;
+        if awake > since && self.now < awake + HEARTBEAT_MS + DRIFT_MS {
+            self.push(
+                awake + HEARTBEAT_MS + DRIFT_MS,
+                Event::CutOffDue { master, connection, since },
+            );
+            return Ok(());
+        }
+        let worker = self.connections[connection].ends[CLIENT];
+        let (Some(Body::Master(node)), Some(Body::Worker(worker))) =
+            (&self.procs[master].body, &self.procs[worker].body)
+        else {
+            return Ok(());
+        };
+        self.counters.workers_cut_off += 1;
+        if node.core.peer_of_worker(&worker.id) == Some(Peer(connection as u64)) {
+            let (id, status) = (&worker.id, node.core.status());
+            return Err(format!(
+                "L05: {id} is cut off since {since} and counts as alive to a master that is {status:?}"
+            ));
+        }
+        Ok(())
+    }
+
     fn check_executor_noticed(&mut self, dead: ProcId, since: u64) -> Result<(), String> {
         let Proc { alive, paused_until, .. } = self.procs[dead];
         if alive && paused_until <= self.now {

@@ -238,6 +238,18 @@ counters! {
     stale_for_workers,
     /// Messages that drivers dropped as stale.
     stale_for_drivers,
+    /// Tasks that read map outputs from one executor after the other.
+    tasks_stepwise,
+    /// Questions for map outputs.
+    outputs_asked,
+    /// Of these, questions that were put again because nobody answered.
+    outputs_asked_again,
+    /// Answers that had only some of the outputs asked for.
+    answers_in_part,
+    /// Readers under whose hands outputs were lost or computed again.
+    outputs_moved,
+    /// Connections of workers that broke: each came back or was missed within a heartbeat.
+    workers_cut_off,
     /// Dead workers that were noticed in time.
     noticed_workers,
     /// Dead executors that were noticed in time.

@@ -304,6 +304,9 @@ impl World {
                 SchedulerInput::Task(TaskEvent::TaskReported { task, executor, .. }) => {
                     node.live.reported(*task, *executor);
                 }
+                SchedulerInput::Task(TaskEvent::ExecutorDecommissioned { executor }) => {
+                    node.live.decommissioned(*executor);
+                }
                 SchedulerInput::ExecutorAdded { .. } => node.book.holders_changed = self.now,
                 _ => {}
             }
@@ -392,7 +395,10 @@ impl World {
             SchedulerEffect::Post(Told::StageSubmitted { stage, .. }) => {
                 node.book.stage_submitted(stage.stage, &node.rdds, node.scheduler.blocks());
             }
-            SchedulerEffect::Post(told) => self.note_exclusion(proc, told),
+            SchedulerEffect::Post(told) => {
+                node.live.note(&told);
+                self.note_exclusion(proc, told);
+            }
             SchedulerEffect::ArmTimer(at) => {
                 self.push(self.moment_of(proc, at), Event::SchedulersWake(proc));
             }
@@ -487,6 +493,9 @@ impl World {
             self.push(until + 1, Event::TaskEnds { executor: proc, task });
             return Ok(());
         }
+        if !killed && self.waits_for_outputs(proc, task) {
+            return Ok(());
+        }
         let Some(Body::Driver(node)) = &self.procs[driver].body else { return Ok(()) };
         let (info, kind) = node.tasks[&task].clone();
         let epoch = node.book.epoch_of(task);
@@ -508,6 +517,9 @@ impl World {
                 location: "here".into(),
                 stack_trace: String::new(),
             })
+        } else if let Some(failure) = self.failed_to_fetch(proc, task) {
+            self.counters.fetch_failures += 1;
+            Err(failure)
         } else {
             match self.compute(proc, driver, &info, kind) {
                 Ok((value, fresh)) => {
@@ -538,6 +550,9 @@ impl World {
         outcome: Result<Computed, TaskFailure>,
     ) -> Result<(), String> {
         self.end_with_memory(proc, info.task)?;
+        if let Some(Body::Executor(executor)) = &mut self.procs[proc].body {
+            executor.fetches.remove(&info.task);
+        }
         let (outcome, data) = match outcome {
             Ok(mut computed) => {
                 if let TaskSetKind::ShuffleMap(shuffle) = kind {
@@ -545,7 +560,9 @@ impl World {
                     let Some(Body::Executor(executor)) = &mut self.procs[proc].body else {
                         return Ok(());
                     };
-                    executor.blocks.insert((shuffle, info.partition, info.task), computed.clone());
+                    let output = (shuffle, info.partition, info.task);
+                    executor.blocks.insert(output, computed.clone());
+                    executor.memory.keep_output(output);
                 }
                 let value = computed.value;
                 self.note_computed(proc, info.task, computed);

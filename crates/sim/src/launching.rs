@@ -1,12 +1,12 @@
 //! Attempts: what must hold when a driver launches one, and how many of a partition live.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_backend::protocol::ToExecutor;
 use firesteel_scheduler::messages::{
     ExclusionOptions, SchedulingMode, SpeculationOptions, TaskOptions, TaskSetKind,
 };
-use firesteel_types::{Event as Told, ExecutorId, RddInfo, StageRef, TaskId, TaskInfo};
+use firesteel_types::{Event as Told, ExecutorId, Host, RddInfo, StageRef, TaskId, TaskInfo};
 
 use crate::PlantedDag;
 use crate::driver::DriverNode;
@@ -57,16 +57,71 @@ pub(crate) struct LiveAttempts {
     most: usize,
     by_partition: BTreeMap<(StageRef, u32), Vec<(TaskId, ExecutorId)>>,
     partitions: BTreeMap<TaskId, (StageRef, u32)>,
+    barred: Barred,
+}
+
+/// Who gets no task of a stage, or of the application, as far as was told.
+#[derive(Debug, Default)]
+struct Barred {
+    executors: BTreeSet<(ExecutorId, Option<StageRef>)>,
+    nodes: BTreeSet<(Host, Option<StageRef>)>,
+    decommissioned: BTreeSet<ExecutorId>,
+}
+
+impl Barred {
+    fn note(&mut self, told: &Told) {
+        match told {
+            Told::ExecutorExcluded { executor, stage, .. } => {
+                self.executors.insert((*executor, *stage));
+            }
+            Told::ExecutorUnexcluded { executor, .. } => {
+                self.executors.remove(&(*executor, None));
+            }
+            Told::NodeExcluded { host, stage, .. } => {
+                self.nodes.insert((host.clone(), *stage));
+            }
+            Told::NodeUnexcluded { host, .. } => {
+                self.nodes.remove(&(host.clone(), None));
+            }
+            _ => {}
+        }
+    }
+
+    fn bars(&self, task: &TaskInfo) -> bool {
+        let of_stage = [None, Some(task.stage)];
+        self.decommissioned.contains(&task.executor)
+            || of_stage.iter().any(|stage| self.executors.contains(&(task.executor, *stage)))
+            || !self.nodes.is_empty()
+                && of_stage.iter().any(|stage| self.nodes.contains(&(task.host.clone(), *stage)))
+    }
 }
 
 impl LiveAttempts {
     pub(crate) fn new(speculates: bool) -> Self {
         let most = if speculates { 2 } else { 1 };
-        LiveAttempts { most, by_partition: BTreeMap::new(), partitions: BTreeMap::new() }
+        LiveAttempts {
+            most,
+            by_partition: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            barred: Barred::default(),
+        }
     }
 
-    /// S10: at most one attempt of a partition lives, two with speculation, and these on two executors.
+    /// Something was told of executors and nodes.
+    pub(crate) fn note(&mut self, told: &Told) {
+        self.barred.note(told);
+    }
+
+    pub(crate) fn decommissioned(&mut self, executor: ExecutorId) {
+        self.barred.decommissioned.insert(executor);
+    }
+
+    /// S13: nothing is launched on an executor that is to go, or that failures keep it off. S10: at most one attempt of a partition lives, two with speculation, and these on two executors.
     fn launched(&mut self, task: &TaskInfo) -> Result<(), String> {
+        if self.barred.bars(task) {
+            let (task, executor) = (task.task, task.executor);
+            return Err(format!("S13: task {task} goes to {executor}, which gets no new tasks"));
+        }
         let partition = (task.stage, task.partition);
         let live = self.by_partition.entry(partition).or_default();
         let beside = live.iter().any(|(_, executor)| *executor == task.executor);

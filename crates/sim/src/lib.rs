@@ -15,6 +15,7 @@
 //! | `launching`, `reports` | attempts that live, and how their end is reported |
 //! | `outputs` | map outputs: versions by attempt, rot, what a reader finds missing |
 //! | `reading` | what tasks read, by locations that may be out of date |
+//! | `fetching` | the same step by step, as the core of the executors' fetches plans it |
 //! | `cached`, `pieces` | cached partitions with their replicas, pieces of broadcast values |
 //! | `memory` | memory that an executor's tasks ask for, wait for and spill |
 //! | `book` | what the block master's answers are held against |
@@ -37,6 +38,7 @@ mod counters;
 mod decommission;
 mod driver;
 mod faults;
+mod fetching;
 mod launching;
 mod lineage;
 mod load;

@@ -1,10 +1,10 @@
 //! An executor's memory: its tasks ask for it, wait for each other, spill, and give it back, or end with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use firesteel_storage::grants::{Answer, Asked, Grants, PATIENCE, Wake};
-use firesteel_types::TaskId;
+use firesteel_types::{ShuffleId, TaskId};
 
 use crate::PlantedMemory;
 use crate::world::{Body, Event, ProcId, World};
@@ -14,6 +14,10 @@ const BUDGET: u64 = 1000;
 const FLOOR: u64 = 300;
 /// What a cached partition takes.
 const PARTITION: u64 = 60;
+/// What a map output in memory takes.
+const OUTPUT: u64 = 40;
+/// What map outputs leave to others: all but 1 / 10.
+const UNPINNED: u64 = BUDGET - BUDGET / 10;
 /// How long a task in its last resort waits before it looks again.
 const POLL_MS: u64 = 50;
 
@@ -38,7 +42,12 @@ pub(crate) struct Memory {
     last_resort: Option<TaskId>,
     /// Bytes of cached partitions.
     cached: u64,
+    /// Map outputs that lie in memory.
+    outputs: BTreeSet<Output>,
 }
+
+/// A map output, by shuffle, map partition and the attempt that wrote it.
+type Output = (ShuffleId, u32, TaskId);
 
 impl Memory {
     pub(crate) fn new(planted: PlantedMemory) -> Self {
@@ -49,7 +58,31 @@ impl Memory {
             waited: BTreeMap::new(),
             last_resort: None,
             cached: 0,
+            outputs: BTreeSet::new(),
         }
+    }
+
+    /// A map output stays in memory, if it may; else it is written to disk.
+    pub(crate) fn keep_output(&mut self, output: Output) {
+        if self.grants.pin(OUTPUT) {
+            self.outputs.insert(output);
+        }
+    }
+
+    /// Outputs that are there no more give back what they took.
+    fn drop_outputs(&mut self, is_there: impl Fn(&Output) -> bool) -> Wake {
+        let before = self.outputs.len();
+        self.outputs.retain(is_there);
+        match before - self.outputs.len() {
+            0 => Wake(false),
+            gone => self.grants.release_pinned(gone as u64 * OUTPUT),
+        }
+    }
+
+    /// What each task is sure to have, if it waits for it, and the most that it may have: by who runs, and not by the books.
+    fn bounds(&self) -> (u64, u64) {
+        let tasks = self.granted.len().max(1) as u64;
+        ((UNPINNED - FLOOR) / tasks, BUDGET / tasks)
     }
 
     fn begin(&mut self, task: TaskId) {
@@ -74,6 +107,11 @@ impl Memory {
     fn ask(&mut self, now: u64, mut waiting: Waiting) -> Result<Asking, String> {
         let (task, bytes) = (waiting.asked.task(), waiting.bytes);
         let (share, free) = (self.grants.share(), self.grants.free());
+        let (least, most) = self.bounds();
+        if share < least {
+            return Err(format!("L12: each task may have {share} bytes, and is to have {least}"));
+        }
+        let waited = self.waited.get(&task).copied().unwrap_or(0);
         let others = self.grants.others_run(task);
         let answer = match waiting.last {
             true => self.grants.ask_last(Duration::from_millis(now), &waiting.asked),
@@ -83,9 +121,21 @@ impl Memory {
         match answer {
             Answer::Granted => {
                 *granted += bytes;
+                if *granted > most && !waiting.last {
+                    return Err(format!(
+                        "L12: task {task} gets {granted} bytes, which others need"
+                    ));
+                }
                 Ok(Asking::Granted)
             }
+            Answer::Evict(lacking) if lacking > self.cached.saturating_sub(FLOOR) => {
+                let cached = self.cached;
+                Err(format!("S26: {lacking} bytes of {cached} cached ones are to go for a task"))
+            }
             Answer::Evict(lacking) => Ok(Asking::Evict(lacking, waiting)),
+            Answer::Wait(_) if !waiting.last && waited >= PATIENCE.as_millis() as u64 => {
+                Err(format!("L12: task {task} is to wait again, after {waited} ms"))
+            }
             Answer::Wait(most) => {
                 let most = if waiting.last { POLL_MS } else { most.as_millis() as u64 };
                 (waiting.since, waiting.until) = (now, now + most);
@@ -95,7 +145,6 @@ impl Memory {
             }
             Answer::Refused => {
                 let sure = !waiting.last && *granted + bytes <= share / 2;
-                let waited = self.waited.get(&task).copied().unwrap_or(0);
                 if sure && others && waited < PATIENCE.as_millis() as u64 {
                     return Err(format!(
                         "L12: task {task} is refused {bytes} bytes of its {share} after {waited} ms, {free} are free"
@@ -124,10 +173,10 @@ impl Memory {
         self.grants.assert_invariants();
         let (kept, execution) = self.grants.used();
         let granted: u64 = self.granted.values().sum();
-        if granted != execution || kept != self.cached {
+        let blocks = self.cached + self.outputs.len() as u64 * OUTPUT;
+        if granted != execution || kept != blocks {
             return Err(format!(
-                "S26: tasks hold {granted} bytes and blocks {}, the books say {execution} and {kept}",
-                self.cached
+                "S26: tasks hold {granted} bytes and blocks {blocks}, the books say {execution} and {kept}"
             ));
         }
         for (task, waiting) in &self.waiting {
@@ -286,9 +335,11 @@ impl World {
 
     /// The task is over, whatever it held.
     pub(crate) fn end_with_memory(&mut self, proc: ProcId, task: TaskId) -> Result<(), String> {
-        let Some(memory) = self.memory(proc) else { return Ok(()) };
-        let wake = memory.end(task);
-        self.wake_for_memory(proc, wake)?;
+        let Some(Body::Executor(node)) = &mut self.procs[proc].body else { return Ok(()) };
+        let (blocks, memory) = (&node.blocks, &mut node.memory);
+        let Wake(dropped) = memory.drop_outputs(|output| blocks.contains_key(output));
+        let Wake(ended) = memory.end(task);
+        self.wake_for_memory(proc, Wake(dropped || ended))?;
         self.check_memory(proc)
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_backend::blame::ExitStatus;
 use firesteel_backend::executor::{self, ExecutorEffect, ExecutorEvent};
+use firesteel_backend::fetch::Heard;
 use firesteel_backend::jitter::Jitter;
 use firesteel_backend::protocol::ToDriver;
 use firesteel_backend::registry::RegistryEvent;
@@ -21,12 +22,13 @@ use firesteel_types::{Host, ShuffleId, TaskFailure, TaskId, TaskOutcome};
 use crate::cached::Store;
 use crate::check::check_void_order;
 use crate::clock::Machine;
+use crate::fetching::Fetches;
 use crate::lineage::Computed;
 use crate::memory::Memory;
 use crate::network::{CLIENT, Message, SERVER};
 use crate::pieces::Gathered;
 use crate::plan::{DRIVER_LEASE_MS, Flaw, HEARTBEAT_MS, NETWORK_TIMEOUT_MS, WORKER_TIMEOUT_MS};
-use crate::reading::Located;
+use crate::reading::Locations;
 use crate::verdicts::{check_files_unused, check_kept};
 use crate::world::{Body, Core, Event, Kind, ProcId, World};
 
@@ -59,7 +61,9 @@ pub(crate) struct ExecutorNode {
     /// What its tasks and cached partitions hold.
     pub(crate) memory: Memory,
     /// Where map outputs lie, as it heard last.
-    pub(crate) located: BTreeMap<ShuffleId, Located>,
+    pub(crate) located: Heard<Locations>,
+    /// What its tasks read, in runs in which they do so step by step.
+    pub(crate) fetches: BTreeMap<TaskId, Fetches>,
     /// What it has of the broadcast value.
     pub(crate) gathered: Gathered,
     /// A task froze it: it goes on never more.
@@ -190,6 +194,7 @@ impl World {
         let peer = Peer(id as u64);
         match (end, self.procs[proc].kind) {
             (SERVER, Kind::Master) => {
+                self.expect_back(proc, id);
                 self.feed_master(proc, MasterEvent::PeerDisconnected { peer })
             }
             (SERVER, _) => {
@@ -449,7 +454,8 @@ impl World {
             blocks: BTreeMap::new(),
             store: Store::default(),
             memory: Memory::new(self.settings.planted_memory),
-            located: BTreeMap::new(),
+            located: Heard::new(self.settings.planted),
+            fetches: BTreeMap::new(),
             gathered: Gathered::default(),
             frozen: false,
         };
@@ -512,6 +518,9 @@ impl World {
                     let at = self.now + 5 + self.rng.u64(..slow);
                     self.begin_with_memory(proc, task, at);
                     self.push(at, Event::TaskEnds { executor: proc, task });
+                    if self.plan.stepwise {
+                        self.begin_fetching(proc, task)?;
+                    }
                 }
                 ExecutorEffect::KillTask { task, .. } => {
                     if let Some(Body::Executor(node)) = &mut self.procs[proc].body {

@@ -1,5 +1,6 @@
 //! Map outputs in the world: versions that depend on the attempt, outputs that rot, what a reader finds missing.
 
+use firesteel_backend::fetch::Located;
 use firesteel_scheduler::SchedulerInput;
 use firesteel_scheduler::messages::DagEvent;
 use firesteel_standalone_core::ExecutorKey;
@@ -123,20 +124,30 @@ impl World {
         outputs: &[Option<MapOutputLocation>],
         in_time: bool,
     ) -> Vec<MapAttempt> {
-        let there = (0u32..).zip(outputs).filter_map(|(map, at)| Some((map, (*at)?)));
-        let there = there.filter(|(_, found)| found.location == at.location);
-        let served = |map, task| {
-            let holder = self.holder(reader, at.location);
-            let holder = holder.filter(|holder| self.can_be_reached(*holder));
-            let holder = holder.map(|proc| &self.procs[proc]);
-            let holder = holder.filter(|holder| holder.alive && in_time);
-            match holder.and_then(|holder| holder.body.as_ref()) {
-                Some(Body::Executor(node)) => node.blocks.contains_key(&(shuffle, map, task)),
-                _ => false,
-            }
+        let holder = self.holder(reader, at.location);
+        let holder = holder.filter(|holder| self.can_be_reached(*holder));
+        let readable = self.survey(holder, shuffle, in_time);
+        Located(outputs).broken(at.location, map, &readable)
+    }
+
+    /// The outputs of a shuffle that a holder says it can serve: none if it is gone, or does not say so in time.
+    pub(crate) fn survey(
+        &self,
+        holder: Option<ProcId>,
+        shuffle: ShuffleId,
+        in_time: bool,
+    ) -> Vec<MapAttempt> {
+        let holder = holder.map(|holder| &self.procs[holder]);
+        let holder = holder.filter(|holder| holder.alive && in_time);
+        let Some(Body::Executor(node)) = holder.and_then(|holder| holder.body.as_ref()) else {
+            return Vec::new();
         };
-        let broken = there.filter(|(found, at)| *found == map || !served(*found, at.task));
-        broken.map(|(map_partition, at)| MapAttempt { map_partition, task: at.task }).collect()
+        let all = (shuffle, 0, TaskId(0))..=(shuffle, u32::MAX, TaskId(u64::MAX));
+        let there = node.blocks.range(all).map(|((_, map_partition, task), _)| MapAttempt {
+            map_partition: *map_partition,
+            task: *task,
+        });
+        there.collect()
     }
 
     /// Executors drop outputs that nobody will read.

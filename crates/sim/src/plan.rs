@@ -140,6 +140,8 @@ pub(crate) struct Plan {
     pub(crate) decommissions: Vec<u64>,
     /// No map output comes out as it did before.
     pub(crate) fickle: bool,
+    /// Tasks read map outputs from one executor after the other, and not all of them in one moment.
+    pub(crate) stepwise: bool,
     pub(crate) quiet_at: u64,
 }
 
@@ -261,8 +263,11 @@ impl Plan {
             task_crashes: rng.u16(..2) * rng.u16(..30),
             faults: (0..faults).map(|_| (rng.u64(..quiet_at), fault(rng))).collect(),
             fickle: aside.u8(..4) == 0,
-            submitted: (0..rng.u8(..3) / 2).map(|_| (rng.u64(..quiet_at), rng.bool())).collect(),
+            submitted: (0..rng.u8(..4) / 2)
+                .map(|_| (rng.u64(..quiet_at), rng.u8(..4) > 0))
+                .collect(),
             decommissions: (0..aside.u8(..4) / 2).map(|_| aside.u64(..quiet_at)).collect(),
+            stepwise: aside.u8(..3) == 0,
             quiet_at,
         };
         if masters_only { with_masters_only(plan, rng) } else { plan }

@@ -4,9 +4,10 @@
 //! An executor remembers where map outputs lie and asks again only for a task that was launched in a later epoch. So
 //! readers go to places that are out of date, and must find nothing there but what was registered (S21).
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use firesteel_backend::fetch::Heard;
 use firesteel_scheduler::messages::TaskSetKind;
 use firesteel_standalone_core::ExecutorKey;
 use firesteel_types::{
@@ -21,7 +22,7 @@ use crate::world::{Body, ProcId, World};
 
 /// Where map outputs lie, as an executor heard.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
+pub(crate) struct Locations {
     pub(crate) epoch: u64,
     pub(crate) outputs: Arc<[Option<MapOutputLocation>]>,
 }
@@ -51,7 +52,7 @@ struct Reader<'a> {
     node: &'a DriverNode,
     driver_awake: u64,
     task: TaskId,
-    located: BTreeMap<ShuffleId, Located>,
+    located: Heard<Locations>,
     fresh: Vec<Fresh>,
     counted: Counted,
 }
@@ -98,6 +99,37 @@ impl World {
         }
     }
 
+    /// The shuffles that a task reads as things are now, with their number of map outputs.
+    pub(crate) fn shuffles_to_read(
+        &mut self,
+        proc: ProcId,
+        driver: ProcId,
+        info: &TaskInfo,
+    ) -> Result<VecDeque<(ShuffleId, u32)>, Missing> {
+        self.read(proc, driver, info, |reader| {
+            let Some((_, kind)) = reader.node.tasks.get(&info.task) else {
+                return Ok(VecDeque::new());
+            };
+            let (rdd, mut found) = (reader.node.computed_rdd(*kind), VecDeque::new());
+            reader.shuffles(&rdd, info.partition, &mut found)?;
+            Ok(found)
+        })
+    }
+
+    /// Where the outputs of a shuffle lie, as far as a task's executor knows or hears.
+    pub(crate) fn locate_for(
+        &mut self,
+        proc: ProcId,
+        info: &TaskInfo,
+        shuffle: ShuffleId,
+    ) -> Result<Arc<[Option<MapOutputLocation>]>, Missing> {
+        let driver = match &self.procs[proc].body {
+            Some(Body::Executor(executor)) => executor.driver,
+            _ => return Err(Missing::Paused(self.now)),
+        };
+        self.read(proc, driver, info, |reader| Ok(reader.locate(shuffle)?.outputs))
+    }
+
     fn read<T>(
         &mut self,
         proc: ProcId,
@@ -106,8 +138,10 @@ impl World {
         read: impl FnOnce(&mut Reader<'_>) -> Result<T, Missing>,
     ) -> Result<T, Missing> {
         let located = match &mut self.procs[proc].body {
-            Some(Body::Executor(executor)) => std::mem::take(&mut executor.located),
-            _ => BTreeMap::new(),
+            Some(Body::Executor(executor)) => {
+                std::mem::replace(&mut executor.located, Heard::new(self.settings.planted))
+            }
+            _ => Heard::new(self.settings.planted),
         };
         let (Some(Body::Executor(executor)), Some(Body::Driver(node))) =
             (&self.procs[proc].body, &self.procs[driver].body)
@@ -171,6 +205,32 @@ impl Reader<'_> {
         Ok(computed)
     }
 
+    /// What is computed now: nothing behind partitions that are cached.
+    fn shuffles(
+        &mut self,
+        rdd: &RddInfo,
+        partition: u32,
+        found: &mut VecDeque<(ShuffleId, u32)>,
+    ) -> Result<(), Missing> {
+        let block = RddBlock { rdd: rdd.id, partition };
+        if rdd.is_persisted() && self.cached(block)?.is_some() {
+            return Ok(());
+        }
+        for dependency in &rdd.dependencies {
+            match dependency {
+                Dependency::Shuffle { shuffle, rdd: parent } => {
+                    found.push_back((*shuffle, parent.partitions));
+                }
+                Dependency::Narrow { rdd: parent, mapping } => {
+                    for partition in mapping.parents(partition) {
+                        self.shuffles(parent, partition, found)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A cached partition: one of this task, of this executor, or of another one that the driver names.
     fn cached(&mut self, block: RddBlock) -> Result<Option<Computed>, Missing> {
         let fresh = self.fresh.iter().find(|(known, ..)| *known == block);
@@ -219,24 +279,28 @@ impl Reader<'_> {
     }
 
     /// Where the outputs of a shuffle lie: as is known here, unless the task was launched in a later epoch.
-    fn locate(&mut self, shuffle: ShuffleId) -> Result<Located, Missing> {
+    fn locate(&mut self, shuffle: ShuffleId) -> Result<Locations, Missing> {
         let epoch = self.node.book.epoch_of(self.task);
         let blocks = self.node.scheduler.blocks();
-        if let Some(known) = self.located.get(&shuffle).filter(|known| known.epoch >= epoch) {
+        if let Some(known) = self.located.known(shuffle, epoch) {
             self.counted.outdated += u64::from(known.epoch < blocks.epoch());
-            return Ok(known.clone());
+            return Ok(known);
         }
         self.driver_answers()?;
         let outputs = blocks.map_outputs(shuffle).unwrap_or_default();
         self.node.book.check_outputs(shuffle, outputs).map_err(Missing::Violation)?;
-        let located = Located { epoch: blocks.epoch(), outputs: outputs.into() };
+        let located = Locations { epoch: blocks.epoch(), outputs: outputs.into() };
         self.counted.asked += 1;
-        self.located.insert(shuffle, located.clone());
+        self.located.hear(shuffle, located.epoch, located.clone());
         Ok(located)
     }
 
     fn output(&mut self, shuffle: ShuffleId, map: u32) -> Result<Computed, Missing> {
-        let Located { outputs, .. } = self.locate(shuffle)?;
+        let fetched = self.executor.fetches.get(&self.task);
+        if let Some(value) = fetched.and_then(|fetched| fetched.value(shuffle, map)) {
+            return Ok(value.clone());
+        }
+        let Locations { outputs, .. } = self.locate(shuffle)?;
         let at = outputs.get(map as usize).copied().flatten();
         let missing = Missing::Output { shuffle, map, outputs };
         let Some(MapOutputLocation { location, task }) = at else { return Err(missing) };

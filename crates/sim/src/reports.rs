@@ -59,11 +59,12 @@ impl World {
         let holder = self.executor_of(driver, executor);
         let most = if self.faulty() && self.rng.u8(..4) == 0 { 5000 } else { 100 };
         let at = self.now + 1 + self.rng.u64(..most);
-        self.push(at, Event::Fetched(Fetching { driver, holder, retries: RETRIES, report }));
+        let fetching = Fetching { driver, holder, retries: RETRIES, report };
+        self.push(at, Event::Fetched(Box::new(fetching)));
     }
 
     /// A result was read from its executor, or that is gone.
-    pub(crate) fn fetched(&mut self, mut fetching: Fetching) -> Result<(), String> {
+    pub(crate) fn fetched(&mut self, mut fetching: Box<Fetching>) -> Result<(), String> {
         let TaskEvent::TaskReported { outcome, .. } = &mut fetching.report else { return Ok(()) };
         let holder = fetching.holder.map(|holder| &self.procs[holder]);
         let holder = holder.filter(|holder| holder.alive);

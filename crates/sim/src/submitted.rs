@@ -37,7 +37,8 @@ impl World {
         let fails = self.faulty() && self.rng.bool();
         self.counters.driver_restarts += u64::from(fails);
         // Some run for longer than it takes to declare a worker dead.
-        let longer = if *supervise && self.aside.bool() { self.aside.u64(..15_000) } else { 0 };
+        let long = *supervise && self.aside.u8(..4) > 0;
+        let longer = if long { self.aside.u64(..20_000) } else { 0 };
         let at = self.now + 50 + self.rng.u64(..1500) + longer;
         let status = ExitStatus::Code(i32::from(fails));
         self.push(at, Event::Dies { proc, status });

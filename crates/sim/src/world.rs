@@ -113,6 +113,12 @@ pub(crate) enum Event {
         executor: ProcId,
         task: TaskId,
     },
+    /// An executor that a task asked for map outputs answers, or does not.
+    HolderAnswers {
+        executor: ProcId,
+        task: TaskId,
+        lane: usize,
+    },
     /// A task asks its executor for memory.
     TaskAsks {
         executor: ProcId,
@@ -124,9 +130,9 @@ pub(crate) enum Event {
         task: TaskId,
     },
     /// A result that waited on its executor was fetched, or could not be.
-    Fetched(Fetching),
+    Fetched(Box<Fetching>),
     /// A cached partition comes to those that are to hold a replica.
-    Copies(Copying),
+    Copies(Box<Copying>),
     /// A driver's order about cached partitions is sent.
     ToldLate {
         connection: usize,
@@ -179,6 +185,12 @@ pub(crate) enum Event {
     /// By now a dead process must be known to be dead.
     NoticeDue {
         dead: ProcId,
+        since: u64,
+    },
+    /// By now a worker whose connection broke must have come back, or be missed.
+    CutOffDue {
+        master: ProcId,
+        connection: usize,
         since: u64,
     },
     /// By now a dead driver's executors must be gone.
@@ -399,6 +411,9 @@ impl World {
             }
             Event::SchedulersWake(proc) => self.wake_schedulers(proc),
             Event::TaskEnds { executor, task } => self.task_ends(executor, task),
+            Event::HolderAnswers { executor, task, lane } => {
+                self.holder_answers(executor, task, lane)
+            }
             Event::TaskAsks { executor, task } => self.ask_for_memory(executor, task),
             Event::PatienceEnds { executor, task } => self.patience_ends(executor, task),
             Event::Fetched(fetching) => self.fetched(fetching),
@@ -439,6 +454,9 @@ impl World {
             Event::DecommissionWorker => self.decommission_some_worker(),
             Event::Strikes(fault) => self.strike(fault),
             Event::NoticeDue { dead, since } => self.check_noticed(dead, since),
+            Event::CutOffDue { master, connection, since } => {
+                self.check_cut_off(master, connection, since)
+            }
             Event::OrphansDue { driver } => self.check_orphans(driver),
             Event::SettleDue => self.settle(),
         }
@@ -457,6 +475,7 @@ impl World {
             | Event::NodeExcluded { driver: proc, .. }
             | Event::SchedulersWake(proc)
             | Event::TaskEnds { executor: proc, .. }
+            | Event::HolderAnswers { executor: proc, .. }
             | Event::TaskAsks { executor: proc, .. }
             | Event::PatienceEnds { executor: proc, .. }
             | Event::ExecutorExited { worker: proc, .. }
@@ -464,11 +483,12 @@ impl World {
             | Event::Prepares { worker: proc, .. }
             | Event::SubmittedExited { worker: proc, .. }
             | Event::WorkerGone { executor: proc }
-            | Event::Fetched(Fetching { driver: proc, .. })
-            | Event::Copies(Copying { holder: proc, .. })
             | Event::NextPiece(proc)
             | Event::VisitsStore(proc)
+            | Event::CutOffDue { master: proc, .. }
             | Event::SubmitJob(proc) => Some(*proc),
+            Event::Fetched(fetching) => Some(fetching.driver),
+            Event::Copies(copying) => Some(copying.holder),
             _ => None,
         }
     }

@@ -218,7 +218,7 @@ impl Grants {
     pub fn ask(&mut self, asked: &Asked) -> Answer {
         let Asked { task, bytes, evicts } = *asked;
         let (share, wanted) = (self.share(), self.granted(task) + bytes);
-        if wanted > share {
+        if wanted > share && !self.is(Mutant::GrantsBeyondShares) {
             return Answer::Refused;
         }
         match self.find(bytes, evicts) {
@@ -234,7 +234,8 @@ impl Grants {
             return Found::Free;
         }
         let lacking = self.taken() + bytes - self.budget;
-        match lacking <= self.kept.cached().saturating_sub(self.storage_floor) {
+        let floor = if self.is(Mutant::EvictsBelowTheFloor) { 0 } else { self.storage_floor };
+        match lacking <= self.kept.cached().saturating_sub(floor) {
             true if evicts => Found::Evictable(lacking),
             _ => Found::Nowhere,
         }
@@ -267,7 +268,8 @@ impl Grants {
     pub fn waited(&mut self, asked: &mut Asked, waited: Duration) {
         self.waiting -= 1;
         asked.evicts = true;
-        if let Some(holder) = self.tasks.get_mut(&asked.task) {
+        let waits_again = self.is(Mutant::WaitsAgain);
+        if let Some(holder) = self.tasks.get_mut(&asked.task).filter(|_| !waits_again) {
             holder.patience = holder.patience.saturating_sub(waited);
         }
     }
@@ -348,7 +350,8 @@ impl Grants {
 
     /// Takes memory for a block that stays until its owner drops it, out of a small part of the budget.
     pub fn pin(&mut self, bytes: u64) -> bool {
-        let fits = self.kept.pinned + bytes <= self.budget / PINNED_PART && bytes <= self.free();
+        let few = self.kept.pinned + bytes <= self.budget / PINNED_PART;
+        let fits = (few || self.is(Mutant::PinsWithoutLimit)) && bytes <= self.free();
         if fits {
             self.pin_at_any_rate(bytes);
         }

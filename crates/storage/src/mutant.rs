@@ -8,6 +8,14 @@ pub enum Mutant {
     GrantsTwice,
     /// A task that is sure of what it asks for is refused at once (engine review 3).
     NeverWaits,
+    /// A task that has waited as long as it may waits again.
+    WaitsAgain,
+    /// A task gets whatever is free, though others are to have it (engine review 3).
+    GrantsBeyondShares,
+    /// Map outputs in memory take all that is free (engine review 2).
+    PinsWithoutLimit,
+    /// Cached partitions are evicted for tasks beyond what storage keeps (engine review 2).
+    EvictsBelowTheFloor,
     /// Those who wait are not told that something was given back.
     NeverWakes,
     /// The right to a last resort stays with a task that is over.

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 
+use firesteel_backend::fetch::{Heard, Offered, Part, Serving};
+use firesteel_backend::mutant::Planted;
 use firesteel_closure::to_bytes;
 use firesteel_conf::entries;
 use firesteel_rpc::{
@@ -35,9 +37,6 @@ use crate::survey::Survey;
 /// So many shuffles are remembered as removed, for tasks on their way to an end that still bring outputs.
 const REMOVED_LIMIT: usize = 1 << 16;
 
-/// What lies in a file and is larger goes by itself.
-const BY_ITSELF_BYTES: u64 = 256 << 10;
-
 /// What the tasks of this process share.
 pub(super) struct BlockManager {
     pub(super) executor: ExecutorId,
@@ -53,7 +52,7 @@ pub(super) struct BlockManager {
     pub(super) max_in_flight: u64,
     pub(super) retries: Retries,
     /// Where map outputs lie, as last heard.
-    pub(super) locations: Mutex<BTreeMap<ShuffleId, Arc<MapOutputLocations>>>,
+    pub(super) locations: Mutex<Heard<Arc<MapOutputLocations>>>,
     /// One task at a time asks where map outputs lie.
     pub(super) asking: Mutex<()>,
     removed: Mutex<BTreeSet<ShuffleId>>,
@@ -95,7 +94,7 @@ impl BlockManager {
             driver: settings.driver.clone(),
             max_in_flight: settings.bytes(&entries::REDUCER_MAX_SIZE_IN_FLIGHT)?,
             retries: settings.retries()?,
-            locations: Mutex::default(),
+            locations: Mutex::new(Heard::new(Planted::default())),
             asking: Mutex::default(),
             removed: Mutex::default(),
             survey: Survey::default(),
@@ -161,7 +160,7 @@ impl BlockManager {
         message: String,
     ) -> TaskFailure {
         let readable = self.readable(reader.shuffle);
-        let broken = located.not_among(self.location(), map, &readable);
+        let broken = located.located().broken(self.location(), map, &readable);
         reader.failed(map, self.location(), broken, message)
     }
 
@@ -191,7 +190,7 @@ impl BlockManager {
             removed.pop_first();
         }
         self.blocks.remove_shuffle(shuffle);
-        lock(&self.locations).remove(&shuffle);
+        lock(&self.locations).forget(shuffle);
     }
 
     fn open_slice(
@@ -216,9 +215,7 @@ impl BlockManager {
         body(packed.downcast_ref::<Slice>().ok_or(OpenError::Missing)?)
     }
 
-    /// A first few of the parts asked for, none behind one that cannot be read: so the one that is to blame
-    /// is the first of those asked for when there is no answer. Large ones in files are only named: they go
-    /// by themselves, without a copy through memory.
+    /// As many of the parts asked for as an answer has.
     fn open_slices(
         &self,
         shuffle: ShuffleId,
@@ -226,26 +223,29 @@ impl BlockManager {
         limit: u64,
         outputs: &[MapAttempt],
     ) -> Result<StreamBody, OpenError> {
+        let serving = Serving::new(limit, Planted::default());
         let mut all = Vec::new();
         for output in outputs {
-            let map = output.map_partition;
-            let Some(slice) = self.slice(shuffle, *output, reduce) else { break };
-            let bytes = slice.bytes();
-            if slice.is_on_disk() && bytes > BY_ITSELF_BYTES {
-                append_reference(map, bytes, &mut all);
-                continue;
-            }
-            if !all.is_empty() && all.len() as u64 + bytes > limit {
-                break;
-            }
-            let before = all.len();
-            match append_part(map, &mut all, |out| slice.write_blocks(out)) {
-                Ok(()) => {}
-                Err(error) if before == 0 => return Err(unreadable(error)),
-                Err(_) => {
-                    all.truncate(before);
-                    break;
+            let (map, before) = (output.map_partition, all.len());
+            let Some(slice) = self.slice(shuffle, *output, reduce) else {
+                match serving.part(before as u64, None) {
+                    Part::Nothing => return Err(OpenError::Missing),
+                    _ => break,
                 }
+            };
+            let offered = Offered { bytes: slice.bytes(), is_on_disk: slice.is_on_disk() };
+            match serving.part(before as u64, Some(offered)) {
+                Part::Length => append_reference(map, offered.bytes, &mut all),
+                Part::Blocks => {
+                    let appended = append_part(map, &mut all, |out| slice.write_blocks(out));
+                    let Err(error) = appended else { continue };
+                    all.truncate(before);
+                    match serving.part(before as u64, None) {
+                        Part::Nothing => return Err(unreadable(error)),
+                        _ => break,
+                    }
+                }
+                Part::End | Part::Nothing => break,
             }
         }
         if all.is_empty() { Err(OpenError::Missing) } else { Ok(StreamBody::Bytes(all.into())) }

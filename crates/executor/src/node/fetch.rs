@@ -67,10 +67,7 @@ impl BlockManager {
         shuffle: ShuffleId,
         epoch: u64,
     ) -> Result<Arc<MapOutputLocations>, TaskFailure> {
-        let known = || {
-            let known = lock(&self.locations).get(&shuffle).cloned();
-            known.filter(|known| known.epoch >= epoch)
-        };
+        let known = || lock(&self.locations).known(shuffle, epoch);
         if let Some(known) = known() {
             return Ok(known);
         }
@@ -82,7 +79,7 @@ impl BlockManager {
         match self.env.runtime().block_on(asked) {
             Ok(BlockMasterReply::MapOutputs(Some(found))) => {
                 let found = Arc::new(found);
-                lock(&self.locations).insert(shuffle, found.clone());
+                lock(&self.locations).hear(shuffle, found.epoch, found.clone());
                 Ok(found)
             }
             Ok(_) => Err(TaskFailure::Error {

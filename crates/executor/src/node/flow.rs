@@ -1,7 +1,7 @@
 //! One reader's map outputs on their way from other executors: while the reader works on some, the next
 //! are under way, from several executors at once, as the plan says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use firesteel_backend::fetch::{Located, Plan, Question, Source};
+use firesteel_backend::mutant::Planted;
 use firesteel_rpc::RpcAddress;
 use firesteel_shuffle::Slice;
 use firesteel_storage::Reservation;
@@ -16,7 +18,6 @@ use firesteel_task::{FetchedSlice, KillSwitch};
 use firesteel_types::{BlockLocation, MapAttempt, ShuffleId, TaskFailure, TaskId};
 
 use super::block_manager::{BlockManager, lock};
-use super::plan::{Plan, Question};
 use super::protocol::{MapOutputLocations, StreamId, read_parts};
 use super::transfer::TransferError;
 
@@ -56,22 +57,8 @@ impl Reader {
 }
 
 impl MapOutputLocations {
-    /// The output of a map partition, and who holds it.
-    fn output(&self, map: u32) -> Option<(BlockLocation, MapAttempt)> {
-        let at = self.locations.get(map as usize).copied().flatten()?;
-        Some((at.location, MapAttempt { map_partition: map, task: at.task }))
-    }
-
-    /// Of what a holder has, `map`'s output and what it does not say that it can serve.
-    pub(super) fn not_among(
-        &self,
-        holder: BlockLocation,
-        map: u32,
-        readable: &[MapAttempt],
-    ) -> Vec<MapAttempt> {
-        let all = (0..self.locations.len() as u32).filter_map(|map| self.output(map));
-        let there = all.filter(|(location, _)| *location == holder).map(|(_, output)| output);
-        there.filter(|output| output.map_partition == map || !readable.contains(output)).collect()
+    pub(super) fn located(&self) -> Located<'_> {
+        Located(&self.locations)
     }
 }
 
@@ -138,22 +125,22 @@ impl Outputs {
         let failed = |location, broken, message: &str| {
             Err(self.reader.failed(map, location, broken, message))
         };
-        let Some((holder, output)) = self.located.output(map) else {
-            let message = "no executor is known to have it any more";
-            return failed(BlockLocation::DRIVER, Vec::new(), message);
-        };
-        if holder == self.manager.location() {
-            let here = self.manager.slice(shuffle, output, reduce);
-            let message = || "the block is not there".to_owned();
-            return here.ok_or_else(|| {
-                self.manager.unreadable(self.reader, map, &self.located, message())
-            });
+        let serves = |holder| self.located.addresses.iter().any(|(known, _)| *known == holder);
+        match self.located.located().source(map, self.manager.location(), serves) {
+            Source::Nowhere => {
+                let message = "no executor is known to have it any more";
+                failed(BlockLocation::DRIVER, Vec::new(), message)
+            }
+            Source::Here(output) => {
+                let here = self.manager.slice(shuffle, output, reduce);
+                let message = || "the block is not there".to_owned();
+                here.ok_or_else(|| {
+                    self.manager.unreadable(self.reader, map, &self.located, message())
+                })
+            }
+            Source::Lost { holder, broken } => failed(holder, broken, "that executor is lost"),
+            Source::Elsewhere => self.flow.wait_for(map, &self.kill),
         }
-        if !self.located.addresses.iter().any(|(location, _)| *location == holder) {
-            let broken = self.located.not_among(holder, map, &[]);
-            return failed(holder, broken, "that executor is lost");
-        }
-        self.flow.wait_for(map, &self.kill)
     }
 }
 
@@ -162,7 +149,7 @@ impl Iterator for Outputs {
 
     fn next(&mut self) -> Option<Self::Item> {
         let map = self.maps.next()?;
-        let holder = self.located.output(map).map(|(holder, _)| holder);
+        let holder = self.located.located().output(map).map(|(holder, _)| holder);
         let is_remote = holder != Some(self.manager.location());
         let fetched = self.fetch(map);
         self.account();
@@ -211,16 +198,9 @@ impl Flow {
         let elsewhere =
             located.addresses.iter().filter(|(holder, _)| *holder != manager.location());
         let lanes: Vec<_> = elsewhere.cloned().collect();
-        let mut waiting: BTreeMap<BlockLocation, BTreeSet<u32>> =
-            lanes.iter().map(|(holder, _)| (*holder, BTreeSet::new())).collect();
-        for map in maps {
-            let holder = located.output(map);
-            if let Some(waiting) = holder.and_then(|(holder, _)| waiting.get_mut(&holder)) {
-                waiting.insert(map);
-            }
-        }
-        let of_lanes = lanes.iter().map(|(holder, _)| waiting.remove(holder).unwrap_or_default());
-        let plan = Plan::new(of_lanes.collect::<Vec<_>>(), most);
+        let holders: Vec<BlockLocation> = lanes.iter().map(|(holder, _)| *holder).collect();
+        let of_lanes = located.located().lanes(maps, &holders);
+        let plan = Plan::new(of_lanes, most, Planted::default());
         let (here, requests, wanted) = (BTreeMap::new(), Duration::ZERO, None);
         let state = State { plan, here, requests, wanted, failed: None, ended: false };
         let state = Mutex::new(state);
@@ -264,8 +244,11 @@ impl Flow {
 
     async fn bring(self: Arc<Self>, question: Question) {
         let asked = Instant::now();
+        let first = question.first();
         let brought = match question {
-            Question::Several { lane, maps, limit } => self.several(lane, maps, limit).await,
+            Question::Several { lane, maps, limit } => {
+                self.several(lane, (first, maps), limit).await
+            }
             Question::Alone { lane, map, bytes, to_file } => {
                 self.alone(lane, map, bytes, to_file).await
             }
@@ -295,7 +278,7 @@ impl Flow {
             true => self.manager.survey(address, self.reader.shuffle).await,
             false => Vec::new(),
         };
-        let broken = self.located.not_among(*holder, map, &readable);
+        let broken = self.located.located().broken(*holder, map, &readable);
         self.reader.failed(map, *holder, broken, message)
     }
 
@@ -303,14 +286,19 @@ impl Flow {
         !self.state().ended
     }
 
-    async fn several(&self, lane: usize, maps: Vec<u32>, limit: u64) -> Result<(), Failure> {
+    async fn several(
+        &self,
+        lane: usize,
+        (first, maps): (u32, Vec<u32>),
+        limit: u64,
+    ) -> Result<(), Failure> {
         let (holder, address) = &self.lanes[lane];
         let Reader { shuffle, reduce } = self.reader;
-        let first = maps.first().copied().unwrap_or_default();
         let failed = |map: u32, message: String| {
             Failure::Fetch(Trouble { lane, map, message, answered: true })
         };
-        let outputs = maps.iter().filter_map(|map| Some(self.located.output(*map)?.1)).collect();
+        let outputs = maps.iter().filter_map(|map| Some(self.located.located().output(*map)?.1));
+        let outputs = outputs.collect();
         let id = StreamId::Slices { shuffle, reduce, limit, outputs };
         let bound = limit.saturating_add(SLACK);
         let transfer = || self.manager.receive(address, &id, bound);
@@ -349,7 +337,8 @@ impl Flow {
     async fn alone(&self, lane: usize, map: u32, bytes: u64, to_file: bool) -> Result<(), Failure> {
         let (holder, address) = &self.lanes[lane];
         let Reader { shuffle, reduce } = self.reader;
-        let (_, output) = self.located.output(map).expect("only what is located is asked for");
+        let output = self.located.located().output(map);
+        let (_, output) = output.expect("only what is located is asked for");
         let id = StreamId::Slice { shuffle, reduce, output };
         let limit = if to_file { 0 } else { bytes };
         let transfer = || self.manager.receive_slice(address, &id, limit);

@@ -7,7 +7,7 @@
 //! | `block_manager` | blocks of this process: served to others, kept and forgotten |
 //! | `fetch` | what a task sees of the cluster |
 //! | `files` | files that the driver added while it runs |
-//! | `flow`, `plan` | map outputs from elsewhere: bringing them, and which to bring next |
+//! | `flow` | map outputs from elsewhere, as the core of `firesteel_backend::fetch` decides |
 //! | `cached` | cached partitions read from elsewhere, and replicas of them |
 //! | `pieces` | broadcast values from the driver and other executors |
 //! | `heartbeat` | what running tasks cost so far, for the driver |
@@ -26,7 +26,6 @@ mod files;
 mod flow;
 mod heartbeat;
 mod pieces;
-mod plan;
 mod protocol;
 mod settings;
 mod shell;

@@ -8,6 +8,8 @@ use tokio::io::AsyncReadExt;
 use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
+use firesteel_backend::fetch::Tries;
+use firesteel_backend::mutant::Planted;
 use firesteel_closure::from_bytes;
 use firesteel_rpc::{IncomingStream, RpcAddress, RpcError, StreamError};
 use firesteel_shuffle::{ReadError, Scratch, Slice};
@@ -125,13 +127,13 @@ impl BlockManager {
         is_wanted: impl Fn() -> bool,
         transfer: impl Fn() -> F,
     ) -> Result<T, TransferError> {
-        let mut left = self.retries.most;
+        let mut tries = Tries::new(self.retries.most, Planted::default());
         loop {
             let error = match transfer().await {
-                Err(error) if error.may_pass() && left > 0 && is_wanted() => error,
+                Err(error) if tries.again(error.may_pass(), is_wanted()) => error,
                 done => return done,
             };
-            left -= 1;
+            let left = tries.left();
             tracing::warn!(%holder, %error, left, "a block is asked for again");
             if let (false, TransferError::Stream(error)) = (self.pause(holder).await, error) {
                 return Err(TransferError::Lost(error));

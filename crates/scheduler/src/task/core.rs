@@ -19,6 +19,7 @@ use super::set::SetState;
 use super::set_table::Sets;
 use super::timer::Timer;
 use crate::messages::{TaskEffect, TaskEvent, TaskOptions, TaskSet};
+use crate::mutant::Mutant;
 
 /// Decides which task runs where. Pure: the same events at the same ticks give the same effects.
 ///
@@ -91,6 +92,12 @@ impl TaskScheduler {
         self.arm(out);
     }
 
+    /// Takes one event in and offers no cores: another one follows at once, to [`TaskScheduler::handle`] in the end.
+    pub fn note(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
+        self.timer.passed(now, matches!(event, TaskEvent::Ticked));
+        self.apply(now, event, out);
+    }
+
     fn apply(&mut self, now: Tick, event: TaskEvent, out: &mut Vec<TaskEffect>) {
         match event {
             TaskEvent::TaskSetSubmitted(set) => self.submit(now, set, out),
@@ -103,6 +110,8 @@ impl TaskScheduler {
                 let loss = Loss { executor, caused_by_app, outputs_lost, reason };
                 self.executor_lost(now, loss, out);
             }
+            TaskEvent::ExecutorDecommissioned { .. }
+                if self.options.planted.is(Mutant::UsesDecommissionedExecutors) => {}
             TaskEvent::ExecutorDecommissioned { executor } => {
                 self.executors.decommission(executor);
                 self.usability_changed(now, executor);

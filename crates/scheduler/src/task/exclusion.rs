@@ -11,6 +11,7 @@ use firesteel_types::{Event, ExecutorId, Host, StageRef, Tick};
 use super::core::TaskScheduler;
 use super::set::SetState;
 use crate::messages::{ExclusionOptions, TaskEffect, TaskSetFailure};
+use crate::mutant::Mutant;
 
 const TASK_EXECUTOR: &str = "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor";
 const TASK_NODE: &str = "spark.excludeOnFailure.task.maxTaskAttemptsPerNode";
@@ -310,6 +311,9 @@ impl TaskScheduler {
 
     /// Brings the executors in line with what the application excludes.
     fn apply_exclusions(&mut self, now: Tick) {
+        if self.options.planted.is(Mutant::UsesExcludedExecutors) {
+            return;
+        }
         let wanted = |(id, executor): (ExecutorId, &super::executors::Executor)| {
             let excluded = self.exclusions.excludes(id, executor.host()).is_some();
             (excluded != executor.is_excluded()).then_some((id, excluded))

@@ -202,6 +202,7 @@ impl Master {
     /// When something falls due beside the regular looks.
     fn due(&self) -> Option<Tick> {
         let cut_off = self.workers.next_cut_off(self.options.heartbeat_ms());
+        let cut_off = cut_off.filter(|_| !self.spares_the_cut_off());
         self.leadership.due().into_iter().chain(cut_off).min()
     }
 

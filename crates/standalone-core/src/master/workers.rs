@@ -298,9 +298,17 @@ impl Master {
 
     /// Workers whose connection broke one heartbeat ago: they would have come back by now.
     pub(super) fn remove_cut_off_workers(&mut self, turn: &mut Turn<'_>) {
+        if self.spares_the_cut_off() {
+            return;
+        }
         for id in self.workers.cut_off(turn.now, self.options.heartbeat_ms()) {
             self.lose_worker(turn, &id, "its connection broke, and it did not come back");
         }
+    }
+
+    /// Never, without a mistake in it.
+    pub(super) fn spares_the_cut_off(&self) -> bool {
+        self.options.planted.is(Mutant::SparesTheCutOff) && self.leadership.is_recovering()
     }
 
     /// The application is over: workers need nothing of it any more.

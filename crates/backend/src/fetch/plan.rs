@@ -1,5 +1,4 @@
-//! Which of a reader's map outputs to ask for next, from whom and how many bytes at once: decided here,
-//! with no socket and no clock.
+//! Which of a reader's map outputs to ask for next, from whom and how many bytes at once.
 //!
 //! ```text
 //!   lane of executor 1: [0 3 6 9 ..]      one question at a time per lane; the lane whose next output
@@ -10,6 +9,8 @@
 //! The output that its reader waits for is asked for in any case: whatever else is held is read later.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::mutant::{Mutant, Planted};
 
 /// So many outputs are asked for at once: their names fit into a stream's, however large the numbers are.
 const OUTPUTS_AT_ONCE: usize = 120;
@@ -22,14 +23,25 @@ const FILE_BUFFER: u64 = 256 << 10;
 
 /// A question to the executor of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub enum Question {
     /// A first few of these outputs, of so many bytes in all.
     Several { lane: usize, maps: Vec<u32>, limit: u64 },
     /// One that lies in a file there; through a file here if it is larger than may be held.
     Alone { lane: usize, map: u32, bytes: u64, to_file: bool },
 }
 
-#[derive(Default)]
+impl Question {
+    /// The output to blame when there is no answer: holders serve the first few of those asked for, up to the first that they
+    /// cannot read.
+    pub fn first(&self) -> u32 {
+        match self {
+            Question::Several { maps, .. } => maps.first().copied().unwrap_or_default(),
+            Question::Alone { map, .. } => *map,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
 struct Lane {
     /// Not asked for, in the order they are read.
     waiting: BTreeSet<u32>,
@@ -46,12 +58,15 @@ impl Lane {
 }
 
 /// What came with one answer, as long as any of it was not read.
+#[derive(Debug)]
 struct Batch {
     bytes: u64,
     unread: usize,
 }
 
-pub(super) struct Plan {
+/// One reader's questions: those under way, and those to come.
+#[derive(Debug)]
+pub struct Plan {
     lanes: Vec<Lane>,
     limit: u64,
     share: u64,
@@ -60,11 +75,16 @@ pub(super) struct Plan {
     under_way: usize,
     batches: Vec<Batch>,
     batch_of: BTreeMap<u32, usize>,
+    planted: Planted,
 }
 
 impl Plan {
     /// Reads the outputs of each lane, and holds no more than `limit` bytes of them.
-    pub(super) fn new(lanes: impl IntoIterator<Item = BTreeSet<u32>>, limit: u64) -> Self {
+    pub fn new(
+        lanes: impl IntoIterator<Item = BTreeSet<u32>>,
+        limit: u64,
+        planted: Planted,
+    ) -> Self {
         let lane = |waiting| Lane { waiting, ..Lane::default() };
         let lanes: Vec<Lane> = lanes.into_iter().map(lane).collect();
         // One that is read and one under way, for each.
@@ -77,21 +97,27 @@ impl Plan {
             under_way: 0,
             batches: Vec::new(),
             batch_of: BTreeMap::new(),
+            planted,
         }
     }
 
+    /// Whether somebody was asked who has not answered.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
     /// Bytes under way or not read.
-    pub(super) fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         self.held
     }
 
     /// Holds no more than this from now on.
-    pub(super) fn limit_to(&mut self, limit: u64) {
+    pub fn limit_to(&mut self, limit: u64) {
         self.limit = limit;
     }
 
     /// The next question that may be asked now; `wanted` is the output that its reader waits for.
-    pub(super) fn next(&mut self, wanted: Option<u32>) -> Option<Question> {
+    pub fn next(&mut self, wanted: Option<u32>) -> Option<Question> {
         if self.under_way >= QUESTIONS {
             return None;
         }
@@ -122,31 +148,28 @@ impl Plan {
 
     /// Notes the answer to [`Question::Several`]: so many bytes came, with these outputs, and those are
     /// to be asked for alone. Outputs that were not mentioned are asked for again.
-    pub(super) fn several_came(
-        &mut self,
-        lane: usize,
-        bytes: u64,
-        came: &[u32],
-        alone: &[(u32, u64)],
-    ) {
+    pub fn several_came(&mut self, lane: usize, bytes: u64, came: &[u32], alone: &[(u32, u64)]) {
         self.answered(lane, self.share);
         let waiting = &mut self.lanes[lane].waiting;
         came.iter().chain(alone.iter().map(|(map, _)| map)).for_each(|map| {
             waiting.remove(map);
         });
+        if self.planted.is(Mutant::ForgetsWhatDidNotCome) {
+            waiting.clear();
+        }
         self.lanes[lane].alone.extend(alone.iter().copied());
         self.hold(bytes, came);
     }
 
     /// Notes the answer to [`Question::Alone`].
-    pub(super) fn one_came(&mut self, lane: usize, map: u32, bytes: u64, to_file: bool) {
+    pub fn one_came(&mut self, lane: usize, map: u32, bytes: u64, to_file: bool) {
         let occupied = cost(Some(bytes), self.share, to_file);
         self.answered(lane, occupied);
         self.hold(if to_file { 0 } else { bytes }, &[map]);
     }
 
     /// Notes that an output was read: what came with it goes when all of that was.
-    pub(super) fn was_read(&mut self, map: u32) {
+    pub fn was_read(&mut self, map: u32) {
         let Some(index) = self.batch_of.remove(&map) else { return };
         let batch = &mut self.batches[index];
         batch.unread -= 1;
@@ -186,7 +209,8 @@ mod tests {
     use super::*;
 
     fn plan(lanes: &[&[u32]], limit: u64) -> Plan {
-        Plan::new(lanes.iter().map(|maps| maps.iter().copied().collect()), limit)
+        let lanes = lanes.iter().map(|maps| maps.iter().copied().collect());
+        Plan::new(lanes, limit, Planted::default())
     }
 
     fn several(lane: usize, maps: &[u32], limit: u64) -> Option<Question> {
@@ -246,7 +270,7 @@ mod tests {
                 holders[random.usize(..lanes)].insert(map);
             }
             let limit = random.u64(100..2000);
-            let mut plan = Plan::new(holders, limit);
+            let mut plan = Plan::new(holders, limit, Planted::default());
             let (mut under_way, mut here, mut read) = (Vec::new(), BTreeSet::new(), 0);
             while read < maps {
                 if here.remove(&read) {
