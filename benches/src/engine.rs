@@ -1,4 +1,4 @@
-//! `./bench engine`: the engine in one process, against hand-written loops and against Spark.
+//! `./bench engine`: the engine in one process, against hand-written loops, against itself with fewer guarantees and against Spark.
 //!
 //! What could not be measured is named with its reason, and its bars are short; the rest is measured all the same.
 
@@ -10,6 +10,7 @@ use crate::{
     bars::{Bar, Bars, Target},
     contest::Contest,
     data,
+    guarantees::Turns,
     job::{Job, Sample, Side},
     process,
     spark::{self, Spark},
@@ -27,6 +28,7 @@ pub(crate) fn run(rounds: usize) -> Result<Bars> {
     let (table, bars) = (Table::new(&Row::HEAD), Bars::default());
     let mut bench = Bench { rounds, app, table, bars, problems: vec![] };
     bench.loops();
+    bench.guarantees();
     match &spark {
         Ok(spark) => bench.against_spark(&Side::Spark(spark)),
         Err(error) => {
@@ -80,6 +82,24 @@ impl Bench {
         }
         let duel = self.duel(&Job::Longs, &by_hand);
         self.seconds(&duel, None);
+    }
+
+    fn guarantees(&mut self) {
+        let turns = Turns::take(&self.app, self.rounds);
+        let turns = turns.map_err(|error| self.problems.push(format!("guarantees: {error:#}")));
+        let turns = turns.unwrap_or_default();
+        let (value, target) = (turns.cost(), Target::AtMost(1.03));
+        let shown = value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+        let row = Row {
+            name: "group, recomputed records compared".to_owned(),
+            unit: Unit::Seconds,
+            other_name: "not compared",
+            other: turns.off(),
+            ours: turns.on(),
+            verdict: format!("{shown}, {target}"),
+        };
+        self.table.push(row.cells());
+        self.bars.push(Bar { name: "guarantees_cost".to_owned(), value, target });
     }
 
     fn against_spark(&mut self, side: &Side<'_>) {
@@ -169,6 +189,14 @@ mod tests {
         let duel = Contest { job: Job::Tasks, runs, problems: vec![] };
         bench.seconds(&duel, Some(("tasks", times_faster, Target::AtLeast(3.0))));
         assert_eq!(bench.bars.to_string(), "bar tasks 3.000 3 ok\n");
+    }
+
+    #[test]
+    fn guarantees_whose_cost_could_not_be_measured_are_short() {
+        let mut bench = bench();
+        bench.guarantees();
+        assert_eq!(bench.bars.to_string(), "bar guarantees_cost - 1.03 short\n");
+        assert!(bench.problems[0].starts_with("guarantees: cannot start no-such-app"));
     }
 
     #[test]

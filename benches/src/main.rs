@@ -6,6 +6,7 @@
 //!   │                 ├── data     writes the inputs, once
 //!   │                 └── contest  one job on several sides, in turns
 //!   │                      └── job    what runs on each side and which number counts
+//!   ├── engine ── guarantees       one job with and without what can be left out, in turns
 //!   ├── memory ── scratch          a place for large files
 //!   ├── cluster                  masters and workers of both kinds, what is killed of them, many workers at once
 //!   ├── ha                       masters that die, stand still, lose their store
@@ -28,6 +29,7 @@ mod cluster;
 mod contest;
 mod data;
 mod engine;
+mod guarantees;
 mod ha;
 mod history;
 mod job;

@@ -29,14 +29,19 @@ impl Output {
 
     /// The shortest time of `name`, or of `name runN` with N above `cold_runs`.
     pub(crate) fn best_seconds(&self, name: &str, cold_runs: usize) -> Result<f64> {
-        let counts = |timed: &str| match timed.strip_prefix(name)?.strip_prefix(" run") {
+        self.warm_seconds(name, cold_runs)
+            .min_by(f64::total_cmp)
+            .with_context(|| format!("it printed no line `BENCH {name} SECONDS s`"))
+    }
+
+    /// The times of `name`, or of `name runN` with N above `cold_runs`, in the order they were printed.
+    pub(crate) fn warm_seconds(&self, name: &str, cold_runs: usize) -> impl Iterator<Item = f64> {
+        let counts = move |timed: &str| match timed.strip_prefix(name)?.strip_prefix(" run") {
             None => (timed == name).then_some(()),
             Some(run) => run.parse().is_ok_and(|run: usize| run > cold_runs).then_some(()),
         };
-        let warm = self.times.iter().filter(|(timed, _)| counts(timed).is_some());
+        let warm = self.times.iter().filter(move |(timed, _)| counts(timed).is_some());
         warm.map(|(_, seconds)| *seconds)
-            .min_by(f64::total_cmp)
-            .with_context(|| format!("it printed no line `BENCH {name} SECONDS s`"))
     }
 
     /// The last result called `name`.

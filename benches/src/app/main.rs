@@ -27,7 +27,7 @@ const USAGE: &str = "usage: firesteel-bench-app JOB
   knock ADDRESS | idle
   trivial | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
-  group PAIRS PARTITIONS | distinct STRINGS PARTITIONS
+  group PAIRS PARTITIONS | distinct STRINGS PARTITIONS | guarantees PAIRS PARTITIONS
   bounded group_by_key|join|cogroup|distinct|cache|one_group BYTES
   bounded wide|hot_key|long_texts|small_partitions|many_tasks BYTES
   terasort generate FIRST END OUTPUT | terasort sort INPUT OUTPUT | terasort validate INPUT OUTPUT
@@ -105,6 +105,9 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["sort", records, partitions] => Ok(rdd::sort(number(records)?, number(partitions)?)?),
         ["join", rows, partitions] => Ok(rdd::join(number(rows)?, number(partitions)?)?),
         ["group", pairs, partitions] => Ok(rdd::group(number(pairs)?, number(partitions)?)?),
+        ["guarantees", pairs, partitions] => {
+            Ok(rdd::guarantees(number(pairs)?, number(partitions)?)?)
+        }
         ["distinct", count, partitions] => Ok(rdd::distinct(number(count)?, number(partitions)?)?),
         _ => Err(nonsense(words)),
     }

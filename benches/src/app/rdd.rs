@@ -1,5 +1,6 @@
 //! The jobs of `./bench rdd` on Firesteel: each makes or reads its data, shuffles it and looks at every record that comes out.
 
+use firesteel::Pipe;
 use firesteel::prelude::*;
 
 use crate::generated::{mix, padded, skewed};
@@ -73,21 +74,54 @@ pub(crate) fn join(rows: u64, partitions: usize) -> Result<()> {
 /// Pairs into groups, twenty pairs per key on average.
 pub(crate) fn group(pairs: u64, partitions: usize) -> Result<()> {
     let ctx = context("group")?;
-    let pairs = ctx
-        .range_in(partitions, 0..pairs, 1)
-        .with((pairs / 20).max(1))
-        .map(|keys, i| ((mix(i) >> 1) % keys, i));
-    let (groups, largest, digest) = timing::timed("group", || {
-        pairs
-            .group_by_key_into(partitions)
-            .map(|(key, values)| {
-                let sum = values.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
-                (1u64, values.len(), key.wrapping_mul(sum) as i64)
-            })
-            .reduce(|a, b| (a.0 + b.0, a.1.max(b.1), a.2.wrapping_add(b.2)))
-    })?;
-    println!("RESULT group groups={groups} largest={largest} sum={digest}");
+    let pairs = keyed(&ctx, pairs, partitions);
+    let found = timing::timed("group", || grouped(&pairs, partitions))?;
+    println!("RESULT group {found}");
     Ok(())
+}
+
+/// The same in turns: of pairs that come out the same every time as far as the engine knows, and of pairs that need not, whose map
+/// outputs it therefore compares.
+pub(crate) fn guarantees(pairs: u64, partitions: usize) -> Result<()> {
+    const TURNS: usize = 12;
+    let ctx = context("guarantees")?;
+    let unguarded = keyed(&ctx, pairs, partitions).boxed();
+    let guarded = unguarded.indeterminate();
+    let mut both = [("unguarded", unguarded), ("guarded", guarded)];
+    for turn in 1..=TURNS {
+        for (name, pairs) in &both {
+            let found = timing::timed(&format!("{name} run{turn}"), || grouped(pairs, partitions))?;
+            if turn == TURNS {
+                println!("RESULT {name} {found}");
+            }
+        }
+        // Who comes second finds warmer caches, or a hotter processor.
+        both.reverse();
+    }
+    Ok(())
+}
+
+fn keyed(
+    ctx: &Context,
+    pairs: u64,
+    partitions: usize,
+) -> Rdd<(u64, u64), impl Pipe<Item = (u64, u64)> + use<>> {
+    let numbers = ctx.range_in(partitions, 0..pairs, 1).with((pairs / 20).max(1));
+    numbers.map(|keys, i| ((mix(i) >> 1) % keys, i))
+}
+
+/// How many groups, the largest, and a sum over all.
+fn grouped<P: Pipe<Item = (u64, u64)>>(
+    pairs: &Rdd<(u64, u64), P>,
+    partitions: usize,
+) -> Result<String> {
+    let groups = pairs.group_by_key_into(partitions).map(|(key, values)| {
+        let sum = values.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
+        (1u64, values.len(), key.wrapping_mul(sum) as i64)
+    });
+    let (groups, largest, digest) =
+        groups.reduce(|a, b| (a.0 + b.0, a.1.max(b.1), a.2.wrapping_add(b.2)))?;
+    Ok(format!("groups={groups} largest={largest} sum={digest}"))
 }
 
 /// Strings of 16 characters, each drawn from half as many different ones; how many were drawn at all.

@@ -38,6 +38,12 @@ impl fmt::Display for ExitStatus {
                 f,
                 "signal {signal} (a segmentation fault, most often a stack overflow: the stack of a task has 16 MiB)"
             ),
+            ExitStatus::Signal(signal @ 9) => {
+                write!(
+                    f,
+                    "signal {signal} (killed by a user, or by the system when memory ran short, as `dmesg` tells)"
+                )
+            }
             ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
         }
     }
@@ -98,13 +104,19 @@ mod tests {
     }
 
     #[test]
-    fn signal_11_is_told_as_what_it_most_often_is_and_other_ends_are_not() {
+    fn signals_9_and_11_are_told_as_what_they_most_often_are_and_other_ends_are_not() {
         let overflow = ExitStatus::Signal(11).to_string();
         assert!(overflow.starts_with("signal 11 (a segmentation fault"), "{overflow}");
         assert!(overflow.contains("stack overflow: the stack of a task has 16 MiB"), "{overflow}");
+        let killed = ExitStatus::Signal(9).to_string();
+        assert!(
+            killed.starts_with("signal 9 (killed") && killed.contains("memory ran short"),
+            "{killed}"
+        );
         for other in [ExitStatus::Signal(9), ExitStatus::Signal(6), ExitStatus::Code(11)] {
             assert!(!other.to_string().contains("stack overflow"), "{other}");
         }
+        assert_eq!(ExitStatus::Code(9).to_string(), "exit code 9");
     }
 
     #[test]

@@ -356,7 +356,7 @@ impl Context {
             firesteel_engine::Error::File { file, reason } => {
                 Error::invalid(&site, format!("{file}: {reason}"))
             }
-            other => other.into(),
+            other => Error::from(other).at(&site),
         })
     }
 

@@ -1,18 +1,19 @@
 //! What can go wrong for a user of the driver, each with what to do about it.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use firesteel_closure::WireError;
 use firesteel_conf::ConfError;
-use firesteel_types::JobError;
+use firesteel_types::{CallSite, JobError};
 
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed. Cloneable, because a wrong RDD tells every action the same.
 ///
-/// Its `Debug` form is its message: a program whose `main` returns it ends with a sentence.
+/// Its `Debug` form is its message: a program whose `main` returns it ends with a sentence. A `place` is the call of the program
+/// that failed, as `text_file (src/main.rs:7)`; `None` where there was none.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -71,19 +72,26 @@ pub enum Error {
     #[error(transparent)]
     Job(#[from] JobError),
     /// A job's additions to an accumulator could not be merged.
-    #[error("accumulator {id} misses what a task of the job added: {reason}")]
+    #[error("{}accumulator {id} misses what a task of the job added: {reason}", At(.place))]
     Accumulator {
+        /// The action whose tasks added.
+        place: Option<String>,
         /// Its [`Accumulator::id`](firesteel_task::Accumulator::id).
         id: u64,
         /// What went wrong when it was merged.
         reason: String,
     },
     /// The context was stopped.
-    #[error("the context is stopped; build a new one to run more jobs")]
-    ContextStopped,
+    #[error("{}the context is stopped; build a new one to run more jobs", At(.place))]
+    ContextStopped {
+        /// What was called on it.
+        place: Option<String>,
+    },
     /// The application lost its cluster.
-    #[error("no more jobs can be run: {reason}")]
+    #[error("{}no more jobs can be run: {reason}", At(.place))]
     ApplicationEnded {
+        /// The action that came too late.
+        place: Option<String>,
         /// Why the cluster is lost, as the master or the driver found it.
         reason: String,
     },
@@ -98,22 +106,30 @@ pub enum Error {
         reason: String,
     },
     /// An input path matches nothing.
-    #[error("input path {pattern:?} does not exist or matches no file")]
+    #[error("{}input path {pattern:?} does not exist or matches no file{hint}", At(.place))]
     NoInput {
+        /// The call that names it.
+        place: Option<String>,
         /// The path or pattern.
         pattern: String,
+        /// Where it was looked for, if the path does not say that itself; else empty.
+        hint: String,
     },
     /// An input path is not a valid pattern.
-    #[error("input path {pattern:?} is not a valid pattern: {reason}")]
+    #[error("{}input path {pattern:?} is not a valid pattern: {reason}", At(.place))]
     InputPattern {
+        /// The call that names it.
+        place: Option<String>,
         /// The path or pattern.
         pattern: String,
         /// The mistake, and where in the pattern it is.
         reason: String,
     },
     /// An input file is there but cannot be read.
-    #[error("input file {path:?} cannot be read: {source}")]
+    #[error("{}input file {path:?} cannot be read: {source}", At(.place))]
     UnreadableInput {
+        /// The call that names it.
+        place: Option<String>,
         /// The path, or the pattern if its store did not answer.
         path: PathBuf,
         /// The error of the system or of the store.
@@ -121,15 +137,20 @@ pub enum Error {
     },
     /// The output directory is already there.
     #[error(
-        "output directory {path:?} already exists; remove it or choose another, or replace it with SaveOptions::overwrite"
+        "{}output directory {path:?} already exists; remove it or choose another, or replace it with SaveOptions::overwrite",
+        At(.place)
     )]
     OutputExists {
+        /// The call that was to write it.
+        place: Option<String>,
         /// As it was given to the action.
         path: PathBuf,
     },
     /// The output could not be put in place.
-    #[error("could not {action} {path:?}: {source}")]
+    #[error("{}could not {action} {path:?}: {source}", At(.place))]
     Output {
+        /// The call that writes it.
+        place: Option<String>,
         /// A verb, such as `create`: what was tried with `path`.
         action: &'static str,
         /// The file or directory, or the URL in an object store.
@@ -138,10 +159,14 @@ pub enum Error {
         source: std::sync::Arc<io::Error>,
     },
     /// The RDD has no items, and the action needs one.
-    #[error("{operation} needs at least one item, but the RDD is empty")]
+    #[error(
+        "{operation} ({place}): it needs at least one item, but the RDD is empty; ask is_empty() first"
+    )]
     Empty {
         /// The action that was called, such as `first`.
         operation: &'static str,
+        /// Where it was called.
+        place: String,
     },
     /// Code of the program that an action runs on the driver panicked: an `Ord`, `Hash`, `Deserialize` or `Drop` of an item, a
     /// function that merges results.
@@ -159,8 +184,13 @@ pub enum Error {
         location: String,
     },
     /// A value could not be encoded or decoded.
-    #[error(transparent)]
-    Wire(std::sync::Arc<WireError>),
+    #[error("{}{source}", At(.place))]
+    Wire {
+        /// The action that wanted it.
+        place: Option<String>,
+        /// Which type, why, and what to do.
+        source: std::sync::Arc<WireError>,
+    },
     /// A thread or child process could not be started.
     #[error("could not start {what}: {source}")]
     Start {
@@ -183,8 +213,17 @@ pub enum Error {
     },
 }
 
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// What comes before a message: the place, if it is known.
+struct At<'a>(&'a Option<String>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |place| write!(f, "{place}: "))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
@@ -204,9 +243,9 @@ impl From<firesteel_engine::Error> for Error {
             Engine::AllocationFile { path, reason } => Error::AllocationFile { path, reason },
             Engine::File { file, reason } => Error::File { file, reason },
             Engine::Job(error) => Error::Job(error),
-            Engine::Accumulator { id, reason } => Error::Accumulator { id, reason },
-            Engine::Stopped => Error::ContextStopped,
-            Engine::ApplicationEnded { reason } => Error::ApplicationEnded { reason },
+            Engine::Accumulator { id, reason } => Error::Accumulator { place: None, id, reason },
+            Engine::Stopped => Error::ContextStopped { place: None },
+            Engine::ApplicationEnded { reason } => Error::ApplicationEnded { place: None, reason },
             Engine::Start { what, source } => Error::Start { what, source },
             Engine::Unsupported { message } => Error::Unsupported { message },
             Engine::Defect { message } => Error::Defect { message },
@@ -217,19 +256,46 @@ impl From<firesteel_engine::Error> for Error {
 
 impl From<WireError> for Error {
     fn from(error: WireError) -> Self {
-        Error::Wire(error.into())
+        Error::Wire { place: None, source: error.into() }
     }
 }
 
 impl Error {
-    pub(crate) fn invalid(
-        call_site: &firesteel_types::CallSite,
-        reason: impl Into<String>,
-    ) -> Self {
+    pub(crate) fn invalid(call_site: &CallSite, reason: impl Into<String>) -> Self {
         Error::InvalidArgument {
             operation: call_site.operation,
             place: format!("{}:{}", call_site.file, call_site.line),
             reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn empty(call_site: &CallSite) -> Self {
+        let place = format!("{}:{}", call_site.file, call_site.line);
+        Error::Empty { operation: call_site.operation, place }
+    }
+
+    /// The same, of this call, if it does not say yet of which it is.
+    pub(crate) fn at(mut self, call_site: &CallSite) -> Self {
+        if let Some(place) = self.place() {
+            let of = || format!("{} ({}:{})", call_site.operation, call_site.file, call_site.line);
+            place.get_or_insert_with(of);
+        }
+        self
+    }
+
+    /// What [`Error::at`] fills in.
+    fn place(&mut self) -> Option<&mut Option<String>> {
+        match self {
+            Error::Accumulator { place, .. }
+            | Error::ContextStopped { place }
+            | Error::ApplicationEnded { place, .. }
+            | Error::NoInput { place, .. }
+            | Error::InputPattern { place, .. }
+            | Error::UnreadableInput { place, .. }
+            | Error::OutputExists { place, .. }
+            | Error::Output { place, .. }
+            | Error::Wire { place, .. } => Some(place),
+            _ => None,
         }
     }
 }

@@ -49,14 +49,34 @@ impl TextOptions {
 pub(crate) type Cut = (Option<usize>, Option<u64>);
 
 /// The files that `paths` names.
-pub(crate) fn find(conf: &Conf, paths: &str) -> Result<Vec<FileRef>> {
-    firesteel_io::find(paths, &store_options(conf)).map_err(|error| match error {
-        FindError::Nothing { pattern } => Error::NoInput { pattern },
-        FindError::Pattern { pattern, reason } => Error::InputPattern { pattern, reason },
-        FindError::Unreadable { path, source } => {
-            Error::UnreadableInput { path, source: Arc::new(source) }
+pub(crate) fn find(site: &CallSite, conf: &Conf, paths: &str) -> Result<Vec<FileRef>> {
+    let found = firesteel_io::find(paths, &store_options(conf));
+    found.map_err(|error| refusal(error).at(site))
+}
+
+#[cold]
+fn refusal(error: FindError) -> Error {
+    let place = None;
+    match error {
+        FindError::Nothing { pattern } => {
+            let hint = looked_for_in(&pattern);
+            Error::NoInput { place, pattern, hint }
         }
-    })
+        FindError::Pattern { pattern, reason } => Error::InputPattern { place, pattern, reason },
+        FindError::Unreadable { path, source } => {
+            Error::UnreadableInput { place, path, source: Arc::new(source) }
+        }
+    }
+}
+
+/// From where a path leads that does not begin at the root.
+fn looked_for_in(pattern: &str) -> String {
+    match std::env::current_dir() {
+        Ok(directory) if !pattern.starts_with('/') && !pattern.contains("://") => {
+            format!(" (looked for in {})", directory.display())
+        }
+        _ => String::new(),
+    }
 }
 
 /// The settings of object stores: Hadoop's, with Spark's prefix.

@@ -121,7 +121,7 @@ impl Drop for RemoteStaged {
 fn commit_failed(url: &str, error: firesteel_io::CommitError) -> Error {
     use firesteel_io::CommitError;
     let source = match error {
-        CommitError::Exists => return Error::OutputExists { path: url.into() },
+        CommitError::Exists => return Error::OutputExists { place: None, path: url.into() },
         CommitError::Locked(lock) => io::Error::other(format!(
             "another job is committing to it; if none does any more, remove {lock}"
         )),
@@ -157,7 +157,7 @@ impl Staged {
         let target = std::path::absolute(given).map_err(failed("resolve", given))?;
         clear_killed_saves(&target);
         if !replace && exists(given) {
-            return Err(Error::OutputExists { path: given.to_owned() });
+            return Err(Error::OutputExists { place: None, path: given.to_owned() });
         }
         let prefix = staging_prefix(&target).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it has no file name");
@@ -209,14 +209,18 @@ impl Staged {
     /// directory could: rename refuses anything else.
     fn put_in_place(&self, output: &Path) -> Result<()> {
         if exists(&self.target) {
-            return Err(Error::OutputExists { path: self.target.clone() });
+            return Err(self.exists());
         }
         std::fs::rename(output, &self.target).map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty
             | io::ErrorKind::AlreadyExists
-            | io::ErrorKind::NotADirectory => Error::OutputExists { path: self.target.clone() },
+            | io::ErrorKind::NotADirectory => self.exists(),
             _ => failed("put in place", &self.target)(source),
         })
+    }
+
+    fn exists(&self) -> Error {
+        Error::OutputExists { place: None, path: self.target.clone() }
     }
 
     /// Moves the old output aside, the new one into its place, and the old one back if that fails.
@@ -324,7 +328,10 @@ fn remove_busy_directory(path: &Path) -> bool {
 
 fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.to_owned();
-    move |source| Error::Output { action, path: path.clone(), source: Arc::new(source) }
+    move |source| {
+        let (path, source) = (path.clone(), Arc::new(source));
+        Error::Output { place: None, action, path, source }
+    }
 }
 
 #[cfg(test)]

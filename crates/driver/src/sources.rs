@@ -44,7 +44,7 @@ impl Context {
     ) -> Result<Rdd<String, TextSource>> {
         let cut = (options.min_partitions, options.max_split_bytes);
         input::check_cut(&site, cut)?;
-        let files = input::find(self.conf(), paths)?;
+        let files = input::find(&site, self.conf(), paths)?;
         let splits = input::split(self.conf(), files, cut, self.default_min_partitions())?;
         let count = splits.len();
         let source = TextSource::new(splits, options.lossy);
@@ -77,7 +77,7 @@ impl Context {
     ) -> Result<Rdd<(String, String), WholeTextFiles>> {
         let cut = (options.min_partitions, options.max_split_bytes);
         input::check_cut(&site, cut)?;
-        let files = input::find(self.conf(), paths)?;
+        let files = input::find(&site, self.conf(), paths)?;
         let least = options.min_partitions.unwrap_or_else(|| self.default_min_partitions());
         let groups = group_files(files, least);
         let count = groups.len();
@@ -113,7 +113,7 @@ impl Context {
         paths: &str,
         partitions: usize,
     ) -> Result<Rdd<(String, PortableDataStream), BinaryFiles>> {
-        let groups = group_files(input::find(self.conf(), paths)?, partitions);
+        let groups = group_files(input::find(&site, self.conf(), paths)?, partitions);
         let count = groups.len();
         Ok(self.of_files("BinaryFileRDD", site, paths, count, BinaryFiles::new(groups)))
     }
@@ -141,7 +141,7 @@ impl Context {
         options: &CsvOptions,
     ) -> Result<Rdd<T, CsvSource<T>>> {
         input::check_cut(&site, options.cut())?;
-        let files = input::find(self.conf(), paths)?;
+        let files = input::find(&site, self.conf(), paths)?;
         let splits = match options.is_multi_line() {
             true => input::whole(files),
             false => {
@@ -176,7 +176,7 @@ impl Context {
         options: &JsonOptions,
     ) -> Result<Rdd<T, JsonSource<T>>> {
         input::check_cut(&site, options.cut())?;
-        let files = input::find(self.conf(), paths)?;
+        let files = input::find(&site, self.conf(), paths)?;
         let least = self.default_min_partitions();
         let splits = input::split(self.conf(), files, options.cut(), least)?;
         let count = splits.len();
@@ -188,7 +188,7 @@ impl Context {
     #[track_caller]
     pub fn object_file<T: Data>(&self, paths: &str) -> Result<Rdd<T, ObjectSource<T>>> {
         let site = CallSite::here("object_file");
-        let files = input::find(self.conf(), paths)?;
+        let files = input::find(&site, self.conf(), paths)?;
         let count = files.len();
         Ok(self.of_files("ObjectFileRDD", site, paths, count, ObjectSource::new(files)))
     }
@@ -204,7 +204,7 @@ impl Context {
         use firesteel_rdd::parquet::{ParquetSource, split_parquet};
         let site = CallSite::here("parquet");
         let target = self.conf().get(&firesteel_conf::entries::FILES_MAX_PARTITION_BYTES)?.0;
-        let splits = split_parquet(input::find(self.conf(), paths)?, target);
+        let splits = split_parquet(input::find(&site, self.conf(), paths)?, target);
         let count = splits.len();
         Ok(self.of_files("ParquetRDD", site, paths, count, ParquetSource::new(splits)))
     }

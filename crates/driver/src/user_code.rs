@@ -5,9 +5,12 @@ use firesteel_types::{CallSite, TaskFailure};
 
 use crate::{Error, Result};
 
-/// Runs a part of an action that calls code of the user's.
+/// Runs a part of an action that calls code of the user's. Its errors say which action it was.
 pub(crate) fn on_driver<R>(site: &CallSite, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    firesteel_engine::catch(work).unwrap_or_else(|failure| Err(user_code_failed(site, failure)))
+    match firesteel_engine::catch(work) {
+        Ok(result) => result.map_err(|error| error.at(site)),
+        Err(failure) => Err(user_code_failed(site, failure)),
+    }
 }
 
 #[cold]

@@ -6,8 +6,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child as Process, Command};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child as Process, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ fn lost(slot: &mut Option<Child>, error: &io::Error) -> TaskReport {
         child.process.wait().ok()
     });
     let reason = match status {
-        Some(status) => format!("the child process ended with {status} ({error})"),
+        Some(status) => format!("the child process ended with {} ({error})", told(status)),
         None => format!("the child process could not be started: {error}"),
     };
     TaskReport::failed(TaskFailure::ExecutorLost {
@@ -132,6 +132,16 @@ fn lost(slot: &mut Option<Child>, error: &io::Error) -> TaskReport {
         caused_by_app: true,
         reason,
     })
+}
+
+/// How a process ended, and what that most often means.
+fn told(status: ExitStatus) -> String {
+    let meaning = match status.signal() {
+        Some(9) => ", killed by a user or by the system when memory ran short",
+        Some(11) => ", most often a stack overflow",
+        _ => "",
+    };
+    format!("{status}{meaning}")
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -70,7 +70,7 @@ fn a_file_that_is_added_is_found_by_the_tasks_of_local_mode_as_it_was_then() {
         assert_eq!(ctx.list_files(), [words.as_str()]);
         assert_eq!(seen(&ctx), only(transport));
         ctx.stop();
-        assert!(matches!(ctx.add_file(&words), Err(Error::ContextStopped)));
+        fails_with(ctx.add_file(&words), &["add_file (", "the context is stopped"]);
         drop(ctx);
         assert_eq!(names_in(&tmp), [""; 0], "the copies are gone");
     }

@@ -24,6 +24,69 @@ fn a_missing_input_path_is_named() {
     assert_usable(&ctx);
 }
 
+/// The error names this call of this file as where it comes from.
+fn fails_at<T: std::fmt::Debug>(result: Result<T>, operation: &str, words: &[&str]) {
+    let place = format!("{operation} ({}:", file!());
+    let words: Vec<&str> = words.iter().copied().chain([place.as_str()]).collect();
+    fails_with(result, &words);
+}
+
+#[test]
+fn input_and_output_that_cannot_be_used_are_told_with_the_call_that_names_them() {
+    let (ctx, scratch) = (context(), Scratch::new());
+    let missing = scratch.path("missing.txt");
+    fails_at(ctx.text_file(&missing).map(drop), "text_file", &["matches no file"]);
+    let whole = ctx.whole_text_files(&missing).map(drop);
+    fails_at(whole, "whole_text_files", &["matches no file"]);
+    fails_at(ctx.binary_files(&missing).map(drop), "binary_files", &["matches no file"]);
+    fails_at(ctx.csv::<(u64,)>(&missing).map(drop), "csv", &["matches no file"]);
+    fails_at(ctx.json_lines::<u64>(&missing).map(drop), "json_lines", &["matches no file"]);
+    fails_at(ctx.object_file::<u64>(&missing).map(drop), "object_file", &["matches no file"]);
+    let here = std::env::current_dir().unwrap().display().to_string();
+    fails_at(ctx.text_file("no/such").map(drop), "text_file", &["looked for in", &here]);
+    let absolute = ctx.text_file(&missing).map(drop).unwrap_err().to_string();
+    assert!(!absolute.contains("looked for in"), "{absolute}");
+    fails_at(ctx.text_file("a***").map(drop), "text_file", &["not a valid pattern"]);
+    std::os::unix::fs::symlink("nowhere", scratch.path("dangling.txt")).unwrap();
+    let dangling = scratch.path("*.txt");
+    fails_at(ctx.text_file(&dangling).map(drop), "text_file", &["cannot be read"]);
+    let (numbers, file) = (ctx.range(0..10u64), scratch.write("file", "a\n"));
+    fails_at(numbers.save_as_text_file(&file), "save_as_text_file", &["already exists"]);
+    let below = format!("{file}/out");
+    fails_at(numbers.save_as_text_file(&below), "save_as_text_file", &["could not create"]);
+    fails_at(ctx.set_checkpoint_dir(&below), "set_checkpoint_dir", &["could not create"]);
+    fails_at(ctx.empty::<u64>().max(), "max", &["at least one item"]);
+    ctx.stop();
+    fails_at(numbers.count(), "count", &["the context is stopped"]);
+    fails_at(numbers.take(1), "take", &["the context is stopped"]);
+}
+
+#[test]
+fn a_job_that_fails_or_is_cancelled_names_the_calls_that_its_stage_is_made_of() {
+    let at = |operation: &str| format!("{operation} at {}:", file!());
+    let ctx = context();
+    let (few, many) = (ctx.range_in(2, 0..4u64, 1), ctx.range_in(2, 0..6u64, 1));
+    let zipped = few.zip(&many).map(|(a, b)| a + b);
+    let error = zipped.count().unwrap_err().to_string();
+    for operation in ["count", "map", "zip", "range_in"] {
+        assert!(error.contains(&at(operation)), "{operation} is missing in: {error}");
+    }
+    // What another stage computes is not where to look.
+    let summed = few.map(|n| (n, n)).reduce_by_key(|a, b| a + b).filter(|(n, _)| 1 / n < 9);
+    let error = summed.collect().unwrap_err().to_string();
+    for operation in ["collect", "filter", "reduce_by_key"] {
+        assert!(error.contains(&at(operation)), "{operation} is missing in: {error}");
+    }
+    assert!(!error.contains("range_in") && !error.contains("map at"), "{error}");
+    let endless = ctx.range_in(2, 0..u64::MAX, 1).map(|n| std::hint::black_box(n) & 1);
+    let job = endless.in_background(|numbers| numbers.sum());
+    ctx.cancel_all_jobs();
+    job.cancel();
+    let error = job.wait().unwrap_err().to_string();
+    assert!(error.contains(&at("sum")) && error.contains("cancelled"), "{error}");
+    assert_usable(&ctx);
+}
+
 #[test]
 fn a_glob_that_matches_nothing_or_is_malformed_is_named() {
     let (ctx, scratch) = (context(), Scratch::new());

@@ -23,6 +23,21 @@ fn broadcast_values_are_on_the_books_until_they_are_gone() {
     wait_until(|| books(&ctx) < MEGABYTE);
 }
 
+#[test]
+fn a_part_of_a_collection_is_on_the_books_as_it_lies_in_memory() {
+    const ITEMS: u64 = 1_000_000;
+    let (ctx, _) = started(builder(1), 1);
+    // A byte each on the way to the executor.
+    let numbers = ctx.parallelize_in(2, vec![1u64; 2 * ITEMS as usize]);
+    let read = numbers.map_partitions(|items| {
+        let used = TaskContext::current().unwrap().scratch().memory().used().1;
+        std::iter::once((items.count() as u64, used))
+    });
+    for (count, used) in read.collect().unwrap() {
+        assert!(count == ITEMS && used >= 8 * ITEMS, "{used} bytes for {count} numbers");
+    }
+}
+
 /// Bytes of storage on the books of the executor, as its tasks see them.
 fn books(ctx: &Context) -> u64 {
     let used = ctx.parallelize_in(1, [1u64]);

@@ -90,8 +90,26 @@ fn an_abort_and_a_kill_in_a_reduce_task_end_the_job_though_map_outputs_go_with_t
         until_the_end()
     });
     let error = error_of("kill -9", move || killed.count().map(drop));
-    assert!(error.contains("signal 9"), "{error}");
+    assert!(error.contains("signal 9 (killed by a user, or by the system"), "{error}");
     assert_usable(&ctx);
+}
+
+/// A recursion without an end.
+fn deeper(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 64]);
+    if frame[0] == u64::MAX { 0 } else { deeper(frame[1] + 1) + frame[2] }
+}
+
+#[test]
+fn a_recursion_without_an_end_is_told_as_a_stack_overflow_and_ends_its_job_only() {
+    for master in ["local-cluster[2,1,256]", "local[2]"] {
+        let over = builder(master).config("spark.firesteel.local.transport", "process");
+        let ctx = over.build().unwrap();
+        let endless = ctx.parallelize_in(1, [0u64]).map(deeper);
+        let error = error_of(master, move || endless.count().map(drop));
+        assert!(error.contains("stack overflow") && error.contains("map at"), "{error}");
+        assert_usable(&ctx);
+    }
 }
 
 #[test]

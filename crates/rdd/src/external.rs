@@ -97,7 +97,7 @@ impl<I: Iterator<Item: Display>> Piped<I> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| fail_with(format!("could not start `{program}`: {error}")));
+            .unwrap_or_else(|error| fail_starting(&program, &error));
         let stdin = child.stdin.take().expect("stdin is piped");
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
@@ -147,6 +147,17 @@ impl<I: Iterator<Item: Display>> Piped<I> {
             Err(error) => fail_with(format!("could not wait for `{}`: {error}", self.program)),
         }
     }
+}
+
+#[cold]
+fn fail_starting(program: &str, error: &io::Error) -> ! {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; it has to be installed on every machine that runs tasks, in a directory of PATH or under this path"
+        }
+        _ => "",
+    };
+    fail_with(format!("could not start `{program}`: {error}{advice}"))
 }
 
 impl<I> Piped<I> {

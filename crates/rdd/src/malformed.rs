@@ -46,7 +46,7 @@ impl Malformed {
             .map_or_else(|| format!("offset {offset}"), |line| format!("line {line}"));
         let column = self.column.map_or(String::new(), |column| format!(", {column}"));
         fail_for_good(format!(
-            "{}, {place}{column}: {}: {:?}",
+            "{}, {place}{column}: {}: {:?}; mend the row, or have such rows left out with ParseMode::DropMalformed",
             split.location,
             self.reason,
             shown(&self.value)

@@ -27,7 +27,7 @@ use firesteel_task::{TaskContext, fail_for_good, fail_with};
 use crate::Pipe;
 use crate::memory::Meter;
 use crate::shape::{fields_of, is_known};
-use crate::text::fail_reading;
+use crate::text::{fail_opening, fail_reading};
 use crate::write::{RowFormat, WriteError};
 
 /// Rows that are turned at once, or fewer if they have so many bytes.
@@ -172,7 +172,7 @@ fn fail_damaged(location: &Location, error: ParquetError) -> ! {
                 io::ErrorKind::UnexpectedEof => fail_with(format!(
                     "{location} is shorter than it was when the job was planned: it was changed meanwhile"
                 )),
-                io::ErrorKind::NotFound => fail_with(format!("could not open {location}: {error}")),
+                io::ErrorKind::NotFound => fail_opening(location, &error),
                 _ => fail_reading(location, 0, &error),
             }
         }

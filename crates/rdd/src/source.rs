@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use firesteel_closure::{
-    Data, Decoder, Detached, Encoder, Wire, WireError, append_items, from_bytes, wire,
+    Data, Decoder, Detached, Encoder, Wire, WireError, append_items, from_bytes, heap_bytes, wire,
 };
 use firesteel_storage::Reservation;
 use firesteel_task::{OrFail, TaskContext, fail};
@@ -121,10 +121,12 @@ impl<T: Data> Wire for Parallelized<T> {
 fn fetch<T: Data>(source: u32, partition: u32, task: &TaskContext) -> (Parts<T>, Reservation) {
     let bytes = task.environment().fetch_items(source, partition);
     let bytes = bytes.unwrap_or_else(|failure| fail(failure));
-    let mut held = task.reserve();
     // Refused or not: the partition is the task's input, and there is nothing to spill.
+    let mut held = task.reserve();
     let _ = held.resize(bytes.len() as u64);
-    let items = from_bytes(&bytes).or_fail();
+    let items: Vec<T> = from_bytes(&bytes).or_fail();
+    // Small numbers take a byte on the way and eight here.
+    let _ = held.resize(heap_bytes(&items) as u64);
     (Parts { items, partitions: 1 }, held)
 }
 

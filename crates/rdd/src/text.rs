@@ -313,7 +313,15 @@ impl Iterator for Lines {
 
 /// Ends the task because a file cannot be opened.
 pub(crate) fn fail_opening(location: &Location, error: &std::io::Error) -> ! {
-    let message = format!("could not open {location}: {error}");
+    let advice = match (location, error.kind()) {
+        // It was when the driver looked.
+        (Location::Local(_), std::io::ErrorKind::NotFound) => {
+            "; it was there when the job was planned: it was removed meanwhile, or it lies on a disk that this executor \
+             does not see"
+        }
+        _ => "",
+    };
+    let message = format!("could not open {location}: {error}{advice}");
     if is_final(error) { fail_for_good(message) } else { fail_with(message) }
 }
 

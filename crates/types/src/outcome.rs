@@ -113,7 +113,7 @@ pub enum JobError {
     TaskFailed {
         job: JobId,
         stage: StageRef,
-        /// The stage's name: operation and place.
+        /// The stage's name, operation and place, and those of the steps that it computes.
         stage_name: String,
         partition: u32,
         /// How many attempts failed.
@@ -126,7 +126,7 @@ pub enum JobError {
     StageAborted {
         job: JobId,
         stage: StageId,
-        /// The stage's name: operation and place.
+        /// The stage's name, operation and place, and those of the steps that it computes.
         stage_name: String,
         reason: String,
     },
@@ -134,9 +134,12 @@ pub enum JobError {
     #[error("{message}")]
     Told { message: String },
     /// The user, or the end of the application, cancelled it.
-    #[error("{job} cancelled: {reason}", job = JobName(*job))]
+    #[error("{job}{action} cancelled: {reason}", job = JobName(*job), action = Of(action))]
     Cancelled {
         job: JobId,
+        /// The action that ran it: operation and place; empty if it is not known.
+        #[serde(default)]
+        action: String,
         /// By whom or why.
         reason: String,
     },
@@ -147,5 +150,14 @@ struct JobName(JobId);
 impl fmt::Display for JobName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "job {}", self.0)
+    }
+}
+
+/// Behind a job's name: what ran it.
+struct Of<'a>(&'a str);
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
     }
 }

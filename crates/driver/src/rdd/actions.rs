@@ -66,7 +66,7 @@ macro_rules! actions {
             let (site, action) = (CallSite::here("reduce"), Reduce::new(self.ship(f)));
             let reduce = || self.rdd().reduce_call(site, action, self.here(f));
             let reduced = on_driver(&site, reduce)?;
-            reduced.ok_or(Error::Empty { operation: "reduce" })
+            reduced.ok_or_else(|| Error::empty(&site))
         }
 
         /// All items folded by `f`, starting at `zero` in each partition and once more on the driver.
@@ -106,7 +106,7 @@ macro_rules! actions {
             let (site, f) = (CallSite::here("tree_reduce"), self.ship(f));
             let reduce = IgnoreIndex(ReducePartition(f.clone()));
             let merged = self.rdd().map_partitions_call(site, reduce).shrink(site, f)?;
-            merged.ok_or(Error::Empty { operation: "tree_reduce" })
+            merged.ok_or_else(|| Error::empty(&site))
         }
 
         /// [`Rdd::aggregate`] with most of the merging done by tasks: for many partitions or large
@@ -182,8 +182,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 
     /// Whether a job can run at all, even one that reads no partition; does what must be done before.
-    fn check(&self) -> Result<()> {
-        check(&self.context, &self.info)
+    fn check(&self, site: &CallSite) -> Result<()> {
+        check(&self.context, &self.info, site)
     }
 
     pub(crate) fn run_all<A: Action<T>>(
@@ -239,7 +239,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     {
         let site = CallSite::here("first");
         let first = on_driver(&site, || self.take_at(site, 1))?;
-        first.into_iter().next().ok_or(Error::Empty { operation: "first" })
+        first.into_iter().next().ok_or_else(|| Error::empty(&site))
     }
 
     /// Whether there are no items.
@@ -265,7 +265,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        self.check()?;
+        self.check(&site)?;
         let conf = self.context.conf();
         let factor = conf.get(&entries::RDD_LIMIT_SCALE_UP_FACTOR)?;
         let mut width = conf.get(&entries::RDD_LIMIT_INITIAL_NUM_PARTITIONS)?;
@@ -444,7 +444,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let site = CallSite::here("to_local_iterator");
         let rdd = self.clone();
         let mut failed = false;
-        let unusable = self.check().err().map(Err);
+        let unusable = self.check(&site).err().map(Err);
         let partitions = if unusable.is_some() { 0 } else { self.info.partitions };
         unusable.into_iter().chain((0..partitions).flat_map(move |partition| {
             if failed {
@@ -464,9 +464,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     }
 }
 
-fn check(context: &Context, rdd: &Arc<RddInfo>) -> Result<()> {
+fn check(context: &Context, rdd: &Arc<RddInfo>, site: &CallSite) -> Result<()> {
     if context.is_stopped() {
-        return Err(Error::ContextStopped);
+        return Err(Error::ContextStopped { place: None }.at(site));
     }
     prepare(rdd)
 }
@@ -522,14 +522,16 @@ impl RunningJob {
                           with `rdd.with(..)`";
             return Err(Error::invalid(&site, reason));
         }
-        check(context, lineage)?;
+        check(context, lineage, &site)?;
         let LocalProperties { job: properties, future } = local_properties::get(context.id());
         let engine = &context.0.engine;
         if let Some(reason) = future.as_ref().and_then(|future| future.cancelled()) {
-            return Err(JobError::Cancelled { job: engine.name_job(), reason }.into());
+            let (job, action) = (engine.name_job(), site.to_string());
+            return Err(JobError::Cancelled { job, action, reason }.into());
         }
         let properties = properties.with(Properties::CALL_SITE, &site.to_string());
-        let waiter = engine.submit(lineage.clone(), partitions, body, properties)?;
+        let waiter = engine.submit(lineage.clone(), partitions, body, properties);
+        let waiter = waiter.map_err(|error| Error::from(error).at(&site))?;
         if let Some(reason) = future.and_then(|future| future.add(waiter.job())) {
             engine.cancel_job(waiter.job(), &reason);
         }
@@ -542,7 +544,7 @@ impl RunningJob {
         }
         let result = match self.waiter.next() {
             Some(Ok(result)) => return Some(Ok(result)),
-            Some(Err(error)) => Err(Error::from(error)),
+            Some(Err(error)) => Err(Error::from(error).at(&self.site)),
             None => checkpoint::write_pending(&self.context, &self.lineage),
         };
         self.ended = true;

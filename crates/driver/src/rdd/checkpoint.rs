@@ -43,17 +43,21 @@ impl Context {
     /// store. It stays when the application ends.
     #[track_caller]
     pub fn set_checkpoint_dir(&self, directory: &str) -> Result<()> {
+        self.set_checkpoint_dir_at(CallSite::here("set_checkpoint_dir"), directory)
+    }
+
+    fn set_checkpoint_dir_at(&self, site: CallSite, directory: &str) -> Result<()> {
         let root = Location::parse(directory, &input::store_options(self.conf()));
         if root.local().is_some_and(|path| path.as_os_str().is_empty()) {
             let reason = "a checkpoint directory needs a name";
-            return Err(Error::invalid(&CallSite::here("set_checkpoint_dir"), reason));
+            return Err(Error::invalid(&site, reason));
         }
         let own = root.child(&format!("{:032x}", fastrand::u128(..)));
         if let Some(path) = own.local() {
-            std::fs::create_dir_all(path).map_err(|source| Error::Output {
-                action: "create the checkpoint directory",
-                path: path.to_owned(),
-                source: Arc::new(source),
+            std::fs::create_dir_all(path).map_err(|source| {
+                let (path, source) = (path.to_owned(), Arc::new(source));
+                let action = "create the checkpoint directory";
+                Error::Output { place: None, action, path, source }.at(&site)
             })?;
         }
         *lock(&self.0.checkpoints.directory) = Some(own);
@@ -72,7 +76,7 @@ impl Context {
             return Ok(directory);
         }
         if let Some(directory) = self.conf().get(&entries::CHECKPOINT_DIR)? {
-            self.set_checkpoint_dir(&directory)?;
+            self.set_checkpoint_dir_at(*site, &directory)?;
         }
         set().ok_or_else(|| {
             let reason = "the checkpoint directory has not been set: call ctx.set_checkpoint_dir(..) \
@@ -307,10 +311,11 @@ struct Reliable<T, P> {
 impl<T: Data, P: Pipe<Item = T>> Work for Reliable<T, P> {
     fn write(&self, _: &Arc<RddInfo>) -> Result<bool> {
         let Some(rdd) = lock(&self.rdd).clone() else { return Ok(true) };
-        let staged = Output::create(&self.directory, false, &rdd.context)?;
+        let staged = Output::create(&self.directory, false, &rdd.context);
+        let staged = staged.map_err(|error| error.at(&self.site))?;
         let action = WriteCheckpoint::new(staged.target(), self.codec);
         let files: Result<Vec<Written>> = rdd.run_all(self.site, action)?.collect();
-        staged.commit(files?)?;
+        staged.commit(files?).map_err(|error| error.at(&self.site))?;
         Ok(true)
     }
 

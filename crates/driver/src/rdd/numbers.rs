@@ -41,7 +41,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let site = CallSite::here("min");
         let smallest = Reduce::new(Pure::new(|a: T, b: T| a.min(b)));
         let found = on_driver(&site, || self.reduce_call(site, smallest, Ord::min))?;
-        found.ok_or(Error::Empty { operation: "min" })
+        found.ok_or_else(|| Error::empty(&site))
     }
 
     /// The largest item; [`Error::Empty`] if there is none.
@@ -53,7 +53,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let site = CallSite::here("max");
         let largest = Reduce::new(Pure::new(|a: T, b: T| a.max(b)));
         let found = on_driver(&site, || self.reduce_call(site, largest, Ord::max))?;
-        found.ok_or(Error::Empty { operation: "max" })
+        found.ok_or_else(|| Error::empty(&site))
     }
 
     /// Count, mean, variance and extremes in one pass.
@@ -140,7 +140,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         let stats = self.stats_at(site)?;
         let (low, high) = (stats.min(), stats.max());
         if stats.count() == 0 {
-            return Err(Error::Empty { operation: "histogram_of" });
+            return Err(Error::empty(&site));
         }
         // The extremes leave NaN out; the mean does not.
         if !(low.is_finite() && high.is_finite()) || stats.mean().is_nan() {

@@ -185,9 +185,10 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
             Some(text) => Location::parse(text, &input::store_options(self.context.conf())),
             None => Location::Local(directory.to_owned()),
         };
-        let output = Output::create(&target, replace, &self.context)?;
+        let output = Output::create(&target, replace, &self.context);
+        let output = output.map_err(|error| error.at(&site))?;
         let action = WriteFiles::new(output.target(), options.compression, format);
         let files: Result<Vec<Written>> = self.run_all(site, action)?.collect();
-        output.commit(files?)
+        output.commit(files?).map_err(|error| error.at(&site))
     }
 }

@@ -21,7 +21,7 @@ fn counting_taking_and_looking_find_the_first_items_first() {
         assert!(!late.is_empty().unwrap());
         let none = rdd.filter(|_| false);
         assert!(none.is_empty().unwrap());
-        assert!(matches!(none.first(), Err(Error::Empty { operation: "first" })));
+        assert!(matches!(none.first(), Err(Error::Empty { operation: "first", .. })));
         assert!(none.take(3).unwrap().is_empty());
     });
 }
@@ -73,7 +73,10 @@ fn folds_go_through_partitions_in_order() {
 fn folds_of_nothing_are_their_zero_or_a_clear_error() {
     on_every_transport(|ctx| {
         for rdd in [ctx.empty::<u64>().boxed(), ctx.parallelize_in(5, Vec::<u64>::new()).boxed()] {
-            assert!(matches!(rdd.reduce(|a, b| a + b), Err(Error::Empty { operation: "reduce" })));
+            assert!(matches!(
+                rdd.reduce(|a, b| a + b),
+                Err(Error::Empty { operation: "reduce", .. })
+            ));
             assert!(matches!(rdd.tree_reduce(|a, b| a + b), Err(Error::Empty { .. })));
             assert_eq!(rdd.fold(0, |a, b| a + b).unwrap(), 0);
             assert_eq!(rdd.aggregate(7, |n, _| n, |a, _| a).unwrap(), 7);

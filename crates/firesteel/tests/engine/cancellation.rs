@@ -215,9 +215,9 @@ fn a_stopped_context_refuses_jobs() {
         ctx.stop();
         assert!(ctx.is_stopped());
         for error in [rdd.count().unwrap_err(), shuffled.sort_by_key().count().unwrap_err()] {
-            assert!(matches!(error, Error::ContextStopped), "{error}");
+            assert!(matches!(error, Error::ContextStopped { .. }), "{error}");
         }
-        assert!(matches!(rdd.count_async().wait(), Err(Error::ContextStopped)));
+        assert!(matches!(rdd.count_async().wait(), Err(Error::ContextStopped { .. })));
         // Describing more, and dropping what is there, is harmless.
         drop((rdd.map(|n| n + 1), ctx.broadcast(1u8), shuffled));
     }

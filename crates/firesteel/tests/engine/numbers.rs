@@ -52,8 +52,8 @@ fn no_numbers_have_a_sum_but_no_mean_and_no_extremes() {
         for rdd in [ctx.empty::<u32>().boxed(), ctx.parallelize_in(3, Vec::<u32>::new()).boxed()] {
             assert_eq!(rdd.sum().unwrap(), 0);
             assert!(rdd.mean().unwrap().is_nan() && rdd.variance().unwrap().is_nan());
-            assert!(matches!(rdd.min(), Err(Error::Empty { operation: "min" })));
-            assert!(matches!(rdd.max(), Err(Error::Empty { operation: "max" })));
+            assert!(matches!(rdd.min(), Err(Error::Empty { operation: "min", .. })));
+            assert!(matches!(rdd.max(), Err(Error::Empty { operation: "max", .. })));
             assert!(matches!(rdd.histogram_of(3), Err(Error::Empty { .. })));
             assert_eq!(rdd.histogram(&[0.0, 1.0]).unwrap(), [0]);
         }

@@ -97,8 +97,9 @@ impl DagScheduler {
             self.stage_mut(id).state = StageState::Resting;
             return false;
         }
-        let reason =
-            format!("{failed} attempt(s) in a row failed to fetch, most recently: {failure}");
+        let reason = format!(
+            "{failed} attempt(s) in a row failed to fetch (spark.stage.maxConsecutiveAttempts), most recently: {failure}"
+        );
         self.abort_stage(turn, id, &reason, |job, name| JobError::StageAborted {
             job,
             stage: id,
@@ -184,7 +185,7 @@ impl DagScheduler {
         error: impl Fn(JobId, String) -> JobError,
     ) {
         self.end_attempt(turn, id, Some(reason), Leftover::Cancel);
-        let name = self.stage_mut(id).name();
+        let name = self.stage_mut(id).described();
         for job in self.jobs_of_stage(id) {
             self.end_job(turn, job, Err(error(job, name.clone())));
         }
@@ -192,7 +193,9 @@ impl DagScheduler {
 
     pub(super) fn cancel(&mut self, turn: &mut Turn<'_>, jobs: Vec<JobId>, reason: &str) {
         for job in jobs {
-            self.end_job(turn, job, Err(JobError::Cancelled { job, reason: reason.to_string() }));
+            let action = self.jobs.get(&job).map(|job| job.properties.call_site().to_owned());
+            let (action, reason) = (action.unwrap_or_default(), reason.to_owned());
+            self.end_job(turn, job, Err(JobError::Cancelled { job, action, reason }));
         }
     }
 

@@ -79,6 +79,31 @@ pub(super) fn cut(root: &Arc<RddInfo>) -> Cut {
     Cut { rdds: rdds.into(), shuffles, has_preferred }
 }
 
+/// Where the RDDs between this one and the nearest shuffles behind it were made, each place once and `known` left out; of many
+/// those that are nearest.
+pub(super) fn steps(root: &Arc<RddInfo>, known: &str) -> Vec<String> {
+    const MOST: usize = 8;
+    const LOOKS: usize = 1000;
+    let (mut steps, mut looks) = (Vec::new(), 0);
+    let enter = |rdd: &Arc<RddInfo>| {
+        if steps.len() > MOST || looks == LOOKS {
+            return false;
+        }
+        looks += 1;
+        let step = rdd.call_site.to_string();
+        if step != known && !steps.contains(&step) {
+            steps.push(step);
+        }
+        true
+    };
+    walk(root, enter, |_, _| {});
+    if steps.len() > MOST {
+        steps.truncate(MOST);
+        steps.push("and others".to_owned());
+    }
+    steps
+}
+
 /// The shuffles an RDD has to read, given that RDDs that are cached as a whole need no parents.
 pub(super) fn shuffles_read(root: &Arc<RddInfo>, blocks: &BlockMaster) -> BTreeSet<ShuffleId> {
     let mut shuffles = BTreeSet::new();

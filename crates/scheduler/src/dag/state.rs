@@ -10,7 +10,7 @@ use firesteel_types::{
     StageRef, Tick,
 };
 
-use super::graph::Cut;
+use super::graph::{self, Cut};
 use crate::blocks::Generations;
 
 /// A job that has not ended.
@@ -168,6 +168,15 @@ impl Stage {
 
     pub(super) fn name(&self) -> String {
         self.name.to_string()
+    }
+
+    /// Its name and the places of what it computes: where in the program to look when it fails.
+    pub(super) fn described(&self) -> String {
+        let steps = graph::steps(&self.rdd, &self.name);
+        if steps.is_empty() {
+            return self.name.to_string();
+        }
+        format!("{}, of {}", self.name, steps.join(", "))
     }
 
     /// Tasks of the running attempt, or of all its partitions if none runs.

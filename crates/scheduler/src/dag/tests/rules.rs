@@ -496,7 +496,7 @@ fn fail_to_fetch(bench: &mut Bench, attempt: u32) -> Vec<String> {
 
 #[test]
 fn a_stage_that_fails_to_fetch_the_same_four_times_in_a_row_aborts_its_jobs() {
-    let (mut bench, _rdd) = reducing();
+    let (mut bench, rdd) = reducing();
     // The first tells that map output 1 cannot be read; the others tell nothing new.
     for attempt in 0..4 {
         assert!(fail_to_fetch(&mut bench, attempt).contains(&format!("retire 1.{attempt}")));
@@ -507,8 +507,10 @@ fn a_stage_that_fails_to_fetch_the_same_four_times_in_a_row_aborts_its_jobs() {
     assert_eq!(
         lines[8],
         format!(
-            "end job 0 aborted: stage 1 ({ACTION}): 4 attempt(s) in a row failed to fetch, most \
-             recently: could not fetch map output 1 of shuffle 0 from executor 1: connection refused"
+            "end job 0 aborted: stage 1 ({ACTION}, of {}): 4 attempt(s) in a row failed to fetch \
+             (spark.stage.maxConsecutiveAttempts), most recently: could not fetch map output 1 of shuffle 0 from \
+             executor 1: connection refused",
+            rdd.call_site
         )
     );
     assert!(bench.dag.is_idle());
@@ -594,18 +596,52 @@ fn a_task_set_nothing_can_run_aborts_with_the_reason_and_that_of_an_old_attempt_
 }
 
 #[test]
+fn a_stage_that_fails_says_where_in_the_program_its_steps_are() {
+    let mut graph = Graph::default();
+    let source = graph.source(1);
+    let mapped = graph.map(&source);
+    let shuffled = graph.shuffled(&[&mapped], 1);
+    let mut last = Arc::clone(&shuffled);
+    let of_line = |line| CallSite { line, ..source.call_site };
+    for line in 9001..=9020 {
+        let parent = narrow(&last, NarrowMapping::OneToOne);
+        last = Arc::new(RddInfo::new(RddId(line), "TestRDD", of_line(line), 1, vec![parent]));
+    }
+    let mut bench = Bench::new();
+    bench.submit(0, &last);
+    let failed = |bench: &mut Bench, stage| {
+        let failure = TaskFailure::Error { message: "disk full".into() };
+        let cause = TaskSetFailure::TaskFailed { partition: 0, attempts: 4, failure };
+        bench.send(DagEvent::TaskSetFailed { stage: stage_ref(stage, 0), cause }).pop().unwrap()
+    };
+    let of_map_side = format!("({}, of {})", mapped.call_site, source.call_site);
+    let error = failed(&mut bench, 0);
+    assert!(error.contains(&of_map_side), "{error}");
+    bench.submit(1, &last);
+    bench.finish((2, 0), 1, 1);
+    // Of a long chain those that are nearest to the action, and no more than can be read.
+    let nearest: Vec<String> = (9013..=9020).rev().map(|line| of_line(line).to_string()).collect();
+    let error = failed(&mut bench, 3);
+    assert!(
+        error.contains(&format!("({ACTION}, of {}, and others)", nearest.join(", "))),
+        "{error}"
+    );
+}
+
+#[test]
 fn cancelling_a_job_ends_it_and_leaves_shared_stages_to_the_others() {
     let (mut bench, rdd) = (Bench::new(), two_stages());
     bench.submit(0, &rdd);
     bench.submit(1, &rdd);
     let cancel = |job| DagEvent::JobCancelled { job: JobId(job), reason: "enough".into() };
-    assert_eq!(bench.send(cancel(0)), ["job 0 ends", "end job 0 cancelled: enough"]);
+    let cancelled = |job: u32| format!("end job {job} ({ACTION}) cancelled: enough");
+    assert_eq!(bench.send(cancel(0)), ["job 0 ends", &cancelled(0)]);
     assert_eq!(bench.send(cancel(0)), NOTHING);
     assert_eq!(bench.send(cancel(7)), NOTHING);
     assert!(bench.finish((0, 0), 2, 1).contains(&"run 2.0 [0 1]".into()));
     assert_eq!(
         bench.send(cancel(1)),
-        ["cancel 2.0", "stage 2.0 failed", "job 1 ends", "end job 1 cancelled: enough"]
+        ["cancel 2.0", "stage 2.0 failed", "job 1 ends", &cancelled(1)]
     );
     assert!(bench.dag.is_idle());
 }
