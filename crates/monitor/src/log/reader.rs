@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::source::Part;
 use super::{Codec, LogSource};
 
-/// A longer line is read over: the plans of queries have megabytes, nothing has this much.
-const LONGEST: usize = 256 << 20;
+/// A longer line is read over: only the plans of queries have so many bytes, which nobody here looks at.
+const LONGEST: usize = 64 << 20;
 const BUFFER: usize = 256 << 10;
 
 /// A compressed file stands for so many times its bytes at most, and for this much in any case: beyond that nothing of it is
@@ -65,6 +65,8 @@ impl Lines {
                 break;
             }
         }
+        // What reads on later needs no room for the longest line that there was.
+        self.line = Vec::new();
         Ok(())
     }
 
