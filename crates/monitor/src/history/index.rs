@@ -53,11 +53,11 @@ impl Index {
     }
 
     /// The logs that were listed last.
-    pub(super) fn listing(&self) -> Vec<(LogSource, Option<Listed>)> {
+    pub(super) fn listing(&self) -> Vec<(LogSource, Listed)> {
         read(&self.directory.join("listing")).unwrap_or_default()
     }
 
-    pub(super) fn store_listing(&self, logs: &[(&LogSource, &Option<Listed>)]) {
+    pub(super) fn store_listing(&self, logs: &[(&LogSource, &Listed)]) {
         self.told(self.write(&self.directory.join("listing"), &logs));
     }
 
