@@ -231,6 +231,26 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_too_long_is_read_over_and_those_behind_it_count() {
+        let text = format!("ab\n{}\ncd\n{}\nef", "x".repeat(1000), "y".repeat(11));
+        // However the bytes come.
+        for capacity in [1, 7, 64, 4096] {
+            let (mut lines, mut seen) = (Lines::up_to(10, u64::MAX), Vec::new());
+            let mut take = |line: &[u8]| {
+                seen.push(String::from_utf8(line.to_vec()).unwrap());
+                true
+            };
+            let from = BufReader::with_capacity(capacity, Cursor::new(text.as_bytes()));
+            lines.read_lines(from, false, &mut take).unwrap();
+            let short: Vec<&String> = seen.iter().filter(|line| line.len() <= 10).collect();
+            assert_eq!(short, ["ab", "cd", "ef"], "{capacity}");
+            // One that lies in the buffer costs nothing to be looked at.
+            assert!(lines.broken >= u64::from(capacity < 1000), "{capacity}: {}", lines.broken);
+            assert!(lines.line.capacity() <= 64, "{capacity}: {}", lines.line.capacity());
+        }
+    }
+
+    #[test]
     fn a_small_file_that_stands_for_very_much_is_not_unpacked_to_its_end() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("app-1.zstd");
