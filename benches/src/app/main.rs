@@ -18,6 +18,7 @@ mod rdd;
 mod survive;
 mod terasort;
 mod timing;
+mod told;
 
 use std::{fmt, process::ExitCode, str::FromStr};
 
@@ -28,6 +29,7 @@ const USAGE: &str = "usage: firesteel-bench-app JOB
   trivial | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS | guarantees PAIRS PARTITIONS
+  told well|badly|many|never
   bounded group_by_key|join|cogroup|distinct|cache|one_group BYTES
   bounded wide|hot_key|long_texts|small_partitions|many_tasks BYTES
   terasort generate FIRST END OUTPUT | terasort sort INPUT OUTPUT | terasort validate INPUT OUTPUT
@@ -108,6 +110,7 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["guarantees", pairs, partitions] => {
             Ok(rdd::guarantees(number(pairs)?, number(partitions)?)?)
         }
+        ["told", ending] => Ok(told::told(ending).ok_or_else(|| nonsense(words))??),
         ["distinct", count, partitions] => Ok(rdd::distinct(number(count)?, number(partitions)?)?),
         _ => Err(nonsense(words)),
     }

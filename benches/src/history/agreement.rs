@@ -77,15 +77,36 @@ fn without(value: &mut Value, names: &[&str]) {
     }
 }
 
+/// What is asked about an application: of each stage what its tasks were like, too.
+fn paths(server: &Server, id: &str) -> Result<Vec<String>> {
+    let lists = ["", "/jobs", "/stages", "/stages?details=true", "/executors", "/allexecutors"];
+    let more = ["/storage/rdd", "/jobs/0", "/jobs?status=running", "/jobs?status=failed", "/sql"];
+    let stages = server.json(&format!("/applications/{id}/stages"))?;
+    let of_stage = |stage: &Value| {
+        let attempt = format!("/stages/{}/{}", stage["stageId"], stage["attemptId"]);
+        ["taskSummary", "taskList?offset=1&length=3"].map(|it| format!("{attempt}/{it}"))
+    };
+    let of_stages = stages.as_array().into_iter().flatten().flat_map(of_stage);
+    Ok(lists.into_iter().chain(more).map(str::to_owned).chain(of_stages).collect())
+}
+
+/// The status and what is said: JSON, or the words of a refusal.
+fn answer(server: &Server, path: &str) -> Result<Value> {
+    let (status, body) = server.get(&format!("/api/v1{path}"))?;
+    let said: Value = match status {
+        200 => serde_json::from_slice(&body)?,
+        _ => String::from_utf8_lossy(&body).into_owned().into(),
+    };
+    Ok(serde_json::json!({ "status": status, "said": said }))
+}
+
 /// Compares everything that two servers say of the same logs: how many answers, and where they differ.
 pub(super) fn compare(spark: &Server, ours: &Server) -> Result<(usize, Vec<String>)> {
     let (mut count, mut wrong) = (0, Vec::new());
     for id in ours.applications()? {
-        for path in
-            ["", "/jobs", "/stages", "/stages?details=true", "/allexecutors", "/storage/rdd"]
-        {
+        for path in paths(ours, &id)? {
             let path = format!("/applications/{id}{path}");
-            let (mut theirs, mut own) = (spark.json(&path)?, ours.json(&path)?);
+            let (mut theirs, mut own) = (answer(spark, &path)?, answer(ours, &path)?);
             without(&mut theirs, &LEFT_OUT);
             without(&mut own, &LEFT_OUT);
             differences(&theirs, &own, &path, &mut wrong);

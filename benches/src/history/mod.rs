@@ -5,9 +5,11 @@
 //! | `logs` | logs that are generated: one of a million tasks, ten thousand small ones |
 //! | `servers` | history servers of both kinds as processes, what they answer |
 //! | `agreement` | whether two servers say the same |
+//! | `forms` | logs of ours in all forms |
 //! | `overhead` | what writing a log costs a job |
 
 mod agreement;
+mod forms;
 pub(crate) mod logs;
 mod overhead;
 pub(crate) mod servers;
@@ -239,7 +241,7 @@ impl Bench<'_> {
     fn agreement(&mut self) -> Result<()> {
         let logs = self.scratch.path().join("ours");
         std::fs::create_dir_all(&logs)?;
-        let agreed = overhead::logs_of_all_forms(&logs).and_then(|count| {
+        let agreed = forms::write(&logs).and_then(|count| {
             let (spark, ours) = (
                 self.server(Kind::Spark, &logs, None)?,
                 self.server(Kind::Firesteel, &logs, None)?,

@@ -1,11 +1,11 @@
-//! What writing an event log costs a job, and logs of ours in all forms.
+//! What writing an event log costs a job.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::output::Output;
 use crate::{data, process, spark};
@@ -36,12 +36,8 @@ pub(super) fn jobs(small: bool) -> Result<Vec<(&'static str, Job)>> {
     Ok(vec![("tasks10000", tasks), ("wordcount", wordcount)])
 }
 
-fn app() -> Result<PathBuf> {
-    process::sibling("firesteel-bench-app")
-}
-
 /// Settings as `firesteel submit` hands them over.
-fn settings(logs: Option<&Path>, more: &[(&str, &str)]) -> String {
+pub(super) fn settings(logs: Option<&Path>, more: &[(&str, &str)]) -> String {
     let mut text = "spark.master=local[2]\nspark.ui.enabled=false\n".to_owned();
     if let Some(logs) = logs {
         text += &format!("spark.eventLog.enabled=true\nspark.eventLog.dir={}\n", logs.display());
@@ -50,11 +46,12 @@ fn settings(logs: Option<&Path>, more: &[(&str, &str)]) -> String {
     text
 }
 
-fn run(arguments: &[String], conf: String) -> Result<String> {
-    let mut command = Command::new(app()?);
+/// firesteel-bench-app with such settings.
+pub(super) fn app(arguments: &[String], conf: String) -> Result<Command> {
+    let mut command = Command::new(process::sibling("firesteel-bench-app")?);
     spark::remove_settings(&mut command);
     command.args(arguments).env("FIRESTEEL_CONF", conf);
-    Ok(process::run(&mut command, LIMIT)?.stdout)
+    Ok(command)
 }
 
 /// Runs a job without and with a log, in turns.
@@ -64,26 +61,12 @@ pub(super) fn measure(job: &Job, rounds: usize, scratch: &Path) -> Result<Second
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         for (logs, seconds) in [(None, &mut without), (Some(logs.as_path()), &mut with)] {
-            let printed = run(&job.arguments, settings(logs, &[]))?;
+            let mut command = app(&job.arguments, settings(logs, &[]))?;
+            let printed = process::run(&mut command, LIMIT)?.stdout;
             seconds.push(Output::parse(&printed).best_seconds(job.printed, job.cold)?);
         }
     }
     let written = fs::read_dir(&logs)?.count();
     anyhow::ensure!(written == rounds, "{written} logs were written in {rounds} runs");
     Ok((without, with))
-}
-
-/// Runs jobs whose logs are of every form. How many logs there are.
-pub(super) fn logs_of_all_forms(logs: &Path) -> Result<usize> {
-    let forms: [&[(&str, &str)]; 4] = [
-        &[("spark.eventLog.compress", "false"), ("spark.eventLog.rolling.enabled", "false")],
-        &[("spark.eventLog.rolling.enabled", "false")],
-        &[("spark.eventLog.compression.codec", "lz4")],
-        &[("spark.eventLog.rolling.maxFileSize", "10m")],
-    ];
-    for (number, form) in forms.iter().enumerate() {
-        let arguments = ["sort".to_owned(), "200000".to_owned(), "8".to_owned()];
-        run(&arguments, settings(Some(logs), form)).with_context(|| format!("form {number}"))?;
-    }
-    Ok(forms.len())
 }

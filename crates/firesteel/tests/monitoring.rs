@@ -269,6 +269,41 @@ fn the_threads_of_an_executor_are_told_with_the_task_that_one_runs() {
 }
 
 #[test]
+fn secrets_are_hidden_in_the_log_in_the_rest_api_and_on_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = builder("local[1]", directory.path())
+        .config("spark.my.password", "hunter-1")
+        .config("spark.my.note", "the token is hunter-2")
+        .config("spark.hadoop.fs.s3a.access.key", "hunter-3")
+        .config("spark.my.plain", "hunted")
+        .config("spark.eventLog.compress", false)
+        .build()
+        .unwrap();
+    ctx.set_local_property("my.secret", Some("hunter-4"));
+    ctx.set_job_description(Some("a job"));
+    assert_eq!(ctx.range_in(2, 0..4u64, 1).count().unwrap(), 4);
+    let (address, id) = (ctx.ui_address().unwrap(), ctx.application_id().to_owned());
+    let api = |path: &str| format!("/api/v1/applications/{id}/{path}");
+    let environment = [api("environment"), "/environment/".to_owned()];
+    let more = ["/jobs/", "/jobs/job/?id=0", "/stages/", "/stages/stage/?id=0&attempt=0"];
+    let more = more.map(str::to_owned).into_iter().chain([api("jobs"), api("stages?details=true")]);
+    for path in environment.iter().cloned().chain(more) {
+        let answer = get(address, &path);
+        assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("hunter"), "{answer}");
+        let shows_settings = answer.contains("hunted") && answer.contains("*********(redacted)");
+        assert_eq!(shows_settings, environment.contains(&path), "{path}: {answer}");
+    }
+    ctx.stop();
+    let log = directory.path().join(format!("eventlog_v2_{id}/events_1_{id}"));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("hunted") && log.contains("a job") && !log.contains("hunter"), "{log}");
+    // Nor does anybody who reads the log add any.
+    let (history, mut seen) = (history(directory.path()), String::new());
+    assert!(history.with_status(&id, None, &mut |status| seen = format!("{status:?}")));
+    assert!(seen.contains("hunted") && !seen.contains("hunter"));
+}
+
+#[test]
 fn a_directory_for_logs_that_is_missing_is_told_at_the_start() {
     let refused =
         builder("local[1]", Path::new("/no/such/place")).build().err().expect("it is refused");

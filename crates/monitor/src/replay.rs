@@ -5,6 +5,12 @@ use firesteel_types::Event;
 
 use crate::spark::Decoder;
 
+/// What was read is weighed when it may have come to so many bytes more.
+const WEIGHED_EVERY: usize = 16 << 20;
+/// An event, and a stage that a job may need, come to so many bytes, with what the line has of texts.
+const EVENT: usize = 1000;
+const STAGE: usize = 2000;
+
 /// A status that grows line by line.
 #[derive(Debug)]
 pub struct Replay {
@@ -12,6 +18,8 @@ pub struct Replay {
     decoder: Decoder,
     events: Vec<Event>,
     unreadable: u64,
+    /// What may have come since the status was weighed.
+    unweighed: usize,
 }
 
 impl Replay {
@@ -22,12 +30,21 @@ impl Replay {
             decoder: Decoder::default(),
             events: Vec::new(),
             unreadable: 0,
+            unweighed: 0,
         }
+    }
+
+    /// The same of a status that takes no more than so many bytes of memory, roughly.
+    #[must_use]
+    pub fn within(mut self, bytes: usize) -> Self {
+        self.status.set_limit(bytes);
+        self
     }
 
     /// Of a log that was read to its end.
     pub(crate) fn of(status: AppStatus) -> Self {
-        Replay { status, decoder: Decoder::default(), events: Vec::new(), unreadable: 0 }
+        let decoder = Decoder::default();
+        Replay { status, decoder, events: Vec::new(), unreadable: 0, unweighed: 0 }
     }
 
     /// Takes one line, without its end. One that cannot be read is counted, and changes nothing.
@@ -43,7 +60,18 @@ impl Replay {
         for (executor, name) in self.decoder.take_names() {
             self.status.name_executor(executor, &name);
         }
+        let stages = self.events.iter().map(|event| match event {
+            Event::JobStart { stages, .. } => stages.len(),
+            _ => 0,
+        });
+        self.unweighed += line.len() + EVENT * self.events.len() + STAGE * stages.sum::<usize>();
         self.events.drain(..).for_each(|event| self.status.take(event));
+        if self.unweighed >= WEIGHED_EVERY {
+            self.unweighed = 0;
+            self.status.trim();
+            // A long line may have made it large.
+            self.events = Vec::new();
+        }
     }
 
     /// The status so far.

@@ -208,6 +208,92 @@ fn mistakes_are_told_in_sparks_words() {
 }
 
 #[test]
+fn no_form_of_a_path_leads_out_of_the_directory() {
+    let (history, known) = (history("events"), "local-1422981780767");
+    let forms = [
+        "..",
+        "../..",
+        "../../../../../../etc/passwd",
+        "..%2f..%2f..%2fetc%2fpasswd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "%252e%252e%252fetc%252fpasswd",
+        "..%5c..%5cetc%5cpasswd",
+        "..\\..\\etc\\passwd",
+        "%c0%ae%c0%ae%c0%afetc%c0%afpasswd",
+        "....//....//etc/passwd",
+        "/etc/passwd",
+        "%2fetc%2fpasswd",
+        "file:///etc/passwd",
+        "passwd%00",
+        "%00",
+        ".",
+        "./local-1422981780767/../../cases.tsv",
+        "../cases.tsv",
+        "..%2fcases.tsv",
+        "eventlog_v2_local-1766844910796%2fappstatus_local-1766844910796",
+    ];
+    for form in forms {
+        for path in [
+            format!("/api/v1/applications/{form}"),
+            format!("/api/v1/applications/{form}/jobs"),
+            format!("/api/v1/applications/{form}/logs"),
+            format!("/api/v1/applications/{known}/{form}"),
+            format!("/api/v1/applications/{known}/{form}/logs"),
+            format!("/api/v1/applications/{known}/executors/{form}/threads"),
+            format!("/api/v1/applications/{known}/jobs/{form}"),
+            format!("/api/v1/applications/{known}/stages/{form}"),
+            format!("/api/v1/applications/{known}/stages/0/{form}"),
+            format!("/api/v1/applications/{known}/storage/rdd/{form}"),
+            format!("/api/v1/{form}"),
+            format!("/metrics/{form}"),
+        ] {
+            let (status, body) = get(&history, &path);
+            assert!((400..500).contains(&status), "{path}: {status} {body}");
+            assert!(
+                !body.contains("root:") && !body.contains("expectation.json"),
+                "{path}: {body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn parameters_that_cannot_be_are_refused_and_absurd_ones_harm_nobody() {
+    let history = history("events");
+    let stage = "/api/v1/applications/local-1422981780767/stages/0/0";
+    let list = "/api/v1/applications";
+    let table = [
+        (format!("{list}?minDate="), 400),
+        (format!("{list}?maxDate=2015-13-01"), 400),
+        (format!("{list}?minEndDate=2015-02-10T25:00:00.000GMT"), 400),
+        (format!("{list}?maxEndDate=99999999999999999999-01-01"), 400),
+        (format!("{list}?minDate=2015-02-10%00"), 400),
+        (format!("{list}?maxDate=9999-12-31"), 200),
+        (format!("{list}?limit=-1"), 404),
+        (format!("{list}?limit=18446744073709551616"), 404),
+        (format!("{list}?limit=0"), 200),
+        (format!("{list}?status=%ff"), 404),
+        (format!("{stage}/taskSummary?quantiles="), 400),
+        (format!("{stage}/taskSummary?quantiles=0.5,,1"), 400),
+        (format!("{stage}/taskSummary?quantiles=0.5;1"), 400),
+        (format!("{stage}/taskSummary?quantiles=-1,2,1e308,1e400,-1e400"), 200),
+        (format!("{stage}/taskSummary?quantiles=NaN"), 200),
+        (format!("{stage}/taskSummary?quantiles={}", vec!["0.5"; 100_000].join(",")), 200),
+        (format!("{stage}/taskList?offset=18446744073709551615&length=18446744073709551615"), 200),
+        (format!("{stage}/taskList?offset=-1"), 404),
+        (format!("{stage}/taskList?sortBy=nothing"), 404),
+        (format!("{stage}/taskList?{}", "&=&%".repeat(100_000)), 200),
+    ];
+    for (url, status) in table {
+        let (found, body) = get(&history, &url);
+        let short: String = url.chars().take(120).collect();
+        assert_eq!(found, status, "{short}: {}", body.chars().take(200).collect::<String>());
+        // However many quantiles are asked for, an answer has an end.
+        assert!(body.len() < 1 << 20, "{short}: {}", body.len());
+    }
+}
+
+#[test]
 fn logs_are_handed_out_as_an_archive() {
     let history = history("events");
     let secrets = Conf::default().get(&entries::REDACTION_REGEX).unwrap();

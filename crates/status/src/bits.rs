@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::weight;
+
 /// Sets of 64 numbers from this one on are looked for: a log may name any partition.
 const FAR: usize = 1 << 10;
 
@@ -45,6 +47,11 @@ impl Bits {
         *word &= !bit;
         self.count -= u32::from(was_there);
         was_there
+    }
+
+    /// Bytes that it takes besides its own, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        size_of_val(&*self.near) + self.far.len() * weight::ENTRY
     }
 
     /// How many there are.

@@ -12,6 +12,7 @@ use crate::metrics;
 use crate::stages::{TaskCounts, rise};
 use crate::storage::Change;
 use crate::usage::Usage;
+use crate::weight::{self, Excess};
 
 /// One executor, or the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,19 @@ impl ExecutorStatus {
         u64::try_from(most.saturating_sub(self.launched_ms)).unwrap_or(u64::MAX)
     }
 
+    fn weight(&self) -> usize {
+        let info = &self.info;
+        let texts = weight::texts(&info.log_urls) + weight::texts(&info.attributes);
+        let devices = info.resources.iter().map(|(name, addresses)| {
+            let addresses = addresses.iter().map(|it| it.len() + size_of::<String>());
+            name.len() + weight::ENTRY + addresses.sum::<usize>()
+        });
+        let reason = self.removed.as_ref().map_or(0, |(_, reason)| reason.len());
+        let used = size_of_val(self.usage.samples());
+        let excluded = self.excluded_in.len() * weight::ENTRY;
+        size_of::<Self>() + texts + devices.sum::<usize>() + reason + used + excluded
+    }
+
     /// Whether it was not lost.
     pub fn is_active(&self) -> bool {
         self.removed.is_none()
@@ -133,6 +147,28 @@ impl Executors {
             let oldest = self.dead.pop_front();
             oldest.map(|oldest| self.all.remove(&oldest));
         }
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        self.all.values().map(ExecutorStatus::weight).sum()
+    }
+
+    /// Forgets executors that were lost, the first one first.
+    pub(crate) fn forget_dead(&mut self, excess: &mut Excess) {
+        while excess.is_left() {
+            let Some(oldest) = self.dead.pop_front() else { return };
+            excess.freed(self.all.remove(&oldest).map_or(0, |executor| executor.weight()));
+        }
+    }
+
+    /// Forgets executors of which no end is known, but not the driver.
+    pub(crate) fn forget_living(&mut self, excess: &mut Excess) {
+        let driver = self.all.remove(&ExecutorId::DRIVER);
+        while excess.is_left() {
+            let Some((_, first)) = self.all.pop_first() else { break };
+            excess.freed(first.weight());
+        }
+        self.all.extend(driver.map(|driver| (ExecutorId::DRIVER, driver)));
     }
 
     /// Where the driver's output can be read, and what else is told of it.

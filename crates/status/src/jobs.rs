@@ -10,6 +10,7 @@ use firesteel_types::{
 use crate::bits::Bits;
 use crate::page::{Order, Page, Paging};
 use crate::stages::{TaskCounts, count_killed};
+use crate::weight::{self, Excess};
 use crate::{AppStatus, StageStatus};
 
 /// How a job stands.
@@ -54,13 +55,27 @@ pub struct JobStatus {
     pub skipped_stages: u32,
     /// Which partitions of which stages were computed, while it runs.
     computed: BTreeMap<StageId, Bits>,
+    /// Bytes that it takes with its properties and stages.
+    bytes: usize,
 }
 
 impl JobStatus {
     fn is_active(&self) -> bool {
         self.state == JobState::Running
     }
+
+    fn weight(&self) -> usize {
+        let failure = match &self.state {
+            JobState::Failed { reason } => reason.len(),
+            JobState::Running | JobState::Succeeded => 0,
+        };
+        let computed = self.computed.values().map(|bits| weight::ENTRY + bits.weight());
+        self.bytes + failure + weight::reasons(&self.killed) + computed.sum::<usize>()
+    }
 }
+
+/// So many jobs run at once: no more threads of a program wait for one. Of more, the first has an end that its log lacks.
+const RUNNING_AT_MOST: usize = 10_000;
 
 /// What the job computes, as its last stage is named.
 fn last_name(stages: &[StageInfo]) -> Arc<str> {
@@ -115,9 +130,36 @@ impl Jobs {
             failed_stages: 0,
             skipped_stages: 0,
             computed: BTreeMap::new(),
+            bytes: size_of::<JobStatus>()
+                + weight::ENTRY
+                + weight::properties(properties)
+                + size_of::<StageId>() * stages.len(),
         };
         self.all.insert(job, status);
         self.active.insert(job);
+        if self.active.len() > RUNNING_AT_MOST {
+            self.active.pop_first().map(|first| self.all.remove(&first));
+        }
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        self.all.values().map(JobStatus::weight).sum()
+    }
+
+    /// Forgets jobs that are over, the oldest first.
+    pub(crate) fn forget_ended(&mut self, excess: &mut Excess) {
+        while excess.is_left() {
+            let Some(oldest) = self.ended.pop_front() else { return };
+            excess.freed(self.all.remove(&oldest).map_or(0, |job| job.weight()));
+        }
+    }
+
+    /// Forgets jobs that run, the oldest first.
+    pub(crate) fn forget_running(&mut self, excess: &mut Excess) {
+        while excess.is_left() {
+            let Some(oldest) = self.active.pop_first() else { return };
+            excess.freed(self.all.remove(&oldest).map_or(0, |job| job.weight()));
+        }
     }
 
     /// When a job began that has not ended.

@@ -8,9 +8,11 @@
 //! | `metrics` | what tasks cost, added up and packed |
 //! | `totals` | what happened since the application began, whatever of it is forgotten |
 //! | `page` | a part of a long list, sorted |
+//! | `weight` | how much memory all of it takes, what is forgotten when that is too much |
 //! | `insights` | what could be better, in words |
 //!
-//! What is over is forgotten, the oldest first, beyond `spark.ui.retainedJobs` and its like; what runs never is. Events
+//! What is over is forgotten, the oldest first, beyond `spark.ui.retainedJobs` and its like; what runs is not, unless the status would take
+//! more memory than it may. Events
 //! that were lost on the way leave gaps, never a panic: whatever an event refers to that is not there is skipped.
 
 mod bits;
@@ -27,6 +29,7 @@ mod tasks;
 mod tests;
 mod totals;
 mod usage;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +40,7 @@ use executors::Executors;
 use jobs::Jobs;
 use stages::Stages;
 use storage::Storage;
+use weight::Limit;
 
 pub use executors::ExecutorStatus;
 pub use insights::{Insight, InsightKind};
@@ -87,6 +91,11 @@ pub struct Application {
 
 /// More processes are not remembered: an application has one.
 const PROCESSES: usize = 1000;
+/// Nor more profiles, or names of executors.
+const PROFILES: usize = 1000;
+const NAMES: usize = 100_000;
+/// Nor a process or profile that takes more bytes.
+const DESCRIPTION: usize = 4 << 10;
 
 /// The status of an application.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +114,8 @@ pub struct AppStatus {
     lost_events: u64,
     /// Why executors are missing.
     shortage: Option<String>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    limit: Limit,
 }
 
 impl AppStatus {
@@ -122,6 +133,7 @@ impl AppStatus {
             unknown_events: 0,
             lost_events: 0,
             shortage: None,
+            limit: Limit::default(),
         }
     }
 
@@ -134,6 +146,7 @@ impl AppStatus {
     }
 
     fn task_started(&mut self, task: TaskInfo) {
+        self.trim_now_and_then();
         self.latest = self.latest.max(task.launched);
         self.executors.task_started(&task);
         let jobs = self.stages.task_started(task);
@@ -142,6 +155,7 @@ impl AppStatus {
 
     /// Events come in the order in which they happened; one of an unknown thing changes nothing.
     pub fn apply(&mut self, event: &Event) {
+        self.trim_now_and_then();
         self.totals.apply(event);
         match event {
             Event::LogStart { .. }
@@ -283,7 +297,9 @@ impl AppStatus {
 
     /// Tells what another engine calls an executor whose name is not a number.
     pub fn name_executor(&mut self, executor: ExecutorId, name: &str) {
-        self.names.insert(executor, name.into());
+        if self.names.len() < NAMES {
+            self.names.insert(executor, name.into());
+        }
     }
 
     /// What an executor is called.
@@ -331,11 +347,14 @@ impl Application {
                 self.runtime.clone_from(runtime);
                 self.resources.clone_from(resources);
             }
-            Event::ResourceProfileAdded { profile } => {
+            Event::ResourceProfileAdded { profile }
+                if self.profiles.len() < PROFILES && weight::profile(profile) < DESCRIPTION =>
+            {
                 self.profiles.insert(profile.id, profile.clone());
             }
             Event::MiscellaneousProcessAdded { id, info, at }
-                if self.processes.len() < PROCESSES || self.processes.contains_key(id) =>
+                if (self.processes.len() < PROCESSES || self.processes.contains_key(id))
+                    && id.len() + weight::process(info) < DESCRIPTION =>
             {
                 self.processes.insert(id.clone(), (info.clone(), *at));
             }

@@ -86,6 +86,13 @@ impl Packed {
         Packed { which, numbers: numbers[..count].into(), pushed, executor }
     }
 
+    /// Bytes that it takes besides its own.
+    pub(crate) fn weight(&self) -> usize {
+        let pushed = self.pushed.as_ref().map_or(0, |_| size_of::<PushedShuffleMetrics>());
+        let executor = self.executor.as_ref().map_or(0, |_| size_of::<ExecutorMetrics>());
+        size_of_val(&*self.numbers) + pushed + executor
+    }
+
     pub(crate) fn unpack(&self) -> TaskMetrics {
         let (pushed, executor) = (self.pushed.clone(), self.executor.clone());
         let mut metrics = TaskMetrics { pushed, executor, ..TaskMetrics::default() };

@@ -1,5 +1,6 @@
 //! Stage attempts: those that may run, those that run, and those that ran last.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::bits::Bits;
 use crate::metrics;
 use crate::page::{Order, Page, Paging};
 use crate::tasks::{TaskSort, TaskState, TaskStatus, Tasks};
+use crate::weight::{self, Excess};
 
 /// How a stage attempt stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,8 +30,6 @@ pub enum StageState {
     Skipped,
 }
 
-/// What names, RDDs and properties of a stage take, in bytes, roughly.
-const OF_A_STAGE: usize = 2000;
 /// So many accumulators of one stage are remembered.
 const ACCUMULABLES_AT_MOST: usize = 1000;
 
@@ -119,9 +119,42 @@ pub struct StageStatus {
     pub accumulables: BTreeMap<AccumulatorId, Accumulable>,
     computed: Bits,
     table: Tasks,
+    /// Bytes that its description and properties take.
+    described: usize,
+    /// Bytes that its accumulators take.
+    accumulated: usize,
 }
 
 impl StageStatus {
+    fn pending(info: &StageInfo, retained_tasks: usize) -> Self {
+        let mut pending = StageStatus {
+            info: info.clone(),
+            properties: Arc::default(),
+            jobs: BTreeSet::new(),
+            state: StageState::Pending,
+            first_task: None,
+            last_task: None,
+            completed: None,
+            failure: None,
+            tasks: TaskCounts::default(),
+            speculative: 0,
+            resubmitted: 0,
+            metrics: TaskMetrics::default(),
+            killed: BTreeMap::new(),
+            copies: TaskCounts::default(),
+            peak_memory_sum: 0,
+            peak: None,
+            computed: Bits::default(),
+            executors: BTreeMap::new(),
+            accumulables: BTreeMap::new(),
+            table: Tasks::new(retained_tasks),
+            described: 0,
+            accumulated: 0,
+        };
+        pending.describe();
+        pending
+    }
+
     /// How many of its partitions were computed.
     pub fn completed_indices(&self) -> u32 {
         self.computed.len()
@@ -129,6 +162,19 @@ impl StageStatus {
 
     fn is_over(&self) -> bool {
         matches!(self.state, StageState::Complete | StageState::Failed | StageState::Skipped)
+    }
+
+    fn describe(&mut self) {
+        self.described = weight::stage(&self.info) + weight::properties(&self.properties);
+    }
+
+    fn weight(&self) -> usize {
+        let executors = self.executors.len() * (size_of::<ExecutorTotals>() + weight::ENTRY);
+        let jobs = self.jobs.len() * weight::ENTRY;
+        let failure = self.failure.as_ref().map_or(0, String::len);
+        let (killed, computed) = (weight::reasons(&self.killed), self.computed.weight());
+        let told = self.described + self.accumulated + failure + killed + computed;
+        size_of::<StageStatus>() + executors + jobs + told + self.table.weight()
     }
 
     /// One task, if it is remembered.
@@ -186,35 +232,14 @@ impl Stages {
         Stages { all: BTreeMap::new(), ended: VecDeque::new(), retained, retained_tasks }
     }
 
-    fn pending(&self, info: &StageInfo) -> StageStatus {
-        StageStatus {
-            info: info.clone(),
-            properties: Arc::default(),
-            jobs: BTreeSet::new(),
-            state: StageState::Pending,
-            first_task: None,
-            last_task: None,
-            completed: None,
-            failure: None,
-            tasks: TaskCounts::default(),
-            speculative: 0,
-            resubmitted: 0,
-            metrics: TaskMetrics::default(),
-            killed: BTreeMap::new(),
-            copies: TaskCounts::default(),
-            peak_memory_sum: 0,
-            peak: None,
-            computed: Bits::default(),
-            executors: BTreeMap::new(),
-            accumulables: BTreeMap::new(),
-            table: Tasks::new(self.retained_tasks),
-        }
-    }
-
     pub(crate) fn job_started(&mut self, job: JobId, stages: &[StageInfo]) {
         for info in stages {
-            let new = self.pending(info);
-            self.all.entry(info.stage).or_insert(new).jobs.insert(job);
+            let entry = self.all.entry(info.stage);
+            let stage = match entry {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(StageStatus::pending(info, self.retained_tasks)),
+            };
+            stage.jobs.insert(job);
         }
     }
 
@@ -245,10 +270,11 @@ impl Stages {
         jobs: BTreeSet<JobId>,
         at: Tick,
     ) {
-        let mut new = self.pending(info);
+        let mut new = StageStatus::pending(info, self.retained_tasks);
         new.properties = properties.clone();
         new.info.submitted = new.info.submitted.or(Some(at));
         (new.jobs, new.state) = (jobs, StageState::Active);
+        new.describe();
         let before = self.all.insert(info.stage, new);
         if before.is_some_and(|before| before.is_over()) {
             // One job skipped it, another one runs it: what runs is not forgotten.
@@ -265,6 +291,7 @@ impl Stages {
     ) -> BTreeSet<JobId> {
         let Some(stage) = self.all.get_mut(&info.stage) else { return BTreeSet::new() };
         stage.info = info.clone();
+        stage.describe();
         stage.completed = Some(at);
         stage.failure = failure.map(str::to_owned);
         let over = if failure.is_some() { StageState::Failed } else { StageState::Complete };
@@ -378,7 +405,9 @@ impl Stages {
         let known = stage.accumulables.contains_key(&accumulable.id);
         if known || stage.accumulables.len() < ACCUMULABLES_AT_MOST {
             let of_stage = Accumulable { update: String::new(), ..accumulable.clone() };
-            stage.accumulables.insert(accumulable.id, of_stage);
+            stage.accumulated += weight::accumulable(&of_stage);
+            let before = stage.accumulables.insert(accumulable.id, of_stage);
+            stage.accumulated -= before.as_ref().map_or(0, weight::accumulable);
         }
     }
 
@@ -395,6 +424,43 @@ impl Stages {
             stage.speculative += 1;
         }
     }
+
+    pub(crate) fn weight(&self) -> usize {
+        self.all.values().map(StageStatus::weight).sum()
+    }
+
+    /// Forgets tasks of the stage attempts that are over, the oldest first. Their sums stay.
+    pub(crate) fn forget_tasks_of_ended(&mut self, excess: &mut Excess) {
+        for oldest in &self.ended {
+            if !excess.is_left() {
+                return;
+            }
+            let stage = self.all.get_mut(oldest);
+            excess.freed(stage.map_or(0, |stage| stage.table.forget()));
+        }
+    }
+
+    /// Forgets stage attempts that are over, the oldest first.
+    pub(crate) fn forget_ended(&mut self, excess: &mut Excess) {
+        while excess.is_left() {
+            let Some(oldest) = self.ended.pop_front() else { return };
+            excess.freed(self.all.remove(&oldest).map_or(0, |stage| stage.weight()));
+        }
+    }
+
+    /// Forgets tasks of the stage attempts that are not over, then these themselves, the oldest first.
+    pub(crate) fn forget_running(&mut self, excess: &mut Excess) {
+        for stage in self.all.values_mut() {
+            if excess.is_left() {
+                excess.freed(stage.table.forget());
+            }
+        }
+        while excess.is_left() {
+            let Some((first, stage)) = self.all.pop_first() else { return };
+            self.ended.retain(|ended| *ended != first);
+            excess.freed(stage.weight());
+        }
+    }
 }
 
 impl AppStatus {
@@ -402,15 +468,6 @@ impl AppStatus {
     pub fn share(&mut self) {
         let mut hosts = BTreeSet::new();
         self.stages.all.values_mut().for_each(|stage| stage.table.share_hosts(&mut hosts));
-    }
-
-    /// Roughly how many bytes of memory it takes.
-    pub fn weight(&self) -> usize {
-        let stage = |stage: &StageStatus| {
-            let executors = stage.executors.len() * size_of::<ExecutorTotals>();
-            size_of::<StageStatus>() + OF_A_STAGE + executors + stage.table.weight()
-        };
-        self.stages.all.values().map(stage).sum()
     }
 
     /// `None`: unknown, or forgotten by now.

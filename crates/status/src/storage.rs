@@ -7,6 +7,7 @@ use firesteel_types::event::RddDescription;
 use firesteel_types::{ExecutorId, RddId, StageInfo, StorageLevel};
 
 use crate::AppStatus;
+use crate::weight::{self, Excess};
 
 /// One cached partition on one executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,9 +25,17 @@ pub struct RddStatus {
     pub level: StorageLevel,
     /// By partition and executor.
     pub partitions: BTreeMap<u32, BTreeMap<ExecutorId, CachedBlock>>,
+    /// How many blocks these are.
+    count: usize,
 }
 
 impl RddStatus {
+    fn weight(&self) -> usize {
+        let rdd = &self.rdd;
+        let texts = rdd.name.len() + rdd.call_site.len() + weight::ENTRY;
+        size_of::<Self>() + texts + self.partitions.len() * PARTITION + self.count * HOLDER
+    }
+
     fn blocks(&self) -> impl Iterator<Item = &CachedBlock> {
         self.partitions.values().flat_map(BTreeMap::values)
     }
@@ -41,6 +50,10 @@ impl RddStatus {
         self.blocks().fold(0, |sum, block| sum.saturating_add(block.disk_bytes))
     }
 }
+
+/// What the first holder of a partition takes, in bytes, and what each further one.
+const PARTITION: usize = 300;
+const HOLDER: usize = size_of::<CachedBlock>() + size_of::<ExecutorId>();
 
 /// What a change of a block means for its executor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +87,7 @@ impl Storage {
         let rdds = stages.iter().flat_map(|stage| stage.rdds.iter());
         for rdd in rdds.filter(|rdd| rdd.level.is_valid()) {
             let partitions = BTreeMap::new();
-            let new = RddStatus { rdd: rdd.rdd.clone(), level: rdd.level, partitions };
+            let new = RddStatus { rdd: rdd.rdd.clone(), level: rdd.level, partitions, count: 0 };
             self.rdds.entry(rdd.rdd.id).or_insert(new).level = rdd.level;
         }
     }
@@ -98,6 +111,7 @@ impl Storage {
         if holders.is_empty() {
             rdd.partitions.remove(&partition);
         }
+        rdd.count = rdd.count + usize::from(after.is_some()) - usize::from(before.is_some());
         Change::between(before, after)
     }
 
@@ -108,10 +122,23 @@ impl Storage {
         blocks.map(|(executor, block)| (executor, Change::between(Some(block), None))).collect()
     }
 
+    pub(crate) fn weight(&self) -> usize {
+        self.rdds.values().map(RddStatus::weight).sum()
+    }
+
+    /// Forgets cached RDDs, the oldest first.
+    pub(crate) fn forget(&mut self, excess: &mut Excess) {
+        while excess.is_left() {
+            let Some((_, first)) = self.rdds.pop_first() else { return };
+            excess.freed(first.weight());
+        }
+    }
+
     pub(crate) fn executor_removed(&mut self, executor: ExecutorId) {
         for rdd in self.rdds.values_mut() {
+            let count = &mut rdd.count;
             rdd.partitions.retain(|_, holders| {
-                holders.remove(&executor);
+                *count -= usize::from(holders.remove(&executor).is_some());
                 !holders.is_empty()
             });
         }

@@ -7,6 +7,7 @@ use firesteel_types::{Accumulable, Host, TaskFailure, TaskId, TaskInfo, TaskMetr
 
 use crate::metrics::{CostReader, Packed, TaskCost};
 use crate::page::{Order, Page, Paging};
+use crate::weight;
 
 /// How a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +84,14 @@ impl TaskStatus {
         self.metrics = Some(Packed::new(metrics));
     }
 
+    /// Bytes that it takes besides its own, roughly.
+    fn heap(&self) -> usize {
+        let metrics = self.metrics.as_ref().map_or(0, Packed::weight);
+        let failure = self.failure.as_deref().map_or(0, weight::failure);
+        let accumulables = self.accumulables.iter().map(weight::accumulable);
+        metrics + failure + accumulables.sum::<usize>()
+    }
+
     pub(crate) fn accumulated(&mut self, accumulable: &Accumulable) {
         if self.accumulables.len() < ACCUMULABLES_AT_MOST {
             self.accumulables.push(accumulable.clone());
@@ -128,8 +137,9 @@ impl TaskSort {
     }
 }
 
-/// What the metrics of a task take, in bytes, roughly.
-const METRICS: usize = 100;
+/// A task whose place is farther than this from both ends is not taken in: a log may name tasks in any order, and moving the others is not
+/// free.
+const REACH: usize = 10_000;
 
 /// A task that something happens to is mostly among so many that were launched last.
 const RECENT: usize = 8;
@@ -143,11 +153,13 @@ pub(crate) struct Tasks {
     /// In the order they ended.
     ended: VecDeque<TaskId>,
     retained: usize,
+    /// What [`TaskStatus::heap`] of all of them come to.
+    heap: usize,
 }
 
 impl Tasks {
     pub(crate) fn new(retained: usize) -> Self {
-        Tasks { all: VecDeque::new(), ended: VecDeque::new(), retained }
+        Tasks { all: VecDeque::new(), ended: VecDeque::new(), retained, heap: 0 }
     }
 
     /// Where it is, or belongs.
@@ -169,15 +181,33 @@ impl Tasks {
 
     pub(crate) fn started(&mut self, task: TaskInfo) {
         match self.find(task.task) {
-            Ok(index) => self.all[index] = TaskStatus::new(task),
-            Err(index) => self.all.insert(index, TaskStatus::new(task)),
+            Ok(index) => self.change_at(index, |known| *known = TaskStatus::new(task)),
+            Err(index) => {
+                self.insert(index, task);
+            }
         }
+    }
+
+    /// Where it is now; `None`: its place is too far from both ends.
+    fn insert(&mut self, index: usize, task: TaskInfo) -> Option<usize> {
+        let is_near = index.min(self.all.len() - index) <= REACH;
+        is_near.then(|| {
+            self.all.insert(index, TaskStatus::new(task));
+            index
+        })
     }
 
     pub(crate) fn change(&mut self, task: TaskId, change: impl FnOnce(&mut TaskStatus)) {
         if let Ok(index) = self.find(task) {
-            change(&mut self.all[index]);
+            self.change_at(index, change);
         }
+    }
+
+    fn change_at(&mut self, index: usize, change: impl FnOnce(&mut TaskStatus)) {
+        let task = &mut self.all[index];
+        let before = task.heap();
+        change(task);
+        self.heap = self.heap + task.heap() - before;
     }
 
     pub(crate) fn ended(
@@ -187,24 +217,32 @@ impl Tasks {
         metrics: Option<&TaskMetrics>,
         at: Tick,
     ) {
-        let index = self.find(task.task).unwrap_or_else(|index| {
-            self.all.insert(index, TaskStatus::new(task.clone()));
-            index
+        let found =
+            self.find(task.task).or_else(|index| self.insert(index, task.clone()).ok_or(()));
+        let Ok(index) = found else { return };
+        let was_over = self.all[index].state.is_over();
+        self.change_at(index, |status| {
+            status.state = TaskState::of(failure);
+            status.ended = Some(at);
+            status.failure = failure.cloned().map(Box::new);
+            status.metrics = metrics.map(Packed::new);
         });
-        let status = &mut self.all[index];
-        let was_over = status.state.is_over();
-        status.state = TaskState::of(failure);
-        status.ended = Some(at);
-        status.failure = failure.cloned().map(Box::new);
-        status.metrics = metrics.map(Packed::new);
         if !was_over {
             self.ended.push_back(task.task);
         }
         while self.ended.len() > self.retained {
             // Only tasks that run are before the one that ended first.
             let oldest = self.ended.pop_front().map(|oldest| self.find(oldest));
-            oldest.and_then(Result::ok).map(|index| self.all.remove(index));
+            let removed = oldest.and_then(Result::ok).and_then(|index| self.all.remove(index));
+            self.heap -= removed.map_or(0, |removed| removed.heap());
         }
+    }
+
+    /// Forgets all of them, those that run as well. What they took.
+    pub(crate) fn forget(&mut self) -> usize {
+        let weight = self.weight();
+        *self = Tasks::new(self.retained);
+        weight
     }
 
     /// Tasks on one host share its name, which they do not when they were stored and read again.
@@ -219,7 +257,9 @@ impl Tasks {
 
     /// Roughly how many bytes of memory it takes.
     pub(crate) fn weight(&self) -> usize {
-        self.all.len() * (size_of::<TaskStatus>() + size_of::<TaskId>() + METRICS)
+        self.all.capacity() * size_of::<TaskStatus>()
+            + self.ended.capacity() * size_of::<TaskId>()
+            + self.heap
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -352,6 +392,45 @@ mod tests {
             assert_eq!(tasks.get(TaskId(id)).and_then(|task| task.ended), Some(Tick(id)));
         }
         assert!(tasks.get(TaskId(40)).is_none());
+    }
+
+    #[test]
+    fn a_task_whose_place_is_far_from_both_ends_is_not_taken_in() {
+        let mut tasks = Tasks::new(usize::MAX);
+        let last = 5 * REACH as u64;
+        (0..last).step_by(2).for_each(|id| tasks.started(info(id)));
+        let count = tasks.len();
+        tasks.started(info(last / 2 + 1));
+        tasks.ended(&info(last / 2 + 1), None, None, Tick(1));
+        assert_eq!((tasks.len(), tasks.ended.len()), (count, 0));
+        [1, last - 1].iter().for_each(|id| tasks.started(info(*id)));
+        tasks.ended(&info(last / 2), None, None, Tick(1));
+        assert_eq!((tasks.len(), tasks.ended.len()), (count + 2, 1));
+    }
+
+    #[test]
+    fn what_tasks_take_is_counted_as_they_come_change_and_go() {
+        let mut tasks = Tasks::new(2);
+        let failure = TaskFailure::Error { message: "x".repeat(5000) };
+        let value = "y".repeat(3000);
+        let accumulable = Accumulable {
+            id: firesteel_types::AccumulatorId(1),
+            name: "n".to_owned(),
+            update: String::new(),
+            value,
+        };
+        for id in 0..9 {
+            tasks.started(info(id));
+            tasks.change(TaskId(id), |task| task.accumulated(&accumulable));
+            tasks.ended(&info(id), Some(&failure), Some(&TaskMetrics::default()), Tick(1));
+            tasks.ended(&info(id), Some(&failure), None, Tick(1));
+            let heap: usize = tasks.iter().map(TaskStatus::heap).sum();
+            assert_eq!(tasks.heap, heap);
+            assert!(heap >= 8000 * tasks.len());
+        }
+        assert_eq!(tasks.len(), 2);
+        assert!(tasks.forget() > 16_000);
+        assert_eq!((tasks.len(), tasks.heap, tasks.retained), (0, 0, 2));
     }
 
     #[test]

@@ -476,3 +476,157 @@ fn the_driver_is_listed_with_what_the_application_tells_of_it_whichever_came_fir
         assert_eq!((&driver.log_urls, &driver.attributes), (&url, &zone));
     }
 }
+
+/// Much is remembered of what is over: what does not end, or is long, has other bounds.
+const MUCH: Retention =
+    Retention { jobs: 100_000, stages: 100_000, tasks: 100_000, dead_executors: 100_000 };
+
+/// What grows, and the events of a number that have it grow.
+type Endless = (&'static str, fn(u32) -> Vec<Event>);
+
+/// Events of which an application may have any number, and that take memory.
+fn endless() -> [Endless; 13] {
+    fn executor(number: u32) -> Event {
+        let mut info = ExecutorInfo::new(Host::new("h"), 1);
+        info.log_urls.insert("stdout".to_owned(), "x".repeat(200));
+        Event::ExecutorAdded { executor: ExecutorId(number), info, at: Tick(1) }
+    }
+    fn on_executor(number: u32) -> TaskInfo {
+        TaskInfo { executor: ExecutorId(number), ..task(1, attempt(0, 0), 0) }
+    }
+    fn long_failure() -> Option<TaskFailure> {
+        Some(TaskFailure::Error { message: "x".repeat(500) })
+    }
+    fn long_properties(number: u32) -> Event {
+        let properties = Properties::default().with("key", &"x".repeat(500));
+        let stage = StageInfo { stage: attempt(1, number), ..stage_info(1, 1) };
+        Event::StageSubmitted { stage, properties: Arc::new(properties), at: Tick(7) }
+    }
+    fn block(number: u32) -> Event {
+        Event::BlockUpdated {
+            block: format!("rdd_7_{}", number / 3),
+            executor: ExecutorId(number % 3),
+            level: StorageLevel::MEMORY_ONLY,
+            memory_bytes: 1,
+            disk_bytes: 0,
+        }
+    }
+    fn cached(number: u32) -> Event {
+        submitted(StageInfo { rdds: cached_rdds(number + 10), ..stage_info(0, 9) })
+    }
+    [
+        ("jobs that run", |n| vec![job(n, vec![stage_info(n, 1)])]),
+        ("jobs that ended", |n| vec![job(n, Vec::new()), end(n, Ok(()))]),
+        ("stage attempts that run", |n| vec![long_properties(n)]),
+        ("stages that ended", |n| {
+            vec![submitted(stage_info(n, 1)), completed(stage_info(n, 1), Some("why"))]
+        }),
+        ("jobs of a stage", |n| vec![job(n, vec![stage_info(0, 9)])]),
+        ("tasks that run", |n| vec![start(&task(n.into(), attempt(0, 0), n))]),
+        ("tasks that failed", |n| {
+            vec![finish(&task(n.into(), attempt(0, 0), 0), long_failure(), 9, 1)]
+        }),
+        ("executors", |n| vec![executor(n)]),
+        ("executors that were lost", |n| {
+            let reason = "x".repeat(500);
+            let at = Tick(2);
+            vec![executor(n), Event::ExecutorRemoved { executor: ExecutorId(n), reason, at }]
+        }),
+        ("executors of a stage", |n| vec![start(&on_executor(n))]),
+        ("partitions far from each other", |n| {
+            let far = TaskInfo { partition: n * 64, ..task(1, attempt(0, 0), 0) };
+            vec![finish(&far, None, 9, 1)]
+        }),
+        ("cached blocks", |n| vec![block(n)]),
+        ("cached RDDs", |n| vec![cached(n)]),
+    ]
+}
+
+fn cached_rdds(id: u32) -> Arc<[StageRdd]> {
+    let scope = RddScope { id: 0, name: "map".to_owned(), parent: None };
+    let rdd = RddDescription {
+        id: RddId(id),
+        name: "x".repeat(100),
+        scope,
+        call_site: String::new(),
+        parents: Vec::new(),
+        partitions: 1,
+        determinism: Determinism::Determinate,
+    };
+    Arc::from([StageRdd { rdd: Arc::new(rdd), level: StorageLevel::MEMORY_ONLY }])
+}
+
+#[test]
+fn a_status_takes_no_more_memory_than_it_may_whatever_has_no_end() {
+    const LIMIT: usize = 1 << 19;
+    for (what, events) in endless() {
+        let fed = |limit: usize| {
+            let mut status = AppStatus::new(MUCH);
+            status.set_limit(limit);
+            let first = StageInfo { rdds: cached_rdds(7), ..stage_info(0, 9) };
+            apply(&mut status, [job(0, vec![first.clone()]), submitted(first)]);
+            (1..15_000).for_each(|number| apply(&mut status, events(number)));
+            status
+        };
+        let mut status = fed(LIMIT);
+        // It looks every ten thousand events.
+        assert!(status.weight() < fed(usize::MAX).weight(), "{what}: nothing was forgotten");
+        status.trim();
+        assert!(status.weight() <= LIMIT, "{what}: {}", status.weight());
+        assert!(fed(usize::MAX).weight() > 2 * LIMIT, "{what} take no memory");
+        // What comes next is taken in.
+        apply(&mut status, [job(99_999, vec![stage_info(99_999, 1)])]);
+        assert!(status.job(JobId(99_999)).is_some(), "{what}");
+    }
+}
+
+#[test]
+fn of_too_many_tasks_those_of_the_stage_that_ended_first_go_and_their_sums_stay() {
+    let mut status = AppStatus::new(MUCH);
+    for stage in 0..3 {
+        apply(&mut status, [job(stage, vec![stage_info(stage, 1000)])]);
+        apply(&mut status, [submitted(stage_info(stage, 1000))]);
+        let tasks = (0..1000).map(|n| task(u64::from(stage * 1000 + n), attempt(stage, 0), n));
+        tasks.for_each(|task| apply(&mut status, [start(&task), finish(&task, None, 20, 5)]));
+        apply(&mut status, [completed(stage_info(stage, 1000), None), end(stage, Ok(()))]);
+    }
+    let (before, weight) = (status.clone(), status.weight());
+    status.set_limit(weight);
+    status.trim();
+    assert!(status == before, "it takes what it may");
+    status.set_limit(weight - 1);
+    status.trim();
+    let remembered = |stage| status.stage(attempt(stage, 0)).unwrap().remembered_tasks();
+    assert_eq!([0, 1, 2].map(remembered), [0, 1000, 1000]);
+    let first = status.stage(attempt(0, 0)).unwrap();
+    assert_eq!((first.tasks.completed, first.metrics.input_records), (1000, 5000));
+    assert_eq!((first.completed_indices(), status.totals()), (1000, before.totals()));
+}
+
+#[test]
+fn a_profile_or_a_process_of_absurd_size_is_not_remembered() {
+    let mut status = status();
+    let long = "x".repeat(1 << 17);
+    for id in 0..3000u32 {
+        let name = if id % 2 == 0 { long.as_str() } else { "cpus" };
+        let profile = firesteel_types::ResourceProfile {
+            id,
+            executor: BTreeMap::new(),
+            task: BTreeMap::from([(name.to_owned(), 1.0)]),
+            devices: BTreeMap::new(),
+        };
+        apply(&mut status, [Event::ResourceProfileAdded { profile }]);
+        let info = firesteel_types::ProcessInfo {
+            address: name.to_owned(),
+            cores: 1,
+            log_urls: BTreeMap::new(),
+        };
+        let added = Event::MiscellaneousProcessAdded { id: id.to_string(), info, at: Tick(1) };
+        apply(&mut status, [added]);
+        status.name_executor(ExecutorId(id), "one");
+    }
+    let application = status.application();
+    assert_eq!((application.profiles.len(), application.processes.len()), (1000, 1000));
+    assert!(application.profiles.keys().all(|id| id % 2 == 1));
+    assert!(status.weight() < 1 << 20, "{}", status.weight());
+}

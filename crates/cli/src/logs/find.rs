@@ -16,6 +16,8 @@ const PLACES: [&str; 5] = [
     "http://127.0.0.1:4043",
     "http://127.0.0.1:18080",
 ];
+/// So many pods are told of at most.
+const PODS: usize = 20;
 /// Where the page of a master of this machine is.
 const MASTER: &str = "http://127.0.0.1:8080";
 
@@ -105,7 +107,7 @@ fn of_executors(
     wanted: Option<&str>,
     stream: &str,
 ) -> Result<Vec<Stream>, Failure> {
-    let (mut found, mut without) = (Vec::new(), Vec::new());
+    let (mut found, mut without, mut pods) = (Vec::new(), Vec::new(), Vec::new());
     for executor in executors.as_array().into_iter().flatten() {
         let id = executor["id"].as_str().unwrap_or_default();
         if wanted.is_some_and(|wanted| wanted != id) {
@@ -116,7 +118,10 @@ fn of_executors(
         let logs = &executor["executorLogs"];
         match logs[stream].as_str().or(logs["log"].as_str()) {
             Some(url) => found.push(Stream { name, url: url.to_owned() }),
-            None => without.push(name),
+            None => {
+                pods.extend(of_pod(executor).map(|command| format!("\n  {command}")));
+                without.push(name);
+            }
         }
     }
     if !found.is_empty() {
@@ -124,12 +129,30 @@ fn of_executors(
     }
     let text = match (wanted, without.is_empty()) {
         (Some(wanted), true) => format!("{application} has no executor {wanted}"),
+        _ if !pods.is_empty() => {
+            let more = pods.len().saturating_sub(PODS);
+            let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+            pods.truncate(PODS);
+            format!("Kubernetes keeps what pods print:{}{more}", pods.concat())
+        }
         _ => format!(
             "nobody keeps what the executors of {application} print: they print where the driver does, or their cluster \
              manager tells no URL of it"
         ),
     };
     Err(text.into())
+}
+
+/// What prints the output of an executor that is a pod. Its names are what the application says they are.
+fn of_pod(executor: &Value) -> Option<String> {
+    let name = |attribute: &str| {
+        let name = executor["attributes"][attribute].as_str()?;
+        let plain = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it);
+        let is_name = !name.is_empty() && !name.starts_with('-') && name.bytes().all(plain);
+        is_name.then_some(name)
+    };
+    let (namespace, pod) = (name("KUBERNETES_NAMESPACE")?, name("KUBERNETES_POD_NAME")?);
+    Some(format!("kubectl logs --namespace {namespace} {pod}"))
 }
 
 async fn of_driver(master: &str, driver: &str, stream: &str) -> Result<Vec<Stream>, Failure> {
@@ -191,6 +214,34 @@ mod tests {
         assert_eq!(of(Some("0"), "stderr").unwrap(), [first]);
         assert!(of(Some("7"), "stderr").unwrap_err().to_string().contains("no executor 7"));
         assert!(of(Some("driver"), "stderr").unwrap_err().to_string().contains("nobody keeps"));
+    }
+
+    #[test]
+    fn of_pods_is_told_how_their_output_is_read_and_names_that_are_none_are_not() {
+        let pod = |id: &str, namespace: &str, name: &str| {
+            let attributes =
+                json!({"KUBERNETES_NAMESPACE": namespace, "KUBERNETES_POD_NAME": name});
+            json!({"id": id, "executorLogs": {}, "attributes": attributes})
+        };
+        let told = |executors: &[Value], wanted: Option<&str>| {
+            of_executors(&json!(executors), "spark-1", wanted, "stderr").unwrap_err().to_string()
+        };
+        let mut executors = vec![
+            json!({"id": "driver", "executorLogs": {}, "attributes": {}}),
+            pod("1", "jobs", "pi-1-exec-1"),
+            pod("2", "jobs", "$(reboot)"),
+            pod("3", "--all", "pi-1-exec-3"),
+        ];
+        assert_eq!(
+            told(&executors, None),
+            "Kubernetes keeps what pods print:\n  kubectl logs --namespace jobs pi-1-exec-1"
+        );
+        for other in ["driver", "2", "3"] {
+            assert!(told(&executors, Some(other)).contains("nobody keeps"), "{other}");
+        }
+        executors.extend((10..40).map(|id| pod(&id.to_string(), "jobs", &format!("e-{id}"))));
+        let many = told(&executors, None);
+        assert!(many.ends_with("e-28\n  and 11 more") && many.lines().count() == 22, "{many}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use firesteel_backend::command::variable as told;
+use firesteel_conf::process_variables::EXECUTOR_ATTRIBUTE;
 use firesteel_conf::{Conf, entries};
 use firesteel_engine::ApplicationSpec;
 use firesteel_kubernetes_core::allocator::PodRequest;
@@ -222,6 +223,9 @@ fn variables(
         variable("SPARK_RESOURCE_PROFILE_ID", "0"),
         variable_of_pod("SPARK_EXECUTOR_POD_IP", "status.podIP"),
         variable_of_pod("SPARK_EXECUTOR_POD_NAME", "metadata.name"),
+        // Attributes, by which logs are found that a collector, or the cluster, keeps of pods.
+        variable_of_pod(&format!("{EXECUTOR_ATTRIBUTE}KUBERNETES_NAMESPACE"), "metadata.namespace"),
+        variable_of_pod(&format!("{EXECUTOR_ATTRIBUTE}KUBERNETES_POD_NAME"), "metadata.name"),
     ]);
     if let Some(url) = environment.get("FIRESTEEL_DRIVER_URL") {
         all.push(variable("SPARK_DRIVER_URL", url));
@@ -332,6 +336,13 @@ mod tests {
         assert_eq!(variable_of(&pod, "FIRESTEEL_EXECUTOR_CORES")["value"], "2");
         let host = variable_of(&pod, "FIRESTEEL_EXECUTOR_HOST");
         assert_eq!(host["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
+        for (name, field) in [
+            ("KUBERNETES_NAMESPACE", "metadata.namespace"),
+            ("KUBERNETES_POD_NAME", "metadata.name"),
+        ] {
+            let attribute = variable_of(&pod, &format!("SPARK_EXECUTOR_ATTRIBUTE_{name}"));
+            assert_eq!(attribute["valueFrom"]["fieldRef"]["fieldPath"], field);
+        }
         assert_eq!(variable_of(&pod, "FIRESTEEL_ROLE")["value"], "executor");
         assert!(pod["spec"]["affinity"].is_null());
     }

@@ -5,18 +5,21 @@ use firesteel_types::Tick;
 use super::CleanerOptions;
 use crate::log::LogSource;
 
-/// The logs to remove, the oldest first. Of too many, and of too many bytes, those that are being written stay. What is the log of no
-/// application goes when it is old, as with Spark, and counts for nothing else.
+/// Whether it was not changed for so long that it goes in any case: what is the log of no application as well, as with Spark.
+pub(super) fn is_old(log: &LogSource, options: &CleanerOptions, now: Tick) -> bool {
+    let age = u64::try_from(options.max_age.as_millis()).unwrap_or(u64::MAX);
+    now.since_ms(log.modified) > age
+}
+
+/// The logs of applications to remove, the oldest first. Of too many, and of too many bytes, those that are being written stay.
 pub(super) fn outdated(
-    (mut logs, others): (Vec<LogSource>, Vec<LogSource>),
+    mut logs: Vec<LogSource>,
     options: &CleanerOptions,
     now: Tick,
 ) -> Vec<LogSource> {
     logs.sort_by_key(|log| log.modified);
-    let age = u64::try_from(options.max_age.as_millis()).unwrap_or(u64::MAX);
-    let is_old = |log: &LogSource| now.since_ms(log.modified) > age;
-    let (mut outdated, fresh): (Vec<_>, Vec<_>) = logs.into_iter().partition(is_old);
-    outdated.extend(others.into_iter().filter(is_old));
+    let (mut outdated, fresh): (Vec<_>, Vec<_>) =
+        logs.into_iter().partition(|log| is_old(log, options, now));
     let mut too_many = fresh.len().saturating_sub(options.max_number);
     let bytes = fresh.iter().fold(0, |sum: u64, log| sum.saturating_add(log.bytes));
     let mut too_large = bytes.saturating_sub(options.max_bytes.unwrap_or(u64::MAX));

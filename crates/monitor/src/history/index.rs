@@ -25,7 +25,7 @@ use super::lock;
 use crate::log::LogSource;
 
 /// Changes with every change of what is stored.
-const VERSION: &str = concat!("firesteel history 4 ", env!("CARGO_PKG_VERSION"), "\n");
+const VERSION: &str = concat!("firesteel history 5 ", env!("CARGO_PKG_VERSION"), "\n");
 /// The status of a smaller log is read from the log as quickly.
 const WORTH: u64 = 256 << 10;
 
@@ -53,11 +53,11 @@ impl Index {
     }
 
     /// The logs that were listed last.
-    pub(super) fn listing(&self) -> Vec<(LogSource, Option<Listed>)> {
+    pub(super) fn listing(&self) -> Vec<(LogSource, Listed)> {
         read(&self.directory.join("listing")).unwrap_or_default()
     }
 
-    pub(super) fn store_listing(&self, logs: &[(&LogSource, &Option<Listed>)]) {
+    pub(super) fn store_listing(&self, logs: &[(&LogSource, &Listed)]) {
         self.told(self.write(&self.directory.join("listing"), &logs));
     }
 

@@ -1,6 +1,7 @@
 //! Which applications a directory of logs has. Of each log the beginning is read, and the end: enough to list it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,8 @@ const HEAD: u64 = 64 << 20;
 const LONGEST: usize = 16 << 20;
 /// So few logs are not worth a thread.
 const FEW: usize = 16;
+/// Of so many logs that cannot be read is told once, and no more of others.
+const REFUSED: usize = 1000;
 
 /// What the list shows of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,34 +37,74 @@ pub(super) struct Listed {
     version: String,
 }
 
-/// All logs, by their paths.
+/// All logs, by their paths. What is the log of no application takes a few numbers, and an empty file nothing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// `None`: a log without an application.
-    logs: BTreeMap<PathBuf, (LogSource, Option<Listed>)>,
+    /// The logs of applications, with the look at the directory that found them last.
+    logs: BTreeMap<PathBuf, (LogSource, Listed, u64)>,
+    /// What else was read: by a hash of its path, a hash of what it was then, and the look that found it last.
+    others: HashMap<u64, (u64, u64)>,
+    hashes: RandomState,
     /// The logs of each application.
     ids: BTreeMap<String, BTreeSet<PathBuf>>,
-    /// Logs that the system did not let us read: it may the next time.
-    refused: BTreeSet<PathBuf>,
+    /// Logs that the system did not let us read, with the look that found them last: it may the next time.
+    refused: BTreeMap<PathBuf, u64>,
+    /// How often the directory was looked at.
+    looks: u64,
 }
 
 impl Listing {
-    /// Forgets the logs that are gone. Those that are new, or have changed.
-    pub(super) fn retain(&mut self, found: &[LogSource]) -> Vec<LogSource> {
-        let paths: BTreeSet<&Path> = found.iter().map(|log| log.path.as_path()).collect();
-        let gone = self.logs.keys().filter(|path| !paths.contains(path.as_path()));
-        gone.cloned().collect::<Vec<_>>().iter().for_each(|path| self.remove(path));
-        self.refused.retain(|path| paths.contains(path.as_path()));
-        let changed =
-            |log: &&LogSource| self.logs.get(&log.path).is_none_or(|(old, _)| old != *log);
-        found.iter().filter(changed).cloned().collect()
+    /// Begins another look at the directory.
+    pub(super) fn begin(&mut self) {
+        self.looks += 1;
+    }
+
+    /// Takes what is in the directory; `true`: it is new, or has changed, and has to be read.
+    pub(super) fn see(&mut self, log: &LogSource) -> bool {
+        if let Some(look) = self.refused.get_mut(&log.path) {
+            *look = self.looks;
+        }
+        if let Some((known, _, look)) = self.logs.get_mut(&log.path) {
+            *look = self.looks;
+            return known != log;
+        }
+        let (path, now) = self.hashed(log);
+        match self.others.get_mut(&path) {
+            Some((then, look)) if *then == now => {
+                *look = self.looks;
+                false
+            }
+            _ => log.bytes > 0,
+        }
+    }
+
+    /// Forgets what was not in the directory.
+    pub(super) fn end(&mut self) {
+        let now = self.looks;
+        let gone = self.logs.iter().filter(|(_, (_, _, look))| *look != now);
+        let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
+        gone.iter().for_each(|path| self.remove(path));
+        self.others.retain(|_, (_, look)| *look == now);
+        self.refused.retain(|_, look| *look == now);
+    }
+
+    fn hashed(&self, log: &LogSource) -> (u64, u64) {
+        let now = (log.bytes, log.modified, log.made, log.in_progress, log.files().count());
+        (self.hashes.hash_one(&log.path), self.hashes.hash_one(now))
     }
 
     /// Takes what was read of a log; `false`: nothing was, for now.
     pub(super) fn take(&mut self, log: LogSource, read: io::Result<Option<Listed>>) -> bool {
         match read {
-            Ok(listed) => {
+            Ok(Some(listed)) => {
                 self.insert(log, listed);
+                true
+            }
+            Ok(None) => {
+                self.remove(&log.path);
+                self.refused.remove(&log.path);
+                let (path, now) = self.hashed(&log);
+                self.others.insert(path, (now, self.looks));
                 true
             }
             Err(error) => {
@@ -69,7 +112,9 @@ impl Listing {
                 if error.kind() == io::ErrorKind::NotFound {
                     self.remove(&log.path);
                 }
-                if self.refused.insert(log.path.clone()) {
+                let is_new = !self.refused.contains_key(&log.path);
+                if is_new && self.refused.len() < REFUSED {
+                    self.refused.insert(log.path.clone(), self.looks);
                     tracing::warn!(%error, log = %log.path.display(), "a log could not be read");
                 }
                 false
@@ -77,17 +122,16 @@ impl Listing {
         }
     }
 
-    pub(super) fn insert(&mut self, log: LogSource, listed: Option<Listed>) {
+    pub(super) fn insert(&mut self, log: LogSource, listed: Listed) {
         self.remove(&log.path);
         self.refused.remove(&log.path);
-        if let Some(listed) = &listed {
-            self.ids.entry(listed.id.clone()).or_default().insert(log.path.clone());
-        }
-        self.logs.insert(log.path.clone(), (log, listed));
+        self.others.remove(&self.hashes.hash_one(&log.path));
+        self.ids.entry(listed.id.clone()).or_default().insert(log.path.clone());
+        self.logs.insert(log.path.clone(), (log, listed, self.looks));
     }
 
     fn remove(&mut self, path: &Path) {
-        let Some((_, Some(listed))) = self.logs.remove(path) else { return };
+        let Some((_, listed, _)) = self.logs.remove(path) else { return };
         if let Some(paths) = self.ids.get_mut(&listed.id) {
             paths.remove(path);
             if paths.is_empty() {
@@ -97,31 +141,28 @@ impl Listing {
     }
 
     /// What is stored of it.
-    pub(super) fn entries(&self) -> Vec<(&LogSource, &Option<Listed>)> {
-        self.logs.values().map(|(log, listed)| (log, listed)).collect()
+    pub(super) fn entries(&self) -> Vec<(&LogSource, &Listed)> {
+        self.logs.values().map(|(log, listed, _)| (log, listed)).collect()
     }
 
-    /// How many logs and applications there are.
+    /// How many logs there are, those of no application among them, and how many applications.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.logs.len(), self.ids.len())
+        (self.logs.len() + self.others.len(), self.ids.len())
     }
 
+    /// Whether it is the log of an application.
     pub(super) fn knows(&self, path: &Path) -> bool {
         self.logs.contains_key(path)
     }
 
-    /// Those of applications, and others.
-    pub(super) fn logs(&self) -> (Vec<LogSource>, Vec<LogSource>) {
-        let (logs, others): (Vec<_>, Vec<_>) =
-            self.logs.values().partition(|(_, listed)| listed.is_some());
-        let cloned =
-            |of: Vec<&(LogSource, _)>| of.into_iter().map(|(log, _)| log.clone()).collect();
-        (cloned(logs), cloned(others))
+    /// The logs of applications.
+    pub(super) fn logs(&self) -> Vec<LogSource> {
+        self.logs.values().map(|(log, _, _)| log.clone()).collect()
     }
 
     fn of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a LogSource, &'a Listed)> {
         let logs = self.ids.get(id).into_iter().flatten().filter_map(|path| self.logs.get(path));
-        logs.filter_map(|(log, listed)| Some((log, listed.as_ref()?)))
+        logs.map(|(log, listed, _)| (log, listed))
     }
 
     /// Where several logs name the same attempt, the one that was made first counts: no other one takes its place, wherever it comes from.
@@ -257,6 +298,14 @@ impl Listed {
 mod tests {
     use super::*;
 
+    /// What has to be read of what is in a directory.
+    fn look(listing: &mut Listing, found: &[LogSource]) -> Vec<LogSource> {
+        listing.begin();
+        let changed = found.iter().filter(|log| listing.see(log)).cloned().collect();
+        listing.end();
+        changed
+    }
+
     #[test]
     fn a_log_that_the_system_did_not_let_us_read_is_tried_again_and_others_are_not() {
         let directory = tempfile::tempdir().unwrap();
@@ -265,13 +314,56 @@ mod tests {
             .for_each(|name| std::fs::write(directory.path().join(name), "x").unwrap());
         let logs = ["a", "b"].map(|name| LogSource::at(&directory.path().join(name)).unwrap());
         let mut listing = Listing::default();
-        assert_eq!(listing.retain(&logs), logs);
+        assert_eq!(look(&mut listing, &logs), logs);
         assert!(!listing.take(logs[0].clone(), Err(io::Error::other("too many open files"))));
         assert!(listing.take(logs[1].clone(), Ok(None)));
-        assert_eq!(listing.retain(&logs), [logs[0].clone()]);
+        assert_eq!(look(&mut listing, &logs), [logs[0].clone()]);
         assert!(listing.take(logs[0].clone(), Ok(None)));
-        assert_eq!((listing.retain(&logs), listing.refused.len()), (Vec::new(), 0));
+        assert_eq!((look(&mut listing, &logs), listing.refused.len()), (Vec::new(), 0));
         assert!(!listing.take(logs[0].clone(), Err(io::Error::other("gone"))));
-        assert_eq!((listing.retain(&[]), listing.refused.len()), (Vec::new(), 0));
+        assert_eq!((look(&mut listing, &[]), listing.refused.len()), (Vec::new(), 0));
+        assert_eq!((listing.others.len(), listing.counts()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn what_is_no_log_takes_two_numbers_and_is_read_again_when_it_has_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let mut listing = Listing::default();
+        let now = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            [LogSource::at(&path).unwrap()]
+        };
+        assert!(look(&mut listing, &now("")).is_empty(), "nothing is in an empty file");
+        assert_eq!(listing.counts(), (0, 0));
+        let log = now("x");
+        assert_eq!(look(&mut listing, &log), log);
+        assert!(listing.take(log[0].clone(), Ok(None)));
+        assert!(look(&mut listing, &log).is_empty() && listing.logs.is_empty());
+        assert_eq!(listing.counts(), (1, 0));
+        let log = now("xy");
+        assert_eq!(look(&mut listing, &log), log);
+        let listed = Listed { id: "app-1".to_owned(), ..Listed::default() };
+        assert!(listing.take(log[0].clone(), Ok(Some(listed))));
+        assert_eq!((listing.counts(), listing.others.len()), ((1, 1), 0));
+        let log = now("");
+        assert_eq!(look(&mut listing, &log), log, "it was a log");
+        assert!(listing.take(log[0].clone(), Ok(None)));
+        assert_eq!((listing.counts(), listing.others.len()), ((1, 0), 1));
+    }
+
+    #[test]
+    fn of_very_many_logs_that_cannot_be_read_few_are_remembered() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        let log = LogSource::at(&path).unwrap();
+        let mut listing = Listing::default();
+        for number in 0..3 * REFUSED {
+            let mut log = log.clone();
+            log.path = directory.path().join(number.to_string());
+            assert!(!listing.take(log, Err(io::Error::other("refused"))));
+        }
+        assert_eq!(listing.refused.len(), REFUSED);
     }
 }

@@ -105,11 +105,16 @@ impl HistoryOptions {
     }
 }
 
+/// So many logs that are new are held until they are read. A directory may have a million.
+const BATCH: usize = 10_000;
+
 /// The applications of a directory.
 #[derive(Debug)]
 pub struct History {
     options: HistoryOptions,
     listing: Mutex<Listing>,
+    /// One looks at the directory at a time.
+    looking: Mutex<()>,
     opened: Opened,
 }
 
@@ -135,7 +140,8 @@ impl History {
         let limits = Limits { applications: options.retained, bytes: options.retained_bytes };
         let directory = options.directory.clone();
         let opened = Opened::new(directory, limits, options.retention, index);
-        let history = History { options, listing: Mutex::new(listing), opened };
+        let (listing, looking) = (Mutex::new(listing), Mutex::default());
+        let history = History { options, listing, looking, opened };
         history.refresh().map_err(|source| {
             let directory = history.options.directory.path().to_owned();
             HistoryError::Unreadable { directory, source }
@@ -150,14 +156,27 @@ impl History {
 
     /// Looks at the directory again: new logs, logs that have grown, logs that are gone.
     pub fn refresh(&self) -> io::Result<()> {
-        let found = self.options.directory.discover()?;
+        let _one = lock(&self.looking);
         let before = lock(&self.listing).counts();
-        let changed = lock(&self.listing).retain(&found);
-        // Not under the lock: a long log takes its time.
-        let taken = AtomicBool::new(false);
-        listing::read_all(&changed, &|log, read| {
-            taken.fetch_or(lock(&self.listing).take(log, read), Ordering::Relaxed);
-        });
+        lock(&self.listing).begin();
+        let (taken, mut changed) = (AtomicBool::new(false), Vec::new());
+        // Not under the lock of the list: a long log takes its time.
+        let read = |logs: &mut Vec<LogSource>| {
+            listing::read_all(logs, &|log, read| {
+                taken.fetch_or(lock(&self.listing).take(log, read), Ordering::Relaxed);
+            });
+            logs.clear();
+        };
+        self.options.directory.each(&mut |log| {
+            if lock(&self.listing).see(&log) {
+                changed.push(log);
+            }
+            if changed.len() == BATCH {
+                read(&mut changed);
+            }
+        })?;
+        read(&mut changed);
+        lock(&self.listing).end();
         let is_changed = taken.into_inner() || before != lock(&self.listing).counts();
         if let Some(index) = self.opened.index().filter(|_| is_changed) {
             index.store_listing(&lock(&self.listing).entries());
@@ -169,18 +188,28 @@ impl History {
     /// Removes logs that are too old or too many. How many.
     pub fn clean(&self, now: Tick) -> usize {
         let Some(options) = &self.options.cleaner else { return 0 };
-        let logs = lock(&self.listing).logs();
-        let mut removed = 0;
-        for log in cleaner::outdated(logs, options, now) {
-            match log.remove() {
-                Ok(()) => removed += 1,
-                Err(error) => {
-                    tracing::warn!(%error, log = %log.path.display(), "an old log stays");
-                }
-            }
-        }
+        let outdated = cleaner::outdated(self.listed(), options, now);
+        let mut removed = outdated.iter().filter(|log| is_removed(log)).count();
+        removed += self.remove_others(|log| cleaner::is_old(log, options, now));
         if removed > 0 {
             let _ = self.refresh();
+        }
+        removed
+    }
+
+    fn listed(&self) -> Vec<LogSource> {
+        lock(&self.listing).logs()
+    }
+
+    /// Removes what is old in the directory and the log of no application, one by one: there may be very many. How many.
+    fn remove_others(&self, is_old: impl Fn(&LogSource) -> bool) -> usize {
+        let mut removed = 0;
+        let looked = self.options.directory.each(&mut |log| {
+            let is_other = !lock(&self.listing).knows(&log.path);
+            removed += usize::from(is_other && is_old(&log) && is_removed(&log));
+        });
+        if let Err(error) = looked {
+            tracing::warn!(%error, "old files that are no logs stay: the directory of logs cannot be read");
         }
         removed
     }
@@ -269,6 +298,15 @@ impl Applications for History {
         }
         (!seen.is_empty()).then(|| Archive::of_logs(&seen))
     }
+}
+
+/// Removes a log.
+fn is_removed(log: &LogSource) -> bool {
+    let removed = log.remove();
+    if let Err(error) = &removed {
+        tracing::warn!(%error, log = %log.path.display(), "an old log stays");
+    }
+    removed.is_ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

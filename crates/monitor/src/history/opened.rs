@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -17,12 +18,21 @@ use crate::log::{Lines, LogDirectory, LogSource};
 /// So many logs are read at once: each takes memory for what it says.
 const READING: usize = 4;
 
+/// An application may take so many bytes in any case, and this many at most, as a running one.
+const OF_ONE: RangeInclusive<usize> = 64 << 20..=1 << 30;
+
 /// How much is held in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) applications: usize,
-    /// Bytes, roughly. One application is held however large it is.
+    /// Bytes, roughly. One application is held in any case: it takes half of them at most.
     pub(super) bytes: usize,
+}
+
+impl Limits {
+    fn of_one(&self) -> usize {
+        (self.bytes / 2).clamp(*OF_ONE.start(), *OF_ONE.end())
+    }
 }
 
 /// Statuses of logs, within limits.
@@ -150,7 +160,7 @@ impl Opened {
             // Written anew, or compacted.
             *slot = None;
         }
-        let open = slot.get_or_insert_with(|| OpenLog::new(self.retention));
+        let open = slot.get_or_insert_with(|| OpenLog::new(self.retention, self.limits.of_one()));
         if open.source.as_ref() != Some(&source) {
             let (begun, bytes) = (Instant::now(), source.bytes);
             match self.catch_up(open, source.clone()) {
@@ -202,8 +212,8 @@ impl Drop for Place<'_> {
 }
 
 impl OpenLog {
-    fn new(retention: Retention) -> Self {
-        let (lines, replay) = (Lines::default(), Replay::new(retention));
+    fn new(retention: Retention, bytes: usize) -> Self {
+        let (lines, replay) = (Lines::default(), Replay::new(retention).within(bytes));
         OpenLog { source: None, lines, replay, is_stored: false }
     }
 

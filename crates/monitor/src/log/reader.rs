@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::source::Part;
 use super::{Codec, LogSource};
 
-/// A longer line is read over: the plans of queries have megabytes, nothing has this much.
-const LONGEST: usize = 256 << 20;
+/// A longer line is read over: only the plans of queries have so many bytes, which nobody here looks at.
+const LONGEST: usize = 64 << 20;
 const BUFFER: usize = 256 << 10;
 
 /// A compressed file stands for so many times its bytes at most, and for this much in any case: beyond that nothing of it is
@@ -65,6 +65,8 @@ impl Lines {
                 break;
             }
         }
+        // What reads on later needs no room for the longest line that there was.
+        self.line = Vec::new();
         Ok(())
     }
 
@@ -226,6 +228,26 @@ mod tests {
         };
         lines.read_lines(Cursor::new(b"abc\ndef\nghi\n"), false, &mut take).unwrap();
         assert_eq!(seen, [b"abc".to_vec(), b"def".to_vec()]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_read_over_and_those_behind_it_count() {
+        let text = format!("ab\n{}\ncd\n{}\nef", "x".repeat(1000), "y".repeat(11));
+        // However the bytes come.
+        for capacity in [1, 7, 64, 4096] {
+            let (mut lines, mut seen) = (Lines::up_to(10, u64::MAX), Vec::new());
+            let mut take = |line: &[u8]| {
+                seen.push(String::from_utf8(line.to_vec()).unwrap());
+                true
+            };
+            let from = BufReader::with_capacity(capacity, Cursor::new(text.as_bytes()));
+            lines.read_lines(from, false, &mut take).unwrap();
+            let short: Vec<&String> = seen.iter().filter(|line| line.len() <= 10).collect();
+            assert_eq!(short, ["ab", "cd", "ef"], "{capacity}");
+            // One that lies in the buffer costs nothing to be looked at.
+            assert!(lines.broken >= u64::from(capacity < 1000), "{capacity}: {}", lines.broken);
+            assert!(lines.line.capacity() <= 64, "{capacity}: {}", lines.line.capacity());
+        }
     }
 
     #[test]

@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Codec, IN_PROGRESS, ROLLING};
 
+/// A rolling log has no more files: they have a hundred megabytes each.
+const PARTS: usize = 100_000;
+
 #[derive(Clone, Debug)]
 pub struct LogDirectory {
     path: PathBuf,
@@ -120,10 +123,13 @@ impl LogDirectory {
         }
     }
 
-    /// All logs in it. What is no log is left out.
-    pub fn discover(&self) -> io::Result<Vec<LogSource>> {
-        let Some(store) = &self.store.0 else { return discover(&self.path) };
-        Ok(logs_of(store, store.list_chosen(ROLLING)?))
+    /// Gives all logs in it to `take`, one by one. What is no log is left out.
+    pub(crate) fn each(&self, take: &mut dyn FnMut(LogSource)) -> io::Result<()> {
+        match &self.store.0 {
+            None => each(&self.path, take)?,
+            Some(store) => logs_of(store, store.list_chosen(ROLLING)?).into_iter().for_each(take),
+        }
+        Ok(())
     }
 
     /// A log as it is now; `None`: it is gone. One in a store is as it was listed: a request each time somebody looks at it would take
@@ -183,12 +189,17 @@ fn logs_of(store: &Arc<ObjectDirectory>, mut objects: Vec<ObjectEntry>) -> Vec<L
 /// All logs in a directory of this machine. What is no log is left out.
 pub fn discover(directory: &Path) -> io::Result<Vec<LogSource>> {
     let mut found = Vec::new();
+    each(directory, &mut |log| found.push(log))?;
+    Ok(found)
+}
+
+fn each(directory: &Path, take: &mut dyn FnMut(LogSource)) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         // One file that cannot be looked at is no reason to look at none.
         let Ok(entry) = entry else { continue };
-        found.extend(LogSource::at(&entry.path()));
+        LogSource::at(&entry.path()).into_iter().for_each(&mut *take);
     }
-    Ok(found)
+    Ok(())
 }
 
 impl LogSource {
@@ -290,7 +301,7 @@ fn moment(at: io::Result<SystemTime>) -> Tick {
 
 /// The files of a directory of this machine.
 fn files_of(path: &Path) -> Option<impl Iterator<Item = Listed>> {
-    let entries = fs::read_dir(path).ok()?.flatten();
+    let entries = fs::read_dir(path).ok()?.flatten().take(PARTS);
     Some(entries.filter_map(|entry| {
         let name = entry.file_name();
         let (name, metadata) = (name.to_str()?, fs::symlink_metadata(entry.path()).ok()?);

@@ -26,6 +26,19 @@ pub struct LineError(#[from] serde_json::Error);
 /// Every line of Spark's begins with it.
 const START: &[u8] = b"{\"Event\":\"";
 
+/// So many hosts share their names, and so many executors whose names are not numbers are told apart.
+const HOSTS: usize = 10_000;
+const EXECUTORS: usize = 20_000;
+/// No name of either is longer, in bytes; what is behind it is left out.
+const LONGEST_NAME: usize = 255;
+/// So many stages of a job are read: a line of numbers would stand for a hundred times its bytes.
+const STAGES: usize = 10_000;
+
+/// In a long line there is no more than one object in so many bytes: Spark's have names and numbers in them. What is read of `{}` would
+/// take a hundred times as much memory.
+const LONG: usize = 1 << 20;
+const DENSE: usize = 30;
+
 /// Reads the lines of one log.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -38,6 +51,11 @@ pub struct Decoder {
 impl Decoder {
     /// Adds the events of one line to `out`.
     pub fn decode(&mut self, line: &[u8], out: &mut Vec<Event>) -> Result<(), LineError> {
+        if line.len() > LONG && memchr::memchr_iter(b'{', line).count() > line.len() / DENSE {
+            return Err(LineError(serde::de::Error::custom(
+                "a long line of objects with nothing in them",
+            )));
+        }
         let name = name_of(line)?;
         let short = name.strip_prefix("org.apache.spark.scheduler.").unwrap_or(&name);
         match short {
@@ -185,11 +203,14 @@ impl Decoder {
     }
 
     fn host(&mut self, name: &str) -> Host {
+        let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
         if let Some(host) = self.hosts.get(name) {
             return host.clone();
         }
         let host = Host::new(name);
-        self.hosts.insert(name.into(), host.clone());
+        if self.hosts.len() < HOSTS {
+            self.hosts.insert(name.into(), host.clone());
+        }
         host
     }
 
@@ -200,11 +221,15 @@ impl Decoder {
         if let Some(number) = number(name) {
             return ExecutorId(number);
         }
+        let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
         if let Some(known) = self.executors.get(name) {
             return *known;
         }
-        // Below the driver's: no executor has so large a number.
+        // Below the driver's: no executor has so large a number. All that are too many are one.
         let next = u32::MAX - 1 - self.executors.len() as u32;
+        if self.executors.len() >= EXECUTORS {
+            return ExecutorId(next);
+        }
         self.executors.insert(name.to_owned(), ExecutorId(next));
         self.named.push((ExecutorId(next), name.to_owned()));
         ExecutorId(next)
@@ -465,9 +490,9 @@ fn properties(read: Pairs<'_>) -> Properties {
 fn job_start(read: model::JobStart<'_>) -> Event {
     let (known, ids) = (!read.stages.is_empty(), read.ids);
     let stages = match known {
-        true => read.stages.into_iter().map(|stage| stages::info(&stage, true)).collect(),
+        true => read.stages.iter().take(STAGES).map(|stage| stages::info(stage, true)).collect(),
         // Spark 1.0 and 1.1 have only their numbers.
-        false => ids.into_iter().map(stages::unknown).collect(),
+        false => ids.into_iter().take(STAGES).map(stages::unknown).collect(),
     };
     Event::JobStart {
         job: JobId(read.job.u32()),

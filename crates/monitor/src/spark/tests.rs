@@ -318,3 +318,46 @@ fn executors_whose_names_are_not_numbers_keep_their_names() {
     names.sort();
     assert_eq!(names, ["007", "3", "4294967294", "localhost"]);
 }
+
+#[test]
+fn a_long_line_of_objects_with_nothing_in_them_is_not_read() {
+    let mut replay = Replay::new(RETENTION);
+    let line = |event: &str, list: &str, object: &str, count: usize| {
+        let objects = vec![object; count].join(",");
+        format!("{{\"Event\":\"{event}\",\"{list}\":[{objects}]}}")
+    };
+    replay.line(line("SparkListenerJobStart", "Stage Infos", "{}", 1 << 19).as_bytes());
+    replay.line(
+        line("SparkListenerExecutorMetricsUpdate", "Executor Metrics Updated", "{}", 1 << 19)
+            .as_bytes(),
+    );
+    assert_eq!(replay.unreadable(), 2);
+    assert_eq!(*replay.status(), AppStatus::new(RETENTION));
+    // A stage of Spark's has more in it; of very many of one job, some are read.
+    let stage = "{\"Stage ID\":1,\"Stage Name\":\"count at Main.scala:7\"}";
+    replay.line(line("SparkListenerJobStart", "Stage Infos", stage, 1 << 15).as_bytes());
+    let job = replay.status().job(JobId(0)).unwrap();
+    assert_eq!((replay.unreadable(), job.stages.len()), (2, 10_000));
+}
+
+#[test]
+fn names_are_cut_and_of_very_many_executors_some_are_told_apart() {
+    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+    let mut added = |executor: &str, host: &str| {
+        let line = format!(
+            "{{\"Event\":\"SparkListenerExecutorAdded\",\"Executor ID\":\"{executor}\",\"Executor Info\":{{\"Host\":\"{host}\"}}}}"
+        );
+        events.clear();
+        decoder.decode(line.as_bytes(), &mut events).unwrap();
+        let Some(Event::ExecutorAdded { executor, info, .. }) = events.pop() else { panic!() };
+        (executor, info.host.0.len(), decoder.take_names())
+    };
+    // In the middle of a letter of two bytes.
+    let (_, host, names) = added(&"é".repeat(200), &"é".repeat(200));
+    assert_eq!((host, names[0].1.len()), (254, 254));
+    let ids: Vec<ExecutorId> =
+        (0..25_000).map(|n| added(&format!("e{n}"), &format!("h{n}")).0).collect();
+    let apart: std::collections::BTreeSet<ExecutorId> = ids.iter().copied().collect();
+    assert_eq!(apart.len(), 20_000);
+    assert_eq!((ids[24_000], added("e7", "h7").0), (ids[24_999], ids[7]));
+}
