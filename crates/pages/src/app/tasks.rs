@@ -117,7 +117,7 @@ pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>
             @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > stage.remembered_tasks() as u64 {
                 p.dim { "Those that ended last: spark.ui.retainedTasks." }
             }
-            (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
+            (list::search(frame, &shown, "Index, host or error", &[("state", "State", &states)]))
             @if let Some(executor) = wanted.executor {
                 p { "Those on executor " strong { (brief(executor)) } ": " a href=(format!("{}#tasks", frame.with(&[("executor", None), ("page", None)]))) { "show all" } "." }
             }
