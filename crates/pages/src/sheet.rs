@@ -125,7 +125,7 @@ pub fn sheet(page: &SheetPage<'_>) -> String {
         h1 { (title) }
         (facts(lines))
         @if !links.is_empty() { p { @for (name, to) in links { a href=(to) { (name) } " " } } }
-        @if let Some(text) = text { pre { (text) } }
+        @if let Some(text) = text { pre.log tabindex="0" aria-label=(title) role="region" { (text) } }
         @for table in tables { (section(table)) }
         p { a href=(format!("{root}/json/")) { "as JSON" } }
     };
@@ -167,7 +167,7 @@ fn section(table: &SheetTable<'_>) -> Markup {
         h2 { (heading) " " span.dim { "(" (count(total as u64)) ")" } }
         @if let Some(search) = search.as_ref().filter(|_| is_searched || total > FEW) { (field(heading, search)) }
         @if rows.is_empty() { p.dim { @if is_searched { "Nothing here is like that." } @else { "None." } } } @else {
-            table aria-label=(heading) {
+            table.sheet aria-label=(heading) {
                 thead { tr { @for column in columns { (column_head(column)) } } }
                 tbody { @for row in rows.iter().take(ROWS) {
                     tr { @for (column, text) in columns.iter().zip(row) { td data-label=(column.title) { (cell(text)) } } }
@@ -238,7 +238,7 @@ fn used(text: &str) -> Option<(u64, u64)> {
 fn cell(cell: &SheetCell<'_>) -> Markup {
     html! {
         @match (cell.link, used(cell.text)) {
-            (Some(link), _) => a href=(link) { (cell.text) },
+            (Some(link), _) => a.whole[cell.text.len() <= SHORT] href=(link) { (cell.text) },
             (None, Some((part, whole))) => { (gauge(part, whole, cell.text)) span.numbers { (cell.text) } }
             (None, None) => (word(cell.text)),
         }

@@ -164,7 +164,7 @@ impl Lists<'_> {
     fn said(&self, list: &str, name: &str, value: &str) -> Markup {
         html! {
             @if value.chars().count() <= VALUE { code { (value) } } @else {
-                details data-key=(key(list, name)) { summary { code { (short(value, VALUE)) } } pre { (short(value, LONG)) } }
+                details data-key=(key(list, name)) { summary { code { (short(value, VALUE)) } } pre tabindex="0" { (short(value, LONG)) } }
             }
         }
     }

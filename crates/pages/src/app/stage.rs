@@ -211,7 +211,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
     }
     html! {
         (facts(&all))
-        @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre { (short(details, LONGEST)) } } }
+        @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre tabindex="0" { (short(details, LONGEST)) } } }
     }
 }
 
@@ -221,11 +221,11 @@ fn failed(stage: &StageStatus, failures: &BTreeMap<String, (u64, String)>) -> Ma
     html! {
         @if stage.failure.is_some() || !kinds.is_empty() {
             section.alert {
-                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre { (short(failure, LONGEST)) } }
+                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre tabindex="0" { (short(failure, LONGEST)) } }
                 @if !kinds.is_empty() {
                     h2 { "Failures of tasks, by what they say" }
                     @for (kind, (count, text)) in kinds.iter().take(FAILURES) {
-                        details data-key=(key("failure", kind)) { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
+                        details data-key=(key("failure", kind)) { summary { strong { (counted(*count, "task")) } ": " (kind) } pre tabindex="0" { (short(text, LONGEST)) } }
                     }
                     @if kinds.len() > FAILURES { p.dim { (counted((kinds.len() - FAILURES) as u64, "more kind")) "." } }
                 }

@@ -149,7 +149,7 @@ fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> 
             (badge::task(task.state))
             @if let Some(failure) = &task.failure {
                 @let text = failure.to_string();
-                details data-key=(format!("task-{}", info.task)) { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
+                details data-key=(format!("task-{}", info.task)) { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre tabindex="0" { (short(&text, 4000)) } }
             }
         },
         html! { a href=(frame.executor(info.executor)) { (executor_name(status, info.executor)) } " " span.dim { (brief(&info.host.0)) } },

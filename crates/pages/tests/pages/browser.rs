@@ -64,6 +64,7 @@ impl Site for Sheets {
             Some((content_type, text)) => (content_type, text.to_owned()),
             None if asked.path == "/events" => return told(),
             None if asked.path == "/worker/" => ("text/html;charset=utf-8", worker()),
+            None if asked.path == "/log/" => ("text/html;charset=utf-8", log()),
             None => ("text/html;charset=utf-8", master(EVIL)),
         };
         let policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'";
@@ -211,6 +212,17 @@ fn master(name: &str) -> String {
     })
 }
 
+/// What a process prints.
+fn log() -> String {
+    let links = ["all processes", "end"].map(|it| (it.to_owned(), "/".to_owned()));
+    sheet(&SheetPage {
+        title: "app-20261118061502-0001/0/stderr",
+        links: &links,
+        text: Some(&format!("{EVIL} {}\n", "x".repeat(500)).repeat(50)),
+        ..SheetPage::default()
+    })
+}
+
 fn worker() -> String {
     let lines =
         ["Master: spark://10.0.0.7:7077", "Cores: 5 of 8 used", "Memory: 6144 of 16384 MB used"];
@@ -280,6 +292,7 @@ fn every_page_works_in_a_real_browser() {
     let others = [
         format!("[\"master\",\"http://{}/\"]", sheets.address()),
         format!("[\"worker\",\"http://{}/worker/\"]", sheets.address()),
+        format!("[\"log\",\"http://{}/log/\"]", sheets.address()),
         of_runs("list", ""),
         of_runs("compare", "compare/?app=app-first&app=app-second"),
         of_spark("spark-list", ""),
