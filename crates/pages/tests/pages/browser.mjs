@@ -1,10 +1,10 @@
 // Opens every page in a real Chromium: light and dark, 400 and 1600 pixels wide, with and without script. Complains about errors in
 // the console, sideways scrolling, what axe finds serious, and text of applications that ran as a script.
 //
-//   node browser.mjs CONFIG     CONFIG: JSON with live, history, docs, master, large, report (addresses), modules, chromium, shots
-//                               (a folder, or "")
+//   node browser.mjs CONFIG     CONFIG: JSON with live, history, docs, master, large, report (addresses), modules, chromium, shots and
+//                               pictures (folders, or "")
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 const config = JSON.parse(process.argv[2]);
@@ -175,6 +175,21 @@ async function requests(browser) {
   }
 }
 
+// The pictures of the guide, light and dark.
+async function pictures(browser) {
+  const { smaller } = await import("./png.mjs");
+  const all = [["overview", config.docs, 700], ["stage", config.docs + "stages/stage/?id=0", 700], ["master", config.master + "clean/", 560]];
+  for (const dark of [false, true]) {
+    for (const [title, url, height] of all) {
+      const context = await browser.newContext({ viewport: { width: 1000, height }, colorScheme: dark ? "dark" : "light" });
+      const page = await context.newPage();
+      await page.goto(url);
+      writeFileSync(`${config.pictures}/${title}${dark ? "-dark" : ""}.png`, smaller(await page.screenshot()));
+      await context.close();
+    }
+  }
+}
+
 const browser = await chromium.launch({
   executablePath: config.chromium,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
@@ -195,6 +210,7 @@ try {
   for (const [title, check] of [["follows", follows], ["connects", connects], ["keeps", keeps], ["master", master], ["requests", requests]]) {
     if (!only || new RegExp(only).test(title)) await check(browser);
   }
+  if (config.pictures) await pictures(browser);
 } finally {
   await browser.close();
 }

@@ -65,6 +65,8 @@ impl Site for Sheets {
             None if asked.path == "/events" => return told(),
             None if asked.path == "/worker/" => ("text/html;charset=utf-8", worker()),
             None if asked.path == "/log/" => ("text/html;charset=utf-8", log()),
+            // For the guide.
+            None if asked.path == "/clean/" => ("text/html;charset=utf-8", master("nightly join")),
             None => ("text/html;charset=utf-8", master(EVIL)),
         };
         let policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'";
@@ -270,6 +272,10 @@ fn every_page_works_in_a_real_browser() {
     let running = Arc::new(Fixed::new(vec![Made { start, ..Made::SMALL }.status()], true));
     let shown = Made { start, tail: "", ..Made::SMALL }.status();
     let clean = serve(Arc::new(Fixed::new(vec![shown], true)));
+    let pictures = match std::env::var_os("UPDATE_EXPECT") {
+        Some(_) => crate::pictures::folder().display().to_string(),
+        None => String::new(),
+    };
     let runs = ["first", "second"].map(|name| {
         Made { name, is_over: true, slower_ms: name.len() as u64 * 9, ..Made::SMALL }.status()
     });
@@ -304,7 +310,7 @@ fn every_page_works_in_a_real_browser() {
         of_spark("spark-job", "history/local-1642039451826/jobs/job/?id=3"),
     ];
     let config = format!(
-        "{{\"live\":\"http://{}/\",\"history\":[{}],\"docs\":\"http://{}/\",\"report\":\"file://{}\",\"modules\":\"{modules}\",\"chromium\":\"{chromium}\",\"shots\":\"{shots}\",\"master\":\"http://{}/\",\"large\":\"http://{}/history/app-first/stages/stage/?id=0\"}}",
+        "{{\"live\":\"http://{}/\",\"history\":[{}],\"docs\":\"http://{}/\",\"report\":\"file://{}\",\"modules\":\"{modules}\",\"chromium\":\"{chromium}\",\"shots\":\"{shots}\",\"pictures\":\"{pictures}\",\"master\":\"http://{}/\",\"large\":\"http://{}/history/app-first/stages/stage/?id=0\"}}",
         live.address(),
         others.join(","),
         clean.address(),

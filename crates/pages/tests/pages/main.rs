@@ -5,6 +5,7 @@ mod browser;
 mod lists;
 mod made;
 mod open;
+mod pictures;
 mod serving;
 
 use std::path::{Path, PathBuf};
