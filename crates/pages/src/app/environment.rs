@@ -115,7 +115,7 @@ impl Lists<'_> {
                 html! { (short(name, VALUE)) },
                 self.said("setting", name, value),
                 html! { @match about { Some(Known { default: Some(default), .. }) => code { (default) }, Some(_) => span.dim { "not set" }, None => span.dim { "–" } } },
-                html! { span.dim { (about.map_or_else(|| "Firesteel has no such setting.".to_owned(), |it| short(&it.doc, 160))) } },
+                html! { span.dim { (about.map_or_else(|| "Firesteel has no such setting.".to_owned(), |it| short(&it.doc.replace('`', ""), 160))) } },
             ]
         };
         part.draw(
