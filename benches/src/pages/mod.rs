@@ -38,6 +38,8 @@ const SPACE: u64 = 1_000_000_000;
 const OPEN: usize = 50;
 /// How long the scheduler is watched at a time.
 const SECONDS: u64 = 20;
+/// A page, and its style sheet.
+const REQUESTS: f64 = 2.0;
 /// Nothing takes this long.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -118,6 +120,10 @@ impl Bench {
             let bar = format!("pages_paint_{name}_vs_spark");
             let faster = (ratio as Ratio, Target::AtLeast(10.0));
             self.bar((&format!("first paint of {name}"), &bar), "Spark", &sides, faster);
+            let ours = painted.iter().filter(|it| it.page == name && it.side == "firesteel");
+            let value = ours.map(|it| it.requests).max().map(f64::from);
+            let target = Target::AtMost(REQUESTS);
+            self.bars.push(Bar { name: format!("pages_requests_{name}"), value, target });
         }
     }
 
@@ -154,6 +160,8 @@ struct Painted {
     page: String,
     side: String,
     seconds: f64,
+    /// Those that it took, with its own.
+    requests: u32,
 }
 
 /// What `paint.mjs` prints, among anything else.
@@ -162,7 +170,8 @@ fn painted(printed: &str) -> Vec<Painted> {
         let mut words = line.strip_prefix("paint ")?.split(' ');
         let (page, side) = (words.next()?.to_owned(), words.next()?.to_owned());
         let ms: f64 = words.next()?.parse().ok()?;
-        Some(Painted { page, side, seconds: ms / 1000.0 })
+        let requests = words.next()?.parse().ok()?;
+        Some(Painted { page, side, seconds: ms / 1000.0, requests })
     };
     printed.lines().filter_map(line).collect()
 }
@@ -234,13 +243,13 @@ mod tests {
 
     #[test]
     fn what_was_painted_is_read_among_anything_else() {
-        let printed =
-            "noise\npaint stage spark 812.500\npaint stage firesteel 40\npaint x\npaint a b c\n";
-        let of = |side: &str, seconds| Painted {
+        let printed = "noise\npaint stage spark 812.500 17\npaint stage firesteel 40 2\npaint x\npaint a b 1 c\n";
+        let of = |side: &str, seconds, requests| Painted {
             page: "stage".to_owned(),
             side: side.to_owned(),
             seconds,
+            requests,
         };
-        assert_eq!(painted(printed), [of("spark", 0.8125), of("firesteel", 0.04)]);
+        assert_eq!(painted(printed), [of("spark", 0.8125, 17), of("firesteel", 0.04, 2)]);
     }
 }

@@ -1,4 +1,5 @@
-// When a page first shows something in a real Chromium, in turns: prints `paint NAME SIDE MILLISECONDS` a line.
+// When a page first shows something in a real Chromium, in turns, and how many requests that took: prints
+// `paint NAME SIDE MILLISECONDS REQUESTS` a line.
 //
 //   node paint.mjs CONFIG     CONFIG: JSON with modules, chromium, rounds, and pages: [name, { side: address, ... }]
 import { createRequire } from "node:module";
@@ -11,6 +12,8 @@ const LIMIT = 120000;
 async function paint(browser, url) {
   const context = await browser.newContext({ viewport: { width: 1600, height: 1000 } });
   const page = await context.newPage();
+  let requests = 0;
+  page.on("request", (request) => { requests += request.url().startsWith("data:") ? 0 : 1; });
   const response = await page.goto(url, { waitUntil: "load", timeout: LIMIT });
   if (!response || response.status() !== 200) throw new Error(`${url}: status ${response && response.status()}`);
   const first = () => page.evaluate(() => {
@@ -25,7 +28,7 @@ async function paint(browser, url) {
   }
   await context.close();
   if (found === null) throw new Error(`${url}: nothing is painted`);
-  return found;
+  return { ms: found, requests };
 }
 
 const browser = await chromium.launch({
@@ -38,7 +41,8 @@ try {
   for (let round = 0; round < config.rounds; round += 1) {
     for (const [name, sides] of config.pages) {
       for (const [side, url] of Object.entries(sides)) {
-        console.log(`paint ${name} ${side} ${(await paint(browser, url)).toFixed(3)}`);
+        const { ms, requests } = await paint(browser, url);
+        console.log(`paint ${name} ${side} ${ms.toFixed(3)} ${requests}`);
       }
     }
   }

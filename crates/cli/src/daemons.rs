@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firesteel_conf::{Conf, ConfError, Loader, LogLevel, Origin, entries};
-use firesteel_pages::{SheetCell, SheetKill, SheetPage, SheetPages, SheetTable};
+use firesteel_pages::{
+    SheetCell, SheetColumn, SheetKill, SheetLive, SheetOrder, SheetPage, SheetPages, SheetSearch,
+    SheetTable,
+};
 use firesteel_rpc::{RpcOptions, user_secret};
-use firesteel_standalone::{Cell, Drawing, Sheet, Table};
+use firesteel_standalone::{Cell, Column, Drawing, Live, Order, Sheet, Table};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 
@@ -89,10 +92,18 @@ pub(crate) fn draw_pages() {
             links: &sheet.links,
             text: sheet.text.as_deref(),
             tables: &tables,
+            live: sheet.live.map(|Live { state, process, now }| SheetLive { state, process, now }),
         })
     }
     fn table(table: &Table) -> SheetTable<'_> {
-        let Table { heading, columns, rows, pages } = table;
+        let Table { heading, columns, rows, pages, search } = table;
+        let search = search.as_ref().map(|it| SheetSearch {
+            action: &it.action,
+            name: &it.name,
+            value: &it.value,
+            others: &it.others,
+        });
+        let columns = columns.iter().map(column).collect();
         let pages = pages.as_ref().map(|it| SheetPages {
             total: it.total,
             page: it.page,
@@ -100,7 +111,14 @@ pub(crate) fn draw_pages() {
             link: &it.link,
         });
         let rows = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
-        SheetTable { heading, columns, rows, pages }
+        SheetTable { heading, columns, rows, pages, search }
+    }
+    fn column(column: &Column) -> SheetColumn {
+        let order = column.order.map(|order| match order {
+            Order::Ascending => SheetOrder::Ascending,
+            Order::Descending => SheetOrder::Descending,
+        });
+        SheetColumn { title: column.title.clone(), link: column.link.clone(), order }
     }
     fn cell(cell: &Cell) -> SheetCell<'_> {
         let kill = cell.kill.as_ref().map(|it| SheetKill {

@@ -17,6 +17,7 @@ mod launch;
 mod logs;
 mod machine;
 mod master;
+mod proof;
 mod report;
 mod shell;
 mod submit;

@@ -47,6 +47,9 @@ const HEAD: usize = 16 << 10;
 /// The longest form that is read.
 const FORM: usize = 8 << 10;
 
+/// Other protocols have these: browsers open no page there. The first of them follows soon after 4040.
+const REFUSED_BY_BROWSERS: [u16; 9] = [4045, 4190, 5060, 5061, 6000, 6566, 6679, 6697, 10080];
+
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine, or a form of a page of another one: ask for its address, or set \
                            spark.firesteel.http.allowedHosts";
@@ -149,19 +152,27 @@ impl Drop for Server {
     }
 }
 
+/// The ports that are tried: after the first one none that browsers refuse.
+fn ports(port: u16, retries: u32) -> impl Iterator<Item = u16> {
+    let further = (port..=u16::MAX).skip(1).filter(|next| !REFUSED_BY_BROWSERS.contains(next));
+    let retries = if port == 0 { 0 } else { retries as usize };
+    std::iter::once(port).chain(further.take(retries))
+}
+
 fn bind(host: &str, port: u16, retries: u32) -> io::Result<std::net::TcpListener> {
-    let mut tries = 0;
+    let mut ports = ports(port, retries).peekable();
+    let mut next = ports.next().unwrap_or(port);
+    if REFUSED_BY_BROWSERS.contains(&next) {
+        tracing::warn!(port = next, "browsers open no page at this port: set another one");
+    }
     loop {
-        let next = u16::try_from(u32::from(port) + tries).unwrap_or(0);
         match std::net::TcpListener::bind((host, next)) {
             Ok(listener) => {
                 listener.set_nonblocking(true)?;
                 return Ok(listener);
             }
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse && port != 0 && tries < retries =>
-            {
-                tries += 1;
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && ports.peek().is_some() => {
+                next = ports.next().unwrap_or(next);
             }
             Err(error) => {
                 let text = format!("cannot listen on {host}:{next}: {error}");
@@ -424,4 +435,24 @@ fn dress(
 pub(crate) fn now() -> Tick {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Tick(since.map_or(0, |since| since.as_millis() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_that_browsers_refuse_is_taken_unless_it_is_asked_for() {
+        let of = |port, retries| ports(port, retries).collect::<Vec<_>>();
+        assert_eq!(of(4043, 3), [4043, 4044, 4046, 4047]);
+        assert_eq!(of(4045, 1), [4045, 4046]);
+        assert_eq!(of(0, 16), [0]);
+        assert_eq!(of(65_534, 3), [65_534, 65_535]);
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let refused = bind("127.0.0.1", port, 0).unwrap_err().to_string();
+        assert!(refused.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{refused}");
+        let next = bind("127.0.0.1", port, 16).unwrap().local_addr().unwrap().port();
+        assert!((port + 1..=port + 17).contains(&next), "{next}");
+    }
 }

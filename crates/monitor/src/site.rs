@@ -307,4 +307,15 @@ mod tests {
         assert_eq!(ask("10.0.0.2").status(), StatusCode::OK);
         assert_eq!(ask("127.0.0.1").status(), StatusCode::OK);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_browser_that_never_reads_is_cut_off() {
+        let (streams, from) = (Streams::default(), IpAddr::from([10, 0, 0, 1]));
+        let updates = Updates::new(Places::new(1, 1).try_take(from).unwrap(), from);
+        let source: UpdateSource = Box::new(|_| Some("event: changed\n\n".to_owned()));
+        let unread = streams.response(source, Arc::new(Nothing), &updates);
+        assert_eq!(unread.status(), StatusCode::OK);
+        let waited = tokio::time::timeout(PATIENCE * 2, updates.stalled()).await;
+        assert!(waited.is_ok(), "it holds its connection although it reads nothing");
+    }
 }

@@ -188,13 +188,18 @@ fn last_moment(status: &AppStatus) -> Tick {
 
 /// What the script of a page needs to know to keep it up to date.
 #[derive(Clone, Copy)]
-struct Followed<'a> {
+pub(crate) struct Followed<'a> {
     /// Where it is told of changes; `None`: there will be none.
-    events: Option<&'a str>,
+    pub(crate) events: Option<&'a str>,
     /// Stands for what the page shows.
-    state: u64,
-    /// Stands for the application: another one may take its port.
-    application: u64,
+    pub(crate) state: u64,
+    /// Stands for the application, or the process: another one may take its port.
+    pub(crate) application: u64,
+}
+
+/// Where the script says how old the page is, and stops.
+fn as_of(now: Tick) -> Markup {
+    html! { span.live { span #live { "As of " (moment(now)) } " " button #pause type="button" hidden { "Pause" } } }
 }
 
 fn document(
@@ -270,9 +275,7 @@ fn framed(
                     (assets::mark()) span { "Firesteel" }
                 }
                 span.app { (name) } " " span #state { (badge::application(application, frame.is_live())) }
-                @if is_live {
-                    span.live { span #live { "As of " (moment(frame.now)) } " " button #pause type="button" hidden { "Pause" } }
-                }
+                @if is_live { (as_of(frame.now)) }
             }
             nav aria-label="Application" { ul {
                 @for (known, title, _) in Tab::ALL {
@@ -290,13 +293,25 @@ fn framed(
     document(&frame.root, &title, &header, main, frame.is_live().then_some(followed))
 }
 
-/// A page of something else: a list of applications, a master, a refusal.
+/// A page of something else: a list of applications, a refusal.
 pub(crate) fn plain(root: &str, title: &str, links: &[(&str, String)], main: &Markup) -> Markup {
+    told(root, title, links, main, None)
+}
+
+/// The same, perhaps kept up to date: a master, a worker.
+pub(crate) fn told(
+    root: &str,
+    title: &str,
+    links: &[(&str, String)],
+    main: &Markup,
+    followed: Option<(Followed<'_>, Tick)>,
+) -> Markup {
     let header = html! {
         header {
             div.top {
                 a.brand href=(format!("{root}/")) { (assets::mark()) span { "Firesteel" } }
                 span.app { (title) }
+                @if let Some((_, now)) = followed { (as_of(now)) }
             }
             @if !links.is_empty() {
                 nav aria-label="Pages" { ul {
@@ -305,5 +320,5 @@ pub(crate) fn plain(root: &str, title: &str, links: &[(&str, String)], main: &Ma
             }
         }
     };
-    document(root, &format!("{title} · Firesteel"), &header, main, None)
+    document(root, &format!("{title} · Firesteel"), &header, main, followed.map(|(it, _)| it))
 }

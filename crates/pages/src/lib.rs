@@ -31,5 +31,8 @@ mod site;
 mod text;
 
 pub use report::report;
-pub use sheet::{SheetCell, SheetKill, SheetPage, SheetPages, SheetTable, asset, sheet};
+pub use sheet::{
+    SheetCell, SheetColumn, SheetKill, SheetLive, SheetOrder, SheetPage, SheetPages, SheetSearch,
+    SheetTable, asset, sheet,
+};
 pub use site::Pages;

@@ -12,14 +12,16 @@ use crate::text::count;
 /// How many rows a page has unless it is asked for another number, and the most it can be asked for.
 const ROWS: usize = 50;
 const ROWS_AT_MOST: usize = 200;
+/// A list of so few rows that stands beside others has no field to search it.
+const FEW: usize = 10;
 /// No list has more pages.
 const LAST_PAGE: usize = u32::MAX as usize;
 
 /// Which part of a list is asked for, and in which order.
 #[derive(Clone)]
 pub(crate) struct Listing {
-    /// In front of the names of its parameters: a page may have two lists.
-    prefix: &'static str,
+    /// In front of the names of its parameters: a page may have several lists.
+    prefix: String,
     pub(crate) sort: String,
     pub(crate) order: Order,
     /// From 0.
@@ -27,6 +29,8 @@ pub(crate) struct Listing {
     size: usize,
     /// In lower case; empty: everything.
     pub(crate) search: String,
+    /// Of one that stands beside others: a part, an order or a search of it is asked for.
+    pub(crate) is_asked_for: bool,
 }
 
 impl Listing {
@@ -35,8 +39,17 @@ impl Listing {
         Self::beside(query, "", sort, order)
     }
 
-    /// Of a list that is not the only one of its page, and that has no search.
-    pub(crate) fn beside(query: &Query, prefix: &'static str, sort: &str, order: Order) -> Self {
+    /// Of a list that is not the only one of its page. How many rows it has may be said of all lists of a page at once.
+    pub(crate) fn beside(query: &Query, prefix: &str, sort: &str, order: Order) -> Self {
+        Self::with_rows(ROWS, query, prefix, sort, order)
+    }
+
+    /// The same, as long as a page of a list can be.
+    pub(crate) fn long(query: &Query, prefix: &str, sort: &str, order: Order) -> Self {
+        Self::with_rows(ROWS_AT_MOST, query, prefix, sort, order)
+    }
+
+    fn with_rows(rows: usize, query: &Query, prefix: &str, sort: &str, order: Order) -> Self {
         let get = |name: &str| query.get(&format!("{prefix}{name}"));
         let number = |name: &str| get(name).and_then(|text| text.parse::<usize>().ok());
         let order = match get("order") {
@@ -44,12 +57,16 @@ impl Listing {
             Some("desc") => Order::Descending,
             _ => order,
         };
+        let size = number("size").or_else(|| query.get("size")?.parse().ok());
         Listing {
-            prefix,
+            prefix: prefix.to_owned(),
+            is_asked_for: query
+                .iter()
+                .any(|(name, _)| !prefix.is_empty() && name.starts_with(prefix)),
             sort: get("sort").unwrap_or(sort).to_owned(),
             order,
             page: number("page").unwrap_or(1).clamp(1, LAST_PAGE) - 1,
-            size: number("size").unwrap_or(ROWS).clamp(1, ROWS_AT_MOST),
+            size: size.unwrap_or(rows).clamp(1, ROWS_AT_MOST),
             search: get("q").unwrap_or_default().trim().to_lowercase(),
         }
     }
@@ -110,15 +127,62 @@ pub(crate) struct Column {
     title: &'static str,
     /// By what it sorts; empty: it does not.
     key: &'static str,
-    is_number: bool,
+    kind: ColumnKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ColumnKind {
+    /// What a row is called: long names are broken.
+    Head,
+    Text,
+    Number,
+}
+
+pub(crate) const fn head_column(title: &'static str, key: &'static str) -> Column {
+    Column { title, key, kind: ColumnKind::Head }
 }
 
 pub(crate) const fn text_column(title: &'static str, key: &'static str) -> Column {
-    Column { title, key, is_number: false }
+    Column { title, key, kind: ColumnKind::Text }
 }
 
 pub(crate) const fn number_column(title: &'static str, key: &'static str) -> Column {
-    Column { title, key, is_number: true }
+    Column { title, key, kind: ColumnKind::Number }
+}
+
+/// A list that stands beside others on a page.
+pub(crate) struct Part<'a, T> {
+    pub(crate) listing: Listing,
+    /// What its table is called.
+    pub(crate) label: &'a str,
+    /// What can be searched; empty: a field of the page does it.
+    pub(crate) search: &'a str,
+    pub(crate) columns: &'a [Column],
+    pub(crate) items: Vec<T>,
+}
+
+impl<T> Part<'_, T> {
+    /// With its search, its table and its pages. `compare` is told by what it sorts.
+    pub(crate) fn draw(
+        self,
+        frame: &Frame<'_>,
+        is_found: impl Fn(&Listing, &T) -> bool,
+        compare: impl Fn(&str, &T, &T) -> Ordering,
+        row: impl Fn(&T) -> Vec<Markup>,
+    ) -> Markup {
+        let Part { mut listing, label, search: field, columns, items } = self;
+        let has_field = !field.is_empty() && (items.len() > FEW || !listing.search.is_empty());
+        let found = items.into_iter().filter(|item| is_found(&listing, item)).collect();
+        let sort = listing.sort.clone();
+        let (shown, total) = listing.cut(found, |a, b| compare(&sort, a, b));
+        html! {
+            @if has_field { (search(frame, &listing, field, &[])) }
+            @if shown.is_empty() { p.empty { "Nothing here is like that." } } @else {
+                (table(frame, &listing, label, columns, shown.iter().map(row).collect()))
+                (pager(frame, &listing, total))
+            }
+        }
+    }
 }
 
 /// A table whose cells follow its columns.
@@ -129,24 +193,17 @@ pub(crate) fn table(
     columns: &[Column],
     rows: Vec<Vec<Markup>>,
 ) -> Markup {
-    let head = html! { @for column in columns { (heading(frame, listing, column)) } };
-    whole(label, columns, &head, rows)
-}
-
-/// A table that stays in its order.
-pub(crate) fn fixed_table(label: &str, columns: &[Column], rows: Vec<Vec<Markup>>) -> Markup {
-    let head = html! { @for column in columns { th.num[column.is_number] scope="col" { (column.title) } } };
-    whole(label, columns, &head, rows)
-}
-
-fn whole(label: &str, columns: &[Column], head: &Markup, rows: Vec<Vec<Markup>>) -> Markup {
     html! {
         table aria-label=(label) {
-            thead { tr { (head) } }
+            thead { tr { @for column in columns { (heading(frame, listing, column)) } } }
             tbody {
                 @for row in rows {
                     tr { @for (column, cell) in columns.iter().zip(row) {
-                        td.num[column.is_number] data-label=(column.title) { (cell) }
+                        @match column.kind {
+                            ColumnKind::Head => th scope="row" data-label=(column.title) { (cell) },
+                            ColumnKind::Text => td data-label=(column.title) { (cell) },
+                            ColumnKind::Number => td.num data-label=(column.title) { (cell) },
+                        }
                     } }
                 }
             }
@@ -155,16 +212,17 @@ fn whole(label: &str, columns: &[Column], head: &Markup, rows: Vec<Vec<Markup>>)
 }
 
 fn heading(frame: &Frame<'_>, listing: &Listing, column: &Column) -> Markup {
+    let is_number = column.kind == ColumnKind::Number;
     let is_sorted = !column.key.is_empty() && listing.sort == column.key;
     let (named, sign, next) = match (is_sorted, listing.order) {
         (true, Order::Ascending) => (Some("ascending"), " ▲", "desc"),
         (true, Order::Descending) => (Some("descending"), " ▼", "asc"),
-        (false, _) if column.is_number => (None, "", "desc"),
+        (false, _) if is_number => (None, "", "desc"),
         (false, _) => (None, "", "asc"),
     };
     let can_sort = !column.key.is_empty() && frame.place != Place::Report;
     html! {
-        th.num[column.is_number] scope="col" aria-sort=[named] {
+        th.num[is_number] scope="col" aria-sort=[named] {
             @if can_sort {
                 @let [sort, order, page] = ["sort", "order", "page"].map(|name| listing.parameter(name));
                 a href=(frame.with(&[(&sort, Some(column.key)), (&order, Some(next)), (&page, None)])) {
@@ -214,19 +272,24 @@ pub(crate) fn pager(frame: &Frame<'_>, listing: &Listing, total: usize) -> Marku
 pub(crate) type Choice<'a> = (&'static str, &'static str, &'a [(&'static str, String)]);
 
 /// A form that searches the list, and narrows it to a state.
-pub(crate) fn search(frame: &Frame<'_>, label: &str, choices: &[Choice<'_>]) -> Markup {
+pub(crate) fn search(
+    frame: &Frame<'_>,
+    listing: &Listing,
+    label: &str,
+    choices: &[Choice<'_>],
+) -> Markup {
     if frame.place == Place::Report {
         return html! {};
     }
-    let own = |name: &str| {
-        name == "q" || name == "page" || choices.iter().any(|(known, ..)| *known == name)
-    };
+    let [q, page] = ["q", "page"].map(|name| listing.parameter(name));
+    let own =
+        |name: &str| name == q || name == page || choices.iter().any(|(known, ..)| *known == name);
     html! {
-        form.search data-key="search" method="get" action=(format!("{}{}", frame.home, frame.path)) role="search" {
+        form.search data-key=(listing.parameter("search")) method="get" action=(format!("{}{}", frame.home, frame.path)) role="search" aria-label=(label) {
             @for (name, value) in frame.query.iter().filter(|(name, _)| !own(name)) {
                 input type="hidden" name=(name) value=(value);
             }
-            label { (label) " " input type="search" name="q" value=(frame.query.get("q").unwrap_or_default()); }
+            label { (label) " " input type="search" name=(q) value=(frame.query.get(&q).unwrap_or_default()); }
             @for (name, title, options) in choices {
                 label { (title) " " select name=(name) {
                     option value="" { "all" }

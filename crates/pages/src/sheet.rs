@@ -1,19 +1,51 @@
-//! Pages of tables: those of a master and a worker. What is used of something (`3 of 8`) is drawn as a bar, states as signs.
+//! Pages of tables: those of a master and a worker. What is used of something (`3 of 8`) is drawn as a bar, states as signs. Who made
+//! the tables sorts, searches and pages them; what is shown here are links and fields for that.
 
+use firesteel_types::Tick;
 use maud::{Markup, html};
 
 use crate::badge::badge;
 use crate::chart::gauge;
-use crate::frame;
-use crate::text::{count, counted};
+use crate::frame::{self, Followed};
+use crate::text::{count, counted, key};
 
 /// A table of a page: its heading, columns and cells.
 pub struct SheetTable<'a> {
     pub heading: &'a str,
-    pub columns: &'a [String],
+    pub columns: Vec<SheetColumn>,
     pub rows: Vec<Vec<SheetCell<'a>>>,
     /// Of a long table, where the other rows are.
     pub pages: Option<SheetPages<'a>>,
+    pub search: Option<SheetSearch<'a>>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SheetColumn {
+    /// Empty: what can be done with the row.
+    pub title: String,
+    /// Where the table is sorted by this column; `None`: nowhere.
+    pub link: Option<String>,
+    /// Whether the table is sorted by it, from small to large or from large to small.
+    pub order: Option<SheetOrder>,
+}
+
+/// How a table is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SheetOrder {
+    Ascending,
+    Descending,
+}
+
+/// A field that searches a table.
+pub struct SheetSearch<'a> {
+    /// The path of the page.
+    pub action: &'a str,
+    /// The parameter, and what it is now.
+    pub name: &'a str,
+    pub value: &'a str,
+    /// Other parameters of the page.
+    pub others: &'a [(String, String)],
 }
 
 /// Which part of a table is shown.
@@ -63,23 +95,44 @@ pub struct SheetPage<'a> {
     /// Lines of text as a process printed them.
     pub text: Option<&'a str>,
     pub tables: &'a [SheetTable<'a>],
+    /// What keeps it up to date; `None`: it shows a moment.
+    pub live: Option<SheetLive>,
+}
+
+/// What a page that is kept up to date shows. Its server's `/events` tells it of another state, as `live` does of applications: the
+/// event `hello`, then `changed`, each with both numbers in 16 digits of base 16 and a space between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SheetLive {
+    /// Stands for what is shown.
+    pub state: u64,
+    /// Stands for the process that shows it: another one may take its port.
+    pub process: u64,
+    pub now: Tick,
 }
 
 /// So many rows of a table are shown.
 const ROWS: usize = 500;
+/// A text of so few bytes stays on one line.
+const SHORT: usize = 14;
+/// A table of so few rows has no field to search it.
+const FEW: usize = 10;
 
 /// A whole page, as HTML.
 pub fn sheet(page: &SheetPage<'_>) -> String {
-    let SheetPage { title, root, lines, links, text, tables } = *page;
+    let SheetPage { title, root, lines, links, text, tables, live } = *page;
+    let events = format!("{root}/events");
     let main = html! {
         h1 { (title) }
         (facts(lines))
         @if !links.is_empty() { p { @for (name, to) in links { a href=(to) { (name) } " " } } }
-        @if let Some(text) = text { pre { (text) } }
+        @if let Some(text) = text { pre.log tabindex="0" aria-label=(title) role="region" { (text) } }
         @for table in tables { (section(table)) }
         p { a href=(format!("{root}/json/")) { "as JSON" } }
     };
-    frame::plain(root, title, &[], &main).into_string()
+    let followed = live.map(|SheetLive { state, process, now }| {
+        (Followed { events: Some(&events), state, application: process }, now)
+    });
+    frame::told(root, title, &[], &main, followed).into_string()
 }
 
 /// The style sheet's type and text, if this is its path.
@@ -107,21 +160,50 @@ fn value_of(value: &str) -> Markup {
 }
 
 fn section(table: &SheetTable<'_>) -> Markup {
-    let SheetTable { heading, columns, rows, pages } = table;
+    let SheetTable { heading, columns, rows, pages, search } = table;
     let total = pages.as_ref().map_or(rows.len(), |pages| pages.total);
+    let is_searched = search.as_ref().is_some_and(|it| !it.value.is_empty());
     html! {
         h2 { (heading) " " span.dim { "(" (count(total as u64)) ")" } }
-        @if rows.is_empty() { p.dim { "None." } } @else {
-            table aria-label=(heading) {
-                thead { tr { @for column in *columns {
-                    th scope="col" { @if column.is_empty() { span.hidden { "What can be done" } } @else { (column) } }
-                } } }
+        @if let Some(search) = search.as_ref().filter(|_| is_searched || total > FEW) { (field(heading, search)) }
+        @if rows.is_empty() { p.dim { @if is_searched { "Nothing here is like that." } @else { "None." } } } @else {
+            table.sheet aria-label=(heading) {
+                thead { tr { @for column in columns { (column_head(column)) } } }
                 tbody { @for row in rows.iter().take(ROWS) {
-                    tr { @for (column, text) in columns.iter().zip(row) { td data-label=(column) { (cell(text)) } } }
+                    tr { @for (column, text) in columns.iter().zip(row) { td data-label=(column.title) { (cell(text)) } } }
                 } }
             }
             @if rows.len() > ROWS { p.dim { (counted((rows.len() - ROWS) as u64, "more row")) ": see the JSON." } }
             @if let Some(pages) = pages { (pager(heading, pages)) }
+        }
+    }
+}
+
+fn column_head(column: &SheetColumn) -> Markup {
+    let (order, sign) = match column.order {
+        Some(SheetOrder::Ascending) => (Some("ascending"), " ▲"),
+        Some(SheetOrder::Descending) => (Some("descending"), " ▼"),
+        None => (None, ""),
+    };
+    html! {
+        th scope="col" aria-sort=[order] {
+            @match &column.link {
+                Some(link) => a href=(link) { (column.title) span aria-hidden="true" { (sign) } },
+                None if column.title.is_empty() => span.hidden { "What can be done" },
+                None => (column.title),
+            }
+        }
+    }
+}
+
+fn field(heading: &str, search: &SheetSearch<'_>) -> Markup {
+    let SheetSearch { action, name, value, others } = search;
+    let label = format!("Search {}", heading.to_lowercase());
+    html! {
+        form.search data-key=(name) method="get" action=(action) role="search" aria-label=(label) {
+            @for (name, value) in *others { input type="hidden" name=(name) value=(value); }
+            label { (label) " " input type="search" name=(name) value=(value); }
+            button type="submit" { "Show" }
         }
     }
 }
@@ -156,7 +238,7 @@ fn used(text: &str) -> Option<(u64, u64)> {
 fn cell(cell: &SheetCell<'_>) -> Markup {
     html! {
         @match (cell.link, used(cell.text)) {
-            (Some(link), _) => a href=(link) { (cell.text) },
+            (Some(link), _) => a.whole[cell.text.len() <= SHORT] href=(link) { (cell.text) },
             (None, Some((part, whole))) => { (gauge(part, whole, cell.text)) span.numbers { (cell.text) } }
             (None, None) => (word(cell.text)),
         }
@@ -168,7 +250,7 @@ fn cell(cell: &SheetCell<'_>) -> Markup {
 /// Folded, so that no stray click ends anything.
 fn kill_form(kill: &SheetKill<'_>) -> Markup {
     html! {
-        details.kill {
+        details.kill data-key=(key(kill.what, kill.id)) {
             summary { (kill.verb) "…" }
             form method="post" action=(kill.action) {
                 input type="hidden" name="id" value=(kill.id);
@@ -193,6 +275,7 @@ fn word(text: &str) -> Markup {
         | "COMPLETING_RECOVERY"
         | "RELAUNCHING" => badge("busy", "…", text),
         "DEAD" | "FAILED" | "KILLED" | "LOST" | "ERROR" | "UNKNOWN" => badge("bad", "✕", text),
+        text if text.len() <= SHORT => html! { span.whole { (text) } },
         _ => html! { (text) },
     }
 }
@@ -217,10 +300,18 @@ mod tests {
             token: "abc",
         };
         let last = SheetCell { text: &evil, link: Some(&evil), links: &links, kill: Some(kill) };
-        let columns = ["Cores", "State", "Name", ""].map(str::to_owned);
+        let mut columns = ["Cores", "State", "Name", ""]
+            .map(|it| SheetColumn { title: it.to_owned(), ..SheetColumn::default() });
+        columns[0].link = Some(format!("/m/?sort={evil}"));
+        columns[0].order = Some(SheetOrder::Descending);
         let rows = vec![vec![text("3 of 8"), text("DEAD"), text(&evil), last]];
         let pages = Some(SheetPages { total: 120, page: 2, last: 3, link: "/m/?workers=" });
-        let table = SheetTable { heading: "Workers", columns: &columns, rows, pages };
+        let others = [("apps".to_owned(), evil.clone())];
+        let search =
+            Some(SheetSearch { action: "/m/", name: "workers-q", value: &evil, others: &others });
+        let columns = columns.into();
+        let table = SheetTable { heading: "Workers", columns, rows, pages, search };
+        let live = SheetLive { state: 1, process: 0xab, now: Tick(1_790_000_000_000) };
         let lines = ["Cores: 3 of 8 used".to_owned(), evil.clone()];
         let text = sheet(&SheetPage {
             title: &evil,
@@ -229,6 +320,7 @@ mod tests {
             links: &[(evil.clone(), "/log?a=1&b=2".to_owned())],
             text: Some(&evil),
             tables: &[table],
+            live: Some(live),
         });
         assert!(text.contains("href=\"/log?a=1&amp;b=2\""), "{text}");
         assert_eq!(
@@ -245,6 +337,10 @@ mod tests {
             "value=\"abc\"",
             "/m/json/",
             "method=\"post\"",
+            "aria-sort=\"descending\"",
+            "name=\"workers-q\" value=\"&lt;script&gt;",
+            "data-events=\"/m/events\" data-state=\"0000000000000001\" data-application=\"00000000000000ab\"",
+            "As of 2026-09-21 14:13:20",
         ] {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }

@@ -96,7 +96,8 @@ impl Passage {
         is_in_time && held.unread.is_none_or(|since| since.elapsed() < PATIENCE)
     }
 
-    fn note_unread(&self, since: Option<Instant>) {
+    /// Since when what it was given waits to be read.
+    pub(crate) fn note_unread(&self, since: Option<Instant>) {
         self.lock().unread = since;
     }
 

@@ -21,15 +21,19 @@ mod executable;
 mod forward;
 pub mod fuzzing;
 pub mod gateway;
+mod listing;
 pub mod master;
 mod page;
 mod partial;
 mod store;
 mod token;
+mod updates;
 mod web;
 pub mod worker;
 
 pub use error::StartError;
-pub use page::{Cell, Drawing, KillForm, Sheet, Table, TablePages, draw_with};
+pub use page::{
+    Cell, Column, Drawing, KillForm, Live, Order, Sheet, Table, TablePages, TableSearch, draw_with,
+};
 pub use store::{Content, NoContent};
 pub use token::{TokenKey, TokenKeyError};

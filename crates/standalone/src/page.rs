@@ -4,6 +4,8 @@
 use std::fmt::Write;
 use std::sync::OnceLock;
 
+use firesteel_types::Tick;
+
 /// A page: a title, sentences, links, text, tables.
 #[derive(Debug, Default)]
 pub struct Sheet {
@@ -16,15 +18,57 @@ pub struct Sheet {
     /// Lines of text as a process printed them.
     pub text: Option<String>,
     pub tables: Vec<Table>,
+    /// What keeps it up to date; `None`: it shows a moment.
+    pub live: Option<Live>,
+}
+
+/// What a page shows that is kept up to date: `/events` tells it of another state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Stands for what is shown.
+    pub state: u64,
+    /// Stands for this process.
+    pub process: u64,
+    pub now: Tick,
 }
 
 #[derive(Debug)]
 pub struct Table {
     pub heading: String,
-    pub columns: Vec<String>,
+    pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
     /// Of a long table, where the other rows are.
     pub pages: Option<TablePages>,
+    pub search: Option<TableSearch>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Empty: what can be done with the row.
+    pub title: String,
+    /// Where the table is sorted by this column; `None`: nowhere.
+    pub link: Option<String>,
+    /// Whether the table is sorted by it, and how.
+    pub order: Option<Order>,
+}
+
+/// How a table is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Ascending,
+    Descending,
+}
+
+/// A field that searches a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSearch {
+    /// The path of the page.
+    pub action: String,
+    /// The parameter, and what it is now.
+    pub name: String,
+    pub value: String,
+    /// Other parameters of the page.
+    pub others: Vec<(String, String)>,
 }
 
 /// Which part of a table is shown.
@@ -95,6 +139,20 @@ pub fn draw_with(drawing: Drawing) {
     let _ = DRAWING.set(drawing);
 }
 
+/// What pages may do in a browser: nothing from elsewhere, no frames around them, and no script and no style but ours.
+pub(crate) fn policy() -> &'static str {
+    match DRAWING.get() {
+        Some(_) => {
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; \
+             frame-ancestors 'none'; base-uri 'none'"
+        }
+        // Those by hand have their style in them, and no script at all.
+        None => {
+            "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        }
+    }
+}
+
 /// What drawn pages ask for.
 pub(crate) fn asset(path: &str) -> Option<(&'static str, &'static str)> {
     DRAWING.get().and_then(|drawing| (drawing.asset)(path))
@@ -132,22 +190,22 @@ impl Html {
         self
     }
 
-    /// A table with a heading; `rows` are cells of text.
-    pub(crate) fn table(self, heading: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Self {
-        let cells = |row: Vec<String>| row.into_iter().map(Cell::text).collect();
-        self.cells(heading, columns, rows.into_iter().map(cells).collect(), None)
+    /// It is kept up to date from this state on.
+    pub(crate) fn live(mut self, live: Live) -> Self {
+        self.0.live = Some(live);
+        self
     }
 
-    /// A table of links and buttons, perhaps a part of it.
-    pub(crate) fn cells(
-        mut self,
-        heading: &str,
-        columns: &[&str],
-        rows: Vec<Vec<Cell>>,
-        pages: Option<TablePages>,
-    ) -> Self {
-        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-        self.0.tables.push(Table { heading: heading.to_owned(), columns, rows, pages });
+    /// A table of a few rows that stay in their order.
+    pub(crate) fn table(self, heading: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Self {
+        let column = |title: &&str| Column { title: (*title).to_owned(), ..Column::default() };
+        let (heading, columns) = (heading.to_owned(), columns.iter().map(column).collect());
+        self.list(Table { heading, columns, rows, pages: None, search: None })
+    }
+
+    /// A table, or a part of it.
+    pub(crate) fn list(mut self, table: Table) -> Self {
+        self.0.tables.push(table);
         self
     }
 
@@ -176,8 +234,13 @@ fn plain(sheet: &Sheet) -> String {
     }
     for table in &sheet.tables {
         let total = table.pages.as_ref().map_or(table.rows.len(), |pages| pages.total);
-        let _ = writeln!(html, "<h2>{} ({total})</h2>\n<table>", escape(&table.heading));
-        let head = table.columns.iter().map(|column| format!("<th>{}</th>", escape(column)));
+        let _ = writeln!(html, "<h2>{} ({total})</h2>", escape(&table.heading));
+        html.push_str(&table.search.as_ref().map_or_else(String::new, plain_search));
+        html.push_str("<table>\n");
+        let head = table.columns.iter().map(|column| match &column.link {
+            Some(link) => format!("<th>{}</th>", plain_link((&column.title, link))),
+            None => format!("<th>{}</th>", escape(&column.title)),
+        });
         let _ = writeln!(html, "<tr>{}</tr>", head.collect::<String>());
         for row in &table.rows {
             let cells = row.iter().map(|cell| format!("<td>{}</td>", plain_cell(cell)));
@@ -202,18 +265,31 @@ fn plain_cell(cell: &Cell) -> String {
     };
     let links = cell.links.iter().map(|(text, link)| format!(" {}", plain_link((text, link))));
     let kill = cell.kill.as_ref().map(|KillForm { verb, what, id, action, token }| {
-        let hidden = |name, value| {
-            format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">", escape(value))
-        };
         format!(
             "<form method=\"post\" action=\"{}\">{}{}{}<button>{verb} {what}</button></form>",
             escape(action),
-            hidden("id", id),
-            hidden("terminate", "true"),
-            hidden("token", token)
+            plain_hidden(("id", id)),
+            plain_hidden(("terminate", "true")),
+            plain_hidden(("token", token))
         )
     });
     format!("{text}{}{}", links.collect::<String>(), kill.unwrap_or_default())
+}
+
+fn plain_hidden((name, value): (&str, &str)) -> String {
+    format!("<input type=\"hidden\" name=\"{}\" value=\"{}\">", escape(name), escape(value))
+}
+
+fn plain_search(search: &TableSearch) -> String {
+    let TableSearch { action, name, value, others } = search;
+    let others = others.iter().map(|(name, value)| plain_hidden((name, value)));
+    format!(
+        "<form action=\"{}\">{}<input type=\"search\" name=\"{}\" value=\"{}\"><button>Show</button></form>\n",
+        escape(action),
+        others.collect::<String>(),
+        escape(name),
+        escape(value)
+    )
 }
 
 fn plain_pages(pages: Option<&TablePages>) -> String {
@@ -225,12 +301,6 @@ fn plain_pages(pages: Option<&TablePages>) -> String {
     let after = if page < last { to("Next", page + 1) } else { String::new() };
     format!("<p>Page {page} of {last} {before} {after}</p>\n")
 }
-
-/// A row of cells.
-macro_rules! row {
-    ($($cell:expr),* $(,)?) => { vec![$($cell.to_string()),*] };
-}
-pub(crate) use row;
 
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -254,11 +324,22 @@ mod tests {
     #[test]
     fn a_name_cannot_smuggle_in_markup() {
         let name = "<script>alert('x & \"y\"')</script>";
-        let rows = vec![row![name]];
         let html = Html::new(name).line(name).link(name, name).text(name);
-        let html = html.table(name, &[name], rows).finish();
+        let html = html.table(name, &[name], vec![vec![Cell::text(name)]]);
+        let pair = || (name.to_owned(), name.to_owned());
+        let link = Some(name.to_owned());
+        let search = Some(TableSearch {
+            action: name.to_owned(),
+            name: name.to_owned(),
+            value: name.to_owned(),
+            others: vec![pair()],
+        });
+        let columns = vec![Column { title: name.to_owned(), link, order: None }];
+        let cell = Cell { links: vec![pair()], ..Cell::linked(name, None) };
+        let (heading, rows, pages) = (name.to_owned(), vec![vec![cell]], None);
+        let html = html.list(Table { heading, columns, rows, pages, search }).finish();
         assert!(!html.contains("<script>") && !html.contains("alert('"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;").count(), 9, "{html}");
+        assert_eq!(html.matches("&lt;script&gt;").count(), 20, "{html}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A client gets one answer per connection, within a time, from so many connections at once: a slow
 //! or silent reader costs a place for a while and nothing more, and one address does not get all places. Where an address has all it may
 //! have, its newest connection evicts the oldest one of which no request has come. Handlers decide what the answers say. A [`Front`]
-//! takes some requests to other servers: those answers stream, for longer, and have places of their own.
+//! takes some requests to other servers: those answers stream, for longer, and have places of their own. So do updates of open pages.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::StartError;
 use crate::access::Asker;
 use crate::forward::{Passage, Passing};
+use crate::updates::{self, Updates};
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
@@ -45,10 +46,6 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 const TIME: Duration = Duration::from_secs(20);
 /// The largest head of a request.
 const HEAD: usize = 16 << 10;
-
-/// No script at all, no frames around it, nothing from elsewhere.
-const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'; \
-                      base-uri 'none'";
 
 /// For requests that name another machine.
 const MISDIRECTED: &str = "that is no name of this machine: ask for its address, or set spark.firesteel.http.allowedHosts\n";
@@ -73,7 +70,7 @@ impl Page {
 }
 
 /// Finds the page of a path.
-pub(crate) type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
+pub(crate) type Pages<'a> = dyn Fn(&str) -> Option<Page> + 'a;
 
 #[derive(Clone, Debug)]
 pub(crate) struct HttpRequest {
@@ -167,6 +164,11 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Names and values, in the order they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// A number of a page, from 1 on.
     pub(crate) fn page(&self, name: &str) -> usize {
         self.get(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(1).max(1) as usize
@@ -208,6 +210,9 @@ pub(crate) type HttpHandler = Arc<dyn Fn(HttpRequest) -> Answering + Send + Sync
 
 /// An answer made here, or one of another server.
 pub(crate) type FrontResponse = Response<Either<Full<Bytes>, Passing>>;
+
+/// One of these, or a stream of updates.
+type Sent = Response<Either<Either<Full<Bytes>, Passing>, Updates>>;
 
 /// Takes requests to other servers.
 pub(crate) trait Front: Send + Sync {
@@ -410,12 +415,14 @@ async fn respond_to(
     connected: Connected,
     handler: HttpHandler,
     limit: usize,
-) -> FrontResponse {
+) -> Sent {
     if !is_admitted(&connected.names, request.headers()) {
-        return plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).map(Either::Left);
+        let refusal = plain(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED);
+        return refusal.map(|body| Either::Left(Either::Left(body)));
     }
     if let Some(front) = connected.front.as_ref().filter(|it| it.takes(request.uri().path())) {
-        return front.clone().pass(request, connected.ends, connected.passage.clone()).await;
+        let passed = front.clone().pass(request, connected.ends, connected.passage.clone());
+        return passed.await.map(Either::Left);
     }
     let (head, body) = request.into_parts();
     let body = match limit {
@@ -433,11 +440,15 @@ async fn respond_to(
         method: head.method,
         body,
     };
-    handler(asked).await.map(Either::Left)
+    let answer = updates::begun(handler(asked).await, connected.ends, &connected.passage);
+    answer.map(|body| match body {
+        Either::Left(whole) => Either::Left(Either::Left(whole)),
+        Either::Right(stream) => Either::Right(stream),
+    })
 }
 
 /// The page of a path, or a refusal.
-pub(crate) fn respond(method: &Method, path: &str, pages: &Pages) -> HttpResponse {
+pub(crate) fn respond(method: &Method, path: &str, pages: &Pages<'_>) -> HttpResponse {
     if method != Method::GET && method != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -468,7 +479,7 @@ pub(crate) fn answer_of(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, must-revalidate"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(crate::page::policy()));
     // Not `no-referrer`: forms would name no origin then, and be refused.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response

@@ -5,6 +5,7 @@ use firesteel_standalone::gateway;
 use serde_json::Value;
 
 use crate::Failure;
+use crate::proof::Proof;
 
 /// The longest answer that is read: a few kilobytes for each executor.
 const ANSWER: usize = 256 << 20;
@@ -50,10 +51,10 @@ pub(super) fn taken_apart(url: &str) -> Result<(RpcAddress, String), Failure> {
 }
 
 /// What a server shows; `None`: it knows nothing of that.
-async fn ask(base: &str, path: &str) -> Result<Option<Value>, Failure> {
+async fn ask(base: &str, path: &str, proof: &Proof) -> Result<Option<Value>, Failure> {
     let (address, prefix) = taken_apart(base)?;
     let path = format!("{}{path}", prefix.trim_end_matches('/'));
-    let (status, body) = gateway::get(&address, &path, None, ANSWER)
+    let (status, body) = gateway::get(&address, &path, proof.token().as_deref(), ANSWER)
         .await
         .map_err(|error| format!("{base} does not answer: {error}"))?;
     match status {
@@ -61,17 +62,25 @@ async fn ask(base: &str, path: &str) -> Result<Option<Value>, Failure> {
             format!("{base} answers something else than JSON ({error}): is it an application or a history server?")
         })?)),
         404 => Ok(None),
+        401 | 403 => Err(format!(
+            "{base}{path}: HTTP {status}: {}: name its address with --url, and set spark.ui.filters and its key as they are set there, or \
+             give a token with --token-file",
+            String::from_utf8_lossy(&body).trim()
+        )
+        .into()),
         other => Err(format!("{base}{path}: HTTP {other}: {}", String::from_utf8_lossy(&body)).into()),
     }
 }
 
 /// The streams of an application's executors, or of a driver that a cluster runs.
 pub(super) async fn streams(
-    url: Option<&str>,
+    (url, proof): (Option<&str>, &Proof),
     application: &str,
     executor: Option<&str>,
     stream: &str,
 ) -> Result<Vec<Stream>, Failure> {
+    // Whatever may answer where nobody named an address is told nothing.
+    let proof = if url.is_some() { proof } else { &Proof::None };
     let is_plain = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(&it))
@@ -80,7 +89,7 @@ pub(super) async fn streams(
         return Err(format!("{application:?} is no id of an application or a driver").into());
     }
     if application.starts_with("driver-") {
-        return of_driver(url.unwrap_or(MASTER), application, stream).await;
+        return of_driver((url.unwrap_or(MASTER), proof), application, stream).await;
     }
     let path = format!("/api/v1/applications/{application}/allexecutors");
     let (places, is_told) = match &url {
@@ -88,7 +97,7 @@ pub(super) async fn streams(
         None => (&PLACES[..], false),
     };
     for place in places {
-        match ask(place, &path).await {
+        match ask(place, &path, proof).await {
             Ok(Some(executors)) => return of_executors(&executors, application, executor, stream),
             Err(error) if is_told => return Err(error),
             _ => {}
@@ -155,8 +164,13 @@ fn of_pod(executor: &Value) -> Option<String> {
     Some(format!("kubectl logs --namespace {namespace} {pod}"))
 }
 
-async fn of_driver(master: &str, driver: &str, stream: &str) -> Result<Vec<Stream>, Failure> {
-    let state = ask(master, "/json/").await?.ok_or_else(|| format!("{master} is no master"))?;
+async fn of_driver(
+    (master, proof): (&str, &Proof),
+    driver: &str,
+    stream: &str,
+) -> Result<Vec<Stream>, Failure> {
+    let state =
+        ask(master, "/json/", proof).await?.ok_or_else(|| format!("{master} is no master"))?;
     Ok(vec![driver_in(&state, driver, stream)?])
 }
 

@@ -18,6 +18,7 @@ use firesteel_standalone::TokenKey;
 
 use crate::Failure;
 use crate::daemons::{self, Ending};
+use crate::proof::Proof;
 use find::Stream;
 use follow::Reader;
 
@@ -46,6 +47,10 @@ pub(crate) struct LogsFlags {
     /// this machine at 4040 to 4043, 18080; of a driver, at 8080].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// A file with the token that says at --url who asks, for a server that wants to know [default: one made with the key of
+    /// spark.ui.filters].
+    #[arg(long, value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
     /// A file of settings, instead of spark-defaults.conf.
     #[arg(long, value_name = "FILE")]
     properties_file: Option<PathBuf>,
@@ -59,18 +64,23 @@ pub(crate) fn run(flags: &LogsFlags) -> Result<ExitCode, Failure> {
     conf.validate()?;
     let rpc = RpcOptions::from_process(&conf)?;
     let key = TokenKey::from_settings(&conf, &rpc)?.map(|key| key.for_logs());
+    let proof = Proof::of(&conf, flags.token_file.as_deref())?;
     daemons::runtime()?.block_on(async {
         let mut ending = Ending::listen()?;
         tokio::select! {
-            printed = print(flags, key.as_ref()) => printed,
+            printed = print(flags, &proof, key.as_ref()) => printed,
             () = ending.told() => Ok(ExitCode::SUCCESS),
         }
     })
 }
 
-async fn print(flags: &LogsFlags, key: Option<&TokenKey>) -> Result<ExitCode, Failure> {
+async fn print(
+    flags: &LogsFlags,
+    proof: &Proof,
+    key: Option<&TokenKey>,
+) -> Result<ExitCode, Failure> {
     let streams = find::streams(
-        flags.url.as_deref(),
+        (flags.url.as_deref(), proof),
         &flags.application,
         flags.executor.as_deref(),
         &flags.stream,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::proof::Proof;
+
 /// How long it may take to reach the address, and to get an answer.
 const CONNECT: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(15);
@@ -19,6 +21,7 @@ pub(super) struct Client {
     port: u16,
     /// In front of every path. No slash at its end.
     prefix: String,
+    proof: Proof,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +34,11 @@ pub(super) enum ClientError {
     Unreachable { address: String, source: io::Error },
     #[error("{address} answers no HTTP")]
     NoHttp { address: String },
+    #[error(
+        "{address}{path} answers with {status}: {said}. Prove who asks: name its address, and set spark.ui.filters and \
+         spark.org.apache.spark.ui.JWSFilter.param.secretKey as they are set there, or give a token with --token-file"
+    )]
+    Unproven { address: String, path: String, status: u16, said: String },
     #[error("{address}{path} answers with {status}: {said}")]
     Refused { address: String, path: String, status: u16, said: String },
     #[error(
@@ -57,7 +65,12 @@ impl Client {
         }
         let prefix = prefix.trim_end_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
-        Ok(Client { host: host.to_owned(), port, prefix })
+        Ok(Client { host: host.to_owned(), port, prefix, proof: Proof::None })
+    }
+
+    /// Says who asks.
+    pub(super) fn proving(self, proof: Proof) -> Self {
+        Client { proof, ..self }
     }
 
     fn address(&self) -> String {
@@ -75,7 +88,11 @@ impl Client {
         if status != 200 {
             let said: String = String::from_utf8_lossy(body).chars().take(200).collect();
             let said = said.replace(char::is_control, " ");
-            return Err(ClientError::Refused { address, path, status, said });
+            let (401 | 403) = status else {
+                return Err(ClientError::Refused { address, path, status, said });
+            };
+            let said = said.trim_end_matches(['.', ' ']).to_owned();
+            return Err(ClientError::Unproven { address, path, status, said });
         }
         serde_json::from_slice(body).map_err(|source| ClientError::NoJson { address, path, source })
     }
@@ -98,9 +115,11 @@ impl Client {
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
         let (host, port, prefix) = (&self.host, self.port, &self.prefix);
+        let proof = self.proof.token();
+        let proof = proof.map_or_else(String::new, |it| format!("Authorization: Bearer {it}\r\n"));
         write!(
             stream,
-            "GET {prefix}{path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n"
+            "GET {prefix}{path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n{proof}\r\n"
         )?;
         let mut answer = Vec::new();
         stream.take(LONGEST).read_to_end(&mut answer)?;

@@ -12,6 +12,7 @@ mod model;
 mod view;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -21,16 +22,16 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use crate::Failure;
+use crate::proof::Proof;
+use crate::{Failure, daemons};
 use client::Client;
 use model::Overview;
 use view::Screen;
 
 #[derive(Args)]
 pub(crate) struct TopFlags {
-    /// Where the application, or a history server, answers.
-    #[arg(default_value = "http://localhost:4040")]
-    address: String,
+    /// Where the application, or a history server, answers [default: http://localhost:4040].
+    address: Option<String>,
     /// The application's id [default: the one that runs there, or the last one].
     #[arg(long, value_name = "ID")]
     app: Option<String>,
@@ -40,7 +41,20 @@ pub(crate) struct TopFlags {
     /// Prints one look as text, for files and scripts.
     #[arg(long)]
     once: bool,
+    /// A file with the token that says who asks, for a server that wants to know [default: one made with the key of spark.ui.filters].
+    /// It is sent only to an address that is given.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A file of settings, instead of spark-defaults.conf.
+    #[arg(long, value_name = "FILE")]
+    properties_file: Option<PathBuf>,
+    /// A setting; can be repeated.
+    #[arg(long = "conf", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
 }
+
+/// Where an application is looked for that nobody names.
+const HERE: &str = "http://localhost:4040";
 
 /// What is printed with `--once` where nobody says how large a terminal is.
 const WIDTH: u16 = 120;
@@ -51,10 +65,11 @@ pub(crate) fn run(flags: TopFlags) -> Result<ExitCode, Failure> {
         .ok()
         .filter(|it| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(it))
         .ok_or("--interval takes seconds, from 0.1 to 3600")?;
-    let client = Client::of(&flags.address)?;
+    let address = flags.address.as_deref().unwrap_or(HERE);
+    let client = Client::of(address)?.proving(proof(&flags)?);
     let first = model::look(&client, flags.app.as_deref())?;
     if flags.once {
-        print!("{}", printed(&first, &flags.address)?);
+        print!("{}", printed(&first, address)?);
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdout().is_terminal() {
@@ -62,13 +77,24 @@ pub(crate) fn run(flags: TopFlags) -> Result<ExitCode, Failure> {
     }
     let (stop, stopped) = mpsc::channel();
     let (looks, seen) = mpsc::channel();
-    let app = flags.app.or(Some(first.id.clone()));
+    let app = flags.app.clone().or(Some(first.id.clone()));
     let asking = std::thread::Builder::new().name("firesteel-top".to_owned());
     asking.spawn(move || ask(&client, app.as_deref(), interval, &looks, &stopped))?;
-    let ended = show(Screen::new(&flags.address, first), &seen);
+    let ended = show(Screen::new(address, first), &seen);
     drop(stop);
     ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who asks. Whatever may answer where nobody named an address is told nothing.
+fn proof(flags: &TopFlags) -> Result<Proof, Failure> {
+    let conf = daemons::load(flags.properties_file.as_deref(), &flags.settings)?;
+    conf.validate()?;
+    match (&flags.address, &flags.token_file) {
+        (None, Some(_)) => Err("--token-file needs the address that the token is for".into()),
+        (None, None) => Ok(Proof::None),
+        (Some(_), file) => Proof::of(&conf, file.as_deref()),
+    }
 }
 
 /// What one look came to, or why there was none.

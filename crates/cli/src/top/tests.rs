@@ -99,10 +99,13 @@ fn a_screen_of_any_size_is_drawn_and_a_failure_is_said_with_what_was_known() {
     assert!(drawn(&screen, 80, 24).contains("Running jobs (900)"));
 }
 
-fn history() -> Server {
+fn history(settings: &[(&str, &str)]) -> Server {
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../monitor/tests/spark/events");
     let mut conf = Conf::default();
     conf.set("spark.history.fs.logDirectory", logs.display());
+    settings.iter().for_each(|(key, value)| {
+        conf.set(*key, *value);
+    });
     let history = History::open(HistoryOptions::from_conf(&conf).unwrap()).unwrap();
     let options = ServerOptions {
         host: "127.0.0.1".to_owned(),
@@ -110,14 +113,14 @@ fn history() -> Server {
         retries: 0,
         allowed_hosts: Vec::new(),
         secrets: conf.get(&entries::REDACTION_REGEX).unwrap(),
-        access: Access::default(),
+        access: Access::of_history(&conf).unwrap(),
     };
     Server::start(Arc::new(history), options).unwrap()
 }
 
 #[test]
 fn what_a_server_answers_is_shown() {
-    let server = history();
+    let server = history(&[]);
     let address = format!("http://{}", server.address());
     let client = Client::of(&address).unwrap();
     let seen = model::look(&client, Some("app-20161116163331-0000")).unwrap();
@@ -137,4 +140,60 @@ fn an_address_that_does_not_answer_is_named_with_what_to_look_at() {
     let client = Client::of(&format!("127.0.0.1:{port}")).unwrap();
     let said = model::look(&client, None).unwrap_err().to_string();
     assert!(said.contains("does not answer") && said.contains("spark.ui.port"), "{said}");
+}
+
+#[test]
+fn a_server_that_wants_to_know_who_asks_is_told_and_a_refusal_says_how() {
+    const KEY: &str =
+        "VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";
+    let filter = [
+        ("spark.ui.filters", "org.apache.spark.ui.JWSFilter"),
+        ("spark.org.apache.spark.ui.JWSFilter.param.secretKey", KEY),
+    ];
+    let lists = [("spark.history.ui.acls.enable", "true"), ("spark.history.ui.admin.acls", "ops")];
+    let server = history(&[filter, lists].concat());
+    let address = format!("http://{}", server.address());
+    let look = |proof| {
+        let client = Client::of(&address).unwrap().proving(proof);
+        let app = Some("app-20161116163331-0000");
+        model::look(&client, app).map_err(|failure| failure.to_string())
+    };
+    for proof in [Proof::None, Proof::Token("a.b.c".to_owned())] {
+        let refused = look(proof).unwrap_err();
+        assert!(refused.contains("403") && refused.contains("--token-file"), "{refused}");
+        assert!(refused.contains("spark.ui.filters"), "{refused}");
+    }
+    let key = firesteel_jws::JwsKey::from_base64url(KEY).unwrap();
+    let refused = look(Proof::Token(key.sign(Some("eve")))).unwrap_err();
+    assert!(refused.contains("eve") && refused.contains("not authorized"), "{refused}");
+    let seen = look(Proof::Token(key.sign(Some("ops")))).unwrap();
+    assert!(seen.executors.len() > 1, "{seen:?}");
+    // The user of this process, with the key of the settings.
+    let user = std::env::var("USER").unwrap_or_default();
+    let lists = [("spark.history.ui.acls.enable", "true"), ("spark.history.ui.admin.acls", &*user)];
+    let server = history(&[filter, lists].concat());
+    let client = Client::of(&format!("http://{}", server.address())).unwrap();
+    let seen = model::look(&client.proving(Proof::Key(key)), None);
+    assert_eq!(seen.is_ok(), !user.is_empty(), "{user}");
+}
+
+#[test]
+fn a_token_goes_to_no_address_that_nobody_named() {
+    let flags = |address: Option<&str>, file: Option<&str>| TopFlags {
+        address: address.map(str::to_owned),
+        app: None,
+        interval: 2.0,
+        once: true,
+        token_file: file.map(Into::into),
+        properties_file: Some("/dev/null".into()),
+        settings: vec![
+            "spark.ui.filters=org.apache.spark.ui.JWSFilter".to_owned(),
+            format!("spark.org.apache.spark.ui.JWSFilter.param.secretKey={}", "A".repeat(44)),
+        ],
+    };
+    let token = |flags| proof(&flags).map(|it| it.token()).map_err(|it| it.to_string());
+    assert_eq!(token(flags(None, None)), Ok(None));
+    assert!(token(flags(Some("driver:4040"), None)).unwrap().is_some());
+    let refused = token(flags(None, Some("/dev/null"))).unwrap_err();
+    assert!(refused.contains("needs the address"), "{refused}");
 }

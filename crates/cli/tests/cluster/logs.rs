@@ -25,6 +25,10 @@ fn log(worker: &Worker, query: &str) -> (String, String) {
 
 /// The server of a history that knows an application with one executor whose logs are there.
 fn history(app: &str, urls: &[(&str, &str)]) -> (Daemon, String, TempDir) {
+    history_with(app, urls, &[])
+}
+
+fn history_with(app: &str, urls: &[(&str, &str)], flags: &[&str]) -> (Daemon, String, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let urls: serde_json::Map<_, _> =
         urls.iter().map(|(name, url)| ((*name).to_owned(), (*url).into())).collect();
@@ -37,7 +41,7 @@ fn history(app: &str, urls: &[(&str, &str)]) -> (Daemon, String, TempDir) {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(directory.path().join(app), text).unwrap();
     let mut command = firesteel(&["history", "--port", "0", "--dir"]);
-    command.arg(directory.path());
+    command.arg(directory.path()).args(flags);
     let daemon = Daemon::start(command);
     let url = wait_for("the history server", || {
         let said = daemon.stdout();
@@ -227,4 +231,29 @@ fn readers_prove_that_they_have_the_secret_where_that_is_asked_for() {
         |home: &Path| said(&of_user(home, &["logs", "app-1", "--url", &history]).output().unwrap());
     assert_eq!(read(home.path()), "for few eyes\n");
     assert!(read(other.path()).contains("spark.authenticate"), "{}", read(other.path()));
+}
+
+#[test]
+fn a_server_that_wants_to_know_who_asks_is_told_by_logs_and_top() {
+    let key = "VmlzaXQgaHR0cHM6Ly9zcGFyay5hcGFjaGUub3JnIHRvIGRvd25sb2FkIEFwYWNoZSBTcGFyay4=";
+    let key = format!("spark.org.apache.spark.ui.JWSFilter.param.secretKey={key}");
+    let filter = ["--conf", "spark.ui.filters=org.apache.spark.ui.JWSFilter", "--conf", &key];
+    let streams = [("stderr", "http://127.0.0.1:9/logPage/")];
+    let (_history, url, _logs) = history_with("app-1", &streams, &filter);
+    let own = tempfile::tempdir().unwrap();
+    let token = own.path().join("token");
+    fs::write(&token, "a.b.c").unwrap();
+    let of_file = ["--token-file", token.to_str().unwrap()];
+    for (command, wanted) in [
+        (&["logs", "app-1", "--urls", "--url", &url][..], "executor 0\t"),
+        (&["top", &url, "--app", "app-1", "--once"][..], "n  app-1"),
+    ] {
+        let run = |more: &[&str]| said(&firesteel(command).args(more).output().unwrap());
+        for more in [&[][..], &of_file[..]] {
+            let refused = run(more);
+            assert!(refused.contains("403") && !refused.contains(wanted), "{refused}");
+            assert!(refused.contains("--token-file"), "{refused}");
+        }
+        assert!(run(&filter).contains(wanted), "{}", run(&filter));
+    }
 }

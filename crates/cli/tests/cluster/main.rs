@@ -6,6 +6,7 @@ mod daemon;
 mod joining;
 mod leaving;
 mod logs;
+mod pages;
 mod replay;
 mod rest;
 mod running;

@@ -31,7 +31,7 @@ const COLUMNS: [Column; 8] = [
     number_column("Tasks", "tasks"),
     number_column("Task time", "time"),
     text_column("Memory", "memory"),
-    text_column("Over time", ""),
+    text_column("Over time", "peak"),
     number_column("Data", "data"),
 ];
 
@@ -41,7 +41,9 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         .executors()
         .filter(|it| {
             let reason = it.removed.as_ref().map_or("", |(_, reason)| reason);
-            listing.finds(&[&status.executor_name(it.executor), &it.info.host.0, reason])
+            let asked = frame.query.get("state").unwrap_or_default();
+            (asked.is_empty() || asked == state_key(it))
+                && listing.finds(&[&status.executor_name(it.executor), &it.info.host.0, reason])
         })
         .collect();
     let sort = listing.sort.clone();
@@ -58,12 +60,33 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         h1 { "Executors" }
         (missing(frame, status))
         (lost(status))
-        (list::search(frame, "Executor, host or reason", &[]))
+        (list::search(frame, &listing, "Executor, host or reason", &[("state", "State", &states(status))]))
         (list::pager(frame, &listing, total))
         (span.key())
         (list::table(frame, &listing, "Executors", &COLUMNS, rows))
         (list::pager(frame, &listing, total))
     }
+}
+
+fn state_key(executor: &ExecutorStatus) -> &'static str {
+    match (&executor.removed, executor.is_excluded) {
+        (Some(_), _) => "lost",
+        (None, true) => "excluded",
+        (None, false) => "alive",
+    }
+}
+
+fn states(status: &AppStatus) -> Vec<(&'static str, String)> {
+    let word = |key| {
+        let number = status.executors().filter(|it| state_key(it) == key).count();
+        (key, format!("{key} ({})", count(number as u64)))
+    };
+    ["alive", "excluded", "lost"].map(word).into()
+}
+
+/// The most memory that its process had.
+fn peak(executor: &ExecutorStatus) -> u64 {
+    executor.peak.map_or(0, |peak| peak.resident_memory.max(peak.managed.heap))
 }
 
 fn compare(sort: &str, a: &ExecutorStatus, b: &ExecutorStatus) -> Ordering {
@@ -73,6 +96,7 @@ fn compare(sort: &str, a: &ExecutorStatus, b: &ExecutorStatus) -> Ordering {
         "tasks" => number(tasks),
         "time" => number(|it| it.task_time_ms),
         "memory" => number(|it| it.memory_used),
+        "peak" => number(peak),
         "data" => {
             number(|it| it.metrics.input_bytes.saturating_add(it.metrics.shuffle_read_bytes()))
         }
@@ -266,7 +290,7 @@ fn spent(executor: &ExecutorStatus) -> Markup {
 }
 
 fn memory(executor: &ExecutorStatus) -> Markup {
-    let peak = executor.peak.map_or(0, |peak| peak.resident_memory.max(peak.managed.heap));
+    let peak = peak(executor);
     html! {
         @if executor.max_memory > 0 {
             (gauge(executor.memory_used, executor.max_memory, "Memory of blocks"))

@@ -44,8 +44,8 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus, job: &JobStatus) -> Ma
     html! {
         h1 #(format!("job-{}", job.job)) { "Job " (job.job) ": " (named(job_name(job))) }
         (facts(&all))
-        @if job_name(job).len() > named(job_name(job)).len() { details data-key="description" { summary { "Its whole description" } pre { (short(job_name(job), LONGEST)) } } }
-        @if let JobState::Failed { reason } = &job.state { section.alert { h2 { "✕ Why it failed" } pre { (short(reason, LONGEST)) } } }
+        @if job_name(job).len() > named(job_name(job)).len() { details data-key="description" { summary { "Its whole description" } pre tabindex="0" { (short(job_name(job), LONGEST)) } } }
+        @if let JobState::Failed { reason } = &job.state { section.alert { h2 { "✕ Why it failed" } pre tabindex="0" { (short(reason, LONGEST)) } } }
         @if job.state == JobState::Running { (kill::form(frame, "job", job.job.0)) }
         h2 { "Stages" }
         @if known.len() < job.stages.len() { p.dim { (counted((job.stages.len() - known.len()) as u64, "stage")) " of it are forgotten: spark.ui.retainedStages." } }

@@ -20,7 +20,7 @@ const COLUMNS: [Column; 7] = [
     text_column("State", "state"),
     text_column("Submitted", "submitted"),
     number_column("Duration", "duration"),
-    text_column("Stages", ""),
+    text_column("Stages", "stages"),
     text_column("Tasks", "tasks"),
 ];
 
@@ -42,7 +42,7 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let entries = entries(frame, &jobs);
     html! {
         h1 { "Jobs" }
-        (list::search(frame, "Description, group or id", &[("state", "State", &states(status))]))
+        (list::search(frame, &listing, "Description, group or id", &[("state", "State", &states(status))]))
         @if jobs.is_empty() { p.empty { "No job is like that." } } @else {
             figure { figcaption { "The jobs below, over time" } (timeline::draw("Jobs over time", &entries, &moments(status, timeline::window(&entries)))) }
             (list::pager(frame, &listing, total))
@@ -81,6 +81,7 @@ fn compare(frame: &Frame<'_>, sort: &str, a: &JobStatus, b: &JobStatus) -> Order
         "state" => state_key(a).cmp(state_key(b)),
         "submitted" => a.submitted.cmp(&b.submitted),
         "duration" => duration(frame, a).cmp(&duration(frame, b)),
+        "stages" => a.stages.len().cmp(&b.stages.len()),
         "tasks" => a.tasks_total.cmp(&b.tasks_total),
         _ => Ordering::Equal,
     };

@@ -75,7 +75,7 @@ fn failures(frame: &Frame<'_>, status: &AppStatus) -> Markup {
                 @for job in page.items {
                     @if let JobState::Failed { reason } = &job.state {
                         p { a href=(frame.job(job.job)) { "Job " (job.job) } ": " (short(reason.lines().next().unwrap_or_default(), 200)) }
-                        @if reason.lines().count() > 1 { details data-key=(format!("failure-{}", job.job)) { summary { "All that is said of job " (job.job) } pre { (short(reason, 8000)) } } }
+                        @if reason.lines().count() > 1 { details data-key=(format!("failure-{}", job.job)) { summary { "All that is said of job " (job.job) } pre tabindex="0" { (short(reason, 8000)) } } }
                     }
                 }
             }

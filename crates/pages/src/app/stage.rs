@@ -8,7 +8,7 @@ use firesteel_status::{
     AppStatus, CostReader, ExecutorTotals, Order, StageState, StageStatus, TaskCost, TaskState,
     TaskStatus,
 };
-use firesteel_types::{ExecutorId, Tick};
+use firesteel_types::{Accumulable, ExecutorId, Tick};
 use maud::{Markup, html};
 
 use super::tasks::Picked;
@@ -23,7 +23,7 @@ use crate::chart::spread::{self, Spread};
 use crate::chart::stream::Stream;
 use crate::chart::{gauge, progress, stacked};
 use crate::frame::Frame;
-use crate::list::{self, Column, Listing, number_column, text_column};
+use crate::list::{Column, Listing, Part, head_column, number_column, text_column};
 use crate::text::{bytes, count, counted, key, micros, millis, short, time};
 
 /// So many kinds of failures are shown.
@@ -153,7 +153,7 @@ fn all_but_tasks(
             (pictures.stream)
             (by_executor(frame, status, stage))
         }
-        (accumulables(stage))
+        (accumulables(frame, stage))
     }
 }
 
@@ -211,7 +211,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
     }
     html! {
         (facts(&all))
-        @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre { (short(details, LONGEST)) } } }
+        @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre tabindex="0" { (short(details, LONGEST)) } } }
     }
 }
 
@@ -221,11 +221,11 @@ fn failed(stage: &StageStatus, failures: &BTreeMap<String, (u64, String)>) -> Ma
     html! {
         @if stage.failure.is_some() || !kinds.is_empty() {
             section.alert {
-                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre { (short(failure, LONGEST)) } }
+                @if let Some(failure) = &stage.failure { h2 { "✕ Why it failed" } pre tabindex="0" { (short(failure, LONGEST)) } }
                 @if !kinds.is_empty() {
                     h2 { "Failures of tasks, by what they say" }
                     @for (kind, (count, text)) in kinds.iter().take(FAILURES) {
-                        details data-key=(key("failure", kind)) { summary { strong { (counted(*count, "task")) } ": " (kind) } pre { (short(text, LONGEST)) } }
+                        details data-key=(key("failure", kind)) { summary { strong { (counted(*count, "task")) } ": " (kind) } pre tabindex="0" { (short(text, LONGEST)) } }
                     }
                     @if kinds.len() > FAILURES { p.dim { (counted((kinds.len() - FAILURES) as u64, "more kind")) "." } }
                 }
@@ -267,13 +267,13 @@ const EXECUTORS: [Column; 8] = [
     number_column("Spill", "spill"),
 ];
 
-type Part<'a> = (&'a ExecutorId, &'a ExecutorTotals);
+type OnExecutor<'a> = (&'a ExecutorId, &'a ExecutorTotals);
 
 fn tasks_on(totals: &ExecutorTotals) -> u64 {
     u64::from(totals.tasks.completed) + u64::from(totals.tasks.active)
 }
 
-fn compare_executors(sort: &str, a: &Part<'_>, b: &Part<'_>) -> Ordering {
+fn compare_executors(sort: &str, a: &OnExecutor<'_>, b: &OnExecutor<'_>) -> Ordering {
     let number = |of: fn(&ExecutorTotals) -> u64| of(a.1).cmp(&of(b.1));
     let by = match sort {
         "id" => Ordering::Equal,
@@ -291,16 +291,22 @@ fn compare_executors(sort: &str, a: &Part<'_>, b: &Part<'_>) -> Ordering {
 /// Those that took most first.
 fn by_executor(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
     let most = stage.executors.values().map(|it| it.task_time_ms).max().unwrap_or(0);
-    let mut listing = Listing::beside(&frame.query, "executors-", "time", Order::Descending);
-    let sort = listing.sort.clone();
-    let all = stage.executors.iter().collect();
-    let (parts, total) = listing.cut(all, |a, b| compare_executors(&sort, a, b));
-    let rows = parts.iter().map(|part| executor_row(frame, status, stage, part, most)).collect();
+    let list = Part {
+        listing: Listing::beside(&frame.query, "executors-", "time", Order::Descending),
+        label: "By executor",
+        search: "Executor or host",
+        columns: &EXECUTORS,
+        items: stage.executors.iter().collect(),
+    };
+    let is_found = |listing: &Listing, (executor, _): &OnExecutor<'_>| {
+        let host = status.executor(**executor).map_or("", |it| &it.info.host.0);
+        listing.finds(&[&executor_name(status, **executor), host])
+    };
+    let row = |part: &OnExecutor<'_>| executor_row(frame, status, stage, part, most);
     html! {
-        @if total > 1 {
+        @if stage.executors.len() > 1 {
             h2 { "By executor" }
-            (list::table(frame, &listing, "By executor", &EXECUTORS, rows))
-            (list::pager(frame, &listing, total))
+            (list.draw(frame, is_found, compare_executors, row))
         }
     }
 }
@@ -309,7 +315,7 @@ fn executor_row(
     frame: &Frame<'_>,
     status: &AppStatus,
     stage: &StageStatus,
-    (executor, totals): &Part<'_>,
+    (executor, totals): &OnExecutor<'_>,
     most: u64,
 ) -> Vec<Markup> {
     let name = executor_name(status, **executor);
@@ -330,20 +336,37 @@ fn executor_row(
     ]
 }
 
-fn accumulables(stage: &StageStatus) -> Markup {
-    let shown: Vec<_> = stage
-        .accumulables
-        .values()
-        .filter(|it| !it.name.starts_with("internal."))
-        .take(100)
-        .collect();
+const ACCUMULATORS: [Column; 2] = [head_column("Name", "name"), number_column("Value", "value")];
+
+/// By their values: as numbers where they are numbers.
+fn compare_accumulables(sort: &str, a: &&Accumulable, b: &&Accumulable) -> Ordering {
+    let number = |it: &Accumulable| it.value.parse::<f64>().ok();
+    let by = match (sort, number(a), number(b)) {
+        ("value", Some(a), Some(b)) => a.total_cmp(&b),
+        // Texts come before numbers.
+        ("value", a_number, b_number) => {
+            a_number.is_some().cmp(&b_number.is_some()).then_with(|| a.value.cmp(&b.value))
+        }
+        _ => Ordering::Equal,
+    };
+    by.then_with(|| a.name.cmp(&b.name))
+}
+
+fn accumulables(frame: &Frame<'_>, stage: &StageStatus) -> Markup {
+    let all = stage.accumulables.values().filter(|it| !it.name.starts_with("internal."));
+    let list = Part {
+        listing: Listing::beside(&frame.query, "accumulators-", "name", Order::Ascending),
+        label: "Accumulators",
+        search: "Accumulator",
+        columns: &ACCUMULATORS,
+        items: all.collect(),
+    };
+    let is_found = |listing: &Listing, it: &&Accumulable| listing.finds(&[&it.name]);
+    let row = |it: &&Accumulable| vec![said(short(&it.name, 200)), said(short(&it.value, 200))];
     html! {
-        @if !shown.is_empty() {
+        @if !list.items.is_empty() {
             h2 { "Accumulators" }
-            table aria-label="Accumulators" {
-                thead { tr { th scope="col" { "Name" } th.num scope="col" { "Value" } } }
-                tbody { @for it in shown { tr { td data-label="Name" { (short(&it.name, 200)) } td.num data-label="Value" { (short(&it.value, 200)) } } } }
-            }
+            (list.draw(frame, is_found, compare_accumulables, row))
         }
     }
 }

@@ -28,18 +28,14 @@ const COLUMNS: [Column; 11] = [
 
 pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let mut listing = Listing::of(&frame.query, "id", Order::Descending);
-    let state = frame.query.get("state").unwrap_or_default();
-    let wanted = |stage: &StageStatus| {
-        let id = stage.info.stage.stage.to_string();
-        (state.is_empty() || key(stage.state) == state) && listing.finds(&[&stage.info.name, &id])
-    };
-    let all = status.stages(wanted, Order::Ascending, Paging::ALL).items;
+    let every = status.stages(|_| true, Order::Ascending, Paging::ALL).items;
+    let wanted = every.iter().copied().filter(|stage| is_wanted(frame, &listing, stage)).collect();
     let sort = listing.sort.clone();
-    let (stages, total) = listing.cut(all, |a, b| compare(frame, &sort, a, b));
+    let (stages, total) = listing.cut(wanted, |a, b| compare(frame, &sort, a, b));
     let rows = stages.iter().map(|stage| row(frame, stage)).collect();
     html! {
         h1 { "Stages" }
-        (list::search(frame, "Name or id", &[("state", "State", &states(status))]))
+        (list::search(frame, &listing, "Name or id", &[("state", "State", &states(&every))]))
         @if stages.is_empty() { p.empty { "No stage is like that." } } @else {
             (list::pager(frame, &listing, total))
             (list::table(frame, &listing, "Stages", &COLUMNS, rows))
@@ -48,15 +44,26 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     }
 }
 
+/// Whether a stage is searched for, and in the state that is asked for.
+fn is_wanted(frame: &Frame<'_>, listing: &Listing, stage: &StageStatus) -> bool {
+    let state = frame.query.get("state").unwrap_or_default();
+    let id = stage.info.stage.stage.to_string();
+    (state.is_empty() || key(stage.state) == state) && listing.finds(&[&stage.info.name, &id])
+}
+
 /// The stages of a job, in the order of their ids unless it is asked for otherwise.
-pub(crate) fn of_job(frame: &Frame<'_>, stages: &[&StageStatus]) -> Markup {
+pub(crate) fn of_job(frame: &Frame<'_>, every: &[&StageStatus]) -> Markup {
     let mut listing = Listing::of(&frame.query, "id", Order::Ascending);
+    let wanted = every.iter().copied().filter(|stage| is_wanted(frame, &listing, stage)).collect();
     let sort = listing.sort.clone();
-    let (stages, total) = listing.cut(stages.to_vec(), |a, b| compare(frame, &sort, a, b));
+    let (stages, total) = listing.cut(wanted, |a, b| compare(frame, &sort, a, b));
     let rows = stages.iter().map(|stage| row(frame, stage)).collect();
     html! {
-        (list::table(frame, &listing, "Stages of the job", &COLUMNS, rows))
-        (list::pager(frame, &listing, total))
+        (list::search(frame, &listing, "Name or id", &[("state", "State", &states(every))]))
+        @if stages.is_empty() { p.empty { "No stage is like that." } } @else {
+            (list::table(frame, &listing, "Stages of the job", &COLUMNS, rows))
+            (list::pager(frame, &listing, total))
+        }
     }
 }
 
@@ -70,7 +77,7 @@ fn key(state: StageState) -> &'static str {
     }
 }
 
-fn states(status: &AppStatus) -> Vec<(&'static str, String)> {
+fn states(every: &[&StageStatus]) -> Vec<(&'static str, String)> {
     let all = [
         StageState::Active,
         StageState::Pending,
@@ -79,7 +86,7 @@ fn states(status: &AppStatus) -> Vec<(&'static str, String)> {
         StageState::Skipped,
     ];
     let mut counts = all.map(|state| (key(state), 0u64));
-    for stage in status.stages(|_| true, Order::Ascending, Paging::ALL).items {
+    for stage in every {
         counts
             .iter_mut()
             .filter(|(known, _)| *known == key(stage.state))

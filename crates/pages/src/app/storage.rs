@@ -1,20 +1,19 @@
 //! What is cached, how much of it, and where.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use firesteel_status::{AppStatus, CachedBlock, Order, RddStatus};
 use firesteel_types::ExecutorId;
 use maud::{Markup, html};
 
-use super::{executor_name, facts, named, said, size};
+use super::{brief, executor_name, facts, named, said, size};
 use crate::chart::gauge;
 use crate::frame::Frame;
-use crate::list::{self, Column, Listing, number_column, text_column};
-use crate::text::{bytes, count, counted};
+use crate::list::{self, Column, Listing, Part, number_column, text_column};
+use crate::text::{bytes, count};
 
-/// So many executors that hold most of an RDD are shown, and so many that hold one partition.
-const HOLDERS: usize = 50;
+/// So many executors that hold one partition are named.
 const REPLICAS: usize = 10;
 
 const RDDS: [Column; 6] = [
@@ -28,7 +27,15 @@ const RDDS: [Column; 6] = [
 
 const PARTITIONS: [Column; 4] = [
     number_column("Partition", "id"),
-    text_column("Executors", ""),
+    text_column("Executors", "executors"),
+    number_column("In memory", "memory"),
+    number_column("On disk", "disk"),
+];
+
+const HOLDERS: [Column; 5] = [
+    text_column("Executor", "id"),
+    text_column("Share", "size"),
+    number_column("Partitions", "partitions"),
     number_column("In memory", "memory"),
     number_column("On disk", "disk"),
 ];
@@ -47,10 +54,12 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         @if status.rdds().next().is_none() {
             p.empty { "Nothing is cached. Cached partitions are in event logs only with spark.eventLog.logBlockUpdates.enabled=true." }
         } @else {
-            (list::search(frame, "Name or id", &[]))
-            (list::pager(frame, &listing, total))
-            (list::table(frame, &listing, "Cached RDDs", &RDDS, rows))
-            (list::pager(frame, &listing, total))
+            (list::search(frame, &listing, "Name or id", &[]))
+            @if rdds.is_empty() { p.empty { "No RDD is like that." } } @else {
+                (list::pager(frame, &listing, total))
+                (list::table(frame, &listing, "Cached RDDs", &RDDS, rows))
+                (list::pager(frame, &listing, total))
+            }
         }
     }
 }
@@ -85,7 +94,12 @@ fn row(frame: &Frame<'_>, rdd: &RddStatus) -> Vec<Markup> {
 
 pub(crate) fn rdd(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Markup {
     let mut listing = Listing::of(&frame.query, "id", Order::Ascending);
-    let all = rdd.partitions.iter().collect();
+    let is_found = |(partition, blocks): &Partition<'_>| {
+        listing.search.is_empty()
+            || partition.to_string() == listing.search
+            || blocks.keys().any(|it| executor_name(status, *it).to_lowercase() == listing.search)
+    };
+    let all = rdd.partitions.iter().filter(is_found).collect();
     let sort = listing.sort.clone();
     let (partitions, total) = listing.cut(all, |a, b| compare_partitions(&sort, a, b));
     let rows = partitions.iter().map(|partition| partition_row(frame, status, partition)).collect();
@@ -100,9 +114,12 @@ pub(crate) fn rdd(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Mar
         ]))
         (holders(frame, status, rdd))
         h2 { "Partitions" }
-        (list::pager(frame, &listing, total))
-        (list::table(frame, &listing, "Partitions", &PARTITIONS, rows))
-        (list::pager(frame, &listing, total))
+        (list::search(frame, &listing, "Partition or executor", &[]))
+        @if partitions.is_empty() { p.empty { "No partition is like that." } } @else {
+            (list::pager(frame, &listing, total))
+            (list::table(frame, &listing, "Partitions", &PARTITIONS, rows))
+            (list::pager(frame, &listing, total))
+        }
     }
 }
 
@@ -114,6 +131,7 @@ type Partition<'a> = (&'a u32, &'a BTreeMap<ExecutorId, CachedBlock>);
 
 fn compare_partitions(sort: &str, a: &Partition<'_>, b: &Partition<'_>) -> Ordering {
     let by = match sort {
+        "executors" => a.1.len().cmp(&b.1.len()).then_with(|| a.1.keys().cmp(b.1.keys())),
         "memory" => sum(a.1, |it| it.memory_bytes).cmp(&sum(b.1, |it| it.memory_bytes)),
         "disk" => sum(a.1, |it| it.disk_bytes).cmp(&sum(b.1, |it| it.disk_bytes)),
         _ => Ordering::Equal,
@@ -137,37 +155,65 @@ fn partition_row(
     ]
 }
 
+/// What one executor holds of an RDD.
+#[derive(Clone, Copy, Default)]
+struct Holding {
+    partitions: u64,
+    memory: u64,
+    disk: u64,
+}
+
+impl Holding {
+    fn size(self) -> u64 {
+        self.memory.saturating_add(self.disk)
+    }
+}
+
+fn compare_holders(
+    sort: &str,
+    (one, a): &(ExecutorId, Holding),
+    (other, b): &(ExecutorId, Holding),
+) -> Ordering {
+    let by = match sort {
+        "id" => Ordering::Equal,
+        "partitions" => a.partitions.cmp(&b.partitions),
+        "memory" => a.memory.cmp(&b.memory),
+        "disk" => a.disk.cmp(&b.disk),
+        _ => a.size().cmp(&b.size()),
+    };
+    by.then(one.cmp(other))
+}
+
 /// How much each executor holds, those that hold most first.
 fn holders(frame: &Frame<'_>, status: &AppStatus, rdd: &RddStatus) -> Markup {
-    let mut held: BTreeMap<ExecutorId, (u64, u64, u64)> = BTreeMap::new();
+    let mut held: BTreeMap<ExecutorId, Holding> = BTreeMap::new();
     for (executor, block) in rdd.partitions.values().flatten() {
         let one = held.entry(*executor).or_default();
-        *one = (
-            one.0 + 1,
-            one.1.saturating_add(block.memory_bytes),
-            one.2.saturating_add(block.disk_bytes),
-        );
+        one.partitions += 1;
+        one.memory = one.memory.saturating_add(block.memory_bytes);
+        one.disk = one.disk.saturating_add(block.disk_bytes);
     }
-    let all_of =
-        |(_, (_, memory, disk)): &(ExecutorId, (u64, u64, u64))| memory.saturating_add(*disk);
-    let mut held: Vec<_> = held.into_iter().collect();
-    held.sort_by_key(|holder| Reverse(all_of(holder)));
-    let most = held.first().map_or(0, all_of);
-    let others = held.len().saturating_sub(HOLDERS);
-    html! {
-        h2 { "By executor" }
-        table aria-label="By executor" {
-            thead { tr { th scope="col" { "Executor" } th.wide scope="col" { "Share" } th.num scope="col" { "Partitions" } th.num scope="col" { "In memory" } th.num scope="col" { "On disk" } } }
-            tbody { @for (executor, (blocks, memory, disk)) in held.into_iter().take(HOLDERS) {
-                tr {
-                    td data-label="Executor" { a href=(frame.executor(executor)) { (executor_name(status, executor)) } }
-                    td.wide data-label="Share" { (gauge(memory.saturating_add(disk), most, &bytes(memory.saturating_add(disk)))) }
-                    td.num data-label="Partitions" { (count(blocks)) }
-                    td.num data-label="In memory" { (size(memory)) }
-                    td.num data-label="On disk" { (size(disk)) }
-                }
-            } }
-        }
-        @if others > 0 { p.dim { (counted(others as u64, "more executor")) " with less." } }
-    }
+    let most = held.values().map(|it| it.size()).max().unwrap_or(0);
+    let part = Part {
+        listing: Listing::beside(&frame.query, "executors-", "size", Order::Descending),
+        label: "By executor",
+        search: "Executor or host",
+        columns: &HOLDERS,
+        items: held.into_iter().collect(),
+    };
+    let host = |executor: &ExecutorId| status.executor(*executor).map_or("", |it| &it.info.host.0);
+    let is_found = |listing: &Listing, (executor, _): &(ExecutorId, Holding)| {
+        listing.finds(&[&executor_name(status, *executor), host(executor)])
+    };
+    let row = |(executor, holding): &(ExecutorId, Holding)| {
+        let all = bytes(holding.size());
+        vec![
+            html! { a href=(frame.executor(*executor)) { (executor_name(status, *executor)) } " " span.dim { (brief(host(executor))) } },
+            html! { (gauge(holding.size(), most, &all)) span.numbers { (all) } },
+            said(count(holding.partitions)),
+            size(holding.memory),
+            size(holding.disk),
+        ]
+    };
+    html! { h2 { "By executor" } (part.draw(frame, is_found, compare_holders, row)) }
 }

@@ -117,7 +117,7 @@ pub(crate) fn section(frame: &Frame<'_>, stage: &StageStatus, picked: Picked<'_>
             @if u64::from(stage.tasks.completed) + u64::from(stage.tasks.failed) > stage.remembered_tasks() as u64 {
                 p.dim { "Those that ended last: spark.ui.retainedTasks." }
             }
-            (list::search(frame, "Index, host or error", &[("state", "State", &states)]))
+            (list::search(frame, &shown, "Index, host or error", &[("state", "State", &states)]))
             @if let Some(executor) = wanted.executor {
                 p { "Those on executor " strong { (brief(executor)) } ": " a href=(format!("{}#tasks", frame.with(&[("executor", None), ("page", None)]))) { "show all" } "." }
             }
@@ -149,7 +149,7 @@ fn row(frame: &Frame<'_>, status: &AppStatus, task: &TaskStatus) -> Vec<Markup> 
             (badge::task(task.state))
             @if let Some(failure) = &task.failure {
                 @let text = failure.to_string();
-                details data-key=(format!("task-{}", info.task)) { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre { (short(&text, 4000)) } }
+                details data-key=(format!("task-{}", info.task)) { summary { (short(text.lines().next().unwrap_or_default(), 60)) } pre tabindex="0" { (short(&text, 4000)) } }
             }
         },
         html! { a href=(frame.executor(info.executor)) { (executor_name(status, info.executor)) } " " span.dim { (brief(&info.host.0)) } },

@@ -1,21 +1,29 @@
 //! What the threads of an executor or of the driver do at a moment, at Spark's path. Each look asks the executor: the page does not
 //! follow the application, it is loaded again by hand.
 
+use std::cmp::{Ordering, Reverse};
+
 use firesteel_monitor::rest::{Applications, Query};
-use firesteel_status::AppStatus;
+use firesteel_status::{AppStatus, Order};
 use firesteel_types::{ExecutorId, ThreadInfo};
 use maud::{Markup, html};
 
 use super::named;
 use crate::badge::badge;
 use crate::frame::{self, Frame, Tab};
-use crate::list::{fixed_table, number_column, text_column};
+use crate::list::{Column, Listing, Part, number_column, text_column};
 use crate::text::{counted, millis, time};
 
 /// Below the pages of an application.
 pub(crate) const PATH: &str = "executors/threadDump";
-/// So many threads are shown.
-const ROWS: usize = 500;
+
+const COLUMNS: [Column; 5] = [
+    number_column("Id", "id"),
+    text_column("Thread", "name"),
+    text_column("State", "state"),
+    text_column("Waits in", "waits"),
+    number_column("Processor time", "time"),
+];
 
 type Refusal = (u16, String);
 
@@ -76,32 +84,55 @@ pub(crate) fn page(
     Ok(frame::still_page(frame, status, Tab::Executors, &title, &main))
 }
 
+/// What it says it does: its task, or else its own name.
+fn name(thread: &ThreadInfo) -> &str {
+    thread.task.as_deref().unwrap_or(&thread.name)
+}
+
+fn used_ms(thread: &ThreadInfo) -> u64 {
+    thread.user_ms.saturating_add(thread.system_ms)
+}
+
+/// Those that run tasks first, and of all those that used most, unless it is asked for otherwise.
+fn compare(sort: &str, a: &ThreadInfo, b: &ThreadInfo) -> Ordering {
+    let by = match sort {
+        "id" => Ordering::Equal,
+        "name" => name(a).cmp(name(b)),
+        "state" => a.state.cmp(&b.state),
+        "waits" => a.waits_in.cmp(&b.waits_in),
+        "time" => used_ms(a).cmp(&used_ms(b)),
+        _ => (a.task.is_none(), Reverse(used_ms(a))).cmp(&(b.task.is_none(), Reverse(used_ms(b)))),
+    };
+    by.then(a.id.cmp(&b.id))
+}
+
+fn row(thread: &ThreadInfo) -> Vec<Markup> {
+    vec![
+        html! { (thread.id) },
+        html! { @if let Some(task) = &thread.task { (named(task)) br; } span.dim { (named(&thread.name)) } },
+        state(thread.state),
+        html! { @match &thread.waits_in { Some(place) => code { (named(place)) }, None => span.dim { "–" } } },
+        html! { (millis(used_ms(thread))) },
+    ]
+}
+
 fn main(frame: &Frame<'_>, title: &str, dump: &Dump) -> Markup {
-    let columns = [
-        number_column("Id", ""),
-        text_column("Thread", ""),
-        text_column("State", ""),
-        text_column("Waits in", ""),
-        number_column("Processor time", ""),
-    ];
-    let used = |it: &ThreadInfo| it.user_ms.saturating_add(it.system_ms);
-    let mut threads: Vec<&ThreadInfo> = dump.threads.iter().collect();
-    threads.sort_by_key(|it| (it.task.is_none(), std::cmp::Reverse(used(it)), it.id));
-    let rows = threads.iter().take(ROWS).map(|it| {
-        vec![
-            html! { (it.id) },
-            html! { @if let Some(task) = &it.task { (named(task)) br; } span.dim { (named(&it.name)) } },
-            state(it.state),
-            html! { @match &it.waits_in { Some(place) => code { (named(place)) }, None => span.dim { "–" } } },
-            html! { (millis(used(it))) },
-        ]
-    });
+    let part = Part {
+        listing: Listing::of(&frame.query, "", Order::Ascending),
+        label: "Threads",
+        search: "Thread, task or where it waits",
+        columns: &COLUMNS,
+        items: dump.threads.iter().collect(),
+    };
+    let is_found = |listing: &Listing, it: &&ThreadInfo| {
+        let words = [&it.task, &it.waits_in].map(|text| text.as_deref().unwrap_or_default());
+        listing.finds(&[&it.name, words[0], words[1]])
+    };
     html! {
         h1 { (title) }
         p { (counted(dump.threads.len() as u64, "thread")) ", as of " (time(frame.now)) ", those that run tasks first. Load the page again for another look, or go back to "
             a href=(frame.executor(dump.executor)) { "the executor" } "." }
-        (fixed_table("Threads", &columns, rows.collect()))
-        @if threads.len() > ROWS { p.dim { (counted((threads.len() - ROWS) as u64, "more thread")) " not shown." } }
+        (part.draw(frame, is_found, |sort, a, b| compare(sort, a, b), |it| row(it)))
     }
 }
 

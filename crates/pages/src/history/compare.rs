@@ -1,6 +1,7 @@
 //! Two runs side by side: stages matched by what they compute, those that got slower first; settings that differ.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firesteel_monitor::rest::Query;
 use firesteel_monitor::site::Asked;
@@ -13,12 +14,23 @@ use crate::app::{named, sum, task_time_ms};
 use crate::chart::gauge;
 use crate::frame::{self, Frame, Place};
 use crate::known::Known;
-use crate::list::{self, Listing};
+use crate::list::{Column, Listing, Part, head_column, number_column, text_column};
 use crate::text::{bytes, count, millis, moment, short};
 
-/// So many settings, and so many characters of each.
-const SETTINGS: usize = 400;
+/// So many characters of a setting are shown.
 const VALUE: usize = 300;
+
+const STAGES: [Column; 4] = [
+    head_column("Stage", "name"),
+    text_column("Before", "before"),
+    text_column("After", "after"),
+    number_column("Change", "change"),
+];
+const SETTINGS: [Column; 3] = [
+    head_column("Setting", "name"),
+    text_column("Before", "before"),
+    text_column("After", "after"),
+];
 
 /// What is compared of a stage.
 #[derive(Clone)]
@@ -121,7 +133,7 @@ pub(crate) fn page(asked: &Asked<'_>, root: &str) -> Result<Markup, (u16, String
         h1 { "Two runs compared" }
         (totals(&before, &after))
         (stages(&frame, &before, &after))
-        (settings(&before, &after))
+        (settings(&frame, &before, &after))
     };
     Ok(frame::plain(root, "Compare", &[("All applications", format!("{root}/"))], &main))
 }
@@ -178,8 +190,14 @@ fn totals(before: &Run, after: &Run) -> Markup {
     }
 }
 
+/// How much longer a stage took in the second run, milliseconds: all of it where the first one has none.
+fn slower_ms((before, after): &Pair<'_>) -> i128 {
+    let time = |it: &Option<&Stage>| it.map_or(0, |it| i128::from(it.duration_ms));
+    time(after) - time(before)
+}
+
 /// Stages that compute the same, in the order in which they were made; then those of one run only.
-fn matched<'a>(before: &'a Run, after: &'a Run) -> Vec<(Option<&'a Stage>, Option<&'a Stage>)> {
+fn matched<'a>(before: &'a Run, after: &'a Run) -> Vec<Pair<'a>> {
     let mut left: BTreeMap<&str, VecDeque<&Stage>> = BTreeMap::new();
     before.stages.iter().for_each(|stage| left.entry(&stage.name).or_default().push_back(stage));
     let mut pairs: Vec<_> = after
@@ -191,70 +209,91 @@ fn matched<'a>(before: &'a Run, after: &'a Run) -> Vec<(Option<&'a Stage>, Optio
         })
         .collect();
     pairs.extend(left.into_values().flatten().map(|stage| (Some(stage), None)));
-    let slower = |(before, after): &(Option<&Stage>, Option<&Stage>)| {
-        let time = |it: &Option<&Stage>| it.map_or(0, |it| i128::from(it.duration_ms));
-        std::cmp::Reverse(time(after) - time(before))
-    };
-    pairs.sort_by_key(slower);
     pairs
 }
 
+/// A stage of each run.
+type Pair<'a> = (Option<&'a Stage>, Option<&'a Stage>);
+
+fn compare_pairs(sort: &str, a: &Pair<'_>, b: &Pair<'_>) -> Ordering {
+    let name = |pair: &Pair<'_>| pair.1.or(pair.0).map(|it| it.name.clone());
+    let ms = |stage: Option<&Stage>| stage.map(|it| it.duration_ms);
+    let by = match sort {
+        "name" => name(a).cmp(&name(b)),
+        "before" => ms(a.0).cmp(&ms(b.0)),
+        "after" => ms(a.1).cmp(&ms(b.1)),
+        _ => slower_ms(a).cmp(&slower_ms(b)),
+    };
+    let id = |pair: &Pair<'_>| pair.1.or(pair.0).map(|it| it.stage);
+    by.then(id(a).cmp(&id(b)))
+}
+
 fn stages(frame: &Frame<'_>, before: &Run, after: &Run) -> Markup {
-    let pairs = matched(before, after);
-    let mut listing = Listing::of(&frame.query, "", Order::Ascending);
-    listing.limit(pairs.len());
-    let Paging { offset, length } = listing.paging();
     let longest =
         before.stages.iter().chain(&after.stages).map(|it| it.duration_ms).max().unwrap_or(0);
-    let cell = |run: &Run, stage: Option<&Stage>, label: &'static str| {
+    let cell = |run: &Run, stage: Option<&Stage>| {
         html! {
-            td.wide data-label=(label) {
-                @match stage {
-                    Some(it) => {
-                        (gauge(it.duration_ms, longest, &millis(it.duration_ms)))
-                        span.numbers { a href=(run.stage(it)) { "stage " (it.stage.stage) } " · " (millis(it.duration_ms)) " · " (count(it.tasks.into())) " tasks"
-                            @if it.metrics.disk_bytes_spilled > 0 { " · spill " (bytes(it.metrics.disk_bytes_spilled)) } }
-                    }
-                    None => span.dim { "not in this run" }
+            @match stage {
+                Some(it) => {
+                    (gauge(it.duration_ms, longest, &millis(it.duration_ms)))
+                    span.numbers { a href=(run.stage(it)) { "stage " (it.stage.stage) } " · " (millis(it.duration_ms)) " · " (count(it.tasks.into())) " tasks"
+                        @if it.metrics.disk_bytes_spilled > 0 { " · spill " (bytes(it.metrics.disk_bytes_spilled)) } }
                 }
+                None => span.dim { "not in this run" }
             }
         }
     };
+    let part = Part {
+        listing: Listing::of(&frame.query, "change", Order::Descending),
+        label: "Stages",
+        search: "Stage",
+        columns: &STAGES,
+        items: matched(before, after),
+    };
+    let is_found = |listing: &Listing, (old, new): &Pair<'_>| {
+        listing.finds(&[new.or(*old).map_or("", |it| &it.name)])
+    };
+    let row = |(old, new): &Pair<'_>| {
+        vec![
+            html! { (new.or(*old).map_or("", |it| &it.name)) },
+            cell(before, *old),
+            cell(after, *new),
+            html! { @if let (Some(old), Some(new)) = (old, new) { (change(old.duration_ms, new.duration_ms, millis)) } },
+        ]
+    };
     html! {
         h2 { "Stages, those that got slower first" }
-        table aria-label="Stages" {
-            thead { tr { th scope="col" { "Stage" } th.wide scope="col" { "Before" } th.wide scope="col" { "After" } th.num scope="col" { "Change" } } }
-            tbody { @for (old, new) in pairs.iter().skip(offset).take(length) {
-                tr {
-                    th scope="row" data-label="Stage" { (new.or(*old).map_or("", |it| &it.name)) }
-                    (cell(before, *old, "Before")) (cell(after, *new, "After"))
-                    td.num data-label="Change" { @if let (Some(old), Some(new)) = (old, new) { (change(old.duration_ms, new.duration_ms, millis)) } }
-                }
-            } }
-        }
-        (list::pager(frame, &listing, pairs.len()))
+        (part.draw(frame, is_found, compare_pairs, row))
     }
 }
 
-fn settings(before: &Run, after: &Run) -> Markup {
-    let keys: std::collections::BTreeSet<&String> =
-        before.settings.keys().chain(after.settings.keys()).collect();
-    let differ: Vec<_> = keys
-        .into_iter()
-        .filter(|key| before.settings.get(*key) != after.settings.get(*key))
-        .collect();
+fn settings(frame: &Frame<'_>, before: &Run, after: &Run) -> Markup {
+    let keys: BTreeSet<&String> = before.settings.keys().chain(after.settings.keys()).collect();
+    let of = |run: &Run, key: &String| run.settings.get(key).cloned();
+    let differ = keys.into_iter().filter(|key| of(before, key) != of(after, key));
+    let part = Part {
+        listing: Listing::long(&frame.query, "settings-", "name", Order::Ascending),
+        label: "Settings that differ",
+        search: "Setting or value",
+        columns: &SETTINGS,
+        items: differ.collect(),
+    };
+    let is_found = |listing: &Listing, key: &&String| {
+        let values = [before, after].map(|run| of(run, key).unwrap_or_default());
+        listing.finds(&[key, &values[0], &values[1]])
+    };
+    let compare = |sort: &str, a: &&String, b: &&String| match sort {
+        "before" => of(before, a).cmp(&of(before, b)),
+        "after" => of(after, a).cmp(&of(after, b)),
+        _ => a.cmp(b),
+    };
+    let value = |run: &Run, key: &String| {
+        html! { @match run.settings.get(key) { Some(value) => code { (short(value, VALUE)) }, None => span.dim { "not set" } } }
+    };
+    let row =
+        |key: &&String| vec![html! { (short(key, VALUE)) }, value(before, key), value(after, key)];
     html! {
         h2 { "Settings that differ" }
-        @if differ.is_empty() { p.empty { "None." } } @else {
-            table aria-label="Settings that differ" {
-                thead { tr { th scope="col" { "Setting" } th scope="col" { "Before" } th scope="col" { "After" } } }
-                tbody { @for key in differ.iter().take(SETTINGS) {
-                    tr { th scope="row" data-label="Setting" { (short(key, VALUE)) } @for (run, label) in [(before, "Before"), (after, "After")] {
-                        td data-label=(label) { @match run.settings.get(*key) { Some(value) => code { (short(value, VALUE)) }, None => span.dim { "not set" } } }
-                    } }
-                } }
-            }
-            @if differ.len() > SETTINGS { p.dim { (differ.len() - SETTINGS) " more settings differ." } }
-        }
+        @if part.items.is_empty() { p.empty { "None." } } @else { (part.draw(frame, is_found, compare, row)) }
     }
 }

@@ -1,9 +1,10 @@
 // Opens every page in a real Chromium: light and dark, 400 and 1600 pixels wide, with and without script. Complains about errors in
 // the console, sideways scrolling, what axe finds serious, and text of applications that ran as a script.
 //
-//   node browser.mjs CONFIG     CONFIG: JSON with live, history, docs, report (addresses), modules, chromium, shots (a folder, or "")
+//   node browser.mjs CONFIG     CONFIG: JSON with live, history, docs, master, large, report (addresses), modules, chromium, shots and
+//                               pictures (folders, or "")
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 const config = JSON.parse(process.argv[2]);
@@ -142,15 +143,51 @@ async function keeps(browser) {
   await context.close();
 }
 
-// The pictures of the guide.
-async function picture(browser) {
-  const context = await browser.newContext({ viewport: { width: 1100, height: 780 }, colorScheme: "light" });
+// The pages of a master follow it as those of an application do.
+async function master(browser) {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
   const page = await context.newPage();
-  for (const [title, path] of [["overview", ""], ["stage", "stages/stage/?id=0"], ["job", "jobs/job/?id=0"], ["executors", "executors/"], ["jobs", "jobs/"]]) {
-    await page.goto(config.docs + path);
-    await page.screenshot({ path: `${config.shots}/docs-${title}.png` });
-  }
+  await page.goto(config.master);
+  const cores = () => page.evaluate(() => [...document.querySelectorAll(".facts div")].map((it) => it.textContent).find((it) => it.startsWith("Cores")));
+  await page.evaluate(() => { window.mark = 1; document.querySelectorAll("details.kill")[1].open = true; });
+  const first = await cores(), deadline = Date.now() + 30000;
+  while (await cores() === first && Date.now() < deadline) await page.waitForTimeout(100);
+  if (await cores() === first) complaints.push("master: the page does not change when the cluster does");
+  const kept = await page.evaluate(() => window.mark === 1 && [...document.querySelectorAll("details.kill")].map((it) => it.open).join());
+  if (!/^false,true(,false)*$/.test(kept)) complaints.push(`master: what was open is ${kept}`);
+  if (!await page.evaluate(() => document.getElementById("live").textContent.startsWith("Live"))) complaints.push("master: it does not say that it is live");
   await context.close();
+}
+
+// A page takes two requests, itself and the style sheet; one that is kept up to date the script and its updates as well.
+async function requests(browser) {
+  for (const [title, url, wanted] of [["large", config.large, ["document", "stylesheet"]],
+    ["live", config.live + "stages/stage/?id=0", ["document", "eventsource", "script", "stylesheet"]],
+    ["master", config.master, ["document", "eventsource", "script", "stylesheet"]]]) {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const asked = [];
+    page.on("request", (request) => { if (!request.url().startsWith("data:")) asked.push(request.resourceType()); });
+    await page.goto(url, { waitUntil: "load" });
+    await page.waitForTimeout(500);
+    if (asked.sort().join() !== wanted.join()) complaints.push(`requests: ${title}: ${asked.join()} instead of ${wanted.join()}`);
+    await context.close();
+  }
+}
+
+// The pictures of the guide, light and dark.
+async function pictures(browser) {
+  const { smaller } = await import("./png.mjs");
+  const all = [["overview", config.docs, 700], ["stage", config.docs + "stages/stage/?id=0", 700], ["master", config.master + "clean/", 560]];
+  for (const dark of [false, true]) {
+    for (const [title, url, height] of all) {
+      const context = await browser.newContext({ viewport: { width: 1000, height }, colorScheme: dark ? "dark" : "light" });
+      const page = await context.newPage();
+      await page.goto(url);
+      writeFileSync(`${config.pictures}/${title}${dark ? "-dark" : ""}.png`, smaller(await page.screenshot()));
+      await context.close();
+    }
+  }
 }
 
 const browser = await chromium.launch({
@@ -162,17 +199,18 @@ try {
   const looks = pages.filter(([title]) => !only || new RegExp(only).test(title)).flatMap(([title, url]) => [
     ...[false, true].flatMap((dark) => [400, 1600].map((width) => [title, url, { dark, width, script: true }])),
     [title, url, { dark: false, width: 1600, script: false }],
-    // The widest table, on a small notebook.
+    // The widest tables, on a small notebook.
     ...(title === "live-executors" ? [[title, url, { dark: false, width: 1100, script: true }]] : []),
+    ...(title === "master" ? [[title, url, { dark: false, width: 920, script: true }]] : []),
   ]);
   // axe keeps one processor busy: as many looks at once as there are processors.
   await Promise.all(Array.from({ length: availableParallelism() }, async () => {
     for (let next = looks.shift(); next; next = looks.shift()) await look(browser, ...next);
   }));
-  for (const [title, check] of [["follows", follows], ["connects", connects], ["keeps", keeps]]) {
+  for (const [title, check] of [["follows", follows], ["connects", connects], ["keeps", keeps], ["master", master], ["requests", requests]]) {
     if (!only || new RegExp(only).test(title)) await check(browser);
   }
-  if (config.shots && !only) await picture(browser);
+  if (config.pictures) await pictures(browser);
 } finally {
   await browser.close();
 }

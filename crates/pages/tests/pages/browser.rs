@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firesteel_conf::Conf;
+use firesteel_monitor::rest::Applications;
 use firesteel_monitor::site::{Asked, Shown, ShownBody, Site};
 use firesteel_monitor::{Access, History, HistoryOptions, Server, ServerOptions};
 use firesteel_pages::{
-    Pages, SheetCell, SheetKill, SheetPage, SheetPages, SheetTable, report, sheet,
+    Pages, SheetCell, SheetColumn, SheetKill, SheetLive, SheetOrder, SheetPage, SheetPages,
+    SheetSearch, SheetTable, report, sheet,
 };
 use firesteel_types::{Event, ExecutorId, ExecutorInfo, Host, Tick};
 
@@ -35,17 +37,39 @@ fn options() -> ServerOptions {
     }
 }
 
-/// Pages of a master and a worker as their processes hand them over, with everything that they can have.
+/// Pages of a master and a worker as their processes hand them over, with everything that they can have. Something changes on them
+/// every second.
 struct Sheets;
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// What they are told of: `firesteel-standalone` says the same.
+fn told() -> Shown {
+    let mut is_first = true;
+    let next = move |_: &dyn Applications| {
+        let name = if std::mem::take(&mut is_first) { "hello" } else { "changed" };
+        Some(format!("event: {name}\ndata: {:016x} {PROCESS:016x}\n\n", seconds()))
+    };
+    let (content_type, body) = ("text/event-stream", ShownBody::Updates(Box::new(next)));
+    Shown { status: 200, content_type, headers: Vec::new(), body }
+}
+
+const PROCESS: u64 = 7;
 
 impl Site for Sheets {
     fn show(&self, asked: &Asked<'_>) -> Shown {
         let (content_type, text) = match firesteel_pages::asset(asked.path) {
             Some((content_type, text)) => (content_type, text.to_owned()),
+            None if asked.path == "/events" => return told(),
             None if asked.path == "/worker/" => ("text/html;charset=utf-8", worker()),
-            None => ("text/html;charset=utf-8", master()),
+            None if asked.path == "/log/" => ("text/html;charset=utf-8", log()),
+            // For the guide.
+            None if asked.path == "/clean/" => ("text/html;charset=utf-8", master("nightly join")),
+            None => ("text/html;charset=utf-8", master(EVIL)),
         };
-        let policy = "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'";
+        let policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'";
         let headers = vec![("content-security-policy", policy.to_owned())];
         let body = ShownBody::Whole(text.into_bytes());
         Shown { status: 200, content_type, headers, body }
@@ -56,19 +80,41 @@ fn cell(text: &str) -> SheetCell<'_> {
     SheetCell { text, ..SheetCell::default() }
 }
 
-fn master() -> String {
+/// All but the last one sort the table, which is sorted by the first one.
+fn columns(titles: &[&str]) -> Vec<SheetColumn> {
+    let column = |(at, title): (usize, &&str)| SheetColumn {
+        title: (*title).to_owned(),
+        link: (!title.is_empty()).then(|| format!("/?list-sort={at}")),
+        order: (at == 0).then_some(SheetOrder::Ascending),
+    };
+    titles.iter().enumerate().map(column).collect()
+}
+
+fn live() -> Option<SheetLive> {
+    let now = seconds();
+    Some(SheetLive { state: now, process: PROCESS, now: Tick(now * 1000) })
+}
+
+fn master(name: &str) -> String {
     let lines = [
-        "Status: ALIVE",
-        "Workers: 2 alive",
-        "Cores: 5 of 16 used",
-        "Memory: 6144 of 32768 MB used",
+        "Status: ALIVE".to_owned(),
+        "Workers: 2 alive".to_owned(),
+        format!("Cores: {} of 16 used", seconds() % 16),
+        "Memory: 6144 of 32768 MB used".to_owned(),
     ];
     let logs = ["stdout", "stderr"]
         .map(|it| (it.to_owned(), format!("http://10.0.0.7:8081/logPage/?logType={it}")));
-    let titles = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
     let (of_workers, of_apps) = (
-        titles(&["Id", "Address", "State", "Cores used", "Memory used (MB)", "Last heartbeat", ""]),
-        titles(&[
+        columns(&[
+            "Id",
+            "Address",
+            "State",
+            "Cores used",
+            "Memory used (MB)",
+            "Last heartbeat",
+            "",
+        ]),
+        columns(&[
             "Id",
             "Name",
             "User",
@@ -81,7 +127,7 @@ fn master() -> String {
         ]),
     );
     let of_drivers =
-        titles(&["Id", "Name", "Worker", "Submitted", "Cores", "Memory (MB)", "State", ""]);
+        columns(&["Id", "Name", "Worker", "Submitted", "Cores", "Memory (MB)", "State", ""]);
     let linked =
         |text| SheetCell { text, link: Some("http://10.0.0.7:8081"), ..SheetCell::default() };
     let kill = |what, id| {
@@ -111,7 +157,7 @@ fn master() -> String {
     };
     let submitted = "Wed Nov 18 06:15:00 UTC 2026";
     let app = |state, last| {
-        let (id, name) = (linked("app-20261118061502-0001"), linked(EVIL));
+        let (id, name) = (linked("app-20261118061502-0001"), linked(name));
         vec![
             id,
             name,
@@ -135,7 +181,12 @@ fn master() -> String {
         cell("RUNNING"),
         kill("driver", "driver-20261118061501-0000"),
     ];
-    let table = |heading, columns, rows, pages| SheetTable { heading, columns, rows, pages };
+    let others = [("workers".to_owned(), "2".to_owned())];
+    let search = |name| Some(SheetSearch { action: "/", name, value: "", others: &others });
+    let table = |heading, columns: &Vec<SheetColumn>, rows, pages| {
+        let (columns, search) = (columns.clone(), search(heading));
+        SheetTable { heading, columns, rows, pages, search }
+    };
     let pages = Some(SheetPages { total: 119, page: 2, last: 3, link: "/?completedApps=" });
     let over =
         (0..12).map(|_| app("KILLED", cell("it was killed from the master's page"))).collect();
@@ -156,8 +207,20 @@ fn master() -> String {
     ];
     sheet(&SheetPage {
         title: "Firesteel master at spark://10.0.0.7:7077",
-        lines: &lines.map(str::to_owned),
+        lines: &lines,
         tables: &tables,
+        live: live(),
+        ..SheetPage::default()
+    })
+}
+
+/// What a process prints.
+fn log() -> String {
+    let links = ["all processes", "end"].map(|it| (it.to_owned(), "/".to_owned()));
+    sheet(&SheetPage {
+        title: "app-20261118061502-0001/0/stderr",
+        links: &links,
+        text: Some(&format!("{EVIL} {}\n", "x".repeat(500)).repeat(50)),
         ..SheetPage::default()
     })
 }
@@ -165,15 +228,17 @@ fn master() -> String {
 fn worker() -> String {
     let lines =
         ["Master: spark://10.0.0.7:7077", "Cores: 5 of 8 used", "Memory: 6144 of 16384 MB used"];
-    let columns = ["What", "Name", "Cores", "Memory (MB)"].map(str::to_owned);
-    let rows =
-        vec![vec![cell("executor app-20261118061502-0001/0"), cell(EVIL), cell("4"), cell("1024")]];
-    let table = SheetTable { heading: "Processes", columns: &columns, rows, pages: None };
+    let columns = columns(&["What", "Name", "Cores", "Memory (MB)", "Output"]);
+    let links = [("stdout".to_owned(), "/logPage/?logType=stdout".to_owned())];
+    let output = SheetCell { links: &links, ..SheetCell::default() };
+    let name = "executor app-20261118061502-0001/0";
+    let rows = vec![vec![cell(name), cell(EVIL), cell("4"), cell("1024"), output]];
+    let table = SheetTable { heading: "Processes", columns, rows, pages: None, search: None };
     sheet(&SheetPage {
         title: "Firesteel worker worker-20261118061500-10.0.0.7-43477",
         lines: &lines.map(str::to_owned),
-        links: &[("stdout".to_owned(), "/logPage/?logType=stdout".to_owned())],
         tables: &[table],
+        live: live(),
         ..SheetPage::default()
     })
 }
@@ -207,6 +272,10 @@ fn every_page_works_in_a_real_browser() {
     let running = Arc::new(Fixed::new(vec![Made { start, ..Made::SMALL }.status()], true));
     let shown = Made { start, tail: "", ..Made::SMALL }.status();
     let clean = serve(Arc::new(Fixed::new(vec![shown], true)));
+    let pictures = match std::env::var_os("UPDATE_EXPECT") {
+        Some(_) => crate::pictures::folder().display().to_string(),
+        None => String::new(),
+    };
     let runs = ["first", "second"].map(|name| {
         Made { name, is_over: true, slower_ms: name.len() as u64 * 9, ..Made::SMALL }.status()
     });
@@ -229,6 +298,7 @@ fn every_page_works_in_a_real_browser() {
     let others = [
         format!("[\"master\",\"http://{}/\"]", sheets.address()),
         format!("[\"worker\",\"http://{}/worker/\"]", sheets.address()),
+        format!("[\"log\",\"http://{}/log/\"]", sheets.address()),
         of_runs("list", ""),
         of_runs("compare", "compare/?app=app-first&app=app-second"),
         of_spark("spark-list", ""),
@@ -240,11 +310,13 @@ fn every_page_works_in_a_real_browser() {
         of_spark("spark-job", "history/local-1642039451826/jobs/job/?id=3"),
     ];
     let config = format!(
-        "{{\"live\":\"http://{}/\",\"history\":[{}],\"docs\":\"http://{}/\",\"report\":\"file://{}\",\"modules\":\"{modules}\",\"chromium\":\"{chromium}\",\"shots\":\"{shots}\"}}",
+        "{{\"live\":\"http://{}/\",\"history\":[{}],\"docs\":\"http://{}/\",\"report\":\"file://{}\",\"modules\":\"{modules}\",\"chromium\":\"{chromium}\",\"shots\":\"{shots}\",\"pictures\":\"{pictures}\",\"master\":\"http://{}/\",\"large\":\"http://{}/history/app-first/stages/stage/?id=0\"}}",
         live.address(),
         others.join(","),
         clean.address(),
-        file.display()
+        file.display(),
+        sheets.address(),
+        over.address()
     );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pages/browser.mjs");
     let stop = AtomicBool::new(false);

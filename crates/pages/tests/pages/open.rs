@@ -1,6 +1,9 @@
-//! Pages that are left open on a busy application: what the server takes for them must not grow. A measurement for `./bench pages`.
+//! Pages that are left open on a busy application: neither what the server takes for them nor what a real Chromium does may grow. A
+//! measurement for `./bench pages`.
 
 use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -90,6 +93,19 @@ fn follow(address: std::net::SocketAddr, stop: &AtomicBool) {
     }
 }
 
+/// A Chromium with pages open, which says itself what it takes; `None`: there is none.
+fn browser(address: std::net::SocketAddr, lasts: Duration) -> Option<Child> {
+    let told = |name: &str| std::env::var(name).ok();
+    let (modules, chromium) = (told("FIRESTEEL_NODE_MODULES")?, told("FIRESTEEL_CHROMIUM")?);
+    // It is over before the server is.
+    let seconds = lasts.as_secs().saturating_sub(5);
+    let config = format!(
+        "{{\"modules\":\"{modules}\",\"chromium\":\"{chromium}\",\"address\":\"http://{address}/\",\"seconds\":{seconds}}}"
+    );
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pages/open.mjs");
+    Some(Command::new("node").arg(script).arg(config).spawn().expect("node runs"))
+}
+
 #[test]
 #[ignore = "a measurement of an hour: ./bench pages runs it optimised"]
 fn pages_that_are_left_open_take_no_more_memory() {
@@ -102,6 +118,7 @@ fn pages_that_are_left_open_take_no_more_memory() {
     let server = serve(served.clone());
     let (address, stop, start) = (server.address(), AtomicBool::new(false), Instant::now());
     let (mut first, mut asked) = (None, 0u64);
+    let browser = browser(address, lasts);
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| busy(&served, &stop));
         (0..PAGES).for_each(|_| drop(scope.spawn(|| follow(address, &stop))));
@@ -120,5 +137,8 @@ fn pages_that_are_left_open_take_no_more_memory() {
         busy.thread().unpark();
     });
     let (first, last) = (first.unwrap_or(0), resident_kb());
+    if let Some(mut browser) = browser {
+        assert!(browser.wait().unwrap().success(), "the browser broke down");
+    }
     println!("open {} s {first} kb {last} kb {asked} pages", lasts.as_secs());
 }

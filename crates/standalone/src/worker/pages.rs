@@ -1,6 +1,7 @@
 //! The worker's pages: `/json/` and `/metrics/` with Spark's names, `/` for a quick look, and what its processes print. Commands
 //! and their variables are never shown: they carry secrets.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use firesteel_conf::Conf;
@@ -13,25 +14,31 @@ use super::log_page::{self, Logs, Readers};
 use super::order::Order;
 use super::shell::{Shell, View};
 use crate::access::{Access, Admitted};
-use crate::page::{Html, row};
-use crate::web::{
-    Answering, HttpHandler, HttpRequest, HttpResponse, Page, Pages, answer_of, respond,
-};
+use crate::listing::{At, Key, List};
+use crate::page::{Cell, Html, Live};
+use crate::updates::{self, Changes};
+use crate::web::{Answering, HttpHandler, HttpRequest, HttpResponse, Page, answer_of, respond};
 
 /// Answers requests for pages, and for what processes print.
 pub(super) fn handler(shell: Arc<Shell>, logs: Logs, access: Access) -> HttpHandler {
     let logs = Arc::new(logs);
+    let seen = shell.clone();
+    let changes = Changes::new(move || fingerprint(&seen.view()));
     Arc::new(move |asked: HttpRequest| -> Answering {
-        let (shell, logs, access) = (shell.clone(), logs.clone(), access.clone());
+        let (shell, changes) = (shell.clone(), changes.clone());
+        let (logs, access) = (logs.clone(), access.clone());
         Box::pin(async move {
             if let Err(refused) = admit(&access, &logs.readers, &asked).await {
                 return refused;
             }
             let is_log =
                 Logs::is_path(&asked.path) && [Method::GET, Method::HEAD].contains(&asked.method);
+            if asked.path == updates::PATH && asked.method == Method::GET {
+                return changes.answer();
+            }
             if !is_log {
-                let pages = of(shell, asked.root());
-                return respond(&asked.method, &asked.path, &pages);
+                let live = (changes.state(), changes.process());
+                return respond(&asked.method, &asked.path, &|path| of(&shell, live, &asked, path));
             }
             // A disk may take its time; the worker has a thread for everything else.
             let read = tokio::task::spawn_blocking(move || logs.answer(&asked));
@@ -63,14 +70,26 @@ async fn admit(
     }
 }
 
-/// `root` is where a proxy shows the worker, such as its master.
-fn of(shell: Arc<Shell>, root: String) -> Pages {
-    Arc::new(move |path| match path {
+/// `live` are what the page shows, from before it is looked at, and whose it is.
+fn of(shell: &Shell, live: (u64, u64), asked: &HttpRequest, path: &str) -> Option<Page> {
+    match path {
         "/json" | "/json/" => Some(Page::json(state(&shell.view()))),
         path if path.starts_with("/metrics/") => metrics(path, &shell.view()),
-        "/" => Some(Page::html(overview(&shell.view(), &root))),
+        "/" => {
+            let (state, process) = live;
+            let live = Live { state, process, now: shell.now() };
+            Some(Page::html(overview(&shell.view(), live, asked)))
+        }
         _ => None,
-    })
+    }
+}
+
+/// Another one whenever something that the page shows has changed.
+fn fingerprint(view: &View) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (view.used, view.master.as_ref().map(|it| &it.url)).hash(&mut hasher);
+    view.processes.iter().for_each(|order| name(order).hash(&mut hasher));
+    hasher.finish()
 }
 
 /// Tells the sinks of the settings.
@@ -140,31 +159,33 @@ fn executor(order: &Order) -> Option<Value> {
     }))
 }
 
-fn overview(view: &View, root: &str) -> String {
+fn overview(view: &View, live: Live, asked: &HttpRequest) -> String {
     let (cores, memory) = view.used;
     let master = view.master.as_ref().map_or("none yet", |master| &master.url);
     let (all_cores, all_memory) = (view.worker.cores, view.worker.memory_mb);
-    let mut page = Html::new(&format!("Firesteel worker {}", view.worker.id)).below(root);
-    for order in view.processes.iter().take(LINKED) {
-        for stream in log_page::STREAMS {
-            let name = format!("{stream} of {}", name(order));
-            let location = log_page::location(&order.key(), stream);
-            page = page.link(&name, &format!("{root}{location}"));
-        }
-    }
-    page.line(&format!("Master: {master}"))
+    let root = asked.root();
+    let page = Html::new(&format!("Firesteel worker {}", view.worker.id))
+        .below(&root)
+        .live(live)
+        .line(&format!("Master: {master}"))
         .line(&format!("Cores: {cores} of {all_cores} used"))
-        .line(&format!("Memory: {memory} of {all_memory} MB used"))
-        .table(
-            "Processes",
-            &["What", "Name", "Cores", "Memory (MB)"],
-            view.processes.iter().map(process).collect(),
-        )
-        .finish()
+        .line(&format!("Memory: {memory} of {all_memory} MB used"));
+    let path = format!("{root}/");
+    let at = At { path: &path, query: &asked.query };
+    PROCESSES.add(page, at, view.processes.iter(), key, |order| process(order, &root)).finish()
 }
 
-/// Of so many processes the output is linked to.
-const LINKED: usize = 100;
+const PROCESSES: List<'static> = List {
+    heading: "Processes",
+    name: "processes",
+    columns: &[
+        ("What", "what"),
+        ("Name", "name"),
+        ("Cores", "cores"),
+        ("Memory (MB)", "memory"),
+        ("Output", ""),
+    ],
+};
 
 fn name(order: &Order) -> String {
     match order {
@@ -173,15 +194,41 @@ fn name(order: &Order) -> String {
     }
 }
 
-fn process(order: &Order) -> Vec<String> {
+/// What a process is part of is called so, and what it takes.
+fn takes(order: &Order) -> (&str, u32, u64) {
     match order {
         Order::Executor { description, cores, memory_mb, .. } => {
-            row![name(order), description.name, cores, memory_mb]
+            (&description.name, *cores, *memory_mb)
         }
         Order::Driver { description, .. } => {
-            row![name(order), description.name, description.cores, description.memory_mb]
+            (&description.name, description.cores, description.memory_mb)
         }
     }
+}
+
+fn key(order: &&Order, by: &str) -> Key {
+    let (called, cores, memory_mb) = takes(order);
+    match by {
+        "name" => Key::text(called),
+        "cores" => cores.into(),
+        "memory" => memory_mb.into(),
+        _ => Key::text(name(order)),
+    }
+}
+
+fn process(order: &Order, root: &str) -> Vec<Cell> {
+    let (called, cores, memory_mb) = takes(order);
+    let link = |stream: &str| {
+        (stream.to_owned(), format!("{root}{}", log_page::location(&order.key(), stream)))
+    };
+    let links = log_page::STREAMS.map(link).into();
+    vec![
+        Cell::text(name(order)),
+        Cell::text(called),
+        Cell::text(cores),
+        Cell::text(memory_mb),
+        Cell { links, ..Cell::default() },
+    ]
 }
 
 #[cfg(test)]

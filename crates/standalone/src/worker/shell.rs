@@ -228,6 +228,11 @@ impl Shell {
         self.launch.directories.work().to_owned()
     }
 
+    /// This moment, as its pages tell it.
+    pub(super) fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
     pub(super) fn view(&self) -> View {
         let state = self.lock();
         View {

@@ -25,7 +25,8 @@ use super::shell::Shell;
 use super::{metrics, proxy};
 use crate::StartError;
 use crate::access::Access;
-use crate::page::Html;
+use crate::page::{Html, Live};
+use crate::updates::{self, Changes};
 use crate::web::{
     Answering, HttpHandler, HttpRequest, HttpResponse, Page, Query, answer_of, plain,
 };
@@ -83,8 +84,10 @@ impl Operating {
 
 pub(super) fn handler(shell: Arc<Shell>, operating: Operating) -> HttpHandler {
     let operating = Arc::new(operating);
+    let seen = shell.clone();
+    let changes = Changes::new(move || overview::fingerprint(&seen.view().0));
     Arc::new(move |asked: HttpRequest| -> Answering {
-        let (shell, operating) = (shell.clone(), operating.clone());
+        let (shell, operating, changes) = (shell.clone(), operating.clone(), changes.clone());
         Box::pin(async move {
             let is_asset = crate::page::asset(&asked.path).is_some();
             if !is_asset && let Err(why) = operating.access.check(asked.asker(), Right::View).await
@@ -93,7 +96,8 @@ pub(super) fn handler(shell: Arc<Shell>, operating: Operating) -> HttpHandler {
             }
             match asked.method {
                 Method::POST => kill(&shell, &operating, &asked).await,
-                Method::GET | Method::HEAD => show(&shell, &operating, &asked).await,
+                Method::GET if asked.path == updates::PATH => changes.answer(),
+                Method::GET | Method::HEAD => show(&shell, &operating, &changes, &asked).await,
                 _ => not_allowed(),
             }
         })
@@ -107,11 +111,19 @@ fn not_allowed() -> HttpResponse {
     response
 }
 
-async fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> HttpResponse {
+async fn show(
+    shell: &Shell,
+    operating: &Operating,
+    changes: &Changes,
+    asked: &HttpRequest,
+) -> HttpResponse {
     if let Some((content_type, text)) = crate::page::asset(&asked.path) {
         return answer_of(StatusCode::OK, content_type, text);
     }
+    // Before the view: what is shown is never older.
+    let state = changes.state();
     let (view, now) = shell.view();
+    let live = Live { state, process: changes.process(), now };
     let (root, query) = (operating.root(asked), &asked.query);
     let page = match &*asked.path {
         "/json" | "/json/" => Some(Page::json(master_json(&view, now))),
@@ -121,7 +133,7 @@ async fn show(shell: &Shell, operating: &Operating, asked: &HttpRequest) -> Http
         "/" | "/app" | "/app/" => {
             let token = operating.token(asked).await;
             let proxies = operating.proxies;
-            let of = Asked { view: &view, now, root: &root, query, token, proxies };
+            let of = Asked { view: &view, live, root: &root, query, token, proxies };
             let text = match &*asked.path {
                 "/" => Some(overview::master(&of)),
                 _ => query.get("appId").and_then(|id| overview::application(&of, id)),

@@ -1,25 +1,22 @@
 //! What the master's pages say: workers, applications and drivers, with what they use as bars, where their own pages and logs are,
 //! and a button for those that can be killed.
 
-use std::ops::Range;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use firesteel_standalone_core::date;
 use firesteel_standalone_core::master::{
     ApplicationView, DriverView, ExecutorView, MasterView, WorkerStatus, WorkerView,
 };
-use firesteel_types::Tick;
 
+use crate::listing::{At, Key, List};
 use crate::master::proxy;
-use crate::page::{Cell, Html, KillForm, TablePages};
+use crate::page::{Cell, Html, KillForm, Live};
 use crate::web::{Query, encoded};
-
-/// So many rows of a table are shown at once.
-const ROWS: usize = 50;
 
 /// What a page is made of.
 pub(super) struct Asked<'a> {
     pub(super) view: &'a MasterView,
-    pub(super) now: Tick,
+    pub(super) live: Live,
     /// In front of every link to a page of the master. No slash at its end.
     pub(super) root: &'a str,
     pub(super) query: &'a Query,
@@ -29,22 +26,27 @@ pub(super) struct Asked<'a> {
     pub(super) proxies: bool,
 }
 
-/// The parts of a page that are paged by themselves.
-const PARTS: [&str; 5] = ["workers", "apps", "completedApps", "drivers", "completedDrivers"];
+/// Another one whenever something that the pages show has changed.
+pub(super) fn fingerprint(view: &MasterView) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (view.status.name(), &view.leader).hash(&mut hasher);
+    for it in &view.workers {
+        let used = (it.cores_used, it.memory_used_mb);
+        (&it.worker.id, it.status.name(), used, it.last_heartbeat).hash(&mut hasher);
+    }
+    for it in view.active_apps.iter().chain(&view.completed_apps) {
+        (&it.app, it.state.name(), it.cores, it.ended).hash(&mut hasher);
+        for executor in &it.executors {
+            (executor.executor, executor.state.name()).hash(&mut hasher);
+        }
+    }
+    for it in view.active_drivers.iter().chain(&view.completed_drivers) {
+        (&it.driver, it.state.name(), &it.worker).hash(&mut hasher);
+    }
+    hasher.finish()
+}
 
 impl Asked<'_> {
-    /// The rows that are asked for of so many.
-    fn part(&self, name: &str, total: usize) -> (Range<usize>, TablePages) {
-        let last = total.div_ceil(ROWS).max(1);
-        let page = self.query.page(name).min(last);
-        let others = PARTS.iter().filter(|other| **other != name);
-        let others = others.filter(|other| self.query.page(other) > 1);
-        let others = others.map(|other| format!("{other}={}&", self.query.page(other)));
-        let link = format!("{}/?{}{name}=", self.root, others.collect::<String>());
-        let from = (page - 1) * ROWS;
-        (from..(from + ROWS).min(total), TablePages { total, page, last, link })
-    }
-
     fn worker_page(&self, worker: &WorkerView) -> Option<String> {
         self.page_of(&worker.worker.id.0, &worker.worker.web_ui)
     }
@@ -81,7 +83,7 @@ impl Asked<'_> {
     }
 
     fn html(&self, title: &str) -> Html {
-        Html::new(title).below(self.root)
+        Html::new(title).below(self.root).live(self.live)
     }
 }
 
@@ -106,62 +108,110 @@ pub(super) fn master(asked: &Asked<'_>) -> String {
         .line(&format!("Workers: {} alive", alive.len()))
         .line(&format!("Cores: {cores_used} of {cores} used"))
         .line(&format!("Memory: {memory_used} of {memory} MB used"));
-    let html = workers(html, asked);
-    let html = applications(html, asked, "Running applications", "apps", &view.active_apps);
-    let html = drivers(html, asked, "Running drivers", "drivers", &view.active_drivers);
-    let (heading, parameter) = ("Completed applications", "completedApps");
-    let html = applications(html, asked, heading, parameter, &view.completed_apps);
-    let (heading, parameter) = ("Completed drivers", "completedDrivers");
-    drivers(html, asked, heading, parameter, &view.completed_drivers).finish()
+    let (path, over) = (format!("{}/", asked.root), view.completed_drivers.iter().rev());
+    let at = At { path: &path, query: asked.query };
+    let html = workers(html, asked, at);
+    let list = |heading, name| List { heading, name, columns: &APPLICATIONS };
+    let html = applications(
+        html,
+        asked,
+        at,
+        &list("Running applications", "apps"),
+        view.active_apps.iter(),
+    );
+    let list = |heading, name| List { heading, name, columns: &DRIVERS };
+    let html =
+        drivers(html, asked, at, &list("Running drivers", "drivers"), view.active_drivers.iter());
+    let ended = List {
+        heading: "Completed applications",
+        name: "completedApps",
+        columns: &COMPLETED_APPLICATIONS,
+    };
+    // The last one first.
+    let html = applications(html, asked, at, &ended, view.completed_apps.iter().rev());
+    drivers(html, asked, at, &list("Completed drivers", "completedDrivers"), over).finish()
 }
 
-fn workers(html: Html, asked: &Asked<'_>) -> Html {
-    const COLUMNS: [&str; 7] =
-        ["Id", "Address", "State", "Cores used", "Memory used (MB)", "Last heartbeat", ""];
-    let (range, pages) = asked.part("workers", asked.view.workers.len());
-    let row = |view: &WorkerView| {
+const WORKERS: [(&str, &str); 7] = [
+    ("Id", "id"),
+    ("Address", "address"),
+    ("State", "state"),
+    ("Cores used", "cores"),
+    ("Memory used (MB)", "memory"),
+    ("Last heartbeat", "heartbeat"),
+    ("", ""),
+];
+
+fn workers(html: Html, asked: &Asked<'_>, at: At<'_>) -> Html {
+    let silent_ms = |view: &WorkerView| asked.live.now.since_ms(view.last_heartbeat);
+    let key = |view: &&WorkerView, by: &str| match by {
+        "address" => Key::text(&view.worker.address),
+        "state" => Key::text(view.status.name()),
+        "cores" => view.cores_used.into(),
+        "memory" => view.memory_used_mb.into(),
+        "heartbeat" => silent_ms(view).into(),
+        _ => Key::text(&view.worker.id),
+    };
+    let row = |view: &&WorkerView| {
         let worker = &view.worker;
-        let silent = asked.now.since_ms(view.last_heartbeat) / 1000;
         vec![
             Cell::linked(&worker.id, asked.worker_page(view)),
             Cell::text(&worker.address),
             Cell::text(view.status.name()),
             Cell::text(format!("{} of {}", view.cores_used, worker.cores)),
             Cell::text(format!("{} of {}", view.memory_used_mb, worker.memory_mb)),
-            Cell::text(format!("{silent} s ago")),
+            Cell::text(format!("{} s ago", silent_ms(view) / 1000)),
             match view.status {
                 WorkerStatus::Alive => asked.kill("worker", "/workers/kill/", &worker.id.0),
                 _ => Cell::default(),
             },
         ]
     };
-    let rows = asked.view.workers[range].iter().map(row).collect();
-    html.cells("Workers", &COLUMNS, rows, Some(pages))
+    let list = List { heading: "Workers", name: "workers", columns: &WORKERS };
+    list.add(html, at, asked.view.workers.iter(), key, row)
 }
 
-/// Those that are over: the last one first.
-fn applications(
+const APPLICATIONS: [(&str, &str); 9] = applications_with(("", ""));
+const COMPLETED_APPLICATIONS: [(&str, &str); 9] = applications_with(("Why it ended", "why"));
+
+const fn applications_with(
+    last: (&'static str, &'static str),
+) -> [(&'static str, &'static str); 9] {
+    [
+        ("Id", "id"),
+        ("Name", "name"),
+        ("User", "user"),
+        ("Cores", "cores"),
+        ("Memory per executor (MB)", "memory"),
+        ("Submitted", "submitted"),
+        ("Duration", "duration"),
+        ("State", "state"),
+        last,
+    ]
+}
+
+fn applications<'a>(
     html: Html,
     asked: &Asked<'_>,
-    heading: &str,
-    parameter: &str,
-    all: &[ApplicationView],
+    at: At<'_>,
+    list: &List<'_>,
+    all: impl Iterator<Item = &'a ApplicationView>,
 ) -> Html {
-    let is_over = parameter == "completedApps";
-    let last = if is_over { "Why it ended" } else { "" };
-    let columns = [
-        "Id",
-        "Name",
-        "User",
-        "Cores",
-        "Memory per executor (MB)",
-        "Submitted",
-        "Duration",
-        "State",
-        last,
-    ];
-    let (range, pages) = asked.part(parameter, all.len());
-    let row = |view: &ApplicationView| {
+    let duration_ms =
+        |view: &ApplicationView| view.ended.unwrap_or(asked.live.now).since_ms(view.submitted);
+    let key = |view: &&ApplicationView, by: &str| match by {
+        "name" => Key::text(&view.description.name),
+        "user" => Key::text(&view.description.user),
+        "cores" => view.cores.into(),
+        "memory" => view.description.memory_per_executor_mb.into(),
+        "submitted" => view.submitted.0.into(),
+        "duration" => duration_ms(view).into(),
+        "state" => Key::text(view.state.name()),
+        "why" => Key::text(view.message.as_deref().unwrap_or_default()),
+        _ => Key::text(&view.app),
+    };
+    let is_over = list.name == "completedApps";
+    let row = |view: &&ApplicationView| {
         let description = &view.description;
         vec![
             Cell::linked(&view.app, Some(asked.app_page(view))),
@@ -170,7 +220,7 @@ fn applications(
             Cell::text(view.cores),
             Cell::text(description.memory_per_executor_mb),
             Cell::text(date::readable(view.submitted)),
-            Cell::text(duration(view, asked.now)),
+            Cell::text(duration(duration_ms(view))),
             Cell::text(view.state.name()),
             match is_over {
                 true => Cell::text(view.message.as_deref().unwrap_or_default()),
@@ -178,41 +228,42 @@ fn applications(
             },
         ]
     };
-    let rows = in_order(all, range, is_over).map(row).collect();
-    html.cells(heading, &columns, rows, Some(pages))
+    list.add(html, at, all, key, row)
 }
 
-fn drivers(
+const DRIVERS: [(&str, &str); 8] = [
+    ("Id", "id"),
+    ("Name", "name"),
+    ("Worker", "worker"),
+    ("Submitted", "submitted"),
+    ("Cores", "cores"),
+    ("Memory (MB)", "memory"),
+    ("State", "state"),
+    ("", ""),
+];
+
+fn drivers<'a>(
     html: Html,
     asked: &Asked<'_>,
-    heading: &str,
-    parameter: &str,
-    all: &[DriverView],
+    at: At<'_>,
+    list: &List<'_>,
+    all: impl Iterator<Item = &'a DriverView>,
 ) -> Html {
-    const COLUMNS: [&str; 8] =
-        ["Id", "Name", "Worker", "Submitted", "Cores", "Memory (MB)", "State", ""];
-    let is_over = parameter == "completedDrivers";
-    let (range, pages) = asked.part(parameter, all.len());
-    let row = |view: &DriverView| {
-        let worker = view.worker.as_ref();
-        let known = worker.and_then(|id| asked.view.workers.iter().find(|it| it.worker.id == *id));
-        let page = known.and_then(|known| asked.worker_page(known));
-        let logs = page.clone().map(|page| {
-            let id = encoded(view.driver.0.as_bytes(), "");
-            ["stdout", "stderr"].map(|log| {
-                (
-                    log.to_owned(),
-                    format!("{}/logPage/?driverId={id}&logType={log}", page.trim_end_matches('/')),
-                )
-            })
-        });
-        let mut named = Cell::linked(worker.map_or("none", |worker| &worker.0), page);
-        named.links =
-            logs.into_iter().flatten().filter(|(_, to)| crate::page::is_harmless(to)).collect();
+    let is_over = list.name == "completedDrivers";
+    let key = |view: &&DriverView, by: &str| match by {
+        "name" => Key::text(&view.description.name),
+        "worker" => Key::text(worker_of(view)),
+        "submitted" => view.submitted.0.into(),
+        "cores" => view.description.cores.into(),
+        "memory" => view.description.memory_mb.into(),
+        "state" => Key::text(view.state.name()),
+        _ => Key::text(&view.driver),
+    };
+    let row = |view: &&DriverView| {
         vec![
             Cell::text(&view.driver),
             Cell::text(&view.description.name),
-            named,
+            place(asked, view),
             Cell::text(date::readable(view.submitted)),
             Cell::text(view.description.cores),
             Cell::text(view.description.memory_mb),
@@ -223,20 +274,35 @@ fn drivers(
             },
         ]
     };
-    let rows = in_order(all, range, is_over).map(row).collect();
-    html.cells(heading, &COLUMNS, rows, Some(pages))
+    list.add(html, at, all, key, row)
 }
 
-/// A part of a list, from its end if that comes first.
-fn in_order<T>(all: &[T], range: Range<usize>, from_end: bool) -> impl Iterator<Item = &T> {
-    range.filter_map(move |at| match from_end {
-        true => all.len().checked_sub(at + 1).and_then(|at| all.get(at)),
-        false => all.get(at),
-    })
+fn worker_of(view: &DriverView) -> &str {
+    view.worker.as_ref().map_or("none", |worker| &worker.0)
 }
 
-fn duration(view: &ApplicationView, now: Tick) -> String {
-    let seconds = view.ended.unwrap_or(now).since_ms(view.submitted) / 1000;
+/// Where a driver runs, and what it prints there.
+fn place(asked: &Asked<'_>, view: &DriverView) -> Cell {
+    let worker = view.worker.as_ref();
+    let known = worker.and_then(|id| asked.view.workers.iter().find(|it| it.worker.id == *id));
+    let page = known.and_then(|known| asked.worker_page(known));
+    let logs = page.clone().map(|page| {
+        let id = encoded(view.driver.0.as_bytes(), "");
+        ["stdout", "stderr"].map(|log| {
+            (
+                log.to_owned(),
+                format!("{}/logPage/?driverId={id}&logType={log}", page.trim_end_matches('/')),
+            )
+        })
+    });
+    let mut named = Cell::linked(worker_of(view), page);
+    named.links =
+        logs.into_iter().flatten().filter(|(_, to)| crate::page::is_harmless(to)).collect();
+    named
+}
+
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -248,7 +314,7 @@ fn duration(view: &ApplicationView, now: Tick) -> String {
 pub(super) fn application(asked: &Asked<'_>, id: &str) -> Option<String> {
     let mut all = asked.view.active_apps.iter().chain(&asked.view.completed_apps);
     let view = all.find(|it| *it.app.0 == *id)?;
-    let description = &view.description;
+    let (description, lasted) = (&view.description, view.ended.unwrap_or(asked.live.now));
     let most =
         description.max_cores.map_or_else(String::new, |most| format!(" of {most} asked for"));
     let mut html = asked
@@ -258,7 +324,7 @@ pub(super) fn application(asked: &Asked<'_>, id: &str) -> Option<String> {
         .line(&format!("Cores: {}{most}", view.cores))
         .line(&format!("Memory per executor: {} MB", description.memory_per_executor_mb))
         .line(&format!("Submitted: {}", date::readable(view.submitted)))
-        .line(&format!("Duration: {}", duration(view, asked.now)));
+        .line(&format!("Duration: {}", duration(lasted.since_ms(view.submitted))));
     if let Some(message) = &view.message {
         html = html.line(&format!("Why it ended: {message}"));
     }
@@ -269,14 +335,29 @@ pub(super) fn application(asked: &Asked<'_>, id: &str) -> Option<String> {
     ];
     let links = links.into_iter().filter(|it| it.link.is_some() || it.kill.is_some());
     let links = links.filter(|it| it.kill.is_none() || view.ended.is_none());
-    html = html.cells("Links", &["Where"], links.map(|it| vec![it]).collect(), None);
-    const COLUMNS: [&str; 6] = ["Executor", "Worker", "Cores", "Memory (MB)", "State", "Logs"];
-    let (range, pages) = asked.part("executors", view.executors.len());
-    let link = format!("{}&executors=", asked.app_page(view));
-    let pages = TablePages { link, ..pages };
-    let rows = view.executors[range].iter().map(|it| executor(asked, view, it)).collect();
-    Some(html.cells("Executors", &COLUMNS, rows, Some(pages)).finish())
+    html = html.table("Links", &["Where"], links.map(|it| vec![it]).collect());
+    let path = format!("{}/app/", asked.root);
+    let at = At { path: &path, query: asked.query };
+    let list = List { heading: "Executors", name: "executors", columns: &EXECUTORS };
+    let key = |view: &&ExecutorView, by: &str| match by {
+        "worker" => Key::text(&view.worker),
+        "cores" => view.cores.into(),
+        "memory" => view.memory_mb.into(),
+        "state" => Key::text(view.state.name()),
+        _ => view.executor.0.into(),
+    };
+    let row = |it: &&ExecutorView| executor(asked, view, it);
+    Some(list.add(html, at, view.executors.iter(), key, row).finish())
 }
+
+const EXECUTORS: [(&str, &str); 6] = [
+    ("Executor", "id"),
+    ("Worker", "worker"),
+    ("Cores", "cores"),
+    ("Memory (MB)", "memory"),
+    ("State", "state"),
+    ("Logs", ""),
+];
 
 fn executor(asked: &Asked<'_>, app: &ApplicationView, view: &ExecutorView) -> Vec<Cell> {
     let worker = asked.view.workers.iter().find(|it| it.worker.id == view.worker);

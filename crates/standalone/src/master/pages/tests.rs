@@ -49,12 +49,16 @@ async fn add_application(shell: &Shell, number: u64, web_ui: &str) {
 }
 
 async fn add_worker(shell: &Shell, web_ui: &str) {
+    add_worker_of(shell, 1, web_ui, 8).await;
+}
+
+async fn add_worker_of(shell: &Shell, number: u16, web_ui: &str, cores: u32) {
     let worker = WorkerDescription {
-        id: WorkerId("worker-1".into()),
+        id: WorkerId(format!("worker-{number}").into()),
         incarnation: Incarnation(7),
-        address: Address { host: Host::new("127.0.0.1"), port: 7000 },
+        address: Address { host: Host::new("127.0.0.1"), port: 7000 + 9 - number },
         web_ui: web_ui.to_owned(),
-        cores: 8,
+        cores,
         memory_mb: 4096,
     };
     let state = WorkerState { number: 1, ..WorkerState::default() };
@@ -268,4 +272,133 @@ async fn a_proxy_in_front_is_linked_through_and_strange_addresses_are_no_links()
     assert!(!page.contains("href=\"javascript") && !page.contains("href=\"data:"), "{page}");
     let page = answer(&handler, asked("//evil.org")).await.1;
     assert!(page.contains("href=\"/app/?appId="), "{page}");
+}
+
+/// What a table of a page says: what its headings sort by, and the words of its cells.
+fn table(page: &str, heading: &str) -> (Vec<String>, Vec<Vec<String>>) {
+    let part = page.split(&format!("<h2>{heading} (")).nth(1).unwrap_or_else(|| panic!("{page}"));
+    let part = part.split("</table>").next().unwrap();
+    let sort = |part: &str| {
+        let link = part.split("</th>").next().unwrap().split("-sort=").nth(1).unwrap_or_default();
+        link.split(['&', '"']).next().unwrap().to_owned()
+    };
+    let text = |part: &str| {
+        let part = part.split("</td>").next().unwrap().replace('>', "> ");
+        part.split(' ').filter(|it| !it.contains(['<', '>', '='])).collect::<Vec<_>>().join(" ")
+    };
+    let rows = part.split("<tr>").skip(2);
+    let rows = rows.map(|row| row.split("<td>").skip(1).map(text).collect());
+    (part.split("<th>").skip(1).map(sort).collect(), rows.collect())
+}
+
+#[tokio::test]
+async fn every_list_is_sorted_both_ways_searched_and_counted() {
+    let shell = shell();
+    for number in 1..=3 {
+        add_application(&shell, number, "").await;
+        let app = shell.view().0.active_apps.last().unwrap().app.clone();
+        assert!(shell.ask(ToMaster::RequestKillApplication { app }).await.is_some());
+        let driver = DriverId(add_driver(&shell).await.into());
+        assert!(shell.ask(ToMaster::RequestKillDriver { driver }).await.is_some());
+    }
+    for number in 1..=3 {
+        add_driver(&shell).await;
+        add_application(&shell, 10 + number, "").await;
+    }
+    for (number, cores) in [(1, 8), (2, 1), (3, 2)] {
+        add_worker_of(&shell, number, "", cores).await;
+    }
+    let view = shell.view().0;
+    let app = view.active_apps.iter().find(|it| !it.executors.is_empty()).expect("it runs");
+    let one = format!("/app/?appId={}&", app.app);
+    let handler = handler(shell.clone(), operating(&[]));
+    for (path, heading, name, found) in [
+        ("/?", "Workers", "workers", "worker-2"),
+        ("/?", "Running applications", "apps", &*view.active_apps[1].app.0),
+        ("/?", "Completed applications", "completedApps", &*view.completed_apps[1].app.0),
+        ("/?", "Running drivers", "drivers", &*view.active_drivers[1].driver.0),
+        ("/?", "Completed drivers", "completedDrivers", &*view.completed_drivers[1].driver.0),
+        (&*one, "Executors", "executors", "worker-1"),
+    ] {
+        let (keys, whole) = table(&get(&handler, path).await, heading);
+        assert!(keys.iter().filter(|key| !key.is_empty()).count() > 4, "{heading}: {keys:?}");
+        for (at, key) in keys.iter().enumerate().filter(|(_, key)| !key.is_empty()) {
+            let mut columns = Vec::new();
+            for order in ["asc", "desc"] {
+                let asked = format!("{path}{name}-sort={key}&{name}-order={order}");
+                let (_, rows) = table(&get(&handler, &asked).await, heading);
+                assert_eq!(rows.len(), whole.len(), "{asked}");
+                columns.push(rows.into_iter().map(|row| row[at].clone()).collect::<Vec<_>>());
+            }
+            let number = |text: &String| text.split(' ').next().unwrap_or_default().parse().ok();
+            let numbers: Option<Vec<u64>> = columns[0].iter().map(number).collect();
+            let is_sorted =
+                numbers.map_or_else(|| columns[0].is_sorted(), |numbers| numbers.is_sorted());
+            // Dates are words.
+            assert!(is_sorted || key == "submitted", "{heading}: {key} up is {:?}", columns[0]);
+            columns[1].reverse();
+            assert_eq!(columns[0], columns[1], "{heading}: {key}");
+        }
+        let (_, rows) = table(&get(&handler, &format!("{path}{name}-q={found}")).await, heading);
+        assert_eq!(rows.len(), 1, "{heading}: {rows:?}");
+        let none = get(&handler, &format!("{path}{name}-q=not+to+be+found")).await;
+        assert!(none.contains(&format!("<h2>{heading} (0)</h2>")), "{heading}: {none}");
+    }
+    let sorted = |order| format!("/?workers-sort=id&workers-order={order}");
+    let (up, down) = (get(&handler, &sorted("asc")).await, get(&handler, &sorted("desc")).await);
+    assert_ne!(table(&up, "Workers").1, table(&down, "Workers").1);
+}
+
+#[tokio::test]
+async fn open_pages_hear_of_every_change_that_they_show() {
+    let shell = shell();
+    let fingerprint = || overview::fingerprint(&shell.view().0);
+    let mut seen = vec![fingerprint()];
+    assert_eq!(seen[0], fingerprint(), "nothing has happened");
+    add_application(&shell, 1, "").await;
+    seen.push(fingerprint());
+    let driver = DriverId(add_driver(&shell).await.into());
+    seen.push(fingerprint());
+    add_worker(&shell, "http://10.0.0.7:8081").await;
+    seen.push(fingerprint());
+    let app = shell.view().0.active_apps[0].app.clone();
+    assert!(shell.ask(ToMaster::RequestKillApplication { app }).await.is_some());
+    seen.push(fingerprint());
+    assert!(shell.ask(ToMaster::RequestKillDriver { driver }).await.is_some());
+    seen.push(fingerprint());
+    let name = "worker-1".to_owned();
+    assert!(shell.ask(ToMaster::RequestDecommissionWorkers { name }).await.is_some());
+    seen.push(fingerprint());
+    let all: std::collections::BTreeSet<u64> = seen.iter().copied().collect();
+    assert_eq!(all.len(), seen.len(), "{seen:?}");
+}
+
+#[tokio::test]
+async fn who_may_not_look_is_told_of_no_change() {
+    let shell = shell();
+    let lists = [("spark.acls.enable", "true"), ("spark.ui.view.acls", "vic")];
+    let handler = handler(shell, operating(&lists));
+    let elsewhere = |path| HttpRequest { ends: None, ..request(Method::GET, path, "") };
+    for path in ["/", "/events"] {
+        assert_eq!(answer(&handler, elsewhere(path)).await.0, 401, "{path}");
+        assert_eq!(answer(&handler, request(Method::GET, path, "")).await.0, 200, "{path}");
+    }
+    assert_eq!(answer(&handler, request(Method::HEAD, "/events", "")).await.0, 404);
+}
+
+#[tokio::test]
+async fn every_answer_forbids_frames_scripts_of_others_and_referrers() {
+    let handler = handler(shell(), operating(&[]));
+    let paths = ["/", "/json/", "/nowhere/", "/app/?appId=nobody", "/metrics/json", "/events"];
+    for path in paths {
+        let head = handler(request(Method::GET, path, "")).await;
+        let header = |name: &str| head.headers().get(name).map_or("", |it| it.to_str().unwrap());
+        let policy = header("content-security-policy");
+        for wanted in ["default-src 'none'", "frame-ancestors 'none'", "form-action 'self'"] {
+            assert!(policy.contains(wanted), "{path}: {policy}");
+        }
+        assert!(!policy.contains("script-src"), "by hand, pages have no script: {policy}");
+        let others = ["x-frame-options", "referrer-policy", "x-content-type-options"].map(header);
+        assert_eq!(others, ["DENY", "same-origin", "nosniff"], "{path}");
+    }
 }
