@@ -18,7 +18,7 @@ pub enum ApiError {
     NoNamespace(String),
     /// 401: the credentials are not accepted; they may have expired.
     Unauthorized(String),
-    /// 429, or 503 with the time after which to ask again.
+    /// 429, or 503 with the time after which to ask again: nothing was carried out.
     Throttled { retry_after_ms: Option<u64>, message: String },
     /// 5xx.
     Unavailable(String),
@@ -56,7 +56,7 @@ impl ApiError {
             409 => ApiError::Conflict,
             410 => ApiError::Expired,
             429 => throttled(retry_after_s, text),
-            503 | 504 if retry_after_s.is_some() => throttled(retry_after_s, text),
+            503 if retry_after_s.is_some() => throttled(retry_after_s, text),
             400..=499 => ApiError::Invalid(text),
             _ => ApiError::Unavailable(text),
         }
@@ -150,5 +150,7 @@ mod tests {
             let wanted = ApiError::Throttled { retry_after_ms: seconds.map(|s| s * 1000), message };
             assert_eq!(ApiError::from_status(code, "later", &[], seconds), wanted);
         }
+        let late = ApiError::from_status(504, "timeout", &[], Some(7));
+        assert!(late.is_unanswered(), "it may have been carried out: {late}");
     }
 }
