@@ -88,7 +88,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ApiError::Quota(words) => write!(f, "a quota of the namespace is used up: {words}"),
-            ApiError::Forbidden(words) => write!(f, "the driver's account lacks a right: {words}"),
+            ApiError::Forbidden(words) => write!(f, "the account that asks lacks a right: {words}"),
             ApiError::Denied(words) => {
                 write!(f, "an admission control of the cluster said no: {words}")
             }
@@ -97,7 +97,7 @@ impl fmt::Display for ApiError {
             }
             ApiError::NoNamespace(words) => write!(f, "the namespace is gone: {words}"),
             ApiError::Unauthorized(words) => {
-                write!(f, "the API server does not accept the driver's credentials: {words}")
+                write!(f, "the API server does not accept the credentials: {words}")
             }
             ApiError::Throttled { message, .. } => {
                 write!(f, "the API server is overloaded: {message}")

@@ -432,6 +432,23 @@ fn what_cannot_be_submitted_is_refused_and_nothing_is_left() {
         (vec!["spark.kubernetes.driver.label.spark-role=executor"], "label.spark-role"),
         (vec!["spark.kubernetes.driver.limit.cores=lots"], "limit.cores"),
         (vec!["spark.kubernetes.executor.podTemplateFile=/nowhere.yaml"], "/nowhere.yaml"),
+        // What only the API server knows of executors' pods.
+        (
+            vec!["spark.kubernetes.executor.limit.cores=50m"],
+            "spec.containers[0].resources.requests",
+        ),
+        (vec!["spark.kubernetes.executor.annotation.no/such/name=x"], "metadata.annotations"),
+        (
+            vec![
+                "spark.kubernetes.executor.volumes.emptyDir.a.mount.path=/twice",
+                "spark.kubernetes.executor.volumes.emptyDir.b.mount.path=/twice",
+            ],
+            "must be unique",
+        ),
+        (
+            vec!["spark.kubernetes.authenticate.executor.serviceAccountName=nosuch"],
+            "serviceaccount \"nosuch\" not found",
+        ),
     ] {
         let (told, refused, code) = output(submit(&turn, &settings));
         assert_eq!(code, Some(1), "{told}{refused}");
@@ -442,6 +459,7 @@ fn what_cannot_be_submitted_is_refused_and_nothing_is_left() {
     let (_, refused, code) = output(by_nobody);
     assert!(code == Some(1) && refused.contains("cannot create resource \"pods\""), "{refused}");
     assert!(turn.pods("driver").is_empty(), "nothing was created");
+    assert!(turn.pods("executor").is_empty(), "nor was what was only tried");
 }
 
 #[test]
@@ -470,7 +488,10 @@ fn what_no_cluster_is_needed_for_is_refused_before_one_is_asked() {
     let there = "local:///opt/app/pi";
     for (text, words) in [
         (refused(&good, &[], there), "set spark.kubernetes.container.image"),
-        (refused(&good, &image, there), "https://127.0.0.1:1 does not create the driver's pod"),
+        (
+            refused(&good, &image, there),
+            "https://127.0.0.1:1 does not say whether it would create pods",
+        ),
         (refused(&bad, &image, there), "the kubeconfig file cannot be used"),
         (refused("/nowhere", &image, there), "/nowhere"),
         (refused(&good, &image, "/bin/sh"), "firesteel image --app /bin/sh"),
