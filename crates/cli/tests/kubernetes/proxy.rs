@@ -29,6 +29,7 @@ pub(crate) struct Lies {
     pub(crate) loses: u32,
     first_list: Option<String>,
     fired: u32,
+    creations: u32,
 }
 
 /// The lies of one test, and where to hear them.
@@ -54,6 +55,11 @@ impl Proxy {
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Lies)) {
         change(&mut self.lies.lock().unwrap());
+    }
+
+    /// How often it was asked to create something.
+    pub(crate) fn creations(&self) -> u32 {
+        self.lies.lock().unwrap().creations
     }
 
     /// How often it lied.
@@ -126,6 +132,7 @@ async fn answer(client: &Client, lies: &Mutex<Lies>, asked: Asked) -> Option<(u1
     let path = asked.path.split('?').next().unwrap_or_default().to_owned();
     let (lists, creates) =
         (asked.method == "GET" && path.ends_with("/pods"), asked.method == "POST");
+    lies.lock().unwrap().creations += u32::from(creates);
     let answer = ask(client, asked).await?;
     let lost = creates && {
         let mut lies = lies.lock().unwrap();
