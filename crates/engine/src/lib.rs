@@ -65,7 +65,7 @@ use state::{Launch, Output, State};
 use status::Status;
 
 #[cfg(feature = "cluster")]
-pub use backend::{ApplicationSpec, Provider, Reports, executor_environment};
+pub use backend::{ApplicationSpec, Provider, Reports, executor_environment, warn};
 pub use backend::{ClusterManager, page_hosts};
 pub use blocks::CachedPartitions;
 pub use bus::Listener;

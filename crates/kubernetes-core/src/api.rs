@@ -18,7 +18,7 @@ pub enum ApiError {
     NoNamespace(String),
     /// 401: the credentials are not accepted; they may have expired.
     Unauthorized(String),
-    /// 429, or 503 with the time after which to ask again.
+    /// 429, or 503 with the time after which to ask again: nothing was carried out.
     Throttled { retry_after_ms: Option<u64>, message: String },
     /// 5xx.
     Unavailable(String),
@@ -56,7 +56,7 @@ impl ApiError {
             409 => ApiError::Conflict,
             410 => ApiError::Expired,
             429 => throttled(retry_after_s, text),
-            503 | 504 if retry_after_s.is_some() => throttled(retry_after_s, text),
+            503 if retry_after_s.is_some() => throttled(retry_after_s, text),
             400..=499 => ApiError::Invalid(text),
             _ => ApiError::Unavailable(text),
         }
@@ -88,7 +88,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ApiError::Quota(words) => write!(f, "a quota of the namespace is used up: {words}"),
-            ApiError::Forbidden(words) => write!(f, "the driver's account lacks a right: {words}"),
+            ApiError::Forbidden(words) => write!(f, "the account that asks lacks a right: {words}"),
             ApiError::Denied(words) => {
                 write!(f, "an admission control of the cluster said no: {words}")
             }
@@ -97,7 +97,7 @@ impl fmt::Display for ApiError {
             }
             ApiError::NoNamespace(words) => write!(f, "the namespace is gone: {words}"),
             ApiError::Unauthorized(words) => {
-                write!(f, "the API server does not accept the driver's credentials: {words}")
+                write!(f, "the API server does not accept the credentials: {words}")
             }
             ApiError::Throttled { message, .. } => {
                 write!(f, "the API server is overloaded: {message}")
@@ -150,5 +150,7 @@ mod tests {
             let wanted = ApiError::Throttled { retry_after_ms: seconds.map(|s| s * 1000), message };
             assert_eq!(ApiError::from_status(code, "later", &[], seconds), wanted);
         }
+        let late = ApiError::from_status(504, "timeout", &[], Some(7));
+        assert!(late.is_unanswered(), "it may have been carried out: {late}");
     }
 }

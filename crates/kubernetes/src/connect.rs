@@ -12,11 +12,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firesteel_conf::{Conf, Entry, entries};
+use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tower::util::AndThenLayer;
 
 use crate::Error;
 use crate::answer::chain;
+use crate::retry_after::heed;
 
 /// The name by which pods reach the API server of their cluster.
 pub(crate) const IN_CLUSTER: &str = "https://kubernetes.default.svc";
@@ -115,8 +118,7 @@ impl Connection {
     /// A client with the credentials as they are now.
     pub(crate) async fn client(&self) -> Result<Client, Error> {
         let config = self.config().await?;
-        let failed = |error: kube::Error| self.unusable(chain(&error));
-        Client::try_from(config).map_err(failed)
+        client_of(config).map_err(|error| self.unusable(chain(&error)))
     }
 
     fn unusable(&self, reason: String) -> Error {
@@ -164,6 +166,11 @@ impl Connection {
         config.cluster_url = server;
         Ok(config)
     }
+}
+
+/// A client that hears how long an API server wants to be left alone.
+pub(crate) fn client_of(config: Config) -> kube::Result<Client> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(&AndThenLayer::new(heed)).build())
 }
 
 /// The kubeconfig of the user, if there is one. A context can only be had from one.

@@ -32,6 +32,12 @@ pub enum Error {
     NoImage,
     #[error("the API server {url} does not {what}: {error}")]
     Refused { url: String, what: String, error: ApiError },
+    /// Asked before there was a driver.
+    #[error(
+        "the API server {url} would not create the pods of executors in namespace {namespace}, and no driver was created: {error}{}",
+        way_out(.error)
+    )]
+    ExecutorsRefused { url: String, namespace: String, error: ApiError },
     /// Nobody waits for it any more, though it may run on.
     #[error(
         "{source}; the driver {id} may run all the same: firesteel submit --status '{id}' shows it, --kill '{id}' ends it"
@@ -45,6 +51,16 @@ pub enum Error {
         "there is no driver {id} in namespace {namespace}: firesteel submit --status '{namespace}:*' lists them"
     )]
     NoDriver { namespace: String, id: String },
+}
+
+/// A policy may judge by who asks, and the driver may be another one than who submits it.
+fn way_out(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::Denied(_) => {
+            "; if it would not say so to the driver's account, set spark.firesteel.kubernetes.submission.dryRun to false"
+        }
+        _ => "",
+    }
 }
 
 impl Error {

@@ -7,6 +7,7 @@
 //! | `pod` | pods as they are asked for, and as the API server shows them |
 //! | `connect` | how to reach an API server, and who asks |
 //! | `answer` | what became of a request |
+//! | `retry_after` | how long an API server wants to be left alone |
 //!
 //! Nothing is decided here about which pods there are to be: that is the allocator's.
 
@@ -20,6 +21,7 @@ mod labels;
 mod manifests;
 mod pod;
 pub mod provider;
+mod retry_after;
 pub mod submit;
 
 pub use error::Error;

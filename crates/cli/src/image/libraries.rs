@@ -1,20 +1,24 @@
 //! Which shared libraries an executable needs: its own loader says so, without running it.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
 
 /// Where in an ELF file of 64 bits its program headers begin, how large one is, and how many there are.
-const HEADERS: (usize, usize, usize) = (32, 54, 56);
+const HEADERS: (u64, u64, u64) = (32, 54, 56);
 /// The kind of the header that names the loader.
-const INTERPRETER: u32 = 3;
+const INTERPRETER: u64 = 3;
+/// The longest path there is.
+const LONGEST_PATH: u64 = 4096;
 
 /// Paths in the image, and the files that are there: the loader and all libraries; none of a static executable.
 pub(super) fn needed(app: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
-    let bytes =
-        std::fs::read(app).map_err(|error| format!("could not read {}: {error}", app.display()))?;
-    let loader = match interpreter(&bytes) {
+    let mut file =
+        File::open(app).map_err(|error| format!("could not read {}: {error}", app.display()))?;
+    let loader = match interpreter(&mut file) {
         Ok(Some(loader)) => loader,
         Ok(None) => return Ok(Vec::new()),
         Err(reason) => {
@@ -57,31 +61,44 @@ fn library(line: &str) -> Result<Option<String>, Failure> {
     Ok(path.starts_with('/').then(|| path.to_owned()))
 }
 
-/// The loader that an executable asks for.
-fn interpreter(bytes: &[u8]) -> Result<Option<String>, &'static str> {
-    if !bytes.starts_with(b"\x7fELF") {
+/// So many bytes from a position on, if there are so many.
+fn at(file: &mut (impl Read + Seek), position: u64, size: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(position)).ok()?;
+    let read = file.by_ref().take(size).read_to_end(&mut bytes).ok()?;
+    (read as u64 == size).then_some(bytes)
+}
+
+fn number(file: &mut (impl Read + Seek), position: u64, size: u64) -> Option<u64> {
+    let found = at(file, position, size)?;
+    Some(found.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+/// The loader that an executable asks for. Little of it is read: it may be large.
+fn interpreter(file: &mut (impl Read + Seek)) -> Result<Option<String>, &'static str> {
+    let cut = "it is cut off";
+    let begin = at(file, 0, 6).ok_or(cut)?;
+    if !begin.starts_with(b"\x7fELF") {
         return Err("it does not begin as one");
     }
-    if bytes.get(4..6) != Some(&[2, 1]) {
+    if begin[4..] != [2, 1] {
         return Err("it is not of 64 bits, the lowest first");
     }
-    let cut = "it is cut off";
-    let at = |position: usize, size: usize| bytes.get(position..position.checked_add(size)?);
-    let number = |position, size| {
-        let found = at(position, size)?;
-        Some(found.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)) as usize)
-    };
     let (start, size, count) = HEADERS;
-    let start = number(start, 8).ok_or(cut)?;
-    let (size, count) = (number(size, 2).ok_or(cut)?, number(count, 2).ok_or(cut)?);
+    let start = number(file, start, 8).ok_or(cut)?;
+    let size = number(file, size, 2).ok_or(cut)?;
+    let count = number(file, count, 2).ok_or(cut)?;
     for index in 0..count {
         let header = start.saturating_add(index * size);
-        if number(header, 4).ok_or(cut)? != INTERPRETER as usize {
+        if number(file, header, 4).ok_or(cut)? != INTERPRETER {
             continue;
         }
-        let offset = number(header.saturating_add(8), 8).ok_or(cut)?;
-        let length = number(header.saturating_add(32), 8).ok_or(cut)?;
-        let path = at(offset, length).ok_or(cut)?;
+        let offset = number(file, header.saturating_add(8), 8).ok_or(cut)?;
+        let length = number(file, header.saturating_add(32), 8).ok_or(cut)?;
+        if length > LONGEST_PATH {
+            return Err("its loader has no name");
+        }
+        let path = at(file, offset, length).ok_or(cut)?;
         let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
         return String::from_utf8(path.to_vec()).map(Some).map_err(|_| "its loader has no name");
     }
@@ -90,6 +107,8 @@ fn interpreter(bytes: &[u8]) -> Result<Option<String>, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
 
     #[test]
@@ -104,11 +123,11 @@ mod tests {
     #[test]
     fn what_is_no_executable_is_refused() {
         for bytes in [&b""[..], b"#!/bin/sh", b"\x7fELF", b"\x7fELF\x02\x01", b"\x7fELF\x01\x01"] {
-            assert!(interpreter(bytes).is_err(), "{bytes:?}");
+            assert!(interpreter(&mut Cursor::new(bytes)).is_err(), "{bytes:?}");
         }
         let mut endless = b"\x7fELF\x02\x01".to_vec();
         endless.resize(64, 0xff);
-        assert!(interpreter(&endless).is_err());
+        assert!(interpreter(&mut Cursor::new(endless)).is_err());
         assert!(library("libx.so.1 => not found").unwrap_err().to_string().contains("libx.so.1"));
         assert_eq!(library("\tlinux-vdso.so.1 (0x7ffd)").unwrap(), None);
     }

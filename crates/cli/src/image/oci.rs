@@ -1,9 +1,12 @@
 //! An image as one archive: a layer with the files, what to run, and which of both belong together. Docker, containerd and kind
 //! load it.
+//!
+//! A layer is called by its digest, which stands before it: it is made twice, first for its digest only. None is ever in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
@@ -14,6 +17,11 @@ use crate::Failure;
 
 /// Directories that programs expect; the first is everybody's.
 const DIRECTORIES: [&str; 3] = ["tmp", "etc", "var"];
+
+/// What archives are cut into.
+const BLOCK: u64 = 512;
+/// So much is written at once.
+const BUFFER: usize = 1 << 18;
 
 /// A file for the image.
 #[derive(Debug)]
@@ -53,7 +61,7 @@ impl Image {
         unfinished.push(".part");
         let unfinished = PathBuf::from(unfinished);
         let written = File::create(&unfinished)
-            .and_then(|file| self.archive(BufWriter::new(file)))
+            .and_then(|file| self.archive(BufWriter::with_capacity(BUFFER, file)))
             .and_then(|()| std::fs::rename(&unfinished, output));
         if written.is_err() {
             let _ = std::fs::remove_file(&unfinished);
@@ -62,7 +70,7 @@ impl Image {
     }
 
     fn archive(&self, out: impl Write) -> io::Result<()> {
-        let layer = self.layer()?;
+        let layer = self.layer(io::sink())?;
         let config = to_bytes(&json!({
             "architecture": architecture(),
             "os": "linux",
@@ -71,16 +79,18 @@ impl Image {
                 "Env": ["PATH=/opt/app:/usr/local/bin:/usr/bin:/bin"],
                 "WorkingDir": "/",
             },
-            "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest()]},
             "history": [{"created_by": "firesteel image"}],
         }));
         let manifest = to_bytes(&json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
-            "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
+            "config": Content::of(&config).descriptor("application/vnd.oci.image.config.v1+json"),
+            "layers": [layer.descriptor("application/vnd.oci.image.layer.v1.tar")],
         }));
-        let mut described = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
+        let manifest_content = Content::of(&manifest);
+        let mut described =
+            manifest_content.descriptor("application/vnd.oci.image.manifest.v1+json");
         let version = self.tag.rsplit_once(':').map_or("latest", |(_, version)| version);
         described["annotations"] = json!({
             "io.containerd.image.name": self.tag,
@@ -89,20 +99,34 @@ impl Image {
         let index = to_bytes(&json!({"schemaVersion": 2, "manifests": [described]}));
         // For docker load before version 25.
         let old = to_bytes(&json!([{
-            "Config": blob(&config), "RepoTags": [self.tag], "Layers": [blob(&layer)],
+            "Config": Content::of(&config).blob(), "RepoTags": [self.tag], "Layers": [layer.blob()],
         }]));
         let mut archive = Builder::new(out);
         add(&mut archive, "oci-layout", &to_bytes(&json!({"imageLayoutVersion": "1.0.0"})), 0o644)?;
         add(&mut archive, "index.json", &index, 0o644)?;
         add(&mut archive, "manifest.json", &old, 0o644)?;
-        for content in [&config, &layer, &manifest] {
-            add(&mut archive, &blob(content), content, 0o644)?;
-        }
+        add(&mut archive, &Content::of(&config).blob(), &config, 0o644)?;
+        self.add_layer(&mut archive, &layer)?;
+        add(&mut archive, &manifest_content.blob(), &manifest, 0o644)?;
         archive.into_inner()?.flush()
     }
 
+    /// The layer as it was a moment ago.
+    fn add_layer(&self, archive: &mut Builder<impl Write>, layer: &Content) -> io::Result<()> {
+        let mut header = header(layer.size, 0o644);
+        header.set_path(layer.blob())?;
+        header.set_cksum();
+        let out = archive.get_mut();
+        out.write_all(header.as_bytes())?;
+        if self.layer(&mut *out)? != *layer {
+            return Err(io::Error::other("a file changed while it was packed: try again"));
+        }
+        let rest = layer.size.next_multiple_of(BLOCK) - layer.size;
+        io::copy(&mut io::repeat(0).take(rest), out).map(drop)
+    }
+
     /// The files in order, each directory before what is in it.
-    fn layer(&self) -> io::Result<Vec<u8>> {
+    fn layer(&self, out: impl Write) -> io::Result<Content> {
         let files: BTreeMap<&str, &Path> =
             self.entries.iter().map(|entry| (entry.path.as_str(), entry.file.as_path())).collect();
         let mut directories: BTreeSet<&str> = DIRECTORIES.into();
@@ -110,7 +134,7 @@ impl Image {
             let ends = path.match_indices('/').map(|(end, _)| &path[..end]);
             directories.extend(ends.filter(|directory| !directory.is_empty()));
         }
-        let mut layer = Builder::new(Vec::new());
+        let mut layer = Builder::new(Digested { out, context: Context::new(&SHA256), size: 0 });
         for directory in directories {
             let mode = if directory == "tmp" { 0o1777 } else { 0o755 };
             let mut header = header(0, mode);
@@ -118,25 +142,34 @@ impl Image {
             layer.append_data(&mut header, format!("{directory}/"), io::empty())?;
         }
         for (path, file) in files {
-            let mut bytes = Vec::new();
-            File::open(file)?.read_to_end(&mut bytes)?;
-            add(&mut layer, path, &bytes, mode(file)?)?;
+            add_file(&mut layer, path, file).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+            })?;
         }
-        layer.into_inner()
+        Ok(layer.into_inner()?.content())
+    }
+}
+
+fn add_file(layer: &mut Builder<impl Write>, path: &str, file: &Path) -> io::Result<()> {
+    let file = File::open(file)?;
+    let about = file.metadata()?;
+    let mut bytes = file.take(about.len());
+    layer.append_data(&mut header(about.len(), mode(&about)), path, &mut bytes)?;
+    match bytes.limit() {
+        0 => Ok(()),
+        _ => Err(io::Error::other("it became shorter while it was packed: try again")),
     }
 }
 
 /// Whether it can be executed is all that counts of who may do what.
-fn mode(file: &Path) -> io::Result<u32> {
-    use std::os::unix::fs::PermissionsExt;
-    let executable = std::fs::metadata(file)?.permissions().mode() & 0o100 != 0;
-    Ok(if executable { 0o755 } else { 0o644 })
+fn mode(about: &Metadata) -> u32 {
+    if about.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 }
 }
 
 /// Of nobody in particular, and of no time.
-fn header(size: usize, mode: u32) -> Header {
+fn header(size: u64, mode: u32) -> Header {
     let mut header = Header::new_gnu();
-    header.set_size(size as u64);
+    header.set_size(size);
     header.set_mode(mode);
     header.set_mtime(0);
     header.set_uid(0);
@@ -145,29 +178,69 @@ fn header(size: usize, mode: u32) -> Header {
 }
 
 fn add(archive: &mut Builder<impl Write>, path: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
-    archive.append_data(&mut header(bytes.len(), mode), path, bytes)
+    archive.append_data(&mut header(bytes.len() as u64, mode), path, bytes)
 }
 
 fn to_bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut context = Context::new(&SHA256);
-    context.update(bytes);
-    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+/// What others call some bytes by.
+#[derive(Debug, PartialEq, Eq)]
+struct Content {
+    hex: String,
+    size: u64,
 }
 
-fn digest(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex(bytes))
+impl Content {
+    fn of(bytes: &[u8]) -> Self {
+        let mut context = Context::new(&SHA256);
+        context.update(bytes);
+        Content::new(context, bytes.len() as u64)
+    }
+
+    fn new(context: Context, size: u64) -> Self {
+        let hex = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Content { hex, size }
+    }
+
+    fn digest(&self) -> String {
+        format!("sha256:{}", self.hex)
+    }
+
+    fn blob(&self) -> String {
+        format!("blobs/sha256/{}", self.hex)
+    }
+
+    fn descriptor(&self, kind: &str) -> Value {
+        json!({"mediaType": kind, "digest": self.digest(), "size": self.size})
+    }
 }
 
-fn blob(bytes: &[u8]) -> String {
-    format!("blobs/sha256/{}", hex(bytes))
+/// Writes on, and knows afterwards what that was.
+struct Digested<W> {
+    out: W,
+    context: Context,
+    size: u64,
 }
 
-fn descriptor(kind: &str, bytes: &[u8]) -> Value {
-    json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()})
+impl<W> Digested<W> {
+    fn content(self) -> Content {
+        Content::new(self.context, self.size)
+    }
+}
+
+impl<W: Write> Write for Digested<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.context.update(&bytes[..written]);
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 fn architecture() -> &'static str {
@@ -238,6 +311,44 @@ mod tests {
             manifest["layers"][0]["size"],
             all[&path(&manifest["layers"][0]["digest"])].len()
         );
+    }
+
+    /// What goes into the image grows as soon as somebody writes so much of it.
+    struct Grows<'a> {
+        file: &'a Path,
+        after: usize,
+        written: usize,
+    }
+
+    impl Write for Grows<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let before = self.written < self.after;
+            self.written += bytes.len();
+            if before && self.written >= self.after {
+                std::fs::write(self.file, "another executable").unwrap();
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_packed_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pi");
+        std::fs::write(&file, "an executable").unwrap();
+        let image = Image {
+            tag: "docker.io/me/pi:1".to_owned(),
+            entrypoint: "/opt/app/pi".to_owned(),
+            entries: vec![Entry::new("opt/app/pi", &file)],
+        };
+        let grows = |after| Grows { file: &file, after, written: 0 };
+        image.archive(grows(usize::MAX)).unwrap();
+        let refused = image.archive(grows(1)).unwrap_err().to_string();
+        assert!(refused.contains("changed while it was packed"), "{refused}");
     }
 
     #[test]

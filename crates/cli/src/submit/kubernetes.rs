@@ -85,11 +85,12 @@ impl Request {
                 let downloads = gather(&mut application)?;
                 let Application { executable, arguments, mut conf, files } = application;
                 let upload = Upload::plan(&mut conf, &executable, files.here, &submit::unique())?;
-                upload.iter().try_for_each(|upload| upload.carry_out(&mut tell))?;
-                drop(downloads);
                 let program = executable.path().to_string_lossy().into_owned();
                 let submission = Submission { program, arguments, conf };
-                let outcome = runtime.block_on(submit::submit(url, &submission, &mut tell));
+                let prepared = runtime.block_on(submit::prepare(url, &submission))?;
+                upload.iter().try_for_each(|upload| upload.carry_out(&mut tell))?;
+                drop(downloads);
+                let outcome = runtime.block_on(prepared.submit(&mut tell));
                 match &upload {
                     Some(upload) if is_unused(&outcome) => upload.remove(),
                     Some(upload) => upload.stays(&mut tell),

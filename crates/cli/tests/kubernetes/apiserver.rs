@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::application::{SUM, Seen, builder, start, sum};
+use crate::application::{SUM, Seen, builder, print_times, start, sum};
 use crate::client_mode::number;
 use crate::cluster::{Turn, name, turn, wait_for, wait_until};
 
@@ -39,11 +39,33 @@ fn replaced(scenario: &str, turn: &Turn, seen: &Seen, before: &[u32], since: Ins
     wait_until("another pod", || turn.pods("executor").iter().any(is_new));
     let asked = since.elapsed();
     wait_until("another executor", || seen.active().len() == 2 && seen.active() != before);
-    println!(
-        "scenario {scenario}: a pod deleted then is asked for again after {} ms, its executor works after {} ms",
-        asked.as_millis(),
-        since.elapsed().as_millis()
-    );
+    print_times(&format!("{scenario}, and a pod deleted then"), asked, since.elapsed());
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s36_a_driver_that_ends_while_the_api_server_is_away_leaves_no_pod_once_that_is_back() {
+    let turn = turn("s36-away");
+    let (ctx, _seen) = start(builder(&turn), 2);
+    let held = turn.cluster.hold("apiserver");
+    turn.cluster.kill_server("apiserver");
+    // So long that requests are made half a minute after each other only.
+    let away = Instant::now();
+    while away.elapsed() < Duration::from_secs(40) {
+        assert_eq!(sum(&ctx), SUM, "jobs go on");
+    }
+    let since = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| ctx.stop());
+        drop(held);
+    });
+    let noticed = since.elapsed();
+    let ending = turn.ending();
+    let left: Vec<String> =
+        turn.pods("executor").iter().map(name).filter(|pod| !ending.contains(pod)).collect();
+    assert!(left.is_empty(), "nobody told them to end: {left:?}");
+    wait_until("the end of all pods", || turn.pods("executor").is_empty());
+    print_times("36, API server away at the end", noticed, since.elapsed());
 }
 
 /// Forgets what happened before now, so that no watch can go on from before.

@@ -7,7 +7,7 @@ use firesteel::prelude::*;
 use firesteel::types::Event;
 use firesteel::{Builder, Listener};
 
-use crate::cluster::{IMAGE, Turn, URL, wait_until};
+use crate::cluster::{IMAGE, Turn, URL, wait_for, wait_until};
 
 /// What a driver saw of its executors.
 #[derive(Clone, Default)]
@@ -19,6 +19,8 @@ struct Executors {
     start: Duration,
     active: std::collections::BTreeSet<u32>,
     removed: Vec<(u32, String, Instant)>,
+    /// Why executors are missing, as users hear it.
+    missing: Vec<(String, Instant)>,
 }
 
 impl Listener for Seen {
@@ -31,6 +33,9 @@ impl Listener for Seen {
             Event::ExecutorRemoved { executor, reason, .. } => {
                 seen.active.remove(&executor.0);
                 seen.removed.push((executor.0, reason.clone(), Instant::now()));
+            }
+            Event::ExecutorsMissing { shortage: Some(words), .. } => {
+                seen.missing.push((words.clone(), Instant::now()));
             }
             _ => {}
         }
@@ -56,12 +61,30 @@ impl Seen {
         BAR.max(self.0.lock().unwrap().start * 3 / 2)
     }
 
+    /// When users first heard that executors are missing for this reason.
+    pub(crate) fn told(&self, words: &str) -> Instant {
+        let heard = || {
+            let seen = self.0.lock().unwrap();
+            seen.missing.iter().find(|(said, _)| said.contains(words)).map(|(_, at)| *at)
+        };
+        wait_for(&format!("users are told of {words}"), heard)
+    }
+
     /// Why an executor was removed, and when, once it was.
     pub(crate) fn removal(&self, executor: u32) -> Option<(String, Instant)> {
         let seen = self.0.lock().unwrap();
         let found = seen.removed.iter().find(|(removed, ..)| *removed == executor);
         found.map(|(_, reason, at)| (reason.clone(), *at))
     }
+}
+
+/// What every scenario prints: how long it took until the fault was noticed, and until all was well again, or over.
+pub(crate) fn print_times(scenario: &str, noticed: Duration, recovered: Duration) {
+    println!(
+        "scenario {scenario}: noticed after {} ms, recovered after {} ms",
+        noticed.as_millis(),
+        recovered.as_millis()
+    );
 }
 
 /// An application of two executors in a namespace, whose driver is this process.

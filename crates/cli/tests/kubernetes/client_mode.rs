@@ -7,7 +7,7 @@ use kube::Api;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::application::{SILENCE, SUM, Seen, builder, start, sum};
+use crate::application::{SILENCE, SUM, Seen, builder, print_times, start, sum};
 use crate::cluster::{Turn, name, turn, wait_for, wait_until};
 
 /// The number of an executor, from its pod's name.
@@ -25,12 +25,8 @@ pub(crate) fn recovered(
     let (reason, noticed) = wait_for("the executor's removal", || seen.removal(executor));
     seen.wait_for(2);
     let recovered = since.elapsed();
-    println!(
-        "scenario {scenario}: noticed after {} ms, recovered after {} ms, bar {} ms ({reason})",
-        noticed.duration_since(since).as_millis(),
-        recovered.as_millis(),
-        seen.bar().as_millis()
-    );
+    print_times(scenario, noticed.duration_since(since), recovered);
+    println!("scenario {scenario}: bar {} ms ({reason})", seen.bar().as_millis());
     assert!(!seen.active().contains(&executor), "{scenario}");
     (reason, recovered)
 }
@@ -121,14 +117,16 @@ fn s18_a_used_up_quota_is_lived_with_and_more_executors_come_when_it_grows() {
         let found = turn.cluster.block_on(quotas.get("few")).unwrap();
         found.status.and_then(|status| status.hard).is_some()
     });
+    let begun = Instant::now();
     let (ctx, seen) = start(builder(&turn), 1);
     assert_eq!(sum(&ctx), SUM, "with what there is");
+    let noticed = seen.told("exceeded quota").duration_since(begun);
     assert_eq!((seen.active().len(), turn.pods("executor").len()), (1, 1));
     let since = Instant::now();
     let patch = kube::api::Patch::Merge(quota("5"));
     turn.cluster.block_on(quotas.patch("few", &Default::default(), &patch)).unwrap();
     seen.wait_for(2);
-    println!("scenario 18, quota: recovered after {} ms", since.elapsed().as_millis());
+    print_times("18, quota", noticed, since.elapsed());
     ctx.stop();
 }
 
@@ -155,11 +153,7 @@ fn s08_executors_of_a_node_that_vanishes_are_replaced_on_others() {
     let noticed = since.elapsed();
     seen.wait_for(4);
     let recovered = since.elapsed();
-    println!(
-        "scenario 8, node vanishes: noticed after {} ms, recovered after {} ms",
-        noticed.as_millis(),
-        recovered.as_millis()
-    );
+    print_times("8, node vanishes", noticed, recovered);
     assert!(recovered < SILENCE + seen.bar(), "{recovered:?}");
     assert_eq!(sum(&ctx), SUM);
     drop(cut);

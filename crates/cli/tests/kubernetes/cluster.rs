@@ -260,6 +260,21 @@ impl Turn {
         self.pods("executor").iter().filter(|pod| runs(pod)).map(name).collect()
     }
 
+    /// Names of executors' pods that may yet run, or do: those that are over may be kept for people.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let is_over = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Failed" | "Succeeded"))
+        };
+        self.pods("executor").iter().filter(|pod| !is_over(pod)).map(name).collect()
+    }
+
+    /// Names of executors' pods that somebody told to end.
+    pub(crate) fn ending(&self) -> Vec<String> {
+        let ends = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
+        self.pods("executor").iter().filter(ends).map(name).collect()
+    }
+
     /// Whether the pod of an executor that is over is there for people to look at.
     pub(crate) fn is_kept(&self, executor: u32) -> bool {
         let is_its = |pod: &Pod| name(pod).ends_with(&format!("-exec-{executor}"));

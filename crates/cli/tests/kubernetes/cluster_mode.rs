@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+    ConfigMap, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch};
 use rustix::process::{Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::application::print_times;
 use crate::cluster::{
     COMMAND_IMAGE, Cordoned, HOST, IMAGE, Turn, URL, name, process, turn, wait_for, wait_until,
 };
@@ -123,6 +124,11 @@ fn a_driver_whose_image_cannot_be_had_is_removed_and_told_with_the_kubelets_word
     wait_until("the end of the driver's pod", || turn.pods("driver").is_empty());
 }
 
+/// Whether not all executors are there any more, or some are about to end.
+fn executors_end(turn: &Turn, all: usize) -> bool {
+    turn.running().len() < all || !turn.ending().is_empty()
+}
+
 #[test]
 #[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
 fn s36_a_driver_that_is_killed_leaves_nothing() {
@@ -138,13 +144,12 @@ fn s36_a_driver_that_is_killed_leaves_nothing() {
     let since = Instant::now();
     let (told, _, code) = output(command(&turn, &["--kill", "sum-*"]));
     assert!(code == Some(0) && told.contains("is told to end"), "{told}");
+    wait_until("executors are told to end", || executors_end(&turn, 2));
+    let noticed = since.elapsed();
     wait_until("the end of all pods", || {
         turn.pods("executor").is_empty() && turn.pods("driver").is_empty()
     });
-    println!(
-        "scenario 36, driver killed: nothing is left after {} ms",
-        since.elapsed().as_millis()
-    );
+    print_times("36, driver killed", noticed, since.elapsed());
     let maps: Api<ConfigMap> = turn.cluster.api(&turn.namespace);
     let services: Api<Service> = turn.cluster.api(&turn.namespace);
     let own = ListParams::default().labels("spark-app-selector");
@@ -168,10 +173,11 @@ fn s31_a_driver_that_is_evicted_ends_its_submitter_which_says_so() {
     turn.cluster.block_on(pods.evict(&driver, &Default::default())).unwrap();
     let output = submitted.wait_with_output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
-    println!("scenario 31, driver evicted: noticed after {} ms", since.elapsed().as_millis());
+    let noticed = since.elapsed();
     let ends = told.contains("was deleted before it ended") || told.contains("Failed");
     assert!(!output.status.success() && ends && told.contains("ending"), "{told}");
     wait_until("the end of executors", || turn.pods("executor").is_empty());
+    print_times("31, driver evicted", noticed, since.elapsed());
 }
 
 /// A web server that has one file, for as long as the tests run. Its URL, and how often it was asked.
@@ -262,11 +268,10 @@ fn s29_executors_of_a_driver_that_is_gone_are_collected() {
     let pods: Api<Pod> = turn.cluster.api(&turn.namespace);
     let at_once = kube::api::DeleteParams::default().grace_period(0);
     turn.cluster.block_on(pods.delete(&driver, &at_once)).unwrap();
+    wait_until("executors are told to end", || executors_end(&turn, 2));
+    let noticed = since.elapsed();
     wait_until("the end of executors", || turn.pods("executor").is_empty());
-    println!(
-        "scenario 29, driver's pod deleted by force: nothing is left after {} ms",
-        since.elapsed().as_millis()
-    );
+    print_times("29, driver's pod deleted by force", noticed, since.elapsed());
 }
 
 #[test]
@@ -288,6 +293,8 @@ fn s30_a_driver_that_is_started_again_replaces_the_executors_of_the_process_befo
     let since = Instant::now();
     let driver = wait_for("the driver's process", || process("TEST_STAYS=1"));
     kill_process(driver, Signal::KILL).unwrap();
+    wait_until("the end of executors of the process before", || executors_end(&turn, 2));
+    let noticed = since.elapsed();
     let numbers = || {
         turn.running()
             .iter()
@@ -297,10 +304,7 @@ fn s30_a_driver_that_is_started_again_replaces_the_executors_of_the_process_befo
     wait_until("two executors of the second process", || {
         numbers().len() == 2 && numbers().iter().all(|number| *number > 100_000)
     });
-    println!(
-        "scenario 30, driver started again: recovered after {} ms",
-        since.elapsed().as_millis()
-    );
+    print_times("30, driver started again", noticed, since.elapsed());
     assert_eq!(
         turn.pods("executor")
             .iter()
@@ -382,11 +386,7 @@ fn s28_a_volume_whose_node_is_gone_is_waited_for_and_then_replaced() {
     });
     let noticed = since.elapsed();
     let third = wait_for("an executor", || turn.running().into_iter().find(|pod| *pod != first));
-    println!(
-        "scenario 28, volume does not come: noticed after {} ms, recovered after {} ms",
-        noticed.as_millis(),
-        since.elapsed().as_millis()
-    );
+    print_times("28, volume does not come", noticed, since.elapsed());
     assert_ne!(second, third);
     wait_until("the end of the first claim", || claims() == [format!("{third}-pvc-0")]);
     drop((cordoned, volumes));
@@ -398,18 +398,22 @@ fn s16_the_drivers_pod_says_in_the_schedulers_words_why_executors_are_missing() 
     let turn = turn("s16");
     account(&turn);
     let settings = [
-        "spark.kubernetes.executor.request.cores=100",
+        "spark.kubernetes.executor.node.selector.scenario=s16",
+        "spark.kubernetes.driverEnv.TEST_STAYS=1",
         "spark.kubernetes.submission.waitAppCompletion=false",
     ];
     assert_eq!(output(submit(&turn, &settings)).2, Some(0));
+    wait_until("two pods without a node", || turn.pods("executor").len() == 2);
+    let since = Instant::now();
     let condition = |pod: &Pod| {
         let conditions = pod.status.as_ref()?.conditions.as_ref()?;
         conditions.iter().find(|one| one.type_ == "firesteel.io/ExecutorsReady")?.message.clone()
     };
     let words = wait_for("the condition", || turn.pods("driver").first().and_then(condition));
+    let noticed = since.elapsed();
     println!("scenario 16, unschedulable: {words}");
     let tells = |words: &str| {
-        words.contains("2 of 2 executors are missing") && words.contains("Insufficient cpu")
+        words.contains("2 of 2 executors are missing") && words.contains("node affinity/selector")
     };
     assert!(tells(&words), "{words}");
     let events: Api<Event> = turn.cluster.api(&turn.namespace);
@@ -418,6 +422,22 @@ fn s16_the_drivers_pod_says_in_the_schedulers_words_why_executors_are_missing() 
         let found = turn.cluster.block_on(events.list(&missing)).unwrap().items;
         found.iter().any(|event| event.message.as_deref().is_some_and(tells))
     });
+    let nodes: Api<Node> = turn.cluster.all();
+    let label = |value: Value| {
+        let change = json!({"metadata": {"labels": {"scenario": value}}});
+        turn.cluster.block_on(nodes.patch("n1", &Default::default(), &Patch::Merge(change)))
+    };
+    let since = Instant::now();
+    label("s16".into()).unwrap();
+    wait_until("two executors", || turn.running().len() == 2);
+    print_times("16, unschedulable", noticed, since.elapsed());
+    let is_well = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+        let mut own = conditions.unwrap_or_default().iter();
+        own.any(|one| one.type_ == "firesteel.io/ExecutorsReady" && one.status == "True")
+    };
+    wait_until("the condition says so", || turn.pods("driver").iter().any(is_well));
+    label(Value::Null).unwrap();
 }
 
 #[test]
@@ -432,6 +452,23 @@ fn what_cannot_be_submitted_is_refused_and_nothing_is_left() {
         (vec!["spark.kubernetes.driver.label.spark-role=executor"], "label.spark-role"),
         (vec!["spark.kubernetes.driver.limit.cores=lots"], "limit.cores"),
         (vec!["spark.kubernetes.executor.podTemplateFile=/nowhere.yaml"], "/nowhere.yaml"),
+        // What only the API server knows of executors' pods.
+        (
+            vec!["spark.kubernetes.executor.limit.cores=50m"],
+            "spec.containers[0].resources.requests",
+        ),
+        (vec!["spark.kubernetes.executor.annotation.no/such/name=x"], "metadata.annotations"),
+        (
+            vec![
+                "spark.kubernetes.executor.volumes.emptyDir.a.mount.path=/twice",
+                "spark.kubernetes.executor.volumes.emptyDir.b.mount.path=/twice",
+            ],
+            "must be unique",
+        ),
+        (
+            vec!["spark.kubernetes.authenticate.executor.serviceAccountName=nosuch"],
+            "serviceaccount \"nosuch\" not found",
+        ),
     ] {
         let (told, refused, code) = output(submit(&turn, &settings));
         assert_eq!(code, Some(1), "{told}{refused}");
@@ -442,6 +479,7 @@ fn what_cannot_be_submitted_is_refused_and_nothing_is_left() {
     let (_, refused, code) = output(by_nobody);
     assert!(code == Some(1) && refused.contains("cannot create resource \"pods\""), "{refused}");
     assert!(turn.pods("driver").is_empty(), "nothing was created");
+    assert!(turn.pods("executor").is_empty(), "nor was what was only tried");
 }
 
 #[test]
@@ -470,7 +508,10 @@ fn what_no_cluster_is_needed_for_is_refused_before_one_is_asked() {
     let there = "local:///opt/app/pi";
     for (text, words) in [
         (refused(&good, &[], there), "set spark.kubernetes.container.image"),
-        (refused(&good, &image, there), "https://127.0.0.1:1 does not create the driver's pod"),
+        (
+            refused(&good, &image, there),
+            "https://127.0.0.1:1 does not say whether it would create pods",
+        ),
         (refused(&bad, &image, there), "the kubeconfig file cannot be used"),
         (refused("/nowhere", &image, there), "/nowhere"),
         (refused(&good, &image, "/bin/sh"), "firesteel image --app /bin/sh"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use firesteel::Builder;
 
-use crate::application::{SUM, builder, start, sum};
+use crate::application::{SUM, builder, print_times, start, sum};
 use crate::client_mode::{number, recovered};
 use crate::cluster::{Turn, turn, wait_for, wait_until};
 use crate::proxy::Proxy;
@@ -94,12 +94,16 @@ fn s26_a_pod_whose_creation_was_not_answered_is_adopted() {
     let proxy = Proxy::new(&turn);
     proxy.change(|lies| lies.loses = 2);
     let settings = through(&turn, &proxy).config("spark.kubernetes.driver.requestTimeout", "2000");
-    let since = Instant::now();
-    let (ctx, seen) = start(settings, 2);
-    println!(
-        "scenario 26, creation without an answer: recovered after {} ms",
-        since.elapsed().as_millis()
-    );
+    let ((ctx, seen), (since, noticed)) = std::thread::scope(|scope| {
+        let lost = scope.spawn(|| {
+            wait_until("two answers that are lost", || proxy.fired() == 2);
+            let since = Instant::now();
+            wait_until("another request for a pod", || proxy.creations() > 2);
+            (since, since.elapsed())
+        });
+        (start(settings, 2), lost.join().unwrap())
+    });
+    print_times("26, creation without an answer", noticed, since.elapsed());
     assert_eq!(proxy.fired(), 2, "no answer was lost");
     assert_eq!((seen.active(), turn.pods("executor").len()), (vec![1, 2], 2), "and no others");
     assert_eq!(sum(&ctx), SUM);

@@ -10,6 +10,7 @@ mod cluster;
 mod cluster_mode;
 mod deployed;
 mod lies;
+mod locality;
 mod platform;
 mod proxy;
 mod refusals;

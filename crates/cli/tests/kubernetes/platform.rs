@@ -15,7 +15,7 @@ use kube::Api;
 use kube::api::{DeleteParams, EvictParams};
 use serde_json::json;
 
-use crate::application::{SILENCE, SUM, Seen, anonymous, builder, start, sum};
+use crate::application::{SILENCE, SUM, Seen, anonymous, builder, print_times, start, sum};
 use crate::client_mode::{Cut, number, recovered};
 use crate::cluster::{Cordoned, HOST, IMAGE, Turn, name, turn, wait_for, wait_until};
 use crate::refusals::{failure, impossible};
@@ -46,6 +46,30 @@ fn s03_an_executor_that_exits_with_code_0_is_replaced_and_its_task_runs_again() 
         wait_for("a removal", || before.iter().copied().find(|one| seen.removal(*one).is_some()));
     let (reason, took) = recovered("3, exit code 0", &seen, victim, since);
     assert!(reason.contains("exit code 0") && took < 2 * seen.bar(), "{reason}, {took:?}");
+    ctx.stop();
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and the servers of Kubernetes; part of ./test k8s"]
+fn s03_an_executor_that_exits_with_code_0_while_it_has_no_task_costs_none_of_them_an_attempt() {
+    let turn = turn("s03-idle");
+    let (ctx, seen) = start(builder(&turn).config("spark.task.maxFailures", 1), 2);
+    let before = seen.active();
+    let leaves = ctx.parallelize_in(1, [7u64]).map(|x| {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(1));
+            std::process::exit(0);
+        });
+        x
+    });
+    assert_eq!(leaves.sum().unwrap(), 7);
+    let since = Instant::now();
+    let victim =
+        wait_for("a removal", || before.iter().copied().find(|one| seen.removal(*one).is_some()));
+    let (reason, took) = recovered("3, exit code 0 without a task", &seen, victim, since);
+    assert!(reason.contains("exit code 0"), "{reason}");
+    assert!(took < Duration::from_secs(1) + seen.bar(), "{took:?}");
+    assert_eq!(sum(&ctx), SUM, "the first failure of a task would end the job");
     ctx.stop();
 }
 
@@ -134,15 +158,17 @@ fn s09_executors_of_a_node_without_a_kubelet_are_replaced_and_what_comes_back_is
     let since = Instant::now();
     let held = turn.cluster.hold("kubelet-n2");
     turn.cluster.kill_server("kubelet-n2");
+    let before = seen.active();
+    wait_until("pods in their place", || {
+        turn.pods("executor").iter().any(|pod| !before.contains(&number(&name(pod))))
+    });
+    let noticed = since.elapsed();
     // Their processes run on: they end what they do, and get no more.
     wait_until("other executors", || {
         let active = seen.active();
         active.iter().filter(|one| !lost.contains(one)).count() == 4
     });
-    println!(
-        "scenario 9, node without a kubelet: recovered after {} ms",
-        since.elapsed().as_millis()
-    );
+    print_times("9, node without a kubelet", noticed, since.elapsed());
     drop(held);
     wait_until("the end of old pods", || {
         turn.running().iter().all(|pod| !lost.contains(&number(pod)))
@@ -164,11 +190,7 @@ fn s10_an_executor_behind_a_partition_is_over_for_good_when_the_network_is_back(
     let (_, noticed) = wait_for("its removal", || seen.removal(victim));
     drop(cut);
     seen.wait_for(2);
-    println!(
-        "scenario 10, partition: noticed after {} ms, recovered after {} ms",
-        noticed.duration_since(since).as_millis(),
-        since.elapsed().as_millis()
-    );
+    print_times("10, partition", noticed.duration_since(since), since.elapsed());
     wait_until("the end of its pod", || turn.running().iter().all(|pod| number(pod) != victim));
     assert!(noticed.duration_since(since) < SILENCE + seen.bar(), "it is silent for long");
     assert!(!seen.active().contains(&victim), "there is one winner");
@@ -193,7 +215,7 @@ fn s13_s34_executors_that_crash_before_they_register_end_the_application_with_th
         ("spark.kubernetes.executor.podTemplateFile", template.as_str()),
         ("spark.executor.maxNumFailures", "2"),
     ];
-    let failed = failure("13 and 34, crash loop", impossible(&turn, &settings));
+    let failed = failure("13 and 34, crash loop", &turn, impossible(&turn, &settings));
     assert!(failed.contains("maxNumFailures") && failed.contains("it said last:"), "{failed}");
 }
 
@@ -203,8 +225,10 @@ fn s17_pods_that_wait_for_a_node_for_long_become_executors_and_no_others_are_ask
     let turn = turn("s17");
     let cordoned = ["n1", "n2"].map(|node| Cordoned::new(&turn, node));
     let seen = Seen::default();
+    let begun = Instant::now();
     let ctx = builder(&turn).listener(seen.clone()).build().unwrap();
     wait_until("two pods without a node", || turn.pods("executor").len() == 2);
+    let noticed = seen.told("unschedulable").duration_since(begun);
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(5) {
         assert_eq!((turn.pods("executor").len(), seen.active().len()), (2, 0));
@@ -213,7 +237,7 @@ fn s17_pods_that_wait_for_a_node_for_long_become_executors_and_no_others_are_ask
     let since = Instant::now();
     drop(cordoned);
     seen.wait_for(2);
-    println!("scenario 17, pending for long: recovered after {} ms", since.elapsed().as_millis());
+    print_times("17, pending for long", noticed, since.elapsed());
     assert_eq!(seen.active(), [1, 2], "the ones that were asked for");
     assert_eq!(turn.pods("executor").len(), 2);
     ctx.stop();
@@ -229,15 +253,13 @@ fn s20_a_token_that_is_refused_is_read_again_from_its_file() {
         anonymous(&turn).config("spark.kubernetes.authenticate.oauthTokenFile", file.display());
     let seen = Seen::default();
     let ctx = settings.listener(seen.clone()).build().unwrap();
-    let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(2) {
-        assert!(seen.active().is_empty());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let begun = Instant::now();
+    let noticed = seen.told("credentials").duration_since(begun);
+    assert!(seen.active().is_empty());
     std::fs::write(&file, "admin-token").unwrap();
     let since = Instant::now();
     seen.wait_for(2);
-    println!("scenario 20, expired token: recovered after {} ms", since.elapsed().as_millis());
+    print_times("20, expired token", noticed, since.elapsed());
     assert_eq!(sum(&ctx), SUM);
     ctx.stop();
 }
@@ -262,17 +284,15 @@ fn s27_pods_that_a_policy_refuses_are_asked_for_again_until_it_is_gone() {
         turn.cluster.block_on(pods(&turn).create(&dry, &probe)).is_err()
     });
     let seen = Seen::default();
+    let begun = Instant::now();
     let ctx = builder(&turn).listener(seen.clone()).build().unwrap();
-    let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(3) {
-        assert!(seen.active().is_empty() && turn.pods("executor").is_empty());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let noticed = seen.told("no pods here").duration_since(begun);
+    assert!(seen.active().is_empty() && turn.pods("executor").is_empty());
     let since = Instant::now();
     turn.cluster.block_on(bindings.delete("s27", &DeleteParams::default())).unwrap();
     turn.cluster.block_on(policies.delete("s27", &DeleteParams::default())).unwrap();
     seen.wait_for(2);
-    println!("scenario 27, policy: recovered after {} ms", since.elapsed().as_millis());
+    print_times("27, policy", noticed, since.elapsed());
     ctx.stop();
 }
 
@@ -343,11 +363,7 @@ fn s35_a_node_on_which_no_executor_starts_gets_none() {
     }
     let noticed = since.elapsed();
     seen.wait_for(4);
-    println!(
-        "scenario 35, one bad node: noticed after {} ms, recovered after {} ms",
-        noticed.as_millis(),
-        since.elapsed().as_millis()
-    );
+    print_times("35, one bad node", noticed, since.elapsed());
     let works = turn.pods("executor").into_iter().filter(|pod| turn.running().contains(&name(pod)));
     assert!(works.map(|pod| node_of(&pod)).all(|node| node == "n1"));
     assert_eq!(sum(&ctx), SUM);

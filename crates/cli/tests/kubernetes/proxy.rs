@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use kube::Client;
 use kube::api::{GetParams, WatchEvent};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -29,6 +29,7 @@ pub(crate) struct Lies {
     pub(crate) loses: u32,
     first_list: Option<String>,
     fired: u32,
+    creations: u32,
 }
 
 /// The lies of one test, and where to hear them.
@@ -56,6 +57,11 @@ impl Proxy {
         change(&mut self.lies.lock().unwrap());
     }
 
+    /// How often it was asked to create something.
+    pub(crate) fn creations(&self) -> u32 {
+        self.lies.lock().unwrap().creations
+    }
+
     /// How often it lied.
     pub(crate) fn fired(&self) -> u32 {
         self.lies.lock().unwrap().fired
@@ -76,11 +82,19 @@ async fn serve(mut stream: TcpStream, client: Client, lies: Arc<Mutex<Lies>>) ->
         if asked.path.contains("watch=true") {
             return watch(stream, &client, &lies, asked).await;
         }
-        let (code, body) = answer(&client, &lies, asked).await?;
-        let head = format!(
-            "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
+        let throttles = lies.lock().unwrap().throttles_s;
+        let (headers, (code, body)) = match throttles {
+            Some(seconds) => {
+                lies.lock().unwrap().fired += 1;
+                throttled(seconds)
+            }
+            None => {
+                let answer = answer(&client, &lies, asked).await?;
+                ("content-type: application/json".to_owned(), answer)
+            }
+        };
+        let length = body.len();
+        let head = format!("HTTP/1.1 {code} X\r\n{headers}\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all(format!("{head}{body}").as_bytes()).await.ok()?;
     }
 }
@@ -115,14 +129,10 @@ async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Asked> {
 
 /// What the real server answers, or something else; nothing if the answer is lost.
 async fn answer(client: &Client, lies: &Mutex<Lies>, asked: Asked) -> Option<(u16, String)> {
-    let throttles = lies.lock().unwrap().throttles_s;
-    if let Some(seconds) = throttles {
-        lies.lock().unwrap().fired += 1;
-        return Some((429, throttled(seconds)));
-    }
     let path = asked.path.split('?').next().unwrap_or_default().to_owned();
     let (lists, creates) =
         (asked.method == "GET" && path.ends_with("/pods"), asked.method == "POST");
+    lies.lock().unwrap().creations += u32::from(creates);
     let answer = ask(client, asked).await?;
     let lost = creates && {
         let mut lies = lies.lock().unwrap();
@@ -146,12 +156,10 @@ async fn answer(client: &Client, lies: &Mutex<Lies>, asked: Asked) -> Option<(u1
     Some(answer)
 }
 
-fn throttled(seconds: u32) -> String {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429,
-        "message": "too many requests", "details": {"retryAfterSeconds": seconds},
-    });
-    status.to_string()
+/// As API servers say it that are too busy: in plain text, and for how long in a header.
+fn throttled(seconds: u32) -> (String, (u16, String)) {
+    let headers = format!("content-type: text/plain; charset=utf-8\r\nretry-after: {seconds}");
+    (headers, (429, "Too many requests, please try again later.\n".to_owned()))
 }
 
 /// The same request, for the real server. A macro, because `kube` does not name the type of requests.

@@ -4,22 +4,25 @@ use std::time::Instant;
 
 use firesteel::Builder;
 
-use crate::application::builder;
-use crate::cluster::{Turn, turn};
+use crate::application::{builder, print_times};
+use crate::cluster::{Turn, turn, wait_until};
 
-/// What a job of such an application fails with, and how long that took is printed.
-pub(crate) fn failure(scenario: &str, builder: Builder) -> String {
+/// What a job of such an application fails with. How long that took is printed, and how long until nothing of it runs.
+pub(crate) fn failure(scenario: &str, turn: &Turn, builder: Builder) -> String {
     let since = Instant::now();
-    let failed = match builder.build() {
-        Err(error) => error.to_string(),
+    let (failed, noticed) = match builder.build() {
+        Err(error) => (error.to_string(), since.elapsed()),
         Ok(ctx) => {
             let failed = ctx.parallelize_in(2, 0..10u64).count();
             let failed = failed.map(|count| format!("it counted {count}")).unwrap_err().to_string();
+            let noticed = since.elapsed();
             ctx.stop();
-            failed
+            (failed, noticed)
         }
     };
-    println!("scenario {scenario}: failed after {} ms ({failed})", since.elapsed().as_millis());
+    wait_until("the end of its pods", || turn.unfinished().is_empty());
+    print_times(scenario, noticed, since.elapsed());
+    println!("scenario {scenario}: {failed}");
     failed
 }
 
@@ -37,7 +40,7 @@ fn s12_executors_that_never_register_end_the_application() {
         ("spark.executor.maxNumFailures", "1"),
         ("spark.kubernetes.executor.terminationGracePeriodSeconds", "1s"),
     ];
-    let failed = failure("12, never registers", impossible(&turn, &settings));
+    let failed = failure("12, never registers", &turn, impossible(&turn, &settings));
     assert!(failed.contains("never registered") && failed.contains("maxNumFailures"), "{failed}");
 }
 
@@ -50,7 +53,7 @@ fn s14_an_image_that_cannot_be_had_ends_the_application_with_the_kubelets_words(
         ("spark.kubernetes.container.image.pullPolicy", "IfNotPresent"),
         ("spark.firesteel.kubernetes.imageTimeout", "4s"),
     ];
-    let failed = failure("14, image cannot be pulled", impossible(&turn, &settings));
+    let failed = failure("14, image cannot be pulled", &turn, impossible(&turn, &settings));
     assert!(failed.contains("image") && failed.contains("localhost:1/none:1"), "{failed}");
 }
 
@@ -59,7 +62,7 @@ fn s14_an_image_that_cannot_be_had_ends_the_application_with_the_kubelets_words(
 fn s15_a_secret_that_does_not_exist_ends_the_application_at_once() {
     let turn = turn("s15");
     let settings = [("spark.kubernetes.executor.secretKeyRef.TOKEN", "nosuch:key")];
-    let failed = failure("15, secret does not exist", impossible(&turn, &settings));
+    let failed = failure("15, secret does not exist", &turn, impossible(&turn, &settings));
     assert!(failed.contains("CreateContainerConfigError") && failed.contains("nosuch"), "{failed}");
 }
 
@@ -68,7 +71,7 @@ fn s15_a_secret_that_does_not_exist_ends_the_application_at_once() {
 fn s19_a_missing_right_ends_the_application_and_is_named() {
     let turn = turn("s19");
     let settings = [("spark.kubernetes.authenticate.oauthToken", "nobody-token")];
-    let failed = failure("19, no rights", impossible(&turn, &settings));
+    let failed = failure("19, no rights", &turn, impossible(&turn, &settings));
     assert!(
         failed.contains("lacks a right") && failed.contains("cannot list resource"),
         "{failed}"
@@ -80,6 +83,6 @@ fn s19_a_missing_right_ends_the_application_and_is_named() {
 fn a_namespace_that_does_not_exist_is_named() {
     let turn = turn("nons");
     let settings = [("spark.kubernetes.namespace", "nowhere")];
-    let failed = failure("-, no namespace", impossible(&turn, &settings));
+    let failed = failure("-, no namespace", &turn, impossible(&turn, &settings));
     assert!(failed.contains("nowhere"), "{failed}");
 }

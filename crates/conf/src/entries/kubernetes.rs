@@ -303,6 +303,12 @@ entries! {
             Entry::new("spark.firesteel.kubernetes.unschedulable", "wait")
             .since("Firesteel 0.1.0").for_cluster();
 
+        /// Whether `submit` in cluster mode has the API server judge the pod of an executor before it creates anything. Set it to `false`
+        /// where policies refuse to the user who submits what they allow the driver's account.
+        KUBERNETES_SUBMISSION_DRY_RUN: bool =
+            Entry::new("spark.firesteel.kubernetes.submission.dryRun", "true")
+            .since("Firesteel 0.1.0").for_cluster();
+
         /// How long an executor whose container runs may take to register with the driver.
         KUBERNETES_REGISTRATION_TIMEOUT: Duration =
             Entry::new("spark.firesteel.kubernetes.registrationTimeout", "100s")

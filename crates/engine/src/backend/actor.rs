@@ -282,7 +282,7 @@ fn starved(app: Option<&AppId>, wanted: &str, why: &str) -> String {
 }
 
 /// In the program's log, or on its standard error if it keeps none: a program that waits for something says so.
-fn warn(message: &str) {
+pub fn warn(message: &str) {
     let has_log = tracing::dispatcher::get_default(|log| !log.is::<NoSubscriber>());
     if has_log {
         tracing::warn!("{message}");

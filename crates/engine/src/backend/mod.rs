@@ -58,6 +58,7 @@ use super::local::identity;
 use super::place::Place;
 use super::state::Launch;
 use actor::ActorMessage;
+pub use actor::warn;
 use backlog::Backlog;
 use broadcasts::Broadcasts;
 use contents::Contents;

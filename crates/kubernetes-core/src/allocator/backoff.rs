@@ -184,6 +184,16 @@ impl Backoff {
         }
     }
 
+    /// The application ends, and somebody waits for that: what stands in the way is asked about again soon, unless the API server
+    /// wants to be left alone.
+    pub(super) fn hurry(&mut self, now: Tick) {
+        let soon = now.plus_ms(self.waits.first_ms);
+        self.waits.longest_ms = self.waits.longest_ms.min(self.waits.first_ms.saturating_mul(2));
+        for pause in self.pauses.values_mut() {
+            pause.until = pause.until.min(soon).max(pause.asked);
+        }
+    }
+
     fn until(&self, is: impl Fn(Class) -> bool) -> Tick {
         let pauses = self.pauses.iter().filter(|(class, _)| is(**class));
         pauses.map(|(_, pause)| pause.until).max().unwrap_or_default()

@@ -344,6 +344,7 @@ impl Allocator {
         }
         self.life = Life::Stopping(Closing::Answers);
         self.target = 0;
+        self.backoff.hurry(turn.now);
         let executors: Vec<_> = self.slots.iter().map(|(executor, _)| executor).collect();
         for executor in executors {
             let slot = self.slots.remove(executor, &self.options.deadlines);
@@ -458,6 +459,12 @@ impl Allocator {
 
     pub fn target(&self) -> u32 {
         self.target
+    }
+
+    /// Whether there may be pods that the API server has not been told to end, or not heard to be.
+    pub fn may_leave_pods(&self) -> bool {
+        let known = matches!(self.life, Life::Stopping(Closing::Listed) | Life::Over);
+        !(known && self.graves.all_accepted())
     }
 
     /// Pods that are to be deleted and may still be there.

@@ -17,6 +17,8 @@ struct Grave {
     /// So often in a row the API server said no.
     refusals: u32,
     force: bool,
+    /// The API server said that it ends it.
+    accepted: bool,
     /// No list shows it.
     unseen: bool,
     claims: Vec<ClaimName>,
@@ -45,6 +47,7 @@ impl Graves {
             asked: false,
             refusals: 0,
             force,
+            accepted: false,
             unseen: false,
             claims: Vec::new(),
         };
@@ -74,6 +77,7 @@ impl Graves {
             asked: false,
             refusals: 0,
             force: true,
+            accepted: false,
             unseen: true,
             claims: Vec::new(),
         };
@@ -103,6 +107,7 @@ impl Graves {
         }
         if let Some(grave) = self.graves.get_mut(uid) {
             (grave.next, grave.force, grave.refusals) = (until, true, 0);
+            grave.accepted = true;
         }
     }
 
@@ -145,6 +150,11 @@ impl Graves {
 
     pub(super) fn due(&self) -> Option<Tick> {
         self.graves.values().map(|grave| grave.next).min()
+    }
+
+    /// Whether the API server ends all of them.
+    pub(super) fn all_accepted(&self) -> bool {
+        self.graves.values().all(|grave| grave.accepted)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use firesteel_backend::command::Command;
 use firesteel_conf::{Conf, Entry, REDACTED, entries};
+use firesteel_engine::ApplicationSpec;
 use firesteel_kubernetes_core::names::LONGEST_PREFIX;
+use firesteel_rpc::SECRET_VARIABLE;
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, ContainerPort, EnvVar, Pod, PodSpec, Secret, Service,
     ServicePort, ServiceSpec, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+use super::executor::{ExecutorPods, Owner};
 use super::fetch;
 use super::parts::{self, Role, owned, secret_variable};
 use crate::labels::{self, named, variable, variable_of_pod};
@@ -33,6 +37,8 @@ const UI_PORT: u16 = 4040;
 pub(crate) struct DriverPod {
     pub(crate) pod: Pod,
     pub(crate) container: String,
+    /// A pod of an executor as this driver will ask for, to find out whether it would get it: here is somebody who can put it right.
+    pub(crate) trial: Pod,
     app: String,
     name: String,
     settings: Conf,
@@ -69,22 +75,19 @@ impl DriverPod {
             ..ContainerPort::default()
         });
         container.ports.get_or_insert_default().extend(told_ports);
-        let mount = VolumeMount {
-            name: "spark-conf-volume-driver".to_owned(),
-            mount_path: CONF_DIR.to_owned(),
-            ..<_>::default()
-        };
-        let source = ConfigMapVolumeSource { name: config_map_name(name), ..<_>::default() };
-        let volume =
-            Volume { name: mount.name.clone(), config_map: Some(source), ..Volume::default() };
+        let (volume, mount) = settings_volume(name);
         container.volume_mounts.get_or_insert_default().push(mount);
         let spec = pod.spec.get_or_insert_with(PodSpec::default);
         fetch::add(settings, name, spec, &mut container)?;
         let own = container.name.clone();
-        // Not created, only found out whether they could be: here is somebody who can put it right.
-        parts::base(settings, Role::Executor, "", "")?;
-        let template = executor_template(settings)?;
         let mut told = told(settings, app, name)?;
+        let owner = Owner {
+            image: container.image.clone(),
+            secret: Some((secret_name(name), APPLICATION_SECRET.to_owned())),
+            ..Owner::new(name, "")
+        };
+        let trial = trial(&told, app, &app_name, program, &owner)?;
+        let template = executor_template(settings)?;
         if fetched.len() > 1 {
             let files = told.get(&entries::FILES)?.into_iter().filter(|file| !file.is_empty());
             let files: Vec<String> = files.chain(fetched.into_iter().skip(1)).collect();
@@ -100,6 +103,7 @@ impl DriverPod {
         Ok(DriverPod {
             pod,
             container: own,
+            trial,
             app: app.to_owned(),
             name: name.to_owned(),
             settings: told,
@@ -179,6 +183,36 @@ impl DriverPod {
             ..Secret::default()
         }
     }
+}
+
+/// Where the driver's settings are, for its container.
+fn settings_volume(driver: &str) -> (Volume, VolumeMount) {
+    let mount = VolumeMount {
+        name: "spark-conf-volume-driver".to_owned(),
+        mount_path: CONF_DIR.to_owned(),
+        ..VolumeMount::default()
+    };
+    let source = ConfigMapVolumeSource { name: config_map_name(driver), ..<_>::default() };
+    let volume = Volume { name: mount.name.clone(), config_map: Some(source), ..<_>::default() };
+    (volume, mount)
+}
+
+/// A pod of an executor, from the settings that the driver is told and the template as it is here.
+fn trial(
+    told: &Conf,
+    app: &str,
+    app_name: &str,
+    program: &str,
+    driver: &Owner,
+) -> Result<Pod, Error> {
+    let mut environment = told.executor_environment()?;
+    environment.insert(SECRET_VARIABLE.to_owned(), String::new());
+    let command = Command { program: program.to_owned(), environment, ..Command::default() };
+    let (name, user, conf) = (app_name.to_owned(), String::new(), told.clone());
+    let application = ApplicationSpec { name, user, conf, command };
+    let entry = &entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX;
+    let prefix = told.get(entry)?.unwrap_or_default();
+    ExecutorPods::trial(&application, app, driver, &prefix)
 }
 
 /// The template of executors' pods goes with the settings: the driver makes these pods. Looked at here, where its author is.
@@ -420,6 +454,36 @@ mod tests {
         let prefix = long.settings.get(&entries::KUBERNETES_EXECUTOR_POD_NAME_PREFIX).unwrap();
         let prefix = prefix.unwrap();
         assert!(prefix.len() <= LONGEST_PREFIX && prefix.starts_with("aaa"), "{prefix}");
+    }
+
+    #[test]
+    fn an_executors_pod_is_made_for_trial_as_settings_template_and_variables_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let template = directory.path().join("executor.yaml");
+        std::fs::write(&template, "spec:\n  priorityClassName: low\n  containers: []\n").unwrap();
+        let mut conf = Conf::new();
+        for (key, value) in [
+            ("spark.kubernetes.container.image", "pi:1"),
+            ("spark.kubernetes.executor.limit.cores", "500m"),
+            ("spark.executorEnv.GREETING", "hello"),
+            ("spark.firesteel.kubernetes.fetch", "s3a://b/u/pi"),
+        ] {
+            conf.set(key, value);
+        }
+        conf.set("spark.kubernetes.executor.podTemplateFile", template.display());
+        let driver = DriverPod::new(&conf, ("spark-1", "pi-1-driver"), "/pi", &[]).unwrap();
+        let trial = serde_json::to_value(&driver.trial).unwrap();
+        assert_eq!(trial["metadata"]["name"], "pi-1-exec-1");
+        assert_eq!(trial["spec"]["priorityClassName"], "low");
+        let container = &trial["spec"]["containers"][0];
+        assert_eq!(container["resources"]["limits"]["cpu"], "500m");
+        assert_eq!(container["command"][0], "/opt/spark/work-dir/pi", "where it is fetched to");
+        assert_eq!(container["ports"][0]["containerPort"], 7079, "the driver is told so");
+        let variables = container["env"].as_array().unwrap();
+        let named = |name: &str| variables.iter().find(|one| one["name"] == name).unwrap();
+        assert_eq!(named("GREETING")["value"], "hello");
+        let secret = &named(SECRET_VARIABLE)["valueFrom"]["secretKeyRef"];
+        assert_eq!(secret["name"], "pi-1-driver-conf-secret");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The pods of executors: one is made from settings, template and the application's command, and each executor's differs from it in
 //! its name, its number and its claims only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_backend::command::variable as told;
 use firesteel_conf::process_variables::EXECUTOR_ATTRIBUTE;
@@ -9,8 +9,10 @@ use firesteel_conf::{Conf, entries};
 use firesteel_engine::ApplicationSpec;
 use firesteel_kubernetes_core::allocator::PodRequest;
 use firesteel_kubernetes_core::claim::Mount;
-use firesteel_kubernetes_core::{PodUid, VolumeName};
+use firesteel_kubernetes_core::names::pod_name;
+use firesteel_kubernetes_core::{Generation, PodUid, VolumeName};
 use firesteel_rpc::SECRET_VARIABLE;
+use firesteel_types::ExecutorId;
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement,
     NodeSelectorTerm, PersistentVolumeClaim, PersistentVolumeClaimTemplate,
@@ -69,6 +71,43 @@ impl ExecutorPods {
         app: &str,
         owner: Option<&Owner>,
     ) -> Result<Self, Error> {
+        let mut pods = ExecutorPods::without_claims(application, app, owner)?;
+        pods.owner = owner.map(Owner::reference);
+        if owner.is_some() {
+            let volumes = volumes::owned_by_driver(&application.conf)?;
+            pods.claims = take_claims(pods.pod.spec.get_or_insert_default(), &volumes);
+        }
+        Ok(pods)
+    }
+
+    /// The pod of a first executor, for an API server to judge before there is a driver. It owns the claims that the driver would make
+    /// first: they are judged, too.
+    pub(crate) fn trial(
+        application: &ApplicationSpec,
+        app: &str,
+        driver: &Owner,
+        prefix: &str,
+    ) -> Result<Pod, Error> {
+        let pods = ExecutorPods::without_claims(application, app, Some(driver))?;
+        let executor = ExecutorId(1);
+        let mut pod = pods.pod(&PodRequest {
+            executor,
+            name: pod_name(prefix, executor),
+            generation: Generation(1),
+            attempt: 1,
+            avoid: BTreeSet::new(),
+            last_choice: BTreeSet::new(),
+            mounts: Vec::new(),
+        });
+        pod.metadata.owner_references = None;
+        Ok(pod)
+    }
+
+    fn without_claims(
+        application: &ApplicationSpec,
+        app: &str,
+        owner: Option<&Owner>,
+    ) -> Result<Self, Error> {
         let conf = &application.conf;
         let (mut pod, mut container) = parts::base(conf, Role::Executor, app, &application.name)?;
         let labels = pod.metadata.labels.get_or_insert_default();
@@ -104,12 +143,7 @@ impl ExecutorPods {
         }
         spec.termination_grace_period_seconds = Some(i64::try_from(grace).unwrap_or(i64::MAX));
         spec.containers.insert(0, container);
-        let claims = match owner {
-            Some(_) => take_claims(spec, &volumes::owned_by_driver(conf)?),
-            None => BTreeMap::new(),
-        };
-        let owner = owner.map(Owner::reference);
-        Ok(ExecutorPods { pod, container: name, claims, owner })
+        Ok(ExecutorPods { pod, container: name, claims: BTreeMap::new(), owner: None })
     }
 
     /// The claims that a pod needs and that may not be there yet.
@@ -276,11 +310,9 @@ fn rather_not(spec: &mut PodSpec, nodes: &[String]) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use firesteel_backend::command::Command;
-    use firesteel_kubernetes_core::{ClaimName, Generation, PodName};
-    use firesteel_types::{ExecutorId, Host};
+    use firesteel_kubernetes_core::{ClaimName, PodName};
+    use firesteel_types::Host;
     use serde_json::Value;
 
     use super::*;
@@ -387,6 +419,33 @@ mod tests {
         let pods = ExecutorPods::new(&told, "spark-1", None).unwrap();
         let pod = serde_json::to_value(pods.pod(&request(&[]))).unwrap();
         assert!(pod["spec"]["volumes"][0]["ephemeral"].is_object(), "{pod}");
+    }
+
+    #[test]
+    fn a_pod_on_trial_is_that_of_a_first_executor_without_a_driver_to_belong_to() {
+        let volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.data";
+        let said = |what: &str| format!("{volume}.{what}");
+        let (name, size) = (said("options.claimName"), said("options.sizeLimit"));
+        let path = said("mount.path");
+        let told = application(&[(&name, "OnDemand"), (&size, "1Gi"), (&path, "/data")]);
+        let owner = Owner { image: Some("pi:1".to_owned()), ..Owner::new("d", "") };
+        let mut trial = ExecutorPods::trial(&told, "spark-1", &owner, "pi-1").unwrap();
+        assert_eq!(trial.metadata.owner_references, None);
+        let made = serde_json::to_value(&trial).unwrap();
+        let claim = &made["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"];
+        assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1Gi");
+        let pods = ExecutorPods::new(&told, "spark-1", Some(&owner)).unwrap();
+        let first = PodRequest {
+            executor: ExecutorId(1),
+            name: PodName::new("pi-1-exec-1"),
+            generation: Generation(1),
+            ..request(&[])
+        };
+        let mut real = pods.pod(&first);
+        real.metadata.owner_references = None;
+        let volumes = |pod: &mut Pod| pod.spec.as_mut().and_then(|spec| spec.volumes.take());
+        assert!(volumes(&mut trial).is_some() && volumes(&mut real).is_some());
+        assert_eq!(trial, real, "but for the claim");
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod telling;
 
 use std::io;
 use std::net::{ToSocketAddrs, UdpSocket};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use firesteel_backend::AppId;
@@ -82,6 +84,8 @@ struct PodProvider {
     hears: Option<UnboundedReceiver<ProviderCommand>>,
     /// Closed when nothing is left.
     over: Option<Receiver<()>>,
+    /// Whether pods may be left if that is not waited for.
+    may_leave: Arc<AtomicBool>,
 }
 
 impl PodProvider {
@@ -107,7 +111,27 @@ impl PodProvider {
             commands,
             hears: Some(hears),
             over: None,
+            may_leave: Arc::new(AtomicBool::new(true)),
         })
+    }
+
+    /// What a user is to know of pods whose end nobody confirmed.
+    fn leftovers(&self) -> String {
+        let (url, app) = (self.connection.url(), &self.app);
+        let unsure = format!(
+            "the application {app} is over, and the API server {url} has not confirmed within {} s that its executors' pods end",
+            GOODBYE.as_secs()
+        );
+        match &self.driver_pod {
+            Some(pod) => format!("{unsure}: they go with the driver's pod {pod}"),
+            None => format!(
+                "{unsure}: their processes end by themselves; delete the pods with kubectl delete pods --namespace {} --selector {}={app},{}={}",
+                self.requests.namespace(),
+                labels::APPLICATION,
+                labels::ROLE,
+                labels::EXECUTOR
+            ),
+        }
     }
 
     fn begin(&mut self, application: &ApplicationSpec, reports: Reports) -> Result<(), Error> {
@@ -132,6 +156,7 @@ impl PodProvider {
         let requests = self.requests.clone().for_pods(pods);
         let (done, over) = channel::<()>();
         let mut shell = Shell::new(core, requests.clone(), self.connection.clone(), reports);
+        self.may_leave = shell.may_leave();
         if let Some(home) = home {
             let (shortage, changes) = tokio::sync::watch::channel(None);
             self.runtime.spawn(tell_driver_pod(requests, home.owner, changes));
@@ -213,10 +238,14 @@ impl Provider for PodProvider {
 
     fn stop(&mut self) {
         self.command(ProviderCommand::Stop);
-        if let Some(over) = self.over.take()
-            && over.recv_timeout(GOODBYE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-        {
-            tracing::warn!(app = self.app, "executor pods are still ending: they were told to");
+        let Some(over) = self.over.take() else { return };
+        if over.recv_timeout(GOODBYE) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        if self.may_leave.load(Ordering::Relaxed) {
+            firesteel_engine::warn(&self.leftovers());
+        } else {
+            tracing::info!(app = self.app, "executor pods are still ending: they were told to");
         }
     }
 }
@@ -238,6 +267,22 @@ fn own_address(url: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_application_whose_pods_may_be_left_says_how_to_find_them() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut conf = Conf::new();
+        conf.set("spark.app.id", "spark-1").set("spark.kubernetes.namespace", "jobs");
+        let left = |conf: &Conf| {
+            PodProvider::new("http://127.0.0.1:1", conf, runtime.handle()).unwrap().leftovers()
+        };
+        let command = "kubectl delete pods --namespace jobs --selector spark-app-selector=spark-1,spark-role=executor";
+        let text = left(&conf);
+        assert!(text.contains(command) && text.contains("http://127.0.0.1:1"), "{text}");
+        conf.set("spark.kubernetes.driver.pod.name", "d");
+        let text = left(&conf);
+        assert!(text.contains("go with the driver's pod d") && !text.contains("kubectl"), "{text}");
+    }
 
     #[test]
     fn the_address_of_this_machine_is_the_one_that_the_server_sees() {

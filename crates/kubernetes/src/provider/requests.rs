@@ -65,6 +65,10 @@ impl Requests {
         self
     }
 
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Asks with these credentials from now on, and so do all clones.
     pub(super) fn use_client(&self, client: Client) {
         self.client.send_replace(client);

@@ -1,6 +1,9 @@
 //! The allocator's shell: one event at a time goes in, and what it decides is carried out. Requests run beside it, and their answers
 //! are events.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
 use firesteel_backend::timer::Timer;
 use firesteel_engine::Reports;
@@ -37,6 +40,8 @@ pub(super) struct Shell {
     watch: Option<AbortHandle>,
     timer: Timer,
     shortage: Option<Shortage>,
+    /// Whether pods may be left if the application is over now.
+    may_leave: Arc<AtomicBool>,
     over: bool,
 }
 
@@ -60,8 +65,14 @@ impl Shell {
             watch: None,
             timer: Timer::default(),
             shortage: None,
+            may_leave: Arc::new(AtomicBool::new(true)),
             over: false,
         }
+    }
+
+    /// Whether pods may be left if nobody waits for it any longer.
+    pub(super) fn may_leave(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.may_leave)
     }
 
     /// Tells this as well whenever it changes why executors are missing.
@@ -114,6 +125,7 @@ impl Shell {
     fn feed(&mut self, event: AllocatorEvent) {
         let mut effects = Vec::new();
         self.core.handle(self.clock.now(), event, &mut effects);
+        self.may_leave.store(self.core.may_leave_pods(), Ordering::Relaxed);
         for effect in effects {
             self.carry_out(effect);
         }

@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Cluster, Submission};
+use super::Cluster;
 use crate::answer::within;
 use crate::pod::{DriverPod, Owner};
 use crate::{Error, labels, unique};
@@ -32,12 +32,9 @@ pub(super) struct Driver {
 
 pub(super) async fn create(
     cluster: &Cluster,
-    submission: &Submission,
-    app: &str,
+    mut plan: DriverPod,
     name: &str,
 ) -> Result<Driver, Error> {
-    let Submission { program, arguments, conf } = submission;
-    let mut plan = DriverPod::new(conf, (app, name), program, arguments)?;
     let mark = unique();
     let annotations = plan.pod.metadata.annotations.get_or_insert_default();
     annotations.insert(labels::SUBMISSION.to_owned(), mark.clone());
@@ -226,8 +223,8 @@ mod tests {
         };
         let mut conf = Conf::new();
         conf.set("spark.kubernetes.container.image", "pi:1");
-        let submission = Submission { program: "/pi".to_owned(), arguments: Vec::new(), conf };
-        (create(&cluster, &submission, "spark-1", "pi-driver").await, server)
+        let plan = DriverPod::new(&conf, ("spark-1", "pi-driver"), "/pi", &[]).unwrap();
+        (create(&cluster, plan, "pi-driver").await, server)
     }
 
     fn with_uid(body: &Value, uid: &str) -> Answer {

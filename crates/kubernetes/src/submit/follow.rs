@@ -32,6 +32,7 @@ pub(super) async fn to_the_end(
     let (mut last, mut failing) = (String::new(), None::<Instant>);
     let mut waited = Waited::default();
     loop {
+        let mut pause = interval.max(LEAST_INTERVAL);
         match within(cluster.limit, pods.get(&driver.name)).await {
             Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
                 return Ok(gone(&id, tell));
@@ -61,9 +62,20 @@ pub(super) async fn to_the_end(
             Err(error) if failing.is_some_and(|since| since.elapsed() >= PATIENCE) => {
                 return Err(not_shown(cluster, driver, error));
             }
-            Err(_) => drop(failing.get_or_insert_with(Instant::now)),
+            Err(error) => {
+                failing.get_or_insert_with(Instant::now);
+                pause = pause.max(asked_for(&error).min(PATIENCE));
+            }
         }
-        tokio::time::sleep(interval.max(LEAST_INTERVAL)).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// How long the API server wants to be left alone.
+fn asked_for(error: &ApiError) -> Duration {
+    match error {
+        ApiError::Throttled { retry_after_ms: Some(after), .. } => Duration::from_millis(*after),
+        _ => Duration::ZERO,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `trial` | whether the API server would take the pods of executors |
 //! | `create` | a driver's pod and what goes with it: all of it, or nothing |
 //! | `follow` | how far a driver is, to its end |
 //! | `patience` | how long a driver may take to start |
@@ -11,6 +12,7 @@ mod create;
 mod find;
 mod follow;
 mod patience;
+mod trial;
 
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use firesteel_conf::{Conf, entries};
 use kube::Client;
 
 use crate::connect::{Caller, Connection};
+use crate::pod::DriverPod;
 pub use crate::unique;
 use crate::{Error, labels};
 pub use find::{kill, status};
@@ -75,23 +78,43 @@ impl Cluster {
     }
 }
 
-/// Has the cluster run a driver, and waits for its end if the settings say so. `tell` hears what users should know.
-pub async fn submit(
-    url: &str,
-    submission: &Submission,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Outcome, Error> {
-    let conf = &submission.conf;
+/// A driver that can be created: settings and templates make sense, and the API server would take its executors' pods.
+pub struct Prepared {
+    cluster: Cluster,
+    app: String,
+    name: String,
+    plan: DriverPod,
+    /// How often it is looked at, and how long it may take to start; `None`: its end is not waited for.
+    follows: Option<(Duration, Patience)>,
+}
+
+/// Finds out what can be found out before anything is created or uploaded.
+pub async fn prepare(url: &str, submission: &Submission) -> Result<Prepared, Error> {
+    let Submission { program, arguments, conf } = submission;
     let cluster = Cluster::connect(url, conf).await?;
     let (app, name) = names(conf)?;
-    let driver = create::create(&cluster, submission, &app, &name).await?;
-    tell(&format!("{}:{name} submitted as {app}", cluster.namespace));
-    if !conf.get(&entries::KUBERNETES_WAIT_APP_COMPLETION)? {
-        return Ok(Outcome { exit_code: None, succeeded: true, is_over: false });
+    let plan = DriverPod::new(conf, (&app, &name), program, arguments)?;
+    let follows = match conf.get(&entries::KUBERNETES_WAIT_APP_COMPLETION)? {
+        true => Some((conf.get(&entries::KUBERNETES_REPORT_INTERVAL)?, Patience::of(conf)?)),
+        false => None,
+    };
+    if conf.get(&entries::KUBERNETES_SUBMISSION_DRY_RUN)? {
+        trial::of_executor(&cluster, &plan.trial).await?;
     }
-    let interval = conf.get(&entries::KUBERNETES_REPORT_INTERVAL)?;
-    let patience = Patience::of(conf)?;
-    follow::to_the_end(&cluster, &driver, interval, &patience, tell).await
+    Ok(Prepared { cluster, app, name, plan, follows })
+}
+
+impl Prepared {
+    /// Has the cluster run the driver, and waits for its end if the settings say so. `tell` hears what users should know.
+    pub async fn submit(self, tell: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
+        let Prepared { cluster, app, name, plan, follows } = self;
+        let driver = create::create(&cluster, plan, &name).await?;
+        tell(&format!("{}:{name} submitted as {app}", cluster.namespace));
+        let Some((interval, patience)) = follows else {
+            return Ok(Outcome { exit_code: None, succeeded: true, is_over: false });
+        };
+        follow::to_the_end(&cluster, &driver, interval, &patience, tell).await
+    }
 }
 
 /// The application's id, and the name of its driver's pod.

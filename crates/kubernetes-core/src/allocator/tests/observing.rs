@@ -199,6 +199,39 @@ fn s36_requests_to_delete_are_made_until_they_are_heard() {
     assert_eq!(deletes(&scene.wait(21_000)).len(), 1, "the answer was lost");
 }
 
+#[test]
+fn s36_an_application_that_ends_asks_a_server_that_was_away_for_long_soon_again() {
+    for (refusal, deleted) in [
+        (ApiError::Unreachable("away".to_owned()), 1),
+        (ApiError::Throttled { retry_after_ms: Some(60_000), message: "busy".to_owned() }, 0),
+    ] {
+        let mut scene = Scene::working(options(), 1);
+        for _ in 0..90 {
+            let number = scene.watch;
+            let error = Some(refusal.clone());
+            scene.feed(AllocatorEvent::WatchEnded { number, error });
+            scene.wait(1000);
+        }
+        let now = deletes(&scene.command(ProviderCommand::Stop)).len();
+        assert!(scene.allocator.may_leave_pods());
+        let soon = deletes(&scene.wait(3000)).len();
+        assert_eq!((now, soon), (0, deleted), "{refusal}");
+    }
+}
+
+#[test]
+fn s36_pods_may_be_left_until_the_server_says_that_it_ends_all_there_are() {
+    let mut scene = Scene::working(options(), 1);
+    scene.command(ProviderCommand::Stop);
+    scene.deleted(1, Ok(()));
+    assert!(scene.allocator.may_leave_pods(), "there may be others");
+    let pods = vec![scene.running(1), scene.running(7)];
+    scene.lists(pods);
+    assert!(scene.allocator.may_leave_pods(), "there is another");
+    scene.deleted(7, Ok(()));
+    assert!(!scene.allocator.may_leave_pods() && !scene.allocator.is_over(), "they end");
+}
+
 fn finished(out: &[AllocatorEffect]) -> bool {
     out.iter().any(|effect| matches!(effect, AllocatorEffect::Finish))
 }
