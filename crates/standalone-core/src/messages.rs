@@ -292,10 +292,10 @@ pub enum ToApplication {
     ExecutorPreparing { executor: ExecutorId, preparing: Preparing },
     /// A worker is gone, with all that lay on it.
     WorkerRemoved { worker: WorkerId, host: Host, message: String },
-    /// No worker can run an executor of it for now.
+    /// Executors of it are missing, or are not any more.
     ApplicationStarved {
-        /// What is missing.
-        message: String,
+        /// Which, and why; `None`: none is.
+        shortage: Option<String>,
     },
     /// The master ended it.
     ApplicationRemoved { message: String },
