@@ -1,7 +1,7 @@
 //! An application that runs: what it prints, line by line with the moment it came, until its input is closed.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
@@ -49,6 +49,13 @@ impl Driver {
 
     pub(crate) fn pid(&self) -> i32 {
         self.child.id() as i32
+    }
+
+    /// Tells it something: a line of its input.
+    pub(crate) fn say(&mut self, words: &str) -> Result<()> {
+        let input = self.input.as_mut().context("its input has ended")?;
+        writeln!(input, "{words}")?;
+        Ok(input.flush()?)
     }
 
     /// Waits for `count` more lines that start with `words`; when the last one came.
@@ -153,6 +160,15 @@ mod tests {
         driver.hear("one", 1, LONG).unwrap();
         driver.hear("two", 1, LONG).unwrap();
         assert_eq!(driver.finish(LONG).unwrap(), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn it_is_told_something_by_its_input() {
+        let mut driver = shell("while read word; do echo \"heard $word\"; done");
+        driver.say("one").unwrap();
+        driver.hear("heard one", 1, LONG).unwrap();
+        driver.say("two").unwrap();
+        assert_eq!(driver.finish(LONG).unwrap(), ["heard one", "heard two"]);
     }
 
     #[test]

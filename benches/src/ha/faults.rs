@@ -13,6 +13,7 @@ use super::{
     Bench,
     ensemble::{Ensemble, Service},
     masters::{Masters, scratch},
+    witness,
 };
 use crate::{
     bars::Target,
@@ -83,11 +84,20 @@ pub(super) fn measure(
         if wanted("stopped") {
             let name = format!("stopped{suffix}");
             alone(bench, &mut table, &name, || leader_stopped(ours, service));
+            let late = bench.tried(&name, witness::late_orders(programs, service));
+            bench.bar(&format!("{name}_late_orders"), late, Target::AtMost(0.0));
         }
         if wanted("store") {
             let name = format!("store{suffix}");
             alone(bench, &mut table, &name, || store_gone(ours, service));
         }
+    }
+    if wanted("stopped") {
+        let wrong = scratch("state").and_then(|directory| {
+            witness::wrong_orders_with_directory(programs, &file_system(&directory))
+        });
+        let wrong = bench.tried("stopped_file_system", wrong);
+        bench.bar("stopped_file_system_wrong_orders", wrong, Target::AtMost(0.0));
     }
     println!("\n{table}");
 }

@@ -3,11 +3,11 @@
 use std::{
     fs,
     path::PathBuf,
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::{
@@ -120,6 +120,20 @@ impl<'a> Masters<'a> {
         let directory = self.properties.parent().context("a file in a directory")?;
         self.members[at].child = start(command, "ha", directory, &format!("master-{at}"))?;
         Ok(())
+    }
+
+    /// Starts one more with the same settings, which is not to run: what it says.
+    pub(super) fn refused_another(&self) -> Result<String> {
+        let mut command = command(self.kind, &self.properties, free_port()?, free_port()?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let ended = until("the end of another master", START, || child.try_wait().ok().flatten());
+        if ended.is_err() {
+            child.kill()?;
+        }
+        let output = child.wait_with_output()?;
+        ensure!(!ended?.success(), "another master ended as if all were well");
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// The address of the page of one of them.

@@ -3,6 +3,7 @@
 //! | file | measures |
 //! |---|---|
 //! | `faults` | masters that are killed, stopped, restarted with another clock; a ZooKeeper or etcd that is gone |
+//! | `witness` | a leader that stands still while there is much to order: what it orders when it goes on |
 //! | `applications` | 1,000 applications in cluster mode: does anything grow |
 //! | `state` | a master that recovers 1,000 workers and 1,000 applications |
 //! | `clients` | Spark's own `spark-submit`, another user of this machine, somebody who listens on the network |
@@ -15,6 +16,7 @@ mod ensemble;
 mod faults;
 mod masters;
 mod state;
+mod witness;
 
 use anyhow::Result;
 

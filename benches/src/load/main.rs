@@ -1,10 +1,12 @@
-//! Plays many workers and applications for one master: `firesteel-bench-load URL WORKERS APPLICATIONS`.
+//! Plays many workers and applications for one master: `firesteel-bench-load URL WORKERS APPLICATIONS`; or a few that watch what several
+//! masters order: `firesteel-bench-load URL witness`.
 //!
-//! Each has a connection of its own. Workers say what real ones say, without starting anything; applications ask for more
-//! than there is, so that they queue, and each is ended once and comes again. Prints `LOADED` when all that is over, and stays
-//! until its input ends.
+//! Each has a connection of its own. Workers and applications say what real ones say, and come back to a master as those do, without
+//! starting anything. Of many, applications ask for more than there is, so that they queue, and each is ended once and comes again: then
+//! `LOADED` is printed. It stays until its input ends.
 
 mod player;
+mod witness;
 
 use std::{
     io::Read,
@@ -14,10 +16,17 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use firesteel_rpc::RpcAddress;
-use firesteel_standalone_core::messages::ToMaster;
 use tokio::runtime::Runtime;
 
 use player::{Application, Worker};
+
+const USAGE: &str =
+    "usage: firesteel-bench-load URL WORKERS APPLICATIONS | firesteel-bench-load URL witness";
+
+/// Cores of a worker, of an executor, and what an application wants.
+const CORES: u32 = 16;
+const EXECUTOR_CORES: u32 = 2;
+const WANTED_CORES: u32 = 96;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -37,26 +46,39 @@ fn main() -> ExitCode {
 }
 
 fn play(words: &[String]) -> Result<()> {
-    let [url, workers, applications] = words else {
-        bail!("usage: firesteel-bench-load URL WORKERS APPLICATIONS");
-    };
-    let master: RpcAddress = url.parse().context("the master's URL")?;
-    let (workers, applications): (u64, u64) = (workers.parse()?, applications.parse()?);
+    let (url, rest) = words.split_first().context(USAGE)?;
+    let hosts = url.strip_prefix("spark://").unwrap_or(url).split(',');
+    let masters = hosts.map(|host| format!("spark://{host}").parse());
+    let masters: Vec<RpcAddress> =
+        masters.collect::<Result<_, _>>().context("the URL of the masters")?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    let workers: Result<Vec<Worker>> =
-        (0..workers).map(|number| Worker::join(&runtime, &master, number)).collect();
-    let workers = workers?;
-    wait(&runtime, "all workers", || workers.iter().all(Worker::is_registered))?;
-    let register = |number| Application::register(&runtime, &master, number);
+    match rest {
+        [word] if word == "witness" => witness::watch(&runtime, &masters),
+        [workers, applications] => {
+            put_under_load(&runtime, &masters, workers.parse()?, applications.parse()?)
+        }
+        _ => bail!(USAGE),
+    }
+}
+
+fn put_under_load(
+    runtime: &Runtime,
+    masters: &[RpcAddress],
+    workers: u64,
+    applications: u64,
+) -> Result<()> {
+    let join = |number| Worker::join(runtime, masters, (number, CORES), None);
+    let workers = (0..workers).map(join).collect::<Result<Vec<Worker>>>()?;
+    wait(runtime, "all workers", || workers.iter().all(Worker::is_registered))?;
+    let register =
+        |number| Application::register(runtime, masters, number, (WANTED_CORES, EXECUTOR_CORES));
     let mut queue: Vec<Application> = (0..applications).map(register).collect::<Result<_>>()?;
-    wait(&runtime, "all applications", || queue.iter().all(|app| app.id().is_some()))?;
+    wait(runtime, "all applications", || queue.iter().all(|app| app.id().is_some()))?;
     for number in applications..2 * applications {
-        exchange(&runtime, &mut queue, register(number)?)?;
+        exchange(runtime, &mut queue, register(number)?)?;
     }
-    for worker in &workers {
-        worker.beat()?;
-    }
+    workers.iter().for_each(Worker::beat);
     println!("LOADED");
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
@@ -65,8 +87,7 @@ fn play(words: &[String]) -> Result<()> {
 /// The oldest application ends, and another takes its place at the end of the queue.
 fn exchange(runtime: &Runtime, queue: &mut Vec<Application>, next: Application) -> Result<()> {
     let first = queue.remove(0);
-    let app = first.id().context("it is registered")?;
-    first.say(ToMaster::UnregisterApplication { app })?;
+    first.stop();
     wait(runtime, "another application", || next.id().is_some())?;
     queue.push(next);
     Ok(())

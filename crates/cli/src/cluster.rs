@@ -2,6 +2,7 @@
 //!
 //! The file is Spark's `conf/workers`: a host on each line. Each machine has this executable under the same path.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -47,9 +48,9 @@ struct Machines {
 
 pub(crate) fn run(flags: ClusterFlags) -> Result<ExitCode, Failure> {
     match flags.action {
-        Action::Start(machines) => Cluster::of(machines)?.start(),
-        Action::Stop(machines) => Cluster::of(machines)?.stop(),
-        Action::Status(machines) => Cluster::of(machines)?.status(),
+        Action::Start(machines) => Cluster::of(machines)?.checked()?.start(),
+        Action::Stop(machines) => Cluster::of(machines)?.without_flags("stop")?.stop(),
+        Action::Status(machines) => Cluster::of(machines)?.without_flags("status")?.status(),
     }
 }
 
@@ -75,6 +76,34 @@ impl Cluster {
             program: machines.program.unwrap_or(own),
             flags: machines.flags,
         })
+    }
+
+    /// Whether its workers could find its master.
+    fn checked(self) -> Result<Self, Failure> {
+        if self.port == 0 {
+            return Err("--port 0: write a port, such as 7077: the workers have to know it".into());
+        }
+        let elsewhere = self.workers.iter().find(|(host, _)| !is_loopback(host));
+        match elsewhere.filter(|_| is_loopback(&self.host)) {
+            None => Ok(self),
+            Some((worker, _)) => Err(format!(
+                "a worker on {worker} cannot reach a master at {}, which is each machine's own: write --host (or SPARK_MASTER_HOST) \
+                 with a name or address of this machine that {worker} knows",
+                self.host
+            )
+            .into()),
+        }
+    }
+
+    /// Only what starts takes flags of master and workers.
+    fn without_flags(self, action: &str) -> Result<Self, Failure> {
+        match self.flags.first() {
+            None => Ok(self),
+            Some(flag) => Err(format!(
+                "cluster {action} starts nothing, and {flag} is for master and workers that start: leave out what comes after --"
+            )
+            .into()),
+        }
     }
 
     fn start(&self) -> Result<ExitCode, Failure> {
@@ -150,6 +179,12 @@ impl Cluster {
             command.status().map_err(|error| format!("could not run {command:?}: {error}"))?;
         Ok(status.success())
     }
+}
+
+/// A name or an address that every machine has for itself.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn exit_code(success: bool) -> ExitCode {

@@ -97,6 +97,58 @@ fn a_cluster_is_started_on_the_hosts_of_a_file_by_ssh_and_ended() {
 }
 
 #[test]
+fn what_cannot_be_asked_of_a_cluster_is_refused_with_what_to_write() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str, lines: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, lines).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (far, option) = (file("far", "localhost\nfar\n"), file("option", "-oProxyCommand=x\n"));
+    let nobody = "spark://127.0.0.1:1";
+    for (arguments, needle) in [
+        (&["decommission"][..], "<WORKER>"),
+        (
+            &["decommission", "w"],
+            "asks the master of a standalone cluster: write --master spark://",
+        ),
+        (&["decommission", "--master", "local[2]", "w"], "spark://host:7077, not local[2]"),
+        (&["decommission", "--master", "spark://h", "w"], "spark://host:port"),
+        (&["decommission", "--master", nobody, "w"], "no master takes the request: "),
+        (&["submit", "--master", nobody, "--kill", "driver-1"], "no master takes the request: "),
+        (&["submit", "--master", nobody, "--status", "driver-1"], "127.0.0.1:1 cannot be reached"),
+        (&["submit", "--kill"], "--kill"),
+        (&["cluster"], "start"),
+        (&["cluster", "restart"], "restart"),
+        (&["cluster", "start", "--workers", "/nowhere/at/all"], "could not read /nowhere/at/all"),
+        (&["cluster", "start", "--workers", option.as_str()], "is no host: write one on each line"),
+        (
+            &["cluster", "start", "--workers", far.as_str()],
+            "a worker on far cannot reach a master at 127.0.0.1",
+        ),
+        (&["cluster", "start", "--workers", far.as_str(), "--host", "localhost"], "write --host"),
+        (&["cluster", "start", "--port", "0"], "the workers have to know it"),
+        (&["cluster", "start", "--port", "70000"], "70000"),
+        (&["cluster", "start", "--webui-port", "0"], "--webui-port"),
+        (&["cluster", "stop", "--", "--webui-port", "0"], "leave out what comes after --"),
+        (
+            &["cluster", "status", "--", "--cores", "2"],
+            "--cores is for master and workers that start",
+        ),
+        (&["daemon", "start", "no word", "master"], "use letters, digits, - and _"),
+        (&["daemon", "start", "m"], "<COMMAND>"),
+    ] {
+        let output = firesteel(home.path(), arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{arguments:?} was done: {}", said(&output));
+        assert!(error.contains(needle), "{arguments:?}: {error}");
+    }
+    let mut port = firesteel(home.path(), &["cluster", "status"]);
+    let told = said(&port.env("SPARK_MASTER_PORT", "many").output().unwrap());
+    assert!(told.contains("SPARK_MASTER_PORT=\"many\" is not a number"), "{told}");
+}
+
+#[test]
 fn under_the_name_of_sparks_command_it_submits() {
     let home = tempfile::tempdir().unwrap();
     let link = home.path().join("spark-submit");

@@ -232,6 +232,63 @@ fn two_masters_on_one_directory_and_directories_of_others_are_refused_with_what_
     Master::start(&flags);
 }
 
+/// A master whose files cannot grow beyond so many KiB: what a full disk is.
+fn on_a_full_disk(kib: u32, flags: &[&str]) -> Master {
+    let plain = firesteel(&["master", "--port", "0"]);
+    let limit = format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" \"$@\"");
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &limit]).arg(plain.get_program()).args(plain.get_args());
+    command.stdin(std::process::Stdio::null());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Master::start_with(command, flags)
+}
+
+#[test]
+fn a_full_disk_is_an_error_to_who_submits_and_no_driver_that_was_accepted_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = file_system(&directory.path().join("state"));
+    let mut flags = flags.each_ref().map(String::as_str).to_vec();
+    flags.extend(["--conf", "spark.authenticate=false"]);
+    let mut master = on_a_full_disk(16, &flags);
+    let submit = |master: &Master, long: &str| {
+        let mut submit =
+            firesteel(&["submit", "--master", &master.url, "--deploy-mode", "cluster"]);
+        submit.args(["--conf", "spark.authenticate=false", "local:///bin/true", long]);
+        let output = submit.output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(told).unwrap())
+    };
+    let long = "x".repeat(3000);
+    let mut accepted = 0;
+    let refused = loop {
+        match submit(&master, &long) {
+            (true, _) if accepted < 16 => accepted += 1,
+            (true, told) => panic!("more than there is room for: {told}"),
+            (false, told) => break told,
+        }
+    };
+    assert!(accepted > 0 && refused.contains("STANDBY"), "{accepted}, {refused}");
+    master.daemon.wait_for_stderr("this master leads no longer: could not write to ");
+    let drivers = |master: &Master| {
+        let page = master.json();
+        let waiting = page["activedrivers"].as_array().unwrap();
+        (page["status"] == "ALIVE").then_some(waiting.len())
+    };
+    // It leads again with what it has.
+    wait_until("a leader", || drivers(&master).is_some());
+    assert_eq!(drivers(&master), Some(accepted));
+    master.daemon.kill();
+    let master = Master::start(&flags);
+    wait_until("a leader", || drivers(&master).is_some());
+    assert_eq!(drivers(&master), Some(accepted));
+    assert!(submit(&master, &long).0, "there is room again");
+}
+
 #[test]
 fn a_master_whose_ensemble_cannot_be_reached_is_a_standby_and_says_why() {
     for (mode, url) in [

@@ -303,10 +303,10 @@ pub enum ToApplication {
         host: Host,
         message: String,
     },
-    /// No worker can run an executor of it for now.
+    /// Executors of it are missing, or are not any more.
     ApplicationStarved {
-        /// For the user: what is missing and what to do.
-        message: String,
+        /// Which, and why; `None`: none is.
+        shortage: Option<String>,
     },
     /// The master ended it.
     ApplicationRemoved {

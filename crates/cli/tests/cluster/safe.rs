@@ -71,6 +71,48 @@ fn processes_of_one_user_find_the_secret_and_those_of_another_get_in_nowhere() {
 }
 
 #[test]
+fn where_lists_of_users_count_and_no_secret_is_asked_for_nobody_ends_a_driver_by_either_gateway() {
+    let master = Master::start(&["--conf", "spark.acls.enable=true"]);
+    let submit = |url: &str, words: &[&str]| {
+        let open = ["submit", "--conf", "spark.authenticate=false", "--master", url];
+        said(&firesteel(&open).args(words).output().unwrap())
+    };
+    let drivers = || master.json()["activedrivers"].as_array().unwrap().len();
+    for (at, url) in [format!("spark://{}", master.rest), master.url.clone()].iter().enumerate() {
+        let told = submit(url, &["--deploy-mode", "cluster", "local:/bin/true"]);
+        assert_eq!(drivers(), at + 1, "everybody may submit: {told}");
+        let driver = told.split("driver-").nth(1).expect("it is named").split([' ', ':']).next();
+        let driver = format!("driver-{}", driver.unwrap());
+        for word in ["--kill", "--status"] {
+            let refused = submit(url, &[word, &driver]);
+            assert!(refused.contains("Only users in lists may do this"), "{refused}");
+        }
+        let mut decommission = firesteel(&["decommission", "--master", url]);
+        decommission.args(["--conf", "spark.authenticate=false", "127.0.0.1"]);
+        let refused = said(&decommission.output().unwrap());
+        assert!(refused.contains("Only users in lists may do this"), "{refused}");
+        assert_eq!(drivers(), at + 1, "as it was");
+    }
+}
+
+#[test]
+fn who_has_the_clusters_secret_ends_drivers_by_either_gateway_where_lists_of_users_count() {
+    let home = tempfile::tempdir().unwrap();
+    let lists = ["--conf", "spark.acls.enable=true"];
+    let master = Master::start_with(of_user(home.path(), &["master", "--port", "0"]), &lists);
+    for url in [format!("spark://{}", master.rest), master.url.clone()] {
+        let told = said(&submit_true(of_user(home.path(), &["submit"]), &url));
+        let driver = told.split("driver-").nth(1).expect("it is named").split(' ').next();
+        let driver = format!("driver-{}", driver.unwrap());
+        for (word, answer) in [("--status", "SUBMITTED"), ("--kill", "submitted")] {
+            let mut ask = of_user(home.path(), &["submit", "--master", &url, word, &driver]);
+            let output = ask.output().unwrap();
+            assert!(output.status.success() && said(&output).contains(answer), "{}", said(&output));
+        }
+    }
+}
+
+#[test]
 fn another_user_of_the_machine_can_neither_read_the_secret_nor_do_without() {
     if !rustix::process::geteuid().is_root() {
         return; // Only root can be somebody else.

@@ -1,10 +1,11 @@
 //! `firesteel submit --deploy-mode cluster`: what is uploaded, where it runs, what is told, and how it ends.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
@@ -183,7 +184,10 @@ fn the_status_of_a_driver_that_failed_says_why_by_either_gateway() {
     let drivers = drivers.map(|(program, state, reason)| {
         (run_there(&url, &[], Path::new(program), &[]), state, reason)
     });
+    let large = run_there(&url, &["--driver-cores", "64"], Path::new("local:///bin/true"), &[]);
     let _worker = Worker::start(&master, &[]);
+    wait_for_state(&url, &large, "no worker is large enough: it takes 64 core(s)");
+    assert_eq!(status(&url, &large).0, Some(0), "it waits");
     for (driver, state, reason) in drivers {
         wait_for_state(&url, &driver, state);
         for url in [&url, &master.url] {
@@ -277,6 +281,51 @@ fn an_upload_is_kept_by_its_hash_and_not_sent_twice() {
     let output = submit(&rest_url(&full), &["--deploy-mode", "cluster", program]);
     let told = text(&output.stderr);
     assert!(!output.status.success() && told.contains("store.maxSize"), "{told}");
+}
+
+/// Passes connections on, but for this one, of which the other side gets so many bytes.
+fn cutting(to: &str, which: usize, bytes: u64) -> (String, JoinHandle<u64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, to) = (listener.local_addr().unwrap().to_string(), to.to_owned());
+    let (cut, was_cut) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().enumerate() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&to).unwrap());
+            let mut asked =
+                client.try_clone().unwrap().take(if number == which { bytes } else { u64::MAX });
+            let mut asks = server.try_clone().unwrap();
+            let cut = cut.clone();
+            std::thread::spawn(move || {
+                let copied = std::io::copy(&mut asked, &mut asks).unwrap_or_default();
+                if number == which {
+                    let _ = cut.send(copied);
+                    let _ = asks.shutdown(Shutdown::Both);
+                }
+            });
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut server, &mut client);
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (address, std::thread::spawn(move || was_cut.recv().unwrap()))
+}
+
+#[test]
+fn an_upload_that_is_cut_in_the_middle_goes_on_and_the_driver_runs() {
+    let (master, here) = (Master::start(&[]), tempfile::tempdir().unwrap());
+    let worker = Worker::start(&master, &[]);
+    let program = script(
+        &here,
+        "app",
+        &format!("echo ran > new; mv new told; exit 0\n{}", "# long\n".repeat(400_000)),
+    );
+    // Whether it leads, how much of it is there, and then the first piece.
+    let (address, cut) = cutting(&master.rest, 2, 100_000);
+    let driver = run_there(&format!("spark://{address}"), &[], &program, &[]);
+    assert_eq!(cut.join().unwrap(), 100_000, "it was in the middle");
+    wait_for_state(&rest_url(&master), &driver, "FINISHED");
+    assert_eq!(file(&worker.driver_directory(&driver).join("told")), "ran\n");
 }
 
 #[test]

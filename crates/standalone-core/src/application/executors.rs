@@ -27,7 +27,7 @@ pub(super) struct Executors {
     released: BTreeSet<ExecutorId>,
     excluded: BTreeSet<Host>,
     numbers: ExecutorNumbers,
-    /// Whether the registry was told that there are none to be had.
+    /// Whether the registry was told that some are missing.
     short: bool,
 }
 
@@ -120,9 +120,6 @@ impl AppClient {
         self.executors.numbers.heard_of(executor);
         self.executors.ordered.insert(executor, node);
         turn.report(ProviderEvent::Ordered { executor });
-        if std::mem::take(&mut self.executors.short) {
-            turn.report(ProviderEvent::Capacity(Capacity::default()));
-        }
     }
 
     /// The master tells of an executor.
@@ -151,9 +148,16 @@ impl AppClient {
         }
     }
 
-    /// No worker can run an executor of it for now.
-    pub(super) fn starved(&mut self, turn: &mut Turn<'_>, message: String) {
-        self.executors.short = true;
-        turn.report(ProviderEvent::Capacity(Capacity { shortage: Some(message) }));
+    /// The master says which executors are missing and why, or that none is any more.
+    pub(super) fn starved(&mut self, turn: &mut Turn<'_>, shortage: Option<String>) {
+        self.executors.short = shortage.is_some();
+        turn.report(ProviderEvent::Capacity(Capacity { shortage }));
+    }
+
+    /// Another master does not know what the one before it has said: it says so again, if it is still so.
+    pub(super) fn forget_shortage(&mut self, turn: &mut Turn<'_>) {
+        if std::mem::take(&mut self.executors.short) {
+            turn.report(ProviderEvent::Capacity(Capacity::default()));
+        }
     }
 }

@@ -178,7 +178,7 @@ impl AppClient {
             ToApplication::ExecutorUpdated(update) => self.updated(turn, update),
             // What lay there is reported executor by executor.
             ToApplication::WorkerRemoved { .. } => {}
-            ToApplication::ApplicationStarved { message } => self.starved(turn, message),
+            ToApplication::ApplicationStarved { shortage } => self.starved(turn, shortage),
             ToApplication::ApplicationRemoved { message } => {
                 self.fail(turn, format!("the master ended the application: {message}"));
             }
@@ -199,6 +199,9 @@ impl AppClient {
             }
             Link::Registered { .. } if term == self.masters.newest => {}
             _ => {
+                if term > self.masters.newest {
+                    self.forget_shortage(turn);
+                }
                 self.masters.newest = term;
                 self.masters.unreachable = None;
                 let ignores = self.options.planted.is(Mutant::IgnoresMastersTimeout);

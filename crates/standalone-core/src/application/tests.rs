@@ -337,20 +337,29 @@ fn each_state_of_an_executor_is_reported_and_the_master_hears_who_registered() {
 }
 
 #[test]
-fn a_shortage_is_reported_and_is_over_when_an_executor_is_ordered() {
-    let mut scene = Scene::ready();
-    let message = "no worker has 9 cores".to_owned();
-    let out =
-        scene.feed(received(5, ToApplication::ApplicationStarved { message: message.clone() }));
+fn a_shortage_stands_until_its_master_says_that_it_is_over_or_another_one_leads() {
     let shortage = |out: &[AppClientEffect]| {
         reports(out).into_iter().find_map(|event| match event {
             ProviderEvent::Capacity(capacity) => Some(capacity.shortage),
             _ => None,
         })
     };
-    assert_eq!(shortage(&out), Some(Some(message)));
-    assert_eq!(shortage(&scene.feed(added(1))), Some(None));
-    assert_eq!(shortage(&scene.feed(added(2))), None);
+    let starved = |words: Option<&str>| {
+        let shortage = words.map(str::to_owned);
+        received(5, ToApplication::ApplicationStarved { shortage })
+    };
+    let told = Some(Some("2 of 3 executors are missing".to_owned()));
+    let mut scene = Scene::ready();
+    assert_eq!(shortage(&scene.feed(starved(Some("2 of 3 executors are missing")))), told);
+    assert_eq!(shortage(&scene.feed(added(1))), None, "others are missing still");
+    assert_eq!(shortage(&scene.feed(starved(None))), Some(None));
+    assert_eq!(shortage(&scene.feed(starved(Some("2 of 3 executors are missing")))), told);
+    let lost = AppClientEvent::MasterDisconnected { master: 0 };
+    assert_eq!(shortage(&scene.feed(lost)), None);
+    assert_eq!(shortage(&scene.feed(registered(5))), None, "the same one, which told it");
+    scene.feed(AppClientEvent::MasterDisconnected { master: 0 });
+    assert_eq!(shortage(&scene.feed(registered(6))), Some(None));
+    assert_eq!(shortage(&scene.feed(registered(7))), None, "once");
 }
 
 #[test]

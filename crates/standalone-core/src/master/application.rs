@@ -57,6 +57,22 @@ impl Executor {
     }
 }
 
+/// What an application lacks of what it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It has no executor.
+    All,
+    Executors {
+        missing: u32,
+        of: u32,
+    },
+    /// Its executors are as large as workers have room, and it has too few cores.
+    Cores {
+        missing: u32,
+        of: u32,
+    },
+}
+
 /// An application that is not over.
 #[derive(Debug)]
 pub(super) struct Application {
@@ -84,8 +100,10 @@ pub(super) struct Application {
     registrations: u64,
     /// Hosts on which it wants no more executors.
     excluded: BTreeSet<Host>,
-    /// Since when it has no executor, or when that was said last.
-    starving_since: Tick,
+    /// Since when executors are missing, or when that was said last.
+    missing_since: Option<Tick>,
+    /// What its driver was told is missing; `None`: nothing.
+    told_missing: Option<Missing>,
 }
 
 impl Application {
@@ -106,7 +124,8 @@ impl Application {
             launches: Launches::default(),
             registrations: 0,
             excluded: BTreeSet::new(),
-            starving_since: now,
+            missing_since: None,
+            told_missing: None,
         }
     }
 
@@ -233,14 +252,56 @@ impl Application {
         (demand.cores > 0 && demand.executors > 0).then_some(demand)
     }
 
-    /// Whether it has wanted an executor and had none for so long. Says so once, and then waits as long again.
-    pub(super) fn starves(&mut self, now: Tick, patience_ms: u64) -> bool {
-        let wants = self.executors.is_empty() && self.limit != Some(0);
-        let starves = wants && now.since_ms(self.starving_since) >= patience_ms;
-        if starves {
-            self.starving_since = now;
+    /// What it lacks of what it asked for. One that takes as much as there is lacks nothing once it has an executor.
+    pub(super) fn missing(&self, default_cores: Option<u32>) -> Option<Missing> {
+        let demand = self.demand(default_cores)?;
+        if self.executors.is_empty() {
+            return Some(Missing::All);
         }
-        starves
+        let has = self.executors.len() as u32 - self.decommissioned.0;
+        let each = self.record.description.cores_per_executor;
+        let missing = demand.executors.min(demand.cores / each.unwrap_or(1).max(1));
+        let asked_for = (self.limit, self.record.description.max_cores);
+        match asked_for {
+            (None, None) => None,
+            _ if missing == 0 => None,
+            (None, Some(of)) if each.is_none() => {
+                Some(Missing::Cores { missing: demand.cores, of })
+            }
+            _ => Some(Missing::Executors { missing, of: has.saturating_add(missing) }),
+        }
+    }
+
+    /// Notes whether it lacks anything. What its driver is to hear at once, if it is: that nothing is missing any more, or what is left
+    /// when the first executor came.
+    pub(super) fn note_missing(
+        &mut self,
+        now: Tick,
+        default_cores: Option<u32>,
+    ) -> Option<Option<Missing>> {
+        let missing = self.missing(default_cores);
+        let since = self.missing_since.unwrap_or(now);
+        self.missing_since = missing.map(|_| since);
+        let told = self.told_missing?;
+        let has_some = told == Missing::All && missing != Some(Missing::All);
+        (missing.is_none() || has_some).then(|| {
+            self.told_missing = missing;
+            missing
+        })
+    }
+
+    /// What it has lacked for so long without a break, if it is to be said: once, and again after as long.
+    pub(super) fn starves(
+        &mut self,
+        now: Tick,
+        patience_ms: u64,
+        default_cores: Option<u32>,
+    ) -> Option<Missing> {
+        self.missing_since.filter(|since| now.since_ms(*since) >= patience_ms)?;
+        let missing = self.missing(default_cores)?;
+        self.missing_since = Some(now);
+        self.told_missing = Some(missing);
+        Some(missing)
     }
 
     pub(super) fn executors(&self) -> impl ExactSizeIterator<Item = (ExecutorId, &Executor)> {
@@ -312,7 +373,7 @@ impl Application {
         !self.claimed.is_empty()
     }
 
-    pub(super) fn remove(&mut self, executor: ExecutorId, now: Tick) -> Option<Executor> {
+    pub(super) fn remove(&mut self, executor: ExecutorId) -> Option<Executor> {
         let removed = self.executors.remove(&executor)?;
         self.will_not_adopt(executor);
         self.cores_granted -= removed.cores;
@@ -320,7 +381,6 @@ impl Application {
             self.decommissioned.0 -= 1;
             self.decommissioned.1 -= removed.cores;
         }
-        self.starving_since = now;
         Some(removed)
     }
 

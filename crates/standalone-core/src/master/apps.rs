@@ -7,11 +7,12 @@ use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Host};
 
 use super::app_table::Ending;
+use super::application::Missing;
 use super::core::{Master, Turn};
 use super::drivers::{too_large, too_long};
 use super::records::ApplicationRecord;
 use super::state::ApplicationState;
-use super::worker_table::Worker;
+use super::worker_table::Workers;
 use crate::Incarnation;
 use crate::description::{ApplicationDescription, ExecutorState, ExecutorUpdate, ProcessEnd};
 use crate::messages::{MasterReply, ToApplication};
@@ -203,30 +204,79 @@ impl Master {
         }
     }
 
-    /// Tells applications that have had no executor for long what there is too little of. Not while workers of the master before this
+    /// Applications that were told that executors are missing hear when none is any more, or when some have come.
+    pub(super) fn end_shortages(&mut self, turn: &mut Turn<'_>) {
+        let default_cores = self.options.default_cores;
+        let mut room = None;
+        for app in self.apps.iter_mut().filter(|app| !app.is_unknown()) {
+            let Some(missing) = app.note_missing(turn.now, default_cores) else { continue };
+            let room = room.get_or_insert_with(|| Room::of(&self.workers));
+            let shortage = missing.map(|missing| room.shortage(missing, app.description()));
+            turn.tell_app(app.peer(), ToApplication::ApplicationStarved { shortage });
+        }
+    }
+
+    /// Tells applications that have lacked executors for long what there is too little of. Not while workers of the master before this
     /// one have not answered: they may have it.
     pub(super) fn warn_starving(&mut self, turn: &mut Turn<'_>) {
         if self.workers.unknown().next().is_some() {
             return;
         }
-        let patience = self.options.starvation_ms;
-        let usable = || self.workers.alive().filter(|worker| !worker.is_decommissioned());
-        let cores = usable().map(Worker::free_cores).max().unwrap_or(0);
-        let memory = usable().map(Worker::free_memory_mb).max().unwrap_or(0);
-        let workers = usable().count();
-        for app in self.apps.iter_mut() {
-            if !app.starves(turn.now, patience) {
-                continue;
+        self.end_shortages(turn);
+        let (patience, default_cores) = (self.options.starvation_ms, self.options.default_cores);
+        let room = Room::of(&self.workers);
+        for app in self.apps.iter_mut().filter(|app| !app.is_unknown()) {
+            if let Some(missing) = app.starves(turn.now, patience, default_cores) {
+                let shortage = Some(room.shortage(missing, app.description()));
+                turn.tell_app(app.peer(), ToApplication::ApplicationStarved { shortage });
             }
-            let wanted = app.description().cores_per_executor.unwrap_or(1);
-            let wanted_memory = app.description().memory_per_executor_mb;
-            let message = format!(
-                "no executor can be had: one takes {wanted} core(s) and {wanted_memory} MB, and of \
-                 {workers} live worker(s) none has more than {cores} core(s) and none more than \
-                 {memory} MB free. Start workers, wait, or ask for less with spark.executor.cores and \
-                 spark.executor.memory"
-            );
-            turn.tell_app(app.peer(), ToApplication::ApplicationStarved { message });
         }
+    }
+}
+
+/// What workers have free.
+struct Room {
+    /// Cores and memory of each.
+    free: Vec<(u32, u64)>,
+}
+
+impl Room {
+    fn of(workers: &Workers) -> Self {
+        let usable = workers.alive().filter(|worker| !worker.is_decommissioned());
+        let free = usable.map(|worker| (worker.free_cores(), worker.free_memory_mb()));
+        Room { free: free.collect() }
+    }
+
+    /// Why an application lacks what it lacks, and what to do. What others leave free changes all the time: only an application that
+    /// has nothing at all is told of it.
+    fn shortage(&self, missing: Missing, asked: &ApplicationDescription) -> String {
+        let cores = asked.cores_per_executor.unwrap_or(1);
+        let memory_mb = asked.memory_per_executor_mb;
+        let what = match missing {
+            Missing::All => return self.none_at_all(cores, memory_mb),
+            Missing::Executors { missing, of } => format!("{missing} of {of} executors"),
+            Missing::Cores { missing, of } => format!("{missing} of {of} cores"),
+        };
+        let fits = |(free, free_mb): &(u32, u64)| *free >= cores && *free_mb >= memory_mb;
+        let why = match self.free.iter().any(fits) {
+            false => "no live worker has that free",
+            true => "those workers that have that free are excluded, or its executors failed there",
+        };
+        format!(
+            "{what} are missing: an executor takes {cores} core(s) and {memory_mb} MB, and {why}. It goes on with what it has; start \
+             workers, wait, or ask for less with spark.cores.max, spark.executor.instances, spark.executor.cores and \
+             spark.executor.memory"
+        )
+    }
+
+    fn none_at_all(&self, wanted: u32, wanted_mb: u64) -> String {
+        let workers = self.free.len();
+        let cores = self.free.iter().map(|(cores, _)| *cores).max().unwrap_or(0);
+        let memory_mb = self.free.iter().map(|(_, memory_mb)| *memory_mb).max().unwrap_or(0);
+        format!(
+            "no executor can be had: one takes {wanted} core(s) and {wanted_mb} MB, and of {workers} live worker(s) none has more than \
+             {cores} core(s) and none more than {memory_mb} MB free. Start workers, wait, or ask for less with spark.executor.cores and \
+             spark.executor.memory"
+        )
     }
 }

@@ -188,6 +188,7 @@ impl Master {
         self.complete_if_all_answered(turn);
         if self.agenda.take_reschedule() && self.schedules() {
             self.schedule(turn);
+            self.end_shortages(turn);
         }
         let changes = self.changes(&turn.touched);
         if !changes.is_empty() {

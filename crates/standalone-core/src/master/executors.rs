@@ -117,7 +117,7 @@ impl Master {
         message: &str,
     ) {
         let Some(app) = self.apps.get_mut(&key.app) else { return };
-        let Some(executor) = app.remove(key.executor, turn.now) else { return };
+        let Some(executor) = app.remove(key.executor) else { return };
         turn.touch_app(&key.app);
         let end = end.unwrap_or(ProcessEnd { message: message.to_owned(), status: None });
         let how = state.end(end.status);

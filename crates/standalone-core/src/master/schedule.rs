@@ -17,6 +17,9 @@ impl Master {
     pub(super) fn schedule(&mut self, turn: &mut Turn<'_>) {
         self.schedule_drivers(turn);
         let mut capacities = self.capacities();
+        if capacities.is_empty() {
+            return;
+        }
         let queue: Vec<AppId> = self.apps.in_order().map(|app| app.id().clone()).collect();
         for id in queue {
             if capacities.is_empty() {

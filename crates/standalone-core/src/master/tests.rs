@@ -260,6 +260,16 @@ impl Scene {
         if found.worker == WorkerId::new("a") { "a" } else { "b" }
     }
 
+    /// What was said last of missing executors since this was asked last.
+    fn shortage(&mut self) -> Option<Option<String>> {
+        let said = std::mem::take(&mut self.to_apps).into_iter().rev();
+        let mut said = said.filter_map(|(_, message)| match message {
+            ToApplication::ApplicationStarved { shortage } => Some(shortage),
+            _ => None,
+        });
+        said.next()
+    }
+
     pub(super) fn launches(&mut self) -> Vec<(Peer, ExecutorKey)> {
         let sent = std::mem::take(&mut self.to_workers);
         let launches = sent.into_iter().filter_map(|(to, message)| match message {
@@ -753,9 +763,7 @@ fn an_application_without_executors_hears_what_is_missing() {
     scene.add_worker(10, "a", 4, 50);
     scene.add_app(20, app(1));
     scene.later(15_000);
-    let Some((_, ToApplication::ApplicationStarved { message })) = scene.to_apps.last() else {
-        panic!("nothing is said: {:?}", scene.to_apps.last());
-    };
+    let message = scene.shortage().flatten().expect("it is said");
     assert!(message.contains("100 MB") && message.contains("50 MB"), "{message}");
     let name = "a".to_owned();
     scene.add_worker(11, "b", 2, 70);
@@ -764,11 +772,67 @@ fn an_application_without_executors_hears_what_is_missing() {
     scene.heartbeat_of("a");
     scene.heartbeat_of("b");
     scene.later(15_000);
-    let Some((_, ToApplication::ApplicationStarved { message })) = scene.to_apps.last() else {
-        panic!("nothing is said: {:?}", scene.to_apps.last());
-    };
+    let message = scene.shortage().flatten().expect("it is said");
     let expected = "of 1 live worker(s) none has more than 2 core(s) and none more than 70 MB";
     assert!(message.contains(expected), "a decommissioned worker gives nothing: {message}");
+}
+
+#[test]
+fn a_shortage_stands_as_long_as_executors_are_missing() {
+    let mut scene = Scene::new(MasterOptions::default());
+    let app = scene.add_app(20, app(3));
+    scene.later(15_000);
+    let told = scene.shortage().flatten().expect("there is no worker");
+    assert!(told.starts_with("no executor can be had"), "{told}");
+    let a = scene.add_worker(10, "a", 1, 1000);
+    assert_eq!(scene.launches().len(), 1);
+    let told = scene.shortage().flatten().expect("two are missing");
+    scene.heartbeat(10, "a", a);
+    scene.later(15_000);
+    assert_eq!(scene.shortage(), Some(Some(told.clone())), "and still are");
+    assert!(told.starts_with("2 of 3 executors are missing: an executor takes 1 core"), "{told}");
+    assert!(told.contains("no live worker has that free"), "{told}");
+    scene.add_worker(11, "b", 2, 1000);
+    assert_eq!(scene.launches().len(), 2);
+    assert_eq!(scene.shortage(), Some(None), "it has all");
+    scene.report("a", a, &key(&app, 0), How::Runs);
+    for from in ["a", "b"] {
+        scene.heartbeat_of(from);
+    }
+    scene.later(15_000);
+    assert_eq!(scene.shortage(), None);
+}
+
+#[test]
+fn an_application_that_takes_what_there_is_lacks_nothing_with_one_executor_and_cores_are_counted_where_executors_have_no_size()
+ {
+    let of = |max_cores: Option<u32>, cores_per_executor: Option<u32>, limit: Option<u32>| {
+        let initial_executor_limit = limit;
+        ApplicationDescription { max_cores, cores_per_executor, initial_executor_limit, ..app(1) }
+    };
+    for (asked, told) in [
+        (of(None, None, None), None),
+        (of(None, Some(1), None), None),
+        // What is left is less than an executor: no worker helps.
+        (of(Some(5), Some(4), None), None),
+        (of(Some(6), None, None), Some("2 of 6 cores are missing")),
+        (of(Some(8), Some(4), None), Some("1 of 2 executors are missing")),
+        (of(None, Some(2), Some(5)), Some("3 of 5 executors are missing")),
+        (of(None, None, Some(3)), Some("2 of 3 executors are missing")),
+    ] {
+        let mut scene = Scene::new(MasterOptions::default());
+        scene.add_worker(10, "a", 4, 1000);
+        scene.add_app(20, asked.clone());
+        scene.heartbeat_of("a");
+        scene.later(15_000);
+        let said = scene.shortage().flatten();
+        match told {
+            None => assert_eq!(said, None, "{asked:?}"),
+            Some(told) => {
+                assert!(said.as_ref().is_some_and(|said| said.starts_with(told)), "{said:?}")
+            }
+        }
+    }
 }
 
 pub(super) fn driver(supervise: bool) -> ToMaster {

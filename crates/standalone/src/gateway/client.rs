@@ -269,7 +269,14 @@ impl Gateway {
     }
 
     async fn ask(&self, method: &str, path: &str, body: Vec<u8>) -> Result<Reply, GatewayError> {
-        let answer = self.call(method, path, body).await?;
+        let answer = self.call(method, path, body).await.map_err(|error| match error {
+            // It was one when it was greeted.
+            GatewayError::NotRest { address } => {
+                let reason = "it broke off, or took too long".to_owned();
+                GatewayError::Failed { address, reason }
+            }
+            other => other,
+        })?;
         let Some(reply) = parse(&answer) else {
             let (address, reason) = (self.address.clone(), http::meaning(answer.status));
             return Err(GatewayError::Failed { address, reason });

@@ -110,7 +110,9 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
         authenticates,
     };
     let gateway = Arc::new(Gateway::new(shell.clone(), store, site));
-    env.register(GATEWAY, GatewayEndpoint(gateway.clone()))?;
+    let rights = Arc::new(rest::Rights::new(key.clone(), &args.conf)?);
+    let endpoint = GatewayEndpoint { gateway: gateway.clone(), rights: rights.clone() };
+    env.register(GATEWAY, endpoint)?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(stop.clone().run_until_cancelled_owned(shell.clone().keep_time()));
     if let Some(reporter) = metrics::reporter(&args.conf, &shell)? {
@@ -133,7 +135,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
                  should come through a proxy with TLS"
             );
         }
-        let handler = rest::handler(gateway, rest::Rights::new(key, &args.conf)?);
+        let handler = rest::handler(gateway, rights);
         tasks.spawn(web::serve(rest, handler, rest::LONGEST, stop.clone()));
     }
     Ok(RunningMaster { address, web_address, rest_address, shell, env, stop, tasks, writer })

@@ -26,7 +26,7 @@ const SEALED: u8 = 1;
 const TERM: &str = "term";
 const WORKER: &str = "worker_";
 const APP: &str = "app_";
-const DRIVER: &str = "driver_";
+pub(super) const DRIVER: &str = "driver_";
 
 /// What this key is for: another purpose has another one.
 const PURPOSE: &str = "firesteel 2026-11-17 state of masters";
@@ -121,7 +121,12 @@ impl Codec {
     fn unseal(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>, RecoveryError> {
         let cannot = |what| RecoveryError::Record { key: name.to_owned(), what };
         match (value.as_slice(), &self.key) {
-            ([VERSION, PLAIN, bytes @ ..], _) => Ok(bytes.to_vec()),
+            ([VERSION, PLAIN, bytes @ ..], None) => Ok(bytes.to_vec()),
+            // Who can write to the store could have workers run anything.
+            ([VERSION, PLAIN, ..], Some(_)) => Err(cannot(
+                "it is not sealed, and this master has a secret (spark.authenticate): anybody may have written it; name a place where no \
+                 master without a secret was, or remove what is there (workers and running applications register again)",
+            )),
             ([VERSION, SEALED, ..], None) => Err(cannot(
                 "it is sealed with the cluster's secret, and this master has none (spark.authenticate.secret)",
             )),
@@ -279,6 +284,11 @@ mod tests {
         assert!(error.to_string().contains("another secret"), "{error}");
         let error = codec(None).records(stored.clone()).unwrap_err();
         assert!(error.to_string().contains("this master has none"), "{error}");
+        let (plain, all) = (codec(None), changes(None));
+        let error = with
+            .records(plain.entries(all).into_iter().map(|e| (e.key, e.value.unwrap())).collect());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("anybody may have written it"), "{error}");
         let mut swapped = stored;
         let value = swapped[0].1.clone();
         swapped[1].1 = value;

@@ -20,6 +20,7 @@ mod zookeeper;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,6 +158,37 @@ impl fmt::Debug for RecoveryFactory {
     }
 }
 
+/// The entries in parts that a service takes at once: no more than so many, and no more than so many bytes unless one alone has. A cut
+/// between what became of a driver and the one that takes its place would lose both: where that helps, it is moved before them.
+fn parts(entries: &[Entry], most: usize, largest: usize) -> Vec<&[Entry]> {
+    let is_driver = |entry: &Entry| entry.key.starts_with(codec::DRIVER);
+    let (mut parts, mut rest) = (Vec::new(), entries);
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = rest.iter().take(most).take_while(|entry| {
+            bytes += 200 + entry.key.len() + entry.value.as_ref().map_or(0, Vec::len);
+            bytes < largest
+        });
+        let mut until = fits.count().max(1);
+        if rest.get(until).is_some_and(is_driver) {
+            let before = rest[..until].iter().rposition(|entry| !is_driver(entry));
+            until = before.map_or(until, |last| last + 1);
+        }
+        let (part, after) = rest.split_at(until);
+        parts.push(part);
+        rest = after;
+    }
+    parts
+}
+
+/// Whether an address such as `host:2181` is of this machine by its very words: then nobody else hears what is sent there.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = |host: &str| host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
+    host.eq_ignore_ascii_case("localhost") || is_loopback(host)
+}
+
 /// The store that settings ask for; `None` for none.
 pub(super) fn of(
     conf: &Conf,
@@ -176,6 +208,7 @@ pub(super) fn of(
             let directory = conf.get(&entries::DEPLOY_ZOOKEEPER_DIR)?;
             let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
             let store = ZooKeeper::new(&url, &directory, timeout)?;
+            store.clear_text().into_iter().for_each(|words| tracing::warn!("{words}"));
             Ok(Some(Box::new(match secret {
                 Some(secret) => store.owned_by(secret),
                 None => store,
@@ -186,11 +219,49 @@ pub(super) fn of(
             let directory = conf.get(&entries::DEPLOY_ETCD_DIR)?;
             let timeout = conf.get(&entries::DEPLOY_SESSION_TIMEOUT)?;
             let tls = EtcdTls::from_conf(conf)?;
-            Ok(Some(Box::new(Etcd::new(&url, &directory, timeout)?.with_tls(&tls)?)))
+            let store = Etcd::new(&url, &directory, timeout)?.with_tls(&tls)?;
+            store.clear_text().into_iter().for_each(|words| tracing::warn!("{words}"));
+            Ok(Some(Box::new(store)))
         }
         RecoveryMode::Custom => {
             let RecoveryFactory(make) = custom.ok_or(RecoveryError::NoCustom)?;
             Ok(Some(make()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_write_goes_in_parts_and_drivers_stay_together_where_they_can() {
+        let entry = |key: &str| Entry { key: key.to_owned(), value: None };
+        let sizes = |keys: &[&str], most: usize| -> Vec<usize> {
+            let entries: Vec<Entry> = keys.iter().map(|key| entry(key)).collect();
+            let parts = parts(&entries, most, usize::MAX);
+            assert_eq!(parts.concat(), entries, "all of it, in order");
+            parts.iter().map(|part| part.len()).collect()
+        };
+        assert_eq!(sizes(&[], 3), [0; 0]);
+        assert_eq!(sizes(&["app_1", "app_2", "app_3", "app_4"], 3), [3, 1]);
+        assert_eq!(sizes(&["worker_1", "app_1", "driver_1", "driver_2"], 3), [2, 2]);
+        assert_eq!(sizes(&["worker_1", "app_1", "driver_1", "app_2"], 3), [3, 1]);
+        assert_eq!(sizes(&["driver_1", "driver_2", "driver_3", "driver_4"], 3), [3, 1]);
+        let large = |bytes| Entry { key: "app_1".to_owned(), value: Some(vec![0; bytes]) };
+        let entries = [large(10), large(5000), large(10), large(10)];
+        let found: Vec<usize> = parts(&entries, 9, 1000).iter().map(|part| part.len()).collect();
+        assert_eq!(found, [1, 1, 2]);
+    }
+
+    #[test]
+    fn only_addresses_that_no_other_machine_hears_are_of_this_one() {
+        for address in ["localhost:2181", "LOCALHOST:1", "127.0.0.1:2379", "127.1.2.3:1", "[::1]:1"]
+        {
+            assert!(is_loopback(address), "{address}");
+        }
+        for address in ["node:2181", "10.0.0.1:2379", "[fe80::1]:1", "localhost.example.org:1"] {
+            assert!(!is_loopback(address), "{address}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use firesteel_rpc::{Caller, Context, Endpoint, HandlerError};
+use firesteel_rpc::{Caller, Context, DEFAULT_IDENTITY, Endpoint, HandlerError};
 use firesteel_standalone_core::description::DriverDescription;
 use firesteel_standalone_core::master::RecoveryState;
 use firesteel_standalone_core::messages::{MasterReply, ToMaster};
@@ -26,6 +26,7 @@ pub(super) use self::submission::Site;
 use super::shell::Shell;
 use crate::gateway::{Answer, Call};
 use crate::store::{Content, Store};
+use crate::token::Holder;
 use crate::web::{Answering, HttpHandler, HttpRequest, HttpResponse, answer_of};
 
 /// The longest body of a request: a piece of content, or more than a submission may have.
@@ -42,8 +43,7 @@ pub(super) struct Gateway {
     calls: Arc<Semaphore>,
 }
 
-pub(super) fn handler(gateway: Arc<Gateway>, rights: Rights) -> HttpHandler {
-    let rights = Arc::new(rights);
+pub(super) fn handler(gateway: Arc<Gateway>, rights: Arc<Rights>) -> HttpHandler {
     Arc::new(move |asked: HttpRequest| -> Answering {
         let holder = match asked.by_a_page {
             true => Err("Web pages cannot submit anything."),
@@ -72,8 +72,12 @@ fn respond(reply: &Reply, asked: &HttpRequest) -> HttpResponse {
     answer_of(status, "application/json;charset=utf-8", reply.json())
 }
 
-/// The endpoint of those who have the cluster's secret.
-pub(super) struct GatewayEndpoint(pub(super) Arc<Gateway>);
+/// The same requests inside messages. Who has proven the cluster's secret may do everything, as with a token made of it; where there
+/// is none to prove, nobody is anybody, and lists of users (`spark.acls.enable`) refuse what they refuse over HTTP.
+pub(super) struct GatewayEndpoint {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) rights: Arc<Rights>,
+}
 
 impl Endpoint for GatewayEndpoint {
     type Message = Call;
@@ -84,13 +88,18 @@ impl Endpoint for GatewayEndpoint {
         caller: Caller<Answer>,
         _: &Context<Call>,
     ) -> Result<(), HandlerError> {
-        let gateway = self.0.clone();
+        let (gateway, rights) = (self.gateway.clone(), self.rights.clone());
+        let holder = match &*caller.peer().identity {
+            DEFAULT_IDENTITY => Holder::OfSecret,
+            _ => Holder::User(None),
+        };
         // One after the other only when there are too many: none waits for what another one has to be written.
         let place = gateway.calls.clone().acquire_owned().await?;
         tokio::spawn(async move {
             let method = Method::from_bytes(call.method.as_bytes()).unwrap_or_default();
             let body = Bytes::from(call.body);
             let read = gateway.read(&method, &call.path, Some(&body));
+            let read = read.and_then(|it| rights.allow(it, &holder, &gateway.shell));
             let reply = gateway.reply_to(read, Some(body)).await;
             caller.reply(Answer { status: reply.status, body: reply.json() });
             drop(place);

@@ -1,5 +1,6 @@
-//! Who may do what over HTTP: a token lets in, and, where lists of users count (`spark.acls.enable`), only those who may change something
-//! kill what others have submitted: users that tokens name (`spark.master.rest.filters`). Who is asked for no token is nobody.
+//! Who may do what: a token lets in, and, where lists of users count (`spark.acls.enable`), only those who may change something kill what
+//! others have submitted, and only those who may see it hear how far it is: users that tokens name (`spark.master.rest.filters`). Who is
+//! asked for no token, or for no secret inside messages, is nobody.
 
 use std::sync::Arc;
 
@@ -50,41 +51,60 @@ impl Rights {
                 Ok(Request::Create { description, contents, unknown })
             }
             Request::Kill(driver) => {
-                self.changes(user.as_deref(), owner(&driver, shell))?;
+                self.check(user.as_deref(), owner(&driver, shell), &[Right::Modify])?;
                 Ok(Request::Kill(driver))
             }
+            // Who may end a driver may look whether it has ended.
+            Request::Status(driver) => {
+                let enough = [Right::View, Right::Modify];
+                self.check(user.as_deref(), owner(&driver, shell), &enough)?;
+                Ok(Request::Status(driver))
+            }
             Request::KillAll | Request::Clear | Request::Decommission(_) => {
-                self.changes(user.as_deref(), None)?;
+                self.check(user.as_deref(), None, &[Right::Modify])?;
                 Ok(request)
             }
             harmless => Ok(harmless),
         }
     }
 
-    fn changes(&self, user: Option<&str>, owner: Option<String>) -> Result<(), Refusal> {
+    /// Whether a user has one of these rights.
+    fn check(
+        &self,
+        user: Option<&str>,
+        owner: Option<String>,
+        enough: &[Right],
+    ) -> Result<(), Refusal> {
+        if !self.acls.enabled {
+            return Ok(());
+        }
         let acls = Acls { owner: owner.unwrap_or_default(), ..self.acls.clone() };
-        match acls.decide(user, &access::no_groups, Right::Modify) {
-            Verdict::Allowed => Ok(()),
-            Verdict::Unidentified => Err(refusal(
+        let has = |right: &Right| acls.decide(user, &access::no_groups, *right) == Verdict::Allowed;
+        if enough.iter().any(has) {
+            return Ok(());
+        }
+        Err(match user.filter(|user| !user.is_empty()) {
+            None => refusal(
                 403,
                 "Only users in lists may do this (spark.acls.enable), and the request names nobody: it needs a token with the claim sub, and \
-                 the master spark.master.rest.filters.",
-            )),
-            Verdict::Denied => {
-                let user = user.unwrap_or_default();
-                Err(refusal(
-                    403,
-                    format!("User {user} is not authorized to do this: see spark.modify.acls."),
-                ))
+                 the master spark.master.rest.filters; or the cluster's secret.",
+            ),
+            Some(user) => {
+                let lists = match enough.contains(&Right::View) {
+                    true => "spark.ui.view.acls and spark.modify.acls",
+                    false => "spark.modify.acls",
+                };
+                refusal(403, format!("User {user} is not authorized to do this: see {lists}."))
             }
-        }
+        })
     }
 }
 
-/// Who submitted a driver that is not over.
+/// Who submitted a driver. One that is not known is nobody's: users that are in no list do not even hear that.
 fn owner(driver: &DriverId, shell: &Shell) -> Option<String> {
     let (view, _) = shell.view();
-    let found = view.active_drivers.iter().find(|it| it.driver == *driver)?;
+    let mut all = view.active_drivers.iter().chain(&view.completed_drivers);
+    let found = all.find(|it| it.driver == *driver)?;
     found.description.command.environment.get(USER).cloned()
 }
 
@@ -94,6 +114,7 @@ mod tests {
     use firesteel_standalone_core::description::DriverDescription;
     use firesteel_standalone_core::master::MasterOptions;
 
+    use super::super::protocol::Reply;
     use super::*;
 
     fn user(name: &str) -> Holder {
@@ -118,6 +139,7 @@ mod tests {
     async fn users_kill_what_they_submitted_and_only_those_in_lists_what_others_did() {
         let mut conf = Conf::new();
         conf.set("spark.acls.enable", true).set("spark.modify.acls", "mod");
+        conf.set("spark.ui.view.acls", "vic");
         let rights = Rights::new(None, &conf).unwrap();
         let shell = Shell::new(MasterOptions::default(), None);
         shell.lead_alone();
@@ -131,20 +153,34 @@ mod tests {
         shell.ask(ToMaster::RequestSubmitDriver { description }).await.unwrap();
         let driver = shell.view().0.active_drivers[0].driver.clone();
         let may = |request, holder: Holder| rights.allow(request, &holder, &shell).is_ok();
-        for (holder, kills, all) in [
-            (user("ann"), true, false),
-            (user("mod"), true, true),
-            (user("eve"), false, false),
-            (Holder::User(None), false, false),
-            (Holder::OfSecret, true, true),
+        let unknown = DriverId::new("driver-of-nobody");
+        for (holder, sees, kills, all) in [
+            (user("ann"), true, true, false),
+            (user("mod"), true, true, true),
+            (user("vic"), true, false, false),
+            (user("eve"), false, false, false),
+            (user(""), false, false, false),
+            (Holder::User(None), false, false, false),
+            (Holder::OfSecret, true, true, true),
         ] {
             assert_eq!(may(Request::Kill(driver.clone()), holder.clone()), kills, "{holder:?}");
+            assert_eq!(may(Request::Status(driver.clone()), holder.clone()), sees, "{holder:?}");
+            let sees = sees && holder != user("ann");
+            assert_eq!(may(Request::Status(unknown.clone()), holder.clone()), sees, "{holder:?}");
             let worker = Request::Decommission("w".to_owned());
             for request in [Request::KillAll, Request::Clear, worker] {
                 assert_eq!(may(request, holder.clone()), all, "{holder:?}");
             }
-            assert!(may(Request::Status(driver.clone()), holder.clone()), "{holder:?}");
+            assert!(may(Request::Readyz, holder.clone()), "{holder:?}");
         }
+        let refused = |request| match rights.allow(request, &user("eve"), &shell) {
+            Err(refusal) => Reply::refused(refusal).json(),
+            Ok(_) => panic!("eve is in no list"),
+        };
+        let told = refused(Request::Status(driver.clone()));
+        assert!(told.contains("spark.ui.view.acls and spark.modify.acls"), "{told}");
+        let told = refused(Request::Kill(driver.clone()));
+        assert!(told.contains("do this: see spark.modify.acls."), "{told}");
         for (holder, told) in [(Holder::User(None), None), (Holder::OfSecret, Some(()))] {
             let Ok(Request::Create { description, .. }) =
                 rights.allow(submission(), &holder, &shell)
@@ -155,7 +191,8 @@ mod tests {
             assert_eq!(found, told, "{holder:?} is nobody's word: it would be somebody's driver");
         }
         let unasked = rights.holder(None).unwrap();
-        for request in [Request::KillAll, Request::Kill(driver.clone())] {
+        let status = Request::Status(driver.clone());
+        for request in [Request::KillAll, Request::Kill(driver.clone()), status] {
             assert!(!may(request, unasked.clone()), "nobody is asked who they are");
         }
         let open = Rights::new(None, &Conf::new()).unwrap();

@@ -99,6 +99,12 @@ impl Client {
         self.tls.is_none() && self.servers.iter().any(|server| server.name.is_some())
     }
 
+    /// The servers that do not speak TLS.
+    pub(super) fn in_clear_text(&self) -> impl Iterator<Item = &str> {
+        let plain = self.servers.iter().filter(|server| server.name.is_none());
+        plain.map(|server| server.address.as_str())
+    }
+
     pub(super) fn servers(&self) -> String {
         let addresses: Vec<&str> =
             self.servers.iter().map(|server| server.address.as_str()).collect();

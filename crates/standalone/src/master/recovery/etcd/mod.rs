@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::client::{Client, Server, Trouble, decoded, encoded, number};
 pub(super) use self::tls::EtcdTls;
-use super::{Elected, Entry, Recovery, RecoveryError};
+use super::{Elected, Entry, Recovery, RecoveryError, is_loopback, parts};
 
 /// A transaction takes so many changes, and so many bytes: less than etcd does.
 const MOST_CHANGES: usize = 100;
@@ -88,6 +88,15 @@ impl Etcd {
             true => Err(tls.missing()),
             false => Ok(self),
         }
+    }
+
+    /// What people should know if others may listen.
+    pub(super) fn clear_text(&self) -> Option<String> {
+        let open = self.client.in_clear_text().find(|server| !is_loopback(server))?;
+        Some(format!(
+            "etcd at {open} is spoken to in clear text: who is on the way reads how the cluster stands and may change it, so write \
+             https://{open} in spark.firesteel.deploy.etcd.url and set spark.firesteel.deploy.etcd.trustStore"
+        ))
     }
 
     fn failed(&self, trouble: Trouble) -> RecoveryError {
@@ -235,17 +244,9 @@ impl Recovery for Etcd {
     }
 
     fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError> {
-        let mut from = 0;
-        while from < entries.len() {
-            let mut bytes = 0;
-            let more = entries[from..].iter().take(MOST_CHANGES).take_while(|entry| {
-                bytes += 200 + entry.key.len() + entry.value.as_ref().map_or(0, Vec::len);
-                bytes < LARGEST_WRITE
-            });
-            let until = from + more.count().max(1);
-            let changes = entries[from..until].iter().map(|entry| self.change(entry)).collect();
+        for part in parts(entries, MOST_CHANGES, LARGEST_WRITE) {
+            let changes = part.iter().map(|entry| self.change(entry)).collect();
             self.transact(changes).map_err(|trouble| self.failed(trouble))?;
-            from = until;
         }
         Ok(())
     }
@@ -313,6 +314,19 @@ mod tests {
         let tls = EtcdTls { trust_store: Some("/nowhere.pem".into()), ..EtcdTls::default() };
         let error = store("https://a:2379").with_tls(&tls).unwrap_err();
         assert!(error.to_string().contains("/nowhere.pem"), "{error}");
+    }
+
+    #[test]
+    fn servers_of_other_machines_that_are_spoken_to_in_clear_text_are_named_with_what_to_do() {
+        let told =
+            |url: &str| Etcd::new(url, "/spark", Duration::from_secs(10)).unwrap().clear_text();
+        for url in ["http://127.0.0.1:2379", "localhost:2379,http://[::1]:2379", "https://a:2379"] {
+            assert_eq!(told(url), None, "{url}");
+        }
+        for url in ["http://a:2379", "https://b:2379,http://a:2379", "http://[::1]:2379,a:2379"] {
+            let told = told(url).unwrap();
+            assert!(told.contains("etcd at a:2379") && told.contains("https://a:2379"), "{told}");
+        }
     }
 
     #[test]

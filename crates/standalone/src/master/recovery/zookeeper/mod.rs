@@ -20,7 +20,7 @@ use firesteel_rpc::Secret;
 
 use self::session::{Session, Trouble};
 use self::wire::{Code, Op};
-use super::{Elected, Entry, Recovery, RecoveryError};
+use super::{Elected, Entry, Recovery, RecoveryError, is_loopback, parts};
 
 /// More bytes than this go in several transactions: an ensemble refuses more than `jute.maxbuffer`, 1 MiB.
 const LARGEST_WRITE: usize = 512 << 10;
@@ -86,6 +86,16 @@ impl ZooKeeper {
         let text = format!("firesteel:{}", blake3::Hash::from_bytes(key).to_hex());
         self.credentials = Secret::new(&text, "of ZooKeeper").ok();
         self
+    }
+
+    /// What people should know if others may listen.
+    pub(super) fn clear_text(&self) -> Option<String> {
+        let open = self.servers.iter().find(|server| !is_loopback(server))?;
+        Some(format!(
+            "ZooKeeper at {open} is spoken to in clear text: who is on the way reads how the cluster stands and the password of its nodes, \
+             and may change them, so lead the traffic through a tunnel (such as stunnel on 127.0.0.1, or WireGuard), or use \
+             spark.deploy.recoveryMode=ETCD with https://"
+        ))
     }
 
     fn election(&self) -> String {
@@ -263,17 +273,8 @@ impl Recovery for ZooKeeper {
     }
 
     fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError> {
-        let mut from = 0;
-        while from < entries.len() {
-            let mut bytes = 0;
-            let more = entries[from..].iter().take_while(|entry| {
-                bytes += 200 + entry.key.len() + entry.value.as_ref().map_or(0, Vec::len);
-                bytes < LARGEST_WRITE
-            });
-            let until = from + more.count().max(1);
-            let part = &entries[from..until];
+        for part in parts(entries, usize::MAX, LARGEST_WRITE) {
             self.transact(part).map_err(|trouble| self.failed(trouble))?;
-            from = until;
         }
         Ok(())
     }
@@ -326,6 +327,15 @@ mod tests {
             let error = ZooKeeper::new("a:1", directory, timeout).unwrap_err();
             assert!(error.to_string().contains("spark.deploy.zookeeper.dir"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_ensemble_beyond_this_machine_is_named_with_what_to_do_about_its_clear_text() {
+        let told =
+            |url| ZooKeeper::new(url, "/spark", Duration::from_secs(10)).unwrap().clear_text();
+        assert_eq!(told("127.0.0.1:2181,localhost:2182"), None);
+        let told = told("127.0.0.1:2181,zk-2:2181").unwrap();
+        assert!(told.contains("ZooKeeper at zk-2:2181") && told.contains("a tunnel"), "{told}");
     }
 
     #[test]
