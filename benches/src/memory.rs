@@ -152,6 +152,8 @@ impl Bench {
         command
             .env("SPARK_DRIVER_MEMORY", format!("{BUDGET}m"))
             .env("SPARK_LOCAL_DIRS", self.scratch.path())
+            // Its allocator retains for a second what was freed: hundreds of megabytes, on a machine that allocates as much in it.
+            .env("MIMALLOC_PURGE_DELAY", "10")
             .args(arguments);
         command
     }
