@@ -90,8 +90,6 @@ counters! {
     workers_decommissioned,
     /// Writes in the middle of which, or just after which, their master died.
     writes_torn,
-    /// Of these, writes of which the store has the first part.
-    writes_cut,
     /// Drivers that died.
     driver_crashes,
     /// Executors that stood still for a while.

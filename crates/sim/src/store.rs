@@ -2,8 +2,7 @@
 //!
 //! One store for all: a directory of one master, or a service with sessions that several masters share. It answers a visit
 //! of each master every so often: renews the leader's session, or elects the first that comes after it ran out. It goes
-//! down, and a master may die in the middle of a write: a directory then has all of it or nothing, as a journal does that is cut
-//! off at any byte; a service, which takes a large write in several transactions, may have its first part.
+//! down, and a master may die in the middle of a write.
 
 use std::collections::BTreeMap;
 
@@ -119,12 +118,8 @@ impl World {
         }
     }
 
-    /// Writes, all or nothing, unless that is torn. False: nothing that follows is done.
-    pub(crate) fn persist(
-        &mut self,
-        proc: ProcId,
-        mut changes: Vec<Change>,
-    ) -> Result<bool, String> {
+    /// Writes, all or nothing. False: nothing was, and nothing that follows is done.
+    pub(crate) fn persist(&mut self, proc: ProcId, changes: Vec<Change>) -> Result<bool, String> {
         if self.plan.recovery == Recovery::None {
             return Ok(true);
         }
@@ -135,14 +130,7 @@ impl World {
             self.counters.writes_refused += u64::from(!torn);
             self.counters.writes_torn += u64::from(torn);
             match torn && !fenced && !down {
-                true => {
-                    if self.is_elected() {
-                        changes.truncate(self.aside.usize(..changes.len()));
-                        self.counters.writes_cut += u64::from(!changes.is_empty());
-                        changes.into_iter().for_each(|it| self.store.records.apply(it));
-                    }
-                    self.die(proc, ExitStatus::Signal(9), false)?;
-                }
+                true => self.die(proc, ExitStatus::Signal(9), false)?,
                 false => {
                     let reason = "the store did not take a write".to_owned();
                     self.feed_master(proc, MasterEvent::Deposed { reason })?;
