@@ -11,7 +11,7 @@ use crate::Failure;
 const HEADERS: (u64, u64, u64) = (32, 54, 56);
 /// The kind of the header that names the loader.
 const INTERPRETER: u64 = 3;
-/// The longest path there is.
+/// In bytes, with the zero at its end: the kernel opens no longer one.
 const LONGEST_PATH: u64 = 4096;
 
 /// Paths in the image, and the files that are there: the loader and all libraries; none of a static executable.
