@@ -1,4 +1,4 @@
-//! Claims of volumes: which there are, which can be mounted, which are to go. Which pods mount them is known to slots and graves.
+//! Claims of volumes: which there are, which can be mounted, which are to go. Which pods mount them is known to slots and deletions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,7 +10,7 @@ use firesteel_types::{ExecutorId, Host, Tick};
 use super::backoff::Backoff;
 use super::claims::Claims;
 use super::failures::{FailureWindow, Nodes};
-use super::graves::Graves;
+use super::deletions::Deletions;
 use super::kept::KeptPods;
 use super::observer::Observer;
 use super::slots::Slots;
@@ -154,7 +154,7 @@ const SETTLES_MS: u64 = 2000;
 
 /// How far an allocator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum AllocatorState {
     New,
     Allocating,
     /// There will be no more executors; the registry was told and will say `Stop`.
@@ -179,11 +179,11 @@ pub(super) enum Closing {
 #[derive(Debug)]
 pub struct Allocator {
     pub(super) options: AllocatorOptions,
-    pub(super) life: Life,
+    pub(super) state: AllocatorState,
     target: u32,
     pub(super) slots: Slots,
     pub(super) numbers: ExecutorNumbers,
-    pub(super) graves: Graves,
+    pub(super) deletions: Deletions,
     pub(super) kept: KeptPods,
     pub(super) observer: Observer,
     pub(super) backoff: Backoff,
@@ -209,11 +209,11 @@ impl Allocator {
             numbers.heard_of(ExecutorId(options.first_number - 1));
         }
         Allocator {
-            life: Life::New,
+            state: AllocatorState::New,
             target: 0,
             slots: Slots::default(),
             numbers,
-            graves: Graves::default(),
+            deletions: Deletions::default(),
             kept: KeptPods::new(options.keep),
             observer: Observer::new(options.planted),
             backoff: Backoff::new(options.waits, options.planted, jitter),
@@ -234,7 +234,7 @@ impl Allocator {
     /// Takes one event and appends what is to be done about it, in order.
     pub fn handle(&mut self, now: Tick, event: AllocatorEvent, out: &mut Vec<AllocatorEffect>) {
         let turn = &mut Turn { now, out };
-        if self.life == Life::Over {
+        if self.state == AllocatorState::Over {
             self.stale += 1;
             return;
         }
@@ -273,8 +273,8 @@ impl Allocator {
         if self.armed.is_some_and(|at| at <= turn.now) {
             self.armed = None;
         }
-        if self.life == Life::New {
-            self.life = Life::Allocating;
+        if self.state == AllocatorState::New {
+            self.state = AllocatorState::Allocating;
             turn.report(ProviderEvent::Accepted { app: self.options.app.clone() });
         }
     }
@@ -297,7 +297,7 @@ impl Allocator {
 
     /// Everything that time or the event made due.
     fn advance(&mut self, turn: &mut Turn<'_>) {
-        if self.life == Life::New {
+        if self.state == AllocatorState::New {
             return;
         }
         if self.judges_from <= turn.now {
@@ -331,18 +331,18 @@ impl Allocator {
 
     /// There will be no more executors, for this reason.
     pub(super) fn fail(&mut self, turn: &mut Turn<'_>, reason: String) {
-        if self.life == Life::Allocating {
-            self.life = Life::Failed;
+        if self.state == AllocatorState::Allocating {
+            self.state = AllocatorState::Failed;
             turn.report(ProviderEvent::Failed { reason });
         }
     }
 
     /// All pods go, also those that a request on its way may yet create.
     fn stop(&mut self, turn: &mut Turn<'_>) {
-        if matches!(self.life, Life::Stopping(_)) {
+        if matches!(self.state, AllocatorState::Stopping(_)) {
             return;
         }
-        self.life = Life::Stopping(Closing::Answers);
+        self.state = AllocatorState::Stopping(Closing::Answers);
         self.target = 0;
         self.backoff.hurry(turn.now);
         let executors: Vec<_> = self.slots.iter().map(|(executor, _)| executor).collect();
@@ -356,15 +356,15 @@ impl Allocator {
 
     /// Once nothing can come any more and nothing is left, it is over.
     fn finish(&mut self, turn: &mut Turn<'_>) {
-        let listed = self.life == Life::Stopping(Closing::Listed);
-        if listed && self.graves.is_empty() && self.claims.is_closed() {
-            self.life = Life::Over;
+        let listed = self.state == AllocatorState::Stopping(Closing::Listed);
+        if listed && self.deletions.is_empty() && self.claims.is_closed() {
+            self.state = AllocatorState::Over;
             turn.out.push(AllocatorEffect::Finish);
         }
     }
 
     fn arm(&mut self, turn: &mut Turn<'_>) {
-        if self.life == Life::Over {
+        if self.state == AllocatorState::Over {
             return;
         }
         let gate = self.backoff.requests_until();
@@ -373,11 +373,11 @@ impl Allocator {
             roll,
             self.round_due(turn.now),
             self.slots.due(&self.options, &self.nodes).map(|due| due.max(self.judges_from)),
-            self.graves.due().map(|due| due.max(self.backoff.deletes_until())),
+            self.deletions.due().map(|due| due.max(self.backoff.deletes_until())),
             self.observer.due(&self.options.deadlines, gate),
             self.claims.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),
-            self.slots.may_create_until().filter(|_| self.life == Life::Stopping(Closing::Answers)),
+            self.slots.may_create_until().filter(|_| self.state == AllocatorState::Stopping(Closing::Answers)),
             self.patience_due(turn.now).map(|due| due.max(self.judges_from)),
         ];
         // What is due and cannot be done now waits for another event; a moment is waited for at least.
@@ -393,7 +393,7 @@ impl Allocator {
 
     pub(super) fn is_allocating(&self) -> bool {
         let listed = self.observer.has_listed() && self.claims.is_ready();
-        self.life == Life::Allocating && listed
+        self.state == AllocatorState::Allocating && listed
     }
 
     pub(super) fn next_round(&self) -> Tick {
@@ -422,7 +422,7 @@ impl Allocator {
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        matches!(self.life, Life::Stopping(_))
+        matches!(self.state, AllocatorState::Stopping(_))
     }
 
     pub(super) fn told(&mut self) -> &mut Told {
@@ -434,7 +434,7 @@ impl Allocator {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.life == Life::Allocating
+        self.state == AllocatorState::Allocating
     }
 
     /// Something was dropped because what it speaks of is over, or newer things are known.
@@ -449,7 +449,7 @@ impl Allocator {
 
     /// Whether the application is over and nothing is left of it.
     pub fn is_over(&self) -> bool {
-        self.life == Life::Over
+        self.state == AllocatorState::Over
     }
 
     /// Executors that are registered and not about to end.
@@ -463,12 +463,12 @@ impl Allocator {
 
     /// Whether there may be pods that the API server has not been told to end, or not heard to be.
     pub fn may_leave_pods(&self) -> bool {
-        let known = matches!(self.life, Life::Stopping(Closing::Listed) | Life::Over);
-        !(known && self.graves.all_accepted())
+        let known = matches!(self.state, AllocatorState::Stopping(Closing::Listed) | AllocatorState::Over);
+        !(known && self.deletions.all_accepted())
     }
 
     /// Pods that are to be deleted and may still be there.
     pub fn to_delete(&self) -> usize {
-        self.graves.len()
+        self.deletions.len()
     }
 }

@@ -11,16 +11,16 @@ use crate::pod::Pod;
 
 impl Allocator {
     pub(super) fn bury(&mut self, now: Tick, pod: &Pod) {
-        self.graves.dig(now, pod.name.clone(), pod.uid.clone(), pod.version, false);
-        self.graves.mounts(&pod.uid, pod.claims.iter());
+        self.deletions.add(now, pod.name.clone(), pod.uid.clone(), pod.version, false);
+        self.deletions.mounts(&pod.uid, pod.claims.iter());
     }
 
     /// The pod of an executor that is over. One that was asked for and not answered has no UID yet: it is deleted when it
     /// is seen.
     pub(super) fn bury_slot(&mut self, now: Tick, slot: Slot) {
         if let Some(uid) = slot.uid().cloned() {
-            self.graves.dig(now, slot.name().clone(), uid.clone(), slot.version(), false);
-            self.graves.mounts(&uid, slot.claims());
+            self.deletions.add(now, slot.name().clone(), uid.clone(), slot.version(), false);
+            self.deletions.mounts(&uid, slot.claims());
         }
     }
 
@@ -30,7 +30,7 @@ impl Allocator {
         }
         let lost = self.options.deadlines.request_ms.saturating_mul(2);
         let once = self.options.planted.is(Mutant::DeletesOnce);
-        for (name, uid, force) in self.graves.take_due(turn.now, lost, once) {
+        for (name, uid, force) in self.deletions.take_due(turn.now, lost, once) {
             let grace_ms = if force { 0 } else { self.options.grace_ms };
             turn.out.push(AllocatorEffect::DeletePod { name, uid, grace_ms });
         }
@@ -50,11 +50,11 @@ impl Allocator {
                     true => u64::MAX,
                     false => self.options.grace_ms.saturating_add(deadlines.terminated_ms),
                 };
-                self.graves.accepted(uid, turn.now.plus_ms(waits));
+                self.deletions.accepted(uid, turn.now.plus_ms(waits));
             }
             Err(ApiError::NotFound | ApiError::Conflict) => {
                 self.backoff.delete_succeeded(turn.now);
-                if self.graves.close(uid) {
+                if self.deletions.close(uid) {
                     self.backoff.freed(turn.now);
                 }
             }
@@ -64,13 +64,13 @@ impl Allocator {
                 if matches!(error, ApiError::Forbidden(_)) {
                     self.backoff.deletes_forbidden(turn.now, &error.to_string());
                 }
-                let times = self.graves.refused(uid);
+                let times = self.deletions.refused(uid);
                 let wait = self.backoff.wait(times);
-                self.graves.ask_again(uid, turn.now.plus_ms(wait));
+                self.deletions.ask_again(uid, turn.now.plus_ms(wait));
             }
             Err(error) => {
                 self.request_refused(turn, &error);
-                self.graves.ask_again(uid, turn.now.plus_ms(self.options.waits.first_ms));
+                self.deletions.ask_again(uid, turn.now.plus_ms(self.options.waits.first_ms));
             }
         }
     }

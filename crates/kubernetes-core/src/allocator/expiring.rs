@@ -98,7 +98,7 @@ impl Allocator {
         let pod =
             slot.and_then(|slot| Some((slot.name().clone(), slot.uid()?.clone(), slot.version())));
         if let Some((name, uid, version)) = pod {
-            self.graves.dig(turn.now, name, uid, version, true);
+            self.deletions.add(turn.now, name, uid, version, true);
         }
         self.end(turn, executor, cause);
     }

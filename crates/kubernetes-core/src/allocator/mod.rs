@@ -26,7 +26,7 @@
 //! | `mounting` | which claims of volumes pods mount, and which are deleted |
 //! | `why` | why executors are missing |
 //!
-//! `slots` keeps the executors, `claims` the claims of volumes, `observer` the list and the watch, `graves` the pods to be deleted, `kept` those left for people, `backoff` what is not to be
+//! `slots` keeps the executors, `claims` the claims of volumes, `observer` the list and the watch, `deletions` the pods to be deleted, `kept` those left for people, `backoff` what is not to be
 //! tried before when, `failures` how many executors failed and where.
 
 mod backoff;
@@ -36,7 +36,7 @@ mod creating;
 mod deleting;
 mod expiring;
 mod failures;
-mod graves;
+mod deletions;
 mod kept;
 mod mounting;
 mod observer;

@@ -21,7 +21,7 @@ impl Allocator {
             let counted = self.slots.iter().filter(|(_, slot)| !slot.is_leaving());
             return counted.flat_map(|(_, slot)| slot.claims().cloned()).collect();
         }
-        self.slots.claims().chain(self.graves.claims()).cloned().collect()
+        self.slots.claims().chain(self.deletions.claims()).cloned().collect()
     }
 
     /// Whether the volumes of one more pod can be had now.

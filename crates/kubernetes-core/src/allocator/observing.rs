@@ -1,6 +1,6 @@
 //! When to list and to watch, and what becomes of answers.
 
-use super::core::{Allocator, AllocatorEffect, Change, Closing, Life, PodList, Turn};
+use super::core::{Allocator, AllocatorEffect, Change, Closing, AllocatorState, PodList, Turn};
 use super::observer::{Ask, Judged};
 use crate::api::ApiError;
 use crate::mutant::Mutant;
@@ -22,11 +22,11 @@ impl Allocator {
     /// An application that ends: once no request can create a pod any more, a list shows what is left.
     fn close(&mut self, turn: &mut Turn<'_>) {
         let waits = !self.options.planted.is(Mutant::EndsBeforeAnswers);
-        if self.life == Life::Stopping(Closing::Answers)
+        if self.state == AllocatorState::Stopping(Closing::Answers)
             && !(waits && self.slots.may_create(turn.now))
         {
             let number = self.observer.list_anew(turn.now);
-            self.life = Life::Stopping(Closing::List(number));
+            self.state = AllocatorState::Stopping(Closing::List(number));
             self.claims().list_last(turn.now);
         }
     }
@@ -56,17 +56,17 @@ impl Allocator {
             }
             Judged::Restored => {
                 self.slots.forget_versions();
-                self.graves.forget_versions();
+                self.deletions.forget_versions();
             }
             Judged::New => {}
         }
         self.observer.listed(list.version, turn.now.plus_ms(self.options.polling_ms));
         self.see_all(turn, list);
         self.slots.listed(number);
-        if let Life::Stopping(Closing::List(first)) = self.life
+        if let AllocatorState::Stopping(Closing::List(first)) = self.state
             && number >= first
         {
-            self.life = Life::Stopping(Closing::Listed);
+            self.state = AllocatorState::Stopping(Closing::Listed);
         }
     }
 
@@ -83,9 +83,9 @@ impl Allocator {
         // One that never asked for a pod has nothing to look for.
         if hopeless
             && !self.has_requested()
-            && matches!(self.life, Life::Stopping(Closing::List(_)))
+            && matches!(self.state, AllocatorState::Stopping(Closing::List(_)))
         {
-            self.life = Life::Stopping(Closing::Listed);
+            self.state = AllocatorState::Stopping(Closing::Listed);
         }
     }
 

@@ -40,7 +40,7 @@ impl Allocator {
         let Some(slot) = self.slots.get_mut(executor) else { return };
         slot.enter(Stage::Leaving(Cause::Rolled), None, turn.now);
         if let Some(uid) = slot.uid().cloned() {
-            self.graves.dig(turn.now, slot.name().clone(), uid, slot.version(), false);
+            self.deletions.add(turn.now, slot.name().clone(), uid, slot.version(), false);
         }
         let reason = Cause::Rolled.to_string();
         turn.report(ProviderEvent::Decommissioning { executor, reason });

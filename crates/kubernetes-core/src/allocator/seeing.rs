@@ -26,7 +26,7 @@ enum Remains {
 impl Allocator {
     /// A pod as it is now, or was not long ago.
     pub(super) fn see(&mut self, turn: &mut Turn<'_>, pod: Pod) {
-        if pod.inactive || self.kept.contains(&pod.uid) || self.graves.sees(&pod) {
+        if pod.inactive || self.kept.contains(&pod.uid) || self.deletions.sees(&pod) {
             return;
         }
         if self.is_anothers(&pod) {
@@ -180,7 +180,7 @@ impl Allocator {
     /// The API server said that the pod is gone.
     pub(super) fn gone(&mut self, turn: &mut Turn<'_>, pod: &Pod) {
         // A pod that is labelled as inactive leaves the watch in the same way: it stays among those kept.
-        if self.graves.close(&pod.uid) {
+        if self.deletions.close(&pod.uid) {
             self.backoff.freed(turn.now);
         }
         let Some(executor) = pod.executor else { return };
@@ -211,7 +211,7 @@ impl Allocator {
         for executor in gone {
             self.end_with(turn, executor, Cause::Vanished, Remains::Nothing);
         }
-        if self.graves.close_missing(&there, version) {
+        if self.deletions.close_missing(&there, version) {
             self.backoff.freed(turn.now);
         }
     }
@@ -321,7 +321,7 @@ impl Allocator {
         let name = slot.name().clone();
         turn.out.push(AllocatorEffect::KeepPod { name: name.clone(), uid: uid.clone() });
         if let Some((name, uid)) = self.kept.add(name, uid) {
-            self.graves.dig_unseen(turn.now, name, uid);
+            self.deletions.add_unseen(turn.now, name, uid);
         }
     }
 }
