@@ -48,7 +48,9 @@ fn talk() {
     let ctx = ctx.build().unwrap();
     let talking = ctx.range_in(4, 0..4u64, 1).map(|n| {
         println!("task {n} says this");
-        eprintln!("task {n} complains");
+        // Standard error has no buffer: what a format is made of is written piece by piece, and two processes write at once.
+        let line = format!("task {n} complains\n");
+        eprint!("{line}");
         n
     });
     println!("the sum is {}", talking.sum().unwrap());
