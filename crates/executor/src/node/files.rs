@@ -48,7 +48,7 @@ pub(super) struct AddedFiles {
 }
 
 /// Why a file did not come.
-enum Trouble {
+enum FetchError {
     Stream(StreamError),
     /// This side's disk.
     Disk(io::Error),
@@ -58,20 +58,20 @@ enum Trouble {
     Killed(String),
 }
 
-impl Trouble {
+impl FetchError {
     fn of_reading(error: io::Error) -> Self {
         match error.downcast() {
-            Ok(error) => Trouble::Stream(error),
-            Err(error) => Trouble::Disk(error),
+            Ok(error) => FetchError::Stream(error),
+            Err(error) => FetchError::Disk(error),
         }
     }
 
     fn into_failure(self, name: &str) -> TaskFailure {
         let reason = match self {
-            Trouble::Killed(reason) => return TaskFailure::Killed { reason },
-            Trouble::Stream(error) => error.to_string(),
-            Trouble::Disk(error) => format!("the executor cannot write it: {error}"),
-            Trouble::OtherBytes => "what came is not what the driver has added".to_owned(),
+            FetchError::Killed(reason) => return TaskFailure::Killed { reason },
+            FetchError::Stream(error) => error.to_string(),
+            FetchError::Disk(error) => format!("the executor cannot write it: {error}"),
+            FetchError::OtherBytes => "what came is not what the driver has added".to_owned(),
         };
         TaskFailure::Error { message: format!("the file {name} of add_file: {reason}") }
     }
@@ -159,27 +159,27 @@ impl BlockManager {
                 Ok(()) => {
                     here.insert(file.name, file.hash);
                 }
-                Err(Trouble::Stream(StreamError::Missing { .. })) => return Ok(false),
-                Err(trouble) => return Err(trouble.into_failure(&file.name)),
+                Err(FetchError::Stream(StreamError::Missing { .. })) => return Ok(false),
+                Err(error) => return Err(error.into_failure(&file.name)),
             }
         }
         Ok(true)
     }
 
-    fn fetch_file(&self, file: &ServedFile, root: &Path, kill: &KillSwitch) -> Result<(), Trouble> {
+    fn fetch_file(&self, file: &ServedFile, root: &Path, kill: &KillSwitch) -> Result<(), FetchError> {
         let name = Path::new(&file.name);
         if name.file_name() != Some(name.as_os_str()) {
             let reason = format!("{:?} is no name of a file", file.name);
-            return Err(Trouble::Disk(io::Error::other(reason)));
+            return Err(FetchError::Disk(io::Error::other(reason)));
         }
-        let mut incoming = Incoming::new(root.join(FETCHING)).map_err(Trouble::Disk)?;
+        let mut incoming = Incoming::new(root.join(FETCHING)).map_err(FetchError::Disk)?;
         let (begun, mut pause, mut left) = (Instant::now(), FIRST_PAUSE, self.retries.most);
         loop {
             let received = self.env.runtime().block_on(incoming.receive(self, file, kill));
             let error = match received {
                 Ok(()) => return incoming.finish(file, &root.join(name)),
-                Err(Trouble::Stream(error)) if error.may_pass() => error,
-                Err(trouble) => return Err(trouble),
+                Err(FetchError::Stream(error)) if error.may_pass() => error,
+                Err(error) => return Err(error),
             };
             let is_busy = matches!(error, StreamError::Busy { .. });
             if is_busy && begun.elapsed() < TURN {
@@ -190,10 +190,10 @@ impl BlockManager {
                 left -= 1;
                 std::thread::sleep(self.retries.wait);
             } else {
-                return Err(Trouble::Stream(error));
+                return Err(FetchError::Stream(error));
             }
             if let Some(reason) = kill.thrown() {
-                return Err(Trouble::Killed(reason));
+                return Err(FetchError::Killed(reason));
             }
         }
     }
@@ -222,34 +222,34 @@ impl Incoming {
         manager: &BlockManager,
         file: &ServedFile,
         kill: &KillSwitch,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FetchError> {
         let length = self.hasher.count();
         let id = wire::content_from(&file.hash, length);
         let left = file.bytes.saturating_sub(length);
         let stream = manager.env.streams().open(&manager.driver, &id, left).await;
-        let mut stream = stream.map_err(Trouble::Stream)?;
+        let mut stream = stream.map_err(FetchError::Stream)?;
         let mut buffer = vec![0; BUFFER];
         loop {
-            let read = stream.read(&mut buffer).await.map_err(Trouble::of_reading)?;
+            let read = stream.read(&mut buffer).await.map_err(FetchError::of_reading)?;
             if read == 0 {
                 return Ok(());
             }
-            self.file.write_all(&buffer[..read]).map_err(Trouble::Disk)?;
+            self.file.write_all(&buffer[..read]).map_err(FetchError::Disk)?;
             self.hasher.update(&buffer[..read]);
             if let Some(reason) = kill.thrown() {
-                return Err(Trouble::Killed(reason));
+                return Err(FetchError::Killed(reason));
             }
         }
     }
 
     /// Puts it where tasks find it, if it is what was promised.
-    fn finish(self, promised: &ServedFile, target: &Path) -> Result<(), Trouble> {
+    fn finish(self, promised: &ServedFile, target: &Path) -> Result<(), FetchError> {
         if self.hasher.finalize() != blake3::Hash::from_bytes(promised.hash) {
-            return Err(Trouble::OtherBytes);
+            return Err(FetchError::OtherBytes);
         }
         fs::set_permissions(&self.path, fs::Permissions::from_mode(MODE))
             .and_then(|()| fs::rename(&self.path, target))
-            .map_err(Trouble::Disk)
+            .map_err(FetchError::Disk)
     }
 }
 

@@ -63,7 +63,7 @@ impl MapOutputLocations {
 }
 
 /// Why an output did not come from its holder.
-struct Trouble {
+struct FetchError {
     lane: usize,
     map: u32,
     message: String,
@@ -74,7 +74,7 @@ struct Trouble {
 /// How a question ended that was not answered as hoped.
 enum Failure {
     /// With an output that cannot be had.
-    Fetch(Trouble),
+    Fetch(FetchError),
     /// For another reason.
     Task(TaskFailure),
 }
@@ -256,7 +256,7 @@ impl Flow {
         let failure = match brought {
             Ok(()) => None,
             Err(Failure::Task(failure)) => Some(failure),
-            Err(Failure::Fetch(trouble)) => Some(self.explain(trouble).await),
+            Err(Failure::Fetch(error)) => Some(self.explain(error).await),
         };
         let mut state = self.state();
         state.requests += asked.elapsed();
@@ -271,8 +271,8 @@ impl Flow {
     }
 
     /// Finds out what else the holder cannot serve: it is all told in one failure.
-    async fn explain(&self, trouble: Trouble) -> TaskFailure {
-        let Trouble { lane, map, message, answered } = trouble;
+    async fn explain(&self, error: FetchError) -> TaskFailure {
+        let FetchError { lane, map, message, answered } = error;
         let (holder, address) = &self.lanes[lane];
         let readable = match answered {
             true => self.manager.survey(address, self.reader.shuffle).await,
@@ -295,7 +295,7 @@ impl Flow {
         let (holder, address) = &self.lanes[lane];
         let Reader { shuffle, reduce } = self.reader;
         let failed = |map: u32, message: String| {
-            Failure::Fetch(Trouble { lane, map, message, answered: true })
+            Failure::Fetch(FetchError { lane, map, message, answered: true })
         };
         let outputs = maps.iter().filter_map(|map| Some(self.located.located().output(*map)?.1));
         let outputs = outputs.collect();
@@ -305,7 +305,7 @@ impl Flow {
         let answer = self.manager.retrying(*holder, || self.is_wanted(), transfer).await;
         let answer = answer.map_err(|error| {
             let (message, answered) = (error.to_string(), error.was_answered());
-            Failure::Fetch(Trouble { lane, map: first, message, answered })
+            Failure::Fetch(FetchError { lane, map: first, message, answered })
         })?;
         let answer = Bytes::from(answer);
         let bytes = answer.len() as u64;
@@ -349,7 +349,7 @@ impl Flow {
             }
             other => {
                 let (message, answered) = (other.to_string(), other.was_answered());
-                Failure::Fetch(Trouble { lane, map, message, answered })
+                Failure::Fetch(FetchError { lane, map, message, answered })
             }
         })?;
         let mut state = self.state();

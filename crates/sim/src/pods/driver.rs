@@ -141,7 +141,7 @@ impl World {
                 self.send(of, Request::Watch(number, from))
             }
             AllocatorEffect::RefreshCredentials => {
-                self.server.trouble().credentials_expired = false;
+                self.server.faults().credentials_expired = false;
                 Ok(())
             }
             AllocatorEffect::Report(event) => {

@@ -119,13 +119,13 @@ impl World {
     fn trouble_server(&mut self, fault: Fault) -> Result<(), String> {
         let until = self.now + self.rng.u64(200..2500);
         let quota = self.rng.u32(..self.target + 1);
-        let trouble = self.server.trouble();
+        let faults = self.server.faults();
         match fault {
-            Fault::ServerDown => trouble.down_until = until,
-            Fault::Throttle => trouble.throttled_until = until,
-            Fault::ExpireCredentials => trouble.credentials_expired = true,
-            Fault::Deny => trouble.denied_until = until,
-            _ => trouble.quota = Some(quota),
+            Fault::ServerDown => faults.down_until = until,
+            Fault::Throttle => faults.throttled_until = until,
+            Fault::ExpireCredentials => faults.credentials_expired = true,
+            Fault::Deny => faults.denied_until = until,
+            _ => faults.quota = Some(quota),
         }
         match fault {
             Fault::ServerDown => self.end_watch(None),

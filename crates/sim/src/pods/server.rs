@@ -24,7 +24,7 @@ struct Entry {
 
 /// What it refuses for a while.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct Faults {
     pub(super) down_until: u64,
     pub(super) throttled_until: u64,
     pub(super) denied_until: u64,
@@ -53,7 +53,7 @@ pub(super) struct Server {
     obstacle: Obstacle,
     /// How many pods are allowed at all.
     limit: u32,
-    trouble: Trouble,
+    faults: Faults,
 }
 
 /// It has the name of this executor's.
@@ -110,7 +110,7 @@ impl Server {
             compacted: Version(0),
             obstacle: plan.obstacle,
             limit,
-            trouble: Trouble::default(),
+            faults: Faults::default(),
         }
     }
 
@@ -118,12 +118,12 @@ impl Server {
         Version(self.version)
     }
 
-    pub(super) fn trouble(&mut self) -> &mut Trouble {
-        &mut self.trouble
+    pub(super) fn faults(&mut self) -> &mut Faults {
+        &mut self.faults
     }
 
     pub(super) fn calm(&mut self) {
-        self.trouble = Trouble::default();
+        self.faults = Faults::default();
     }
 
     pub(super) fn get(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
@@ -182,7 +182,7 @@ impl Server {
 
     /// Why a request is refused at this moment, if it is.
     pub(super) fn refusal(&self, now: u64) -> Option<ApiError> {
-        let Trouble { down_until, throttled_until, credentials_expired, .. } = self.trouble;
+        let Faults { down_until, throttled_until, credentials_expired, .. } = self.faults;
         if now < down_until {
             return Some(match now % 2 {
                 0 => ApiError::Unreachable("connection refused".to_owned()),
@@ -204,10 +204,10 @@ impl Server {
             Obstacle::InvalidPod => return Some(ApiError::Invalid(words)),
             _ => {}
         }
-        if now < self.trouble.denied_until {
+        if now < self.faults.denied_until {
             return Some(ApiError::Denied("denied the request".to_owned()));
         }
-        let limit = self.limit.min(self.trouble.quota.unwrap_or(u32::MAX));
+        let limit = self.limit.min(self.faults.quota.unwrap_or(u32::MAX));
         let full = self.live().count() >= limit as usize;
         full.then(|| ApiError::Quota("exceeded quota: few".to_owned()))
     }

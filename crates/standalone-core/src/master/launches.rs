@@ -29,7 +29,7 @@ const NAMED: usize = 5;
 
 /// What went wrong on one worker.
 #[derive(Debug)]
-struct Trouble {
+struct Failures {
     failures: u32,
     last: Tick,
     cause: String,
@@ -42,7 +42,7 @@ struct Trouble {
 pub(super) struct Launches {
     /// Executors in a row that ended before they registered.
     useless: u32,
-    troubled: BTreeMap<WorkerId, Trouble>,
+    failed: BTreeMap<WorkerId, Failures>,
     crashes: u32,
     last_crash: Tick,
     /// No launch before this moment.
@@ -58,16 +58,16 @@ impl Launches {
     /// An executor ended on this worker before it registered.
     pub(super) fn failed(&mut self, now: Tick, worker: &WorkerId, ran: bool, cause: &str) {
         self.useless = self.useless.saturating_add(1);
-        let failures = self.troubled.get(worker).map_or(0, |trouble| trouble.failures);
+        let failures = self.failed.get(worker).map_or(0, |failed| failed.failures);
         let failures = failures.saturating_add(1);
-        let trouble = Trouble { failures, last: now, cause: cause.to_owned(), ran };
-        self.troubled.insert(worker.clone(), trouble);
+        let failed = Failures { failures, last: now, cause: cause.to_owned(), ran };
+        self.failed.insert(worker.clone(), failed);
     }
 
     /// An executor registered: this worker can run them, and what went wrong elsewhere is not in a row.
     pub(super) fn registered(&mut self, worker: &WorkerId) {
         self.useless = 0;
-        self.troubled.remove(worker);
+        self.failed.remove(worker);
     }
 
     /// An executor registered, wherever: what failed before is not in a row with what fails after it.
@@ -78,7 +78,7 @@ impl Launches {
     /// An executor registered and was gone before the master heard of it: it was one whose process ran.
     pub(super) fn some_came_and_went(&mut self) {
         self.useless = 0;
-        self.troubled.retain(|_, trouble| !trouble.ran);
+        self.failed.retain(|_, failed| !failed.ran);
     }
 
     /// An executor that was registered ended by itself. Crashes are forgotten after so long without one.
@@ -99,30 +99,30 @@ impl Launches {
 
     /// Until when this worker is avoided, if it is; `works`: the application has an executor that works.
     pub(super) fn avoided_until(&self, worker: &WorkerId, works: bool) -> Option<Tick> {
-        let trouble = self.troubled.get(worker)?;
+        let failed = self.failed.get(worker)?;
         let longest = if works { LONGEST_WAIT_MS } else { LONGEST_WAIT_IDLE_MS };
-        Some(trouble.last.plus_ms(doubled(trouble.failures - 1, longest)))
+        Some(failed.last.plus_ms(doubled(failed.failures - 1, longest)))
     }
 
     /// When the next worker is avoided no longer.
     pub(super) fn next_retry(&self, now: Tick, works: bool) -> Option<Tick> {
-        let until = self.troubled.keys().filter_map(|worker| self.avoided_until(worker, works));
+        let until = self.failed.keys().filter_map(|worker| self.avoided_until(worker, works));
         until.filter(|until| *until > now).min()
     }
 
     /// Whether there is a worker on which the last executor came to nothing.
     pub(super) fn has_trouble(&self) -> bool {
-        !self.troubled.is_empty()
+        !self.failed.is_empty()
     }
 
     /// Whether the last executor on this worker came to nothing.
     pub(super) fn is_troubled(&self, worker: &WorkerId) -> bool {
-        self.troubled.contains_key(worker)
+        self.failed.contains_key(worker)
     }
 
     /// Whether nothing is to be hoped for of this worker, for an application that may fail so often in all.
     pub(super) fn is_hopeless(&self, worker: &WorkerId, limit: u32) -> bool {
-        let failures = self.troubled.get(worker).map_or(0, |trouble| trouble.failures);
+        let failures = self.failed.get(worker).map_or(0, |failed| failed.failures);
         failures >= HOPELESS.min(limit.max(1))
     }
 
@@ -133,22 +133,22 @@ impl Launches {
 
     /// What is known of each worker, for people.
     pub(super) fn history(&self) -> String {
-        let told = self.troubled.iter().take(NAMED);
+        let told = self.failed.iter().take(NAMED);
         let mut told: Vec<String> = told
-            .map(|(worker, trouble)| {
-                let Trouble { failures, cause, .. } = trouble;
+            .map(|(worker, failed)| {
+                let Failures { failures, cause, .. } = failed;
                 format!("{failures} on {worker}, most recently {cause}")
             })
             .collect();
-        if self.troubled.len() > NAMED {
-            told.push(format!("and on {} more workers", self.troubled.len() - NAMED));
+        if self.failed.len() > NAMED {
+            told.push(format!("and on {} more workers", self.failed.len() - NAMED));
         }
         told.join("; ")
     }
 
     /// Workers that are gone are not spoken of any more.
     pub(super) fn keep_workers(&mut self, is_known: impl Fn(&WorkerId) -> bool) {
-        self.troubled.retain(|worker, _| is_known(worker));
+        self.failed.retain(|worker, _| is_known(worker));
     }
 }
 

@@ -122,8 +122,8 @@ pub enum RecoveryError {
     ZooKeeperUrl { url: String },
     #[error("spark.deploy.zookeeper.dir is {directory:?}: write a path such as /spark")]
     ZooKeeperDirectory { directory: String },
-    #[error("ZooKeeper at {servers}: {trouble}")]
-    ZooKeeper { servers: String, trouble: String },
+    #[error("ZooKeeper at {servers}: {error}")]
+    ZooKeeper { servers: String, error: String },
     #[error(
         "spark.firesteel.deploy.etcd.url is {url:?}: spark.deploy.recoveryMode=ETCD needs servers as \
          http://host:2379,http://host:2379 or https://"
@@ -133,8 +133,8 @@ pub enum RecoveryError {
     EtcdDirectory { directory: String },
     #[error("{setting}: {reason}")]
     EtcdTls { setting: &'static str, reason: String },
-    #[error("etcd at {servers}: {trouble}")]
-    Etcd { servers: String, trouble: String },
+    #[error("etcd at {servers}: {error}")]
+    Etcd { servers: String, error: String },
     #[error("the record {key} cannot be read: {what}")]
     Record { key: String, what: &'static str },
     /// Of a store of your own.

@@ -20,7 +20,7 @@ const PASSING: [i64; 2] = [4, 14];
 
 /// Why something did not work.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum ClientError {
     /// No server could be reached, it went away, or it has lost the others for now.
     Connection(io::Error),
     /// A server answered, and this is why it did not do it.
@@ -31,20 +31,20 @@ pub(super) enum Trouble {
     Deposed,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Connection(error) => write!(f, "{error}"),
-            Trouble::Refused(message) => write!(f, "it refused a request: {message}"),
-            Trouble::Nonsense => f.write_str("it answered something else than etcd does"),
-            Trouble::Deposed => f.write_str("this master's lease is over, or another one leads"),
+            ClientError::Connection(error) => write!(f, "{error}"),
+            ClientError::Refused(message) => write!(f, "it refused a request: {message}"),
+            ClientError::Nonsense => f.write_str("it answered something else than etcd does"),
+            ClientError::Deposed => f.write_str("this master's lease is over, or another one leads"),
         }
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> Self {
-        Trouble::Connection(error)
+        ClientError::Connection(error)
     }
 }
 
@@ -112,18 +112,18 @@ impl Client {
     }
 
     /// Asks the first server that answers. A server that has lost the others refuses: then another one is asked, too.
-    pub(super) fn call(&mut self, what: &str, body: &Value) -> Result<Value, Trouble> {
-        let mut trouble = Trouble::Nonsense;
+    pub(super) fn call(&mut self, what: &str, body: &Value) -> Result<Value, ClientError> {
+        let mut error = ClientError::Nonsense;
         for at in 0..self.servers.len() {
             match self.ask(&self.servers[at], what, body) {
                 Ok(answer) => {
                     self.servers[..=at].rotate_right(1);
                     return Ok(answer);
                 }
-                Err(other) => trouble = other,
+                Err(other) => error = other,
             }
         }
-        Err(trouble)
+        Err(error)
     }
 
     fn connect(&self, server: &Server) -> io::Result<Box<dyn Connection>> {
@@ -138,7 +138,7 @@ impl Client {
         Ok(Box::new(StreamOwned::new(session, connection)))
     }
 
-    fn ask(&self, server: &Server, what: &str, body: &Value) -> Result<Value, Trouble> {
+    fn ask(&self, server: &Server, what: &str, body: &Value) -> Result<Value, ClientError> {
         let mut connection = self.connect(server)?;
         let (server, body) = (&server.address, body.to_string());
         // In this version of HTTP an answer ends with its connection.
@@ -162,28 +162,28 @@ fn connect_to_any(
     addresses: impl Iterator<Item = SocketAddr>,
     wait: Duration,
 ) -> io::Result<TcpStream> {
-    let mut trouble = io::Error::other("its name has no address");
+    let mut error = io::Error::other("its name has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, wait) {
             Ok(connection) => return Ok(connection),
-            Err(error) => trouble = error,
+            Err(other) => error = other,
         }
     }
-    Err(trouble)
+    Err(error)
 }
 
-fn read(answer: &[u8]) -> Result<Value, Trouble> {
-    let text = std::str::from_utf8(answer).map_err(|_| Trouble::Nonsense)?;
+fn read(answer: &[u8]) -> Result<Value, ClientError> {
+    let text = std::str::from_utf8(answer).map_err(|_| ClientError::Nonsense)?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| {
-        Trouble::Connection(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off"))
+        ClientError::Connection(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off"))
     })?;
-    let status = head.split_whitespace().nth(1).ok_or(Trouble::Nonsense)?;
+    let status = head.split_whitespace().nth(1).ok_or(ClientError::Nonsense)?;
     let value: Option<Value> = serde_json::from_str(body.trim()).ok();
     match (status, value) {
         ("200", Some(value)) if value.get("error").is_none() => Ok(value),
         ("200", None) => {
             let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off");
-            Err(Trouble::Connection(cut))
+            Err(ClientError::Connection(cut))
         }
         (_, Some(value)) => {
             let error = value["message"].as_str().or(value["error"].as_str());
@@ -191,11 +191,11 @@ fn read(answer: &[u8]) -> Result<Value, Trouble> {
             let why = error.or(nested).unwrap_or(status).to_owned();
             let code = value["code"].as_i64().or(value["error"]["grpc_code"].as_i64());
             match code.is_some_and(|code| PASSING.contains(&code)) {
-                true => Err(Trouble::Connection(io::Error::other(why))),
-                false => Err(Trouble::Refused(why)),
+                true => Err(ClientError::Connection(io::Error::other(why))),
+                false => Err(ClientError::Refused(why)),
             }
         }
-        (_, None) => Err(Trouble::Nonsense),
+        (_, None) => Err(ClientError::Nonsense),
     }
 }
 
@@ -212,10 +212,10 @@ pub(super) fn decoded(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// Numbers are texts there; one that is 0 is left out.
-pub(super) fn number(value: &Value) -> Result<i64, Trouble> {
+pub(super) fn number(value: &Value) -> Result<i64, ClientError> {
     match value {
         Value::Null => Ok(0),
-        value => value.as_str().and_then(|text| text.parse().ok()).ok_or(Trouble::Nonsense),
+        value => value.as_str().and_then(|text| text.parse().ok()).ok_or(ClientError::Nonsense),
     }
 }
 
@@ -240,22 +240,22 @@ mod tests {
         let answer = |text: &str| read(text.as_bytes());
         assert_eq!(answer("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"ID\":\"7\"}\n").unwrap()["ID"], "7");
         let cut = ["", "HTTP/1.0 200 OK\r\nA", "HTTP/1.0 200 OK\r\n\r\n{\"ID\":"];
-        assert!(cut.iter().all(|text| matches!(answer(text), Err(Trouble::Connection(_)))));
+        assert!(cut.iter().all(|text| matches!(answer(text), Err(ClientError::Connection(_)))));
         let refused = answer(
             "HTTP/1.0 400 Bad Request\r\n\r\n{\"error\":\"no\",\"message\":\"not so\",\"code\":3}",
         );
-        assert!(matches!(refused, Err(Trouble::Refused(why)) if why == "not so"));
+        assert!(matches!(refused, Err(ClientError::Refused(why)) if why == "not so"));
         let nested = answer("HTTP/1.0 200 OK\r\n\r\n{\"error\":{\"message\":\"no leader\"}}");
-        assert!(matches!(nested, Err(Trouble::Refused(why)) if why == "no leader"));
+        assert!(matches!(nested, Err(ClientError::Refused(why)) if why == "no leader"));
         let passing = answer(
             "HTTP/1.0 503 Service Unavailable\r\n\r\n{\"error\":\"etcdserver: leader changed\",\"code\":14}",
         );
         assert!(
-            matches!(passing, Err(Trouble::Connection(why)) if why.to_string().contains("leader changed"))
+            matches!(passing, Err(ClientError::Connection(why)) if why.to_string().contains("leader changed"))
         );
         assert!(matches!(
             answer("HTTP/1.0 404 Not Found\r\n\r\nno such page"),
-            Err(Trouble::Nonsense)
+            Err(ClientError::Nonsense)
         ));
         assert_eq!(number(&Value::Null).unwrap(), 0);
         assert!(number(&Value::Bool(true)).is_err());

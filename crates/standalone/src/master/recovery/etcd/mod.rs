@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::client::{Client, Server, Trouble, decoded, encoded, number};
+use self::client::{Client, Server, ClientError, decoded, encoded, number};
 pub(super) use self::tls::EtcdTls;
 use super::{Elected, Entry, Recovery, RecoveryError, is_loopback, parts};
 
@@ -99,8 +99,8 @@ impl Etcd {
         ))
     }
 
-    fn failed(&self, trouble: Trouble) -> RecoveryError {
-        RecoveryError::Etcd { servers: self.client.servers(), trouble: trouble.to_string() }
+    fn failed(&self, error: ClientError) -> RecoveryError {
+        RecoveryError::Etcd { servers: self.client.servers(), error: error.to_string() }
     }
 
     fn leader_key(&self) -> String {
@@ -115,7 +115,7 @@ impl Etcd {
         format!("{}/state/", self.directory)
     }
 
-    fn lead(&mut self) -> Result<Option<Elected>, Trouble> {
+    fn lead(&mut self) -> Result<Option<Elected>, ClientError> {
         let key = encoded(&self.leader_key());
         let found = self.client.call("kv/range", &json!({ "key": key }))?;
         if let Some(leader) = found["kvs"].get(0) {
@@ -144,7 +144,7 @@ impl Etcd {
     }
 
     /// All records, as of a moment when this master led.
-    fn entries(&mut self) -> Result<Vec<(String, Vec<u8>)>, Trouble> {
+    fn entries(&mut self) -> Result<Vec<(String, Vec<u8>)>, ClientError> {
         let prefix = self.state_prefix();
         let end = format!("{}0", prefix.trim_end_matches('/')); // what comes after every key that begins so
         let range = json!({ "key": encoded(&prefix), "range_end": encoded(&end) });
@@ -155,25 +155,25 @@ impl Etcd {
             let value = record.get("value").map_or(Some(Vec::new()), decoded)?;
             Some((key.strip_prefix(&prefix)?.to_owned(), value))
         };
-        records.iter().map(|found| record(found).ok_or(Trouble::Nonsense)).collect()
+        records.iter().map(|found| record(found).ok_or(ClientError::Nonsense)).collect()
     }
 
     /// From now on only writes of this leadership are taken.
-    fn begin_writes(&mut self) -> Result<(), Trouble> {
+    fn begin_writes(&mut self) -> Result<(), ClientError> {
         let (leader, last) = (encoded(&self.leader_key()), encoded(&self.last_write_key()));
-        let led = self.led.as_ref().ok_or(Trouble::Deposed)?;
+        let led = self.led.as_ref().ok_or(ClientError::Deposed)?;
         let first = json!({ "request_put": { "key": last, "value": led.mark(0) } });
         let transaction = json!({ "compare": [led.condition(&leader)], "success": [first] });
         match self.client.call("kv/txn", &transaction)?["succeeded"] == true {
             true => Ok(()),
-            false => Err(Trouble::Deposed),
+            false => Err(ClientError::Deposed),
         }
     }
 
     /// Does these things if this master leads, once.
-    fn transact(&mut self, mut changes: Vec<Value>) -> Result<(), Trouble> {
+    fn transact(&mut self, mut changes: Vec<Value>) -> Result<(), ClientError> {
         let (leader, last) = (encoded(&self.leader_key()), encoded(&self.last_write_key()));
-        let led = self.led.as_mut().ok_or(Trouble::Deposed)?;
+        let led = self.led.as_mut().ok_or(ClientError::Deposed)?;
         let until = Instant::now() + led.timeout * 3 / 4;
         let (before, mark) = (led.mark(led.writes), led.mark(led.writes + 1));
         let follows = json!({ "key": last, "target": "VALUE", "result": "EQUAL", "value": before });
@@ -189,23 +189,23 @@ impl Etcd {
                     let found = &done["responses"][0]["response_range"]["kvs"][0]["value"];
                     // Or it was done before, and the answer was lost.
                     if done["succeeded"] != true && *found != mark {
-                        return Err(Trouble::Deposed);
+                        return Err(ClientError::Deposed);
                     }
                     led.writes += 1;
                     return Ok(());
                 }
-                Err(Trouble::Connection(_)) if Instant::now() + PAUSE < until => {
+                Err(ClientError::Connection(_)) if Instant::now() + PAUSE < until => {
                     std::thread::sleep(PAUSE);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
     }
 
     /// Renews the lease, and asks whether this master leads.
-    fn prolong(&mut self) -> Result<Duration, Trouble> {
+    fn prolong(&mut self) -> Result<Duration, ClientError> {
         let key = encoded(&self.leader_key());
-        let led = self.led.as_ref().ok_or(Trouble::Deposed)?;
+        let led = self.led.as_ref().ok_or(ClientError::Deposed)?;
         let renewed =
             self.client.call("lease/keepalive", &json!({ "ID": led.lease.to_string() }))?;
         // A lease that is over has no time left.
@@ -213,7 +213,7 @@ impl Etcd {
         let asked = self.client.call("kv/txn", &json!({ "compare": [led.condition(&key)] }))?;
         match lives && asked["succeeded"] == true {
             true => Ok(led.timeout * 3 / 4),
-            false => Err(Trouble::Deposed),
+            false => Err(ClientError::Deposed),
         }
     }
 
@@ -240,13 +240,13 @@ impl Recovery for Etcd {
 
     fn try_lead(&mut self) -> Result<Option<Elected>, RecoveryError> {
         self.leader = None;
-        self.lead().map_err(|trouble| self.failed(trouble))
+        self.lead().map_err(|error| self.failed(error))
     }
 
     fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError> {
         for part in parts(entries, MOST_CHANGES, LARGEST_WRITE) {
             let changes = part.iter().map(|entry| self.change(entry)).collect();
-            self.transact(changes).map_err(|trouble| self.failed(trouble))?;
+            self.transact(changes).map_err(|error| self.failed(error))?;
         }
         Ok(())
     }
@@ -259,13 +259,13 @@ impl Recovery for Etcd {
         let renewed = loop {
             let begun = Instant::now();
             match self.prolong() {
-                Err(Trouble::Connection(_)) if begun + PAUSE < until => std::thread::sleep(PAUSE),
+                Err(ClientError::Connection(_)) if begun + PAUSE < until => std::thread::sleep(PAUSE),
                 // It counts from when this was asked.
                 Ok(lease) => break Ok(lease + (begun - asked)),
-                trouble => break trouble,
+                error => break error,
             }
         };
-        renewed.map(Some).map_err(|trouble| self.failed(trouble))
+        renewed.map(Some).map_err(|error| self.failed(error))
     }
 
     fn resign(&mut self) {

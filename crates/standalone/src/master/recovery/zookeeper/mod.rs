@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use firesteel_rpc::Secret;
 
-use self::session::{Session, Trouble};
+use self::session::{Session, SessionError};
 use self::wire::{Code, Op};
 use super::{Elected, Entry, Recovery, RecoveryError, is_loopback, parts};
 
@@ -110,11 +110,11 @@ impl ZooKeeper {
         format!("{}/last_write", self.directory)
     }
 
-    fn failed(&self, trouble: Trouble) -> RecoveryError {
-        RecoveryError::ZooKeeper { servers: self.servers.join(","), trouble: trouble.to_string() }
+    fn failed(&self, error: SessionError) -> RecoveryError {
+        RecoveryError::ZooKeeper { servers: self.servers.join(","), error: error.to_string() }
     }
 
-    fn session(&mut self) -> Result<&mut Session, Trouble> {
+    fn session(&mut self) -> Result<&mut Session, SessionError> {
         if self.session.is_none() {
             self.candidate = None;
             let credentials = self.credentials.clone();
@@ -124,27 +124,27 @@ impl ZooKeeper {
     }
 
     /// A node that stays, with all above it. Those above the directory are not ours alone.
-    fn ensure(&mut self, path: &str) -> Result<(), Trouble> {
+    fn ensure(&mut self, path: &str) -> Result<(), SessionError> {
         for (at, _) in path.char_indices().filter(|(at, letter)| *at > 0 && *letter == '/') {
             self.ensure_one(&path[..at])?;
         }
         self.ensure_one(path)
     }
 
-    fn ensure_one(&mut self, path: &str) -> Result<(), Trouble> {
+    fn ensure_one(&mut self, path: &str) -> Result<(), SessionError> {
         let above = path.len() < self.directory.len();
         let created = match above {
             true => self.session()?.create_open(path),
             false => self.session()?.create(path, b"", wire::PERSISTENT),
         };
         match created {
-            Ok(_) | Err(Trouble::Refused(Code::NODE_EXISTS)) => Ok(()),
-            Err(trouble) => Err(trouble),
+            Ok(_) | Err(SessionError::Refused(Code::NODE_EXISTS)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
     /// Whether this master's candidate has the smallest number.
-    fn is_first(&mut self) -> Result<bool, Trouble> {
+    fn is_first(&mut self) -> Result<bool, SessionError> {
         self.session()?;
         if let Some(candidate) = self.candidate.clone()
             && !self.session()?.exists(&candidate)?
@@ -172,7 +172,7 @@ impl ZooKeeper {
     }
 
     /// Asks a candidate that comes before this one who it is, once.
-    fn look_at(&mut self, first: Option<&String>) -> Result<(), Trouble> {
+    fn look_at(&mut self, first: Option<&String>) -> Result<(), SessionError> {
         if first == self.first.as_ref().map(|(name, _)| name) {
             return Ok(());
         }
@@ -183,13 +183,13 @@ impl ZooKeeper {
             Ok(url) => {
                 self.first = Some((name.clone(), String::from_utf8_lossy(&url).into_owned()))
             }
-            Err(Trouble::Refused(Code::NO_NODE)) => {} // gone meanwhile
-            Err(trouble) => return Err(trouble),
+            Err(SessionError::Refused(Code::NO_NODE)) => {} // gone meanwhile
+            Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn lead(&mut self) -> Result<Option<Elected>, Trouble> {
+    fn lead(&mut self) -> Result<Option<Elected>, SessionError> {
         if !self.is_first()? {
             return Ok(None);
         }
@@ -210,18 +210,18 @@ impl ZooKeeper {
     }
 
     /// One transaction; a connection that breaks in the middle is made again, and it is seen whether it arrived.
-    fn transact(&mut self, entries: &[Entry]) -> Result<(), Trouble> {
+    fn transact(&mut self, entries: &[Entry]) -> Result<(), SessionError> {
         let until = Instant::now() + self.lease();
         self.writes += 1;
         let id = self.session.as_ref().map_or(0, Session::id);
         let mark = format!("{id:x}-{}", self.writes).into_bytes();
         loop {
             let ops = self.ops(entries, &mark)?;
-            let sent = self.session.as_mut().ok_or(Trouble::NoSession)?.multi(&ops);
+            let sent = self.session.as_mut().ok_or(SessionError::NoSession)?.multi(&ops);
             match sent {
-                Err(Trouble::Connection(_)) if Instant::now() < until => {
+                Err(SessionError::Connection(_)) if Instant::now() < until => {
                     let path = self.last_write();
-                    let session = self.session.as_mut().ok_or(Trouble::NoSession)?;
+                    let session = self.session.as_mut().ok_or(SessionError::NoSession)?;
                     if session.data(&path)? == mark {
                         break;
                     }
@@ -241,8 +241,8 @@ impl ZooKeeper {
         Ok(())
     }
 
-    fn ops(&self, entries: &[Entry], mark: &[u8]) -> Result<Vec<Op>, Trouble> {
-        let candidate = self.candidate.clone().ok_or(Trouble::NoSession)?;
+    fn ops(&self, entries: &[Entry], mark: &[u8]) -> Result<Vec<Op>, SessionError> {
+        let candidate = self.candidate.clone().ok_or(SessionError::NoSession)?;
         let mut ops = vec![
             Op::Check { path: candidate },
             Op::Set { path: self.last_write(), data: mark.to_vec() },
@@ -266,15 +266,15 @@ impl Recovery for ZooKeeper {
     }
 
     fn try_lead(&mut self) -> Result<Option<Elected>, RecoveryError> {
-        self.lead().map_err(|trouble| {
+        self.lead().map_err(|error| {
             self.session = None;
-            self.failed(trouble)
+            self.failed(error)
         })
     }
 
     fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError> {
         for part in parts(entries, usize::MAX, LARGEST_WRITE) {
-            self.transact(part).map_err(|trouble| self.failed(trouble))?;
+            self.transact(part).map_err(|error| self.failed(error))?;
         }
         Ok(())
     }
@@ -284,12 +284,12 @@ impl Recovery for ZooKeeper {
         let candidate = self.candidate.clone();
         let there = match (&mut self.session, candidate) {
             (Some(session), Some(candidate)) => session.exists(&candidate),
-            _ => Err(Trouble::NoSession),
+            _ => Err(SessionError::NoSession),
         };
         match there {
             Ok(true) => Ok(Some(lease)),
-            Ok(false) => Err(self.failed(Trouble::Deposed)),
-            Err(trouble) => Err(self.failed(trouble)),
+            Ok(false) => Err(self.failed(SessionError::Deposed)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 

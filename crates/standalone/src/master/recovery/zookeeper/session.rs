@@ -18,7 +18,7 @@ const PASSWORD: usize = 16;
 
 /// Why something did not work.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum SessionError {
     /// No server could be reached, or it went away.
     Connection(io::Error),
     /// A server answered, and this is why it did not do it.
@@ -30,27 +30,27 @@ pub(super) enum Trouble {
     Deposed,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Connection(error) => write!(f, "{error}"),
-            Trouble::Refused(Code::SESSION_EXPIRED) => f.write_str("the session is over"),
-            Trouble::Refused(Code::NO_NODE) => f.write_str("a node that was there is gone"),
-            Trouble::Refused(Code::NO_AUTH | Code::AUTH_FAILED) => f.write_str(
+            SessionError::Connection(error) => write!(f, "{error}"),
+            SessionError::Refused(Code::SESSION_EXPIRED) => f.write_str("the session is over"),
+            SessionError::Refused(Code::NO_NODE) => f.write_str("a node that was there is gone"),
+            SessionError::Refused(Code::NO_AUTH | Code::AUTH_FAILED) => f.write_str(
                 "the nodes are those of masters with another secret (spark.authenticate.secret): give all masters the same, or \
                  another spark.deploy.zookeeper.dir",
             ),
-            Trouble::Refused(Code(code)) => write!(f, "it refused a request with error {code}"),
-            Trouble::Nonsense => f.write_str("it answered something else than ZooKeeper does"),
-            Trouble::NoSession => f.write_str("there is no session"),
-            Trouble::Deposed => f.write_str("this master's place in the election is gone"),
+            SessionError::Refused(Code(code)) => write!(f, "it refused a request with error {code}"),
+            SessionError::Nonsense => f.write_str("it answered something else than ZooKeeper does"),
+            SessionError::NoSession => f.write_str("there is no session"),
+            SessionError::Deposed => f.write_str("this master's place in the election is gone"),
         }
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for SessionError {
     fn from(error: io::Error) -> Self {
-        Trouble::Connection(error)
+        SessionError::Connection(error)
     }
 }
 
@@ -76,7 +76,7 @@ impl Session {
         servers: &[String],
         timeout: Duration,
         credentials: Option<Secret>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, SessionError> {
         let mut session = Session {
             servers: servers.to_vec(),
             timeout,
@@ -102,36 +102,36 @@ impl Session {
     }
 
     /// To any server; the last error if there is none.
-    fn connect(&mut self) -> Result<(), Trouble> {
-        let mut trouble = Trouble::NoSession;
+    fn connect(&mut self) -> Result<(), SessionError> {
+        let mut error = SessionError::NoSession;
         for server in self.servers.clone() {
-            let addresses = server.to_socket_addrs().map_err(Trouble::from);
+            let addresses = server.to_socket_addrs().map_err(SessionError::from);
             match addresses.and_then(|addresses| self.connect_to_any(addresses)) {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Refused(code)) => return Err(Trouble::Refused(code)),
-                Err(other) => trouble = other,
+                Err(SessionError::Refused(code)) => return Err(SessionError::Refused(code)),
+                Err(other) => error = other,
             }
         }
-        Err(trouble)
+        Err(error)
     }
 
     /// A name may have addresses at which the server does not listen: all are tried, one after the other.
     fn connect_to_any(
         &mut self,
         addresses: impl Iterator<Item = SocketAddr>,
-    ) -> Result<(), Trouble> {
-        let mut trouble = Trouble::Connection(io::Error::other("its name has no address"));
+    ) -> Result<(), SessionError> {
+        let mut error = SessionError::Connection(io::Error::other("its name has no address"));
         for address in addresses {
             match self.connect_to(address) {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Refused(code)) => return Err(Trouble::Refused(code)),
-                Err(other) => trouble = other,
+                Err(SessionError::Refused(code)) => return Err(SessionError::Refused(code)),
+                Err(other) => error = other,
             }
         }
-        Err(trouble)
+        Err(error)
     }
 
-    fn connect_to(&mut self, address: SocketAddr) -> Result<(), Trouble> {
+    fn connect_to(&mut self, address: SocketAddr) -> Result<(), SessionError> {
         let wait = (self.timeout / 3).max(Duration::from_millis(100));
         let mut connection = TcpStream::connect_timeout(&address, wait)?;
         connection.set_read_timeout(Some(wait))?;
@@ -143,11 +143,11 @@ impl Session {
         connection.write_all(&hello)?;
         let answer = read_frame(&mut connection)?;
         let mut answer = Reader(&answer);
-        let (_, timeout) = (answer.int(), answer.int().ok_or(Trouble::Nonsense)?);
-        let id = answer.long().ok_or(Trouble::Nonsense)?;
-        let password = answer.bytes().ok_or(Trouble::Nonsense)?.to_vec();
+        let (_, timeout) = (answer.int(), answer.int().ok_or(SessionError::Nonsense)?);
+        let id = answer.long().ok_or(SessionError::Nonsense)?;
+        let password = answer.bytes().ok_or(SessionError::Nonsense)?.to_vec();
         let Some(timeout) = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0) else {
-            return Err(Trouble::Refused(Code::SESSION_EXPIRED));
+            return Err(SessionError::Refused(Code::SESSION_EXPIRED));
         };
         (self.id, self.password) = (id, password);
         (self.timeout, self.heard) = (Duration::from_millis(timeout), Instant::now());
@@ -164,12 +164,12 @@ impl Session {
     }
 
     /// Sends a request once and waits for its answer.
-    fn call(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, Trouble> {
+    fn call(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, SessionError> {
         if self.connection.is_none() {
             self.connect()?;
         }
         let called = self.call_over_connection(kind, body);
-        if matches!(called, Err(Trouble::Connection(_) | Trouble::Nonsense)) {
+        if matches!(called, Err(SessionError::Connection(_) | SessionError::Nonsense)) {
             self.connection = None;
         }
         called
@@ -179,38 +179,38 @@ impl Session {
         &mut self,
         kind: i32,
         body: &dyn Fn(Writer) -> Writer,
-    ) -> Result<Vec<u8>, Trouble> {
+    ) -> Result<Vec<u8>, SessionError> {
         self.requests = self.requests.wrapping_add(1).max(1);
         let number = self.requests;
-        let connection = self.connection.as_mut().ok_or(Trouble::NoSession)?;
+        let connection = self.connection.as_mut().ok_or(SessionError::NoSession)?;
         connection.write_all(&body(Writer::request(number, kind)).framed())?;
         loop {
             let frame = read_frame(connection)?;
             let mut answer = Reader(&frame);
             let (answered, change, code) = (answer.int(), answer.long(), answer.int());
             // Others are about things that nobody asked for.
-            if answered.ok_or(Trouble::Nonsense)? != number {
+            if answered.ok_or(SessionError::Nonsense)? != number {
                 continue;
             }
             self.heard = Instant::now();
-            self.seen = self.seen.max(change.ok_or(Trouble::Nonsense)?);
-            let code = code.ok_or(Trouble::Nonsense)?;
+            self.seen = self.seen.max(change.ok_or(SessionError::Nonsense)?);
+            let code = code.ok_or(SessionError::Nonsense)?;
             let rest = answer.0.to_vec();
             // A transaction says itself what was wrong with which part.
             return match code {
                 0 => Ok(rest),
-                code => Err(Trouble::Refused(Code(code))),
+                code => Err(SessionError::Refused(Code(code))),
             };
         }
     }
 
     /// The same for requests that may be sent twice: again and again while the session may live.
-    fn ask(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, Trouble> {
+    fn ask(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, SessionError> {
         loop {
             match self.call(kind, body) {
-                Err(Trouble::Connection(error)) => {
+                Err(SessionError::Connection(error)) => {
                     if self.heard.elapsed() + PAUSE > self.timeout * 3 / 4 {
-                        return Err(Trouble::Connection(error));
+                        return Err(SessionError::Connection(error));
                     }
                     thread::sleep(PAUSE);
                 }
@@ -224,12 +224,12 @@ impl Session {
         path: &str,
         data: &[u8],
         flags: i32,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, SessionError> {
         self.create_for(self.owner(), path, data, flags)
     }
 
     /// A node that stays, for everybody.
-    pub(super) fn create_open(&mut self, path: &str) -> Result<String, Trouble> {
+    pub(super) fn create_open(&mut self, path: &str) -> Result<String, SessionError> {
         self.create_for(Owner::World, path, b"", super::wire::PERSISTENT)
     }
 
@@ -239,39 +239,39 @@ impl Session {
         path: &str,
         data: &[u8],
         flags: i32,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, SessionError> {
         let answer =
             self.call(kind::CREATE, &|request| request.create(path, data, flags, owner))?;
-        Reader(&answer).text().ok_or(Trouble::Nonsense)
+        Reader(&answer).text().ok_or(SessionError::Nonsense)
     }
 
-    pub(super) fn exists(&mut self, path: &str) -> Result<bool, Trouble> {
+    pub(super) fn exists(&mut self, path: &str) -> Result<bool, SessionError> {
         let answer = self.ask(kind::EXISTS, &|request| request.bytes(path.as_bytes()).bool(false));
         match answer {
             Ok(_) => Ok(true),
-            Err(Trouble::Refused(Code::NO_NODE)) => Ok(false),
-            Err(trouble) => Err(trouble),
+            Err(SessionError::Refused(Code::NO_NODE)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    pub(super) fn data(&mut self, path: &str) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn data(&mut self, path: &str) -> Result<Vec<u8>, SessionError> {
         let request = |request: Writer| request.bytes(path.as_bytes()).bool(false);
         let answer = self.ask(kind::GET_DATA, &request)?;
-        Reader(&answer).bytes().map(<[u8]>::to_vec).ok_or(Trouble::Nonsense)
+        Reader(&answer).bytes().map(<[u8]>::to_vec).ok_or(SessionError::Nonsense)
     }
 
-    pub(super) fn children(&mut self, path: &str) -> Result<Vec<String>, Trouble> {
+    pub(super) fn children(&mut self, path: &str) -> Result<Vec<String>, SessionError> {
         let request = |request: Writer| request.bytes(path.as_bytes()).bool(false);
         let answer = self.ask(kind::GET_CHILDREN, &request)?;
-        Reader(&answer).texts().ok_or(Trouble::Nonsense)
+        Reader(&answer).texts().ok_or(SessionError::Nonsense)
     }
 
     /// All or nothing. A connection that breaks leaves open which.
-    pub(super) fn multi(&mut self, ops: &[Op]) -> Result<(), Trouble> {
+    pub(super) fn multi(&mut self, ops: &[Op]) -> Result<(), SessionError> {
         let owner = self.owner();
         let answer = self.call(kind::MULTI, &|request| request.multi(ops, owner))?;
-        let done = Reader(&answer).multi().ok_or(Trouble::Nonsense)?;
-        done.map_err(Trouble::Refused)
+        let done = Reader(&answer).multi().ok_or(SessionError::Nonsense)?;
+        done.map_err(SessionError::Refused)
     }
 
     pub(super) fn close(mut self) {
@@ -282,27 +282,27 @@ impl Session {
 }
 
 /// A connection proves anew who asks.
-fn authenticate(connection: &mut TcpStream, credentials: &str) -> Result<(), Trouble> {
+fn authenticate(connection: &mut TcpStream, credentials: &str) -> Result<(), SessionError> {
     connection.write_all(&Writer::auth(credentials).framed())?;
     loop {
         let frame = read_frame(connection)?;
         let mut answer = Reader(&frame);
         let (answered, _, code) = (answer.int(), answer.long(), answer.int());
-        if answered.ok_or(Trouble::Nonsense)? == AUTH_REQUEST {
-            return match code.ok_or(Trouble::Nonsense)? {
+        if answered.ok_or(SessionError::Nonsense)? == AUTH_REQUEST {
+            return match code.ok_or(SessionError::Nonsense)? {
                 0 => Ok(()),
-                code => Err(Trouble::Refused(Code(code))),
+                code => Err(SessionError::Refused(Code(code))),
             };
         }
     }
 }
 
-fn read_frame(connection: &mut TcpStream) -> Result<Vec<u8>, Trouble> {
+fn read_frame(connection: &mut TcpStream) -> Result<Vec<u8>, SessionError> {
     let mut length = [0; 4];
     connection.read_exact(&mut length)?;
-    let length = usize::try_from(i32::from_be_bytes(length)).map_err(|_| Trouble::Nonsense)?;
+    let length = usize::try_from(i32::from_be_bytes(length)).map_err(|_| SessionError::Nonsense)?;
     if length > LARGEST {
-        return Err(Trouble::Nonsense);
+        return Err(SessionError::Nonsense);
     }
     let mut frame = vec![0; length];
     connection.read_exact(&mut frame)?;
